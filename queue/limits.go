@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The service's bounds, from the Queue service REST API.
+const (
+	// MaxBatch is how many messages one dequeue or peek can return.
+	MaxBatch = 32
+
+	// MaxText is the largest message text in bytes, in UTF-8 as sent: 64 KiB.
+	// It counts the encoded form, so Base64 leaves 48 KiB.
+	MaxText = 64 << 10
+
+	// MaxMetadata is how many bytes the names and values of a queue's
+	// metadata may have together.
+	MaxMetadata = 8 << 10
+
+	// MinVisibility is the shortest visibility timeout of a dequeue.
+	MinVisibility = time.Second
+
+	// MaxVisibility is the longest visibility timeout and delay: seven days.
+	MaxVisibility = 7 * 24 * time.Hour
+
+	// MinTTL is the shortest life of a message.
+	MinTTL = time.Second
+
+	// Forever as a TTL lets a message never expire. It is -1 as on the wire,
+	// so that no real duration can be mistaken for it.
+	Forever time.Duration = -1
+)
+
+// Seconds returns d in whole seconds, rounded up, as it goes over the wire.
+func Seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// CheckName refuses a queue name that the service would: 3…63 lower-case
+// letters, digits and single hyphens that neither begin nor end it. The
+// error is [ErrInvalid].
+func CheckName(name string) error {
+	if len(name) < 3 || len(name) > 63 {
+		return invalid("queue name %q has %d characters: it needs 3 to 63", name, len(name))
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-':
+		case c == '-':
+			return invalid("queue name %q: a hyphen must stand between letters or digits, one at a time", name)
+		default:
+			return invalid("queue name %q: only lower-case letters, digits and single hyphens are allowed", name)
+		}
+	}
+	return nil
+}
+
+// CheckText refuses a message text that the service cannot carry unchanged:
+// over [MaxText] bytes ([ErrTooLarge]), or with bytes that XML cannot hold
+// ([ErrInvalid]), which would come back as other characters.
+func CheckText(text string) error {
+	if len(text) > MaxText {
+		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
+			Hint: "keep large bodies in a blob and send a reference"}
+	}
+	for i, r := range text {
+		if r == utf8.RuneError {
+			if _, n := utf8.DecodeRuneInString(text[i:]); n == 1 {
+				return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
+			}
+		}
+		if !xmlChar(r) {
+			return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
+		}
+	}
+	return nil
+}
+
+// xmlChar is the production Char of XML 1.0, section 2.2.
+func xmlChar(r rune) bool {
+	return r == '\t' || r == '\n' || r == '\r' ||
+		0x20 <= r && r <= 0xD7FF || 0xE000 <= r && r <= 0xFFFD || 0x10000 <= r && r <= 0x10FFFF
+}
+
+// CheckEnqueue refuses options of an enqueue that the service would, with
+// [ErrInvalid]. Nil is fine.
+func CheckEnqueue(o *EnqueueOptions) error {
+	if o == nil {
+		return nil
+	}
+	if o.Delay < 0 || o.Delay > MaxVisibility {
+		return invalid("delay %v is outside 0…%v", o.Delay, MaxVisibility)
+	}
+	ttl := o.Life()
+	if ttl != Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
+		return invalid("TTL %v is under %v: use queue.Forever for a message that never expires", o.TTL, MinTTL)
+	}
+	if ttl != Forever && Seconds(o.Delay) >= Seconds(ttl) {
+		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)
+	}
+	return nil
+}
+
+// Life returns the TTL with its default, [Forever], filled in. Safe on nil.
+func (o *EnqueueOptions) Life() time.Duration {
+	if o == nil || o.TTL == 0 {
+		return Forever
+	}
+	return o.TTL
+}
+
+// CheckDequeue refuses a batch size or visibility timeout that a dequeue cannot
+// have, with [ErrInvalid].
+func CheckDequeue(n int, visibility time.Duration) error {
+	if err := CheckPeek(n); err != nil {
+		return err
+	}
+	if Seconds(visibility) < 1 || visibility > MaxVisibility {
+		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, MaxVisibility)
+	}
+	return nil
+}
+
+// CheckPeek refuses a batch size that the service would, with [ErrInvalid].
+func CheckPeek(n int) error {
+	if n < 1 || n > MaxBatch {
+		return invalid("batch of %d is outside 1…%d", n, MaxBatch)
+	}
+	return nil
+}
+
+// CheckUpdate refuses what an update cannot have: no lease, a bad text or a
+// visibility timeout outside 0…[MaxVisibility].
+func CheckUpdate(l Lease, text string, visibility time.Duration) error {
+	if err := CheckLease(l); err != nil {
+		return err
+	}
+	if visibility < 0 || visibility > MaxVisibility {
+		return invalid("visibility timeout %v is outside 0…%v", visibility, MaxVisibility)
+	}
+	return CheckText(text)
+}
+
+// CheckLease refuses a lease without id or receipt, such as that of a peeked
+// message, with [ErrInvalid].
+func CheckLease(l Lease) error {
+	if l.ID == "" || l.Receipt == "" {
+		return invalid("message has no lease: a peeked message can be neither updated nor deleted")
+	}
+	return nil
+}
+
+// CheckMetadata refuses metadata that the service would: names must be C#
+// identifiers of ASCII, values printable ASCII without surrounding blanks, as
+// they travel in HTTP headers, names must differ in more than case, and the
+// whole has at most [MaxMetadata] bytes. The error is [ErrInvalid].
+func CheckMetadata(metadata map[string]string) error {
+	size, seen := 0, make(map[string]bool, len(metadata))
+	for name, value := range metadata {
+		if !identifier(name) {
+			return invalid("metadata name %q must be letters, digits and underscores and not begin with a digit", name)
+		}
+		if lower := strings.ToLower(name); seen[lower] {
+			return invalid("metadata name %q is there twice: names differ in more than case", name)
+		} else {
+			seen[lower] = true
+		}
+		if value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return invalid("metadata value of %q must be printable ASCII without blanks around it", name)
+		}
+		if value == "" {
+			return invalid("metadata value of %q is empty: leave the name out", name)
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxMetadata {
+		return invalid("metadata has %d bytes, the limit is %d", size, MaxMetadata)
+	}
+	return nil
+}
+
+func identifier(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		case '0' <= c && c <= '9' && i > 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+func invalid(format string, args ...any) error {
+	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+}
