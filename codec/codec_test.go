@@ -1,0 +1,147 @@
+package codec_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+)
+
+type order struct {
+	ID    string
+	Count int
+	Note  *string
+}
+
+func TestPM14_EncodeAndDecodeAreInverses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		note := rapid.String().Draw(t, "note")
+		want := order{ID: rapid.String().Draw(t, "id"), Count: rapid.Int().Draw(t, "count"), Note: &note}
+		body, err := codec.JSON[order]().Encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		format := rapid.SampledFrom([]codec.Format{codec.Auto, codec.Plain, codec.Base64}).Draw(t, "format")
+		text, err := codec.Seal(body, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reader := range []codec.Format{format, codec.Auto} {
+			opened, _, err := codec.Open(text, reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := codec.JSON[order]().Decode(opened)
+			if err != nil {
+				t.Fatalf("%v, read as %v: %v", format, reader, err)
+			}
+			// JSON replaces what is not UTF-8, so compare what JSON can hold.
+			a, _ := json.Marshal(want)
+			b, _ := json.Marshal(got)
+			if !bytes.Equal(a, b) {
+				t.Fatalf("got %s, want %s", b, a)
+			}
+		}
+	})
+}
+
+func TestAutoReadsWhatOthersWrite(t *testing.T) {
+	for _, c := range []struct {
+		text, body string
+		format     codec.Format
+	}{
+		{`{"ID":"7"}`, `{"ID":"7"}`, codec.Plain},
+		{base64.StdEncoding.EncodeToString([]byte(`{"ID":"7"}`)), `{"ID":"7"}`, codec.Base64},
+		{base64.StdEncoding.EncodeToString([]byte(`{"ID":"7"}`)) + "\n", `{"ID":"7"}`, codec.Base64},
+		{"1234", "1234", codec.Plain}, // valid JSON comes first, though it is valid Base64 too
+		{"just words", "just words", codec.Plain},
+		{"aGVsbG8=", "aGVsbG8=", codec.Plain}, // Base64, but not of JSON
+		{"", "", codec.Plain},
+	} {
+		body, format, err := codec.Open(c.text, codec.Auto)
+		if err != nil || string(body) != c.body || format != c.format {
+			t.Errorf("Open(%q): got %q, %v, %v; want %q, %v", c.text, body, format, err, c.body, c.format)
+		}
+	}
+}
+
+func TestPM13_BadBodiesAreErrorsThatSayWhy(t *testing.T) {
+	for body, want := range map[string]string{
+		"":          "empty",
+		"{":         "unexpected EOF",
+		"[1]":       "cannot unmarshal",
+		`{} {}`:     "more than one value",
+		"not json":  "invalid character",
+		`{"ID": 7}`: "cannot unmarshal",
+	} {
+		_, err := codec.JSON[order]().Decode([]byte(body))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Decode(%q): got %v, want an error with %q", body, err, want)
+		}
+	}
+	if _, err := codec.JSON[chan int]().Encode(nil); err == nil {
+		t.Error("a channel was encoded")
+	}
+	if _, _, err := codec.Open("no base64!", codec.Base64); err == nil {
+		t.Error("bad Base64 was opened")
+	}
+	if _, _, err := codec.Open("", codec.Format(9)); err == nil {
+		t.Error("an unknown format was opened")
+	}
+	if _, err := codec.Seal(nil, codec.Format(9)); err == nil {
+		t.Error("an unknown format was sealed")
+	}
+}
+
+func TestBytesAndTextPassThrough(t *testing.T) {
+	b, _ := codec.Bytes().Encode([]byte{0, 1, 255})
+	if got, err := codec.Bytes().Decode(b); err != nil || !bytes.Equal(got, []byte{0, 1, 255}) {
+		t.Errorf("bytes: got %v, %v", got, err)
+	}
+	b, _ = codec.Text().Encode("grüß dich")
+	if got, err := codec.Text().Decode(b); err != nil || got != "grüß dich" {
+		t.Errorf("text: got %q, %v", got, err)
+	}
+}
+
+// FuzzOpen holds that no text makes Open panic and that what it reads as Base64
+// was Base64 of JSON.
+func FuzzOpen(f *testing.F) {
+	f.Add(`{"a":1}`)
+	f.Add("eyJhIjoxfQ==")
+	f.Add("\x00\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		body, format, err := codec.Open(text, codec.Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch format {
+		case codec.Plain:
+			if string(body) != text {
+				t.Fatalf("plain %q came back as %q", text, body)
+			}
+		case codec.Base64:
+			if !json.Valid(body) {
+				t.Fatalf("%q was read as Base64 of %q", text, body)
+			}
+		default:
+			t.Fatalf("format %v", format)
+		}
+	})
+}
+
+func ExampleOpen() {
+	for _, text := range []string{`{"ID":"7"}`, "eyJJRCI6IjcifQ=="} {
+		body, format, _ := codec.Open(text, codec.Auto)
+		fmt.Println(string(body), format)
+	}
+	// Output:
+	// {"ID":"7"} plain
+	// {"ID":"7"} base64
+}

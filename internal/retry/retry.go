@@ -1,0 +1,64 @@
+// Package retry is the one place where Millrace repeats a request. A queue
+// method is one request (design: the port); whoever knows what repeating means
+// calls it through [Do]: settling in dispatcher, sending in producer.
+package retry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// The waits between tries grow from first by the factor growth, each ± jitter,
+// up to most. They are short because what is repeated has a lease running out
+// or a caller waiting; the context bounds the whole.
+const (
+	first  = 100 * time.Millisecond
+	growth = 2
+	jitter = 0.25
+	most   = 5 * time.Second
+)
+
+// Do calls op until it succeeds, fails in a way that another try cannot mend,
+// or ctx ends. Then it returns op's last error, not the context's: what the
+// service said is worth more than that time ran out.
+func Do(ctx context.Context, op func(context.Context) error) error {
+	var last error
+	err := backoff.Retry(func() error {
+		err := op(ctx)
+		if err != nil {
+			last = err
+			if !Transient(err) {
+				return backoff.Permanent(err)
+			}
+		}
+		return err
+	}, backoff.WithContext(Waits(first, most), ctx))
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// Waits returns a growing, jittered series that never stops by itself.
+func Waits(first, most time.Duration) backoff.BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(first),
+		backoff.WithMultiplier(growth),
+		backoff.WithRandomizationFactor(jitter),
+		backoff.WithMaxInterval(most),
+		backoff.WithMaxElapsedTime(0), // the library's 15 minutes would end it
+	)
+}
+
+// Transient reports whether the same request may succeed later without anyone
+// doing anything: the service was busy, failing, or did not answer.
+func Transient(err error) bool {
+	return errors.Is(err, queue.ErrThrottled) ||
+		errors.Is(err, queue.ErrUnavailable) ||
+		errors.Is(err, queue.ErrOutcomeUnknown)
+}

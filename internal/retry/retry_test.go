@@ -1,0 +1,67 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// B-17: intermittent faults are repeated, permanent ones are not, and what the
+// service said last is what the caller sees.
+func TestB17_TransientFaultsAreRepeated(t *testing.T) {
+	for _, transient := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
+		t.Run(transient.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				err := retry.Do(t.Context(), func(context.Context) error {
+					if tries++; tries < 4 {
+						return fmt.Errorf("try %d: %w", tries, transient)
+					}
+					return nil
+				})
+				if err != nil || tries != 4 {
+					t.Fatalf("got %v after %d tries, want success at the fourth", err, tries)
+				}
+			})
+		})
+	}
+}
+
+func TestB17_PermanentFaultsAreNot(t *testing.T) {
+	tries := 0
+	err := retry.Do(t.Context(), func(context.Context) error { tries++; return queue.ErrReceiptMismatch })
+	if !errors.Is(err, queue.ErrLeaseLost) || tries != 1 {
+		t.Fatalf("got %v after %d tries, want lease lost after one", err, tries)
+	}
+}
+
+func TestTheLastErrorOutlivesTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := retry.Do(ctx, func(context.Context) error { return queue.ErrThrottled })
+		if !errors.Is(err, queue.ErrThrottled) {
+			t.Fatalf("got %v, want what the service said", err)
+		}
+		if d := time.Since(begin); d > 20*time.Second {
+			t.Fatalf("gave up after %v, want within the context", d)
+		}
+	})
+}
+
+func TestAContextThatEndedSendsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	tries := 0
+	err := retry.Do(ctx, func(context.Context) error { tries++; return queue.ErrThrottled })
+	if err == nil || tries > 1 {
+		t.Fatalf("got %v after %d tries", err, tries)
+	}
+}

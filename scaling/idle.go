@@ -1,0 +1,108 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Defaults of [Idle].
+const (
+	DefaultMin = 100 * time.Millisecond
+	DefaultMax = time.Second // the cap between polls that the source recommends (L-23)
+)
+
+// Idle says how long a loop waits between polls of an empty queue. The zero
+// value is the default; copying it is fine.
+type Idle struct {
+	// Min is the shortest wait, the one after work was found and none followed.
+	// Defaults to 100 ms, or to Max if that is shorter.
+	Min time.Duration
+
+	// Max is the longest wait. A loop whose wait has reached it may end.
+	// Defaults to 1 s, or to Min if that is longer.
+	Max time.Duration
+
+	// New makes the curve of one loop; it is called once a loop. What the curve
+	// returns is clamped to Min…Max, backoff.Stop counting as Max. It must not
+	// return nil. Defaults to [Curve] of Min and Max.
+	New func() backoff.BackOff
+}
+
+// WithDefaults returns i with the defaults filled in, or an error if the bounds
+// are negative or the wrong way round.
+func (i Idle) WithDefaults() (Idle, error) {
+	if i.Min < 0 || i.Max < 0 {
+		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
+	}
+	if i.Min == 0 {
+		i.Min = DefaultMin
+		if i.Max > 0 {
+			i.Min = min(i.Min, i.Max)
+		}
+	}
+	if i.Max == 0 {
+		i.Max = max(DefaultMax, i.Min)
+	}
+	if i.Min > i.Max {
+		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
+	}
+	if i.New == nil {
+		least, most := i.Min, i.Max
+		i.New = func() backoff.BackOff { return Curve(least, most) }
+	}
+	return i, nil
+}
+
+// Clamp turns what a curve returned into a wait within Min…Max.
+func (i Idle) Clamp(next time.Duration) time.Duration {
+	if next == backoff.Stop {
+		return i.Max
+	}
+	return min(max(next, i.Min), i.Max)
+}
+
+// deltaBackoff and its jitter are the source's constants (L-21).
+const (
+	deltaBackoff = 100.0 // milliseconds
+	jitterLow    = 0.8
+	jitterHigh   = 1.2
+)
+
+// Curve is the source's back-off: after the k-th empty poll in a row the wait is
+// min(least + int((2^k − 1) × r) ms, most), r a random integer of 80…119
+// (L-21, L-22). It never stops. A negative bound counts as zero. Like every
+// BackOff it is for one goroutine at a time.
+func Curve(least, most time.Duration) backoff.BackOff {
+	return &curve{least: max(least, 0), most: max(most, 0), random: rand.IntN}
+}
+
+type curve struct {
+	least, most time.Duration
+	empty       int // empty polls in a row
+	random      func(n int) int
+}
+
+// NextBackOff counts one more empty poll and returns the wait after it.
+func (c *curve) NextBackOff() time.Duration {
+	c.empty++
+	r := jitterLow*deltaBackoff + float64(c.random(int((jitterHigh-jitterLow)*deltaBackoff)))
+	return interval(c.least, c.most, c.empty, r)
+}
+
+// Reset starts over, as after work was found.
+func (c *curve) Reset() { c.empty = 0 }
+
+// interval clamps in floating point, before it converts: from the 25th empty
+// poll on, 2^k × r leaves the 32 bits of the source, whose survivor then slept a
+// negative time (L-27, X-02); here it would leave the 64 of a Duration.
+func interval(least, most time.Duration, empty int, r float64) time.Duration {
+	delta := math.Trunc((math.Exp2(float64(empty)) - 1) * r)
+	if d := delta * float64(time.Millisecond); d < float64(most-least) {
+		return least + time.Duration(d)
+	}
+	return most
+}

@@ -1,0 +1,186 @@
+package scaling
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"pgregory.net/rapid"
+)
+
+const ms = time.Millisecond
+
+// always returns a source of random numbers that gives r of 80…119.
+func always(r int) func(int) int { return func(int) int { return r - 80 } }
+
+func TestL26_Vectors(t *testing.T) {
+	for _, c := range []struct {
+		least, most time.Duration
+		empty       int
+		low, high   time.Duration
+	}{
+		{0, 1000 * ms, 1, 80 * ms, 119 * ms},
+		{0, 1000 * ms, 2, 240 * ms, 357 * ms},
+		{0, 1000 * ms, 3, 560 * ms, 833 * ms},
+		{0, 1000 * ms, 4, 1000 * ms, 1000 * ms},
+		{0, 1000 * ms, 1000, 1000 * ms, 1000 * ms},
+		{50 * ms, 5000 * ms, 1, 130 * ms, 169 * ms},
+		{50 * ms, 5000 * ms, 6, 5000 * ms, 5000 * ms},
+		{700 * ms, 700 * ms, 1, 700 * ms, 700 * ms},
+	} {
+		for r, want := range map[int]time.Duration{80: c.low, 119: c.high} {
+			b := &curve{least: c.least, most: c.most, random: always(r)}
+			var got time.Duration
+			for range c.empty {
+				got = b.NextBackOff()
+			}
+			if got != want {
+				t.Errorf("min %v max %v, empty poll %d, r %d: got %v, want %v", c.least, c.most, c.empty, r, got, want)
+			}
+		}
+	}
+}
+
+// TestL26_PollsUntilTheCap counts the empty polls after which a loop may end,
+// and the time they take.
+func TestL26_PollsUntilTheCap(t *testing.T) {
+	for _, c := range []struct {
+		least, most           time.Duration
+		r, polls              int
+		shortest, longestWait time.Duration
+	}{
+		{0, 1000 * ms, 80, 4, 880 * ms, 880 * ms},
+		{0, 1000 * ms, 119, 4, 1309 * ms, 1309 * ms},
+		{50 * ms, 5000 * ms, 80, 6, 0, time.Hour},
+		{50 * ms, 5000 * ms, 119, 6, 0, time.Hour},
+		{time.Second, time.Minute, 80, 10, 50 * time.Second, 125 * time.Second},
+		{time.Second, time.Minute, 119, 9, 50 * time.Second, 125 * time.Second},
+		{time.Second, time.Second, 119, 1, 0, 0},
+	} {
+		b := &curve{least: c.least, most: c.most, random: always(c.r)}
+		polls, waited := 0, time.Duration(0)
+		for {
+			polls++
+			wait := b.NextBackOff()
+			if wait >= c.most {
+				break
+			}
+			waited += wait
+		}
+		if polls != c.polls || waited < c.shortest || waited > c.longestWait {
+			t.Errorf("min %v max %v r %d: ends at empty poll %d after %v, want poll %d after %v…%v",
+				c.least, c.most, c.r, polls, waited, c.polls, c.shortest, c.longestWait)
+		}
+	}
+}
+
+// sane is the check of X-02: a wait is never under Min or over Max.
+func sane(wait, least, most time.Duration) bool { return least <= wait && wait <= most }
+
+// naive is the source's arithmetic on 32-bit milliseconds, kept to show that the
+// check of X-02 catches it.
+func naive(least, most time.Duration, empty int, r float64) time.Duration {
+	delta := int32(int64((math.Exp2(float64(empty)) - 1) * r)) // wraps, as .NET does unchecked
+	interval := min(int32(least/ms)+delta, int32(most/ms))
+	return time.Duration(interval) * ms
+}
+
+func TestX02_TheCurveNeverOverflows(t *testing.T) {
+	empties := []int{0, 1, 24, 25, 32, 63, 64, 1000, math.MaxInt32, math.MaxInt}
+	caught := 0
+	for _, empty := range empties {
+		if wait := interval(0, time.Second, empty, 80); !sane(wait, 0, time.Second) {
+			t.Errorf("empty poll %d: wait %v", empty, wait)
+		}
+		if empty > 24 && interval(0, time.Second, empty, 80) != time.Second {
+			t.Errorf("empty poll %d: not at the cap", empty)
+		}
+		if !sane(naive(0, time.Second, empty, 80), 0, time.Second) {
+			caught++
+		}
+	}
+	if caught == 0 {
+		t.Error("the check lets the source's 32-bit arithmetic pass: it proves nothing")
+	}
+	if naive(0, time.Second, 25, 80) >= 0 {
+		t.Error("the source overflows at the 25th empty poll; the naive variant does not")
+	}
+}
+
+func TestX02_WaitsStayWithinBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
+		most := least + time.Duration(rapid.Int64Range(0, math.MaxInt64-int64(time.Hour)).Draw(t, "span"))
+		b := Curve(least, most)
+		last := time.Duration(0)
+		for range rapid.IntRange(1, 80).Draw(t, "polls") {
+			wait := b.NextBackOff()
+			if !sane(wait, least, most) {
+				t.Fatalf("wait %v outside %v…%v", wait, least, most)
+			}
+			if wait < last {
+				t.Fatalf("wait shrank from %v to %v without work", last, wait)
+			}
+			last = wait
+		}
+		b.Reset()
+		if first := b.NextBackOff(); !sane(first, least, least+120*ms) {
+			t.Fatalf("first wait after a reset is %v", first)
+		}
+	})
+}
+
+// loops that idle together must not get the same jitter.
+func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
+	waits := map[time.Duration]bool{}
+	for range 200 {
+		waits[Curve(0, time.Second).NextBackOff()] = true
+	}
+	if len(waits) < 10 {
+		t.Errorf("200 loops drew %d different waits of 40", len(waits))
+	}
+	for wait := range waits {
+		if wait < 80*ms || wait > 119*ms {
+			t.Errorf("wait %v outside 80…119 ms (L-21)", wait)
+		}
+	}
+}
+
+func TestIdleDefaultsAndBounds(t *testing.T) {
+	for _, c := range []struct{ in, want Idle }{
+		{Idle{}, Idle{Min: 100 * ms, Max: time.Second}},
+		{Idle{Max: time.Minute}, Idle{Min: 100 * ms, Max: time.Minute}},
+		{Idle{Max: 10 * ms}, Idle{Min: 10 * ms, Max: 10 * ms}},
+		{Idle{Min: time.Minute}, Idle{Min: time.Minute, Max: time.Minute}},
+	} {
+		got, err := c.in.WithDefaults()
+		if err != nil || got.Min != c.want.Min || got.Max != c.want.Max || got.New == nil {
+			t.Errorf("%+v: got %v…%v, %v", c.in, got.Min, got.Max, err)
+		}
+	}
+	for _, bad := range []Idle{{Min: -1}, {Max: -1}, {Min: 2 * time.Second, Max: time.Second}} {
+		if _, err := bad.WithDefaults(); err == nil {
+			t.Errorf("%v…%v was accepted", bad.Min, bad.Max)
+		}
+	}
+}
+
+// any policy of the library stands in, within our bounds.
+func TestAnyBackOffStandsIn(t *testing.T) {
+	idle, err := Idle{Min: 200 * ms, Max: time.Second, New: func() backoff.BackOff {
+		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(ms), backoff.WithRandomizationFactor(0))
+	}}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := idle.Clamp(idle.New().NextBackOff()); got != 200*ms {
+		t.Errorf("got %v, want the minimum", got)
+	}
+	if got := idle.Clamp(backoff.Stop); got != time.Second {
+		t.Errorf("Stop is %v, want the maximum", got)
+	}
+	if got := idle.Clamp(time.Hour); got != time.Second {
+		t.Errorf("an hour is %v, want the maximum", got)
+	}
+}
