@@ -1,0 +1,153 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Dispatcher runs a handler for messages of one queue. Make one with [New]; it is
+// safe for concurrent use. Call [Dispatcher.Start] before anything else and
+// [Dispatcher.Drain] at the end.
+type Dispatcher[T any] struct {
+	queue   queue.Queue
+	handler Handler[T]
+	options Options[T]
+
+	slots  *slots
+	follow *follower
+	keeper *keeper
+
+	handlers context.Context // parent of every handler's context
+	cancel   context.CancelCauseFunc
+	requests context.Context // parent of every settlement and renewal
+	hangUp   context.CancelFunc
+	halted   chan struct{} // closed by Halt
+	halt     sync.Once
+
+	inFlight sync.WaitGroup // one for every message dispatched and not settled
+	counts   [outcomes]atomic.Int64
+
+	mu       sync.Mutex
+	started  bool                // guarded by mu
+	draining bool                // no handler is started any more; guarded by mu
+	active   map[*lease]struct{} // what is in flight, to name what was abandoned; guarded by mu
+}
+
+// New returns a dispatcher for the queue and the handler. It starts and sends
+// nothing. The error names every bad option.
+func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
+	if q == nil || h == nil {
+		return nil, errors.New("dispatcher: both a queue and a handler are needed")
+	}
+	options, err := o.withDefaults(q)
+	if err != nil {
+		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
+	}
+	return &Dispatcher[T]{
+		queue: q, handler: h, options: options,
+		slots:  newSlots(options.Concurrency),
+		follow: newFollower(options.Visibility),
+		halted: make(chan struct{}),
+		active: make(map[*lease]struct{}),
+	}, nil
+}
+
+// Start makes the dispatcher ready. Handlers see the values of ctx; its end does
+// not reach them, because shutdown is what [Dispatcher.Drain] says. Calling it
+// twice panics: that is a mistake in the program.
+func (d *Dispatcher[T]) Start(ctx context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.started {
+		panic("dispatcher: started twice")
+	}
+	d.started = true
+	ctx = context.WithoutCancel(ctx)
+	d.handlers, d.cancel = context.WithCancelCause(ctx)
+	d.requests, d.hangUp = context.WithCancel(ctx)
+	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.OnError)
+}
+
+// Reserve waits for free slots and takes up to a batch of them: it returns when
+// LeastFetch are free, or any after Linger, and 0 when ctx ended first. Every
+// reserved slot must be handed to [Dispatcher.Dispatch]. Callers take turns.
+func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
+	return d.slots.reserve(ctx, d.options.BatchSize, d.options.LeastFetch, d.options.Linger)
+}
+
+// Open bounds how many slots may be used, at most Concurrency. Handlers that run
+// beyond the bound finish.
+func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
+
+// Visibility returns what to ask for with the next dequeue.
+func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
+
+// Running returns how many handlers run, and how many settlements are under way.
+func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }
+
+// Count returns how many deliveries have ended so.
+func (d *Dispatcher[T]) Count(o Outcome) int64 {
+	if o < 0 || o >= outcomes {
+		return 0
+	}
+	return d.counts[o].Load()
+}
+
+// Renewed returns how many leases have been renewed.
+func (d *Dispatcher[T]) Renewed() int64 {
+	d.keeper.mu.Lock()
+	defer d.keeper.mu.Unlock()
+	return d.keeper.renewed
+}
+
+// Dispatch starts a handler for every message of a batch, using up the reserved
+// slots, and frees those that the batch did not fill; an empty batch frees all.
+// The batch was asked for at the given instant, taken before the request was sent,
+// and hidden for the visibility. It does not block. Once a drain has begun the
+// messages are given back instead.
+func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+	if unused := reserved - len(batch); unused > 0 {
+		d.slots.unreserve(unused)
+	}
+	for _, m := range batch {
+		v := &delivery[T]{dispatcher: d, message: m}
+		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
+		v.start = d.admit(&v.lease)
+		go v.run(asked, visibility)
+	}
+}
+
+// admit counts the message as in flight, and tells whether its handler may start.
+// Both under one lock, so that Drain waits for all that came before it and nothing
+// starts after.
+func (d *Dispatcher[T]) admit(l *lease) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inFlight.Add(1)
+	d.active[l] = struct{}{}
+	return !d.draining
+}
+
+func (d *Dispatcher[T]) discharge(l *lease, o Outcome) {
+	d.counts[o].Add(1)
+	d.mu.Lock()
+	delete(d.active, l)
+	d.mu.Unlock()
+	d.inFlight.Done()
+}
+
+// endOfLife returns when the message's own life ends by our monotonic clock, or
+// zero if never. The service's clock is known from the answer itself: Until is the
+// visibility after its now. A second is taken off because it counts in whole ones.
+func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.Time {
+	if m.Expires.IsZero() || m.Expires.Year() >= 9999 || m.Until.IsZero() {
+		return time.Time{}
+	}
+	return asked.Add(m.Expires.Sub(m.Until) + visibility - safety)
+}

@@ -1,0 +1,92 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// haltPatience is how long handlers and requests may take to notice that they were
+// cancelled by a halt.
+const haltPatience = time.Second
+
+// Stop begins the shutdown: messages dispatched from now on are given back, handlers
+// that run go on.
+func (d *Dispatcher[T]) Stop() {
+	d.mu.Lock()
+	d.draining = true
+	d.mu.Unlock()
+}
+
+// Drain ends the dispatcher: it lets handlers finish until ctx ends (the grace
+// period), then cancels their contexts with [ErrStopping], gives their messages
+// back, and returns when nothing runs any more. What ignores its cancelled context
+// for longer than SettleTimeout, or than a second after [Dispatcher.Halt], is
+// abandoned and named in an [*AbandonedError]. Call it once, after the last call of
+// Dispatch has returned.
+func (d *Dispatcher[T]) Drain(ctx context.Context) error {
+	d.Stop()
+	done := make(chan struct{})
+	// Owned by this call, or by the abandoned handlers that it waits for: it ends
+	// with the last of them.
+	go func() {
+		d.inFlight.Wait()
+		close(done)
+	}()
+	defer d.hangUp()
+	defer d.cancel(ErrStopping)
+	defer d.keeper.close()
+
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	case <-d.halted:
+	}
+	d.cancel(ErrStopping)
+	patience := time.NewTimer(d.options.SettleTimeout)
+	defer patience.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-patience.C:
+	case <-d.halted:
+		if d.soon(done) {
+			return nil
+		}
+	}
+	// Requests that still hang are cut off, so that only handlers can be left.
+	d.hangUp()
+	if d.soon(done) {
+		return nil
+	}
+	return d.abandoned()
+}
+
+// soon tells whether everything ends within the patience of a halt.
+func (d *Dispatcher[T]) soon(done <-chan struct{}) bool {
+	t := time.NewTimer(haltPatience)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// Halt ends a drain at once, or makes the one to come short. It is safe to call at
+// any time and more than once.
+func (d *Dispatcher[T]) Halt() { d.halt.Do(func() { close(d.halted) }) }
+
+func (d *Dispatcher[T]) abandoned() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := &AbandonedError{Queue: d.queue.Name()}
+	for l := range d.active {
+		e.Messages = append(e.Messages, l.id)
+	}
+	if len(e.Messages) == 0 {
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,328 @@
+package dispatcher
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// safety is what is taken off a lease's end: the service counts in whole seconds,
+// and a request that is on its way when the lease ends comes too late (invariant
+// 4).
+const safety = time.Second
+
+// maxRenewers bounds how many renewals are on the wire at once.
+const maxRenewers = 32
+
+// lease is one message under its handler, as the keeper sees it. All fields but
+// the first group are guarded by keeper.mu.
+type lease struct {
+	id     queue.ID
+	text   string                  // resent with every renewal: the service would keep an empty one
+	cancel context.CancelCauseFunc // ends the handler's context
+
+	newest   queue.Lease   // with the newest receipt
+	expiry   time.Time     // until when it is surely ours, by our monotonic clock
+	renewAt  time.Time     // when to renew next; zero for never
+	deadline time.Time     // when the handler's time is up; zero for never
+	end      time.Time     // when the message's own life ends; zero for never
+	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	state    leaseState
+	index    int // in the heap; -1 when not in it
+}
+
+type leaseState int
+
+const (
+	held    leaseState = iota
+	expired            // our clock says it ended; the receipt may still be the newest
+	lost               // the service said so
+)
+
+// due is when the keeper must look at the lease again.
+func (l *lease) due() time.Time {
+	due := l.expiry
+	if l.running == nil && !l.renewAt.IsZero() && l.renewAt.Before(due) {
+		due = l.renewAt
+	}
+	if !l.deadline.IsZero() && l.deadline.Before(due) {
+		due = l.deadline
+	}
+	return due
+}
+
+// keeper renews the leases of running handlers, cancels handlers whose lease or
+// time is up, and is the only owner of timers for both: one heap and one timer,
+// whatever the number of messages.
+type keeper struct {
+	queue      queue.Queue
+	visibility func() time.Duration
+	onError    func(error)
+
+	ctx     context.Context // of renewal requests; ends only when the dispatcher is closed
+	wake    chan struct{}   // the heap's top has changed
+	stop    chan struct{}
+	workers sync.WaitGroup // the keeper's own goroutine and the renewers
+
+	mu      sync.Mutex
+	leases  leaseHeap // guarded by mu
+	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
+	renewer int       // renewers alive; guarded by mu
+	renewed int64     // renewals that succeeded; guarded by mu
+}
+
+func newKeeper(ctx context.Context, q queue.Queue, visibility func() time.Duration, onError func(error)) *keeper {
+	k := &keeper{
+		queue: q, visibility: visibility, onError: onError, ctx: ctx,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	k.workers.Go(k.watch)
+	return k
+}
+
+// close stops the keeper and waits for its goroutines. Leases still in it are
+// renewed no more.
+func (k *keeper) close() {
+	close(k.stop)
+	k.workers.Wait()
+}
+
+// hold begins to keep a lease that was asked for at the given instant.
+func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
+	k.mu.Lock()
+	l.extend(asked, visibility)
+	heap.Push(&k.leases, l)
+	first := k.leases[0] == l
+	k.mu.Unlock()
+	if first {
+		k.wakeUp()
+	}
+}
+
+// extend sets the times after a request, sent at the given instant, that hid the
+// message for the visibility. The instant before the request is a lower bound for
+// when the service began to count, whatever the clocks say.
+func (l *lease) extend(asked time.Time, visibility time.Duration) {
+	l.expiry = asked.Add(visibility - safety)
+	if !l.end.IsZero() && l.end.Before(l.expiry) {
+		l.expiry = l.end // a dequeue may hide a message beyond its life
+	}
+	// Jitter only upwards, so that a handler of half the visibility is never
+	// renewed; up to a tenth, so that a batch is not renewed in one burst.
+	half := visibility / 2
+	l.renewAt = asked.Add(half + time.Duration(rand.Int64N(int64(half/10)+1)))
+}
+
+// release ends the keeping of a lease: its handler has returned. It waits for a
+// renewal on the wire, never cancels it, because that renewal's receipt is the one
+// that settles.
+func (k *keeper) release(l *lease) (queue.Lease, leaseState) {
+	k.mu.Lock()
+	k.remove(l)
+	for l.running != nil {
+		running := l.running
+		k.mu.Unlock()
+		<-running
+		k.mu.Lock()
+	}
+	defer k.mu.Unlock()
+	return l.newest, l.state
+}
+
+// remove takes the lease out of the heap, so that nothing happens to it any more.
+// Requires mu.
+func (k *keeper) remove(l *lease) {
+	if l.index >= 0 {
+		heap.Remove(&k.leases, l.index)
+	}
+}
+
+// watch is the keeper's goroutine.
+func (k *keeper) watch() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, any := k.attend(time.Now())
+		if any {
+			timer.Reset(time.Until(next))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-k.wake:
+		case <-k.stop:
+			return
+		}
+	}
+}
+
+// attend does what is due by now, and tells when the next thing is.
+func (k *keeper) attend(now time.Time) (next time.Time, any bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.leases) > 0 {
+		l := k.leases[0]
+		if l.due().After(now) {
+			return l.due(), true
+		}
+		switch {
+		case !l.deadline.IsZero() && !l.deadline.After(now):
+			// The lease itself goes on: its expiry still has to be told from the
+			// handler's failure. It is not renewed beyond the deadline.
+			l.deadline = time.Time{}
+			l.renewAt = time.Time{}
+			l.cancel(ErrTimeout)
+			heap.Fix(&k.leases, l.index)
+		case !l.expiry.After(now):
+			l.state = expired
+			l.cancel(ErrLeaseExpired)
+			k.remove(l)
+		default:
+			k.queueRenewal(l, now)
+		}
+	}
+	return time.Time{}, false
+}
+
+// queueRenewal hands the lease to a renewer. Requires mu.
+func (k *keeper) queueRenewal(l *lease, now time.Time) {
+	if !k.worthRenewing(l, now) {
+		l.renewAt = time.Time{}
+		heap.Fix(&k.leases, l.index)
+		return
+	}
+	l.running = make(chan struct{})
+	heap.Fix(&k.leases, l.index)
+	k.waiting = append(k.waiting, l)
+	if k.renewer < maxRenewers {
+		k.renewer++
+		k.workers.Go(k.renew)
+	}
+}
+
+// worthRenewing tells whether a renewal could move the expiry: not past a deadline
+// before it, nor past the end of the message's own life. Requires mu.
+func (k *keeper) worthRenewing(l *lease, now time.Time) bool {
+	if !l.deadline.IsZero() && !l.deadline.After(l.expiry) {
+		return false
+	}
+	return now.Add(l.extension(now, k.visibility()) - safety).After(l.expiry)
+}
+
+// extension is the visibility that a renewal asks for: the service refuses one
+// that passes the end of the message's life. Requires mu, or the end to be known.
+func (l *lease) extension(now time.Time, visibility time.Duration) time.Duration {
+	if l.end.IsZero() {
+		return visibility
+	}
+	return min(visibility, l.end.Sub(now).Truncate(time.Second))
+}
+
+// renew is a renewer: it renews what waits and ends when nothing does.
+func (k *keeper) renew() {
+	for {
+		k.mu.Lock()
+		if len(k.waiting) == 0 {
+			k.waiting = nil
+			k.renewer--
+			k.mu.Unlock()
+			return
+		}
+		l := k.waiting[0]
+		k.waiting = k.waiting[1:]
+		asked := time.Now()
+		visibility := l.extension(asked, k.visibility())
+		if l.index < 0 {
+			visibility = 0 // released or expired while it waited for a renewer
+		}
+		old := l.newest
+		k.mu.Unlock()
+
+		fresh, err := old, error(nil)
+		if visibility > 0 {
+			fresh, err = k.queue.Update(k.ctx, old, l.text, visibility)
+		}
+		k.renewedOne(l, asked, visibility, fresh, err)
+	}
+}
+
+// renewedOne notes the outcome of a renewal.
+func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error) {
+	now := time.Now()
+	k.mu.Lock()
+	close(l.running)
+	l.running = nil
+	switch {
+	case err == nil:
+		l.newest = fresh
+		if visibility > 0 {
+			k.renewed++
+			l.extend(asked, visibility)
+			if l.state == expired { // it came back after our clock had given up
+				l.state = held
+			}
+		}
+	case gone(err):
+		l.state = lost
+		l.cancel(ErrLeaseLost)
+		k.remove(l)
+	default:
+		// Unknown or refused for now: again with the old receipt, ever sooner as
+		// the end comes near, until the expiry cancels the handler.
+		l.renewAt = now.Add(max(l.expiry.Sub(now)/4, 250*time.Millisecond))
+	}
+	if l.index >= 0 {
+		heap.Fix(&k.leases, l.index)
+	}
+	k.mu.Unlock()
+	k.wakeUp()
+	if err != nil {
+		k.onError(err)
+	}
+}
+
+// gone tells that the message is not ours any more, and never will be: the lease
+// is lost, or the queue has gone with it.
+func gone(err error) bool {
+	return errors.Is(err, queue.ErrLeaseLost) ||
+		errors.Is(err, queue.ErrQueueMissing) ||
+		errors.Is(err, queue.ErrQueueBeingDeleted)
+}
+
+func (k *keeper) wakeUp() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leaseHeap orders leases by when they are due.
+type leaseHeap []*lease
+
+func (h leaseHeap) Len() int           { return len(h) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].due().Before(h[j].due()) }
+func (h leaseHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *leaseHeap) Push(x any) {
+	l := x.(*lease)
+	l.index = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *leaseHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	l.index = -1
+	return l
+}

@@ -1,0 +1,195 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// Bounds of the defaults in [Options].
+const (
+	DefaultConcurrency   = 64
+	DefaultBatchSize     = queue.MaxBatch
+	DefaultLinger        = 100 * time.Millisecond
+	DefaultVisibility    = 30 * time.Second
+	DefaultMinVisibility = 10 * time.Second
+	DefaultMaxVisibility = 10 * time.Minute
+	DefaultSettleTimeout = 15 * time.Second
+
+	// LeastVisibility is the shortest visibility that leaves time to renew.
+	LeastVisibility = 5 * time.Second
+)
+
+// Visibility bounds how long a dequeued message is hidden. The first batches get
+// First; once handling times are known, twice their 95th percentile, within
+// Min…Max. All are rounded up to whole seconds. Equal bounds switch following off.
+type Visibility struct {
+	// First is asked for until handling times are known. Defaults to 30 s, moved
+	// into Min…Max.
+	First time.Duration
+
+	// Min is the shortest. Less than 5 s leaves no time to renew and is refused.
+	// Defaults to 10 s, or to Max if that is shorter.
+	Min time.Duration
+
+	// Max is the longest, at most 7 days. Defaults to 10 min, or to Min if that
+	// is longer.
+	Max time.Duration
+}
+
+// Fixed returns a visibility that does not follow the handling time. Less than 5 s
+// is raised to 5 s: a lease that short could not be renewed.
+func Fixed(d time.Duration) Visibility {
+	d = max(d, LeastVisibility)
+	return Visibility{First: d, Min: d, Max: d}
+}
+
+func (v Visibility) withDefaults() (Visibility, error) {
+	if v.Min == 0 {
+		v.Min = DefaultMinVisibility
+		if v.Max > 0 {
+			v.Min = min(v.Min, v.Max)
+		}
+	}
+	if v.Max == 0 {
+		v.Max = max(DefaultMaxVisibility, v.Min)
+	}
+	if v.Min < LeastVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
+		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, LeastVisibility, queue.MaxVisibility)
+	}
+	if v.First < 0 {
+		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
+	}
+	if v.First == 0 {
+		v.First = DefaultVisibility
+	}
+	v.First = min(max(v.First, v.Min), v.Max)
+	return v, nil
+}
+
+// Options configure a [Dispatcher]. Nil and the zero value are the defaults.
+type Options[T any] struct {
+	// Codec reads the body. Defaults to codec.JSON.
+	Codec codec.Codec[T]
+
+	// Format says how the text carries the body. Defaults to codec.Auto.
+	Format codec.Format
+
+	// Concurrency is how many handlers run at once. Defaults to 64.
+	Concurrency int
+
+	// BatchSize is how many messages one dequeue asks for at most, 1…32.
+	// Defaults to 32.
+	BatchSize int
+
+	// LeastFetch is how many slots must be free before a dequeue is worth its
+	// transaction; Linger overrules it. At most BatchSize counts. Defaults to a
+	// tenth of Concurrency, within 1…28.
+	LeastFetch int
+
+	// Linger is how long free slots wait for more before a dequeue is sent for
+	// what there is. Negative means not at all. Defaults to 100 ms.
+	Linger time.Duration
+
+	// Visibility is how long dequeued messages are hidden; leases are renewed
+	// while handlers run. Defaults to 30 s at first, then following the handling
+	// time within 10 s … 10 min.
+	Visibility Visibility
+
+	// Timeout ends a handler's context with [ErrTimeout] when it has run this
+	// long; its lease is not renewed beyond. Defaults to none.
+	Timeout time.Duration
+
+	// RetryDelay says how long a message waits after a failed attempt, 1 for the
+	// first. It is bounded by the message's remaining life. Defaults to
+	// attempt⁴ seconds ± 10 %, at most 1 h.
+	RetryDelay func(attempt int, err error) time.Duration
+
+	// Poison says when a message is poison and where it goes. Defaults to five
+	// attempts and the sibling queue "-poison".
+	Poison poison.Policy
+
+	// SettleTimeout bounds the delete, update or move after a handler, all tries
+	// together. Defaults to 15 s.
+	SettleTimeout time.Duration
+
+	// OnError is told of every delivery that failed, as a [*Failure], and of
+	// renewals that failed. It is called from many goroutines and should not
+	// block. Defaults to nothing.
+	OnError func(error)
+}
+
+// withDefaults returns the options with the defaults for the queue q, or every
+// mistake in them at once.
+func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
+	var c Options[T]
+	if o != nil {
+		c = *o
+	}
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if c.Codec == nil {
+		c.Codec = codec.JSON[T]()
+	}
+	if c.Concurrency < 0 {
+		refuse("concurrency %d must be at least 1", c.Concurrency)
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = DefaultConcurrency
+	}
+	if c.BatchSize < 0 || c.BatchSize > queue.MaxBatch {
+		refuse("batch size %d is outside 1…%d (L-03)", c.BatchSize, queue.MaxBatch)
+	}
+	if c.BatchSize == 0 {
+		c.BatchSize = DefaultBatchSize
+	}
+	if c.LeastFetch < 0 {
+		refuse("least fetch %d must be at least 1", c.LeastFetch)
+	}
+	if c.LeastFetch == 0 {
+		c.LeastFetch = min(max(c.Concurrency/10, 1), 28)
+	}
+	if c.Linger == 0 {
+		c.Linger = DefaultLinger
+	}
+	var err error
+	if c.Visibility, err = c.Visibility.withDefaults(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Timeout < 0 {
+		refuse("handler time-out %v must not be negative", c.Timeout)
+	}
+	if c.RetryDelay == nil {
+		c.RetryDelay = retryDelay
+	}
+	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
+		errs = append(errs, err)
+	}
+	if c.SettleTimeout < 0 {
+		refuse("settle time-out %v must not be negative", c.SettleTimeout)
+	}
+	if c.SettleTimeout == 0 {
+		c.SettleTimeout = DefaultSettleTimeout
+	}
+	if c.OnError == nil {
+		c.OnError = func(error) {}
+	}
+	return c, errors.Join(errs...)
+}
+
+// maxRetryDelay is the longest wait that the retry curve gives.
+const maxRetryDelay = time.Hour
+
+// retryDelay is the default curve: attempt⁴ seconds, within 10 % so that messages
+// that failed together do not come back together.
+func retryDelay(attempt int, _ error) time.Duration {
+	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*rand.Float64())
+	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
+}

@@ -1,0 +1,153 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// Why a handler's context ended: context.Cause returns one of these.
+var (
+	// ErrLeaseLost means that the service said so: the message is somebody
+	// else's, or gone. The handler's result settles nothing.
+	ErrLeaseLost = errors.New("lease lost: the message belongs to somebody else or is gone")
+
+	// ErrLeaseExpired means that the lease could not be renewed in time by our
+	// own clock. A handler that still succeeds tries one delete.
+	ErrLeaseExpired = errors.New("lease expired: it could not be renewed in time")
+
+	// ErrTimeout means that the handler's time is up. It counts as a failure.
+	ErrTimeout = errors.New("handler time-out")
+
+	// ErrStopping means that the worker is stopping and its grace period is over.
+	// The message is given back at once and no attempt is recorded.
+	ErrStopping = errors.New("worker is stopping")
+)
+
+// Outcome is how a delivery ended.
+type Outcome int
+
+// The outcomes.
+const (
+	Deleted   Outcome = iota // the handler succeeded and the message was deleted
+	Retried                  // the handler failed and the message was given back with a delay
+	Discarded                // the handler had no use for the message, which was deleted
+	Poisoned                 // the message was copied to the poison queue and deleted
+	Kept                     // the message is poison, and stays hidden where it is
+	GivenBack                // the message was not handled to an end and is visible again
+	Lost                     // the lease was lost: somebody else has the message, or will
+	Unsettled                // the service would not take the settlement: the message will be delivered again
+
+	outcomes // how many there are
+)
+
+var outcomeNames = [outcomes]string{"deleted", "retried", "discarded", "poisoned", "kept", "given back", "lost", "unsettled"}
+
+// String names the outcome.
+func (o Outcome) String() string {
+	if o < 0 || o >= outcomes {
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+	return outcomeNames[o]
+}
+
+// verdict is what a handler asks for by returning an error of this type.
+type verdict struct {
+	err     error
+	outcome Outcome       // Retried, Discarded or Poisoned
+	delay   time.Duration // for Retried
+}
+
+func (v *verdict) Error() string {
+	if v.err == nil {
+		return v.outcome.String()
+	}
+	return v.err.Error()
+}
+
+func (v *verdict) Unwrap() error { return v.err }
+
+// Retry returns an error that gives the message back for another attempt after
+// the delay, in place of the retry curve. It is bounded by the longest visibility
+// and the message's remaining life; a negative delay means at once. A message out
+// of attempts is poison all the same.
+func Retry(delay time.Duration, err error) error {
+	return &verdict{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Poison returns an error that moves the message to the poison queue now: no
+// further attempt would help.
+func Poison(err error) error { return &verdict{err: err, outcome: Poisoned} }
+
+// Discard returns an error that deletes the message though it was not handled:
+// nobody needs it any more.
+func Discard(err error) error { return &verdict{err: err, outcome: Discarded} }
+
+// PanicError is a panic in a handler, as the error that it counts as.
+type PanicError struct {
+	Value any    // what was passed to panic
+	Stack []byte // the goroutine's stack at that point
+}
+
+// Error says what the panic said, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// errGoexit is the result of a handler that ended its goroutine.
+var errGoexit = errors.New("handler called runtime.Goexit")
+
+// Failure is a delivery that did not end well: what happened to which message and
+// what becomes of it. It goes to Options.OnError.
+type Failure struct {
+	Queue   queue.Name
+	ID      queue.ID
+	Attempt int
+	Outcome Outcome
+	Delay   time.Duration // until the message is visible again, for Retried and Kept
+	Reason  poison.Reason // why it is poison, for Poisoned and Kept
+	Err     error
+}
+
+// Error says it in one line.
+func (f *Failure) Error() string {
+	what := f.Outcome.String()
+	switch f.Outcome {
+	case Retried:
+		what = fmt.Sprintf("next attempt in %v", f.Delay)
+	case Poisoned:
+		what = fmt.Sprintf("moved to the poison queue (%s)", f.Reason)
+	case Kept:
+		what = fmt.Sprintf("poison (%s), kept hidden for %v", f.Reason, f.Delay)
+	}
+	return fmt.Sprintf("message %s of %v, attempt %d, %s: %v", string(f.ID), f.Queue, f.Attempt, what, f.Err)
+}
+
+// Unwrap returns the error underneath.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// AbandonedError names the messages whose handlers or settlements still ran when
+// a drain had to end. They are visible again when their leases run out.
+type AbandonedError struct {
+	Queue    queue.Name
+	Messages []queue.ID
+}
+
+// Error says it in one line.
+func (e *AbandonedError) Error() string {
+	ids := e.Messages
+	more := ""
+	if len(ids) > 10 {
+		more = fmt.Sprintf(" and %d more", len(ids)-10)
+		ids = ids[:10]
+	}
+	return fmt.Sprintf("%d handlers of %v did not stop in time: abandoned %v%s; their messages are delivered again when their leases end; let handlers watch their context",
+		len(e.Messages), e.Queue, ids, more)
+}

@@ -1,0 +1,109 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// settle carries a decision out with the newest receipt, frees the slot, and
+// counts what came of it. Requests are bounded by SettleTimeout and are not those
+// of the stopping context: what was handled is deleted even while the worker stops.
+func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
+	d := v.dispatcher
+	holding := d.slots.settling(ran)
+	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	defer cancel()
+
+	result := what.outcome
+	err := v.carryOut(ctx, what, state)
+	switch {
+	case err == nil:
+	case gone(err):
+		result = Lost
+	default:
+		result = Unsettled
+	}
+	d.slots.settled(holding)
+	d.discharge(&v.lease, result)
+	if err = errors.Join(what.err, err); err != nil {
+		d.options.OnError(&Failure{
+			Queue: d.queue.Name(), ID: v.message.ID, Attempt: v.attempt(),
+			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+		})
+	}
+}
+
+func (v *delivery[T]) carryOut(ctx context.Context, what decision, state leaseState) error {
+	switch what.outcome {
+	case Deleted, Discarded:
+		if state == expired {
+			// One try: if somebody else has the message by now the receipt is stale
+			// and nothing happens; if not, a duplicate is spared.
+			return v.dispatcher.queue.Delete(ctx, v.message.Lease)
+		}
+		return v.remove(ctx)
+	case Retried, Kept, GivenBack:
+		return v.giveBack(ctx, what.delay)
+	case Poisoned:
+		return v.poison(ctx, what)
+	}
+	return nil // Lost: it is not ours to settle
+}
+
+// remove deletes the message. After a try of unknown outcome, a message that is
+// gone is one that we deleted (B-01).
+func (v *delivery[T]) remove(ctx context.Context) error {
+	unknown := false
+	return retry.Do(ctx, func(ctx context.Context) error {
+		err := v.dispatcher.queue.Delete(ctx, v.message.Lease)
+		if unknown && errors.Is(err, queue.ErrMessageGone) {
+			return nil
+		}
+		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		return err
+	})
+}
+
+// giveBack makes the message visible again after the delay. After a try of unknown
+// outcome, a receipt that is not the newest means that the try took effect, or that
+// somebody has the message: both are what was wanted.
+func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration) error {
+	unknown := false
+	return retry.Do(ctx, func(ctx context.Context) error {
+		_, err := v.dispatcher.queue.Update(ctx, v.message.Lease, v.message.Text, delay)
+		if unknown && errors.Is(err, queue.ErrReceiptMismatch) {
+			return nil
+		}
+		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		return err
+	})
+}
+
+// poison copies the message to the poison queue and then deletes it. When the copy
+// cannot be made the message goes back to its queue: it must not be lost for want
+// of a place to put it.
+func (v *delivery[T]) poison(ctx context.Context, what decision) error {
+	d := v.dispatcher
+	record := poison.NewRecord(d.queue.Name(), v.message, v.attempt(), what.reason, what.err)
+	if err := d.options.Poison.Copy(ctx, record); err != nil {
+		// On a context of its own: the copy may have used up all the time.
+		ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+		defer cancel()
+		return errors.Join(errNotPoisoned{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err)))
+	}
+	if err := v.remove(ctx); !errors.Is(err, queue.ErrMessageGone) {
+		return err
+	}
+	return nil // its life ended meanwhile: the copy is what there is
+}
+
+// errNotPoisoned hides what it wraps from errors.Is, so that a missing poison queue
+// is not taken for a missing queue, while the text remains.
+type errNotPoisoned struct{ err error }
+
+func (e errNotPoisoned) Error() string { return e.err.Error() }

@@ -1,0 +1,150 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// slots counts the room for running handlers. A slot is used from the moment it
+// is reserved for a dequeue until its handler has returned; it is then free while
+// its settlement goes on, as long as no more than concurrency settlements are
+// under way.
+type slots struct {
+	// turn is held by the one loop that waits for slots. A channel, not a mutex:
+	// waiting for it must end with the context, and a goroutine blocked on a mutex
+	// would hang a synctest bubble.
+	turn chan struct{}
+
+	// freed wakes the loop that holds the turn.
+	freed chan struct{}
+
+	mu      sync.Mutex
+	size    int // concurrency; guarded by mu
+	open    int // how many may be used, at most size; guarded by mu
+	used    int // reserved, running, or held by a settlement; guarded by mu
+	running int // handlers running; guarded by mu
+	pending int // settlements under way; guarded by mu
+}
+
+func newSlots(size int) *slots {
+	return &slots{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), size: size, open: size}
+}
+
+// reserve waits until least slots are free, or any after linger, and takes up to
+// most of them. It returns 0 when ctx ended first.
+func (s *slots) reserve(ctx context.Context, most, least int, linger time.Duration) int {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	defer func() { <-s.turn }()
+
+	var timer *time.Timer // runs from when the first slot is free
+	var lingered <-chan time.Time
+	patient := linger > 0
+	for ctx.Err() == nil {
+		n, free := s.take(most, least, patient)
+		if n > 0 {
+			return n
+		}
+		if free > 0 && timer == nil {
+			timer = time.NewTimer(linger)
+			defer timer.Stop()
+			lingered = timer.C
+		}
+		select {
+		case <-s.freed:
+		case <-lingered:
+			patient = false
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// take reserves up to most slots if at least least are free, or any when not
+// patient; it also tells how many were free.
+func (s *slots) take(most, least int, patient bool) (n, free int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free = s.open - s.used
+	if free <= 0 || patient && free < min(least, most, s.open) {
+		return 0, free
+	}
+	n = min(most, free)
+	s.used += n
+	return n, free
+}
+
+// unreserve gives back n slots that a dequeue did not fill.
+func (s *slots) unreserve(n int) {
+	s.mu.Lock()
+	s.used -= n
+	s.mu.Unlock()
+	s.signal()
+}
+
+// started turns a reserved slot into a running one.
+func (s *slots) started() {
+	s.mu.Lock()
+	s.running++
+	s.mu.Unlock()
+}
+
+// settling begins the settlement of a delivery. If ran, its handler was running
+// until now. It frees the slot, or tells that the slot is held until settled,
+// because too many settlements are under way.
+func (s *slots) settling(ran bool) (held bool) {
+	s.mu.Lock()
+	if ran {
+		s.running--
+	}
+	s.pending++
+	held = s.pending > s.size
+	if !held {
+		s.used--
+	}
+	s.mu.Unlock()
+	if !held {
+		s.signal()
+	}
+	return held
+}
+
+// settled ends a settlement.
+func (s *slots) settled(held bool) {
+	s.mu.Lock()
+	s.pending--
+	if held {
+		s.used--
+	}
+	s.mu.Unlock()
+	if held {
+		s.signal()
+	}
+}
+
+// setOpen changes how many slots may be used.
+func (s *slots) setOpen(n int) {
+	s.mu.Lock()
+	s.open = min(n, s.size)
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *slots) counts() (running, pending int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running, s.pending
+}
+
+// signal wakes the waiting loop. One place in the channel is enough: the loop
+// looks at the counts after every wake-up.
+func (s *slots) signal() {
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,55 @@
+package dispatcher
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// follower chooses the visibility of the next batch from the handling times of
+// the last ones: twice their 95th percentile, so that one handler in twenty is
+// renewed at half of it, within bounds (V-05).
+type follower struct {
+	bounds Visibility
+
+	mu      sync.Mutex
+	recent  [256]time.Duration // ring of handling times; guarded by mu
+	n       int                // how many were recorded, ever; guarded by mu
+	current time.Duration      // guarded by mu
+}
+
+// recompute after this many handling times: sorting the ring costs microseconds.
+const recompute = 32
+
+func newFollower(bounds Visibility) *follower {
+	return &follower{bounds: bounds, current: wholeSeconds(bounds.First)}
+}
+
+// next returns the visibility to ask for, in whole seconds.
+func (f *follower) next() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current
+}
+
+// record notes how long a handler ran.
+func (f *follower) record(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent[f.n%len(f.recent)] = d
+	f.n++
+	if f.n%recompute != 0 {
+		return
+	}
+	sorted := f.recent // a copy
+	times := sorted[:min(f.n, len(sorted))]
+	slices.Sort(times)
+	p95 := times[len(times)*95/100]
+	f.current = wholeSeconds(min(max(2*p95, f.bounds.Min), f.bounds.Max))
+}
+
+func wholeSeconds(d time.Duration) time.Duration {
+	return time.Duration(queue.Seconds(d)) * time.Second
+}

@@ -1,0 +1,245 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// L-10, invariant 7: the end of the context lets handlers finish, deletes what they
+// did, and sends no further dequeue.
+func TestL10_TheStopLetsHandlersFinish(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(200)
+		var finished atomic.Int64
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			select {
+			case <-time.After(10 * time.Second):
+				finished.Add(1)
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, options())
+		b.run(l)
+		after(time.Second)
+		polls := len(b.queue.sent("dequeue"))
+		stopped := time.Now()
+		b.finished()
+		if took := time.Since(stopped); took > 10*time.Second {
+			t.Errorf("the drain took %v", took)
+		}
+		st := l.State()
+		if st.Succeeded != 64 || finished.Load() != 64 || st.GivenBack != 0 || st.Loops != 0 {
+			t.Errorf("%d finished, state %+v", finished.Load(), st)
+		}
+		if n := len(b.queue.sent("dequeue")); n != polls {
+			t.Errorf("%d dequeues after the stop", n-polls)
+		}
+		if d := b.depth(b.queue.Queue); d != 200-64 {
+			t.Errorf("%d messages are left", d)
+		}
+	})
+}
+
+// A dequeue on the wire is let return, and what it brings is visible again at once: it
+// does not wait out its visibility.
+func TestWhatWasFetchedAndNotStartedIsGivenBackAtOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(32)
+		b.queue.latency = 2 * time.Second
+		var runs atomic.Int64
+		l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, options())
+		b.run(l)
+		after(time.Second) // the dequeue is on its way
+		b.finished()
+		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.GivenBack != 32 {
+			t.Errorf("%d runs, state %+v", runs.Load(), st)
+		}
+		batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
+		if err != nil || len(batch) != 32 {
+			t.Errorf("%d of 32 messages are visible, %v", len(batch), err)
+		}
+	})
+}
+
+// After the grace period handlers are cancelled and their messages given back at once.
+func TestTheGracePeriodEnds(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(5)
+		var causes atomic.Int64
+		o := options()
+		o.Grace = 7 * time.Second
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			<-ctx.Done()
+			if errors.Is(context.Cause(ctx), dispatcher.ErrStopping) {
+				causes.Add(1)
+			}
+			return ctx.Err()
+		}, o)
+		b.run(l)
+		after(time.Second)
+		stopped := time.Now()
+		b.finished()
+		if took := time.Since(stopped); took != 7*time.Second {
+			t.Errorf("the drain took %v, want the grace period", took)
+		}
+		if st := l.State(); causes.Load() != 5 || st.GivenBack != 5 || st.Retried != 0 {
+			t.Errorf("%d cancelled as stopping, state %+v", causes.Load(), st)
+		}
+		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second); err != nil || len(batch) != 5 {
+			t.Errorf("%d of 5 messages are visible, %v", len(batch), err)
+		}
+	})
+}
+
+// Halt ends the grace period at once.
+func TestHaltEndsTheDrainAtOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(3)
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return ctx.Err() }, options())
+		b.run(l)
+		after(time.Second)
+		b.stop()
+		after(time.Second)
+		halted := time.Now()
+		l.Halt()
+		l.Halt()
+		b.finished()
+		if took := time.Since(halted); took > time.Second {
+			t.Errorf("Run returned %v after Halt", took)
+		}
+		if st := l.State(); st.GivenBack != 3 {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// Halt alone stops a listener too, and one that has not begun does not begin.
+func TestHaltWithoutAStop(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Minute)
+		l.Halt()
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+		b.stop()
+		early := New(b.queue, nothing, options())
+		early.Halt()
+		if err := early.Run(b.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler that ignores its context is abandoned and named, and Run returns all the
+// same.
+func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
+	for _, halt := range []bool{false, true} {
+		bubble(t, func(b *bundle) {
+			sent := b.putText(`{"N":1}`)
+			release := make(chan struct{})
+			o := options()
+			o.Grace = 5 * time.Second
+			l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o)
+			b.run(l)
+			after(time.Second)
+			stopped := time.Now()
+			b.stop()
+			if halt {
+				l.Halt()
+			}
+			err := <-b.done
+			var abandoned *dispatcher.AbandonedError
+			if !errors.As(err, &abandoned) || len(abandoned.Messages) != 1 || abandoned.Messages[0] != sent.ID ||
+				!strings.Contains(err.Error(), string(sent.ID)) {
+				t.Errorf("got %v, want the message %s abandoned", err, string(sent.ID))
+			}
+			if took := time.Since(stopped); halt && took > 3*time.Second || took > 30*time.Second {
+				t.Errorf("halt %v: Run returned after %v", halt, took)
+			}
+			close(release)
+			synctest.Wait()
+		})
+	}
+}
+
+// A service that does not answer cannot keep a halted listener: requests are cut off.
+func TestHaltCutsRequestsOff(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		hang := make(chan struct{})
+		hanging := &hangs{wire: b.queue}
+		l := New[job](hanging, nothing, options())
+		b.run(l)
+		after(time.Second)
+		b.stop()
+		after(time.Second)
+		halted := time.Now()
+		l.Halt()
+		b.finished()
+		if took := time.Since(halted); took > 3*time.Second {
+			t.Errorf("Run returned %v after Halt", took)
+		}
+		close(hang)
+	})
+}
+
+// hangs is a queue whose requests take until they are cut off.
+type hangs struct{ *wire }
+
+func (h *hangs) Dequeue(ctx context.Context, _ int, _ time.Duration) ([]queue.Message, error) {
+	<-ctx.Done()
+	return nil, &queue.Error{Op: "dequeue", Kind: queue.ErrOutcomeUnknown, Err: ctx.Err()}
+}
+
+// Handlers see the values of Run's context.
+func TestHandlersSeeTheValuesOfTheContext(t *testing.T) {
+	type key struct{}
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		var value any
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { value = ctx.Value(key{}); return nil }, options())
+		ctx, stop := context.WithCancel(context.WithValue(b.Context(), key{}, "flour"))
+		b.stop, b.done = stop, make(chan error, 1)
+		go func() { b.done <- l.Run(ctx) }()
+		after(time.Second)
+		b.finished()
+		if value != "flour" {
+			t.Errorf("got %v", value)
+		}
+	})
+}
+
+// L-11: several listeners live in one program.
+func TestL11_SeveralListenersShareAQueue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(3000)
+		var runs atomic.Int64
+		handler := func(context.Context, *Message[job]) error { runs.Add(1); time.Sleep(30 * time.Millisecond); return nil }
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error, 4)
+		for range 4 {
+			go func() { done <- New(b.queue, handler, options()).Run(ctx) }()
+		}
+		after(time.Minute)
+		stop()
+		for range 4 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if runs.Load() != 3000 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("%d runs, %d left", runs.Load(), b.depth(b.queue.Queue))
+		}
+	})
+}

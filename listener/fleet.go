@@ -1,0 +1,79 @@
+package listener
+
+import (
+	"sync"
+	"time"
+)
+
+// fleet is how many loops run, and the only place where that is decided: every
+// start and every end happens under its lock, so that loops which decide at the
+// same time see each other.
+type fleet struct {
+	bounds  Loops
+	changed func(loops int) // told of every new number, under the lock so that the last word is right
+
+	mu      sync.Mutex
+	active  int       // loops running; guarded by mu
+	peak    int       // most at once; guarded by mu
+	started int       // all ever; guarded by mu
+	grown   time.Time // when it last grew; guarded by mu
+	closed  bool      // no loop starts any more; guarded by mu
+}
+
+// grow starts loops up to the target, within the bounds, by calling start for each
+// under the lock, which is what makes several callers with the same target start
+// the difference once. It returns how many it started.
+func (f *fleet) grow(target int, start func()) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return 0
+	}
+	target = min(max(target, f.bounds.Min), f.bounds.Max)
+	n := max(target-f.active, 0)
+	if n == 0 {
+		return 0
+	}
+	for range n {
+		start()
+	}
+	f.active += n
+	f.started += n
+	f.peak = max(f.peak, f.active)
+	f.grown = time.Now()
+	f.changed(f.active)
+	return n
+}
+
+// leave decides whether a loop that wants to end may, and counts it as ended if so:
+// never below the minimum, nor soon after a growth.
+func (f *fleet) leave() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active <= f.bounds.Min || time.Since(f.grown) < f.bounds.Pause {
+		return false
+	}
+	f.active--
+	f.changed(f.active)
+	return true
+}
+
+// ended counts a loop that ends because the listener does.
+func (f *fleet) ended() {
+	f.mu.Lock()
+	f.active--
+	f.mu.Unlock()
+}
+
+// close lets no loop start any more.
+func (f *fleet) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+}
+
+func (f *fleet) counts() (active, peak, started int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active, f.peak, f.started
+}

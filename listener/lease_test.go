@@ -1,0 +1,359 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// fixed are options whose visibility does not follow handling times.
+func fixed(d time.Duration) *Options[job] {
+	o := options()
+	o.Visibility = dispatcher.Fixed(d)
+	return o
+}
+
+// Invariant 4: a handler may run as long as it likes: its lease is renewed at half
+// time with the whole text, and nobody else gets the message.
+func TestB07_ALongHandlerKeepsItsLease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(40)
+		var runs, cancelled atomic.Int64
+		o := fixed(30 * time.Second)
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			runs.Add(1)
+			select {
+			case <-time.After(time.Hour):
+			case <-ctx.Done():
+				cancelled.Add(1)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		other := 0
+		for range 60 {
+			after(time.Minute)
+			batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other += len(batch)
+		}
+		after(time.Minute)
+		b.finished()
+		if runs.Load() != 40 || cancelled.Load() != 0 || other != 0 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("%d runs, %d cancelled, %d got by others, %d left", runs.Load(), cancelled.Load(), other, b.depth(b.queue.Queue))
+		}
+		// An hour in steps of 15 to 16.5 s is 218 to 240 renewals each.
+		if n := l.State().Renewed; n < 40*218 || n > 40*241 {
+			t.Errorf("%d renewals of 40 messages in an hour", n)
+		}
+	})
+}
+
+// A handler of at most half its visibility is never renewed.
+func TestAShortHandlerIsNotRenewed(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(200)
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(14 * time.Second); return nil }, fixed(30*time.Second))
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if n := len(b.queue.sent("update")); n != 0 {
+			t.Errorf("%d renewals", n)
+		}
+		if l.State().Succeeded != 200 {
+			t.Errorf("state %+v", l.State())
+		}
+	})
+}
+
+// V-05: visibility follows twice the 95th percentile of handling times, so that steady
+// work needs no renewal once the first batches, of unknown length, are through.
+func TestV05_VisibilityFollowsTheHandlingTime(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(4000)
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(40 * time.Second); return nil }, options())
+		b.run(l)
+		after(2 * time.Hour)
+		b.finished()
+		st := l.State()
+		if st.Visibility != 80*time.Second || st.Succeeded != 4000 {
+			t.Errorf("state %+v, want a visibility of 80 s", st)
+		}
+		if per := float64(st.Renewed) / 4000; per > 0.05 {
+			t.Errorf("%.3f renewals a message", per)
+		}
+	})
+}
+
+// Lost: when the service says that the lease is somebody else's, the handler's context
+// ends with that cause and its result settles nothing (B-13).
+func TestB13_ALostLeaseCancelsTheHandler(t *testing.T) {
+	for _, result := range []error{nil, errors.New("failed")} {
+		bubble(t, func(b *bundle) {
+			b.put(1)
+			var cause error
+			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+				// Someone deletes the message under us, with a receipt of his own.
+				time.Sleep(time.Second)
+				steal(b)
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return result
+			}, fixed(30*time.Second))
+			b.run(l)
+			after(time.Minute)
+			b.finished()
+			if !errors.Is(cause, dispatcher.ErrLeaseLost) {
+				t.Errorf("the handler was cancelled with %v", cause)
+			}
+			if st := l.State(); st.Lost != 1 || st.Succeeded+st.Retried != 0 || len(b.queue.sent("delete")) != 0 {
+				t.Errorf("state %+v, want one lost", st)
+			}
+		})
+	}
+}
+
+// steal takes away what is in the queue.
+func steal(b *bundle) {
+	m, ok := b.queue.Queue.(queue.Manager)
+	if !ok || m.Clear(b.Context()) != nil {
+		b.Error("cannot clear")
+	}
+}
+
+// Expired: when nobody answers, our own clock ends the context a second before the
+// lease can have ended; a handler that succeeds all the same tries one delete.
+func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" {
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			}
+			return act()
+		}
+		var cause error
+		var ended time.Time
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			<-ctx.Done()
+			cause, ended = context.Cause(ctx), time.Now()
+			return nil
+		}, fixed(30*time.Second))
+		b.run(l)
+		after(29*time.Second + 500*time.Millisecond)
+		if !errors.Is(cause, dispatcher.ErrLeaseExpired) || ended.Sub(b.begin) != 29*time.Second {
+			t.Errorf("cancelled with %v after %v, want expired after 29 s", cause, ended.Sub(b.begin))
+		}
+		if st := l.State(); st.Succeeded != 1 || len(b.queue.sent("delete")) != 1 {
+			t.Errorf("state %+v, want one delete that worked", st)
+		}
+		if n := len(b.queue.sent("update")); n < 3 || n > 40 {
+			t.Errorf("%d tries to renew", n)
+		}
+		b.finished()
+	})
+}
+
+// A renewal that took effect though its answer was lost leaves us with an old receipt:
+// the lease is lost, and the message comes back to be handled.
+func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		dropped := false
+		b.queue.tamper = func(op string, act func() error) error {
+			err := act()
+			if op == "update" && !dropped {
+				dropped = true
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			}
+			return err
+		}
+		var causes []error
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			select {
+			case <-ctx.Done():
+				causes = append(causes, context.Cause(ctx))
+				return ctx.Err()
+			case <-time.After(25 * time.Second):
+				return nil
+			}
+		}, fixed(30*time.Second))
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
+			t.Errorf("causes %v", causes)
+		}
+		if st := l.State(); st.Succeeded != 1 || st.Lost != 1 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// A settlement waits for the renewal on the wire and uses its receipt (azure-peers
+// 5.3): a slow renewal never makes a handled message come back.
+func TestASettlementWaitsForTheRunningRenewal(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(50)
+		b.queue.latency = 3 * time.Second
+		var runs atomic.Int64
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			runs.Add(1)
+			time.Sleep(16 * time.Second) // ends while the renewal is on the wire
+			return nil
+		}, fixed(30*time.Second))
+		b.run(l)
+		after(10 * time.Minute)
+		b.finished()
+		if st := l.State(); runs.Load() != 50 || st.Succeeded != 50 || st.Lost != 0 || st.Renewed == 0 {
+			t.Errorf("%d runs, state %+v", runs.Load(), st)
+		}
+	})
+}
+
+// A lease is not renewed past the end of the message's life, which the service would
+// refuse; the handler is told when that end comes.
+func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{TTL: 100 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		var ended time.Duration
+		var told sync.Map
+		o := fixed(30 * time.Second)
+		o.OnError = func(err error) { told.Store(err.Error(), true) }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			<-ctx.Done()
+			ended = time.Since(b.begin)
+			return ctx.Err()
+		}, o)
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if ended < 90*time.Second || ended > 100*time.Second {
+			t.Errorf("the handler was cancelled after %v of 100 s", ended)
+		}
+		if l.State().Received > 1 && l.State().Poisoned != 1 {
+			t.Errorf("delivered again with no life left and not poisoned: %+v", l.State())
+		}
+		for _, c := range b.queue.sent("update") {
+			if c.err != nil {
+				t.Errorf("a renewal was refused: %v", c.err)
+			}
+		}
+	})
+}
+
+// A handler's time-out ends its context with that cause and counts as a failure; its
+// lease is not renewed beyond.
+func TestAHandlerTimeOutIsAFailure(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		var causes []error
+		o := fixed(30 * time.Second)
+		o.Timeout = 20 * time.Second
+		o.RetryDelay = func(int, error) time.Duration { return time.Second }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return ctx.Err()
+		}, o)
+		b.run(l)
+		after(10 * time.Minute)
+		b.finished()
+		if len(causes) != 5 {
+			t.Fatalf("%d runs, want 5", len(causes))
+		}
+		for _, cause := range causes {
+			if !errors.Is(cause, dispatcher.ErrTimeout) {
+				t.Errorf("cancelled with %v", cause)
+			}
+		}
+		if l.State().Renewed != 0 || l.State().Poisoned != 1 {
+			t.Errorf("state %+v", l.State())
+		}
+	})
+}
+
+// B-01: a delete whose answer was lost is repeated, and "gone" then means done.
+func TestB01_ADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(100)
+		first := map[int]bool{}
+		n := 0
+		var mu sync.Mutex
+		b.queue.tamper = func(op string, act func() error) error {
+			err := act()
+			if op == "delete" {
+				mu.Lock()
+				defer mu.Unlock()
+				if n++; n <= 100 && !first[n] {
+					return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+				}
+			}
+			return err
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 100 || st.Lost != 0 || st.Received != 100 {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// Invariant 1: when the poison queue takes nothing, the message is not lost: it goes
+// back and is moved when there is room again.
+func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putText("not a job")
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "enqueue" && time.Since(b.begin) < 5*time.Minute {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(4 * time.Minute)
+		if d := b.depth(b.queue.Queue); d != 1 {
+			t.Errorf("depth %d while the poison queue fails", d)
+		}
+		after(time.Hour)
+		b.finished()
+		if len(b.poisoned()) != 1 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("%d in the poison queue, %d left", len(b.poisoned()), b.depth(b.queue.Queue))
+		}
+	})
+}
+
+// A poison queue that is listened to keeps what fails in it, hidden, and does not hand
+// it on, drop it, or run hot.
+func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		p := &wire{Queue: b.queue.Queue.Sibling("-poison"), calls: b.queue.calls}
+		if err := p.Create(b.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Queue.Enqueue(b.Context(), `{"N":1}`, nil); err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		l := New(p, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, options())
+		b.run(l)
+		after(24 * time.Hour)
+		b.finished()
+		if st := l.State(); runs != 5 || b.depth(p.Queue) != 1 || st.Kept < 20 || st.Kept > 26 {
+			t.Errorf("%d runs, %d left, state %+v", runs, b.depth(p.Queue), st)
+		}
+	})
+}

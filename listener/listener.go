@@ -1,0 +1,199 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// Listener takes typed jobs off one queue. Make one with [New]; it is safe for
+// concurrent use, and [Listener.Run] runs it once.
+type Listener[T any] struct {
+	queue   queue.Queue
+	handler Handler[T]
+	options *Options[T]
+
+	halted chan struct{} // closed by Halt
+	halt   sync.Once
+
+	mu      sync.Mutex
+	session *session[T] // what Run runs, nil before; guarded by mu
+}
+
+// New returns a listener. It starts and sends nothing; [Listener.Run] refuses bad
+// options before it starts.
+func New[T any](q queue.Queue, h Handler[T], o *Options[T]) *Listener[T] {
+	if o != nil { // the caller may go on using its struct
+		c := *o
+		o = &c
+	}
+	return &Listener[T]{queue: q, handler: h, options: o, halted: make(chan struct{})}
+}
+
+// session is one run of a listener.
+type session[T any] struct {
+	queue      queue.Queue
+	options    Options[T]
+	dispatcher *dispatcher.Dispatcher[T]
+	fleet      fleet
+	scale      scale
+	report     *reporter
+
+	looping  context.Context // ends when dequeuing must stop
+	requests context.Context // of dequeues; ends after the grace period
+	work     sync.WaitGroup  // loops and depth readings
+
+	failed chan error // what ends the run early; room for one
+
+	polls, emptyPolls, received atomic.Int64
+}
+
+// Run takes jobs until ctx ends, then drains and returns nil. It returns early, and
+// at once, when the options are bad or the service refuses us before anything ever
+// worked; a *dispatcher.AbandonedError names handlers that would not stop. Handlers
+// see the values of ctx, not its end. A listener runs once.
+func (l *Listener[T]) Run(ctx context.Context) error {
+	s, err := l.begin()
+	if err != nil {
+		return err
+	}
+	looping, stop := context.WithCancel(ctx)
+	defer stop()
+	// Dequeues outlive the stop: cancelling one may hide 32 messages for a whole
+	// visibility timeout.
+	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	s.looping, s.requests = looping, requests
+
+	s.dispatcher.Start(ctx)
+	if !l.publish(s) {
+		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
+	}
+	s.fleet.grow(s.options.Loops.Min, s.startLoop)
+
+	var failure error
+	select {
+	case <-ctx.Done():
+	case <-l.halted:
+	case failure = <-s.failed:
+	}
+	stop()
+	s.fleet.close()
+	s.dispatcher.Stop()
+	return errors.Join(failure, l.drain(s, hangUp))
+}
+
+// begin checks everything before anything starts.
+func (l *Listener[T]) begin() (*session[T], error) {
+	if err := check(l.queue, l.handler); err != nil {
+		return nil, err
+	}
+	options, err := l.options.withDefaults()
+	report := newReporter(l.queue.Name(), options.OnError, options.Logger)
+	d, derr := dispatcher.New(l.queue, l.handler, options.dispatcher(report.delivery))
+	if err = errors.Join(err, derr); err != nil {
+		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
+	}
+	s := &session[T]{
+		queue: l.queue, options: options, dispatcher: d, report: report,
+		failed: make(chan error, 1),
+	}
+	s.fleet.bounds = options.Loops
+	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
+	return s, nil
+}
+
+// publish makes the session visible to State, unless there was one before.
+func (l *Listener[T]) publish(s *session[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != nil {
+		return false
+	}
+	l.session = s
+	return true
+}
+
+// drain is the shutdown after the stop: loops end, handlers finish within the grace
+// period, and nothing runs any more.
+func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
+	grace, over := context.WithTimeout(context.Background(), max(s.options.Grace, 0))
+	defer over()
+	// Owned by this call: over ends it.
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer over()
+	watch.Go(func() {
+		select {
+		case <-l.halted:
+			over()
+			s.dispatcher.Halt()
+		case <-grace.Done():
+		}
+		hangUp()
+	})
+	s.work.Wait()
+	return s.dispatcher.Drain(grace)
+}
+
+// Halt stops the listener without a grace period, or ends the one that runs: the
+// contexts of handlers are cancelled, their messages given back. Run returns soon
+// after. It is safe to call at any time and more than once.
+func (l *Listener[T]) Halt() { l.halt.Do(func() { close(l.halted) }) }
+
+// startLoop starts one loop. It is called under the fleet's lock.
+func (s *session[T]) startLoop() {
+	l := s.newLoop()
+	s.work.Go(func() { l.run(s.looping) })
+}
+
+// fail ends the run with an error; the first one counts.
+func (s *session[T]) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// polled counts a dequeue that was answered.
+func (s *session[T]) polled(messages int) {
+	s.polls.Add(1)
+	s.received.Add(int64(messages))
+	if messages == 0 {
+		s.emptyPolls.Add(1)
+	}
+}
+
+// worked tells whether any dequeue was ever answered.
+func (s *session[T]) worked() bool { return s.polls.Load() > 0 }
+
+// State returns what the listener is doing. It sends nothing: Depth is the one last
+// read. Before Run it is zero.
+func (l *Listener[T]) State() State {
+	l.mu.Lock()
+	s := l.session
+	l.mu.Unlock()
+	if s == nil {
+		return State{}
+	}
+	st := State{
+		Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
+		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
+		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
+		Kept: s.dispatcher.Count(dispatcher.Kept), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
+		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled),
+		Visibility: s.dispatcher.Visibility(),
+	}
+	st.Loops, st.LoopsPeak, st.LoopsStarted = s.fleet.counts()
+	st.Running, st.Settling = s.dispatcher.Running()
+	s.scale.mu.Lock()
+	st.Depth, st.DepthAt = s.scale.depth, s.scale.at
+	s.scale.mu.Unlock()
+	return st
+}

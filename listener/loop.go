@@ -1,0 +1,154 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// After an error a loop waits within these, growing, whatever its idle curve says
+// (L-16, X-09).
+const (
+	firstErrorWait = 100 * time.Millisecond
+	mostErrorWait  = 30 * time.Second
+)
+
+// leastHookWait keeps a QueueEmpty hook that says zero from polling in a spin.
+const leastHookWait = time.Millisecond
+
+// loop is one dequeue goroutine. Its fields are its own.
+type loop[T any] struct {
+	*session[T]
+	idle   int             // empty polls in a row
+	curve  backoff.BackOff // waits after empty polls
+	errors backoff.BackOff // waits after errors
+}
+
+// run fetches until the listener stops or the loop may end.
+func (l *loop[T]) run(ctx context.Context) {
+	for {
+		reserved := l.dispatcher.Reserve(ctx)
+		if reserved == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
+			break
+		}
+		wait, leave := l.turn(reserved)
+		if leave {
+			return
+		}
+		pause(ctx, wait)
+	}
+	l.fleet.ended()
+}
+
+// turn is one dequeue and what follows from it: how long to wait, and whether the
+// loop has left the fleet.
+func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
+	visibility := l.dispatcher.Visibility()
+	// Before the request: a lower bound for when the service begins to count.
+	asked := time.Now()
+	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
+	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
+	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+		return l.failed(err), false
+	}
+	l.errors.Reset()
+	if err != nil { // a missing queue is waited for, as an empty one
+		l.report.poll(hint(err))
+		return l.empty()
+	}
+	l.polled(len(batch))
+	if len(batch) == 0 {
+		return l.empty()
+	}
+	l.idle = 0
+	l.curve.Reset()
+	l.weigh(len(batch), len(batch) == reserved)
+	return 0, false
+}
+
+// empty decides what follows an empty poll (L-14).
+func (l *loop[T]) empty() (wait time.Duration, leave bool) {
+	l.idle++
+	l.scale.rest()
+	if hook := l.options.QueueEmpty; hook != nil {
+		wait, stop := hook(l.idle)
+		if stop && l.fleet.leave() {
+			return 0, true // at once, without the wait
+		}
+		return max(wait, leastHookWait), false
+	}
+	wait = l.options.Idle.Clamp(l.curve.NextBackOff())
+	if wait < l.options.Idle.Max {
+		return wait, false
+	}
+	if l.fleet.leave() {
+		return 0, true
+	}
+	// Who stays sleeps a little longer than Max, each differently: fleets that
+	// were started together do not poll together, and one poll per Max is a bound.
+	return wait + time.Duration(rand.Float64()*float64(wait)/10), false
+}
+
+// failed decides what follows an error: never an end of the loop, but of the whole
+// listener if nothing ever worked and waiting cannot help.
+func (l *loop[T]) failed(err error) time.Duration {
+	if l.requests.Err() != nil {
+		return 0 // cut off by the stop
+	}
+	err = hint(err)
+	if !l.worked() && (errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid)) {
+		l.fail(err)
+		return 0
+	}
+	l.report.poll(err)
+	return l.errors.NextBackOff()
+}
+
+// hint adds what to do, where a listener knows more than its queue.
+func hint(err error) error {
+	e := (*queue.Error)(nil)
+	if !errors.As(err, &e) || e.Hint != "" {
+		return err
+	}
+	c := *e
+	switch {
+	case errors.Is(err, queue.ErrQueueMissing):
+		c.Hint = "waiting for it: create it, or check the name and the account"
+	case errors.Is(err, queue.ErrUnauthorized):
+		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
+	default:
+		return err
+	}
+	return &c
+}
+
+// pause waits, or returns early when the listener stops.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *session[T]) newLoop() *loop[T] {
+	return &loop[T]{
+		session: s,
+		curve:   s.options.Idle.New(),
+		errors:  retry.Waits(max(s.options.Idle.Min, firstErrorWait), mostErrorWait),
+	}
+}

@@ -1,0 +1,454 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+func nothing(context.Context, *Message[job]) error { return nil }
+
+// many are options for a listener of exactly n loops that shrinks without a pause.
+func many(n int) *Options[job] {
+	o := options()
+	o.Loops = Loops{Max: n, Pause: -1}
+	o.Concurrency = n * 32
+	o.QueueWorkDetected = func(scaling.Load) int { return n }
+	return o
+}
+
+// L-24, L-25: loops end when their wait has reached the maximum, and exactly one
+// survives.
+func TestL24_AnIdleFleetShrinksToOne(t *testing.T) {
+	for _, n := range []int{2, 10, 200} {
+		bubble(t, func(b *bundle) {
+			b.put(n * 32)
+			l := New(b.queue, nothing, many(n))
+			b.run(l)
+			after(time.Second / 2)
+			if st := l.State(); st.LoopsPeak != n {
+				t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, n)
+			}
+			after(time.Hour)
+			if st := l.State(); st.Loops != 1 || st.LoopsStarted != n {
+				t.Errorf("%d loops of %d are left, want one of %d", st.Loops, st.LoopsStarted, n)
+			}
+			b.finished()
+		})
+	}
+}
+
+// Loops that ended come back with the work, and those of a burst do not end before
+// the pause is over.
+func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := many(5)
+		o.Loops.Pause = 30 * time.Second
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		for range 3 {
+			b.put(320)
+			after(20 * time.Second)
+			if st := l.State(); st.Loops != 5 {
+				t.Errorf("%d loops 20 s after the work, want 5", st.Loops)
+			}
+			after(time.Minute)
+			if st := l.State(); st.Loops != 1 {
+				t.Errorf("%d loops when idle, want 1", st.Loops)
+			}
+		}
+		b.finished()
+	})
+}
+
+// L-26: with the source's curve a second loop ends at its fourth empty poll, 880 to
+// 1309 ms after the first, and at min = max at once.
+func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var ended []int
+		o := many(2)
+		o.Loops.Min = 2 // both from the start; the hook below lets one go
+		curves := 0
+		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() backoff.BackOff {
+			curves++
+			return scaling.Curve(0, time.Second)
+		}}
+		l := New(b.queue, nothing, o)
+		l.options.Loops.Min = 2
+		b.run(l)
+		after(0)
+		polls := len(b.queue.sent("dequeue"))
+		if polls != 2 || curves != 2 {
+			t.Errorf("%d polls and %d curves at the start, want 2 and 2", polls, curves)
+		}
+		after(2 * time.Second)
+		for _, c := range b.queue.sent("dequeue") {
+			ended = append(ended, int(c.at.Sub(b.begin)/time.Millisecond))
+		}
+		// Each loop: at 0, 80…119, 320…476, 880…1309 ms, and then once a second.
+		for i, bounds := range [][2]int{{0, 0}, {0, 0}, {80, 119}, {80, 119}, {320, 476}, {320, 476}, {880, 1309}, {880, 1309}} {
+			if ended[i] < bounds[0] || ended[i] > bounds[1] {
+				t.Errorf("poll %d at %d ms, want %d…%d", i, ended[i], bounds[0], bounds[1])
+			}
+		}
+		b.finished()
+	})
+}
+
+// C-06, X-03: one idle loop polls once per Max, never more often, spread over a tenth
+// so that fleets do not march in step.
+func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
+	for _, most := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
+		bubble(t, func(b *bundle) {
+			o := options()
+			o.Idle.Max = most
+			b.run(New(b.queue, nothing, o))
+			after(time.Hour)
+			before := len(b.queue.sent("dequeue"))
+			after(24 * time.Hour)
+			polls := len(b.queue.sent("dequeue")) - before
+			if bound := int(24 * time.Hour / most); polls > bound || polls < bound*9/10 {
+				t.Errorf("max %v: %d polls a day, want at most %d", most, polls, bound)
+			}
+			if n := len(b.queue.sent("properties")); n != 0 {
+				t.Errorf("an idle queue's depth was read %d times", n)
+			}
+			b.finished()
+		})
+	}
+}
+
+// L-05, L-14: the hook decides how long to wait and whether the loop ends; the last
+// one never does.
+func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var mu sync.Mutex
+		counts := map[int]int{}
+		o := options()
+		o.Loops = Loops{Min: 1, Max: 3, Pause: -1}
+		o.QueueEmpty = func(idle int) (time.Duration, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			counts[idle]++
+			return 7 * time.Second, idle >= 3
+		}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(70 * time.Second)
+		b.finished()
+		if polls := len(b.queue.sent("dequeue")); polls != 11 {
+			t.Errorf("%d polls in 70 s at 7 s, want 11", polls)
+		}
+		if counts[1] != 1 || counts[3] != 1 || counts[11] != 1 {
+			t.Errorf("idle counts %v, want 1, 2, 3 … 11", counts)
+		}
+	})
+	bubble(t, func(b *bundle) { // a hook that says zero does not spin
+		o := options()
+		o.QueueEmpty = func(int) (time.Duration, bool) { return -1, true }
+		b.run(New(b.queue, nothing, o))
+		after(time.Second)
+		b.finished()
+		if polls := len(b.queue.sent("dequeue")); polls > 1001 {
+			t.Errorf("%d polls in a second", polls)
+		}
+	})
+}
+
+// L-28, L-29: the loops follow the source's rule when work appears on an idle queue.
+func TestL29_LoopsFollowTheDepth(t *testing.T) {
+	for depth, want := range map[int]int{1: 10, 99: 10, 100: 50, 999: 50, 1000: 100} {
+		t.Run(fmt.Sprint(depth), func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				o := options()
+				o.QueueWorkDetected = scaling.Stepped()
+				o.Loops.Max = 200
+				o.Concurrency = 4000
+				l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, o)
+				b.run(l)
+				after(time.Minute)
+				if st := l.State(); st.Loops != 1 {
+					t.Errorf("%d loops on an idle queue", st.Loops)
+				}
+				b.put(depth)
+				after(5 * time.Second)
+				if st := l.State(); st.Loops != want {
+					t.Errorf("depth %d: %d loops, want %d", depth, st.Loops, want)
+				}
+				after(time.Minute)
+				b.finished()
+			})
+		})
+	}
+}
+
+// however many loops want to end at the same time, one stays. The naive variant
+// reads the number and decides on it later, as the source does, and is caught.
+func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
+	survivors := func(n int, leave func(together *sync.WaitGroup) bool) int {
+		var together, all sync.WaitGroup
+		together.Add(n)
+		var left atomic.Int64
+		for range n {
+			all.Go(func() {
+				if leave(&together) {
+					left.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		return n - int(left.Load())
+	}
+	for _, n := range []int{2, 3, 50} {
+		f := fleet{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
+		f.grow(n, func() {})
+		if s := survivors(n, func(together *sync.WaitGroup) bool {
+			together.Done()
+			together.Wait()
+			return f.leave()
+		}); s != 1 {
+			t.Errorf("%d of %d loops survive, want 1", s, n)
+		}
+
+		active := atomic.Int64{}
+		active.Store(int64(n))
+		if s := survivors(n, func(together *sync.WaitGroup) bool {
+			read := active.Load()
+			together.Done()
+			together.Wait()
+			if read > 1 {
+				active.Add(-1)
+				return true
+			}
+			return false
+		}); s == 1 {
+			t.Error("the check lets the source's decision pass: it proves nothing")
+		}
+	}
+}
+
+// loops that detect the same work start the difference once. The naive variant
+// is the source's.
+func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
+	const detectors, target = 8, 10
+	total := func(grow func(together *sync.WaitGroup) int) int {
+		var together, all sync.WaitGroup
+		together.Add(detectors)
+		var started atomic.Int64
+		for range detectors {
+			all.Go(func() { started.Add(int64(grow(&together))) })
+		}
+		all.Wait()
+		return int(started.Load())
+	}
+	f := fleet{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
+	if n := total(func(together *sync.WaitGroup) int {
+		together.Done()
+		together.Wait()
+		return f.grow(target, func() {})
+	}); n != target {
+		t.Errorf("%d loops for a target of %d", n, target)
+	}
+	var active atomic.Int64
+	if n := total(func(together *sync.WaitGroup) int {
+		missing := target - int(active.Load())
+		together.Done()
+		together.Wait()
+		active.Add(int64(missing))
+		return missing
+	}); n == target {
+		t.Error("the check lets the source's start pass: it proves nothing")
+	}
+
+	f = fleet{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
+	if n := f.grow(1<<30, func() {}); n != 7 {
+		t.Errorf("%d loops, want the maximum", n)
+	}
+	if n := f.grow(-5, func() {}); n != 0 {
+		t.Errorf("%d loops for a negative target", n)
+	}
+	f.close()
+	f.bounds.Max = 100
+	if n := f.grow(100, func() {}); n != 0 {
+		t.Errorf("%d loops were started after the stop", n)
+	}
+}
+
+// a queue that is full at the start, or grows while all loops are busy, scales
+// up without ever having been idle. The naive variant asks at the idle-busy edge only.
+func TestX11_AQueueThatWasNeverIdleScalesUp(t *testing.T) {
+	const want = 8
+	slow := func(context.Context, *Message[job]) error { time.Sleep(500 * time.Millisecond); return nil }
+	wide := func() *Options[job] {
+		o := options()
+		o.Concurrency = want * 32
+		return o
+	}
+	bubble(t, func(b *bundle) {
+		b.put(20_000)
+		l := New(b.queue, slow, wide())
+		b.run(l)
+		after(2 * time.Second)
+		if n := l.State().Loops; n != want {
+			t.Errorf("full at the start: %d loops, want %d", n, want)
+		}
+		after(2 * time.Minute)
+		b.finished()
+	})
+	bubble(t, func(b *bundle) {
+		b.put(64)
+		l := New(b.queue, slow, wide())
+		b.run(l)
+		after(100 * time.Millisecond)
+		busy := l.State().Loops
+		b.put(20_000)
+		after(5 * time.Second)
+		if n := l.State().Loops; n != want || busy >= want {
+			t.Errorf("grown while busy: %d loops after %d, want %d", n, busy, want)
+		}
+		after(2 * time.Minute)
+		b.finished()
+	})
+	bubble(t, func(b *bundle) {
+		b.put(2_000)
+		if n := naiveEdge(b, want); n == want {
+			t.Error("the check lets the source's edge pass: it proves nothing")
+		}
+	})
+}
+
+// naiveEdge is the source's loop, which asks only when it was idle; it returns how
+// many loops there were.
+func naiveEdge(b *bundle, optimal int) (loops int) {
+	idle := 0
+	loops = 1
+	for range 30 {
+		batch, _ := b.queue.Dequeue(b.Context(), 32, time.Minute)
+		if len(batch) == 0 {
+			idle++
+			continue
+		}
+		if idle > 0 {
+			loops = optimal
+		}
+		idle = 0
+		for _, m := range batch {
+			_ = b.queue.Delete(b.Context(), m.Lease)
+		}
+	}
+	return loops
+}
+
+// The depth costs a transaction: it is read when work appears and at most once per
+// 256 messages after.
+func TestTheDepthIsReadSeldom(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 10_000
+		b.put(n)
+		o := options()
+		o.Concurrency = 256
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(50 * time.Millisecond); return nil }, o)
+		b.run(l)
+		after(10 * time.Minute)
+		b.finished()
+		if reads := len(b.queue.sent("properties")); reads == 0 || reads > 1+n/256 {
+			t.Errorf("the depth was read %d times for %d messages", reads, n)
+		}
+		if st := l.State(); st.Succeeded != n || st.DepthAt.IsZero() {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// A trickle of single messages costs a poll and a delete each, no reading of depth:
+// a batch that was not full has emptied the queue.
+func TestATrickleReadsNoDepth(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		for range 50 {
+			after(3 * time.Second)
+			b.put(1)
+		}
+		after(3 * time.Second)
+		b.finished()
+		if n := len(b.queue.sent("properties")); n != 0 {
+			t.Errorf("the depth was read %d times", n)
+		}
+		if l.State().Succeeded != 50 {
+			t.Errorf("state %+v", l.State())
+		}
+	})
+}
+
+// Under backlog the batches stay full, so that a message costs little more than its
+// delete. Every request is counted.
+func TestC03_BatchesStayFullUnderBacklog(t *testing.T) {
+	for concurrency, bound := range map[int]float64{64: 1.17, 256: 1.045, 512: 1.04} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				const n = 20_000
+				b.put(n)
+				b.queue.latency = 10 * time.Millisecond
+				o := options()
+				o.Concurrency = concurrency
+				var handled atomic.Int64
+				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+					// Handlers of different length, so that slots free one by one.
+					time.Sleep(time.Duration(10+m.Body.N%17) * time.Millisecond)
+					handled.Add(1)
+					return nil
+				}, o)
+				b.run(l)
+				for handled.Load() < n-1000 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				st := l.State()
+				sent := len(b.queue.sent("dequeue")) + len(b.queue.sent("delete")) + len(b.queue.sent("properties")) + len(b.queue.sent("update"))
+				per := float64(sent) / float64(st.Received)
+				t.Logf("concurrency %d: %.4f transactions a message, %.1f a batch", concurrency, per, float64(st.Received)/float64(st.Polls))
+				if per > bound {
+					t.Errorf("%.4f transactions a message, want at most %v", per, bound)
+				}
+				after(time.Minute)
+				b.finished()
+			})
+		})
+	}
+}
+
+// L-16: an error in a read of the depth is reported and costs no loop.
+func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "properties" {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		var told atomic.Int64
+		o := many(4)
+		o.OnError = func(err error) {
+			if errors.Is(err, queue.ErrUnavailable) {
+				told.Add(1)
+			}
+		}
+		b.put(5000)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 5000 || told.Load() == 0 {
+			t.Errorf("state %+v, told %d times", st, told.Load())
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package listener
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// Defaults of [Options] and [Loops].
+const (
+	DefaultGrace = 30 * time.Second
+	DefaultPause = 30 * time.Second
+)
+
+// Message is one delivery of a job. See dispatcher.Message.
+type Message[T any] = dispatcher.Message[T]
+
+// Handler does one job. See dispatcher.Handler.
+type Handler[T any] = dispatcher.Handler[T]
+
+// Middleware wraps a handler. See dispatcher.Middleware.
+type Middleware[T any] = dispatcher.Middleware[T]
+
+// Loops bounds how many dequeue loops run.
+type Loops struct {
+	// Min is how many loops run at least, also while the queue is empty. Defaults
+	// to 1.
+	Min int
+
+	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
+	// ceil(Concurrency / BatchSize), or Min if that is more.
+	Max int
+
+	// Pause is how long after a growth no loop ends, so that a queue that fills in
+	// bursts does not grow and shrink all the time. Negative means none. Defaults
+	// to 30 s.
+	Pause time.Duration
+}
+
+// Options configure a [Listener]. Nil and the zero value are the defaults.
+type Options[T any] struct {
+	// Codec reads the body. Defaults to codec.JSON.
+	Codec codec.Codec[T]
+
+	// Format says how the text carries the body. Defaults to codec.Auto, which
+	// reads JSON as it stands and in Base64.
+	Format codec.Format
+
+	// Concurrency is how many handlers run at once. Defaults to 64.
+	Concurrency int
+
+	// BatchSize is how many messages one dequeue asks for at most, 1…32. Defaults
+	// to 32.
+	BatchSize int
+
+	// LeastFetch is how many slots must be free before a dequeue is worth its
+	// transaction; Linger overrules it. Defaults to a tenth of Concurrency, within
+	// 1…28.
+	LeastFetch int
+
+	// Linger is how long free slots wait for more before a dequeue is sent for what
+	// there is. Negative means not at all. Defaults to 100 ms.
+	Linger time.Duration
+
+	// Loops bounds how many dequeue loops run. Defaults to 1 … what Concurrency
+	// needs.
+	Loops Loops
+
+	// Idle says how long a loop waits when the queue is empty. Defaults to 100 ms …
+	// 1 s on the curve of scaling.Curve.
+	Idle scaling.Idle
+
+	// QueueEmpty, if set, decides after every empty poll in place of Idle: given how
+	// many polls of this loop in a row were empty, how long to wait and whether the
+	// loop ends (L-05). Loops.Min of them never end. It is called from every loop.
+	// Defaults to Idle's curve, ending when it has reached its maximum (L-24).
+	QueueEmpty func(idleCount int) (wait time.Duration, stop bool)
+
+	// QueueWorkDetected says how many loops a load deserves; it is asked when work
+	// appears on an idle queue, at the start, and while full batches keep coming
+	// (L-28, X-11). The answer is kept within Loops. Defaults to scaling.PerBatch.
+	QueueWorkDetected scaling.Loops
+
+	// Visibility is how long dequeued messages are hidden; leases are renewed while
+	// handlers run. Defaults to 30 s at first, then following the handling time
+	// within 10 s … 10 min.
+	Visibility dispatcher.Visibility
+
+	// Timeout ends a handler's context when it has run this long. Defaults to none.
+	Timeout time.Duration
+
+	// RetryDelay says how long a message waits after a failed attempt, 1 for the
+	// first. Defaults to attempt⁴ seconds ± 10 %, at most 1 h.
+	RetryDelay func(attempt int, err error) time.Duration
+
+	// Poison says when a message is poison and where it goes. Defaults to five
+	// attempts and the sibling queue "-poison".
+	Poison poison.Policy
+
+	// Grace is how long handlers may finish after the stop. Negative means not at
+	// all: they are cancelled at once. Defaults to 30 s.
+	Grace time.Duration
+
+	// SettleTimeout bounds the settlement of a message, all tries together. Defaults
+	// to 15 s.
+	SettleTimeout time.Duration
+
+	// OnError is told of every error: polls, renewals, and deliveries that failed as
+	// a *dispatcher.Failure (L-16, V-08). It is called from many goroutines and
+	// should not block. Defaults to nothing.
+	OnError func(error)
+
+	// Logger is told of errors too, but of a flood of them only now and then.
+	// Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// withDefaults returns the options of the listener itself with their defaults, or
+// every mistake in them; the dispatcher checks its own.
+func (o *Options[T]) withDefaults() (Options[T], error) {
+	var c Options[T]
+	if o != nil {
+		c = *o
+	}
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	concurrency, batch := c.Concurrency, c.BatchSize
+	if concurrency == 0 {
+		concurrency = dispatcher.DefaultConcurrency
+	}
+	if batch == 0 {
+		batch = dispatcher.DefaultBatchSize
+	}
+	if c.Loops.Min < 0 || c.Loops.Max < 0 {
+		refuse("loops %d…%d must be at least 1 (L-01)", c.Loops.Min, c.Loops.Max)
+	}
+	if c.Loops.Min == 0 {
+		c.Loops.Min = 1
+	}
+	if c.Loops.Max == 0 && batch > 0 {
+		c.Loops.Max = max((concurrency+batch-1)/batch, c.Loops.Min)
+	}
+	if c.Loops.Max > 0 && c.Loops.Min > c.Loops.Max {
+		refuse("loops %d…%d: the minimum is above the maximum", c.Loops.Min, c.Loops.Max)
+	}
+	if c.Loops.Pause == 0 {
+		c.Loops.Pause = DefaultPause
+	}
+	var err error
+	if c.Idle, err = c.Idle.WithDefaults(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.QueueWorkDetected == nil {
+		c.QueueWorkDetected = scaling.PerBatch
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.OnError == nil {
+		c.OnError = func(error) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.BatchSize = batch
+	return c, errors.Join(errs...)
+}
+
+// dispatcher returns the part of the options that is the dispatcher's.
+func (o *Options[T]) dispatcher(onError func(error)) *dispatcher.Options[T] {
+	return &dispatcher.Options[T]{
+		Codec: o.Codec, Format: o.Format,
+		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
+		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
+		SettleTimeout: o.SettleTimeout, OnError: onError,
+	}
+}
+
+// check refuses what no option can mend.
+func check[T any](q queue.Queue, h Handler[T]) error {
+	if q == nil {
+		return errors.New("a listener needs a queue")
+	}
+	if h == nil {
+		return fmt.Errorf("listener of %v needs a handler", q.Name())
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package poison
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// DefaultMaxAttempts is how many failed attempts make a message poison.
+const DefaultMaxAttempts = 5
+
+// Suffix is what a poison queue's name adds to its queue's.
+const Suffix = "-poison"
+
+// Policy says when a message is poison and where it goes. The zero value is the
+// default.
+type Policy struct {
+	// MaxAttempts is how often a handler runs before its message is poison: after
+	// the failure of that attempt, or before another run if a worker died in
+	// between (P-01, P-04). Defaults to 5. Negative is refused.
+	MaxAttempts int
+
+	// Queue is where poison goes; it is created when missing. Defaults to the
+	// queue's sibling with [Suffix]. A queue that is itself a poison queue, or
+	// whose name is too long for a suffix, has no default: see Keep.
+	Queue queue.Queue
+
+	// Bare copies the text alone, as other frameworks do, without a [Record].
+	Bare bool
+
+	// Keep moves nothing: a message past its bounds stays in its queue, hidden
+	// for the longest retry delay each time it comes up, and is not handled.
+	// Defaults to false, except where Queue has no default.
+	Keep bool
+}
+
+// WithDefaults returns p with the defaults for the queue q filled in, or an error
+// that says what is wrong.
+func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
+	if p.MaxAttempts < 0 {
+		return p, fmt.Errorf("poison threshold of %d attempts must be at least 1", p.MaxAttempts)
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = DefaultMaxAttempts
+	}
+	if p.Keep {
+		if p.Queue != nil {
+			return p, errors.New("poison policy has both a queue and Keep: choose one")
+		}
+		return p, nil
+	}
+	if p.Queue == nil {
+		name := q.Name().Queue
+		if strings.HasSuffix(name, Suffix) || queue.CheckName(name+Suffix) != nil {
+			p.Keep = true
+			return p, nil
+		}
+		p.Queue = q.Sibling(Suffix)
+	}
+	if p.Queue.Name() == q.Name() {
+		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would go round for ever", q.Name())
+	}
+	return p, nil
+}

@@ -1,0 +1,76 @@
+package poison
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Reason says why a message is poison, in one word for metrics and filters.
+type Reason string
+
+// The reasons.
+const (
+	ReasonAttempts    Reason = "attempts"    // the handler failed, or never finished, too often
+	ReasonUndecodable Reason = "undecodable" // the text is no job of this type (X-16)
+	ReasonRejected    Reason = "rejected"    // the handler said so
+	ReasonExpiring    Reason = "expiring"    // its life ends before another attempt could be made
+)
+
+// version marks a text as a [Record] and says which fields to expect.
+const version = 1
+
+// Record is what a poison queue holds about one message. The zero value is no
+// record.
+type Record struct {
+	Version      int        `json:"millracePoison"`
+	Reason       Reason     `json:"reason"`
+	Error        string     `json:"error,omitempty"` // the last error, perhaps shortened
+	Account      string     `json:"account"`
+	Queue        string     `json:"queue"` // where it came from and where redrive brings it back to
+	ID           queue.ID   `json:"id"`    // its id there
+	DequeueCount int64      `json:"dequeueCount"`
+	Attempts     int        `json:"attempts"`
+	Inserted     time.Time  `json:"inserted"`          // by the service's clock
+	Expires      *time.Time `json:"expires,omitempty"` // by the service's clock; nil when never
+	Poisoned     time.Time  `json:"poisoned"`          // by the worker's clock
+	Text         string     `json:"text"`              // the message text, exactly
+}
+
+// neverExpires is the year of the date that the service gives a message which
+// never expires.
+const neverExpires = 9999
+
+// NewRecord describes the message m of the queue named from. The error may be
+// nil.
+func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, cause error) Record {
+	r := Record{
+		Version: version, Reason: reason,
+		Account: from.Account, Queue: from.Queue, ID: m.ID,
+		DequeueCount: m.DequeueCount, Attempts: attempts,
+		Inserted: m.Inserted, Poisoned: time.Now().UTC(), Text: m.Text,
+	}
+	if cause != nil {
+		r.Error = cause.Error()
+	}
+	if !m.Expires.IsZero() && m.Expires.Year() < neverExpires {
+		expires := m.Expires
+		r.Expires = &expires
+	}
+	return r
+}
+
+// ParseRecord reads the text of a message in a poison queue. A text that is no
+// record, such as one moved bare, is an error.
+func ParseRecord(text string) (Record, error) {
+	var r Record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, fmt.Errorf("read a poison record: %w", err)
+	}
+	if r.Version < 1 {
+		return r, fmt.Errorf("read a poison record: the text is not one (no %q field)", "millracePoison")
+	}
+	return r, nil
+}
