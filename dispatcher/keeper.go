@@ -147,8 +147,8 @@ func (k *keeper) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		next, any := k.attend(time.Now())
-		if any {
+		next, some := k.attend(time.Now())
+		if some {
 			timer.Reset(time.Until(next))
 		} else {
 			timer.Stop()
@@ -163,7 +163,7 @@ func (k *keeper) watch() {
 }
 
 // attend does what is due by now, and tells when the next thing is.
-func (k *keeper) attend(now time.Time) (next time.Time, any bool) {
+func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.leases) > 0 {

@@ -94,7 +94,7 @@ func (v *delivery[T]) poison(ctx context.Context, what decision) error {
 		// On a context of its own: the copy may have used up all the time.
 		ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
 		defer cancel()
-		return errors.Join(errNotPoisoned{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err)))
+		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err)))
 	}
 	if err := v.remove(ctx); !errors.Is(err, queue.ErrMessageGone) {
 		return err
@@ -102,8 +102,8 @@ func (v *delivery[T]) poison(ctx context.Context, what decision) error {
 	return nil // its life ended meanwhile: the copy is what there is
 }
 
-// errNotPoisoned hides what it wraps from errors.Is, so that a missing poison queue
+// copyError hides what it wraps from errors.Is, so that a missing poison queue
 // is not taken for a missing queue, while the text remains.
-type errNotPoisoned struct{ err error }
+type copyError struct{ err error }
 
-func (e errNotPoisoned) Error() string { return e.err.Error() }
+func (e copyError) Error() string { return e.err.Error() }

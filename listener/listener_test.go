@@ -101,7 +101,7 @@ func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 				b.run(l)
 				for range 100 {
 					after(37 * time.Millisecond)
-					hidden := b.depth(b.queue.Queue) - int64(b.visible())
+					hidden := b.depth(b.queue.Queue) - b.visible()
 					_, settling := 0, l.State().Settling
 					if held := running.Load() + int64(settling); hidden > held {
 						t.Fatalf("%d messages are hidden, %d are running or being settled", hidden, held)

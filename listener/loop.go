@@ -108,7 +108,7 @@ func (l *loop[T]) failed(err error) time.Duration {
 	err = hint(err)
 	if !l.worked() && (errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid)) {
 		l.fail(err)
-		return 0
+		return mostErrorWait // until Run has heard of it and stops the loops
 	}
 	l.report.poll(err)
 	return l.errors.NextBackOff()

@@ -112,7 +112,7 @@ func (b *bundle) poisoned() []queue.Message {
 
 // options are quiet ones.
 func options() *Options[job] {
-	return &Options[job]{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &Options[job]{Logger: slog.New(slog.DiscardHandler)}
 }
 
 // call is one request that a listener made.

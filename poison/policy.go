@@ -52,8 +52,7 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		return p, nil
 	}
 	if p.Queue == nil {
-		name := q.Name().Queue
-		if strings.HasSuffix(name, Suffix) || queue.CheckName(name+Suffix) != nil {
+		if !hasSibling(q.Name().Queue) {
 			p.Keep = true
 			return p, nil
 		}
@@ -63,4 +62,9 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would go round for ever", q.Name())
 	}
 	return p, nil
+}
+
+// hasSibling tells whether a queue can have a poison queue beside it.
+func hasSibling(name string) bool {
+	return !strings.HasSuffix(name, Suffix) && queue.CheckName(name+Suffix) == nil
 }

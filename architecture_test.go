@@ -1,0 +1,127 @@
+package millrace
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/millrace/millrace"
+
+// listed is what this test needs of a package that go list describes.
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Module     *struct{ Path string }
+	Standard   bool
+}
+
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	var packages []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// importTable reads the table of docs/design.md: package to what it may import.
+func importTable(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+			continue
+		}
+		var imports []string
+		for one := range strings.SplitSeq(cells[3], ",") {
+			imports = append(imports, strings.TrimSpace(one))
+		}
+		table[strings.Trim(strings.TrimSpace(cells[1]), "`")] = imports
+	}
+	if len(table) == 0 {
+		t.Fatal("docs/design.md has no table of packages")
+	}
+	return table
+}
+
+// short is the name of one of our packages in the table.
+func short(path string) string {
+	if path == module {
+		return "millrace"
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+// TestImportsGoOneWay holds the table of docs/design.md against the code: every
+// package is in it, every row is a package, and none imports what its row does not
+// allow.
+func TestImportsGoOneWay(t *testing.T) {
+	table := importTable(t)
+	seen := map[string]bool{}
+	for _, p := range goList(t, "./...") {
+		name := short(p.ImportPath)
+		seen[name] = true
+		allowed, ok := table[name]
+		if !ok {
+			t.Errorf("package %s is not in the table of docs/design.md", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			ours := imported == module || strings.HasPrefix(imported, module+"/")
+			if ours && !slices.Contains(allowed, short(imported)) && !slices.Contains(allowed, "any") {
+				t.Errorf("%s imports %s, which its row does not allow: %v", name, short(imported), allowed)
+			}
+		}
+	}
+	for name := range table {
+		if !seen[name] {
+			t.Errorf("docs/design.md has a row for %s, which is no package", name)
+		}
+	}
+}
+
+// TestOnlyTheBackendsKnowTheSDK: everything else stands on the port.
+func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
+	for _, p := range goList(t, "./...") {
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue") && short(p.ImportPath) != "queue/azurequeue" {
+				t.Errorf("%s imports azqueue", short(p.ImportPath))
+			}
+		}
+	}
+}
+
+// TestTheCoreStaysSmall counts the modules that a worker on Azure compiles.
+func TestTheCoreStaysSmall(t *testing.T) {
+	const most = 14
+	modules := map[string]bool{}
+	for _, p := range goList(t, "-deps", "./listener", "./queue/azurequeue") {
+		if p.Module != nil && p.Module.Path != module {
+			modules[p.Module.Path] = true
+		}
+	}
+	if len(modules) > most {
+		t.Errorf("%d modules, want at most %d: %v", len(modules), most, modules)
+	}
+	t.Logf("%d modules", len(modules))
+}

@@ -1,0 +1,68 @@
+package dispatcher_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// instant is a queue whose every request succeeds at once and costs nothing, so that
+// what is measured is the dispatcher.
+type instant struct{ queue.Queue }
+
+func (instant) Name() queue.Name                          { return queue.Name{Account: "a", Queue: "jobs"} }
+func (q instant) Sibling(string) queue.Queue              { return other{q} }
+func (instant) Delete(context.Context, queue.Lease) error { return nil }
+
+type other struct{ instant }
+
+func (other) Name() queue.Name { return queue.Name{Account: "a", Queue: "jobs-poison"} }
+
+// BenchmarkDispatch is what the dispatcher adds to a message: slot, lease, handler and
+// settlement, with the identity codec and a time-out. BenchmarkGoroutine is the least
+// that anyone pays, a goroutine a message.
+func BenchmarkDispatch(b *testing.B) {
+	done := make(chan struct{}, 32)
+	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
+	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
+		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.Start(b.Context())
+	batch := make([]queue.Message, 32)
+	for i := range batch {
+		batch[i] = queue.Message{Lease: queue.Lease{ID: "id", Receipt: "r"}, Text: "text", DequeueCount: 1}
+	}
+	b.ReportAllocs()
+	for n := 0; n < b.N; {
+		reserved := d.Reserve(b.Context())
+		send := batch[:min(reserved, b.N-n)]
+		d.Dispatch(send, reserved, time.Now(), 30*time.Second)
+		for range send {
+			<-done
+		}
+		n += len(send)
+	}
+	if err := d.Drain(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkGoroutine(b *testing.B) {
+	done := make(chan struct{}, 32)
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += 32 {
+		for range 32 {
+			go func() { done <- struct{}{} }()
+		}
+		for range 32 {
+			<-done
+		}
+	}
+}

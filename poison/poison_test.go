@@ -1,0 +1,205 @@
+package poison_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// setup returns a queue that exists beside a poison queue that does not yet.
+func setup(t *testing.T) *localqueue.Queue {
+	t.Helper()
+	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func policy(t *testing.T, p poison.Policy, q queue.Queue) poison.Policy {
+	t.Helper()
+	p, err := p.WithDefaults(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func only(t *testing.T, q queue.Queue) queue.Message {
+	t.Helper()
+	batch, err := q.Peek(t.Context(), 32)
+	if err != nil || len(batch) != 1 {
+		t.Fatalf("%d messages in %v, %v; want one", len(batch), q.Name(), err)
+	}
+	return batch[0]
+}
+
+var from = queue.Name{Account: "acme", Queue: "orders"}
+
+func message(text string) queue.Message {
+	inserted := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	return queue.Message{
+		Lease: queue.Lease{ID: "m-1", Receipt: "secret"}, Text: text, DequeueCount: 5,
+		Inserted: inserted, Expires: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	}
+}
+
+// P-05: the copy never expires and carries the original id, queue, counts, times and
+// last error; the queue is made when it is missing.
+func TestP05_TheCopyKeepsEverything(t *testing.T) {
+	q := setup(t)
+	p := policy(t, poison.Policy{}, q)
+	m := message(`{"ID":"7"}`)
+	m.Expires = m.Inserted.Add(time.Hour)
+	if err := p.Copy(t.Context(), poison.NewRecord(from, m, 4, poison.ReasonAttempts, errors.New("no stock"))); err != nil {
+		t.Fatal(err)
+	}
+	kept := only(t, q.Sibling("-poison"))
+	if kept.Expires.Year() != 9999 {
+		t.Errorf("the copy expires at %v", kept.Expires)
+	}
+	r, err := poison.ParseRecord(kept.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ID != "m-1" || r.Account != "acme" || r.Queue != "orders" || r.DequeueCount != 5 || r.Attempts != 4 ||
+		!r.Inserted.Equal(m.Inserted) || r.Expires == nil || !r.Expires.Equal(m.Expires) || r.Poisoned.IsZero() ||
+		r.Error != "no stock" || r.Reason != poison.ReasonAttempts || r.Text != m.Text {
+		t.Errorf("record %+v", r)
+	}
+	if strings.Contains(kept.Text, "secret") {
+		t.Error("the receipt is in the record")
+	}
+}
+
+// Nothing is too large to be moved, and what arrives is either a record with the whole
+// text or the bare text.
+func TestAnyMessageFits(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		q := setup(t)
+		p := policy(t, poison.Policy{}, q)
+		letter := rapid.SampledFrom([]string{"x", `"`, "<", "ü", "\t"}).Draw(rt, "letter")
+		room := queue.MaxText / len(letter)
+		size := rapid.OneOf(rapid.IntRange(0, room), rapid.IntRange(room-1000, room)).Draw(rt, "size")
+		cause := errors.New(strings.Repeat("é", rapid.IntRange(0, 40_000).Draw(rt, "error")))
+		text := strings.Repeat(letter, size)
+		if err := p.Copy(t.Context(), poison.NewRecord(from, message(text), 5, poison.ReasonRejected, cause)); err != nil {
+			rt.Fatal(err)
+		}
+		kept := only(t, q.Sibling("-poison"))
+		if kept.Text == text {
+			return
+		}
+		if r, err := poison.ParseRecord(kept.Text); err != nil || r.Text != text {
+			rt.Fatalf("the copy is neither a record of the text nor the text: %v", err)
+		}
+	})
+}
+
+func TestBareCopiesTheTextAlone(t *testing.T) {
+	q := setup(t)
+	p := policy(t, poison.Policy{Bare: true}, q)
+	if err := p.Copy(t.Context(), poison.NewRecord(from, message("as it was"), 5, poison.ReasonRejected, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if kept := only(t, q.Sibling("-poison")); kept.Text != "as it was" {
+		t.Errorf("got %q", kept.Text)
+	}
+}
+
+func TestAQueueOfYourOwn(t *testing.T) {
+	q := setup(t)
+	p := policy(t, poison.Policy{Queue: q.Sibling("-rejects")}, q)
+	if err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonUndecodable, nil)); err != nil {
+		t.Fatal(err)
+	}
+	only(t, q.Sibling("-rejects"))
+}
+
+// flaky fails the first so many enqueues.
+type flaky struct {
+	queue.Queue
+	failures int
+	err      error
+}
+
+func (f *flaky) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if f.failures > 0 {
+		f.failures--
+		return queue.Message{}, f.err
+	}
+	return f.Queue.Enqueue(ctx, text, o)
+}
+
+func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := setup(t)
+		f := &flaky{Queue: q.Sibling("-poison"), failures: 3, err: queue.ErrThrottled}
+		p := policy(t, poison.Policy{Queue: f}, q)
+		if err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); err != nil {
+			t.Fatal(err)
+		}
+		only(t, q.Sibling("-poison"))
+
+		f.failures, f.err = 1, queue.ErrUnauthorized
+		err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil))
+		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "m-1") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDefaultsOfThePolicy(t *testing.T) {
+	engine := localqueue.New(nil)
+	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
+	p := policy(t, poison.Policy{}, named("orders"))
+	if p.MaxAttempts != 5 || p.Keep || p.Queue.Name().Queue != "orders-poison" {
+		t.Errorf("got %+v", p)
+	}
+	for _, name := range []string{"orders-poison", strings.Repeat("a", 60)} {
+		if p := policy(t, poison.Policy{}, named(name)); !p.Keep || p.Queue != nil {
+			t.Errorf("%s: got %+v, want one that keeps", name, p)
+		}
+	}
+	for name, bad := range map[string]poison.Policy{
+		"attempts": {MaxAttempts: -1},
+		"itself":   {Queue: named("orders")},
+		"both":     {Keep: true, Queue: named("other")},
+	} {
+		if _, err := bad.WithDefaults(named("orders")); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if err := (poison.Policy{Keep: true}).Copy(t.Context(), poison.Record{}); err == nil {
+		t.Error("a policy that keeps made a copy")
+	}
+}
+
+func TestWhatIsNoRecordIsRefused(t *testing.T) {
+	for _, text := range []string{"", "{}", "[1]", "words", `{"millracePoison":0}`} {
+		if _, err := poison.ParseRecord(text); err == nil {
+			t.Errorf("%q was read as a record", text)
+		}
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add(`{"millracePoison":1,"text":"x"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, err := poison.ParseRecord(text); err == nil && r.Version < 1 {
+			t.Errorf("%q has no version", text)
+		}
+	})
+}

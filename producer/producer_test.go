@@ -1,0 +1,142 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type order struct{ ID string }
+
+// unsteady fails the first so many enqueues before or after they took effect.
+type unsteady struct {
+	queue.Queue
+	failures int
+	err      error
+	acts     bool
+}
+
+func (u *unsteady) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if u.failures == 0 {
+		return u.Queue.Enqueue(ctx, text, o)
+	}
+	u.failures--
+	if u.acts {
+		if _, err := u.Queue.Enqueue(ctx, text, o); err != nil {
+			return queue.Message{}, err
+		}
+	}
+	return queue.Message{}, u.err
+}
+
+func setup(t *testing.T) *localqueue.Queue {
+	t.Helper()
+	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func TestSendPutsTheJobOnTheQueue(t *testing.T) {
+	for format, want := range map[codec.Format]string{codec.Auto: `{"ID":"7"}`, codec.Base64: "eyJJRCI6IjcifQ=="} {
+		q := setup(t)
+		sent, err := producer.New(q, &producer.Options[order]{Format: format}).Send(t.Context(), order{"7"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := q.Dequeue(t.Context(), 32, time.Minute)
+		if err != nil || len(batch) != 1 || batch[0].Text != want || batch[0].ID != sent.ID || !batch[0].Inserted.Equal(sent.Inserted) {
+			t.Errorf("%v: got %v, %v", format, batch, err)
+		}
+		if batch[0].Expires.Year() != 9999 {
+			t.Errorf("it expires at %v, want never", batch[0].Expires)
+		}
+	}
+}
+
+func TestDelayAndTTLAreHandedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := setup(t)
+		_, err := producer.New[order](q, nil).Send(t.Context(), order{"7"}, &producer.SendOptions{Delay: time.Minute, TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch, _ := q.Peek(t.Context(), 1); len(batch) != 0 {
+			t.Error("it is visible at once")
+		}
+		time.Sleep(time.Minute)
+		if batch, _ := q.Peek(t.Context(), 1); len(batch) != 1 || batch[0].Expires.Sub(batch[0].Inserted) != time.Hour {
+			t.Errorf("got %v", batch)
+		}
+	})
+}
+
+// B-17, X-22: what passes is repeated; a lost answer may make two of one job, and never
+// none.
+func TestX22_ASendIsRepeatedAndNeverLost(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		acts bool
+		want int64
+	}{
+		{queue.ErrThrottled, false, 1},
+		{queue.ErrUnavailable, false, 1},
+		{queue.ErrOutcomeUnknown, false, 1},
+		{queue.ErrOutcomeUnknown, true, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := setup(t)
+			u := &unsteady{Queue: q, failures: 2, err: c.err, acts: c.acts}
+			if _, err := producer.New[order](u, nil).Send(t.Context(), order{"7"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := q.Properties(t.Context()); err != nil || p.Depth != c.want {
+				t.Errorf("%v: %d messages, %v; want %d", c.err, p.Depth, err, c.want)
+			}
+		})
+	}
+}
+
+func TestASendEndsWithItsTimeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &unsteady{Queue: setup(t), failures: 1 << 30, err: queue.ErrThrottled}
+		begin := time.Now()
+		_, err := producer.New(u, &producer.Options[order]{Timeout: 5 * time.Second}).Send(t.Context(), order{"7"}, nil)
+		if !errors.Is(err, queue.ErrThrottled) || !strings.Contains(err.Error(), "acme/orders") || time.Since(begin) > 5*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
+	u := &unsteady{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
+	if _, err := producer.New[chan int](u, nil).Send(t.Context(), nil, nil); err == nil {
+		t.Error("a channel was sent")
+	}
+	if _, err := producer.New(u, &producer.Options[order]{Format: codec.Format(9)}).Send(t.Context(), order{}, nil); err == nil {
+		t.Error("an unknown format was sent")
+	}
+	if u.failures != 1 {
+		t.Error("something was sent")
+	}
+	if _, err := producer.New[order](u, nil).Send(t.Context(), order{}, nil); !errors.Is(err, queue.ErrUnauthorized) || u.failures != 0 {
+		t.Errorf("got %v", err)
+	}
+	large := order{strings.Repeat("x", queue.MaxText)}
+	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), large, nil); !errors.Is(err, queue.ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}

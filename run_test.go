@@ -1,0 +1,91 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runner is a Runner that does what it is told.
+type runner struct {
+	run    func(ctx context.Context, halted <-chan struct{}) error
+	halted chan struct{}
+}
+
+func newRunner(run func(ctx context.Context, halted <-chan struct{}) error) *runner {
+	return &runner{run: run, halted: make(chan struct{})}
+}
+
+func (r *runner) Run(ctx context.Context) error { return r.run(ctx, r.halted) }
+func (r *runner) Halt()                         { close(r.halted) }
+
+func untilStopped(ctx context.Context, _ <-chan struct{}) error { <-ctx.Done(); return nil }
+func untilHalted(ctx context.Context, halted <-chan struct{}) error {
+	<-ctx.Done()
+	<-halted
+	return nil
+}
+
+func TestTheFirstSignalDrainsAndTheSecondHalts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2)
+		enough := make(chan struct{})
+		done := make(chan error)
+		go func() {
+			done <- run(t.Context(), signals, func() { close(enough) }, []Runner{newRunner(untilStopped), newRunner(untilHalted)})
+		}()
+		synctest.Wait()
+		signals <- os.Interrupt
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("Run returned while a runner drains")
+		case <-enough:
+			t.Fatal("the second signal would not count")
+		default:
+		}
+		signals <- syscall.SIGTERM
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		<-enough // a third signal has its usual effect
+	})
+}
+
+func TestOneFailureStopsTheOthersAndIsReported(t *testing.T) {
+	broken := errors.New("no such queue")
+	err := Run(t.Context(),
+		newRunner(untilStopped),
+		newRunner(func(context.Context, <-chan struct{}) error { return broken }),
+	)
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheEndOfTheContextDrains(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, newRunner(untilStopped), newRunner(untilStopped)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingToRunIsAnError(t *testing.T) {
+	if err := Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing to run") {
+		t.Errorf("got %v", err)
+	}
+}

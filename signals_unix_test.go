@@ -1,0 +1,91 @@
+//go:build unix
+
+package millrace
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// childVariable makes the test binary the program under test.
+const childVariable = "MILLRACE_TEST_CHILD"
+
+// child is a program with one runner that says what happens to it.
+func child() int {
+	err := Run(context.Background(), newRunner(func(ctx context.Context, halted <-chan struct{}) error {
+		fmt.Println("running")
+		<-ctx.Done()
+		fmt.Println("draining")
+		if os.Getenv(childVariable) == "drains" {
+			return nil
+		}
+		<-halted
+		fmt.Println("halted")
+		if os.Getenv(childVariable) == "halts" {
+			return nil
+		}
+		select {} // a runner that will not stop: the third signal is for it
+	}))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("returned")
+	return 0
+}
+
+// TestSignals sends real signals to a real process and follows what it says. It
+// writes a line when it is ready for the next one, so nothing here waits for time.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind    string
+		signals []os.Signal
+		says    []string
+		status  string
+	}{
+		{"drains", []os.Signal{syscall.SIGTERM}, []string{"running", "draining", "returned"}, "exit status 0"},
+		{"drains", []os.Signal{os.Interrupt}, []string{"running", "draining", "returned"}, "exit status 0"},
+		{"halts", []os.Signal{os.Interrupt, os.Interrupt}, []string{"running", "draining", "halted", "returned"}, "exit status 0"},
+		{"hangs", []os.Signal{os.Interrupt, os.Interrupt, os.Interrupt}, []string{"running", "draining", "halted"}, "signal: interrupt"},
+	} {
+		t.Run(fmt.Sprint(c.kind, c.signals), func(t *testing.T) {
+			t.Parallel()
+			program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+			program.Env = append(os.Environ(), childVariable+"="+c.kind)
+			out, err := program.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := program.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			for i, want := range c.says {
+				if !lines.Scan() || lines.Text() != want {
+					t.Fatalf("it said %q, want %q", lines.Text(), want)
+				}
+				if i < len(c.signals) {
+					if err := program.Process.Signal(c.signals[i]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			rest, _ := io.ReadAll(out)
+			err = program.Wait()
+			status := "exit status 0"
+			if err != nil {
+				status = err.Error()
+			}
+			if status != c.status || len(rest) != 0 {
+				t.Errorf("it ended with %q and said %q more, want %q", status, rest, c.status)
+			}
+		})
+	}
+}
