@@ -169,11 +169,11 @@ func CheckMetadata(metadata map[string]string) error {
 		if !identifier(name) {
 			return invalid("metadata name %q must be letters, digits and underscores and not begin with a digit", name)
 		}
-		if lower := strings.ToLower(name); seen[lower] {
+		lower := strings.ToLower(name)
+		if seen[lower] {
 			return invalid("metadata name %q is there twice: names differ in more than case", name)
-		} else {
-			seen[lower] = true
 		}
+		seen[lower] = true
 		if value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return invalid("metadata value of %q must be printable ASCII without blanks around it", name)
 		}

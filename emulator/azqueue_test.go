@@ -1,0 +1,179 @@
+package emulator
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// clientOptions keep azqueue from repeating requests behind our back.
+func clientOptions(transport http.RoundTripper) *azqueue.ClientOptions {
+	return &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
+		Retry:     policy.RetryOptions{MaxRetries: -1},
+		Transport: &http.Client{Transport: transport},
+	}}
+}
+
+func service(t *testing.T, connection string, transport http.RoundTripper) *azqueue.ServiceClient {
+	t.Helper()
+	c, err := azqueue.NewServiceClientFromConnectionString(connection, clientOptions(transport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAzqueueInProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(localqueue.New(nil), nil)
+		useAzqueue(t, service(t, s.ConnectionString(), s))
+	})
+}
+
+func TestAzqueueOverSocket(t *testing.T) {
+	s := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	useAzqueue(t, service(t, e.ConnectionString(), transport))
+}
+
+// useAzqueue does with the real client everything that does not have to wait.
+func useAzqueue(t *testing.T, c *azqueue.ServiceClient) {
+	ctx := context.Background()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := c.NewQueueClient("orders")
+	meta := map[string]*string{"kind": to.Ptr("test"), "owner_1": to.Ptr("us, too")}
+	_, err := q.Create(ctx, &azqueue.CreateOptions{Metadata: meta})
+	must(err)
+	_, err = q.Create(ctx, &azqueue.CreateOptions{Metadata: meta})
+	must(err)
+	if _, err = q.Create(ctx, nil); !queueerror.HasCode(err, queueerror.QueueAlreadyExists) {
+		t.Fatalf("create with other metadata: %v", err)
+	}
+	text := "<&>\"' \r\n\tпривет 🐎 ]]> end "
+	put, err := q.EnqueueMessage(ctx, text, &azqueue.EnqueueMessageOptions{TimeToLive: to.Ptr(int32(-1))})
+	must(err)
+	if e := put.Messages[0].ExpirationTime; e.Year() != 9999 {
+		t.Fatalf("expires %v", e)
+	}
+	_, err = q.EnqueueMessage(ctx, "", nil)
+	must(err)
+	peek, err := q.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(32))})
+	must(err)
+	if len(peek.Messages) != 2 || *peek.Messages[0].MessageText != text || *peek.Messages[0].DequeueCount != 0 {
+		t.Fatalf("peeked %+v", peek.Messages)
+	}
+	got, err := q.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: to.Ptr(int32(32)), VisibilityTimeout: to.Ptr(int32(60))})
+	must(err)
+	if len(got.Messages) != 2 || *got.Messages[0].MessageText != text || *got.Messages[0].DequeueCount != 1 || *got.Messages[1].MessageText != "" {
+		t.Fatalf("dequeued %+v", got.Messages)
+	}
+	m := got.Messages[0]
+	if _, err = q.DeleteMessage(ctx, *m.MessageID, *got.Messages[1].PopReceipt, nil); !queueerror.HasCode(err, queueerror.PopReceiptMismatch) {
+		t.Fatalf("delete with another's receipt: %v", err)
+	}
+	up, err := q.UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "new", &azqueue.UpdateMessageOptions{VisibilityTimeout: to.Ptr(int32(0))})
+	must(err)
+	if _, err = q.DeleteMessage(ctx, *m.MessageID, *m.PopReceipt, nil); !queueerror.HasCode(err, queueerror.PopReceiptMismatch) {
+		t.Fatalf("delete with a spent receipt: %v", err)
+	}
+	props, err := q.GetProperties(ctx, nil)
+	must(err)
+	if *props.ApproximateMessagesCount != 2 || *props.Metadata["Kind"] != "test" || *props.Metadata["Owner_1"] != "us, too" {
+		t.Fatalf("properties %+v", props)
+	}
+	_, err = q.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil)
+	must(err)
+	if _, err = q.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil); !queueerror.HasCode(err, queueerror.MessageNotFound) {
+		t.Fatalf("delete twice: %v", err)
+	}
+	if _, err = q.EnqueueMessage(ctx, strings.Repeat("x", 65_537), nil); !queueerror.HasCode(err, queueerror.RequestBodyTooLarge) {
+		t.Fatalf("too large: %v", err)
+	}
+	_, err = q.EnqueueMessage(ctx, strings.Repeat("x", 65_536), nil)
+	must(err)
+	_, err = q.ClearMessages(ctx, nil)
+	must(err)
+	_, err = q.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: map[string]*string{"only": to.Ptr("one")}})
+	must(err)
+	for _, name := range []string{"aaa", "bbb", "ccc"} {
+		_, err = c.CreateQueue(ctx, name, nil)
+		must(err)
+	}
+	var names []string
+	pages := 0
+	pager := c.NewListQueuesPager(&azqueue.ListQueuesOptions{MaxResults: to.Ptr(int32(3)), Include: azqueue.ListQueuesInclude{Metadata: true}})
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		must(err)
+		pages++
+		for _, q := range page.Queues {
+			names = append(names, *q.Name)
+			if *q.Name == "orders" && *q.Metadata["only"] != "one" {
+				t.Fatalf("listed with %v", q.Metadata)
+			}
+		}
+	}
+	if strings.Join(names, " ") != "aaa bbb ccc orders" || pages != 2 {
+		t.Fatalf("listed %v in %d pages", names, pages)
+	}
+	_, err = q.Delete(ctx, nil)
+	must(err)
+	if _, err = q.GetProperties(ctx, nil); !queueerror.HasCode(err, queueerror.QueueNotFound) {
+		t.Fatalf("properties of a deleted queue: %v", err)
+	}
+}
+
+func TestAzqueueOnFakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil, &Options{Delay: 10 * time.Millisecond})
+		q := service(t, s.ConnectionString(), s).NewQueueClient("orders")
+		ctx := t.Context()
+		if _, err := q.Create(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.EnqueueMessage(ctx, "hello", nil); err != nil {
+			t.Fatal(err)
+		}
+		for count := int64(1); count <= 3; count++ {
+			start := time.Now()
+			r, err := q.DequeueMessage(ctx, nil) // 30 s
+			if err != nil || len(r.Messages) != 1 || *r.Messages[0].DequeueCount != count {
+				t.Fatalf("%v %v", r.Messages, err)
+			}
+			if d := time.Since(start); d != 10*time.Millisecond {
+				t.Fatalf("a delay of %v", d)
+			}
+			r, err = q.DequeueMessage(ctx, nil)
+			if err != nil || len(r.Messages) != 0 {
+				t.Fatalf("hidden, yet %v %v", r.Messages, err)
+			}
+			time.Sleep(30 * time.Second)
+		}
+		c := s.Counts()
+		if c.Operations[GetMessages] != 6 || c.EmptyGets != 3 || c.Messages != 3 || c.Requests() != 8 || c.Statuses[2] != 8 {
+			t.Fatalf("%+v", c)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func queueClient(url, account, key string, transport http.RoundTripper) (*azqueue.QueueClient, error) {
+	credential, err := azqueue.NewSharedKeyCredential(account, key)
+	if err != nil {
+		return nil, err
+	}
+	return azqueue.NewQueueClientWithSharedKeyCredential(url, credential, clientOptions(transport))
+}
+
+func TestStartRefuses(t *testing.T) {
+	s := New(nil, nil)
+	taken, err := s.Start("localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for address, want := range map[string]string{
+		"0.0.0.0:0":            "not a loopback address",
+		":0":                   "not a loopback address",
+		"example.com:1":        "not a loopback address",
+		"127.0.0.1":            "not host:port",
+		taken.Addr().String():  "address already in use",
+		"[::ffff:192.0.2.1]:0": "not a loopback address",
+	} {
+		if e, err := s.Start(address); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", address, e, err)
+		}
+	}
+}
+
+// underway starts a request and returns when the server is reading its body,
+// which goes on when release is called. The result is the status, 0 when there
+// was no answer.
+func underway(t *testing.T, e *Endpoint, ctx context.Context) (release func(), result <-chan int) {
+	t.Helper()
+	body := wrap("x")
+	blocked, reading, status := make(chan struct{}), make(chan struct{}), make(chan int, 1)
+	r := signed("POST", "/orders/messages", body)
+	r.URL.Host = e.Addr().String()
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body[:1]), after{blocked}, strings.NewReader(body[1:])))
+	r.Header.Set("Expect", "100-continue") // which a server sends when its handler reads the body
+	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(reading) }}))
+	transport := &http.Transport{ExpectContinueTimeout: time.Hour}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer transport.CloseIdleConnections()
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			status <- 0
+			return
+		}
+		defer response.Body.Close()
+		io.Copy(io.Discard, response.Body)
+		status <- response.StatusCode
+	}()
+	<-reading
+	release = sync.OnceFunc(func() { close(blocked) })
+	t.Cleanup(func() {
+		release()
+		<-ended
+	})
+	return release, status
+}
+
+// after is a reader that has nothing, from the moment its channel is closed.
+type after struct{ closed <-chan struct{} }
+
+func (a after) Read([]byte) (int, error) {
+	<-a.closed
+	return 0, io.EOF
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	s := New(nil, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	createOrders(t, s)
+	release, status := underway(t, e, t.Context())
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	release()
+	if got := <-status; got != 0 {
+		t.Errorf("answered with %d", got)
+	}
+	if err := e.Close(); err != nil { // again
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", e.Addr().String()); err == nil {
+		conn.Close()
+		t.Error("still listening")
+	}
+}
+
+func TestShutdownLetsRequestsFinish(t *testing.T) {
+	s := New(nil, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	createOrders(t, s)
+	release, status := underway(t, e, t.Context())
+	done := make(chan error)
+	go func() { done <- e.Shutdown(context.Background()) }()
+	release()
+	if got := <-status; got != 201 {
+		t.Errorf("status %d", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	s := New(nil, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	createOrders(t, s)
+	underway(t, e, t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func createOrders(t *testing.T, s *Server) {
+	t.Helper()
+	if a := do(t, s, signed("PUT", "/orders", "")); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+}
+
+// TestCancelOverSocket holds that a client that leaves while its request waits
+// has changed nothing: Shutdown would not return for an hour otherwise.
+func TestCancelOverSocket(t *testing.T) {
+	engine := localqueue.New(nil)
+	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(engine, &Options{Delay: 2 * time.Hour}).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	release, status := underway(t, e, ctx)
+	release()
+	cancel()
+	if got := <-status; got != 0 {
+		t.Errorf("answered with %d", got)
+	}
+	if err := e.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if got := depth(t, q); got != 0 {
+		t.Errorf("depth %d", got)
+	}
+}

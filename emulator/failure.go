@@ -1,0 +1,112 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/queue"
+)
+
+// failure is an error response: what Microsoft documents under "Status and
+// error codes", "Common REST API error codes" and "Queue Storage error codes".
+type failure struct {
+	status  int
+	code    string
+	message string
+	details []queuexml.Detail
+	allow   string // the Allow header of a 405
+}
+
+func (f *failure) Error() string { return f.code + ": " + f.message }
+
+// with returns the failure with further elements in its document.
+func (f *failure) with(details ...queuexml.Detail) *failure {
+	c := *f
+	c.details = details
+	return &c
+}
+
+// because returns the failure with another message.
+func (f *failure) because(format string, args ...any) *failure {
+	c := *f
+	c.message = fmt.Sprintf(format, args...)
+	return &c
+}
+
+func fail(status int, code, message string) *failure {
+	return &failure{status: status, code: code, message: message}
+}
+
+// The failures of the service, in the order of their status.
+var (
+	errInvalidURI            = fail(400, "InvalidUri", "The requested URI does not represent any resource on the server.")
+	errInvalidResourceName   = fail(400, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	errOutOfRangeInput       = fail(400, "OutOfRangeInput", "The specified resource name length is not within the permissible limits.")
+	errInvalidHeaderValue    = fail(400, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
+	errMissingHeader         = fail(400, "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified.")
+	errInvalidQueryValue     = fail(400, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid.")
+	errOutOfRangeQueryValue  = fail(400, "OutOfRangeQueryParameterValue", "One of the query parameters specified in the request URI is outside the permissible range.")
+	errMissingQuery          = fail(400, "MissingRequiredQueryParameter", "A query parameter that's mandatory for this request is not specified.")
+	errUnsupportedQuery      = fail(400, "UnsupportedQueryParameter", "One of the query parameters specified in the request URI is not supported.")
+	errInvalidXML            = fail(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+	errInvalidXMLValue       = fail(400, "InvalidXmlNodeValue", "The value provided for one of the XML nodes in the request body was not in the correct format.")
+	errInvalidInput          = fail(400, "InvalidInput", "One of the request inputs is not valid.")
+	errInvalidMarker         = fail(400, "InvalidMarker", "The specified marker is invalid.")
+	errInvalidMetadata       = fail(400, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
+	errEmptyMetadataKey      = fail(400, "EmptyMetadataKey", "The key for one of the metadata key-value pairs is empty.")
+	errMetadataTooLarge      = fail(400, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.")
+	errInvalidAuthentication = fail(400, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header.")
+	errInvalidMD5            = fail(400, "InvalidMd5", "The MD5 value specified in the request is invalid. MD5 value must be 128 bits and base64-encoded.")
+	errMD5Mismatch           = fail(400, "Md5Mismatch", "The MD5 value specified in the request did not match with the MD5 value calculated by the server.")
+	errPopReceiptMismatch    = fail(400, "PopReceiptMismatch", "The specified pop receipt did not match the pop receipt for a dequeued message.")
+	errNoAuthentication      = fail(401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
+	errAuthenticationFailed  = fail(403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.")
+	errMessageNotFound       = fail(404, "MessageNotFound", "The specified message does not exist.")
+	errQueueNotFound         = fail(404, "QueueNotFound", "The specified queue does not exist.")
+	errUnsupportedVerb       = fail(405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.")
+	errQueueAlreadyExists    = fail(409, "QueueAlreadyExists", "The specified queue already exists.")
+	errQueueBeingDeleted     = fail(409, "QueueBeingDeleted", "The specified queue is being deleted.")
+	errMissingLength         = fail(411, "MissingContentLengthHeader", "The Content-Length header was not specified.")
+	errBodyTooLarge          = fail(413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
+	errInternal              = fail(500, "InternalError", "The server encountered an internal error. Please retry the request.")
+	errTimedOut              = fail(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
+)
+
+// toFailure says an error of the engine in the words of the service. Receipts
+// and texts are in none of the engine's errors.
+func toFailure(err error) *failure {
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, queue.ErrQueueMissing):
+		return errQueueNotFound
+	case errors.Is(err, queue.ErrReceiptMismatch):
+		return errPopReceiptMismatch
+	case errors.Is(err, queue.ErrMessageGone):
+		return errMessageNotFound
+	case errors.Is(err, queue.ErrQueueExists):
+		return errQueueAlreadyExists
+	case errors.Is(err, queue.ErrQueueBeingDeleted):
+		return errQueueBeingDeleted
+	case errors.Is(err, queue.ErrTooLarge):
+		return errBodyTooLarge.with(maxLimit(queue.MaxText))
+	case errors.Is(err, queue.ErrInvalid):
+		return errInvalidInput
+	default:
+		return errInternal
+	}
+}
+
+func maxLimit(n int) queuexml.Detail {
+	return queuexml.Detail{Name: "MaxLimit", Value: strconv.Itoa(n)}
+}
+
+// methods returns the failure of a verb that the resource does not have.
+func methods(allow string) *failure {
+	c := *errUnsupportedVerb
+	c.allow = allow
+	return &c
+}

@@ -1,0 +1,49 @@
+package emulator
+
+import (
+	"encoding/base64"
+	"time"
+)
+
+// The development account, the same as in Azurite and every Azure storage
+// client. Its key is public knowledge and protects nothing.
+const (
+	DevelopmentAccount = "devstoreaccount1"
+	DevelopmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+// Options configure a [Server]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Accounts are further accounts by name, with their keys decoded from
+	// Base64. The development account is always there, with its public key.
+	// Defaults to none.
+	Accounts map[string][]byte
+
+	// Delay makes every request take this much longer: half of it passes
+	// before the operation, half after it, as on a network. A client that
+	// gives up in the first half has changed nothing; one that gives up in
+	// the second half never learns that it has. Defaults to 0.
+	Delay time.Duration
+}
+
+func (o *Options) delay() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return max(o.Delay, 0)
+}
+
+func (o *Options) accounts() map[string]*account {
+	key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	all := make(map[string]*account)
+	if o != nil {
+		for name, key := range o.Accounts {
+			all[name] = newAccount(key)
+		}
+	}
+	all[DevelopmentAccount] = newAccount(key)
+	return all
+}

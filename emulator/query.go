@@ -1,0 +1,113 @@
+package emulator
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// query is the parameters of a request, decoded, in the order they came.
+type query []parameter
+
+type parameter struct{ name, value string }
+
+// maxParameters bounds how many parameters a request may have; the service
+// knows fewer than ten.
+const maxParameters = 64
+
+// parseQuery decodes the query of a URL. Names are without case, as in the
+// string that is signed.
+func parseQuery(raw string) (query, *failure) {
+	if raw == "" {
+		return nil, nil
+	}
+	q := make(query, 0, 4)
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return nil, errInvalidQueryValue
+		}
+		value, err = url.QueryUnescape(value)
+		if err != nil {
+			return nil, errInvalidQueryValue
+		}
+		if len(q) == maxParameters {
+			return nil, errInvalidQueryValue
+		}
+		q = append(q, parameter{strings.ToLower(name), value})
+	}
+	return q, nil
+}
+
+// get returns the value of a parameter and whether it is there. One that is
+// there twice could mean either and is refused.
+func (q query) get(name string) (value string, found bool, f *failure) {
+	for _, p := range q {
+		if p.name != name {
+			continue
+		}
+		if found {
+			return "", false, errInvalidQueryValue.with(
+				queuexml.Detail{Name: "QueryParameterName", Value: name},
+				queuexml.Detail{Name: "Reason", Value: "It is given more than once."})
+		}
+		value, found = p.value, true
+	}
+	return value, found, nil
+}
+
+// number returns a parameter that is a whole number in least…most, or otherwise
+// when it is missing.
+func (q query) number(name string, otherwise, least, most int64) (int64, *failure) {
+	value, found, f := q.get(name)
+	if f != nil || !found {
+		return otherwise, f
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return 0, errInvalidQueryValue.with(
+			queuexml.Detail{Name: "QueryParameterName", Value: name},
+			queuexml.Detail{Name: "QueryParameterValue", Value: value},
+			queuexml.Detail{Name: "Reason", Value: "It is not a whole number."})
+	}
+	if n < least || n > most {
+		return 0, errOutOfRangeQueryValue.with(
+			queuexml.Detail{Name: "QueryParameterName", Value: name},
+			queuexml.Detail{Name: "QueryParameterValue", Value: value},
+			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(least, 10)},
+			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(most, 10)})
+	}
+	return n, nil
+}
+
+// required returns a parameter that must be there and not be empty.
+func (q query) required(name string) (string, *failure) {
+	value, _, f := q.get(name)
+	if f != nil {
+		return "", f
+	}
+	if value == "" {
+		return "", errMissingQuery.with(queuexml.Detail{Name: "QueryParameterName", Value: name})
+	}
+	return value, nil
+}
+
+// sorted returns the parameters in the order in which they are signed: by name,
+// then by value.
+func (q query) sorted() query {
+	s := slices.Clone(q)
+	slices.SortFunc(s, func(a, b parameter) int {
+		if c := strings.Compare(a.name, b.name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.value, b.value)
+	})
+	return s
+}

@@ -1,0 +1,160 @@
+package emulator
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func (c *call) name() queue.Name { return queue.Name{Account: c.account, Queue: c.queue} }
+
+// target is the queue that the request addresses.
+func (c *call) target() *localqueue.Queue { return c.server.engine.Queue(c.name()) }
+
+func (c *call) createQueue() *failure {
+	metadata, f := c.metadata()
+	if f != nil {
+		return f
+	}
+	created, err := c.server.engine.Create(c.request.Context(), c.name(), metadata)
+	if err != nil {
+		return toFailure(err)
+	}
+	c.status = http.StatusNoContent // there already, with the same metadata
+	if created {
+		c.status = http.StatusCreated
+	}
+	return nil
+}
+
+func (c *call) deleteQueue() *failure {
+	return c.noContent(c.target().Drop(c.request.Context()))
+}
+
+func (c *call) getMetadata() *failure {
+	p, err := c.target().Properties(c.request.Context())
+	if err != nil {
+		return toFailure(err)
+	}
+	c.header["X-Ms-Approximate-Messages-Count"] = []string{strconv.FormatInt(p.Depth, 10)}
+	for name, value := range p.Metadata {
+		// Not in Go's canonical case: other clients read names as they are.
+		c.header["x-ms-meta-"+name] = []string{value}
+	}
+	c.status = http.StatusOK
+	return nil
+}
+
+func (c *call) setMetadata() *failure {
+	metadata, f := c.metadata()
+	if f != nil {
+		return f
+	}
+	return c.noContent(c.target().SetMetadata(c.request.Context(), metadata))
+}
+
+// metadata reads the x-ms-meta- headers. HTTP has no case in names, and Go's
+// server rewrites it, so that all names are lower case from here on.
+func (c *call) metadata() (map[string]string, *failure) {
+	var metadata map[string]string
+	size := 0
+	for key, values := range c.request.Header {
+		name, ok := strings.CutPrefix(key, "X-Ms-Meta-")
+		if !ok {
+			continue
+		}
+		if name == "" {
+			return nil, errEmptyMetadataKey
+		}
+		if metadata == nil {
+			metadata = make(map[string]string)
+		}
+		value := strings.Join(values, ",")
+		metadata[strings.ToLower(name)] = value
+		size += len(name) + len(value)
+	}
+	if size > queue.MaxMetadata {
+		return nil, errMetadataTooLarge.with(maxLimit(queue.MaxMetadata))
+	}
+	if queue.CheckMetadata(metadata) != nil {
+		return nil, errInvalidMetadata
+	}
+	return metadata, nil
+}
+
+func (c *call) listQueues() *failure {
+	prefix, _, f := c.query.get("prefix")
+	if f != nil {
+		return f
+	}
+	marker, _, f := c.query.get("marker")
+	if f != nil {
+		return f
+	}
+	include, _, f := c.query.get("include")
+	if f != nil {
+		return f
+	}
+	if include != "" && include != "metadata" {
+		return errInvalidQueryValue.with(
+			queuexml.Detail{Name: "QueryParameterName", Value: "include"},
+			queuexml.Detail{Name: "QueryParameterValue", Value: include},
+			queuexml.Detail{Name: "Reason", Value: "Only metadata can be included."})
+	}
+	results, f := c.query.number("maxresults", 0, 1, 1<<31-1)
+	if f != nil {
+		return f
+	}
+	from := ""
+	if marker != "" {
+		var ok bool
+		if from, ok = strings.CutPrefix(marker, c.marker("")); !ok || queue.CheckName(from) != nil {
+			return errInvalidMarker
+		}
+	}
+	page, err := c.server.engine.List(c.request.Context(), c.account, &localqueue.ListOptions{
+		Prefix: prefix, From: from, Max: int(min(results, localqueue.MaxPage))})
+	if err != nil {
+		return toFailure(err)
+	}
+	listing := queuexml.Listing{
+		Endpoint:   "http://" + c.request.Host + "/" + c.account,
+		Prefix:     prefix,
+		Marker:     marker,
+		MaxResults: int(results),
+		Queues:     make([]queuexml.Queue, len(page.Queues)),
+	}
+	for i, q := range page.Queues {
+		listing.Queues[i].Name = q.Name
+		if include != "" {
+			listing.Queues[i].Metadata = q.Metadata
+		}
+	}
+	if page.Next != "" {
+		listing.NextMarker = c.marker(page.Next)
+	}
+	return c.document(http.StatusOK, queuexml.AppendListing(c.room(), listing))
+}
+
+// marker is the opaque place in a list at which a queue stands.
+func (c *call) marker(name string) string { return "/" + c.account + "/" + name }
+
+// document answers with XML.
+func (c *call) document(status int, body []byte) *failure {
+	c.header["Content-Type"] = []string{"application/xml"}
+	c.status, c.body = status, body
+	return nil
+}
+
+// noContent answers an operation that has nothing to say but its success.
+func (c *call) noContent(err error) *failure {
+	if err != nil {
+		return toFailure(err)
+	}
+	c.status = http.StatusNoContent
+	return nil
+}

@@ -1,0 +1,217 @@
+package emulator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/queuexml"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// Server answers requests of the Queue service's protocol. Use [New]. It is an
+// [http.Handler] and an [http.RoundTripper], safe for concurrent use. It keeps
+// nothing that needs closing; an [Endpoint] does.
+type Server struct {
+	engine   *localqueue.Engine
+	accounts map[string]*account // never changes
+	delay    time.Duration
+	counters *counters
+	birth    [8]byte       // random, the first half of request ids
+	requests atomic.Uint64 // how many, the second half of request ids
+}
+
+// New returns a server over the engine. A nil engine means a new one in memory
+// with its defaults.
+func New(engine *localqueue.Engine, o *Options) *Server {
+	if engine == nil {
+		engine = localqueue.New(nil)
+	}
+	s := &Server{engine: engine, accounts: o.accounts(), delay: o.delay(), counters: newCounters()}
+	rand.Read(s.birth[:]) // never fails, see crypto/rand
+	return s
+}
+
+// ServeHTTP answers one request. It never panics, whatever the request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{server: s, request: r, header: w.Header(), operation: Unknown}
+	defer c.release()
+	c.begin()
+	f := c.route()
+	s.counters.arrived(c.operation)
+	if f == nil {
+		f = c.run()
+	}
+	if r.Context().Err() != nil { // nobody is there to read it
+		c.status, c.body = errTimedOut.status, nil
+	} else {
+		if f != nil {
+			c.refuse(f)
+		}
+		s.counters.answered(c.status)
+	}
+	if c.status != http.StatusNoContent {
+		c.header["Content-Length"] = []string{strconv.Itoa(len(c.body))}
+	}
+	w.WriteHeader(c.status)
+	if len(c.body) > 0 && r.Method != http.MethodHead {
+		w.Write(c.body) // a client that left is no concern of ours
+	}
+}
+
+// call is one request on its way. It belongs to one goroutine.
+type call struct {
+	server    *Server
+	request   *http.Request
+	operation Operation
+	handle    func(*call) *failure
+
+	account string // the three parts of the address, decoded
+	queue   string
+	message string
+	query   query
+
+	header http.Header // of the response
+	status int
+	body   []byte  // the response's document; taken from buffer
+	buffer *[]byte // from buffers, or nil
+	input  *[]byte // the request's body; from buffers, or nil when there is none
+}
+
+// buffers hold the documents of responses and the bodies of requests, 1 KiB to
+// some 2 MiB.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// largest is the capacity up to which a buffer is worth keeping.
+const largest = 256 << 10
+
+// room returns an empty buffer that is good until release.
+func (c *call) room() []byte {
+	if c.buffer == nil {
+		c.buffer = buffers.Get().(*[]byte)
+	}
+	return (*c.buffer)[:0]
+}
+
+func (c *call) release() {
+	if c.buffer != nil && cap(c.body) <= largest {
+		if cap(c.body) > cap(*c.buffer) {
+			*c.buffer = c.body[:0]
+		}
+		buffers.Put(c.buffer)
+	}
+	if c.input != nil {
+		buffers.Put(c.input)
+	}
+	c.buffer, c.input, c.body = nil, nil, nil
+}
+
+// begin sets the headers that every response has.
+func (c *call) begin() {
+	s, h := c.server, c.header
+	h["X-Ms-Request-Id"] = []string{s.requestID()}
+	h["Date"] = []string{string(queuexml.AppendTime(nil, time.Now()))}
+	h["Server"] = []string{"Millrace-Queue/1.0"}
+	h["X-Ms-Version"] = []string{newestVersion}
+	if id := c.request.Header.Get("x-ms-client-request-id"); visible(id) {
+		h["X-Ms-Client-Request-Id"] = []string{id}
+	}
+}
+
+// visible reports whether an id is one that the service sends back: up to 1,024
+// visible characters of ASCII.
+func visible(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 1024
+}
+
+func (s *Server) requestID() string {
+	var b [16]byte
+	copy(b[:], s.birth[:])
+	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
+	var id [36]byte
+	hex.Encode(id[0:8], b[0:4])
+	hex.Encode(id[9:13], b[4:6])
+	hex.Encode(id[14:18], b[6:8])
+	hex.Encode(id[19:23], b[8:10])
+	hex.Encode(id[24:36], b[10:16])
+	id[8], id[13], id[18], id[23] = '-', '-', '-', '-'
+	return string(id[:])
+}
+
+// run carries out a request whose operation is known.
+func (c *call) run() *failure {
+	if f := c.checkVersion(); f != nil {
+		return f
+	}
+	if f := c.server.authenticate(c); f != nil {
+		return f
+	}
+	if f := c.checkNames(); f != nil {
+		return f
+	}
+	timeout, f := c.query.number("timeout", 30, 1, 1<<31-1)
+	if f != nil {
+		return f
+	}
+	// The body is read first: only then does net/http watch the connection, and
+	// end the context of a client that leaves.
+	if c.operation == PutMessage || c.operation == UpdateMessage {
+		if f := c.receive(); f != nil {
+			return f
+		}
+	}
+	before := c.server.delay / 2
+	after := c.server.delay - before
+	if limit := time.Duration(timeout) * time.Second; c.server.delay > limit {
+		pause(c.request.Context(), limit)
+		return errTimedOut
+	}
+	if !pause(c.request.Context(), before) {
+		return errTimedOut
+	}
+	f = c.handle(c)
+	pause(c.request.Context(), after)
+	return f
+}
+
+// pause waits, and reports whether the context lasted.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refuse turns the response into an error document.
+func (c *call) refuse(f *failure) {
+	h := c.header
+	h["X-Ms-Error-Code"] = []string{f.code}
+	h["Content-Type"] = []string{"application/xml"}
+	if f.allow != "" {
+		h["Allow"] = []string{f.allow}
+	}
+	if f.status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = []string{"SharedKey"}
+	}
+	c.status = f.status
+	c.body = queuexml.AppendError(c.room(), f.code,
+		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
+}

@@ -1,0 +1,187 @@
+package emulator
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"hash"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// maxSkew is how old or how early the date of a request may be (Authorize with
+// Shared Key, "Specifying the Date header").
+const maxSkew = 15 * time.Minute
+
+// account is who may sign requests.
+type account struct {
+	hashes sync.Pool // of hash.Hash keyed with the account's key
+}
+
+func newAccount(key []byte) *account {
+	key = slices.Clone(key)
+	return &account{hashes: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+// authenticate refuses a request that is not signed with the key of the account
+// it addresses. What it says never holds a signature or the string that
+// was signed, which has the receipt in it.
+func (s *Server) authenticate(c *call) *failure {
+	given := c.request.Header.Get("Authorization")
+	if given == "" {
+		return errNoAuthentication
+	}
+	scheme, rest, ok := strings.Cut(given, " ")
+	if !ok {
+		return errInvalidAuthentication
+	}
+	if scheme != "SharedKey" {
+		return denied("Only the scheme SharedKey is supported.")
+	}
+	name, encoded, ok := strings.Cut(strings.TrimSpace(rest), ":")
+	if !ok {
+		return errInvalidAuthentication
+	}
+	signature, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return errInvalidAuthentication
+	}
+	if name != c.account {
+		return denied("The account that signed is not the account in the address.")
+	}
+	known := s.accounts[name]
+	if known == nil {
+		return denied("The account is not known to this emulator.")
+	}
+	if f := checkDate(c.request.Header); f != nil {
+		return f
+	}
+	if !known.signed(c.appendStringToSign(nil), signature) {
+		return denied("The signature does not match: check the account key.")
+	}
+	return nil
+}
+
+// signed compares in constant time, so that a signature cannot be guessed byte
+// by byte.
+func (a *account) signed(text, signature []byte) bool {
+	h := a.hashes.Get().(hash.Hash)
+	defer a.hashes.Put(h)
+	h.Reset()
+	h.Write(text)
+	var sum [sha256.Size]byte
+	return hmac.Equal(h.Sum(sum[:0]), signature)
+}
+
+func checkDate(h http.Header) *failure {
+	value := h.Get("x-ms-date")
+	if value == "" {
+		value = h.Get("Date")
+	}
+	if value == "" {
+		return denied("The request has no x-ms-date and no Date.")
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return denied("The date of the request is not in the format of RFC 1123.")
+	}
+	if skew := time.Since(at); skew > maxSkew || skew < -maxSkew {
+		return denied("The date of the request is more than 15 minutes off: check the clock.")
+	}
+	return nil
+}
+
+// denied is a 403 that says why, for the person who has to find out.
+func denied(detail string) *failure {
+	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
+}
+
+// appendStringToSign appends what the client has signed: the verb, standard
+// headers, all x-ms- headers and the resource (Authorize with Shared Key,
+// "Blob, Queue, and File services").
+func (c *call) appendStringToSign(dst []byte) []byte {
+	h := c.request.Header
+	line := func(s string) { dst = append(append(dst, s...), '\n') }
+
+	line(c.request.Method)
+	line(h.Get("Content-Encoding"))
+	line(h.Get("Content-Language"))
+	if n := c.request.ContentLength; n > 0 { // empty when there is no body
+		dst = strconv.AppendInt(dst, n, 10)
+	}
+	line("")
+	line(h.Get("Content-Md5"))
+	line(h.Get("Content-Type"))
+	if len(h["X-Ms-Date"]) > 0 {
+		line("") // x-ms-date stands in for it
+	} else {
+		line(h.Get("Date"))
+	}
+	line(h.Get("If-Modified-Since"))
+	line(h.Get("If-Match"))
+	line(h.Get("If-None-Match"))
+	line(h.Get("If-Unmodified-Since"))
+	line(h.Get("Range"))
+
+	var room [8]string
+	names := room[:0]
+	for name := range h { // canonical case, so that equal names are one
+		if strings.HasPrefix(name, "X-Ms-") {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, compareFolded)
+	for _, name := range names {
+		for i := range len(name) {
+			dst = append(dst, lower(name[i]))
+		}
+		dst = append(dst, ':')
+		for i, value := range h[name] {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, strings.TrimSpace(value)...)
+		}
+		dst = append(dst, '\n')
+	}
+
+	dst = append(dst, '/')
+	dst = append(dst, c.account...)
+	dst = append(dst, c.request.URL.EscapedPath()...)
+	sorted := c.query.sorted()
+	for i, p := range sorted {
+		if i > 0 && sorted[i-1].name == p.name { // values of one name are joined
+			dst = append(dst, ',')
+		} else {
+			dst = append(dst, '\n')
+			dst = append(dst, p.name...)
+			dst = append(dst, ':')
+		}
+		dst = append(dst, p.value...)
+	}
+	return dst
+}
+
+// compareFolded orders names as their lower-case forms are ordered.
+func compareFolded(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if c := cmp.Compare(lower(a[i]), lower(b[i])); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}

@@ -1,0 +1,118 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// RoundTrip answers a request in process, as a socket would: with the Server as
+// its Transport an [http.Client] needs no network, and so works in a
+// testing/synctest bubble. The host in the request's URL does not matter.
+//
+// A context that is over before the answer is there makes it fail with the
+// context's cause; see [Options].Delay for what has happened by then.
+func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		defer r.Body.Close() // the contract of http.RoundTripper
+	}
+	ctx := r.Context()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	in, err := incoming(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &response{header: make(http.Header, 8)}
+	s.ServeHTTP(w, in)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return w.outgoing(r), nil
+}
+
+// incoming is the request as a server sees what a client has sent.
+func incoming(r *http.Request) (*http.Request, error) {
+	if r.URL == nil {
+		return nil, errors.New("emulator: request without URL")
+	}
+	address, err := url.ParseRequestURI(r.URL.RequestURI())
+	if err != nil {
+		return nil, errors.New("emulator: the address of the request cannot be sent over HTTP") // err would quote the receipt
+	}
+	in := (&http.Request{
+		Method:        r.Method,
+		URL:           address,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        make(http.Header, len(r.Header)),
+		Body:          http.NoBody,
+		ContentLength: r.ContentLength,
+		Host:          r.Host,
+		RequestURI:    r.URL.RequestURI(),
+		RemoteAddr:    "in-process",
+	}).WithContext(r.Context())
+	if in.Method == "" {
+		in.Method = http.MethodGet
+	}
+	if in.Host == "" {
+		in.Host = r.URL.Host
+	}
+	for name, values := range r.Header {
+		name = http.CanonicalHeaderKey(name)
+		in.Header[name] = append(in.Header[name], values...)
+	}
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		in.ContentLength = 0
+	case r.ContentLength == 0:
+		in.ContentLength = -1 // a body of unknown length goes in chunks
+		in.Body = r.Body
+	default:
+		in.Body = io.NopCloser(io.LimitReader(r.Body, r.ContentLength))
+	}
+	return in, nil
+}
+
+// response collects what a handler writes.
+type response struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *response) Header() http.Header         { return w.header }
+func (w *response) WriteHeader(status int)      { w.status = status }
+func (w *response) Write(p []byte) (int, error) { return w.body.Write(p) }
+
+// outgoing is the response as a client sees what a server has sent.
+func (w *response) outgoing(r *http.Request) *http.Response {
+	out := &http.Response{
+		Status:        fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
+		StatusCode:    w.status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        make(http.Header, len(w.header)),
+		Body:          http.NoBody,
+		ContentLength: int64(w.body.Len()),
+		Request:       r,
+	}
+	for name, values := range w.header {
+		out.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if r.Method == http.MethodHead { // the length of what a GET would have brought
+		out.ContentLength, _ = strconv.ParseInt(out.Header.Get("Content-Length"), 10, 64)
+	}
+	if w.body.Len() > 0 {
+		out.Body = io.NopCloser(&w.body)
+	}
+	return out
+}

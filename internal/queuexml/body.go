@@ -1,0 +1,69 @@
+package queuexml
+
+import "fmt"
+
+// ParseBody reads the body of a put or an update, a QueueMessage with a
+// MessageText in it, and returns the text. The error is [ErrMalformed] or
+// [ErrUnexpected]; it never quotes the text. The caller bounds the size.
+func ParseBody(doc []byte) (string, error) {
+	s, err := open(doc)
+	if err != nil {
+		return "", err
+	}
+	if empty, err := s.expect("QueueMessage"); err != nil {
+		return "", err
+	} else if empty {
+		return "", fmt.Errorf("%w: QueueMessage has no MessageText", ErrUnexpected)
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.has("</") {
+		return "", fmt.Errorf("%w: QueueMessage has no MessageText", ErrUnexpected)
+	}
+	empty, err := s.expect("MessageText")
+	if err != nil {
+		return "", err
+	}
+	var text string
+	if !empty {
+		if text, err = s.text(); err != nil {
+			return "", err
+		}
+		if !s.has("</") {
+			return "", fmt.Errorf("%w: MessageText has an element in it; escape the text", ErrUnexpected)
+		}
+		if err := s.end("MessageText"); err != nil {
+			return "", err
+		}
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.has("<") && !s.has("</") {
+		return "", fmt.Errorf("%w: QueueMessage has more than a MessageText in it", ErrUnexpected)
+	}
+	if err := s.end("QueueMessage"); err != nil {
+		return "", err
+	}
+	if err := s.misc(); err != nil {
+		return "", err
+	}
+	if s.pos != len(s.doc) {
+		return "", s.malformed(s.pos, "something follows the document")
+	}
+	return text, nil
+}
+
+// expect reads the start tag of the element of that name.
+func (s *scanner) expect(name string) (empty bool, err error) {
+	at := s.pos
+	found, empty, err := s.start()
+	if err != nil {
+		return false, err
+	}
+	if found != name {
+		return false, fmt.Errorf("%w: element at byte %d is not %s", ErrUnexpected, at, name)
+	}
+	return empty, nil
+}

@@ -1,0 +1,380 @@
+package queuexml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrMalformed means that a document is not well-formed XML, or uses what this
+// package refuses on principle: document types, other encodings than UTF-8,
+// entities of its own.
+var ErrMalformed = errors.New("malformed XML")
+
+// ErrUnexpected means that a document is well formed as far as it was read, but
+// another element stands where one is required, or one too many.
+var ErrUnexpected = errors.New("unexpected XML")
+
+// scanner walks through a document. Every method leaves pos behind what it has
+// read. The document was checked to be UTF-8 of XML characters before.
+type scanner struct {
+	doc []byte
+	pos int
+}
+
+// open checks the characters of the document and skips what may stand before
+// its root element.
+func open(doc []byte) (*scanner, error) {
+	doc = bytes.TrimPrefix(doc, []byte("\uFEFF"))
+	s := &scanner{doc: doc}
+	if err := s.characters(); err != nil {
+		return nil, err
+	}
+	if s.has("<?xml") && len(doc) > 5 && isSpace(doc[5]) {
+		if err := s.declaration(); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.misc()
+}
+
+// characters refuses bytes that are not UTF-8 and characters that XML does not
+// have. Plain ASCII, nearly all there is, takes the short way.
+func (s *scanner) characters() error {
+	for i := 0; i < len(s.doc); {
+		if c := s.doc[i]; ' ' <= c && c < utf8.RuneSelf || c == '\n' || c == '\r' || c == '\t' {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(s.doc[i:])
+		if r == utf8.RuneError && n == 1 {
+			return s.malformed(i, "not UTF-8")
+		}
+		if !isChar(r) {
+			return s.malformed(i, "character %U, which XML does not have", r)
+		}
+		i += n
+	}
+	return nil
+}
+
+// declaration reads the XML declaration. Only its encoding matters.
+func (s *scanner) declaration() error {
+	end := bytes.Index(s.doc[s.pos:], []byte("?>"))
+	if end < 0 {
+		return s.malformed(s.pos, "the XML declaration has no end")
+	}
+	inside := &scanner{doc: s.doc[:s.pos+end], pos: s.pos + len("<?xml")}
+	known := 0
+	for ; ; known++ {
+		blank := inside.blanks()
+		if inside.pos == len(inside.doc) {
+			break
+		}
+		name, value, err := inside.attribute()
+		if err != nil {
+			return err
+		}
+		switch {
+		case !blank, known == 0 && name != "version", known > 0 && name == "version":
+			return s.malformed(s.pos, "not an XML declaration")
+		case name == "version" && value == "1.0":
+		case name == "encoding" && known == 1 && strings.EqualFold(value, "utf-8"):
+		case name == "standalone" && (value == "yes" || value == "no") && known < 3:
+		default:
+			return s.malformed(s.pos, "XML declaration with %s %q: version 1.0 in UTF-8 is all there is", name, value)
+		}
+		if name == "standalone" {
+			known = 3
+		}
+	}
+	if known == 0 {
+		return s.malformed(s.pos, "an XML declaration without a version")
+	}
+	s.pos += end + len("?>")
+	return nil
+}
+
+// misc skips white space, comments and processing instructions.
+func (s *scanner) misc() error {
+	for {
+		s.blanks()
+		switch {
+		case s.has("<!--"):
+			if err := s.comment(); err != nil {
+				return err
+			}
+		case s.has("<?"):
+			if err := s.instruction(); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+func (s *scanner) comment() error {
+	body := s.doc[s.pos+len("<!--"):]
+	end := bytes.Index(body, []byte("--"))
+	if end < 0 || !bytes.HasPrefix(body[end:], []byte("-->")) {
+		return s.malformed(s.pos, "a comment ends with --> and has no other --")
+	}
+	s.pos += len("<!--") + end + len("-->")
+	return nil
+}
+
+// instruction skips a processing instruction, which means nothing to us.
+func (s *scanner) instruction() error {
+	start := s.pos
+	s.pos += len("<?")
+	target := s.name()
+	end := bytes.Index(s.doc[s.pos:], []byte("?>"))
+	if target == "" || strings.EqualFold(target, "xml") || end < 0 || end > 0 && !isSpace(s.doc[s.pos]) {
+		return s.malformed(start, "not a processing instruction")
+	}
+	s.pos += end + len("?>")
+	return nil
+}
+
+// start reads a start tag with its attributes, which mean nothing to us, and
+// tells whether the element ended with it.
+func (s *scanner) start() (name string, empty bool, err error) {
+	at := s.pos
+	if !s.skip("<") {
+		return "", false, s.malformed(at, "an element was expected")
+	}
+	if name = s.name(); name == "" {
+		return "", false, s.malformed(at, "not an element: a document type or the like is not taken")
+	}
+	var seen []string
+	for {
+		blank := s.blanks()
+		switch {
+		case s.skip("/>"):
+			return name, true, nil
+		case s.skip(">"):
+			return name, false, nil
+		case !blank:
+			return "", false, s.malformed(s.pos, "element %s does not end", name)
+		}
+		attribute, _, err := s.attribute()
+		if err != nil {
+			return "", false, err
+		}
+		if len(seen) == maxAttributes {
+			return "", false, s.malformed(s.pos, "element %s has more than %d attributes", name, maxAttributes)
+		}
+		for _, other := range seen {
+			if other == attribute {
+				return "", false, s.malformed(s.pos, "attribute %s twice", attribute)
+			}
+		}
+		seen = append(seen, attribute)
+	}
+}
+
+// maxAttributes bounds what one element may have, so that finding doubles stays
+// linear. The documents of the service have none on what we read.
+const maxAttributes = 16
+
+// end reads the end tag of an element.
+func (s *scanner) end(name string) error {
+	at := s.pos
+	if !s.skip("</") || s.name() != name {
+		return s.malformed(at, "the end of element %s was expected", name)
+	}
+	s.blanks()
+	if !s.skip(">") {
+		return s.malformed(at, "the end of element %s was expected", name)
+	}
+	return nil
+}
+
+// attribute reads name="value".
+func (s *scanner) attribute() (name, value string, err error) {
+	at := s.pos
+	name = s.name()
+	s.blanks()
+	if name == "" || !s.skip("=") {
+		return "", "", s.malformed(at, "not an attribute")
+	}
+	s.blanks()
+	if s.pos == len(s.doc) || s.doc[s.pos] != '"' && s.doc[s.pos] != '\'' {
+		return "", "", s.malformed(at, "attribute %s has no value in quotes", name)
+	}
+	quote := s.doc[s.pos]
+	s.pos++
+	length := bytes.IndexByte(s.doc[s.pos:], quote)
+	if length < 0 {
+		return "", "", s.malformed(at, "attribute %s has no end", name)
+	}
+	raw := s.doc[s.pos : s.pos+length]
+	if bytes.IndexByte(raw, '<') >= 0 {
+		return "", "", s.malformed(at, "attribute %s has a < in it", name)
+	}
+	text, err := s.resolve(nil, raw)
+	if err != nil {
+		return "", "", err
+	}
+	s.pos += length + 1
+	return name, string(text), nil
+}
+
+// text reads character data up to the next tag: characters, references, CDATA
+// sections; comments and processing instructions in between are skipped.
+func (s *scanner) text() (string, error) {
+	var out []byte
+	for {
+		length := bytes.IndexByte(s.doc[s.pos:], '<')
+		if length < 0 {
+			return "", s.malformed(len(s.doc), "the document ends within an element")
+		}
+		raw := s.doc[s.pos : s.pos+length]
+		if i := bytes.Index(raw, []byte("]]>")); i >= 0 {
+			return "", s.malformed(s.pos+i, "]]> outside a CDATA section")
+		}
+		s.pos += length
+		plain := bytes.IndexByte(raw, '&') < 0 && bytes.IndexByte(raw, '\r') < 0
+		if plain && out == nil && s.has("</") {
+			return string(raw), nil // the one copy that is needed
+		}
+		var err error
+		if out, err = s.resolve(out, raw); err != nil {
+			return "", err
+		}
+		switch {
+		case s.has("<![CDATA["):
+			body := s.doc[s.pos+len("<![CDATA["):]
+			end := bytes.Index(body, []byte("]]>"))
+			if end < 0 {
+				return "", s.malformed(s.pos, "a CDATA section has no end")
+			}
+			out = appendLines(out, body[:end])
+			s.pos += len("<![CDATA[") + end + len("]]>")
+		case s.has("<!--"):
+			if err := s.comment(); err != nil {
+				return "", err
+			}
+		case s.has("<?"):
+			if err := s.instruction(); err != nil {
+				return "", err
+			}
+		default:
+			return string(out), nil
+		}
+	}
+}
+
+// resolve appends raw with its references replaced and its line ends made one
+// line feed each.
+func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
+	for {
+		i := bytes.IndexByte(raw, '&')
+		if i < 0 {
+			return appendLines(dst, raw), nil
+		}
+		dst = appendLines(dst, raw[:i])
+		raw = raw[i+1:]
+		// The longest reference that means anything is &#x10FFFF;, but any
+		// number of leading zeros is well formed, so the whole is searched.
+		length := bytes.IndexByte(raw, ';')
+		if length < 0 {
+			return nil, s.malformed(s.pos, "a reference has no end")
+		}
+		r, ok := reference(string(raw[:length]))
+		if !ok {
+			return nil, s.malformed(s.pos, "a reference to something other than a character of XML")
+		}
+		dst = utf8.AppendRune(dst, r)
+		raw = raw[length+1:]
+	}
+}
+
+// reference returns the character that &name; stands for.
+func reference(name string) (rune, bool) {
+	switch name {
+	case "amp":
+		return '&', true
+	case "lt":
+		return '<', true
+	case "gt":
+		return '>', true
+	case "apos":
+		return '\'', true
+	case "quot":
+		return '"', true
+	}
+	digits, ok := strings.CutPrefix(name, "#")
+	if !ok {
+		return 0, false
+	}
+	base := 10
+	if hexadecimal, ok := strings.CutPrefix(digits, "x"); ok {
+		base, digits = 16, hexadecimal
+	}
+	n, err := strconv.ParseUint(digits, base, 32) // refuses signs and underscores
+	if err != nil || n > utf8.MaxRune || !isChar(rune(n)) {
+		return 0, false
+	}
+	return rune(n), true
+}
+
+// appendLines appends text with its line ends normalized (section 2.11).
+func appendLines(dst, text []byte) []byte {
+	for {
+		i := bytes.IndexByte(text, '\r')
+		if i < 0 {
+			return append(dst, text...)
+		}
+		dst = append(dst, text[:i]...)
+		dst = append(dst, '\n')
+		text = bytes.TrimPrefix(text[i+1:], []byte("\n"))
+	}
+}
+
+// name reads a name of ASCII letters, digits and the punctuation XML allows.
+// Others are well formed too, but the service has none of them.
+func (s *scanner) name() string {
+	start := s.pos
+	for ; s.pos < len(s.doc); s.pos++ {
+		switch c := s.doc[s.pos]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+			continue
+		case ('0' <= c && c <= '9' || c == '-' || c == '.' || c == ':') && s.pos > start:
+			continue
+		}
+		break
+	}
+	return string(s.doc[start:s.pos])
+}
+
+// blanks skips white space and tells whether there was some.
+func (s *scanner) blanks() bool {
+	start := s.pos
+	for s.pos < len(s.doc) && isSpace(s.doc[s.pos]) {
+		s.pos++
+	}
+	return s.pos > start
+}
+
+func (s *scanner) has(prefix string) bool {
+	return len(s.doc)-s.pos >= len(prefix) && string(s.doc[s.pos:s.pos+len(prefix)]) == prefix
+}
+
+func (s *scanner) skip(prefix string) bool {
+	if !s.has(prefix) {
+		return false
+	}
+	s.pos += len(prefix)
+	return true
+}
+
+func (s *scanner) malformed(at int, format string, args ...any) error {
+	return fmt.Errorf("%w at byte %d: %s", ErrMalformed, at, fmt.Sprintf(format, args...))
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }

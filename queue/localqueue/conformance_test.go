@@ -1,0 +1,28 @@
+package localqueue_test
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Bubble: true,
+		Open: func(_ *testing.T, name string) queue.Manager {
+			return localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})
+		},
+	})
+}
+
+func TestConformanceInRealTime(t *testing.T) {
+	engine := localqueue.New(&localqueue.Options{DeletingFor: 1}) // real seconds are precious
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(_ *testing.T, name string) queue.Manager {
+			return engine.Queue(queue.Name{Account: "local", Queue: name})
+		},
+		Quirks: queuetest.Quirks{RecreateAtOnce: "the test does not wait for 30 s"},
+	})
+}

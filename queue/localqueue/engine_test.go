@@ -1,0 +1,297 @@
+package localqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+func name(q string) queue.Name { return queue.Name{Account: "a", Queue: q} }
+
+func TestSameSeedSameIDsAndReceipts(t *testing.T) {
+	run := func(seed uint64) (out []string) {
+		ctx := context.Background()
+		e := New(&Options{Seed: seed, DeletingFor: -1})
+		for range 2 { // the second time the queue is another one
+			q := e.Queue(name("seeded"))
+			if err := q.Create(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				m, err := q.Enqueue(ctx, "x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, string(m.ID), string(m.Receipt))
+			}
+			batch, err := q.Dequeue(ctx, 32, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range batch {
+				out = append(out, string(m.Receipt))
+			}
+			if err := q.Drop(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	one := run(1)
+	if !slices.Equal(one, run(1)) {
+		t.Error("the same seed gives other ids")
+	}
+	sets := map[string]bool{}
+	for _, s := range slices.Concat(one, run(2), run(0), run(0)) {
+		if sets[s] {
+			t.Errorf("%q twice", s)
+		}
+		sets[s] = true
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(one[0]) {
+		t.Errorf("id %q is no GUID", one[0])
+	}
+}
+
+func TestDropAndCreateAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		e := New(nil)
+		q := e.Queue(name("again"))
+		create := func(want error) {
+			t.Helper()
+			if err := q.Create(ctx, nil); !errors.Is(err, want) {
+				t.Fatalf("create: %v, want %v", err, want)
+			}
+		}
+		for range 3 {
+			create(nil)
+			if err := q.Drop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			create(queue.ErrQueueBeingDeleted)
+			if _, err := q.Enqueue(ctx, "x", nil); !errors.Is(err, queue.ErrQueueMissing) {
+				t.Fatal(err)
+			}
+			time.Sleep(30*time.Second - 1)
+			create(queue.ErrQueueBeingDeleted)
+			time.Sleep(1)
+		}
+		create(nil)
+		if a := e.account("a", false); len(a.leaving) != 0 || len(a.leavers) != 0 {
+			t.Errorf("names that are free are remembered: %v %v", a.leaving, a.leavers)
+		}
+	})
+}
+
+func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
+	ctx := context.Background()
+	e := New(nil)
+	for i, c := range []struct {
+		metadata map[string]string
+		created  bool
+		err      error
+	}{
+		{map[string]string{"Owner": "Me"}, true, nil},
+		{map[string]string{"OWNER": "Me"}, false, nil},
+		{map[string]string{"Owner": "me"}, false, queue.ErrQueueExists},
+		{map[string]string{"Other": "Me"}, false, queue.ErrQueueExists},
+		{nil, false, queue.ErrQueueExists},
+		{map[string]string{"1": ""}, false, queue.ErrInvalid},
+	} {
+		if created, err := e.Create(ctx, name("owned"), c.metadata); created != c.created || !errors.Is(err, c.err) {
+			t.Errorf("%d: %v, %v", i, created, err)
+		}
+	}
+}
+
+func TestMetadataIsNotShared(t *testing.T) {
+	ctx := context.Background()
+	q := New(nil).Queue(name("own"))
+	given := map[string]string{"a": "1"}
+	if err := q.Create(ctx, given); err != nil {
+		t.Fatal(err)
+	}
+	given["a"] = "2"
+	p, _ := q.Properties(ctx)
+	p.Metadata["a"] = "3"
+	if p, _ = q.Properties(ctx); p.Metadata["a"] != "1" {
+		t.Errorf("metadata became %v", p.Metadata)
+	}
+}
+
+func TestList(t *testing.T) {
+	ctx := context.Background()
+	e := New(&Options{DeletingFor: -1})
+	for i := range 250 {
+		if _, err := e.Create(ctx, name(fmt.Sprintf("list-%03d", (i*7)%250)), map[string]string{"n": fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"aaa", "zzz", "list"} {
+		if _, err := e.Create(ctx, name(other), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Create(ctx, queue.Name{Account: "b", Queue: "list-of-b"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Queue(name("list-100")).Drop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	pages := 0
+	for o := (ListOptions{Prefix: "list-", Max: 100}); ; pages++ {
+		page, err := e.List(ctx, "a", &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range page.Queues {
+			names = append(names, q.Name)
+			if len(q.Metadata) != 1 {
+				t.Errorf("%s has the metadata %v", q.Name, q.Metadata)
+			}
+		}
+		if o.From = page.Next; o.From == "" {
+			break
+		}
+	}
+	if len(names) != 249 || !slices.IsSorted(names) || names[0] != "list-000" || slices.Contains(names, "list-100") || pages != 2 {
+		t.Errorf("%d names in %d pages and one: %v", len(names), pages, names)
+	}
+	if page, err := e.List(ctx, "a", nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
+		t.Errorf("all: %d, %q, %v", len(page.Queues), page.Next, err)
+	}
+	if page, err := e.List(ctx, "nobody", nil); err != nil || len(page.Queues) != 0 {
+		t.Errorf("an account without queues: %+v, %v", page, err)
+	}
+	for _, n := range []int{-1, MaxPage + 1} {
+		if _, err := e.List(ctx, "a", &ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("a page of %d: %v", n, err)
+		}
+	}
+}
+
+// TestRaces lets everything happen to a few queues at once, for the race
+// detector, and wants no error but those that the others explain.
+func TestRaces(t *testing.T) {
+	ctx := context.Background()
+	e := New(&Options{DeletingFor: -1})
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			q := e.Queue(name(fmt.Sprintf("race-%d", worker%2)))
+			for i := range 300 {
+				var err error
+				switch (i + worker) % 10 {
+				case 0:
+					err = q.Create(ctx, nil)
+				case 1:
+					_, err = e.List(ctx, "a", nil)
+				case 2:
+					if i%50 == 0 {
+						err = q.Drop(ctx)
+					}
+				case 3:
+					_, err = q.Properties(ctx)
+				case 4:
+					_, err = q.Peek(ctx, 32)
+				case 5, 6, 7:
+					_, err = q.Enqueue(ctx, "x", &queue.EnqueueOptions{TTL: time.Second})
+				default:
+					var batch []queue.Message
+					batch, err = q.Dequeue(ctx, 5, time.Second)
+					for _, m := range batch {
+						if err := q.Delete(ctx, m.Lease); err != nil && !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrQueueMissing) {
+							t.Error(err)
+						}
+					}
+				}
+				if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestMemoryComesBack fills a queue and empties it in the three ways there are:
+// what it held must be free again.
+func TestMemoryComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q := New(nil).Queue(name("large"))
+		if err := q.Create(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		empty := map[string]func(){
+			"deleted": func() {
+				for {
+					batch, _ := q.Dequeue(ctx, 32, time.Minute)
+					if len(batch) == 0 {
+						return
+					}
+					for _, m := range batch {
+						if err := q.Delete(ctx, m.Lease); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			},
+			"cleared": func() { q.Clear(ctx) },
+			"expired": func() {
+				time.Sleep(time.Hour)
+				if batch, err := q.Dequeue(ctx, 1, time.Minute); err != nil || len(batch) > 0 {
+					t.Fatal(batch, err)
+				}
+			},
+		}
+		for how, empty := range empty {
+			for range 20_000 {
+				if _, err := q.Enqueue(ctx, "x", &queue.EnqueueOptions{TTL: time.Hour}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			empty()
+			s, err := q.engine.find(q.name)
+			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.entries) > small || cap(s.backlog.expiring.entries) > small {
+				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.entries), cap(s.backlog.expiring.entries))
+			}
+		}
+	})
+}
+
+func TestErrorsAreForPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		e := New(nil)
+		q := e.Queue(name("orders"))
+		_, missing := q.Dequeue(ctx, 1, time.Second)
+		if err := q.Create(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		m, err := q.Enqueue(ctx, "x", &queue.EnqueueOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, late := q.Update(ctx, m.Lease, "x", time.Hour)
+		for want, err := range map[string]error{
+			"dequeue on a/orders: queue does not exist; create it first": missing,
+			"update on a/orders of message " + string(m.ID) + ": invalid argument: visibility timeout of 1h0m0s passes the message's expiry in 1m0s; ask for less, or enqueue with queue.Forever as the TTL": late,
+			"clear on a/No: invalid argument: queue name \"No\" has 2 characters: it needs 3 to 63":                                                                                                          e.Queue(name("No")).Clear(ctx),
+		} {
+			if err == nil || err.Error() != want {
+				t.Errorf("%v\nwant\n%s", err, want)
+			}
+		}
+	})
+}

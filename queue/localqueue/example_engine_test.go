@@ -1,0 +1,71 @@
+package localqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// A queue in memory behaves like one in Azure: a message that was dequeued is
+// hidden until it is deleted, and only the newest receipt deletes it.
+func ExampleEngine() {
+	ctx := context.Background()
+	engine := localqueue.New(nil)
+	orders := engine.Queue(queue.Name{Account: "local", Queue: "orders"})
+	if err := orders.Create(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := orders.Enqueue(ctx, "ship 42", nil); err != nil {
+		log.Fatal(err)
+	}
+	batch, err := orders.Dequeue(ctx, 32, 30*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m := batch[0]
+	fmt.Println(m.Text, "delivery", m.DequeueCount)
+
+	renewed, err := orders.Update(ctx, m.Lease, m.Text, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = orders.Delete(ctx, m.Lease)
+	fmt.Println("lease lost:", errors.Is(err, queue.ErrLeaseLost))
+	fmt.Println("deleted:", orders.Delete(ctx, renewed) == nil)
+	// Output:
+	// ship 42 delivery 1
+	// lease lost: true
+	// deleted: true
+}
+
+// A list comes in pages; each says where the next one begins.
+func ExampleEngine_List() {
+	ctx := context.Background()
+	engine := localqueue.New(nil)
+	for _, name := range []string{"orders", "orders-poison", "mail"} {
+		if _, err := engine.Create(ctx, queue.Name{Account: "local", Queue: name}, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	o := &localqueue.ListOptions{Prefix: "orders", Max: 1}
+	for {
+		page, err := engine.List(ctx, "local", o)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, q := range page.Queues {
+			fmt.Println(q.Name)
+		}
+		if o.From = page.Next; o.From == "" {
+			break
+		}
+	}
+	// Output:
+	// orders
+	// orders-poison
+}

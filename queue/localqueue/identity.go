@@ -1,0 +1,84 @@
+package localqueue
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// identity turns (ordinal of the queue, ordinal within it) into message ids and
+// receipts by encrypting the pair. A block cipher is a permutation, so two of a
+// kind never collide, and without the key none can be guessed from another.
+type identity struct {
+	ids      cipher.Block
+	receipts cipher.Block
+}
+
+// newIdentity derives both keys from the seed, or draws them when it is 0.
+func newIdentity(seed uint64) identity {
+	var secret [32]byte
+	if seed == 0 {
+		rand.Read(secret[:]) // never fails, see crypto/rand
+	} else {
+		secret = sha256.Sum256(binary.BigEndian.AppendUint64([]byte("millrace localqueue"), seed))
+	}
+	return identity{ids: block(secret[:16]), receipts: block(secret[16:])}
+}
+
+func block(key []byte) cipher.Block {
+	b, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // only for a key that has not 16, 24 or 32 bytes
+	}
+	return b
+}
+
+// id returns the id of a queue's message, in the form of a GUID.
+func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
+	b := seal(i.ids, queueOrdinal, sequence)
+	var s [36]byte
+	hex.Encode(s[0:8], b[0:4])
+	hex.Encode(s[9:13], b[4:6])
+	hex.Encode(s[14:18], b[6:8])
+	hex.Encode(s[19:23], b[8:10])
+	hex.Encode(s[24:36], b[10:16])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return queue.ID(s[:])
+}
+
+// receiptLen is 16 bytes in padded standard Base64, whose +, / and = make
+// clients escape receipts as the service's own do.
+const receiptLen = 24
+
+// receipt returns a queue's n-th receipt.
+func (i identity) receipt(queueOrdinal, n uint64) queue.Receipt {
+	s := i.encoded(queueOrdinal, n)
+	return queue.Receipt(s[:])
+}
+
+// matches reports whether r is a queue's n-th receipt.
+func (i identity) matches(r queue.Receipt, queueOrdinal, n uint64) bool {
+	s := i.encoded(queueOrdinal, n)
+	return len(r) == receiptLen && subtle.ConstantTimeCompare([]byte(r), s[:]) == 1
+}
+
+func (i identity) encoded(queueOrdinal, n uint64) (s [receiptLen]byte) {
+	b := seal(i.receipts, queueOrdinal, n)
+	base64.StdEncoding.Encode(s[:], b[:])
+	return s
+}
+
+func seal(key cipher.Block, high, low uint64) [16]byte {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	key.Encrypt(b[:], b[:])
+	return b
+}

@@ -1,0 +1,36 @@
+package localqueue
+
+import "time"
+
+// Options configure an [Engine]. Nil and the zero value mean the defaults.
+type Options struct {
+	// DeletingFor is how long the name of a dropped queue stays taken, during
+	// which a create fails with [queue.ErrQueueBeingDeleted]. Negative means
+	// that the name is free at once. Defaults to 30 s, the least that the
+	// service documents.
+	DeletingFor time.Duration
+
+	// Seed makes message ids and receipts a pure function of the seed, the
+	// ordinal of the queue (the how-manieth this engine created) and the
+	// ordinal within it, so that a test can be repeated. Zero means a random
+	// seed, so that ids cannot be guessed. Defaults to 0.
+	Seed uint64
+}
+
+func (o *Options) deletingFor() time.Duration {
+	switch {
+	case o == nil || o.DeletingFor == 0:
+		return 30 * time.Second
+	case o.DeletingFor < 0:
+		return 0
+	default:
+		return o.DeletingFor
+	}
+}
+
+func (o *Options) seed() uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.Seed
+}

@@ -1,0 +1,79 @@
+package localqueue
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestTimeline holds the heap against a sorted slice: its order, and that every
+// message knows where it stands.
+func TestTimeline(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		line := timeline{which: byDue}
+		var all []*message // those in the line
+		made := uint64(0)
+		at := rapid.Int64Range(0, 9)
+		sorted := func(limit instant) []*message {
+			var s []*message
+			for _, m := range all {
+				if m.due <= limit {
+					s = append(s, m)
+				}
+			}
+			slices.SortFunc(s, func(a, b *message) int {
+				return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.sequence, b.sequence))
+			})
+			return s
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if line.len() != len(all) {
+					t.Fatalf("%d entries, want %d", line.len(), len(all))
+				}
+				for i, e := range line.entries {
+					if e.message.position != [places]int{i, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
+						t.Fatalf("entry %d is %+v of %+v", i, e, e.message)
+					}
+				}
+				if len(all) > 0 && line.first().message != sorted(never)[0] {
+					t.Fatal("the first is not the earliest")
+				}
+			},
+			"add": func(t *rapid.T) {
+				made++
+				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [places]int{absent, absent}}
+				line.put(m, m.due)
+				all = append(all, m)
+			},
+			"move": func(t *rapid.T) {
+				if len(all) == 0 {
+					t.Skip("empty")
+				}
+				m := rapid.SampledFrom(all).Draw(t, "message")
+				m.due = instant(at.Draw(t, "at"))
+				line.put(m, m.due)
+			},
+			"remove": func(t *rapid.T) {
+				if len(all) == 0 {
+					t.Skip("empty")
+				}
+				i := rapid.IntRange(0, len(all)-1).Draw(t, "index")
+				m := all[i]
+				all = slices.Delete(all, i, i+1)
+				line.remove(m)
+				line.remove(m) // once more does nothing
+			},
+			"earliest": func(t *rapid.T) {
+				limit := instant(at.Draw(t, "limit"))
+				n := rapid.IntRange(1, 32).Draw(t, "n")
+				want := sorted(limit)
+				if got := line.earliest(nil, n, limit); !slices.Equal(got, want[:min(n, len(want))]) {
+					t.Fatalf("the %d earliest until %d are %v, want %v", n, limit, got, want)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,62 @@
+package localqueue_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// TestQ30WorkedTrace is the paper's own trace, to the second: two producers put
+// m1 and m2; C1 takes m1 for 30 s and crashes; C2 takes m2 and deletes it, gets
+// m1 when the 30 s are over, and deletes it.
+func TestQ30WorkedTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		q := localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: "trace"})
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		take := func(want string, count int64) queue.Message {
+			t.Helper()
+			batch, err := q.Dequeue(ctx, 1, 30*time.Second)
+			must(err)
+			if want == "" {
+				if len(batch) > 0 {
+					t.Fatalf("got %q", batch[0].Text)
+				}
+				return queue.Message{}
+			}
+			if len(batch) != 1 || batch[0].Text != want || batch[0].DequeueCount != count {
+				t.Fatalf("got %+v, want %q", batch, want)
+			}
+			return batch[0]
+		}
+		must(q.Create(ctx, nil))
+		for _, text := range []string{"m1", "m2"} { // P1, P2
+			_, err := q.Enqueue(ctx, text, nil)
+			must(err)
+		}
+		crashed := take("m1", 1) // C1
+		time.Sleep(time.Second)
+		m2 := take("m2", 1) // C2
+		must(q.Delete(ctx, m2.Lease))
+		time.Sleep(29*time.Second - time.Nanosecond)
+		take("", 0)
+		time.Sleep(time.Nanosecond)
+		m1 := take("m1", 2) // C2
+		if err := q.Delete(ctx, crashed.Lease); !errors.Is(err, queue.ErrReceiptMismatch) {
+			t.Fatalf("C1 comes back: %v", err)
+		}
+		must(q.Delete(ctx, m1.Lease))
+		if p, err := q.Properties(ctx); err != nil || p.Depth != 0 {
+			t.Fatalf("at the end %+v, %v", p, err)
+		}
+	})
+}
