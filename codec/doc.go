@@ -6,7 +6,14 @@
 //
 // A [Codec] knows T: [JSON], [Bytes] or [Text]. A [Format] knows the wire: Azure
 // Queue Storage carries XML text, so a body that is no such text travels as
-// Base64. [Seal] chooses what a format says; [Open] reads what others wrote:
-// with [Auto] it recognises JSON as it stands and JSON in Base64, which most
-// Azure tools write, so that producers in other languages need no setting.
+// Base64. [Seal] writes what a format says; [Open] reads what others wrote: with
+// [Auto] it recognises an envelope, JSON as it stands, and JSON in Base64, which
+// most Azure tools write, so that producers in other languages need no setting.
+//
+// # The envelope
+//
+// A line with a [Head] in front of the body: which job this is, when it was sent,
+// how often it failed. An envelope of a newer version than this program knows is
+// [ErrNewer], not a broken one, so that releases can be rolled out side by side
+// (B-19).
 package codec

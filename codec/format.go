@@ -7,21 +7,25 @@ import (
 	"strings"
 )
 
-// Format says how a body becomes the text of a message.
+// Format says how a head and a body become the text of a message.
 type Format int
 
 // The formats.
 const (
-	// Auto reads [Plain] and [Base64] alike, in this order: valid JSON is the
-	// body; Base64 of valid JSON is decoded; anything else is the body as it
-	// stands. As a format to write it means Plain. It is the zero value.
+	// Auto reads all the others, in this order: the mark of an [Envelope]; valid JSON
+	// is the body; Base64 of valid JSON is decoded; anything else is the body as it
+	// stands. As a format to write it means Envelope. It is the zero value.
 	Auto Format = iota
 
-	// Plain is the body itself, which must be text that XML can carry.
+	// Envelope is a line with the head and then the body. Only it can count attempts
+	// apart from deliveries.
+	Envelope
+
+	// Plain is the body itself, which must be text that XML can carry. It has no head.
 	Plain
 
-	// Base64 is the body in standard Base64, for binary bodies and for
-	// consumers that expect it. It takes a third more room.
+	// Base64 is the body in standard Base64, for consumers that expect it. It takes a
+	// third more room and has no head.
 	Base64
 )
 
@@ -30,6 +34,8 @@ func (f Format) String() string {
 	switch f {
 	case Auto:
 		return "auto"
+	case Envelope:
+		return "envelope"
 	case Plain:
 		return "plain"
 	case Base64:
@@ -38,12 +44,17 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", int(f))
 }
 
-// Seal returns the text that carries body. An unknown format is an error; a
-// body that is no XML text is not noticed here but by the queue, before it
-// sends (queue.CheckText).
-func Seal(body []byte, f Format) (string, error) {
+// HasHead tells whether the format, as one to write, carries a [Head].
+func (f Format) HasHead() bool { return f == Auto || f == Envelope }
+
+// Seal returns the text that carries head and body. Formats without a head leave it
+// out. An unknown format is an error; a Plain body that is no XML text is not noticed
+// here but by the queue, before it sends (queue.CheckText).
+func Seal(h Head, body []byte, f Format) (string, error) {
 	switch f {
-	case Auto, Plain:
+	case Auto, Envelope:
+		return sealEnvelope(h, body), nil
+	case Plain:
 		return string(body), nil
 	case Base64:
 		return base64.StdEncoding.EncodeToString(body), nil
@@ -51,27 +62,42 @@ func Seal(body []byte, f Format) (string, error) {
 	return "", fmt.Errorf("seal a body: unknown format %v", f)
 }
 
-// Open returns the body that text carries and the format it was in: never Auto.
-// Only with [Base64] can a text be unreadable.
-func Open(text string, f Format) ([]byte, Format, error) {
+// Open returns the head and the body that text carries and the format it was in:
+// never Auto. A foreign message, one without an envelope, has a zero head. What cannot
+// be read is an error; [ErrNewer] is one that another program can read.
+func Open(text string, f Format) (Head, []byte, Format, error) {
 	switch f {
 	case Plain:
-		return []byte(text), Plain, nil
+		return Head{}, []byte(text), Plain, nil
 	case Base64:
 		body, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 		if err != nil {
-			return nil, Base64, fmt.Errorf("open a message as Base64: %w", err)
+			return Head{}, nil, Base64, fmt.Errorf("open a message as Base64: %w", err)
 		}
-		return body, Base64, nil
+		return Head{}, body, Base64, nil
+	case Envelope:
+		if !strings.HasPrefix(text, mark) {
+			return Head{}, nil, Envelope, fmt.Errorf("open a message: it has no envelope: %.20q", text)
+		}
+		h, body, err := openEnvelope(text)
+		return h, body, Envelope, err
 	case Auto:
+		if strings.HasPrefix(text, mark) {
+			return Open(text, Envelope)
+		}
 		body := []byte(text)
+		// What begins like this is no Base64, so it is the body, valid JSON or not:
+		// spares every JSON message a second reading.
+		if trimmed := strings.TrimLeft(text, " \t\r\n"); trimmed != "" && strings.IndexByte(`{["-`, trimmed[0]) >= 0 {
+			return Head{}, body, Plain, nil
+		}
 		if json.Valid(body) {
-			return body, Plain, nil
+			return Head{}, body, Plain, nil
 		}
 		if inner, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && json.Valid(inner) {
-			return inner, Base64, nil
+			return Head{}, inner, Base64, nil
 		}
-		return body, Plain, nil
+		return Head{}, body, Plain, nil
 	}
-	return nil, f, fmt.Errorf("open a message: unknown format %v", f)
+	return Head{}, nil, f, fmt.Errorf("open a message: unknown format %v", f)
 }

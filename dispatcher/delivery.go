@@ -19,29 +19,39 @@ type delivery[T any] struct {
 	message    queue.Message
 	lease      lease
 	start      bool // whether its handler may start
+
+	head   codec.Head
+	body   []byte
+	format codec.Format
 }
 
-// attempt is the number of this run. The dequeue count stands for it: the first
-// delivery is 1.
-func (v *delivery[T]) attempt() int { return int(min(v.message.DequeueCount, 1<<30)) }
+// enveloped tells whether attempts are counted in the message itself.
+func (v *delivery[T]) enveloped() bool { return v.format == codec.Envelope }
+
+// attempt is the number of this run: one more than the failures recorded in the
+// envelope, or the dequeue count of a foreign message, which stands for it.
+func (v *delivery[T]) attempt() int {
+	if v.enveloped() {
+		return v.head.Attempts + 1
+	}
+	return int(min(v.message.DequeueCount, 1<<30))
+}
+
+// lost is how many deliveries ended in nothing since the last one that was recorded.
+func (v *delivery[T]) lost() int64 { return max(v.message.DequeueCount-1-v.head.Settled, 0) }
+
+// newerDelay is how long a message of a newer release is left to a newer worker.
+const newerDelay = 30 * time.Second
 
 // run takes the message from its slot to its settlement.
 func (v *delivery[T]) run(asked time.Time, visibility time.Duration) {
-	if !v.start {
-		v.settle(decision{outcome: GivenBack}, held, false)
+	var err error
+	v.head, v.body, v.format, err = codec.Open(v.message.Text, v.dispatcher.options.Format)
+	if what, refused := v.refuse(err); refused {
+		v.settle(what, held, false)
 		return
 	}
-	// Poison comes before decoding and handling: what a worker died of must
-	// not be touched again.
-	if v.attempt() > v.dispatcher.options.Poison.MaxAttempts {
-		v.settle(v.poisoned(poison.ReasonAttempts, errors.New("every attempt ended without a result: the worker died or lost its lease")), held, false)
-		return
-	}
-	if v.lifeEnds() {
-		v.settle(v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), held, false)
-		return
-	}
-	body, err := v.decode()
+	body, err := v.dispatcher.options.Codec.Decode(v.body)
 	if err != nil {
 		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, false)
 		return
@@ -49,14 +59,25 @@ func (v *delivery[T]) run(asked time.Time, visibility time.Duration) {
 	v.handle(body, asked, visibility)
 }
 
-func (v *delivery[T]) decode() (T, error) {
-	o := &v.dispatcher.options
-	body, _, err := codec.Open(v.message.Text, o.Format)
-	if err != nil {
-		var none T
-		return none, err
+// refuse decides on a message whose handler must not run. Poison comes before decoding
+// and handling: what a worker died of must not be touched again.
+func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
+	bounds := v.dispatcher.options.Poison
+	switch {
+	case !v.start:
+		return decision{outcome: GivenBack}, true
+	case errors.Is(unread, codec.ErrNewer):
+		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
+	case unread != nil:
+		return v.poisoned(poison.ReasonUndecodable, unread), true
+	case v.enveloped() && v.lost() >= int64(bounds.MaxLost):
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.lost())), true
+	case v.attempt() > bounds.MaxAttempts:
+		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
+	case v.lifeEnds():
+		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
-	return o.Codec.Decode(body)
+	return decision{}, false
 }
 
 // handle runs the handler under a kept lease and settles what it said.
@@ -86,7 +107,8 @@ func (v *delivery[T]) handle(body T, asked time.Time, visibility time.Duration) 
 		v.settle(v.decide(err, state, stopping), state, true)
 	}()
 	err = d.call(ctx, &Message[T]{
-		Body: body, ID: v.message.ID, Queue: d.queue.Name(), Attempt: v.attempt(),
+		Body: body, ID: v.message.ID, Queue: d.queue.Name(), Head: v.head,
+		Attempt: v.attempt(), DequeueCount: v.message.DequeueCount,
 		Inserted: v.message.Inserted, Expires: v.message.Expires,
 	})
 }
@@ -121,18 +143,20 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
 	case err == nil:
 		return decision{outcome: Deleted}
-	case stopping && (!explicit || said.outcome == Retried || errors.Is(err, context.Canceled)):
+	case stopping && (!explicit || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
 		return decision{outcome: Discarded, err: err}
 	case explicit && said.outcome == Poisoned:
 		return v.poisoned(poison.ReasonRejected, err)
+	case explicit && said.outcome == Snoozed:
+		return v.later(Snoozed, said.delay, nil)
 	case v.attempt() >= v.dispatcher.options.Poison.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, err)
 	case explicit:
-		return v.again(said.delay, err)
+		return v.later(Retried, said.delay, err)
 	}
-	return v.again(min(max(v.dispatcher.options.RetryDelay(v.attempt(), err), 0), queue.MaxVisibility), err)
+	return v.later(Retried, min(max(v.dispatcher.options.RetryDelay(v.attempt(), err), 0), queue.MaxVisibility), err)
 }
 
 // lifeEnds tells whether the message's own life is over, or all but: then nobody else
@@ -148,10 +172,10 @@ func cause(s leaseState) error {
 	return ErrLeaseExpired
 }
 
-// again gives the message back for another attempt after the delay, or less if its
-// life ends before that attempt could; with no second left it is poison, because
+// later gives the message back for another delivery after the delay, or less if its
+// life ends before that could be handled; with no second left it is poison, because
 // the service would drop it in silence (invariant 1).
-func (v *delivery[T]) again(delay time.Duration, err error) decision {
+func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
 	if !v.lease.end.IsZero() {
 		room := time.Until(v.lease.end) - v.dispatcher.Visibility()
 		if room < time.Second {
@@ -159,7 +183,7 @@ func (v *delivery[T]) again(delay time.Duration, err error) decision {
 		}
 		delay = min(delay, room.Truncate(time.Second))
 	}
-	return decision{outcome: Retried, delay: delay, err: err}
+	return decision{outcome: outcome, delay: delay, err: err}
 }
 
 // poisoned moves the message away, or keeps it hidden where there is nowhere to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -20,9 +21,17 @@ type Message[T any] struct {
 	// Queue is where the message came from.
 	Queue queue.Name
 
-	// Attempt says which run of a handler this is, 1 at the first. It is the
-	// message's dequeue count, so a worker that died holding it counts too.
+	// Attempt says which attempt this is, 1 at the first: one more than there are
+	// recorded failures. For a message without an envelope it is the dequeue count, so
+	// a worker that died holding the message counts too.
 	Attempt int
+
+	// DequeueCount is how often the message has been delivered, this time included.
+	DequeueCount int64
+
+	// Head is what the envelope says: the job's id, when it was sent, its trace
+	// context. Zero for a message without one.
+	Head codec.Head
 
 	// Inserted is when the service accepted the message, by its clock.
 	Inserted time.Time
@@ -34,7 +43,7 @@ type Message[T any] struct {
 
 // Handler does one job. Returning nil deletes the message; an error gives it back
 // with a delay that grows with the attempt. [Retry], [Poison] and [Discard] say it
-// explicitly. A panic counts as an error.
+// explicitly, as does [Snooze]. A panic counts as an error.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), the
 // handler's time is up ([ErrTimeout]) or the worker is stopping and its grace

@@ -81,6 +81,11 @@ type Options[T any] struct {
 	// Format says how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format
 
+	// Adopt puts a message without an envelope into one when it is first given back, so
+	// that attempts can be told from deliveries. Other consumers of the queue must then
+	// read envelopes. Defaults to false: a foreign message is never rewritten.
+	Adopt bool
+
 	// Concurrency is how many handlers run at once. Defaults to 64.
 	Concurrency int
 

@@ -37,6 +37,7 @@ const (
 	Discarded                // the handler had no use for the message, which was deleted
 	Poisoned                 // the message was copied to the poison queue and deleted
 	Kept                     // the message is poison, and stays hidden where it is
+	Snoozed                  // the message was given back for later, and no attempt was recorded
 	GivenBack                // the message was not handled to an end and is visible again
 	Lost                     // the lease was lost: somebody else has the message, or will
 	Unsettled                // the service would not take the settlement: the message will be delivered again
@@ -44,7 +45,7 @@ const (
 	outcomes // how many there are
 )
 
-var outcomeNames = [outcomes]string{"deleted", "retried", "discarded", "poisoned", "kept", "given back", "lost", "unsettled"}
+var outcomeNames = [outcomes]string{"deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled"}
 
 // String names the outcome.
 func (o Outcome) String() string {
@@ -57,8 +58,8 @@ func (o Outcome) String() string {
 // verdict is what a handler asks for by returning an error of this type.
 type verdict struct {
 	err     error
-	outcome Outcome       // Retried, Discarded or Poisoned
-	delay   time.Duration // for Retried
+	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
+	delay   time.Duration // for Retried and Snoozed
 }
 
 func (v *verdict) Error() string {
@@ -76,6 +77,14 @@ func (v *verdict) Unwrap() error { return v.err }
 // of attempts is poison all the same.
 func Retry(delay time.Duration, err error) error {
 	return &verdict{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Snooze returns an error that gives the message back for later and records no attempt:
+// it is not the job that failed, it is only too early. A message without an envelope
+// cannot tell the difference: its dequeue count rises all the same (see
+// Options.Adopt).
+func Snooze(delay time.Duration) error {
+	return &verdict{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
 // Poison returns an error that moves the message to the poison queue now: no
@@ -111,7 +120,7 @@ type Failure struct {
 	ID      queue.ID
 	Attempt int
 	Outcome Outcome
-	Delay   time.Duration // until the message is visible again, for Retried and Kept
+	Delay   time.Duration // until the message is visible again, for Retried, Snoozed and Kept
 	Reason  poison.Reason // why it is poison, for Poisoned and Kept
 	Err     error
 }
@@ -120,8 +129,8 @@ type Failure struct {
 func (f *Failure) Error() string {
 	what := f.Outcome.String()
 	switch f.Outcome {
-	case Retried:
-		what = fmt.Sprintf("next attempt in %v", f.Delay)
+	case Retried, Snoozed:
+		what = fmt.Sprintf("%v, next delivery in %v", f.Outcome, f.Delay)
 	case Poisoned:
 		what = fmt.Sprintf("moved to the poison queue (%s)", f.Reason)
 	case Kept:

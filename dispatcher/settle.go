@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -47,8 +48,10 @@ func (v *delivery[T]) carryOut(ctx context.Context, what decision, state leaseSt
 			return v.dispatcher.queue.Delete(ctx, v.message.Lease)
 		}
 		return v.remove(ctx)
-	case Retried, Kept, GivenBack:
-		return v.giveBack(ctx, what.delay)
+	case Retried:
+		return v.giveBack(ctx, what.delay, 1)
+	case Snoozed, Kept, GivenBack:
+		return v.giveBack(ctx, what.delay, 0)
 	case Poisoned:
 		return v.poison(ctx, what)
 	}
@@ -69,19 +72,43 @@ func (v *delivery[T]) remove(ctx context.Context) error {
 	})
 }
 
-// giveBack makes the message visible again after the delay. After a try of unknown
-// outcome, a receipt that is not the newest means that the try took effect, or that
-// somebody has the message: both are what was wanted.
-func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration) error {
+// giveBack makes the message visible again after the delay, recording the failures in
+// the text that must be resent anyway. After a try of unknown outcome, a receipt that is
+// not the newest means that the try took effect, or that somebody has the message: both
+// are what was wanted.
+func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration, failures int) error {
+	text := v.recorded(failures)
 	unknown := false
 	return retry.Do(ctx, func(ctx context.Context) error {
-		_, err := v.dispatcher.queue.Update(ctx, v.message.Lease, v.message.Text, delay)
+		_, err := v.dispatcher.queue.Update(ctx, v.message.Lease, text, delay)
+		if errors.Is(err, queue.ErrTooLarge) && text != v.message.Text {
+			// Adopted, or sent with no room to record in: better uncounted than lost.
+			text = v.message.Text
+			_, err = v.dispatcher.queue.Update(ctx, v.message.Lease, text, delay)
+		}
 		if unknown && errors.Is(err, queue.ErrReceiptMismatch) {
 			return nil
 		}
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
+}
+
+// recorded returns the text that the message goes back with: its failures and the
+// dequeue count up to which deliveries are accounted for (invariant 5). A foreign
+// message is not rewritten unless it is to be adopted, nor is one that cannot be read.
+func (v *delivery[T]) recorded(failures int) string {
+	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
+		return v.message.Text
+	}
+	head := v.head
+	head.Attempts = v.attempt() - 1 + failures
+	head.Settled = v.message.DequeueCount
+	text, err := codec.Seal(head, v.body, codec.Envelope)
+	if err != nil || v.body == nil {
+		return v.message.Text
+	}
+	return text
 }
 
 // poison copies the message to the poison queue and then deletes it. When the copy
@@ -94,7 +121,7 @@ func (v *delivery[T]) poison(ctx context.Context, what decision) error {
 		// On a context of its own: the copy may have used up all the time.
 		ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
 		defer cancel()
-		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err)))
+		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err), 0))
 	}
 	if err := v.remove(ctx); !errors.Is(err, queue.ErrMessageGone) {
 		return err

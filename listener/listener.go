@@ -186,7 +186,7 @@ func (l *Listener[T]) State() State {
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
-		Kept: s.dispatcher.Count(dispatcher.Kept), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
+		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
 		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled),
 		Visibility: s.dispatcher.Visibility(),
 	}

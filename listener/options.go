@@ -50,8 +50,13 @@ type Options[T any] struct {
 	Codec codec.Codec[T]
 
 	// Format says how the text carries the body. Defaults to codec.Auto, which
-	// reads JSON as it stands and in Base64.
+	// reads envelopes, and JSON as it stands and in Base64.
 	Format codec.Format
+
+	// Adopt puts a message without an envelope into one when it is first given back, so
+	// that attempts can be told from deliveries. Defaults to false: a foreign message is
+	// never rewritten.
+	Adopt bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
 	Concurrency int
@@ -177,7 +182,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 // dispatcher returns the part of the options that is the dispatcher's.
 func (o *Options[T]) dispatcher(onError func(error)) *dispatcher.Options[T] {
 	return &dispatcher.Options[T]{
-		Codec: o.Codec, Format: o.Format,
+		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, OnError: onError,

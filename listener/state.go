@@ -26,6 +26,7 @@ type State struct {
 	Discarded int64 // deleted unhandled, because the handler said so
 	Poisoned  int64 // moved to the poison queue
 	Kept      int64 // poison that stays hidden in its queue
+	Snoozed   int64 // given back for later, no attempt recorded
 	GivenBack int64 // given back unhandled, when stopping
 	Lost      int64 // deliveries whose lease was lost
 	Unsettled int64 // deliveries that the service would not let us settle

@@ -8,8 +8,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// DefaultMaxAttempts is how many failed attempts make a message poison.
-const DefaultMaxAttempts = 5
+// Defaults of [Policy].
+const (
+	DefaultMaxAttempts = 5
+	DefaultMaxLost     = 5
+)
 
 // Suffix is what a poison queue's name adds to its queue's.
 const Suffix = "-poison"
@@ -17,10 +20,16 @@ const Suffix = "-poison"
 // Policy says when a message is poison and where it goes. The zero value is the
 // default.
 type Policy struct {
-	// MaxAttempts is how often a handler runs before its message is poison: after
-	// the failure of that attempt, or before another run if a worker died in
-	// between (P-01, P-04). Defaults to 5. Negative is refused.
+	// MaxAttempts is how many recorded failures make a message poison. Of a message
+	// without an envelope every delivery counts, also one whose worker died (P-01,
+	// P-04). Defaults to 5. Negative is refused.
 	MaxAttempts int
+
+	// MaxLost is how many deliveries in a row may end in nothing, because the worker
+	// died or lost its lease, before the message is poison: it may be what kills the
+	// worker. It counts for messages with an envelope. Defaults to 5. Negative is
+	// refused.
+	MaxLost int
 
 	// Queue is where poison goes; it is created when missing. Defaults to the
 	// queue's sibling with [Suffix]. A queue that is itself a poison queue, or
@@ -39,8 +48,11 @@ type Policy struct {
 // WithDefaults returns p with the defaults for the queue q filled in, or an error
 // that says what is wrong.
 func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
-	if p.MaxAttempts < 0 {
-		return p, fmt.Errorf("poison threshold of %d attempts must be at least 1", p.MaxAttempts)
+	if p.MaxAttempts < 0 || p.MaxLost < 0 {
+		return p, fmt.Errorf("poison thresholds of %d attempts and %d lost deliveries must be at least 1", p.MaxAttempts, p.MaxLost)
+	}
+	if p.MaxLost == 0 {
+		p.MaxLost = DefaultMaxLost
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = DefaultMaxAttempts

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -26,6 +27,7 @@ func ExampleProducer_Send() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(batch[0].Text)
-	// Output: {"ID":"7"}
+	_, body, format, err := codec.Open(batch[0].Text, codec.Auto)
+	fmt.Println(string(body), format, err)
+	// Output: {"ID":"7"} envelope <nil>
 }

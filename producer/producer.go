@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -18,8 +19,9 @@ type Options[T any] struct {
 	// Codec writes the body. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
-	// Format says how the text carries the body. Defaults to codec.Auto, which
-	// writes it as it stands.
+	// Format says how the text carries the body. Consumers that are not Millrace read
+	// codec.Plain or codec.Base64; only an envelope counts failed attempts apart from
+	// deliveries. Defaults to codec.Auto, which writes an envelope.
 	Format codec.Format
 
 	// Timeout bounds one Send, all tries together. Negative means none but the
@@ -58,6 +60,11 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	return p
 }
 
+// head names the job and says when it was sent.
+func (p *Producer[T]) head() codec.Head {
+	return codec.Head{ID: rand.Text(), Enqueued: time.Now()}
+}
+
 // Send puts one job on the queue and returns when it is accepted. A job that cannot
 // be encoded or is too large fails before anything is sent.
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
@@ -65,9 +72,14 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err != nil {
 		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
-	text, err := codec.Seal(body, p.options.Format)
+	text, err := codec.Seal(p.head(), body, p.options.Format)
 	if err != nil {
 		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+	}
+	if spare := queue.MaxText - len(text); spare < codec.Room && spare >= 0 && p.options.Format.HasHead() {
+		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), &queue.Error{Kind: queue.ErrTooLarge,
+			Detail: fmt.Sprintf("message text has %d bytes, %d must be left to record attempts in it", len(text), codec.Room),
+			Hint:   "keep large bodies in a blob and send a reference"})
 	}
 	if p.options.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -51,7 +51,7 @@ func setup(t *testing.T) *localqueue.Queue {
 }
 
 func TestSendPutsTheJobOnTheQueue(t *testing.T) {
-	for format, want := range map[codec.Format]string{codec.Auto: `{"ID":"7"}`, codec.Base64: "eyJJRCI6IjcifQ=="} {
+	for format, want := range map[codec.Format]string{codec.Plain: `{"ID":"7"}`, codec.Base64: "eyJJRCI6IjcifQ=="} {
 		q := setup(t)
 		sent, err := producer.New(q, &producer.Options[order]{Format: format}).Send(t.Context(), order{"7"}, nil)
 		if err != nil {
@@ -65,6 +65,34 @@ func TestSendPutsTheJobOnTheQueue(t *testing.T) {
 			t.Errorf("it expires at %v, want never", batch[0].Expires)
 		}
 	}
+}
+
+// Unless told otherwise a producer writes an envelope, which names the job.
+func TestSendWritesAnEnvelope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := setup(t)
+		p := producer.New[order](q, nil)
+		ids := map[string]bool{}
+		for range 3 {
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch, err := q.Peek(t.Context(), 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range batch {
+			h, body, format, err := codec.Open(m.Text, codec.Auto)
+			if err != nil || format != codec.Envelope || string(body) != `{"ID":"7"}` || !h.Enqueued.Equal(time.Now()) || h.Attempts != 0 {
+				t.Errorf("got %+v, %q, %v, %v", h, body, format, err)
+			}
+			ids[h.ID] = true
+		}
+		if len(ids) != 3 || ids[""] {
+			t.Errorf("ids %v, want three different ones", ids)
+		}
+	})
 }
 
 func TestDelayAndTTLAreHandedOn(t *testing.T) {
@@ -134,6 +162,11 @@ func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 	}
 	if _, err := producer.New[order](u, nil).Send(t.Context(), order{}, nil); !errors.Is(err, queue.ErrUnauthorized) || u.failures != 0 {
 		t.Errorf("got %v", err)
+	}
+	tight := order{strings.Repeat("x", queue.MaxText-90)}
+	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), tight, nil); !errors.Is(err, queue.ErrTooLarge) ||
+		!strings.Contains(err.Error(), "record attempts") {
+		t.Errorf("a job with no room for its attempts: %v", err)
 	}
 	large := order{strings.Repeat("x", queue.MaxText)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), large, nil); !errors.Is(err, queue.ErrTooLarge) {

@@ -92,14 +92,14 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(": ")
 	}
+	var what []string
 	if e.Kind != nil {
-		b.WriteString(e.Kind.Error())
-	} else {
-		b.WriteString("failed")
+		what = append(what, e.Kind.Error())
 	}
 	if e.Detail != "" {
-		b.WriteString(": " + e.Detail)
+		what = append(what, e.Detail)
 	}
+	b.WriteString(strings.Join(what, ": "))
 	if e.Status != 0 {
 		fmt.Fprintf(&b, " (%d", e.Status)
 		if e.Code != "" {
@@ -111,7 +111,10 @@ func (e *Error) Error() string {
 		b.WriteString(")")
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		if len(what) > 0 || e.Status != 0 {
+			b.WriteString(": ")
+		}
+		b.WriteString(e.Err.Error())
 	}
 	if e.Hint != "" {
 		b.WriteString("; " + e.Hint)

@@ -66,29 +66,31 @@ func CheckName(name string) error {
 
 // CheckText refuses a message text that the service cannot carry unchanged:
 // over [MaxText] bytes ([ErrTooLarge]), or with bytes that XML cannot hold
-// ([ErrInvalid]), which would come back as other characters.
+// ([ErrInvalid], by the production Char of XML 1.0, section 2.2), which would come
+// back as other characters.
 func CheckText(text string) error {
 	if len(text) > MaxText {
 		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
 			Hint: "keep large bodies in a blob and send a reference"}
 	}
-	for i, r := range text {
-		if r == utf8.RuneError {
-			if _, n := utf8.DecodeRuneInString(text[i:]); n == 1 {
-				return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // most of all text, and 3 times as fast
+			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
 			}
+			i++
+			continue
 		}
-		if !xmlChar(r) {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
+		}
+		if r == 0xFFFE || r == 0xFFFF { // the others that XML leaves out are no UTF-8 either
 			return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
 		}
+		i += n
 	}
 	return nil
-}
-
-// xmlChar is the production Char of XML 1.0, section 2.2.
-func xmlChar(r rune) bool {
-	return r == '\t' || r == '\n' || r == '\r' ||
-		0x20 <= r && r <= 0xD7FF || 0xE000 <= r && r <= 0xFFFD || 0x10000 <= r && r <= 0x10FFFF
 }
 
 // CheckEnqueue refuses options of an enqueue that the service would, with

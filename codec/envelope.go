@@ -1,0 +1,225 @@
+package codec
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Head is what an envelope says about its body. The zero value says nothing.
+type Head struct {
+	// ID names the job, and stays the same when its message is moved or sent again.
+	// The service's message id does not. Empty when none was given.
+	ID string
+
+	// ContentType of the body, such as "application/json". Empty when not said.
+	ContentType string
+
+	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero
+	// when not said.
+	Enqueued time.Time
+
+	// Attempts is how many attempts have been recorded as failed.
+	Attempts int
+
+	// Settled is the dequeue count of the last delivery that was given back with a
+	// record of it. Deliveries after it that ended in nothing were lost.
+	Settled int64
+
+	// Trace and TraceState are the W3C trace context of the producer. Empty when none.
+	Trace      string
+	TraceState string
+
+	// Dedupe is equal for jobs that are the same one, sent twice. Empty when none.
+	Dedupe string
+
+	// Claim says where the body is, if it is not here. Empty when it is.
+	Claim string
+
+	// more are parameters of a later release of the same version, kept as they came.
+	more string
+}
+
+// ErrNewer means that an envelope is of a version that this program does not know: a
+// newer producer is being rolled out. It is no poison: another worker can read it.
+var ErrNewer = errors.New("envelope of a newer version")
+
+// The text of an envelope is
+//
+//	millrace/1?id=…&at=…&n=…&s=…⏎body
+//
+// with the parameters in the form of a URL query. It has no quotes, because the XML of
+// the service makes five bytes of each; what is in front of the line feed is all that
+// has to be read or written to count an attempt.
+const (
+	mark    = "millrace/"
+	current = 1
+)
+
+// Room is how many bytes a sealed text may still grow when attempts are recorded in
+// it. A producer leaves them free.
+const Room = 32
+
+// sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
+func sealEnvelope(h Head, body []byte) string {
+	var b strings.Builder
+	b.Grow(len(mark) + 96 + len(h.Trace) + len(body))
+	b.WriteString(mark + "1?")
+	add := func(key, value string) {
+		if value == "" {
+			return
+		}
+		if last := b.String()[b.Len()-1]; last != '?' {
+			b.WriteByte('&')
+		}
+		b.WriteString(key)
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(value))
+	}
+	add("id", h.ID)
+	add("ct", h.ContentType)
+	if !h.Enqueued.IsZero() {
+		add("at", strconv.FormatInt(h.Enqueued.UnixMilli(), 10))
+	}
+	if h.Attempts != 0 {
+		add("n", strconv.Itoa(h.Attempts))
+	}
+	if h.Settled != 0 {
+		add("s", strconv.FormatInt(h.Settled, 10))
+	}
+	add("tp", h.Trace)
+	add("ts", h.TraceState)
+	add("dk", h.Dedupe)
+	add("cl", h.Claim)
+	base := !carriable(body)
+	if base {
+		add("e", "64")
+	}
+	if h.more != "" {
+		if last := b.String()[b.Len()-1]; last != '?' {
+			b.WriteByte('&')
+		}
+		b.WriteString(h.more)
+	}
+	b.WriteByte('\n')
+	if base {
+		b.WriteString(base64.StdEncoding.EncodeToString(body))
+	} else {
+		b.Write(body)
+	}
+	return b.String()
+}
+
+// openEnvelope reads what sealEnvelope wrote.
+func openEnvelope(text string) (Head, []byte, error) {
+	line, rest, found := strings.Cut(text[len(mark):], "\n")
+	version, query, hasQuery := strings.Cut(line, "?")
+	n, err := strconv.Atoi(version)
+	switch {
+	case err != nil || !hasQuery || n < 1:
+		return Head{}, nil, fmt.Errorf("open an envelope: its first line is broken: %.60q", line)
+	case n > current:
+		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, current)
+	case !found:
+		return Head{}, nil, errors.New("open an envelope: its body is missing")
+	}
+	head, base, err := parseHead(query)
+	if err != nil {
+		return head, nil, fmt.Errorf("open an envelope: %w", err)
+	}
+	if !base {
+		return head, []byte(rest), nil
+	}
+	body, err := base64.StdEncoding.DecodeString(rest)
+	if err != nil {
+		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
+	}
+	return head, body, nil
+}
+
+// parseHead reads the parameters; unknown ones are kept, so that they survive the
+// recording of an attempt by an older program.
+func parseHead(query string) (h Head, base bool, err error) {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		if strings.ContainsAny(value, "%+") {
+			if value, err = url.QueryUnescape(value); err != nil {
+				return h, false, fmt.Errorf("parameter %.20q: %w", key, err)
+			}
+		}
+		switch key {
+		case "id":
+			h.ID = value
+		case "ct":
+			h.ContentType = value
+		case "at":
+			ms, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return h, false, fmt.Errorf("parameter %q is no time: %w", key, err)
+			}
+			h.Enqueued = time.UnixMilli(ms).UTC()
+		case "n":
+			n, err := strconv.ParseUint(value, 10, 31)
+			if err != nil {
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
+			}
+			h.Attempts = int(n)
+		case "s":
+			n, err := strconv.ParseUint(value, 10, 63)
+			if err != nil {
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
+			}
+			h.Settled = int64(n)
+		case "tp":
+			h.Trace = value
+		case "ts":
+			h.TraceState = value
+		case "dk":
+			h.Dedupe = value
+		case "cl":
+			h.Claim = value
+		case "e":
+			if value != "64" {
+				return h, false, fmt.Errorf("unknown encoding %.20q of the body", value)
+			}
+			base = true
+		default:
+			if h.more != "" {
+				h.more += "&"
+			}
+			h.more += pair
+		}
+	}
+	return h, base, nil
+}
+
+// carriable tells whether XML 1.0 carries the body unchanged: UTF-8 of the characters
+// that its section 2.2 allows.
+func carriable(body []byte) bool {
+	for i := 0; i < len(body); {
+		c := body[i]
+		if c < utf8.RuneSelf {
+			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+				return false
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(body[i:])
+		if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
+			return false
+		}
+		i += n
+	}
+	return true
+}

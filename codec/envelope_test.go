@@ -1,0 +1,146 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+func head(t *rapid.T) codec.Head {
+	text := rapid.OneOf(rapid.Just(""), rapid.StringN(0, 40, -1))
+	h := codec.Head{
+		ID: text.Draw(t, "id"), ContentType: text.Draw(t, "content type"),
+		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, 1<<62).Draw(t, "settled"),
+		Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
+		Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
+	}
+	if rapid.Bool().Draw(t, "with time") {
+		h.Enqueued = time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "enqueued")).UTC()
+	}
+	return h
+}
+
+// An envelope gives back what was put in, whatever the bytes, as a text that the queue
+// can carry.
+func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := head(t)
+		body := rapid.OneOf(
+			rapid.SliceOf(rapid.Byte()),
+			rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
+		).Draw(t, "body")
+		text, err := codec.Seal(want, body, codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := queue.CheckText(text); err != nil {
+			t.Fatalf("the queue refuses it: %v", err)
+		}
+		got, opened, format, err := codec.Open(text, codec.Auto)
+		if err != nil || format != codec.Envelope || got != want || !bytes.Equal(opened, body) {
+			t.Fatalf("got %+v, %q, %v, %v\nwant %+v, %q", got, opened, format, err, want, body)
+		}
+	})
+}
+
+// Recording attempts takes no more than the room that a producer leaves.
+func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := head(t)
+		h.Attempts, h.Settled = 0, 0
+		fresh, _ := codec.Seal(h, []byte("body"), codec.Envelope)
+		h.Attempts = rapid.IntRange(0, 99_999).Draw(t, "attempts")
+		h.Settled = rapid.Int64Range(0, 999_999_999).Draw(t, "settled")
+		recorded, _ := codec.Seal(h, []byte("body"), codec.Envelope)
+		if grown := len(recorded) - len(fresh); grown > codec.Room {
+			t.Fatalf("it grew by %d bytes", grown)
+		}
+	})
+}
+
+// B-19: a newer version is told from a broken one, and parameters that this program
+// does not know survive it.
+func TestB19_NewerEnvelopes(t *testing.T) {
+	_, _, _, err := codec.Open("millrace/2?id=7\nbody", codec.Auto)
+	if !errors.Is(err, codec.ErrNewer) {
+		t.Errorf("got %v", err)
+	}
+	h, body, _, err := codec.Open("millrace/1?zz=new%20thing&id=7&yy\nbody", codec.Auto)
+	if err != nil || h.ID != "7" || string(body) != "body" {
+		t.Fatalf("got %+v, %q, %v", h, body, err)
+	}
+	h.Attempts = 3
+	text, _ := codec.Seal(h, body, codec.Envelope)
+	if !strings.Contains(text, "zz=new%20thing") || !strings.Contains(text, "&yy") {
+		t.Errorf("the unknown parameters are gone: %q", text)
+	}
+	if again, _, _, err := codec.Open(text, codec.Auto); err != nil || again != h {
+		t.Errorf("got %+v, %v; want %+v", again, err, h)
+	}
+}
+
+func TestBrokenEnvelopesAreErrors(t *testing.T) {
+	for _, text := range []string{
+		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
+		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
+	} {
+		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
+			t.Errorf("%q: got %v, %v", text, format, err)
+		}
+	}
+	if _, _, _, err := codec.Open(`{"a":1}`, codec.Envelope); err == nil {
+		t.Error("a bare message was read as an envelope")
+	}
+}
+
+// FuzzEnvelope holds that what opens can be sealed and opened again to the same.
+func FuzzEnvelope(f *testing.F) {
+	f.Add("millrace/1?id=7&at=1&n=2&s=3&tp=t&ts=u&dk=d&cl=c\n{}")
+	f.Add("millrace/1?e=64&zz=1\nAP8=")
+	f.Add("millrace/2?\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		h, body, _, err := codec.Open(text, codec.Envelope)
+		if err != nil {
+			return
+		}
+		sealed, err := codec.Seal(h, body, codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, same, _, err := codec.Open(sealed, codec.Envelope)
+		if err != nil || again != h || !bytes.Equal(same, body) {
+			t.Fatalf("%q opened as %+v and then as %+v, %v", text, h, again, err)
+		}
+	})
+}
+
+func BenchmarkOpen(b *testing.B) {
+	body := []byte(`{"ID":"` + strings.Repeat("x", 1000) + `"}`)
+	for _, format := range []codec.Format{codec.Envelope, codec.Plain, codec.Base64} {
+		text, _ := codec.Seal(codec.Head{ID: "7", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 2}, body, format)
+		b.Run(format.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, _, err := codec.Open(text, codec.Auto); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func ExampleSeal() {
+	text, err := codec.Seal(codec.Head{ID: "order 7", Attempts: 2, Settled: 4}, []byte(`{"ID":"7"}`), codec.Envelope)
+	fmt.Println(text, err)
+	// Output:
+	// millrace/1?id=order+7&n=2&s=4
+	// {"ID":"7"} <nil>
+}

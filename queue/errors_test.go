@@ -1,0 +1,58 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+)
+
+func TestALostLeaseIsOneOfTwo(t *testing.T) {
+	for _, one := range []error{queue.ErrReceiptMismatch, queue.ErrMessageGone} {
+		err := fmt.Errorf("settling: %w", &queue.Error{Kind: one})
+		if !errors.Is(err, one) || !errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("%v is not a lost lease", one)
+		}
+	}
+	if errors.Is(queue.ErrReceiptMismatch, queue.ErrMessageGone) || errors.Is(queue.ErrLeaseLost, queue.ErrReceiptMismatch) {
+		t.Error("the two are not distinct")
+	}
+	if errors.Is(&queue.Error{Kind: queue.ErrThrottled}, queue.ErrLeaseLost) {
+		t.Error("throttled is a lost lease")
+	}
+}
+
+// B-05: everything that the service said is in one line, and stays reachable.
+func TestB05_AnErrorSaysItAll(t *testing.T) {
+	err := queue.Explain(&queue.Error{
+		Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "r-7", Detail: "too much", Hint: "wait",
+		Err: context.DeadlineExceeded,
+	}, "dequeue", queue.Name{Account: "acme", Queue: "orders"}, "m-1")
+	for _, want := range []string{"dequeue", "acme/orders", "m-1", "throttled", "too much", "503", "ServerBusy", "r-7", "deadline exceeded", "wait"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Error("more than a line")
+	}
+	if !errors.Is(err, queue.ErrThrottled) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the kind or the cause is out of reach")
+	}
+	plain := queue.Explain(context.Canceled, "peek", queue.Name{Account: "a", Queue: "b"}, "")
+	if !errors.Is(plain, context.Canceled) || plain.Error() != "peek on a/b: context canceled" {
+		t.Errorf("got %q", plain)
+	}
+}
+
+func TestReceiptsAreNeverPrinted(t *testing.T) {
+	m := queue.Message{Lease: queue.Lease{ID: "id", Receipt: "secret"}}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if s := fmt.Sprintf(format, m); strings.Contains(s, "secret") {
+			t.Errorf("%s prints %s", format, s)
+		}
+	}
+}

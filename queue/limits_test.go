@@ -1,0 +1,117 @@
+package queue_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// carried is the production Char of XML 1.0, written down as the standard does.
+func carried(r rune) bool {
+	return r == 0x9 || r == 0xA || r == 0xD || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000 && r <= 0x10FFFF
+}
+
+func TestQ08_OnlyWhatXMLCarriesIsAccepted(t *testing.T) {
+	for r := rune(0); r <= 0x10FFFF; r++ {
+		if r >= 0xD800 && r <= 0xDFFF {
+			continue // no UTF-8
+		}
+		if err := queue.CheckText("a" + string(r) + "b"); (err == nil) != carried(r) {
+			t.Fatalf("%U: %v", r, err)
+		}
+	}
+	for _, broken := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
+		if err := queue.CheckText(broken); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%q: %v", broken, err)
+		}
+	}
+}
+
+func TestQ07_TheSizeIsThatOfTheText(t *testing.T) {
+	if err := queue.CheckText(strings.Repeat("x", 65536)); err != nil {
+		t.Error(err)
+	}
+	if err := queue.CheckText(strings.Repeat("x", 65537)); !errors.Is(err, queue.ErrTooLarge) {
+		t.Error(err)
+	}
+	if err := queue.CheckText(strings.Repeat("ü", 32769)); !errors.Is(err, queue.ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
+func TestQ04_QueueNames(t *testing.T) {
+	for _, good := range []string{"abc", "a-b", "0-0", "orders-poison", strings.Repeat("a", 63)} {
+		if err := queue.CheckName(good); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, bad := range []string{"", "ab", strings.Repeat("a", 64), "-ab", "ab-", "a--b", "Abc", "a_b", "a/b", "a b", "äbc", "a.b"} {
+		if err := queue.CheckName(bad); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestDurationsAreRoundedUpToSeconds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := time.Duration(rapid.Int64Range(0, int64(queue.MaxVisibility)).Draw(t, "d"))
+		s := queue.Seconds(d)
+		if got := time.Duration(s) * time.Second; got < d || got-d >= time.Second {
+			t.Fatalf("%v is %d s", d, s)
+		}
+	})
+	if queue.Seconds(0) != 0 || queue.Seconds(1) != 1 || queue.Seconds(time.Second) != 1 {
+		t.Error("0, 1 ns and 1 s are 0, 1 and 1 s")
+	}
+}
+
+func TestBadArgumentsAreRefused(t *testing.T) {
+	lease := queue.Lease{ID: "id", Receipt: "receipt"}
+	for name, err := range map[string]error{
+		"delay under 0":        queue.CheckEnqueue(&queue.EnqueueOptions{Delay: -1}),
+		"delay over 7 days":    queue.CheckEnqueue(&queue.EnqueueOptions{Delay: queue.MaxVisibility + 1}),
+		"TTL under 1 s":        queue.CheckEnqueue(&queue.EnqueueOptions{TTL: time.Millisecond}),
+		"TTL of -2":            queue.CheckEnqueue(&queue.EnqueueOptions{TTL: -2}),
+		"TTL beyond 32 bits":   queue.CheckEnqueue(&queue.EnqueueOptions{TTL: math.MaxInt64}),
+		"delay of the TTL":     queue.CheckEnqueue(&queue.EnqueueOptions{Delay: time.Minute, TTL: time.Minute}),
+		"batch of 0":           queue.CheckDequeue(0, time.Minute),
+		"batch of 33":          queue.CheckDequeue(33, time.Minute),
+		"visibility of 0":      queue.CheckDequeue(1, 0),
+		"visibility over 7 d":  queue.CheckDequeue(1, queue.MaxVisibility+1),
+		"peek of 33":           queue.CheckPeek(33),
+		"no lease":             queue.CheckUpdate(queue.Lease{}, "", 0),
+		"no receipt":           queue.CheckLease(queue.Lease{ID: "id"}),
+		"update before now":    queue.CheckUpdate(lease, "", -1),
+		"update beyond 7 days": queue.CheckUpdate(lease, "", queue.MaxVisibility+1),
+		"update to no text":    queue.CheckUpdate(lease, "\x00", 0),
+		"metadata name":        queue.CheckMetadata(map[string]string{"1a": "x"}),
+		"metadata twice":       queue.CheckMetadata(map[string]string{"a": "x", "A": "y"}),
+		"metadata value":       queue.CheckMetadata(map[string]string{"a": "ü"}),
+		"metadata blank":       queue.CheckMetadata(map[string]string{"a": " x"}),
+		"metadata empty":       queue.CheckMetadata(map[string]string{"a": ""}),
+		"metadata size":        queue.CheckMetadata(map[string]string{"a": strings.Repeat("x", 8192)}),
+	} {
+		if !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"nil":                 queue.CheckEnqueue(nil),
+		"zero":                queue.CheckEnqueue(&queue.EnqueueOptions{}),
+		"forever":             queue.CheckEnqueue(&queue.EnqueueOptions{TTL: queue.Forever, Delay: queue.MaxVisibility}),
+		"a nanosecond is 1 s": queue.CheckDequeue(1, 1),
+		"32 for 7 days":       queue.CheckDequeue(32, queue.MaxVisibility),
+		"update to nothing":   queue.CheckUpdate(lease, "", 0),
+		"metadata":            queue.CheckMetadata(map[string]string{"_a1": "some value", "b": "~"}),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
