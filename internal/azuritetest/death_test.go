@@ -1,0 +1,78 @@
+//go:build unix
+
+package azuritetest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+const dying = "AZURITETEST_DYING"
+
+// TestDying is a test binary that starts Azurite and is killed before it can stop
+// it. It runs only inside TestKilledBinaryLeavesNothingBehind.
+func TestDying(t *testing.T) {
+	if os.Getenv(dying) == "" {
+		t.Skip("run by TestKilledBinaryLeavesNothingBehind")
+	}
+	ConnectionString(t)
+	fmt.Println("started", shared.server.url, shared.server.dir)
+	select {} // until killed
+}
+
+func TestKilledBinaryLeavesNothingBehind(t *testing.T) {
+	ConnectionString(t) // skips where there is none
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
+	cmd.Env = append(os.Environ(), dying+"=1")
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var url, dir string
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if n, _ := fmt.Sscanf(lines.Text(), "started %s %s", &url, &dir); n == 2 {
+			break
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if url == "" {
+		t.Fatal("it did not start")
+	}
+	until(t, "nobody listens any more", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	until(t, "its directory is gone", func() bool {
+		_, err := os.Stat(dir)
+		return os.IsNotExist(err)
+	})
+}
+
+// until polls for what another process does.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

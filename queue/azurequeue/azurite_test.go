@@ -1,0 +1,106 @@
+package azurequeue_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/sas"
+
+	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+)
+
+// sign returns a signature for one queue, or for the whole account when its name
+// is empty.
+func sign(t *testing.T, name, permissions string, expiry time.Time) string {
+	t.Helper()
+	c, err := azqueue.NewSharedKeyCredential(azuritetest.Account, azuritetest.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p sas.QueryParameters
+	if name == "" {
+		p, err = sas.AccountSignatureValues{Protocol: sas.ProtocolHTTPSandHTTP, ExpiryTime: expiry, Permissions: permissions, ResourceTypes: "sco"}.SignWithSharedKey(c)
+	} else {
+		p, err = sas.QueueSignatureValues{Protocol: sas.ProtocolHTTPSandHTTP, ExpiryTime: expiry, Permissions: permissions, QueueName: name}.SignWithSharedKey(c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Encode()
+}
+
+func TestQ02_SharedAccessSignature(t *testing.T) {
+	location := azuritetest.ConnectionString(t)
+	_, endpoint, _ := strings.Cut(location, "QueueEndpoint=")
+	endpoint = strings.TrimSuffix(endpoint, ";")
+	later := time.Now().Add(time.Hour)
+
+	admin := open(t, location, "signed")
+	if err := admin.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { admin.Drop(t.Context()) })
+	whole, one := sign(t, "", "rwdlacup", later), sign(t, "signed", "raup", later)
+	for name, location := range map[string]string{
+		"address with the account's": endpoint + "?" + whole,
+		"address with the queue's":   endpoint + "/?" + one,
+		"address of the queue":       endpoint + "/signed?" + one,
+		"connection string":          "QueueEndpoint=" + endpoint + ";SharedAccessSignature=" + one,
+	} {
+		q := open(t, location, "signed")
+		if q.Name() != admin.Name() {
+			t.Errorf("%s: name is %v", name, q.Name())
+		}
+		if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		batch, err := q.Dequeue(t.Context(), 1, time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("%s: %v, %v", name, batch, err)
+		}
+		l, err := q.Update(t.Context(), batch[0].Lease, "y", time.Minute)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := q.Delete(t.Context(), l); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	for name, signature := range map[string]string{
+		"expired":           sign(t, "signed", "raup", time.Now().Add(-time.Hour)),
+		"for reading":       sign(t, "signed", "r", later),
+		"for another queue": sign(t, "other", "raup", later),
+		"forged":            strings.Replace(one, "sig=", "sig=AAAA", 1),
+	} {
+		_, err := open(t, endpoint+"?"+signature, "signed").Enqueue(t.Context(), "x", nil)
+		if !errors.Is(err, queue.ErrUnauthorized) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		known := (*queue.Error)(nil)
+		if errors.As(err, &known); known.Status != 403 || known.Hint == "" || strings.Contains(err.Error(), signature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wrong := strings.Replace(location, azuritetest.Key, "d3Jvbmc=", 1)
+	if _, err := open(t, wrong, "signed").Peek(t.Context(), 1); !errors.Is(err, queue.ErrUnauthorized) {
+		t.Errorf("wrong key: %v", err)
+	}
+}
+
+func open(t *testing.T, location, name string) *azurequeue.Queue {
+	t.Helper()
+	q, err := azurequeue.Open(location, name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	return q
+}

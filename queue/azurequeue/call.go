@@ -1,0 +1,43 @@
+package azurequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// errNoAnswer is the cause of a try's own end, by which it is told from the
+// end of the caller's context.
+var errNoAnswer = errors.New("no answer in time")
+
+// call sends one request, once its arguments are found good. The error is an
+// [*queue.Error].
+func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {
+	if bad == nil {
+		bad = q.bad
+	}
+	if bad != nil {
+		return queue.Explain(bad, op, q.name, id)
+	}
+	if ctx.Err() != nil {
+		return queue.Explain(&queue.Error{Detail: "nothing was sent", Err: ended(ctx)}, op, q.name, id)
+	}
+	try, cancel := context.WithTimeoutCause(ctx, q.account.tryTimeout, errNoAnswer)
+	defer cancel()
+	if err := send(try); err != nil {
+		return queue.Explain(q.account.translate(ctx, try, op, receipt, err), op, q.name, id)
+	}
+	return nil
+}
+
+// ended is why a context ended: its error, which callers ask for, and its cause,
+// which tells them more.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,69 @@
+package azurequeue
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// silent never answers.
+func silent(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestB01_NoAnswerInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := openCanned(t, silent)
+		for op, do := range operations(q) {
+			start := time.Now()
+			err := do(t.Context())
+			if took := time.Since(start); took != 10*time.Second {
+				t.Errorf("%s: gave up after %v", op, took)
+			}
+			if !errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v; a deadline that is not the caller's must not look like one", op, err)
+			}
+			if known := written(t, err, op); !strings.Contains(known.Error(), "no answer within 10s") {
+				t.Errorf("%s: %v", op, known)
+			}
+		}
+	})
+}
+
+func TestB01_CallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := openCanned(t, silent)
+		for op, do := range operations(q) {
+			late, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := do(late)
+			cancel()
+			if !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", op, err)
+			}
+			written(t, err, op)
+
+			cause := errors.New("shutting down")
+			cancelled, stop := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { stop(cause) })
+			err = do(cancelled)
+			if !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("%s: %v", op, err)
+			}
+			written(t, err, op)
+
+			// Nothing was sent, so nothing is unknown.
+			err = do(cancelled)
+			if errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("%s: %v", op, err)
+			}
+			written(t, err, op)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package azurequeue_test
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// counter counts the requests that pass to the next transport.
+type counter struct {
+	next http.RoundTripper
+	n    atomic.Int64
+}
+
+func (c *counter) Do(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.next.RoundTrip(r)
+}
+
+// counters are the counters of the queues of one harness.
+type counters struct{ byQueue sync.Map } // queue.Manager → *counter
+
+func (c *counters) open(t *testing.T, location, name string, next http.RoundTripper) queue.Manager {
+	count := &counter{next: next}
+	q, err := azurequeue.Open(location, name, &azurequeue.Options{Transport: count})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.byQueue.Store(queue.Manager(q), count)
+	return q
+}
+
+func (c *counters) requests(q queue.Manager) int {
+	count, _ := c.byQueue.Load(q)
+	return int(count.(*counter).n.Load())
+}
+
+func TestConformanceOfTheEmulatorInProcess(t *testing.T) {
+	var c counters
+	queuetest.Run(t, queuetest.Harness{
+		Bubble:   true,
+		HTTP:     true,
+		Requests: c.requests,
+		Secrets:  []string{emulator.DevelopmentKey},
+		Open: func(t *testing.T, name string) queue.Manager {
+			s := emulator.New(localqueue.New(nil), nil)
+			return c.open(t, s.ConnectionString(), name, s)
+		},
+	})
+}
+
+func TestConformanceOfTheEmulatorOverASocket(t *testing.T) {
+	t.Parallel() // it waits, most of the time
+	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		e.Close()
+	})
+	var c counters
+	queuetest.Run(t, queuetest.Harness{
+		HTTP:     true,
+		Requests: c.requests,
+		Secrets:  []string{emulator.DevelopmentKey},
+		Open: func(t *testing.T, name string) queue.Manager {
+			return c.open(t, e.ConnectionString(), name, transport)
+		},
+		Quirks: queuetest.Quirks{RecreateAtOnce: "this server is told to take a nanosecond over it, not 30 s"},
+	})
+}
+
+func TestConformanceOfAzurite(t *testing.T) {
+	t.Parallel() // it waits, most of the time
+	location := azuritetest.ConnectionString(t)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	var c counters
+	queuetest.Run(t, queuetest.Harness{
+		HTTP:     true,
+		Requests: c.requests,
+		Secrets:  []string{azuritetest.Key},
+		Open: func(t *testing.T, name string) queue.Manager {
+			return c.open(t, location, name, transport)
+		},
+		Quirks: queuetest.Quirks{
+			UpdatePastExpiry: "Azurite does not compare an update's visibility with the expiry",
+			RecreateAtOnce:   "Azurite deletes a queue at once",
+			LargeUnicode:     "Azurite decodes each chunk of a request by itself, so that a character on the border of two becomes U+FFFD",
+		},
+	})
+}

@@ -1,0 +1,90 @@
+package azurequeue
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/millrace/millrace/queue"
+)
+
+type fakeCredential struct{ err error }
+
+func (c fakeCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	if ctx.Err() != nil {
+		return azcore.AccessToken{}, ctx.Err()
+	}
+	return azcore.AccessToken{Token: "S3cret-token", ExpiresOn: time.Now().Add(time.Hour)}, c.err
+}
+
+func TestQ02_TokenIsSent(t *testing.T) {
+	sent := ""
+	q, err := Open("https://acct.queue.core.windows.net", "orders", &Options{Credential: fakeCredential{}, Transport: canned(func(r *http.Request) (*http.Response, error) {
+		sent = r.Header.Get("Authorization")
+		return answering(204, "")(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Delete(t.Context(), someLease); err != nil || sent != "Bearer S3cret-token" {
+		t.Errorf("sent %q, got %v", sent, err)
+	}
+}
+
+func TestDeniedCredential(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		kind error
+	}{
+		"none available": {azidentity.NewCredentialUnavailableError("no login\nat all"), queue.ErrUnauthorized},
+		"refused":        {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}}, queue.ErrUnauthorized},
+		"busy":           {&azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}}, queue.ErrUnavailable},
+		"unreachable":    {&net.OpError{Op: "dial", Err: errors.New("refused")}, queue.ErrUnavailable},
+	} {
+		q, err := Open("https://acct.queue.core.windows.net", "orders", &Options{Credential: fakeCredential{c.err}, Transport: canned(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s: a request was sent", name)
+			return nil, errors.New("no")
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for op, do := range operations(q) {
+			err := do(t.Context())
+			if !errors.Is(err, c.kind) {
+				t.Errorf("%s: %s gives %v, want %v", op, name, err, c.kind)
+			}
+			known := written(t, err, op)
+			if hinted := strings.Contains(known.Hint, "az login"); hinted != errors.Is(c.kind, queue.ErrUnauthorized) {
+				t.Errorf("%s: %s gives the hint %q", op, name, known.Hint)
+			}
+		}
+	}
+}
+
+// Without a credential of the caller's there is azidentity's, which is made
+// without asking anyone.
+func TestDefaultCredential(t *testing.T) {
+	q, err := Open("https://acct.queue.core.windows.net/", "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadCredentialSetting(t *testing.T) {
+	t.Setenv("AZURE_TOKEN_CREDENTIALS", "nonsense")
+	_, err := Open("https://acct.queue.core.windows.net/", "orders", nil)
+	if !errors.Is(err, queue.ErrUnauthorized) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package azurequeue
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+)
+
+const (
+	someKey = "c2VjcmV0IGtleSBvZiB0aGUgYWNjb3VudA=="
+	someSAS = "sv=2024-11-04&ss=q&srt=sco&sp=raup&se=2099-01-01&sig=S3cret%2Fsign%3D"
+)
+
+func TestLocations(t *testing.T) {
+	for text, want := range map[string]location{
+		"https://acct.queue.core.windows.net":                                                                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
+		"https://acct.queue.core.windows.net/":                                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
+		"HTTPS://acct.queue.core.chinacloudapi.cn":                                                                   {account: "acct", endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
+		"https://acct.privatelink.queue.core.windows.net":                                                            {account: "acct", endpoint: "https://acct.privatelink.queue.core.windows.net/"},
+		"https://queues.example.com":                                                                                 {account: "queues", endpoint: "https://queues.example.com/"},
+		"https://127.0.0.1:10001/devstoreaccount1":                                                                   {account: "devstoreaccount1", endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
+		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+		"https://acct.queue.core.windows.net?" + someSAS:                                                             {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: signature, signature: someSAS},
+		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: signature, signature: someSAS},
+		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: signature, signature: someSAS},
+		"UseDevelopmentStorage=true":                                                                                 {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: key, key: developmentKey},
+		"usedevelopmentstorage=TRUE;":                                                                                {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: key, key: developmentKey},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: key, key: developmentKey},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: key, key: developmentKey},
+		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey:                                                                     {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
+		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: key, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: key, key: someKey},
+		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+	} {
+		got, err := parse(text, "orders")
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if got.account != want.account || got.endpoint != want.endpoint || got.auth != want.auth || got.key != want.key || got.signature != want.signature {
+			t.Errorf("%q:\n got %+v\nwant %+v", text, got, want)
+		}
+		if want.auth != bare && len(got.secrets) == 0 {
+			t.Errorf("%q: has no secrets", text)
+		}
+	}
+}
+
+// A location read from a file ends in a newline.
+func TestLocationIsTrimmed(t *testing.T) {
+	if at, err := parse(" https://acct.queue.core.windows.net/orders\r\n", "orders"); err != nil || at.endpoint != "https://acct.queue.core.windows.net/" {
+		t.Errorf("%+v, %v", at, err)
+	}
+	if _, err := parse(" \n", "orders"); !errors.Is(err, queue.ErrInvalid) {
+		t.Errorf("blank: %v", err)
+	}
+}
+
+func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
+	for text, why := range map[string]string{
+		"":                                   "empty",
+		"acct":                               "neither",
+		"acct.queue.core.windows.net":        "neither",
+		"https://":                           "well-formed",
+		"https://%zz.queue.core.windows.net": "well-formed",
+		"https://user:S3cret@acct.queue.core.windows.net/":                     "password",
+		"http://acct.queue.core.windows.net":                                   "no token may be sent",
+		"https://acct.blob.core.windows.net":                                   "blob address",
+		"https://acct.queue.core.windows.net/other":                            "path",
+		"https://acct.queue.core.windows.net/orders/messages":                  "path",
+		"http://127.0.0.1:10001/?" + someSAS:                                   "without an account",
+		"https://acct.queue.core.windows.net/?sv=S3cret":                       "no sig",
+		"AccountName=acct":                                                     "neither AccountKey nor",
+		"AccountKey=" + someKey:                                                "neither AccountName nor",
+		"QueueEndpoint=https://a.queue.core.windows.net;AccountKey=" + someKey: "no AccountName",
+		"AccountName=acct;AccountKey=S3cret!":                                  "not Base64",
+		"AccountName=acct;AccountKey=" + someKey + ";S3cret":                   "no value",
+		"AccountName=acct;AccountName=S3cret;AccountKey=" + someKey:            "two values",
+		"AccountName=acct;SharedAccessSignature=sv=S3cret":                     "no sig",
+		"QueueEndpoint=ftp://S3cret;AccountName=a;AccountKey=" + someKey:       "not an http",
+		"QueueEndpoint=%zzS3cret;AccountName=a;AccountKey=" + someKey:          "not a plain address",
+		"AccountName=a#;AccountKey=" + someKey:                                 "not a plain address",
+		"AccountName=a_b;AccountKey=" + someKey:                                "names no account",
+		"https://.":                                                            "names no account",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=S3cret":         "not an http address",
+	} {
+		q, err := Open(text, "orders", nil)
+		if !errors.Is(err, queue.ErrInvalid) || q != nil {
+			t.Errorf("%q: %v, want %v", text, err, queue.ErrInvalid)
+			continue
+		}
+		if !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: error %q does not say %q", text, err, why)
+		}
+		for _, secret := range []string{someKey, "S3cret", "sign%3D"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%q: error has a secret in it: %v", text, err)
+			}
+		}
+	}
+}
+
+func TestBadNamesAndOptions(t *testing.T) {
+	const good = "UseDevelopmentStorage=true"
+	for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "$logs", strings.Repeat("x", 64)} {
+		if _, err := Open(good, name, nil); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+	for _, o := range []Options{{TryTimeout: -1}, {Connections: -1}, {Credential: fakeCredential{}}} {
+		if _, err := Open(good, "orders", &o); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("options %+v: %v", o, err)
+		}
+	}
+}
+
+func FuzzLocation(f *testing.F) {
+	f.Add("https://acct.queue.core.windows.net/?" + someSAS)
+	f.Add("AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://[::1]:1/acct")
+	f.Add("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/")
+	f.Fuzz(func(t *testing.T, text string) {
+		at, err := parse(text, "orders")
+		if err != nil {
+			if !errors.Is(err, queue.ErrInvalid) {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if at.account == "" || !strings.HasSuffix(at.endpoint, "/") || !strings.HasPrefix(at.endpoint, "http") || strings.ContainsAny(at.endpoint, "?#") {
+			t.Errorf("%q: %+v", text, at)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package azurequeue
+
+import (
+	"context"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Properties implements [queue.Queue] with Get Queue Metadata. Metadata names
+// come in lower case: on their way through HTTP headers they lose their own.
+func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+	var p queue.Properties
+	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
+		r, err := q.client.GetProperties(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if r.ApproximateMessagesCount == nil {
+			return errMalformed // a depth nobody told is not 0
+		}
+		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: make(map[string]string, len(r.Metadata))}
+		for name, v := range r.Metadata {
+			p.Metadata[strings.ToLower(name)] = value(v)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Create implements [queue.Queue] with Create Queue.
+func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
+	return q.call(ctx, "create", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+		_, err := q.client.Create(ctx, &azqueue.CreateOptions{Metadata: pointers(metadata)})
+		return err
+	})
+}
+
+// SetMetadata implements [queue.Manager] with Set Queue Metadata.
+func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	return q.call(ctx, "set metadata", "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error {
+		_, err := q.client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: pointers(metadata)})
+		return err
+	})
+}
+
+// Clear implements [queue.Manager] with Clear Messages.
+func (q *Queue) Clear(ctx context.Context) error {
+	return q.call(ctx, "clear", "", "", nil, func(ctx context.Context) error {
+		_, err := q.client.ClearMessages(ctx, nil)
+		return err
+	})
+}
+
+// Drop implements [queue.Manager] with Delete Queue.
+func (q *Queue) Drop(ctx context.Context) error {
+	return q.call(ctx, "drop", "", "", nil, func(ctx context.Context) error {
+		_, err := q.client.Delete(ctx, nil)
+		return err
+	})
+}
+
+func pointers(metadata map[string]string) map[string]*string {
+	m := make(map[string]*string, len(metadata))
+	for name, v := range metadata {
+		m[name] = &v
+	}
+	return m
+}

@@ -1,0 +1,180 @@
+package azurequeue
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// errMalformed means that the service answered yes, but not what.
+var errMalformed = errors.New("the answer is incomplete")
+
+// Enqueue implements [queue.Queue] with Put Message. A text whose request would
+// be over the service's limit once escaped for XML is [queue.ErrTooLarge], too.
+func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	bad := queue.CheckEnqueue(o)
+	if bad == nil {
+		bad = checkText(text)
+	}
+	if o == nil {
+		o = &queue.EnqueueOptions{}
+	}
+	ttl := int64(-1)
+	if o.Life() != queue.Forever {
+		ttl = queue.Seconds(o.Life())
+	}
+	var m queue.Message
+	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
+		r, err := q.client.EnqueueMessage(ctx, text, &azqueue.EnqueueMessageOptions{
+			TimeToLive:        to.Ptr(int32(ttl)),
+			VisibilityTimeout: seconds(o.Delay),
+		})
+		if err != nil {
+			return err
+		}
+		if len(r.Messages) != 1 || r.Messages[0] == nil || value(r.Messages[0].MessageID) == "" {
+			return errMalformed
+		}
+		e := r.Messages[0]
+		m = queue.Message{
+			Lease:    lease(e.MessageID, e.PopReceipt, e.TimeNextVisible),
+			Text:     text,
+			Inserted: value(e.InsertionTime),
+			Expires:  value(e.ExpirationTime),
+		}
+		return nil
+	})
+	return m, err
+}
+
+// Dequeue implements [queue.Queue] with Get Messages.
+func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	var batch []queue.Message
+	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
+		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
+			NumberOfMessages:  to.Ptr(int32(n)),
+			VisibilityTimeout: seconds(visibility),
+		})
+		if err != nil {
+			return err
+		}
+		batch = make([]queue.Message, 0, len(r.Messages))
+		for _, d := range r.Messages {
+			// One that nobody could delete is left to reappear.
+			if d == nil || value(d.MessageID) == "" || value(d.PopReceipt) == "" {
+				continue
+			}
+			batch = append(batch, queue.Message{
+				Lease:        lease(d.MessageID, d.PopReceipt, d.TimeNextVisible),
+				Text:         value(d.MessageText),
+				DequeueCount: value(d.DequeueCount),
+				Inserted:     value(d.InsertionTime),
+				Expires:      value(d.ExpirationTime),
+			})
+		}
+		return nil
+	})
+	return batch, err
+}
+
+// Peek implements [queue.Queue] with Peek Messages.
+func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	var batch []queue.Message
+	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
+		r, err := q.client.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		if err != nil {
+			return err
+		}
+		batch = make([]queue.Message, 0, len(r.Messages))
+		for _, p := range r.Messages {
+			if p == nil || value(p.MessageID) == "" {
+				continue
+			}
+			batch = append(batch, queue.Message{
+				Lease:        queue.Lease{ID: queue.ID(*p.MessageID)},
+				Text:         value(p.MessageText),
+				DequeueCount: value(p.DequeueCount),
+				Inserted:     value(p.InsertionTime),
+				Expires:      value(p.ExpirationTime),
+			})
+		}
+		return nil
+	})
+	return batch, err
+}
+
+// Update implements [queue.Queue] with Update Message. The text is always sent:
+// azqueue has no update without one, and an empty one would erase the body.
+func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	bad := queue.CheckUpdate(l, text, visibility)
+	if bad == nil {
+		bad = checkSize(text)
+	}
+	if bad == nil {
+		bad = checkID(l.ID)
+	}
+	var renewed queue.Lease
+	err := q.call(ctx, "update", l.ID, l.Receipt, bad, func(ctx context.Context) error {
+		r, err := q.client.UpdateMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), text,
+			&azqueue.UpdateMessageOptions{VisibilityTimeout: seconds(visibility)})
+		if err != nil {
+			return err
+		}
+		id := string(l.ID)
+		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
+			renewed = queue.Lease{}
+			return errMalformed
+		}
+		return nil
+	})
+	return renewed, err
+}
+
+// Delete implements [queue.Queue] with Delete Message.
+func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+	bad := queue.CheckLease(l)
+	if bad == nil {
+		bad = checkID(l.ID)
+	}
+	return q.call(ctx, "delete", l.ID, l.Receipt, bad, func(ctx context.Context) error {
+		_, err := q.client.DeleteMessage(ctx, url.PathEscape(string(l.ID)), string(l.Receipt), nil)
+		return err
+	})
+}
+
+func checkText(text string) error {
+	if err := queue.CheckText(text); err != nil {
+		return err
+	}
+	return checkSize(text)
+}
+
+// checkID refuses the ids that are no path segment. azqueue joins paths, and
+// queue/messages/.. is the queue: deleting such a message would delete it.
+func checkID(id queue.ID) error {
+	if id == "." || id == ".." {
+		return invalid("", "%q is no message id", string(id))
+	}
+	return nil
+}
+
+func lease(id, receipt *string, until *time.Time) queue.Lease {
+	return queue.Lease{ID: queue.ID(value(id)), Receipt: queue.Receipt(value(receipt)), Until: value(until)}
+}
+
+func seconds(d time.Duration) *int32 { return to.Ptr(int32(queue.Seconds(d))) }
+
+// value is what p points to, or the zero value: azqueue's fields are pointers,
+// and what an answer leaves out is nil.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

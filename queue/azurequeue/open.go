@@ -1,0 +1,165 @@
+package azurequeue
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Options of [Open]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Credential proves who we are when the location is a bare https address;
+	// with a location that carries a key or a signature it is refused. The
+	// identity needs the role "Storage Queue Data Contributor". Defaults to
+	// azidentity's DefaultAzureCredential: environment, workload identity,
+	// managed identity, az login, in this order.
+	Credential azcore.TokenCredential
+
+	// Transport sends the requests: an [*http.Client], or something in
+	// process. Close does not touch it. Defaults to an HTTP client of our own
+	// that keeps Connections idle connections, since Go's own default pool of
+	// 2, and the SDK's of 10, open a new one for nearly every request of a
+	// burst.
+	Transport policy.Transporter
+
+	// TryTimeout is how long one request may take, getting a token included.
+	// Defaults to 10 s.
+	TryTimeout time.Duration
+
+	// Connections is how many idle connections are kept for the next burst:
+	// about as many as calls run at once. It has no effect with a Transport.
+	// Defaults to 256.
+	Connections int
+}
+
+// Queue is one queue of an Azure storage account: a [queue.Manager]. It is safe
+// for concurrent use. Make one with [Open].
+type Queue struct {
+	name    queue.Name
+	bad     error // of the name; returned by every call. Only a sibling has one
+	account *account
+	client  *azqueue.QueueClient
+}
+
+var _ queue.Manager = (*Queue)(nil)
+
+// account is what a queue shares with its siblings.
+type account struct {
+	service    *azqueue.ServiceClient
+	tryTimeout time.Duration
+	own        *http.Client // nil when the transport is the caller's
+	secrets    []string     // what no error text may contain
+	hint       string       // what to do when nothing answers there
+}
+
+// Open returns the queue of this name at a location. It sends nothing: a queue
+// that does not exist is noticed at the first call. The location is one of
+//
+//   - a connection string with an AccountKey or a SharedAccessSignature,
+//   - "UseDevelopmentStorage=true", the local emulator's account on port 10001,
+//   - "https://ACCOUNT.queue.core.windows.net", with [Options.Credential],
+//   - such an address with a shared access signature as its query.
+//
+// The error is [queue.ErrInvalid] and says what is wrong without repeating the
+// location.
+func Open(location, name string, o *Options) (*Queue, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	a, accountName, err := open(location, name, *o)
+	if err != nil {
+		return nil, queue.Explain(err, "open", queue.Name{Account: accountName, Queue: name}, "")
+	}
+	return a.queue(queue.Name{Account: accountName, Queue: name}), nil
+}
+
+func open(location, name string, o Options) (_ *account, accountName string, _ error) {
+	at, err := parse(location, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := queue.CheckName(name); err != nil {
+		return nil, at.account, err
+	}
+	switch {
+	case o.TryTimeout < 0:
+		return nil, at.account, invalid("", "TryTimeout %v is negative", o.TryTimeout)
+	case o.Connections < 0:
+		return nil, at.account, invalid("", "Connections %d is negative", o.Connections)
+	case o.Credential != nil && at.auth != bare:
+		return nil, at.account, invalid("leave one of them out", "there is a Credential, and the location carries a %s too", at.auth)
+	}
+	a := &account{tryTimeout: o.TryTimeout, secrets: at.secrets, hint: at.hint}
+	if a.tryTimeout == 0 {
+		a.tryTimeout = 10 * time.Second
+	}
+	transport := o.Transport
+	if transport == nil {
+		if o.Connections == 0 {
+			o.Connections = 256
+		}
+		a.own = newClient(o.Connections)
+		transport = a.own
+	}
+	sdk := &azqueue.ClientOptions{}
+	sdk.Transport = onlyOnce{transport}
+	sdk.Retry.MaxRetries = -1 // not 0, which means 3
+	sdk.Telemetry.Disabled = true
+	switch at.auth {
+	case key:
+		var c *azqueue.SharedKeyCredential
+		if c, err = azqueue.NewSharedKeyCredential(at.account, at.key); err == nil {
+			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.endpoint, c, sdk)
+		}
+	case signature:
+		a.service, err = azqueue.NewServiceClientWithNoCredential(at.endpoint+"?"+at.signature, sdk)
+	default:
+		c := o.Credential
+		if c == nil {
+			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+				return nil, at.account, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.scrub(err), Hint: loginHint}
+			}
+		}
+		a.service, err = azqueue.NewServiceClient(at.endpoint, credential{c}, sdk)
+	}
+	if err != nil {
+		return nil, at.account, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
+	}
+	return a, at.account, nil
+}
+
+func (a *account) queue(name queue.Name) *Queue {
+	return &Queue{name: name, bad: queue.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)}
+}
+
+// Name is the queue's name and its account, as the location gives it. It sends
+// nothing.
+func (q *Queue) Name() queue.Name { return q.name }
+
+// Sibling returns the queue of the same account with the suffix appended to
+// its name. It shares client, credential and connections with q; it sends
+// nothing.
+func (q *Queue) Sibling(suffix string) queue.Queue {
+	return q.account.queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
+}
+
+// Close closes the idle connections of this queue and of its siblings. Calls
+// under way end as they would, and a later call opens a new connection. The
+// error is always nil.
+func (q *Queue) Close() error {
+	if q.account.own != nil {
+		q.account.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+func invalid(hint, format string, args ...any) error {
+	return &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf(format, args...), Hint: hint}
+}

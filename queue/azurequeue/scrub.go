@@ -1,0 +1,46 @@
+package azurequeue
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// secret matches a parameter that opens something, in a URL or in a connection
+// string.
+var secret = regexp.MustCompile(`(?i)\b(sig|popreceipt|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
+
+// clean returns text on one line and without anything secret: neither what the
+// location holds, nor the receipts given here, nor what looks like one.
+func (a *account) clean(text string, receipts ...string) string {
+	for _, s := range a.secrets {
+		text = strings.ReplaceAll(text, s, "REDACTED")
+	}
+	for _, s := range receipts {
+		if s != "" {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, s, "REDACTED"), url.QueryEscape(s), "REDACTED")
+		}
+	}
+	return strings.Join(strings.Fields(secret.ReplaceAllString(text, "$1=REDACTED")), " ")
+}
+
+// scrub returns err with a clean text. An [*url.Error] is left out: its text is
+// the address with the whole query.
+func (a *account) scrub(err error, receipts ...string) error {
+	if outer := (*url.Error)(nil); errors.As(err, &outer) {
+		err = outer.Err
+	}
+	return &scrubbed{a.clean(err.Error(), receipts...), err}
+}
+
+// scrubbed is an error whose text is clean. What is underneath can be asked
+// for, but is not handed out for printing.
+type scrubbed struct {
+	text string
+	err  error
+}
+
+func (e *scrubbed) Error() string        { return e.text }
+func (e *scrubbed) Is(target error) bool { return errors.Is(e.err, target) }
+func (e *scrubbed) As(target any) bool   { return errors.As(e.err, target) }

@@ -1,0 +1,67 @@
+package azurequeue
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+)
+
+func TestEscapedLenIsThatOfTheEncoder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(
+			rapid.SampledFrom([]rune("\"'&<>\t\n\r ax]\u00e9\u4e16\U0001F680\uFFFD")),
+			rapid.Rune(),
+		)).Draw(t, "text")
+		if queue.CheckText(text) != nil {
+			return
+		}
+		var b strings.Builder
+		if err := xml.EscapeText(&b, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := escapedLen(text); got != b.Len() {
+			t.Errorf("%q has %d bytes escaped, counted %d", text, b.Len(), got)
+		}
+	})
+}
+
+// The body that azqueue sends has exactly the size that was computed, and one at
+// the limit is sent while one over it is not.
+func TestQ07_BodyLimit(t *testing.T) {
+	var body []byte
+	var length int64
+	q := openCanned(t, func(r *http.Request) (*http.Response, error) {
+		body, _ = io.ReadAll(r.Body)
+		length = r.ContentLength
+		return answering(201, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId></QueueMessage></QueueMessagesList>")(r)
+	})
+	for _, text := range []string{"", "x", `{"a":"b"}`, "a\r\nb\tc<d>&'", strings.Repeat("世", 1000)} {
+		if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
+			t.Fatal(err)
+		}
+		if want := envelope + escapedLen(text); len(body) != want || length != int64(want) {
+			t.Errorf("%q is a body of %d bytes, announced as %d, computed as %d", text, len(body), length, want)
+		}
+	}
+	quotes := (maxBody - envelope) / 5
+	text := strings.Repeat(`"`, quotes) + strings.Repeat("x", maxBody-envelope-5*quotes)
+	if _, err := q.Enqueue(t.Context(), text, nil); err != nil || len(body) != maxBody {
+		t.Errorf("at the limit: %v, body of %d bytes", err, len(body))
+	}
+	body = nil
+	for _, err := range []error{
+		func() error { _, err := q.Enqueue(t.Context(), text+"x", nil); return err }(),
+		func() error { _, err := q.Update(t.Context(), someLease, text+"x", 0); return err }(),
+	} {
+		if !errors.Is(err, queue.ErrTooLarge) || !strings.Contains(err.Error(), "Base64") || body != nil {
+			t.Errorf("a byte over the limit: %v, body of %d bytes", err, len(body))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package azurequeue
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// translate turns what azqueue returned into an [*queue.Error] without secrets.
+// ctx is the caller's, try the one with our time-out.
+func (a *account) translate(ctx, try context.Context, op string, receipt queue.Receipt, err error) *queue.Error {
+	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
+		return a.translateAnswer(op, receipt, answer)
+	}
+	if denied := (*credentialError)(nil); errors.As(err, &denied) {
+		return a.translateDenial(ctx, denied)
+	}
+	if ctx.Err() != nil { // the SDK says the same, whatever came of the request
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.scrub(ended(ctx), string(receipt)), Detail: "the wait for the answer ended"}
+	}
+	if errors.Is(context.Cause(try), errNoAnswer) {
+		// Err stays empty: a deadline that is not the caller's must not look
+		// like one.
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no answer within %v", a.tryTimeout)}
+	}
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.scrub(err, string(receipt))}
+	if unsent(err) {
+		e.Kind, e.Hint = queue.ErrUnavailable, a.hint
+		switch dns := (*net.DNSError)(nil); {
+		case errors.As(err, &dns) && dns.IsNotFound:
+			e.Hint = "check the account's name, and this machine's name resolution"
+		case errors.Is(err, http.ErrSchemeMismatch):
+			e.Hint = "the address says https, the server speaks http"
+		case e.Hint == "":
+			e.Hint = "check the address, the network and the account's firewall"
+		}
+	}
+	return e
+}
+
+// unsent reports whether err happened before the first byte of the request
+// could be sent: finding, reaching or trusting the server failed.
+func unsent(err error) bool {
+	var (
+		operation   *net.OpError
+		name        *net.DNSError
+		certificate *tls.CertificateVerificationError
+	)
+	return errors.As(err, &operation) && (operation.Op == "dial" || operation.Op == "proxyconnect" || operation.Op == "socks connect") ||
+		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func (a *account) translateAnswer(op string, receipt queue.Receipt, answer *azcore.ResponseError) *queue.Error {
+	e := &queue.Error{Status: answer.StatusCode, Code: answer.ErrorCode}
+	e.Hint, e.Kind = meaning(op, answer.StatusCode, answer.ErrorCode)
+	if r := answer.RawResponse; r != nil {
+		e.RequestID = r.Header.Get("x-ms-request-id")
+		r.Request = harmless(r.Request)
+	}
+	e.Err = &answerError{answer, a.clean(said(answer), string(receipt))}
+	return e
+}
+
+// meaning is the kind of error that a status and a storage error code stand
+// for, and what to do about it. The codes are those of the Queue service REST
+// API, "Queue service error codes" and "Common REST API error codes".
+func meaning(op string, status int, code string) (hint string, kind error) {
+	switch code {
+	case "PopReceiptMismatch":
+		return "", queue.ErrReceiptMismatch
+	case "MessageNotFound":
+		return "", queue.ErrMessageGone
+	case "QueueNotFound":
+		return "create it first", queue.ErrQueueMissing
+	case "QueueBeingDeleted":
+		return "wait, or use another name", queue.ErrQueueBeingDeleted
+	case "QueueAlreadyExists":
+		return "", queue.ErrQueueExists
+	case "QueueDisabled":
+		return "an administrator has disabled the queue", queue.ErrUnauthorized
+	case "AccountBeingCreated":
+		return "wait until the account is there", queue.ErrUnavailable
+	case "ServerBusy":
+		return "", queue.ErrThrottled
+	case "OperationTimedOut":
+		return "", queue.ErrOutcomeUnknown
+	case "MessageTooLarge", "RequestBodyTooLarge":
+		return tooLargeHint, queue.ErrTooLarge
+	case "AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch", "AuthorizationServiceMismatch", "InsufficientAccountPermissions":
+		return `give the identity the role "Storage Queue Data Contributor", or the signature the permission it lacks`, queue.ErrUnauthorized
+	case "AuthorizationProtocolMismatch":
+		return "the signature is for https only", queue.ErrUnauthorized
+	case "AuthenticationFailed":
+		return "check the key, whether the signature has expired, and this machine's clock", queue.ErrUnauthorized
+	}
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return "check the credential and the account's firewall", queue.ErrUnauthorized
+	case status == http.StatusNotFound && op != "update" && op != "delete":
+		return "check the account and the queue's name", queue.ErrQueueMissing
+	case status == http.StatusNotFound:
+		return "", nil // of the message or of the queue: nobody said
+	case status == http.StatusRequestEntityTooLarge:
+		return tooLargeHint, queue.ErrTooLarge
+	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
+		return "", queue.ErrThrottled
+	case status == http.StatusRequestTimeout, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		return "", queue.ErrOutcomeUnknown // someone in between gave up on the service
+	case status >= 500:
+		return "", queue.ErrUnavailable
+	case status >= 400:
+		return "", queue.ErrInvalid
+	default:
+		return "this is no answer of a queue service: check the address, and for a proxy in between", queue.ErrOutcomeUnknown
+	}
+}
+
+// answerError is an answer that reports an error. Its text is the service's
+// sentence; the SDK's own is a page.
+type answerError struct {
+	answer *azcore.ResponseError
+	text   string
+}
+
+func (e *answerError) Error() string { return e.text }
+func (e *answerError) Unwrap() error { return e.answer }
+
+// said is the message of the error document, without its full stop and without
+// the lines that repeat the request id and the time.
+func said(answer *azcore.ResponseError) string {
+	if answer.RawResponse == nil {
+		return ""
+	}
+	var document struct{ Message string }
+	body, err := runtime.Payload(answer.RawResponse) // cached by now
+	if err != nil || xml.Unmarshal(body, &document) != nil || document.Message == "" {
+		return http.StatusText(answer.StatusCode)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
+	return strings.TrimSuffix(strings.TrimSpace(line), ".")
+}
+
+// harmless is what may be kept of a request in an error: not its query, which
+// may be a signature or a receipt, nor its headers.
+func harmless(r *http.Request) *http.Request {
+	if r == nil || r.URL == nil {
+		return nil
+	}
+	return &http.Request{Method: r.Method, URL: &url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}, Header: http.Header{}}
+}

@@ -1,0 +1,298 @@
+package azurequeue
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// canned answers every request itself.
+type canned func(*http.Request) (*http.Response, error)
+
+func (c canned) Do(r *http.Request) (*http.Response, error) { return c(r) }
+
+// answering always gives the same answer, with a request id.
+func answering(status int, body string, header ...string) canned {
+	return func(r *http.Request) (*http.Response, error) {
+		h := http.Header{"X-Ms-Request-Id": {"rid-1"}, "Date": {"Sat, 01 Jan 2000 00:00:00 GMT"}}
+		for i := 0; i < len(header); i += 2 {
+			h.Set(header[i], header[i+1])
+		}
+		return &http.Response{Status: http.StatusText(status), StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	}
+}
+
+func openCanned(t testing.TB, c canned) *Queue {
+	t.Helper()
+	q, err := Open("https://acct.queue.core.windows.net/?"+someSAS, "orders", &Options{Transport: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+const someReceipt queue.Receipt = "AgAAAAMAAAAAAAAA/rece+ipt="
+
+var someLease = queue.Lease{ID: "0f7a-1", Receipt: someReceipt}
+
+// operations are all calls of a Manager, none of which is refused beforehand.
+func operations(q queue.Manager) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"enqueue":      func(ctx context.Context) error { _, err := q.Enqueue(ctx, "x", nil); return err },
+		"dequeue":      func(ctx context.Context) error { _, err := q.Dequeue(ctx, 1, time.Second); return err },
+		"peek":         func(ctx context.Context) error { _, err := q.Peek(ctx, 1); return err },
+		"update":       func(ctx context.Context) error { _, err := q.Update(ctx, someLease, "x", 0); return err },
+		"delete":       func(ctx context.Context) error { return q.Delete(ctx, someLease) },
+		"properties":   func(ctx context.Context) error { _, err := q.Properties(ctx); return err },
+		"create":       func(ctx context.Context) error { return q.Create(ctx, nil) },
+		"set metadata": func(ctx context.Context) error { return q.SetMetadata(ctx, nil) },
+		"clear":        func(ctx context.Context) error { return q.Clear(ctx) },
+		"drop":         func(ctx context.Context) error { return q.Drop(ctx) },
+	}
+}
+
+// written checks that an error is one line without secrets, and returns it.
+func written(t *testing.T, err error, op string) *queue.Error {
+	t.Helper()
+	known := (*queue.Error)(nil)
+	if !errors.As(err, &known) {
+		t.Fatalf("%s: error is %v", op, err)
+	}
+	if known.Op != op || known.Queue != (queue.Name{Account: "acct", Queue: "orders"}) {
+		t.Errorf("%s: error says %q on %v", op, known.Op, known.Queue)
+	}
+	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %s %q", err, err, err, err)} {
+		for _, secret := range []string{"S3cret", "sign%3D", "rece+ipt", url.QueryEscape(string(someReceipt)), "\n"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: error has %q in it: %q", op, secret, text)
+			}
+		}
+	}
+	return known
+}
+
+func TestB05_AnswersMeanErrors(t *testing.T) {
+	const body = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>%s</Code><Message>The sentence.\nRequestId:rid-1\nTime:2000-01-01 sig=S3cret %s</Message></Error>"
+	for _, c := range []struct {
+		status int
+		code   string
+		kind   error
+	}{
+		{400, "PopReceiptMismatch", queue.ErrReceiptMismatch},
+		{404, "MessageNotFound", queue.ErrMessageGone},
+		{404, "QueueNotFound", queue.ErrQueueMissing},
+		{409, "QueueBeingDeleted", queue.ErrQueueBeingDeleted},
+		{409, "QueueAlreadyExists", queue.ErrQueueExists},
+		{503, "ServerBusy", queue.ErrThrottled},
+		{503, "", queue.ErrThrottled},
+		{429, "", queue.ErrThrottled},
+		{500, "OperationTimedOut", queue.ErrOutcomeUnknown},
+		{408, "", queue.ErrOutcomeUnknown},
+		{502, "", queue.ErrOutcomeUnknown},
+		{504, "", queue.ErrOutcomeUnknown},
+		{500, "InternalError", queue.ErrUnavailable},
+		{501, "", queue.ErrUnavailable},
+		{409, "AccountBeingCreated", queue.ErrUnavailable},
+		{401, "NoAuthenticationInformation", queue.ErrUnauthorized},
+		{403, "AuthenticationFailed", queue.ErrUnauthorized},
+		{403, "AuthorizationPermissionMismatch", queue.ErrUnauthorized},
+		{403, "", queue.ErrUnauthorized},
+		{409, "QueueDisabled", queue.ErrUnauthorized},
+		{413, "RequestBodyTooLarge", queue.ErrTooLarge},
+		{413, "", queue.ErrTooLarge},
+		{400, "MessageTooLarge", queue.ErrTooLarge},
+		{400, "OutOfRangeQueryParameterValue", queue.ErrInvalid},
+		{400, "", queue.ErrInvalid},
+		{412, "ConditionNotMet", queue.ErrInvalid},
+		{302, "", queue.ErrOutcomeUnknown},
+		{206, "", queue.ErrOutcomeUnknown},
+	} {
+		text, header := "", []string(nil)
+		if c.code != "" {
+			text, header = fmt.Sprintf(body, c.code, someReceipt), []string{"x-ms-error-code", c.code}
+		}
+		for op, do := range operations(openCanned(t, answering(c.status, text, header...))) {
+			err := do(t.Context())
+			if !errors.Is(err, c.kind) {
+				t.Errorf("%s: %d %s gives %v, want %v", op, c.status, c.code, err, c.kind)
+				continue
+			}
+			known := written(t, err, op)
+			if known.Status != c.status || known.Code != c.code || known.RequestID != "rid-1" {
+				t.Errorf("%s: %d %s is reported as %d %s, request %q", op, c.status, c.code, known.Status, known.Code, known.RequestID)
+			}
+			if c.code != "" && !strings.Contains(err.Error(), "The sentence") {
+				t.Errorf("%s: the service's sentence is missing in %v", op, err)
+			}
+			answer := (*azcore.ResponseError)(nil)
+			if !errors.As(err, &answer) || answer.StatusCode != c.status {
+				t.Errorf("%s: no *azcore.ResponseError in %v", op, err)
+			} else if answer.RawResponse.Request.URL.RawQuery != "" {
+				t.Errorf("%s: the SDK's error still has the query: %v", op, answer.RawResponse.Request.URL)
+			}
+			if (op == "update" || op == "delete") != (known.Message == someLease.ID) {
+				t.Errorf("%s: error is of message %q", op, known.Message)
+			}
+		}
+	}
+}
+
+func TestErrorLine(t *testing.T) {
+	q := openCanned(t, answering(404, "<Error><Code>QueueNotFound</Code><Message>The specified queue does not exist.\nRequestId:1</Message></Error>", "x-ms-error-code", "QueueNotFound"))
+	err := q.Delete(t.Context(), someLease)
+	const want = "delete on acct/orders of message 0f7a-1: queue does not exist (404 QueueNotFound, request rid-1): The specified queue does not exist; create it first"
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %v", err, want)
+	}
+}
+
+// A 404 without a code says of update and delete neither that the message is
+// gone nor that the queue is.
+func TestBare404(t *testing.T) {
+	for op, do := range operations(openCanned(t, answering(404, ""))) {
+		err := do(t.Context())
+		if missing := errors.Is(err, queue.ErrQueueMissing); missing == (op == "update" || op == "delete") || errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+}
+
+func TestTransportErrors(t *testing.T) {
+	secretURL := func(r *http.Request, err error) error {
+		return &url.Error{Op: "Get", URL: r.URL.String(), Err: err}
+	}
+	for name, c := range map[string]struct {
+		err  error
+		kind error
+	}{
+		"refused":      {&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}, queue.ErrUnavailable},
+		"no such host": {&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "acct", IsNotFound: true}}, queue.ErrUnavailable},
+		"proxy":        {&net.OpError{Op: "proxyconnect", Net: "tcp", Err: errors.New("refused")}, queue.ErrUnavailable},
+		"certificate":  {&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, queue.ErrUnavailable},
+		"plain http":   {http.ErrSchemeMismatch, queue.ErrUnavailable},
+		"reset":        {&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}, queue.ErrOutcomeUnknown},
+		"broken pipe":  {&net.OpError{Op: "write", Net: "tcp", Err: errors.New("broken pipe")}, queue.ErrOutcomeUnknown},
+		"EOF":          {io.ErrUnexpectedEOF, queue.ErrOutcomeUnknown},
+		"anything":     {errors.New("popreceipt=rece+ipt&sig=S3cret\nAccountKey=S3cret==;"), queue.ErrOutcomeUnknown},
+	} {
+		for op, do := range operations(openCanned(t, func(r *http.Request) (*http.Response, error) { return nil, secretURL(r, c.err) })) {
+			err := do(t.Context())
+			if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
+				t.Errorf("%s: %s gives %v, want %v", op, name, err, c.kind)
+			}
+			known := written(t, err, op)
+			if known.Status != 0 || errors.Is(c.kind, queue.ErrUnavailable) && known.Hint == "" {
+				t.Errorf("%s: %s gives %v", op, name, err)
+			}
+		}
+	}
+}
+
+// TestRefusedPort has a real socket refuse: its error prints the whole address.
+func TestRefusedPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	q, err := Open("http://"+address+"/acct?"+someSAS, "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	for op, do := range operations(q) {
+		err := do(t.Context())
+		if !errors.Is(err, queue.ErrUnavailable) {
+			t.Errorf("%s: %v", op, err)
+		}
+		if known := written(t, err, op); !strings.Contains(known.Error(), "refused") {
+			t.Errorf("%s: error does not say why: %v", op, known)
+		}
+		operation := (*net.OpError)(nil)
+		if !errors.As(err, &operation) {
+			t.Errorf("%s: no *net.OpError in %v", op, err)
+		}
+	}
+}
+
+func TestMalformedAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		header []string
+		ops    string
+	}{
+		"no XML":         {200, "<", nil, "dequeue peek"},
+		"bad time":       {200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><InsertionTime>now</InsertionTime></QueueMessage></QueueMessagesList>", nil, "dequeue peek"},
+		"bad count":      {200, "<QueueMessagesList><QueueMessage><DequeueCount>x</DequeueCount></QueueMessage></QueueMessagesList>", nil, "dequeue peek"},
+		"not created":    {201, "", nil, "enqueue"},
+		"nothing made":   {201, "<QueueMessagesList/>", nil, "enqueue"},
+		"no id":          {201, "<QueueMessagesList><QueueMessage/></QueueMessagesList>", nil, "enqueue"},
+		"two made":       {201, strings.Repeat("<QueueMessage><MessageId>1</MessageId></QueueMessage>", 2), nil, "enqueue"},
+		"no new receipt": {204, "", nil, "update"},
+		"bad date":       {204, "", []string{"Date", "today"}, "update delete clear drop set metadata create"},
+		"no depth":       {200, "", nil, "properties"},
+		"bad depth":      {200, "", []string{"x-ms-approximate-messages-count", "many"}, "properties"},
+	} {
+		for op, do := range operations(openCanned(t, answering(c.status, c.body, c.header...))) {
+			if !strings.Contains(c.ops, op) {
+				continue
+			}
+			if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Errorf("%s: %s gives %v", op, name, err)
+			} else {
+				written(t, err, op)
+			}
+		}
+	}
+}
+
+// What is missing in an answer is a zero value, and a message without a receipt
+// is left to whoever gets it next.
+func TestIncompleteMessages(t *testing.T) {
+	const body = "<QueueMessagesList><QueueMessage/>" +
+		"<QueueMessage><MessageId>1</MessageId></QueueMessage>" +
+		"<QueueMessage><PopReceipt>r</PopReceipt></QueueMessage>" +
+		"<QueueMessage><MessageId>2</MessageId><PopReceipt>r</PopReceipt></QueueMessage></QueueMessagesList>"
+	q := openCanned(t, answering(200, body))
+	batch, err := q.Dequeue(t.Context(), 32, time.Second)
+	if err != nil || len(batch) != 1 || batch[0] != (queue.Message{Lease: queue.Lease{ID: "2", Receipt: "r"}}) {
+		t.Errorf("dequeue gives %+v, %v", batch, err)
+	}
+	seen, err := q.Peek(t.Context(), 32)
+	if err != nil || len(seen) != 2 || seen[1] != (queue.Message{Lease: queue.Lease{ID: "2"}}) {
+		t.Errorf("peek gives %+v, %v", seen, err)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add(200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><MessageText/></QueueMessage></QueueMessagesList>", "1")
+	f.Add(201, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId></QueueMessage></QueueMessagesList>", "")
+	f.Add(400, "<Error><Code>X</Code><Message>m</Message></Error>", "")
+	f.Fuzz(func(t *testing.T, status int, body, count string) {
+		if status < 100 || status > 999 {
+			return
+		}
+		for op, do := range operations(openCanned(t, answering(status, body, "x-ms-approximate-messages-count", count))) {
+			if err := do(t.Context()); err != nil {
+				known := (*queue.Error)(nil)
+				if !errors.As(err, &known) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %q", op, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package faultqueue
+
+import "github.com/millrace/millrace/queue"
+
+// Op is an operation, under the name that errors give it.
+type Op string
+
+// The operations.
+const (
+	Enqueue     Op = "enqueue"
+	Dequeue     Op = "dequeue"
+	Peek        Op = "peek"
+	Update      Op = "update"
+	Delete      Op = "delete"
+	Properties  Op = "properties"
+	Create      Op = "create"
+	SetMetadata Op = "set metadata"
+	Clear       Op = "clear"
+	Drop        Op = "drop"
+)
+
+// Fault is what goes wrong with one call. The zero value is nothing.
+type Fault string
+
+// The faults.
+const (
+	// Throttled: the server is busy and does not act: [queue.ErrThrottled].
+	Throttled Fault = "throttled"
+
+	// Unavailable: the server fails and does not act: [queue.ErrUnavailable].
+	Unavailable Fault = "unavailable"
+
+	// LostRequest: the request never arrives: [queue.ErrOutcomeUnknown].
+	LostRequest Fault = "lost request"
+
+	// LostAnswer: the server acts, its answer never arrives:
+	// [queue.ErrOutcomeUnknown]. A dequeued batch is hidden and nobody has it.
+	LostAnswer Fault = "lost answer"
+
+	// Duplicate: something in between sends an enqueue twice, and the second
+	// answer is the one that arrives. Other operations are not affected.
+	Duplicate Fault = "duplicate"
+
+	// Slow: all goes well, but it takes long.
+	Slow Fault = "slow"
+
+	// Missing: the queue is away: [queue.ErrQueueMissing].
+	Missing Fault = "missing"
+
+	// Death: the process dies while the call is under way, or is dead already.
+	Death Fault = "death"
+)
+
+// choose returns the fault that u, 0 to 1, stands for.
+func (r Rates) choose(op Op, u float64) Fault {
+	for _, c := range []struct {
+		rate  float64
+		fault Fault
+	}{
+		{r.Throttled, Throttled}, {r.Unavailable, Unavailable}, {r.LostRequest, LostRequest},
+		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow},
+	} {
+		if u < c.rate {
+			if c.fault == Duplicate && op != Enqueue {
+				return ""
+			}
+			return c.fault
+		}
+		u -= max(c.rate, 0)
+	}
+	return ""
+}
+
+// failure is the error a fault shows to the caller, as the service would word
+// it; nil for a fault that shows none.
+func (f Fault) failure() *queue.Error {
+	switch f {
+	case Throttled:
+		return &queue.Error{Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "injected"}
+	case Unavailable:
+		return &queue.Error{Kind: queue.ErrUnavailable, Status: 500, Code: "InternalError", RequestID: "injected"}
+	case LostRequest, LostAnswer:
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: connection reset"}
+	case Missing:
+		return &queue.Error{Kind: queue.ErrQueueMissing, Status: 404, Code: "QueueNotFound", RequestID: "injected"}
+	case Death:
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: ErrDead}
+	}
+	return nil
+}

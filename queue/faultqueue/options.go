@@ -1,0 +1,76 @@
+package faultqueue
+
+import "time"
+
+// Options say how a [Queue] misbehaves. Nil and the zero value mean: not at all.
+type Options struct {
+	// Seed chooses which calls are hit. Defaults to 0, a seed like any other.
+	Seed uint64
+
+	// Faults are the rates of the operations named in it, such as "dequeue".
+	// Defaults to none: Every holds for all.
+	Faults map[Op]Rates
+
+	// Every is the rates of the operations that Faults does not name.
+	// Defaults to no faults.
+	Every Rates
+
+	// Latency is how long a faulty call takes. Defaults to 1 ms … 100 ms.
+	Latency Range
+
+	// SlowLatency is how long a [Slow] call takes. Defaults to 1 s … 20 s.
+	SlowLatency Range
+
+	// UsualLatency is how long a call without a fault takes. Defaults to no
+	// time at all.
+	UsualLatency Range
+
+	// DieAfter lets the process die at a seeded one of its first so many
+	// calls: that call is under way, and may have taken effect, and no further
+	// one reaches the queue inside. See [Queue.Died]. Defaults to 0, never.
+	DieAfter int
+
+	// Skew is how far the server's clock is ahead of ours, behind when
+	// negative. It shows in Inserted, Expires and Until. Defaults to 0.
+	Skew time.Duration
+
+	// Missing is a time in which the queue and its siblings do not exist.
+	// Defaults to never.
+	Missing Window
+
+	// Record keeps a trace of all calls, which grows with them. Defaults to
+	// false.
+	Record bool
+}
+
+// Rates are the shares of calls, 0 to 1, that each [Fault] hits. A call has at
+// most one fault; where the sum is over 1 the later ones never happen. The zero
+// value is no faults.
+type Rates struct {
+	Throttled   float64
+	Unavailable float64
+	LostRequest float64
+	LostAnswer  float64
+	Duplicate   float64
+	Slow        float64
+}
+
+// Range is a span of times, Min included and Max not. The zero value stands for
+// the default of its option; where Max is not over Min it is always Min.
+type Range struct{ Min, Max time.Duration }
+
+// Window is a span of time that begins at a seeded instant within the first
+// Within since [New], and lasts For. The zero value is none.
+type Window struct{ Within, For time.Duration }
+
+func (r Range) or(otherwise Range) Range {
+	if r == (Range{}) {
+		return otherwise
+	}
+	return r
+}
+
+// at returns the point of the range that u, 0 to 1, stands for.
+func (r Range) at(u float64) time.Duration {
+	return r.Min + time.Duration(u*float64(max(r.Max-r.Min, 0)))
+}

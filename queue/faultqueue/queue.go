@@ -1,0 +1,141 @@
+package faultqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Queue is a queue that misbehaves. Make one with [New]. It is safe for
+// concurrent use.
+type Queue struct {
+	inner queue.Queue
+	world *world
+}
+
+var _ queue.Manager = (*Queue)(nil)
+
+// New puts faults around a queue. The clock of [Call].At and of
+// [Options.Missing] starts here.
+func New(inner queue.Queue, o *Options) *Queue {
+	if o == nil {
+		o = &Options{}
+	}
+	return &Queue{inner, newWorld(*o)}
+}
+
+// Name is the name of the queue inside.
+func (q *Queue) Name() queue.Name { return q.inner.Name() }
+
+// Sibling returns the sibling of the queue inside, with the same faults: it
+// shares the seed, the trace and the death of q.
+func (q *Queue) Sibling(suffix string) queue.Queue {
+	return &Queue{q.inner.Sibling(suffix), q.world}
+}
+
+// Kill lets the process die now: no further call reaches the queue inside.
+func (q *Queue) Kill() { q.world.kill() }
+
+// Died is closed when the process dies, by [Options.DieAfter] or by [Queue.Kill].
+func (q *Queue) Died() <-chan struct{} { return q.world.died }
+
+// Enqueue implements [queue.Queue].
+func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	bad := queue.CheckEnqueue(o)
+	if bad == nil {
+		bad = queue.CheckText(text)
+	}
+	m, err := call(ctx, q, Enqueue, text, "", bad, func() (queue.Message, error) { return q.inner.Enqueue(ctx, text, o) })
+	q.skew(&m)
+	return m, err
+}
+
+// Dequeue implements [queue.Queue].
+func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	batch, err := call(ctx, q, Dequeue, "", "", queue.CheckDequeue(n, visibility), func() ([]queue.Message, error) {
+		return q.inner.Dequeue(ctx, n, visibility)
+	})
+	for i := range batch {
+		q.skew(&batch[i])
+	}
+	return batch, err
+}
+
+// Peek implements [queue.Queue].
+func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	batch, err := call(ctx, q, Peek, "", "", queue.CheckPeek(n), func() ([]queue.Message, error) { return q.inner.Peek(ctx, n) })
+	for i := range batch {
+		q.skew(&batch[i])
+	}
+	return batch, err
+}
+
+// Update implements [queue.Queue].
+func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	l, err := call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func() (queue.Lease, error) {
+		return q.inner.Update(ctx, l, text, visibility)
+	})
+	q.shift(&l.Until)
+	return l, err
+}
+
+// Delete implements [queue.Queue].
+func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+	return q.do(ctx, Delete, string(l.ID), l.ID, queue.CheckLease(l), func() error { return q.inner.Delete(ctx, l) })
+}
+
+// Properties implements [queue.Queue].
+func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+	return call(ctx, q, Properties, "", "", nil, func() (queue.Properties, error) { return q.inner.Properties(ctx) })
+}
+
+// Create implements [queue.Queue].
+func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
+	return q.do(ctx, Create, "", "", queue.CheckMetadata(metadata), func() error { return q.inner.Create(ctx, metadata) })
+}
+
+// SetMetadata implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
+// inside is none.
+func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	m, bad := q.manager()
+	if bad == nil {
+		bad = queue.CheckMetadata(metadata)
+	}
+	return q.do(ctx, SetMetadata, "", "", bad, func() error { return m.SetMetadata(ctx, metadata) })
+}
+
+// Clear implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
+// inside is none.
+func (q *Queue) Clear(ctx context.Context) error {
+	m, bad := q.manager()
+	return q.do(ctx, Clear, "", "", bad, func() error { return m.Clear(ctx) })
+}
+
+// Drop implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
+// inside is none.
+func (q *Queue) Drop(ctx context.Context) error {
+	m, bad := q.manager()
+	return q.do(ctx, Drop, "", "", bad, func() error { return m.Drop(ctx) })
+}
+
+func (q *Queue) manager() (queue.Manager, error) {
+	if m, ok := q.inner.(queue.Manager); ok {
+		return m, nil
+	}
+	return nil, &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue inside cannot be administered: it is no queue.Manager"}
+}
+
+// skew shows a message by the server's clock.
+func (q *Queue) skew(m *queue.Message) {
+	q.shift(&m.Until)
+	q.shift(&m.Inserted)
+	q.shift(&m.Expires)
+}
+
+// shift leaves alone what is no instant: the zero time, and never.
+func (q *Queue) shift(t *time.Time) {
+	if !t.IsZero() && t.UTC().Year() < 9999 {
+		*t = t.Add(q.world.o.Skew)
+	}
+}

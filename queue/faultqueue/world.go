@@ -1,0 +1,128 @@
+package faultqueue
+
+import (
+	"errors"
+	"hash/fnv"
+	"sync"
+	"time"
+)
+
+// ErrDead is in the error of every call that a dead process made or had under
+// way, which is a [queue.ErrOutcomeUnknown] too.
+var ErrDead = errors.New("the process is dead")
+
+// world is what a queue shares with its siblings.
+type world struct {
+	o     Options
+	birth time.Time
+	died  chan struct{} // closed at death
+	fatal int           // which call is the last; 0 when none is
+	away  time.Duration // since birth, when the queue goes missing
+
+	mu       sync.Mutex
+	calls    int         // guarded by mu
+	ordinals map[key]int // guarded by mu; how often each was called
+	trace    []Call      // guarded by mu
+}
+
+// key is what a call is about: all that its fate depends on, its ordinal aside.
+type key struct {
+	queue string
+	op    Op
+	about string // a message's id, or its text when it is new, or nothing
+}
+
+func newWorld(o Options) *world {
+	o.Latency = o.Latency.or(Range{time.Millisecond, 100 * time.Millisecond})
+	o.SlowLatency = o.SlowLatency.or(Range{time.Second, 20 * time.Second})
+	w := &world{o: o, birth: time.Now(), died: make(chan struct{}), ordinals: make(map[key]int)}
+	if o.DieAfter > 0 {
+		w.fatal = 1 + int(w.draw("death", key{}, 0)*float64(o.DieAfter))
+	}
+	w.away = Range{0, o.Missing.Within}.at(w.draw("missing", key{}, 0))
+	return w
+}
+
+// fate is what happens to one call.
+type fate struct {
+	key
+	ordinal int // how often the same was called before
+	started time.Duration
+	fault   Fault
+	there   time.Duration // the request's way
+	back    time.Duration // the answer's
+	acts    bool          // whether a call during which the process dies still acts
+}
+
+// begin numbers a call and says what happens to it.
+func (w *world) begin(k key) fate {
+	f := fate{key: k, started: time.Since(w.birth)}
+	w.mu.Lock()
+	w.calls++
+	last := w.calls == w.fatal
+	f.ordinal = w.ordinals[k]
+	w.ordinals[k]++
+	w.mu.Unlock()
+
+	rates, named := w.o.Faults[k.op]
+	if !named {
+		rates = w.o.Every
+	}
+	f.fault = rates.choose(k.op, w.draw("fault", k, f.ordinal))
+	took := w.o.Latency
+	switch {
+	case w.dead() || last:
+		// A call in which the process dies takes no time of its own.
+		f.acts = last && !w.dead() && w.draw("acts", k, f.ordinal) < 0.5
+		w.kill()
+		f.fault, took = Death, Range{}
+	case f.started >= w.away && f.started < w.away+w.o.Missing.For:
+		f.fault = Missing
+	case f.fault == Slow:
+		took = w.o.SlowLatency
+	case f.fault == "":
+		took = w.o.UsualLatency
+	}
+	latency := took.at(w.draw("latency", k, f.ordinal))
+	f.there = latency / 2
+	f.back = latency - f.there
+	return f
+}
+
+// draw returns a number from 0 to 1 that depends on nothing but the seed and its
+// arguments.
+func (w *world) draw(purpose string, k key, ordinal int) float64 {
+	h := fnv.New64a()
+	for _, s := range []string{purpose, k.queue, string(k.op), k.about} {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	// FNV alone leaves neighbours near each other: mix as splitmix64 does.
+	x := h.Sum64() ^ mix(w.o.Seed) ^ mix(uint64(ordinal)+0x9E3779B97F4A7C15)
+	return float64(mix(x)>>11) / (1 << 53)
+}
+
+func mix(x uint64) uint64 {
+	x += 0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+func (w *world) dead() bool {
+	select {
+	case <-w.died:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process; once is enough.
+func (w *world) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.dead() {
+		close(w.died)
+	}
+}

@@ -1,0 +1,247 @@
+package queuetest_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// A suite that passes whatever it is given is worth nothing. Each defect here is
+// a mistake that a queue could well have, put around one that has none; the suite
+// must find it.
+type defect struct {
+	name  string
+	found string // the test that must find it
+	make  func(q queue.Manager) queue.Manager
+}
+
+var defects = []defect{
+	{"visibility rounded down", "Q11_FractionsOfASecondAreRoundedUp", func(q queue.Manager) queue.Manager { return roundsDown{q} }},
+	{"visibility a second short", "Q14_HiddenWhileLeasedThenBack", func(q queue.Manager) queue.Manager { return early{q} }},
+	{"old receipts stay valid", "Q29_UpdateSupersedesTheReceipt", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
+	{"old receipts stay valid", "AnyHistoryFollowsTheModel", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
+	{"old receipts stay valid", "Q30_WorkedTrace", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
+	{"messages live seven days", "Q12_ForeverIsTheDefault", func(q queue.Manager) queue.Manager { return sevenDays{q} }},
+	{"text is trimmed", "Q08_TextRoundTrip", func(q queue.Manager) queue.Manager { return trims{q} }},
+	{"peek hands out receipts", "Q25_PeekHidesNothingAndCountsNothing", func(q queue.Manager) queue.Manager { return peeksByDequeue{q} }},
+	{"create takes any metadata", "Q16_CreateComparesMetadata", func(q queue.Manager) queue.Manager { return createsTwice{q} }},
+	{"metadata are merged", "Q17_SetMetadataReplacesTheWholeSet", func(q queue.Manager) queue.Manager { return merges{q} }},
+	{"context is ignored", "Section15_EndedContextDoesNothing", func(q queue.Manager) queue.Manager { return deaf{q} }},
+	{"sibling is the queue itself", "Q01_SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return onlyChild{q} }},
+	{"sibling is no manager", "Q01_SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return plainSibling{q} }},
+	{"leases are not checked", "Section15_BadArgumentsSpendNoRequest", func(q queue.Manager) queue.Manager { return trusting{q} }},
+	{"clear leaves leased messages", "Q26_ClearDeletesAllMessages", func(q queue.Manager) queue.Manager { return clearsVisible{q} }},
+	{"errors are bare", "B05_ErrorsSayWhatWhereAndWhy", func(q queue.Manager) queue.Manager { return terse{q} }},
+	{"depth counts visible messages", "Q18_DepthCountsHiddenMessagesToo", func(q queue.Manager) queue.Manager { return shallow{q} }},
+}
+
+const chosen = "QUEUETEST_DEFECT"
+
+// TestDefective runs the suite against one defect. It fails, and so runs only
+// inside TestSuiteFindsDefects.
+func TestDefective(t *testing.T) {
+	name := os.Getenv(chosen)
+	if name == "" {
+		t.Skip("run by TestSuiteFindsDefects")
+	}
+	for _, d := range defects {
+		if d.name+d.found == name {
+			queuetest.Run(t, queuetest.Harness{Bubble: true, Open: func(_ *testing.T, name string) queue.Manager {
+				return d.make(local(name))
+			}})
+		}
+	}
+}
+
+func TestSuiteFindsDefects(t *testing.T) {
+	t.Parallel()
+	for _, d := range defects {
+		t.Run(d.name+" "+d.found, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+d.found+"$", "-rapid.nofailfile")
+			cmd.Env = append(os.Environ(), chosen+"="+d.name+d.found)
+			out, err := cmd.CombinedOutput()
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.found) {
+				t.Errorf("not found: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestSuitePassesWhatHasNone is the other half: without a defect all pass.
+func TestSuitePassesWhatHasNone(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{Bubble: true, Open: func(_ *testing.T, name string) queue.Manager { return local(name) }})
+}
+
+func local(name string) queue.Manager {
+	return localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: name})
+}
+
+type roundsDown struct{ queue.Manager }
+
+func (q roundsDown) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if visibility > time.Second {
+		visibility = visibility.Truncate(time.Second)
+	}
+	return q.Manager.Dequeue(ctx, n, visibility)
+}
+
+type early struct{ queue.Manager }
+
+func (q early) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	return q.Manager.Dequeue(ctx, n, max(visibility-time.Second, time.Second))
+}
+
+// forgiving lets every receipt there ever was stand for the newest one.
+type forgiving struct {
+	queue.Manager
+	newest map[queue.ID]queue.Receipt
+}
+
+func (q *forgiving) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	batch, err := q.Manager.Dequeue(ctx, n, visibility)
+	for _, m := range batch {
+		q.keep(m.Lease)
+	}
+	return batch, err
+}
+
+func (q *forgiving) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	renewed, err := q.Manager.Update(ctx, q.renew(l), text, visibility)
+	if err == nil {
+		q.keep(renewed)
+	}
+	return renewed, err
+}
+
+func (q *forgiving) Delete(ctx context.Context, l queue.Lease) error {
+	return q.Manager.Delete(ctx, q.renew(l))
+}
+
+func (q *forgiving) keep(l queue.Lease) {
+	if q.newest == nil {
+		q.newest = make(map[queue.ID]queue.Receipt)
+	}
+	q.newest[l.ID] = l.Receipt
+}
+
+func (q *forgiving) renew(l queue.Lease) queue.Lease {
+	if newest, ok := q.newest[l.ID]; ok {
+		l.Receipt = newest
+	}
+	return l
+}
+
+type sevenDays struct{ queue.Manager }
+
+func (q sevenDays) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if o == nil {
+		o = &queue.EnqueueOptions{TTL: 7 * 24 * time.Hour}
+	}
+	return q.Manager.Enqueue(ctx, text, o)
+}
+
+type trims struct{ queue.Manager }
+
+func (q trims) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	return q.Manager.Enqueue(ctx, strings.TrimSpace(text), o)
+}
+
+type peeksByDequeue struct{ queue.Manager }
+
+func (q peeksByDequeue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	return q.Dequeue(ctx, n, time.Second)
+}
+
+type createsTwice struct{ queue.Manager }
+
+func (q createsTwice) Create(ctx context.Context, metadata map[string]string) error {
+	err := q.Manager.Create(ctx, metadata)
+	if errors.Is(err, queue.ErrQueueExists) {
+		return nil
+	}
+	return err
+}
+
+type merges struct{ queue.Manager }
+
+func (q merges) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	p, err := q.Properties(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(p.Metadata, metadata)
+	return q.Manager.SetMetadata(ctx, p.Metadata)
+}
+
+type deaf struct{ queue.Manager }
+
+func (q deaf) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	return q.Manager.Enqueue(context.WithoutCancel(ctx), text, o)
+}
+
+type onlyChild struct{ queue.Manager }
+
+func (q onlyChild) Sibling(string) queue.Queue { return q }
+
+type plainSibling struct{ queue.Manager }
+
+func (q plainSibling) Sibling(suffix string) queue.Queue {
+	return struct{ queue.Queue }{q.Manager.Sibling(suffix)}
+}
+
+type trusting struct{ queue.Manager }
+
+func (q trusting) Delete(ctx context.Context, l queue.Lease) error {
+	if l.Receipt == "" {
+		return nil
+	}
+	return q.Manager.Delete(ctx, l)
+}
+
+type clearsVisible struct{ queue.Manager }
+
+func (q clearsVisible) Clear(ctx context.Context) error {
+	for {
+		batch, err := q.Dequeue(ctx, queue.MaxBatch, time.Hour)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		for _, m := range batch {
+			if err := q.Delete(ctx, m.Lease); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+type terse struct{ queue.Manager }
+
+func (q terse) Delete(ctx context.Context, l queue.Lease) error {
+	err := q.Manager.Delete(ctx, l)
+	for _, kind := range []error{queue.ErrMessageGone, queue.ErrReceiptMismatch, queue.ErrInvalid} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return err
+}
+
+type shallow struct{ queue.Manager }
+
+func (q shallow) Properties(ctx context.Context) (queue.Properties, error) {
+	p, err := q.Manager.Properties(ctx)
+	if seen, failed := q.Peek(ctx, queue.MaxBatch); failed == nil {
+		p.Depth = int64(len(seen))
+	}
+	return p, err
+}

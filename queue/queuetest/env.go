@@ -1,0 +1,216 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// long is a time that no test lives to see on a real backend: what is hidden
+// for long stays hidden however slow the machine is.
+const long = time.Hour
+
+// env is what one test of the suite has at hand. It belongs to the goroutine
+// of its test, check aside.
+type env struct {
+	*testing.T
+	h   Harness
+	q   queue.Manager
+	ctx context.Context
+
+	clock queue.Queue // tells the server's time to after; made when first needed
+}
+
+// names numbers the queues of this process; salt keeps processes apart that
+// share a backend.
+var (
+	names atomic.Int64
+	salt  = rand.Uint32()
+)
+
+// newEnv opens a queue that does not exist yet.
+func newEnv(t *testing.T, h Harness) *env {
+	e := &env{T: t, h: h, ctx: t.Context()}
+	e.q = e.open()
+	return e
+}
+
+// open returns a new queue, not created, that is dropped at the end.
+func (e *env) open() queue.Manager {
+	e.Helper()
+	q := e.h.Open(e.T, fmt.Sprintf("conform-%08x-%d", salt, names.Add(1)))
+	e.Cleanup(func() { _ = q.Drop(context.Background()) }) // most tests have no queue left, or never had one
+	return q
+}
+
+// create makes the queue of this test, without metadata.
+func (e *env) create() {
+	e.Helper()
+	e.ok(e.q.Create(e.ctx, nil))
+}
+
+// ok ends the test on an error.
+func (e *env) ok(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// is checks that err is of a kind, and how it is written.
+func (e *env) is(err, kind error, doing string) {
+	e.Helper()
+	if !errors.Is(err, kind) {
+		e.Errorf("%s: error is %q, want %q", doing, fmt.Sprint(err), kind)
+	} else {
+		e.written(err)
+	}
+}
+
+// written checks what every error of every backend must be: an [*queue.Error]
+// on one line, with its operation and queue, and without secrets.
+func (e *env) written(err error) {
+	e.Helper()
+	known := (*queue.Error)(nil)
+	if !errors.As(err, &known) {
+		e.Errorf("error %v (%T) has no *queue.Error in it", err, err)
+		return
+	}
+	if known.Op == "" || known.Queue.Queue == "" {
+		e.Errorf("error %v says neither what failed nor where", err)
+	}
+	text := err.Error()
+	if strings.ContainsAny(text, "\r\n") {
+		e.Errorf("error has more than one line: %q", text)
+	}
+	for _, s := range e.h.Secrets {
+		if strings.Contains(text, s) {
+			e.Errorf("error has the secret %q in it: %q", s, text)
+		}
+	}
+}
+
+// enqueue adds a message.
+func (e *env) enqueue(text string, o *queue.EnqueueOptions) queue.Message {
+	e.Helper()
+	m, err := e.q.Enqueue(e.ctx, text, o)
+	e.ok(err)
+	return m
+}
+
+// dequeue asks once for up to n messages.
+func (e *env) dequeue(n int, visibility time.Duration) []queue.Message {
+	e.Helper()
+	batch, err := e.q.Dequeue(e.ctx, n, visibility)
+	e.ok(err)
+	if len(batch) > n {
+		e.Fatalf("dequeue of %d returned %d", n, len(batch))
+	}
+	return batch
+}
+
+// take polls until it has so many messages, hidden for the visibility.
+func (e *env) take(n int, visibility time.Duration) []queue.Message {
+	e.Helper()
+	var all []queue.Message
+	e.until(fmt.Sprintf("%d messages are there", n), func() bool {
+		all = append(all, e.dequeue(min(n-len(all), queue.MaxBatch), visibility)...)
+		return len(all) == n
+	})
+	return all
+}
+
+// one polls until it has one message.
+func (e *env) one(visibility time.Duration) queue.Message {
+	e.Helper()
+	return e.take(1, visibility)[0]
+}
+
+// none checks that no message is visible.
+func (e *env) none(when string) {
+	e.Helper()
+	if batch := e.dequeue(queue.MaxBatch, long); len(batch) > 0 {
+		e.Fatalf("%s %d messages are visible, such as %q (delivery %d)", when, len(batch), short(batch[0].Text), batch[0].DequeueCount)
+	}
+}
+
+// peek asks once.
+func (e *env) peek(n int) []queue.Message {
+	e.Helper()
+	batch, err := e.q.Peek(e.ctx, n)
+	e.ok(err)
+	return batch
+}
+
+// until is the one way to wait for something: it polls, and ends the test when
+// it never comes. A real machine may be slow, hence the patience.
+func (e *env) until(what string, holds func() bool) {
+	e.Helper()
+	deadline := time.NewTimer(2 * time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			e.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// exactly lets simulated time pass. It is for instants that only a bubble can
+// hit; elsewhere it reports false and nothing has passed.
+func (e *env) exactly(d time.Duration) bool {
+	if e.h.Bubble {
+		time.Sleep(d)
+	}
+	return e.h.Bubble
+}
+
+// after lets at least d pass by the server's clock.
+func (e *env) after(d time.Duration) {
+	e.Helper()
+	if e.exactly(d) {
+		return
+	}
+	if e.clock == nil {
+		e.clock = e.q.Sibling("-clock")
+		e.ok(e.clock.Create(e.ctx, nil))
+		e.Cleanup(func() { _ = e.clock.(queue.Manager).Drop(context.Background()) })
+	}
+	tick, err := e.clock.Enqueue(e.ctx, "tick", &queue.EnqueueOptions{Delay: d})
+	e.ok(err)
+	e.until("the server's clock has gone on", func() bool {
+		seen, err := e.clock.Peek(e.ctx, queue.MaxBatch)
+		e.ok(err)
+		return slices.ContainsFunc(seen, func(m queue.Message) bool { return m.ID == tick.ID })
+	})
+	e.ok(e.clock.(queue.Manager).Clear(e.ctx))
+}
+
+// texts are the texts of messages, sorted: order is not promised.
+func texts(batch []queue.Message) []string {
+	var all []string
+	for _, m := range batch {
+		all = append(all, m.Text)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// short is a text for people.
+func short(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}

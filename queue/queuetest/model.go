@@ -1,0 +1,227 @@
+package queuetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+)
+
+var modelTests = []test{{"AnyHistoryFollowsTheModel", func(e *env) {
+	if !e.h.Bubble {
+		e.Skip("this needs a clock that obeys")
+	}
+	rapid.Check(noDeadline{e.T}, func(t *rapid.T) {
+		m := &model{e: e, q: e.open(), messages: make(map[queue.ID]*modelled)}
+		if err := m.q.Create(e.ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"enqueue": m.enqueue,
+			"dequeue": m.dequeue,
+			"peek":    m.peek,
+			"update":  m.update,
+			"delete":  m.remove,
+			"clear":   m.clear,
+			"pass":    m.pass,
+			"":        m.depth,
+		})
+	})
+}}}
+
+// noDeadline is a test without a Deadline, which rapid asks for and a bubble has
+// none of.
+type noDeadline struct{ rapid.TB }
+
+// model is what a queue must hold, kept in the simplest way there is. Time moves
+// in whole seconds, so that no instant is in between.
+type model struct {
+	e        *env
+	q        queue.Manager
+	messages map[queue.ID]*modelled
+	leases   []queue.Lease // all that were ever handed out
+}
+
+// modelled is one message.
+type modelled struct {
+	text    string
+	receipt queue.Receipt // the newest
+	count   int64
+	visible time.Time // from when on
+	expires time.Time // zero for never
+}
+
+// live is the messages that have not expired, or only the visible ones.
+func (m *model) live(visible bool) map[queue.ID]*modelled {
+	live := make(map[queue.ID]*modelled)
+	for id, one := range m.messages {
+		if !one.expired() && (!visible || !one.visible.After(time.Now())) {
+			live[id] = one
+		}
+	}
+	return live
+}
+
+func (one *modelled) expired() bool {
+	return !one.expires.IsZero() && !one.expires.After(time.Now())
+}
+
+func drawSeconds(t *rapid.T, from, to int, what string) time.Duration {
+	return time.Duration(rapid.IntRange(from, to).Draw(t, what)) * time.Second
+}
+
+func (m *model) enqueue(t *rapid.T) {
+	o := &queue.EnqueueOptions{Delay: drawSeconds(t, 0, 3, "delay")}
+	one := &modelled{text: rapid.SampledFrom([]string{"", "a", "b<c>", " d\n"}).Draw(t, "text"), visible: time.Now().Add(o.Delay)}
+	if rapid.Bool().Draw(t, "expires") {
+		o.TTL = o.Delay + drawSeconds(t, 1, 6, "TTL beyond the delay")
+		one.expires = time.Now().Add(o.TTL)
+	}
+	sent, err := m.q.Enqueue(m.e.ctx, one.text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.receipt = sent.Receipt
+	m.messages[sent.ID] = one
+	m.leases = append(m.leases, sent.Lease)
+}
+
+func (m *model) dequeue(t *rapid.T) {
+	n, visibility := rapid.IntRange(1, 5).Draw(t, "n"), drawSeconds(t, 1, 4, "visibility")
+	batch, err := m.q.Dequeue(m.e.ctx, n, visibility)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.matches(t, batch, n)
+	for _, got := range batch {
+		one := m.messages[got.ID]
+		if one.count++; got.DequeueCount != one.count {
+			t.Fatalf("delivery %d of %s has the count %d", one.count, got.ID, got.DequeueCount)
+		}
+		if got.Receipt == one.receipt || got.Receipt == "" {
+			t.Fatalf("a delivery brought no new receipt")
+		}
+		one.receipt, one.visible = got.Receipt, time.Now().Add(visibility)
+		m.leases = append(m.leases, got.Lease)
+	}
+}
+
+func (m *model) peek(t *rapid.T) {
+	n := rapid.IntRange(1, 5).Draw(t, "n")
+	seen, err := m.q.Peek(m.e.ctx, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.matches(t, seen, n)
+	for _, got := range seen {
+		if one := m.messages[got.ID]; got.DequeueCount != one.count || got.Receipt != "" {
+			t.Fatalf("peek shows %+v after %d deliveries", got, one.count)
+		}
+	}
+}
+
+// matches checks that a batch is as many of the visible messages as were asked
+// for, each once and with its text.
+func (m *model) matches(t *rapid.T, batch []queue.Message, n int) {
+	visible := m.live(true)
+	if len(batch) != min(n, len(visible)) {
+		t.Fatalf("got %d messages, asked for %d, %d are visible", len(batch), n, len(visible))
+	}
+	for _, got := range batch {
+		one := visible[got.ID]
+		if one == nil {
+			t.Fatalf("got %s, which is not visible or came twice", got.ID)
+		}
+		if got.Text != one.text {
+			t.Fatalf("text of %s is %q, want %q", got.ID, got.Text, one.text)
+		}
+		delete(visible, got.ID)
+	}
+}
+
+// draw returns one of the leases there ever were and what using it must give.
+func (m *model) draw(t *rapid.T) (queue.Lease, *modelled, error) {
+	if len(m.leases) == 0 {
+		t.Skip("there is no lease yet")
+	}
+	l := rapid.SampledFrom(m.leases).Draw(t, "lease")
+	switch one := m.live(false)[l.ID]; {
+	case one == nil:
+		return l, nil, queue.ErrMessageGone
+	case one.receipt != l.Receipt:
+		return l, nil, queue.ErrReceiptMismatch
+	default:
+		return l, one, nil
+	}
+}
+
+func (m *model) update(t *rapid.T) {
+	l, one, want := m.draw(t)
+	visibility := drawSeconds(t, 0, 4, "visibility")
+	if one != nil && !one.expires.IsZero() && !time.Now().Add(visibility).Before(one.expires) {
+		t.Skip("Q29_UpdatePastTheExpiry tests that")
+	}
+	text := rapid.SampledFrom([]string{"", "e", `"f"`}).Draw(t, "text")
+	renewed, err := m.q.Update(m.e.ctx, l, text, visibility)
+	if !errors.Is(err, want) {
+		t.Fatalf("update gave %v, want %v", err, want)
+	}
+	if err == nil {
+		if renewed.ID != l.ID || renewed.Receipt == l.Receipt {
+			t.Fatalf("update renewed the lease of %s as that of %s", l.ID, renewed.ID)
+		}
+		one.text, one.receipt, one.visible = text, renewed.Receipt, time.Now().Add(visibility)
+		m.leases = append(m.leases, renewed)
+	}
+}
+
+func (m *model) remove(t *rapid.T) {
+	l, one, want := m.draw(t)
+	if err := m.q.Delete(m.e.ctx, l); !errors.Is(err, want) {
+		t.Fatalf("delete gave %v, want %v", err, want)
+	}
+	if one != nil {
+		delete(m.messages, l.ID)
+	}
+}
+
+func (m *model) clear(t *rapid.T) {
+	if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+		t.Skip("the queue would be empty most of the time")
+	}
+	if err := m.q.Clear(m.e.ctx); err != nil {
+		t.Fatal(err)
+	}
+	clear(m.messages)
+}
+
+func (m *model) pass(t *rapid.T) {
+	m.e.exactly(drawSeconds(t, 1, 3, "time"))
+}
+
+// depth holds after every step: it counts at least what there is, and at most
+// that and what has expired.
+func (m *model) depth(t *rapid.T) {
+	p, err := m.q.Properties(m.e.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if live := len(m.live(false)); p.Depth < int64(live) || p.Depth > int64(len(m.messages)) {
+		t.Fatalf("depth is %d with %d live messages of %d: %s", p.Depth, live, len(m.messages), m)
+	}
+}
+
+// String lists the messages for people.
+func (m *model) String() string {
+	var lines []string
+	for id, one := range m.messages {
+		lines = append(lines, fmt.Sprintf("%s %q visible %v expires %v", id, one.text, one.visible, one.expires))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}

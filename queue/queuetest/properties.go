@@ -1,0 +1,86 @@
+package queuetest
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// depth waits for a depth: it is approximate, but never too low.
+func (e *env) depth(want int64, when string) {
+	e.Helper()
+	e.until("depth is right "+when, func() bool {
+		p, err := e.q.Properties(e.ctx)
+		e.ok(err)
+		if p.Depth < want {
+			e.Fatalf("%s depth is %d, fewer than the %d there are", when, p.Depth, want)
+		}
+		return p.Depth == want
+	})
+}
+
+// metadata checks the queue's metadata. Names lose their case in HTTP headers.
+func (e *env) metadata(want map[string]string, when string) {
+	e.Helper()
+	p, err := e.q.Properties(e.ctx)
+	e.ok(err)
+	got := make(map[string]string)
+	for name, value := range p.Metadata {
+		got[strings.ToLower(name)] = value
+	}
+	lower := make(map[string]string)
+	for name, value := range want {
+		lower[strings.ToLower(name)] = value
+	}
+	if !maps.Equal(got, lower) || len(got) != len(p.Metadata) {
+		e.Errorf("%s metadata are %v, want %v", when, p.Metadata, want)
+	}
+}
+
+var propertyTests = []test{
+	{"Q18_DepthCountsHiddenMessagesToo", func(e *env) {
+		e.create()
+		e.depth(0, "at first")
+		for range 3 {
+			e.enqueue("x", nil)
+		}
+		e.enqueue("later", &queue.EnqueueOptions{Delay: long})
+		e.depth(4, "with a delayed one")
+		batch := e.take(2, long)
+		e.depth(4, "with two leased")
+		e.ok(e.q.Delete(e.ctx, batch[0].Lease))
+		e.depth(3, "with one deleted")
+	}},
+	{"Q05_MetadataRoundTrip", func(e *env) {
+		want := map[string]string{
+			"visibility":      "30",
+			"PoisonThreshold": "5",
+			"_x9":             `punctuation !"#$%&'()*+,-./:;<=>?@[\]^_{|}~`,
+			"blanks":          "a b c",
+			"a":               strings.Repeat("v", 1000),
+		}
+		e.ok(e.q.Create(e.ctx, want))
+		e.metadata(want, "after create")
+		e.enqueue("x", nil)
+		e.metadata(want, "after an enqueue")
+	}},
+	{"Q17_SetMetadataReplacesTheWholeSet", func(e *env) {
+		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1", "b": "2"}))
+		e.ok(e.q.SetMetadata(e.ctx, map[string]string{"b": "3", "c": "4"}))
+		e.metadata(map[string]string{"b": "3", "c": "4"}, "after a set")
+		e.ok(e.q.SetMetadata(e.ctx, nil))
+		e.metadata(nil, "after a set of none")
+	}},
+	{"Q05_MetadataLimit", func(e *env) {
+		e.create()
+		most := map[string]string{}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			most[name] = strings.Repeat("x", queue.MaxMetadata/4-1)
+		}
+		e.ok(e.q.SetMetadata(e.ctx, most))
+		e.metadata(most, "at the limit")
+		most["d"] += "x"
+		e.is(e.q.SetMetadata(e.ctx, most), queue.ErrInvalid, "a byte over the limit")
+	}},
+}

@@ -1,0 +1,107 @@
+package queuetest
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// awkward are texts that a careless XML round trip changes (Q-08, Q-07).
+var awkward = map[string]string{
+	"empty":             "",
+	"blank":             " ",
+	"blanks around":     "  a  ",
+	"tabs and newlines": "\ta\nb\n",
+	"carriage returns":  "a\rb\r\nc\r",
+	"only newlines":     "\n\n",
+	"quotes":            `{"a":"b",'c':'d'}`,
+	"markup":            "<QueueMessage><MessageText>x</MessageText></QueueMessage>",
+	"entities":          "&amp;&lt;&#65;&#x41;&nosuch;&",
+	"end of CDATA":      "<![CDATA[x]]>]]>",
+	"comment":           "<!-- x --><?xml version=\"1.0\"?>",
+	"emoji":             "héllo 世界 🚀 \U0001F468\u200D\U0001F469",
+	"edges of XML":      "\u0020\uD7FF\uE000\uFFFD\U00010000\U0010FFFF",
+	"byte order mark":   "\uFEFFx\uFEFF",
+	"C1 controls":       "\u007f\u0080\u0085\u009f\u2028",
+	"combining":         "e\u0301 é", // not to be normalised
+	"Base64":            "AAECAwQFBgcICQ==",
+	"percent and plus":  "%41+%2B%%",
+	"null word":         "null",
+	"largest":           strings.Repeat("x", queue.MaxText),
+	largeUnicode:        strings.Repeat("🚀", queue.MaxText/4),
+	"much markup":       strings.Repeat(`"`, 20_000),
+}
+
+// largeUnicode is the one of them that a server needs care with when it decodes
+// its input piece by piece.
+const largeUnicode = "largest, outside ASCII"
+
+// texts are the awkward ones that the backend is up to.
+func (e *env) texts() map[string]string {
+	all := maps.Clone(awkward)
+	if why := e.h.Quirks.LargeUnicode; why != "" {
+		e.Logf("left out %s: %s", largeUnicode, why)
+		delete(all, largeUnicode)
+	}
+	return all
+}
+
+var textTests = []test{
+	{"Q08_TextRoundTrip", func(e *env) {
+		e.create()
+		for name, text := range e.texts() {
+			if sent := e.enqueue(text, nil); sent.Text != text {
+				e.Errorf("%s: the enqueued message says %q", name, short(sent.Text))
+			}
+			if seen := e.peek(1); len(seen) != 1 || seen[0].Text != text {
+				e.Errorf("%s: peek shows %+v, want %q", name, seen, short(text))
+			}
+			m := e.one(long)
+			if m.Text != text {
+				e.Errorf("%s: dequeue gives %q, want %q", name, short(m.Text), short(text))
+			}
+			e.ok(e.q.Delete(e.ctx, m.Lease))
+		}
+	}},
+	{"Q08_TextRoundTripThroughUpdate", func(e *env) {
+		e.create()
+		e.enqueue("x", nil)
+		for name, text := range e.texts() {
+			m := e.one(long)
+			_, err := e.q.Update(e.ctx, m.Lease, text, 0)
+			e.ok(err)
+			m = e.one(long)
+			if m.Text != text {
+				e.Errorf("%s: after an update dequeue gives %q, want %q", name, short(m.Text), short(text))
+			}
+			_, err = e.q.Update(e.ctx, m.Lease, "x", 0)
+			e.ok(err)
+		}
+	}},
+	{"Q07_EscapedTextIsBoundedToo", func(e *env) {
+		// 64 KiB of quotes are 320 KiB as XML, more than a request may have.
+		e.create()
+		_, err := e.q.Enqueue(e.ctx, strings.Repeat(`"`, queue.MaxText), nil)
+		if e.h.HTTP {
+			e.is(err, queue.ErrTooLarge, "enqueue of 65,536 quotes")
+			e.none("after the refusal")
+			m := e.enqueue("x", nil)
+			_, err := e.q.Update(e.ctx, m.Lease, strings.Repeat(`"`, queue.MaxText), 0)
+			e.is(err, queue.ErrTooLarge, "update to 65,536 quotes")
+			return
+		}
+		e.ok(err)
+	}},
+	{"Q09_EqualTextsAreDifferentMessages", func(e *env) {
+		e.create()
+		a, b := e.enqueue("same", nil), e.enqueue("same", nil)
+		if a.ID == b.ID || a.ID == "" {
+			e.Errorf("ids are %q and %q", a.ID, b.ID)
+		}
+		batch := e.take(2, long)
+		if batch[0].ID == batch[1].ID {
+			e.Errorf("dequeue gave the same message twice")
+		}
+	}},
+}
