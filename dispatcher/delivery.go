@@ -19,6 +19,8 @@ type delivery[T any] struct {
 	message    queue.Message
 	lease      lease
 	start      bool // whether its handler may start
+	slot       slotState
+	ctx        context.Context // the handler's; nil when it never ran
 
 	head   codec.Head
 	body   []byte
@@ -37,8 +39,8 @@ func (v *delivery[T]) attempt() int {
 	return int(min(v.message.DequeueCount, 1<<30))
 }
 
-// lost is how many deliveries ended in nothing since the last one that was recorded.
-func (v *delivery[T]) lost() int64 { return max(v.message.DequeueCount-1-v.head.Settled, 0) }
+// missing is how many deliveries ended in nothing since the last one that was recorded.
+func (v *delivery[T]) missing() int64 { return max(v.message.DequeueCount-1-v.head.Settled, 0) }
 
 // newerDelay is how long a message of a newer release is left to a newer worker.
 const newerDelay = 30 * time.Second
@@ -70,8 +72,8 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
 	case unread != nil:
 		return v.poisoned(poison.ReasonUndecodable, unread), true
-	case v.enveloped() && v.lost() >= int64(bounds.MaxLost):
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.lost())), true
+	case v.enveloped() && v.missing() >= int64(bounds.MaxLost):
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.missing())), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds():
@@ -84,18 +86,25 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 func (v *delivery[T]) handle(body T, asked time.Time, visibility time.Duration) {
 	d := v.dispatcher
 	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.lease.cancel = cancel
+	v.ctx, v.lease.cancel, v.lease.watch = ctx, cancel, v
 	begin := time.Now()
 	if d.options.Timeout > 0 {
 		v.lease.deadline = begin.Add(d.options.Timeout)
 	}
 	d.slots.started()
 	d.keeper.hold(&v.lease, asked, visibility)
+	if d.options.Observer.Started != nil {
+		d.options.Observer.Started(v.described())
+	}
 
 	err := errGoexit
 	// In a deferred call, because runtime.Goexit in a handler runs nothing else.
 	defer func() {
-		d.follow.record(time.Since(begin))
+		took := time.Since(begin)
+		d.follow.record(took)
+		if d.options.Observer.Finished != nil {
+			d.options.Observer.Finished(v.described(), took, err)
+		}
 		newest, state := d.keeper.release(&v.lease)
 		v.message.Lease = newest
 		stopping := errors.Is(context.Cause(ctx), ErrStopping)
@@ -113,6 +122,16 @@ func (v *delivery[T]) handle(body T, asked time.Time, visibility time.Duration) 
 	})
 }
 
+// leaveSlot frees the slot as the settlement begins, or tells that it is held until
+// settled.
+func (v *delivery[T]) leaveSlot(ran bool) (held bool) {
+	if !v.slot.CompareAndSwap(slotTaken, slotFreed) { // given up: the slot is another's
+		v.dispatcher.slots.pend()
+		return false
+	}
+	return v.dispatcher.slots.settling(ran)
+}
+
 // call runs the handler, a panic in it becoming an error: one message's failure is
 // its own.
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
@@ -122,6 +141,24 @@ func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 		}
 	}()
 	return d.handler(ctx, m)
+}
+
+// renewed tells of a renewal of the lease, as the keeper's watcher.
+func (v *delivery[T]) renewed(visibility time.Duration, err error) {
+	o := &v.dispatcher.options
+	if err != nil {
+		o.OnError(err)
+	}
+	if o.Observer.Renewed != nil {
+		o.Observer.Renewed(v.described(), visibility, err)
+	}
+}
+
+// lost tells of the loss of the lease, as the keeper's watcher.
+func (v *delivery[T]) lost(cause error) {
+	if f := v.dispatcher.options.Observer.Lost; f != nil {
+		f(v.described(), cause)
+	}
 }
 
 // decision is what is to be done with a message.
@@ -156,7 +193,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	case explicit:
 		return v.later(Retried, said.delay, err)
 	}
-	return v.later(Retried, min(max(v.dispatcher.options.RetryDelay(v.attempt(), err), 0), queue.MaxVisibility), err)
+	return v.later(Retried, v.dispatcher.options.retryDelay(v.message.ID, v.attempt(), err), err)
 }
 
 // lifeEnds tells whether the message's own life is over, or all but: then nobody else

@@ -19,9 +19,10 @@ type Dispatcher[T any] struct {
 	handler Handler[T]
 	options Options[T]
 
-	slots  *slots
-	follow *follower
-	keeper *keeper
+	slots   *slots
+	follow  *follower
+	breaker *breaker
+	keeper  *keeper
 
 	handlers context.Context // parent of every handler's context
 	cancel   context.CancelCauseFunc
@@ -52,7 +53,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	return &Dispatcher[T]{
 		queue: q, handler: h, options: options,
 		slots:  newSlots(options.Concurrency),
-		follow: newFollower(options.Visibility),
+		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
 		halted: make(chan struct{}),
 		active: make(map[*lease]struct{}),
 	}, nil
@@ -71,14 +72,27 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	d.handlers, d.cancel = context.WithCancelCause(ctx)
 	d.requests, d.hangUp = context.WithCancel(ctx)
-	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.OnError)
+	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when
-// LeastFetch are free, or any after Linger, and 0 when ctx ended first. Every
-// reserved slot must be handed to [Dispatcher.Dispatch]. Callers take turns.
+// LeastFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
+// fail one after the other it holds back, and then takes one slot for a message that
+// shows whether they still do. Every reserved slot must be handed to
+// [Dispatcher.Dispatch]. Callers take turns.
 func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
-	return d.slots.reserve(ctx, d.options.BatchSize, d.options.LeastFetch, d.options.Linger)
+	probe, ok := d.breaker.pass(ctx)
+	if !ok {
+		return 0
+	}
+	if !probe {
+		return d.slots.reserve(ctx, d.options.BatchSize, d.options.LeastFetch, d.options.Linger)
+	}
+	n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
+	if n == 0 {
+		d.breaker.unknown()
+	}
+	return n
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
@@ -106,6 +120,9 @@ func (d *Dispatcher[T]) Renewed() int64 {
 	return d.keeper.renewed
 }
 
+// Late returns how many settlements failed because the visibility had ended.
+func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
+
 // Dispatch starts a handler for every message of a batch, using up the reserved
 // slots, and frees those that the batch did not fill; an empty batch frees all.
 // The batch was asked for at the given instant, taken before the request was sent,
@@ -114,6 +131,9 @@ func (d *Dispatcher[T]) Renewed() int64 {
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if unused := reserved - len(batch); unused > 0 {
 		d.slots.unreserve(unused)
+	}
+	if len(batch) == 0 {
+		d.breaker.unknown()
 	}
 	for _, m := range batch {
 		v := &delivery[T]{dispatcher: d, message: m}

@@ -4,10 +4,10 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -25,15 +25,26 @@ type lease struct {
 	id     queue.ID
 	text   string                  // resent with every renewal: the service would keep an empty one
 	cancel context.CancelCauseFunc // ends the handler's context
+	watch  watcher                 // is told what happens to the lease
 
 	newest   queue.Lease   // with the newest receipt
-	expiry   time.Time     // until when it is surely ours, by our monotonic clock
+	expiry   time.Time     // until when it is surely ours, by our monotonic clock; zero when it is not
 	renewAt  time.Time     // when to renew next; zero for never
 	deadline time.Time     // when the handler's time is up; zero for never
+	stuckAt  time.Time     // when a cancelled handler counts as stuck; zero for never
 	end      time.Time     // when the message's own life ends; zero for never
+	renewals int           // how often it was extended
 	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
 	state    leaseState
-	index    int // in the heap; -1 when not in it
+	at       time.Time // when the keeper must look at it next: the earliest of the above
+	index    int       // in the heap; -1 when not in it
+}
+
+// watcher is told what happens to a lease, without the keeper's lock.
+type watcher interface {
+	renewed(visibility time.Duration, err error)
+	lost(cause error)
+	stuck()
 }
 
 type leaseState int
@@ -44,15 +55,19 @@ const (
 	lost               // the service said so
 )
 
-// due is when the keeper must look at the lease again.
+// due is when the keeper must look at the lease next, or zero for never.
 func (l *lease) due() time.Time {
 	due := l.expiry
-	if l.running == nil && !l.renewAt.IsZero() && l.renewAt.Before(due) {
-		due = l.renewAt
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
 	}
-	if !l.deadline.IsZero() && l.deadline.Before(due) {
-		due = l.deadline
+	if l.running == nil {
+		earlier(l.renewAt)
 	}
+	earlier(l.deadline)
+	earlier(l.stuckAt)
 	return due
 }
 
@@ -62,7 +77,7 @@ func (l *lease) due() time.Time {
 type keeper struct {
 	queue      queue.Queue
 	visibility func() time.Duration
-	onError    func(error)
+	stuckAfter time.Duration // negative for never
 
 	ctx     context.Context // of renewal requests; ends only when the dispatcher is closed
 	wake    chan struct{}   // the heap's top has changed
@@ -76,9 +91,9 @@ type keeper struct {
 	renewed int64     // renewals that succeeded; guarded by mu
 }
 
-func newKeeper(ctx context.Context, q queue.Queue, visibility func() time.Duration, onError func(error)) *keeper {
+func newKeeper(ctx context.Context, q queue.Queue, visibility func() time.Duration, stuckAfter time.Duration) *keeper {
 	k := &keeper{
-		queue: q, visibility: visibility, onError: onError, ctx: ctx,
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	k.workers.Go(k.watch)
@@ -96,6 +111,7 @@ func (k *keeper) close() {
 func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
 	k.mu.Lock()
 	l.extend(asked, visibility)
+	l.at = l.due()
 	heap.Push(&k.leases, l)
 	first := k.leases[0] == l
 	k.mu.Unlock()
@@ -115,7 +131,8 @@ func (l *lease) extend(asked time.Time, visibility time.Duration) {
 	// Jitter only upwards, so that a handler of half the visibility is never
 	// renewed; up to a tenth, so that a batch is not renewed in one burst.
 	half := visibility / 2
-	l.renewAt = asked.Add(half + time.Duration(rand.Int64N(int64(half/10)+1)))
+	l.renewals++
+	l.renewAt = asked.Add(half + time.Duration(jitter.Of(string(l.id), l.renewals)*float64(half)/10))
 }
 
 // release ends the keeping of a lease: its handler has returned. It waits for a
@@ -168,37 +185,63 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	defer k.mu.Unlock()
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		if l.due().After(now) {
-			return l.due(), true
+		if l.at.After(now) {
+			return l.at, true
 		}
 		switch {
-		case !l.deadline.IsZero() && !l.deadline.After(now):
+		case past(l.deadline, now):
 			// The lease itself goes on: its expiry still has to be told from the
 			// handler's failure. It is not renewed beyond the deadline.
-			l.deadline = time.Time{}
-			l.renewAt = time.Time{}
-			l.cancel(ErrTimeout)
-			heap.Fix(&k.leases, l.index)
-		case !l.expiry.After(now):
+			l.deadline, l.renewAt = time.Time{}, time.Time{}
+			k.end(l, now, ErrTimeout)
+		case past(l.expiry, now):
 			l.state = expired
-			l.cancel(ErrLeaseExpired)
-			k.remove(l)
+			l.expiry, l.renewAt = time.Time{}, time.Time{}
+			k.end(l, now, ErrLeaseExpired)
+		case past(l.stuckAt, now):
+			l.stuckAt = time.Time{}
+			k.workers.Go(l.watch.stuck) // it dumps stacks: not under the lock
 		default:
 			k.queueRenewal(l, now)
 		}
+		k.fix(l)
 	}
 	return time.Time{}, false
+}
+
+func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+
+// end cancels the handler, and begins to count how long it goes on. Requires mu.
+func (k *keeper) end(l *lease, now time.Time, cause error) {
+	l.cancel(cause)
+	if k.stuckAfter >= 0 && l.stuckAt.IsZero() {
+		l.stuckAt = now.Add(k.stuckAfter)
+	}
+	if !errors.Is(cause, ErrTimeout) {
+		k.workers.Go(func() { l.watch.lost(cause) })
+	}
+}
+
+// fix moves the lease to where it belongs in the heap, or out of it when nothing is
+// left to do. Requires mu.
+func (k *keeper) fix(l *lease) {
+	if l.index < 0 {
+		return
+	}
+	if l.at = l.due(); l.at.IsZero() {
+		heap.Remove(&k.leases, l.index)
+		return
+	}
+	heap.Fix(&k.leases, l.index)
 }
 
 // queueRenewal hands the lease to a renewer. Requires mu.
 func (k *keeper) queueRenewal(l *lease, now time.Time) {
 	if !k.worthRenewing(l, now) {
 		l.renewAt = time.Time{}
-		heap.Fix(&k.leases, l.index)
 		return
 	}
 	l.running = make(chan struct{})
-	heap.Fix(&k.leases, l.index)
 	k.waiting = append(k.waiting, l)
 	if k.renewer < maxRenewers {
 		k.renewer++
@@ -238,7 +281,7 @@ func (k *keeper) renew() {
 		k.waiting = k.waiting[1:]
 		asked := time.Now()
 		visibility := l.extension(asked, k.visibility())
-		if l.index < 0 {
+		if l.index < 0 || l.state != held {
 			visibility = 0 // released or expired while it waited for a renewer
 		}
 		old := l.newest
@@ -252,38 +295,36 @@ func (k *keeper) renew() {
 	}
 }
 
-// renewedOne notes the outcome of a renewal.
+// renewedOne notes the outcome of a renewal. Without a visibility there was none.
 func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error) {
 	now := time.Now()
 	k.mu.Lock()
 	close(l.running)
 	l.running = nil
+	kept := l.index >= 0 // its handler still runs
 	switch {
+	case visibility <= 0:
 	case err == nil:
 		l.newest = fresh
-		if visibility > 0 {
-			k.renewed++
-			l.extend(asked, visibility)
-			if l.state == expired { // it came back after our clock had given up
-				l.state = held
-			}
-		}
+		k.renewed++
+		l.extend(asked, visibility)
+		l.state = held // also if our clock had given it up meanwhile
 	case gone(err):
+		if kept && l.state == held {
+			k.end(l, now, ErrLeaseLost)
+		}
 		l.state = lost
-		l.cancel(ErrLeaseLost)
-		k.remove(l)
+		l.expiry, l.renewAt = time.Time{}, time.Time{}
 	default:
 		// Unknown or refused for now: again with the old receipt, ever sooner as
 		// the end comes near, until the expiry cancels the handler.
 		l.renewAt = now.Add(max(l.expiry.Sub(now)/4, 250*time.Millisecond))
 	}
-	if l.index >= 0 {
-		heap.Fix(&k.leases, l.index)
-	}
+	k.fix(l)
 	k.mu.Unlock()
 	k.wakeUp()
-	if err != nil {
-		k.onError(err)
+	if visibility > 0 {
+		l.watch.renewed(visibility, err)
 	}
 }
 
@@ -306,7 +347,7 @@ func (k *keeper) wakeUp() {
 type leaseHeap []*lease
 
 func (h leaseHeap) Len() int           { return len(h) }
-func (h leaseHeap) Less(i, j int) bool { return h[i].due().Before(h[j].due()) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h leaseHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -21,6 +21,7 @@ const (
 	DefaultMinVisibility = 10 * time.Second
 	DefaultMaxVisibility = 10 * time.Minute
 	DefaultSettleTimeout = 15 * time.Second
+	DefaultStuckAfter    = time.Minute
 
 	// LeastVisibility is the shortest visibility that leaves time to renew.
 	LeastVisibility = 5 * time.Second
@@ -124,6 +125,18 @@ type Options[T any] struct {
 	// together. Defaults to 15 s.
 	SettleTimeout time.Duration
 
+	// Observer is told what happens to deliveries. Defaults to nothing.
+	Observer Observer
+
+	// StuckAfter is how long after its context has ended a handler that still runs is
+	// reported as a [*StuckError], with the stacks of handlers. Negative means never.
+	// Defaults to 1 min.
+	StuckAfter time.Duration
+
+	// GiveUp, if true, frees the slot of a handler that is reported as stuck, so that
+	// another can run; what it returns later settles nothing. Defaults to false.
+	GiveUp bool
+
 	// OnError is told of every delivery that failed, as a [*Failure], and of
 	// renewals that failed. It is called from many goroutines and should not
 	// block. Defaults to nothing.
@@ -171,9 +184,6 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.Timeout < 0 {
 		refuse("handler time-out %v must not be negative", c.Timeout)
 	}
-	if c.RetryDelay == nil {
-		c.RetryDelay = retryDelay
-	}
 	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
 		errs = append(errs, err)
 	}
@@ -182,6 +192,9 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	}
 	if c.SettleTimeout == 0 {
 		c.SettleTimeout = DefaultSettleTimeout
+	}
+	if c.StuckAfter == 0 {
+		c.StuckAfter = DefaultStuckAfter
 	}
 	if c.OnError == nil {
 		c.OnError = func(error) {}
@@ -192,9 +205,13 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 // maxRetryDelay is the longest wait that the retry curve gives.
 const maxRetryDelay = time.Hour
 
-// retryDelay is the default curve: attempt⁴ seconds, within 10 % so that messages
-// that failed together do not come back together.
-func retryDelay(attempt int, _ error) time.Duration {
-	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*rand.Float64())
+// retryDelay is how long a message waits after a failed attempt. The default curve is
+// attempt⁴ seconds, within 10 % that depend on the message, so that those that failed
+// together do not come back together.
+func (o *Options[T]) retryDelay(id queue.ID, attempt int, err error) time.Duration {
+	if o.RetryDelay != nil {
+		return min(max(o.RetryDelay(attempt, err), 0), queue.MaxVisibility)
+	}
+	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*jitter.Of(string(id), attempt))
 	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }

@@ -1,21 +1,25 @@
 package dispatcher
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 func TestTheRetryDelayGrowsWithTheFourthPower(t *testing.T) {
+	var o Options[string]
 	for attempt, want := range map[int]float64{-1: 1, 0: 1, 1: 1, 2: 16, 3: 81, 5: 625, 7: 2401} {
-		for range 50 {
-			if got := retryDelay(attempt, nil).Seconds(); got < 0.9*want || got > 1.1*want {
+		for i := range 50 {
+			if got := o.retryDelay(queue.ID(fmt.Sprint(i)), attempt, nil).Seconds(); got < 0.9*want || got > 1.1*want {
 				t.Errorf("attempt %d: %v s, want %v within 10 %%", attempt, got, want)
 			}
 		}
 	}
-	for _, attempt := range []int{9, 1000, math.MaxInt} {
-		if got := retryDelay(attempt, nil); got != time.Hour {
+	for i, attempt := range []int{9, 1000, math.MaxInt} {
+		if got := o.retryDelay(queue.ID(fmt.Sprint(i)), attempt, nil); got != time.Hour {
 			t.Errorf("attempt %d: %v, want an hour", attempt, got)
 		}
 	}

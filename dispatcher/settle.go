@@ -16,7 +16,9 @@ import (
 // of the stopping context: what was handled is deleted even while the worker stops.
 func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	d := v.dispatcher
-	holding := d.slots.settling(ran)
+	begin := time.Now()
+	d.breaker.note(what, ran, v.attempt())
+	holding := v.leaveSlot(ran)
 	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
 	defer cancel()
 
@@ -29,13 +31,28 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	default:
 		result = Unsettled
 	}
+	if result == Lost && ran {
+		d.follow.late()
+	}
 	d.slots.settled(holding)
+	v.observe(what, result, time.Since(begin))
 	d.discharge(&v.lease, result)
 	if err = errors.Join(what.err, err); err != nil {
 		d.options.OnError(&Failure{
 			Queue: d.queue.Name(), ID: v.message.ID, Attempt: v.attempt(),
 			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
 		})
+	}
+}
+
+// observe tells the observer what became of the delivery.
+func (v *delivery[T]) observe(what decision, result Outcome, took time.Duration) {
+	o := &v.dispatcher.options.Observer
+	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
+		o.Poisoned(v.described(), what.reason, what.err)
+	}
+	if o.Settled != nil {
+		o.Settled(v.described(), result, took)
 	}
 }
 
@@ -62,7 +79,7 @@ func (v *delivery[T]) carryOut(ctx context.Context, what decision, state leaseSt
 // gone is one that we deleted (B-01).
 func (v *delivery[T]) remove(ctx context.Context) error {
 	unknown := false
-	return retry.Do(ctx, func(ctx context.Context) error {
+	return retry.Do(ctx, string(v.message.ID), func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.message.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
 			return nil
@@ -79,7 +96,7 @@ func (v *delivery[T]) remove(ctx context.Context) error {
 func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration, failures int) error {
 	text := v.recorded(failures)
 	unknown := false
-	return retry.Do(ctx, func(ctx context.Context) error {
+	return retry.Do(ctx, string(v.message.ID), func(ctx context.Context) error {
 		_, err := v.dispatcher.queue.Update(ctx, v.message.Lease, text, delay)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.message.Text {
 			// Adopted, or sent with no room to record in: better uncounted than lost.
@@ -121,7 +138,7 @@ func (v *delivery[T]) poison(ctx context.Context, what decision) error {
 		// On a context of its own: the copy may have used up all the time.
 		ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
 		defer cancel()
-		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.RetryDelay(v.attempt(), what.err), 0))
+		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.retryDelay(v.message.ID, v.attempt(), what.err), 0))
 	}
 	if err := v.remove(ctx); !errors.Is(err, queue.ErrMessageGone) {
 		return err

@@ -113,6 +113,22 @@ func (s *slots) settling(ran bool) (held bool) {
 	return held
 }
 
+// giveUp frees the slot of a running handler that will not return.
+func (s *slots) giveUp() {
+	s.mu.Lock()
+	s.running--
+	s.used--
+	s.mu.Unlock()
+	s.signal()
+}
+
+// pend begins the settlement of a delivery whose slot is free already.
+func (s *slots) pend() {
+	s.mu.Lock()
+	s.pending++
+	s.mu.Unlock()
+}
+
 // settled ends a settlement.
 func (s *slots) settled(held bool) {
 	s.mu.Lock()

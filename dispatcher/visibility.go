@@ -18,6 +18,8 @@ type follower struct {
 	recent  [256]time.Duration // ring of handling times; guarded by mu
 	n       int                // how many were recorded, ever; guarded by mu
 	current time.Duration      // guarded by mu
+	floor   time.Duration      // what late settlements have raised Min to; guarded by mu
+	lates   int64              // settlements that came too late; guarded by mu
 }
 
 // recompute after this many handling times: sorting the ring costs microseconds.
@@ -47,7 +49,27 @@ func (f *follower) record(d time.Duration) {
 	times := sorted[:min(f.n, len(sorted))]
 	slices.Sort(times)
 	p95 := times[len(times)*95/100]
-	f.current = wholeSeconds(min(max(2*p95, f.bounds.Min), f.bounds.Max))
+	f.current = wholeSeconds(min(max(2*p95, f.bounds.Min, f.floor), f.bounds.Max))
+	if f.n%len(f.recent) == 0 {
+		f.floor /= 2 // a whole round without a late one: the reason may be gone
+	}
+}
+
+// late notes a settlement that failed because the visibility had ended: whatever the
+// handling times say, it was too short (V-05). The next is twice as long, and for a
+// while none is shorter.
+func (f *follower) late() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lates++
+	f.floor = min(2*f.current, f.bounds.Max)
+	f.current = max(f.current, wholeSeconds(f.floor))
+}
+
+func (f *follower) lateCount() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lates
 }
 
 func wholeSeconds(d time.Duration) time.Duration {

@@ -48,7 +48,8 @@ type session[T any] struct {
 	requests context.Context // of dequeues; ends after the grace period
 	work     sync.WaitGroup  // loops and depth readings
 
-	failed chan error // what ends the run early; room for one
+	loops  atomic.Int64 // how many were made, to tell their jitter apart
+	failed chan error   // what ends the run early; room for one
 
 	polls, emptyPolls, received atomic.Int64
 }
@@ -74,7 +75,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if !l.publish(s) {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
-	s.fleet.grow(s.options.Loops.Min, s.startLoop)
+	s.grow(s.options.Loops.Min)
 
 	var failure error
 	select {
@@ -146,6 +147,29 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 // after. It is safe to call at any time and more than once.
 func (l *Listener[T]) Halt() { l.halt.Do(func() { close(l.halted) }) }
 
+// grow starts loops up to the target and tells the observer, not under the fleet's lock.
+func (s *session[T]) grow(target int) {
+	if s.fleet.grow(target, s.startLoop) > 0 {
+		s.scaled()
+	}
+}
+
+// leave lets a loop end if it may, and tells the observer.
+func (s *session[T]) leave() bool {
+	if !s.fleet.leave() {
+		return false
+	}
+	s.scaled()
+	return true
+}
+
+func (s *session[T]) scaled() {
+	if f := s.options.Observer.Scaled; f != nil {
+		active, _, _ := s.fleet.counts()
+		f(Scale{Queue: s.queue.Name(), Loops: active})
+	}
+}
+
 // startLoop starts one loop. It is called under the fleet's lock.
 func (s *session[T]) startLoop() {
 	l := s.newLoop()
@@ -187,7 +211,7 @@ func (l *Listener[T]) State() State {
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
 		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
-		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled),
+		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.fleet.counts()

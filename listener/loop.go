@@ -3,13 +3,15 @@ package listener
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
 
 // After an error a loop waits within these, growing, whatever its idle curve says
@@ -25,6 +27,7 @@ const leastHookWait = time.Millisecond
 // loop is one dequeue goroutine. Its fields are its own.
 type loop[T any] struct {
 	*session[T]
+	key    string          // what its jitter depends on
 	idle   int             // empty polls in a row
 	curve  backoff.BackOff // waits after empty polls
 	errors backoff.BackOff // waits after errors
@@ -57,6 +60,7 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	// Before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
 	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
+	l.observe(reserved, batch, time.Since(asked), err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 		return l.failed(err), false
@@ -76,13 +80,24 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	return 0, false
 }
 
+// observe tells the observer of a dequeue.
+func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, err error) {
+	o := &l.options.Observer
+	if o.Polled != nil {
+		o.Polled(Poll{Queue: l.queue.Name(), Asked: asked, Got: len(batch), Took: took, Err: err})
+	}
+	if o.Received != nil && len(batch) > 0 {
+		o.Received(batch)
+	}
+}
+
 // empty decides what follows an empty poll (L-14).
 func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	l.idle++
 	l.scale.rest()
 	if hook := l.options.QueueEmpty; hook != nil {
 		wait, stop := hook(l.idle)
-		if stop && l.fleet.leave() {
+		if stop && l.leave() {
 			return 0, true // at once, without the wait
 		}
 		return max(wait, leastHookWait), false
@@ -91,12 +106,12 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	if wait < l.options.Idle.Max {
 		return wait, false
 	}
-	if l.fleet.leave() {
+	if l.leave() {
 		return 0, true
 	}
 	// Who stays sleeps a little longer than Max, each differently: fleets that
 	// were started together do not poll together, and one poll per Max is a bound.
-	return wait + time.Duration(rand.Float64()*float64(wait)/10), false
+	return wait + time.Duration(jitter.Of(l.key, -l.idle)*float64(wait)/10), false
 }
 
 // failed decides what follows an error: never an end of the loop, but of the whole
@@ -146,9 +161,17 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (s *session[T]) newLoop() *loop[T] {
-	return &loop[T]{
-		session: s,
-		curve:   s.options.Idle.New(),
-		errors:  retry.Waits(max(s.options.Idle.Min, firstErrorWait), mostErrorWait),
+	// The seed tells processes apart, the number the loops of one.
+	l := &loop[T]{session: s, key: fmt.Sprintf("%x/%d", s.options.Seed, s.loops.Add(1))}
+	l.errors = retry.Waits(l.key, max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+	if s.options.Idle.New != nil {
+		l.curve = s.options.Idle.New()
+		return l
 	}
+	drawn := 0
+	l.curve = scaling.CurveFrom(s.options.Idle.Min, s.options.Idle.Max, func(n int) int {
+		drawn++
+		return int(jitter.Of(l.key, drawn) * float64(n))
+	})
+	return l
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -117,6 +118,21 @@ type Options[T any] struct {
 	// to 15 s.
 	SettleTimeout time.Duration
 
+	// Observer is told what happens. Defaults to nothing.
+	Observer Observer
+
+	// StuckAfter is how long after its context has ended a handler that still runs is
+	// reported as a *dispatcher.StuckError. Negative means never. Defaults to 1 min.
+	StuckAfter time.Duration
+
+	// GiveUp, if true, frees the slot of a handler that is reported as stuck. Defaults to
+	// false.
+	GiveUp bool
+
+	// Seed makes the spread of all waits repeatable. Processes that share a queue must
+	// not share it. Defaults to a random one.
+	Seed uint64
+
 	// OnError is told of every error: polls, renewals, and deliveries that failed as
 	// a *dispatcher.Failure (L-16, V-08). It is called from many goroutines and
 	// should not block. Defaults to nothing.
@@ -169,6 +185,9 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
 	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
 	if c.OnError == nil {
 		c.OnError = func(error) {}
 	}
@@ -185,7 +204,8 @@ func (o *Options[T]) dispatcher(onError func(error)) *dispatcher.Options[T] {
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
-		SettleTimeout: o.SettleTimeout, OnError: onError,
+		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp,
+		Observer: o.Observer.Observer, OnError: onError,
 	}
 }
 

@@ -30,6 +30,7 @@ type State struct {
 	GivenBack int64 // given back unhandled, when stopping
 	Lost      int64 // deliveries whose lease was lost
 	Unsettled int64 // deliveries that the service would not let us settle
+	Late      int64 // settlements that failed because the visibility had ended (V-05)
 
 	Visibility time.Duration // what the next dequeue will ask for
 }

@@ -84,5 +84,5 @@ func (s *session[T]) resize(depth int64) {
 	target := s.options.QueueWorkDetected(scaling.Load{
 		Depth: depth, Loops: active, Running: running, BatchSize: s.options.BatchSize,
 	})
-	s.fleet.grow(target, s.startLoop)
+	s.grow(target)
 }

@@ -72,7 +72,8 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err != nil {
 		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
-	text, err := codec.Seal(p.head(), body, p.options.Format)
+	head := p.head()
+	text, err := codec.Seal(head, body, p.options.Format)
 	if err != nil {
 		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
@@ -87,7 +88,7 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 		defer cancel()
 	}
 	var accepted queue.Message
-	err = retry.Do(ctx, func(ctx context.Context) error {
+	err = retry.Do(ctx, head.ID, func(ctx context.Context) error {
 		var err error
 		accepted, err = p.queue.Enqueue(ctx, text, o)
 		return err

@@ -28,11 +28,12 @@ type Idle struct {
 
 	// New makes the curve of one loop; it is called once a loop. What the curve
 	// returns is clamped to Min…Max, backoff.Stop counting as Max. It must not
-	// return nil. Defaults to [Curve] of Min and Max.
+	// return nil. Defaults to nil, for [CurveFrom] of Min and Max with the listener's
+	// own random numbers.
 	New func() backoff.BackOff
 }
 
-// WithDefaults returns i with the defaults filled in, or an error if the bounds
+// WithDefaults returns i with the defaults of Min and Max filled in, or an error if the bounds
 // are negative or the wrong way round.
 func (i Idle) WithDefaults() (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
@@ -49,10 +50,6 @@ func (i Idle) WithDefaults() (Idle, error) {
 	}
 	if i.Min > i.Max {
 		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
-	}
-	if i.New == nil {
-		least, most := i.Min, i.Max
-		i.New = func() backoff.BackOff { return Curve(least, most) }
 	}
 	return i, nil
 }
@@ -76,8 +73,12 @@ const (
 // min(least + int((2^k − 1) × r) ms, most), r a random integer of 80…119
 // (L-21, L-22). It never stops. A negative bound counts as zero. Like every
 // BackOff it is for one goroutine at a time.
-func Curve(least, most time.Duration) backoff.BackOff {
-	return &curve{least: max(least, 0), most: max(most, 0), random: rand.IntN}
+func Curve(least, most time.Duration) backoff.BackOff { return CurveFrom(least, most, rand.IntN) }
+
+// CurveFrom is [Curve] with its random numbers from elsewhere, so that a run can be
+// repeated: random(n) returns one of [0, n).
+func CurveFrom(least, most time.Duration, random func(n int) int) backoff.BackOff {
+	return &curve{least: max(least, 0), most: max(most, 0), random: random}
 }
 
 type curve struct {

@@ -155,7 +155,7 @@ func TestIdleDefaultsAndBounds(t *testing.T) {
 		{Idle{Min: time.Minute}, Idle{Min: time.Minute, Max: time.Minute}},
 	} {
 		got, err := c.in.WithDefaults()
-		if err != nil || got.Min != c.want.Min || got.Max != c.want.Max || got.New == nil {
+		if err != nil || got.Min != c.want.Min || got.Max != c.want.Max {
 			t.Errorf("%+v: got %v…%v, %v", c.in, got.Min, got.Max, err)
 		}
 	}

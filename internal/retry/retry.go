@@ -10,23 +10,25 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/queue"
 )
 
-// The waits between tries grow from first by the factor growth, each ± jitter,
+// The waits between tries grow from first by the factor growth, each ± spread,
 // up to most. They are short because what is repeated has a lease running out
 // or a caller waiting; the context bounds the whole.
 const (
 	first  = 100 * time.Millisecond
 	growth = 2
-	jitter = 0.25
+	spread = 0.25
 	most   = 5 * time.Second
 )
 
 // Do calls op until it succeeds, fails in a way that another try cannot mend,
-// or ctx ends. Then it returns op's last error, not the context's: what the
+// or ctx ends. The key, such as a message id, spreads the waits of different callers.
+// When it gives up it returns op's last error, not the context's: what the
 // service said is worth more than that time ran out.
-func Do(ctx context.Context, op func(context.Context) error) error {
+func Do(ctx context.Context, key string, op func(context.Context) error) error {
 	var last error
 	err := backoff.Retry(func() error {
 		err := op(ctx)
@@ -37,22 +39,34 @@ func Do(ctx context.Context, op func(context.Context) error) error {
 			}
 		}
 		return err
-	}, backoff.WithContext(Waits(first, most), ctx))
+	}, backoff.WithContext(Waits(key, first, most), ctx))
 	if err != nil && last != nil {
 		return last
 	}
 	return err
 }
 
-// Waits returns a growing, jittered series that never stops by itself.
-func Waits(first, most time.Duration) backoff.BackOff {
-	return backoff.NewExponentialBackOff(
+// Waits returns a growing series that never stops by itself, spread by the key.
+func Waits(key string, first, most time.Duration) backoff.BackOff {
+	return &waits{key: key, BackOff: backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(first),
 		backoff.WithMultiplier(growth),
-		backoff.WithRandomizationFactor(jitter),
+		backoff.WithRandomizationFactor(0), // ours can be repeated
 		backoff.WithMaxInterval(most),
 		backoff.WithMaxElapsedTime(0), // the library's 15 minutes would end it
-	)
+	)}
+}
+
+type waits struct {
+	backoff.BackOff
+	key string
+	n   int // waits so far
+}
+
+func (w *waits) NextBackOff() time.Duration {
+	w.n++
+	wait := w.BackOff.NextBackOff()
+	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
 }
 
 // Transient reports whether the same request may succeed later without anyone

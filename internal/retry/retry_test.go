@@ -19,7 +19,7 @@ func TestB17_TransientFaultsAreRepeated(t *testing.T) {
 		t.Run(transient.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				err := retry.Do(t.Context(), func(context.Context) error {
+				err := retry.Do(t.Context(), "key", func(context.Context) error {
 					if tries++; tries < 4 {
 						return fmt.Errorf("try %d: %w", tries, transient)
 					}
@@ -35,7 +35,7 @@ func TestB17_TransientFaultsAreRepeated(t *testing.T) {
 
 func TestB17_PermanentFaultsAreNot(t *testing.T) {
 	tries := 0
-	err := retry.Do(t.Context(), func(context.Context) error { tries++; return queue.ErrReceiptMismatch })
+	err := retry.Do(t.Context(), "key", func(context.Context) error { tries++; return queue.ErrReceiptMismatch })
 	if !errors.Is(err, queue.ErrLeaseLost) || tries != 1 {
 		t.Fatalf("got %v after %d tries, want lease lost after one", err, tries)
 	}
@@ -46,7 +46,7 @@ func TestTheLastErrorOutlivesTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := retry.Do(ctx, func(context.Context) error { return queue.ErrThrottled })
+		err := retry.Do(ctx, "key", func(context.Context) error { return queue.ErrThrottled })
 		if !errors.Is(err, queue.ErrThrottled) {
 			t.Fatalf("got %v, want what the service said", err)
 		}
@@ -60,7 +60,7 @@ func TestAContextThatEndedSendsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	tries := 0
-	err := retry.Do(ctx, func(context.Context) error { tries++; return queue.ErrThrottled })
+	err := retry.Do(ctx, "key", func(context.Context) error { tries++; return queue.ErrThrottled })
 	if err == nil || tries > 1 {
 		t.Fatalf("got %v after %d tries", err, tries)
 	}

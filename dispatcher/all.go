@@ -1,0 +1,49 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+)
+
+// All returns a handler that gives every message to each of the handlers, one after
+// the other, and answers for them together: poison if one says so, else the first
+// error or retry, else a snooze, else a discard if all that did not succeed say so,
+// else nil. A retry repeats them all, so each must be idempotent (L-08). Without a
+// handler it succeeds.
+func All[T any](hs ...Handler[T]) Handler[T] {
+	return func(ctx context.Context, m *Message[T]) error {
+		var worst error
+		for _, h := range hs {
+			if err := h(ctx, m); rank(err) > rank(worst) {
+				worst = err
+			}
+		}
+		return worst
+	}
+}
+
+// rank orders results by how much they ask for.
+func rank(err error) int {
+	said := (*verdict)(nil)
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &said):
+		return 3
+	case said.outcome == Discarded:
+		return 1
+	case said.outcome == Snoozed:
+		return 2
+	case said.outcome == Poisoned:
+		return 4
+	}
+	return 3
+}
+
+// Chain wraps a handler in middleware: the first is the outermost.
+func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] {
+	for i := len(ms) - 1; i >= 0; i-- {
+		h = ms[i](h)
+	}
+	return h
+}

@@ -1,0 +1,19 @@
+// Package jitter spreads waits. What it returns is a pure function of its arguments, so
+// that a run can be repeated: no random number of the library comes from anywhere else.
+package jitter
+
+// Of returns a number of [0, 1) that depends on the key, such as a message id, and an
+// ordinal under it. Different keys give unrelated numbers. It is safe for concurrent use.
+func Of(key string, ordinal int) float64 {
+	// FNV-1a over the key, then the finalizer of SplitMix64, because FNV alone hardly
+	// moves the high bits for the last bytes.
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	h += uint64(ordinal) * 0x9E3779B97F4A7C15
+	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
+	h = (h ^ h>>27) * 0x94D049BB133111EB
+	h ^= h >> 31
+	return float64(h>>11) / (1 << 53)
+}

@@ -1,0 +1,369 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// When everything fails the consumer waits and probes with one message, so that an
+// outage does not burn the attempts of all that waits, and goes on when one succeeds.
+func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 500
+		b.put(n)
+		outage := 20 * time.Minute
+		var runs, during atomic.Int64
+		o := options()
+		o.Poison.MaxAttempts = 50
+		o.RetryDelay = func(int, error) time.Duration { return time.Second }
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			runs.Add(1)
+			if time.Since(b.begin) < outage {
+				during.Add(1)
+				return errors.New("the database is down")
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(outage)
+		// 64 failures open it, those that still ran join them, and then it is one
+		// message a pause of up to 15 s and a quarter.
+		if d := during.Load(); d > 64+64+130 || d < 64+60 {
+			t.Errorf("%d runs in an outage of %v", d, outage)
+		}
+		after(5 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
+			t.Errorf("state %+v, want all to succeed when the outage was over", st)
+		}
+	})
+}
+
+// A few bad messages among good ones do not stop the consumer.
+func TestSomeFailuresDoNotHoldBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1000)
+		o := options()
+		o.RetryDelay = func(int, error) time.Duration { return time.Second }
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.Body.N%10 != 0 {
+				return errors.New("nine of ten")
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(2 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 100 || st.Poisoned != 900 {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// L-08: several subscribers are told of every message, and the worst answer counts.
+func TestL08_AllGivesAMessageToSeveral(t *testing.T) {
+	failed := errors.New("failed")
+	answer := func(err error) Handler[job] {
+		return func(context.Context, *Message[job]) error { return err }
+	}
+	for _, c := range []struct {
+		answers []error
+		want    error
+		outcome func(State) int64
+	}{
+		{nil, nil, func(s State) int64 { return s.Succeeded }},
+		{[]error{nil, nil}, nil, func(s State) int64 { return s.Succeeded }},
+		{[]error{nil, dispatcher.Discard(nil)}, nil, func(s State) int64 { return s.Discarded }},
+		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, nil, func(s State) int64 { return s.Snoozed }},
+		{[]error{dispatcher.Snooze(time.Hour), failed}, failed, func(s State) int64 { return s.Retried }},
+		{[]error{dispatcher.Retry(time.Hour, failed), dispatcher.Discard(nil)}, failed, func(s State) int64 { return s.Retried }},
+		{[]error{failed, dispatcher.Poison(nil), failed}, nil, func(s State) int64 { return s.Poisoned }},
+	} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			var called atomic.Int64
+			var handlers []Handler[job]
+			for _, err := range c.answers {
+				handlers = append(handlers, func(ctx context.Context, m *Message[job]) error {
+					called.Add(1)
+					return answer(err)(ctx, m)
+				})
+			}
+			o := options()
+			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
+			l := New(b.queue, dispatcher.All(handlers...), o)
+			b.run(l)
+			after(10 * time.Second)
+			b.finished()
+			if c.outcome(l.State()) != 1 || called.Load() != int64(len(c.answers)) {
+				t.Errorf("%v: %d called, state %+v", c.answers, called.Load(), l.State())
+			}
+		})
+	}
+}
+
+func TestMiddlewareWrapsInOrder(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		var steps []string
+		wrap := func(name string) Middleware[job] {
+			return func(next Handler[job]) Handler[job] {
+				return func(ctx context.Context, m *Message[job]) error {
+					steps = append(steps, name+" before")
+					defer func() { steps = append(steps, name+" after") }()
+					return next(ctx, m)
+				}
+			}
+		}
+		b.run(New(b.queue, dispatcher.Chain(nothing, wrap("outer"), wrap("inner")), options()))
+		after(time.Second)
+		b.finished()
+		if got := strings.Join(steps, ", "); got != "outer before, inner before, inner after, outer after" {
+			t.Error(got)
+		}
+	})
+}
+
+// A batch handler gets full batches, or what there is after the wait, and its results
+// settle each message for itself.
+func TestABatchHandlerSettlesEachMessageForItself(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(105)
+		var mu sync.Mutex
+		var sizes []int
+		handler := dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+			mu.Lock()
+			sizes = append(sizes, len(ms))
+			mu.Unlock()
+			results := make([]error, len(ms))
+			for i, m := range ms {
+				if m.Body.N == 7 && m.Attempt == 1 {
+					results[i] = errors.New("seven")
+				}
+				if m.Body.N == 8 {
+					results[i] = dispatcher.Poison(errors.New("eight"))
+				}
+			}
+			return results
+		}, 20, 2*time.Second)
+		l := New(b.queue, handler, options())
+		b.run(l)
+		after(20 * time.Second)
+		b.finished()
+		if st := l.State(); st.Succeeded != 104 || st.Retried != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("state %+v", st)
+		}
+		if slices.Max(sizes) != 20 || len(sizes) > 8 {
+			t.Errorf("batches of %v", sizes)
+		}
+	})
+}
+
+func TestABatchHandlerThatMisbehavesFailsItsBatch(t *testing.T) {
+	for name, handler := range map[string]dispatcher.BatchHandler[job]{
+		"panic":   func(context.Context, []*Message[job]) []error { panic("the batch broke") },
+		"results": func(context.Context, []*Message[job]) []error { return make([]error, 3) },
+	} {
+		bubble(t, func(b *bundle) {
+			b.put(10)
+			var told sync.Map
+			o := options()
+			o.OnError = func(err error) { told.Store(err.Error(), true) }
+			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
+			l := New(b.queue, dispatcher.Batch(handler, 10, time.Second), o)
+			b.run(l)
+			after(5 * time.Second)
+			b.finished()
+			if st := l.State(); st.Retried != 10 {
+				t.Errorf("%s: state %+v", name, st)
+			}
+			said := false
+			told.Range(func(text, _ any) bool {
+				said = said || strings.Contains(text.(string), "batch")
+				return true
+			})
+			if !said {
+				t.Errorf("%s: nobody was told why", name)
+			}
+		})
+	}
+}
+
+// A batch is no reason to lose a lease: while it fills and runs each is renewed; and the
+// stop does not wait for it to fill.
+func TestABatchThatFillsSlowlyKeepsItsLeases(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(5)
+		var size int
+		o := fixed(30 * time.Second)
+		o.Grace = 10 * time.Second
+		l := New(b.queue, dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) []error {
+			size = len(ms)
+			return nil
+		}, 100, 10*time.Minute), o)
+		b.run(l)
+		after(5 * time.Minute)
+		if st := l.State(); st.Running != 5 || st.Renewed < 5*15 || st.Lost != 0 {
+			t.Errorf("state %+v while it fills", st)
+		}
+		b.finished()
+		if st := l.State(); size != 5 || st.Succeeded != 5 {
+			t.Errorf("a batch of %d, state %+v", size, st)
+		}
+	})
+}
+
+// A handler that goes on long after its context ended is reported with its stack, and
+// its slot can be given to another.
+func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
+	for _, giveUp := range []bool{false, true} {
+		bubble(t, func(b *bundle) {
+			b.put(1)
+			release := make(chan struct{})
+			var told atomic.Pointer[dispatcher.StuckError]
+			o := options()
+			o.Concurrency, o.GiveUp, o.Timeout = 1, giveUp, 10*time.Second
+			o.OnError = func(err error) {
+				if e := (*dispatcher.StuckError)(nil); errors.As(err, &e) {
+					told.Store(e)
+				}
+			}
+			l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+				if m.Body.N == 0 && m.Attempt == 1 {
+					stuckHere(release)
+				}
+				return nil
+			}, o)
+			b.run(l)
+			after(time.Second)
+			b.putText(`{"N":1}`)
+			after(5 * time.Minute)
+			e := told.Load()
+			if e == nil || !errors.Is(e, dispatcher.ErrTimeout) || e.GivenUp != giveUp || !strings.Contains(string(e.Stacks), "stuckHere") {
+				t.Fatalf("reported %+v", e)
+			}
+			other := int64(0)
+			if giveUp {
+				other = 2 // the other one, and the stuck one again after its lease
+			}
+			if st := l.State(); st.Succeeded != other {
+				t.Errorf("give up %v: state %+v", giveUp, st)
+			}
+			close(release)
+			after(time.Minute)
+			b.finished()
+			if d := b.depth(b.queue.Queue); d != 0 {
+				t.Errorf("give up %v: %d left, state %+v", giveUp, d, l.State())
+			}
+		})
+	}
+}
+
+func stuckHere(release chan struct{}) { <-release }
+
+// V-05: settlements that came too late are counted, and visibility rises.
+func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" || op == "delete" && len(b.queue.sent("delete")) == 0 {
+				return queue.ErrReceiptMismatch
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Second)
+		if st := l.State(); st.Late != 1 || st.Visibility != time.Minute {
+			t.Errorf("state %+v, want one late and a visibility of a minute", st)
+		}
+		after(time.Minute)
+		b.finished()
+	})
+}
+
+// The observer sees every step, in order.
+func TestV09_TheObserverSeesEveryStep(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		var mu sync.Mutex
+		var steps []string
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			steps = append(steps, fmt.Sprintf(format, args...))
+		}
+		o := fixed(30 * time.Second)
+		o.Poison.MaxAttempts = 2
+		o.RetryDelay = func(int, error) time.Duration { return time.Second }
+		o.Observer = Observer{
+			Polled: func(p Poll) {
+				if p.Got > 0 {
+					note("polled %d of %d", p.Got, p.Asked)
+				}
+			},
+			Received: func(ms []queue.Message) { note("received %d", len(ms)) },
+			Scaled:   func(s Scale) { note("scaled to %d", s.Loops) },
+			Observer: dispatcher.Observer{
+				Started: func(d dispatcher.Delivery) { note("started attempt %d", d.Attempt) },
+				Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
+					note("finished attempt %d after %v: %v", d.Attempt, took, err)
+				},
+				Renewed: func(_ dispatcher.Delivery, v time.Duration, err error) { note("renewed for %v, %v", v, err) },
+				Settled: func(_ dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) { note("settled: %v", o) },
+				Poisoned: func(d dispatcher.Delivery, r poison.Reason, err error) {
+					note("poisoned %v: %s, %v", d.Job != "", r, err)
+				},
+			},
+		}
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.Attempt == 1 {
+				time.Sleep(20 * time.Second)
+			}
+			return errors.New("no")
+		}, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		want := []string{
+			"scaled to 1", "polled 1 of 32", "received 1", "started attempt 1", "renewed for 30s, <nil>",
+			"finished attempt 1 after 20s: no", "settled: retried",
+			"polled 1 of 32", "received 1", "started attempt 2", "finished attempt 2 after 0s: no",
+			"poisoned true: attempts, no", "settled: poisoned",
+		}
+		if !slices.Equal(steps, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// A lost lease is told too.
+func TestTheObserverIsToldOfALostLease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		var causes []error
+		o := fixed(30 * time.Second)
+		o.Observer.Lost = func(_ dispatcher.Delivery, cause error) { causes = append(causes, cause) }
+		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			steal(b)
+			<-ctx.Done()
+			return nil
+		}, o))
+		after(time.Minute)
+		b.finished()
+		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
+			t.Errorf("told of %v", causes)
+		}
+	})
+}
