@@ -16,15 +16,21 @@ import (
 // its own.
 type delivery[T any] struct {
 	dispatcher *Dispatcher[T]
-	message    queue.Message
-	lease      lease
-	start      bool // whether its handler may start
+	queued     queue.Message // with the newest receipt, once its handler has returned
+	asked      time.Time     // just before the request that brought it
+	visibility time.Duration // that was asked for
+	start      bool          // whether its handler may start
 	slot       slotState
-	ctx        context.Context // the handler's; nil when it never ran
+	lease      lease
 
-	head   codec.Head
-	body   []byte
-	format codec.Format
+	head    codec.Head
+	body    []byte
+	format  codec.Format
+	message Message[T]      // what its handler gets
+	ctx     context.Context // its handler's; nil when it never ran
+
+	next, before *delivery[T]            // in the list of what is in flight; guarded by dispatcher.mu
+	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
 }
 
 // enveloped tells whether attempts are counted in the message itself.
@@ -36,29 +42,38 @@ func (v *delivery[T]) attempt() int {
 	if v.enveloped() {
 		return v.head.Attempts + 1
 	}
-	return int(min(v.message.DequeueCount, 1<<30))
+	return int(min(v.queued.DequeueCount, 1<<30))
 }
 
 // missing is how many deliveries ended in nothing since the last one that was recorded.
-func (v *delivery[T]) missing() int64 { return max(v.message.DequeueCount-1-v.head.Settled, 0) }
+func (v *delivery[T]) missing() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
 // newerDelay is how long a message of a newer release is left to a newer worker.
 const newerDelay = 30 * time.Second
 
 // run takes the message from its slot to its settlement.
-func (v *delivery[T]) run(asked time.Time, visibility time.Duration) {
+func (v *delivery[T]) run() {
 	var err error
-	v.head, v.body, v.format, err = codec.Open(v.message.Text, v.dispatcher.options.Format)
+	v.head, v.body, v.format, err = codec.Open(v.queued.Text, v.dispatcher.options.Format)
 	if what, refused := v.refuse(err); refused {
 		v.settle(what, held, false)
 		return
 	}
-	body, err := v.dispatcher.options.Codec.Decode(v.body)
-	if err != nil {
+	if v.message.Body, err = v.decode(); err != nil {
 		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, false)
 		return
 	}
-	v.handle(body, asked, visibility)
+	v.handle()
+}
+
+// decode reads the body. A codec that panics has found what it cannot read.
+func (v *delivery[T]) decode() (body T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return v.dispatcher.options.Codec.Decode(v.body)
 }
 
 // refuse decides on a message whose handler must not run. Poison comes before decoding
@@ -83,43 +98,48 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 }
 
 // handle runs the handler under a kept lease and settles what it said.
-func (v *delivery[T]) handle(body T, asked time.Time, visibility time.Duration) {
+func (v *delivery[T]) handle() {
 	d := v.dispatcher
 	ctx, cancel := context.WithCancelCause(d.handlers)
 	v.ctx, v.lease.cancel, v.lease.watch = ctx, cancel, v
+	d.enter(v, cancel)
 	begin := time.Now()
 	if d.options.Timeout > 0 {
 		v.lease.deadline = begin.Add(d.options.Timeout)
 	}
 	d.slots.started()
-	d.keeper.hold(&v.lease, asked, visibility)
+	d.keeper.hold(&v.lease, v.asked, v.visibility)
 	if d.options.Observer.Started != nil {
 		d.options.Observer.Started(v.described())
 	}
-
+	body := v.message.Body
+	v.message = Message[T]{
+		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
+		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
+		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
+	}
 	err := errGoexit
 	// In a deferred call, because runtime.Goexit in a handler runs nothing else.
-	defer func() {
-		took := time.Since(begin)
-		d.follow.record(took)
-		if d.options.Observer.Finished != nil {
-			d.options.Observer.Finished(v.described(), took, err)
-		}
-		newest, state := d.keeper.release(&v.lease)
-		v.message.Lease = newest
-		stopping := errors.Is(context.Cause(ctx), ErrStopping)
-		timedOut := errors.Is(context.Cause(ctx), ErrTimeout)
-		cancel(nil)
-		if timedOut && err != nil {
-			err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
-		}
-		v.settle(v.decide(err, state, stopping), state, true)
-	}()
-	err = d.call(ctx, &Message[T]{
-		Body: body, ID: v.message.ID, Queue: d.queue.Name(), Head: v.head,
-		Attempt: v.attempt(), DequeueCount: v.message.DequeueCount,
-		Inserted: v.message.Inserted, Expires: v.message.Expires,
-	})
+	defer func() { v.returned(err, begin) }()
+	err = d.call(ctx, &v.message)
+}
+
+// returned settles what the handler that began then returned.
+func (v *delivery[T]) returned(err error, begin time.Time) {
+	d := v.dispatcher
+	took := time.Since(begin)
+	d.follow.record(took)
+	if d.options.Observer.Finished != nil {
+		d.options.Observer.Finished(v.described(), took, err)
+	}
+	newest, state := d.keeper.release(&v.lease)
+	v.queued.Lease = newest
+	ended := context.Cause(v.ctx)
+	v.lease.cancel(nil)
+	if err != nil && errors.Is(ended, ErrTimeout) {
+		err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
+	}
+	v.settle(v.decide(err, state, errors.Is(ended, ErrStopping)), state, true)
 }
 
 // leaveSlot frees the slot as the settlement begins, or tells that it is held until
@@ -193,7 +213,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	case explicit:
 		return v.later(Retried, said.delay, err)
 	}
-	return v.later(Retried, v.dispatcher.options.retryDelay(v.message.ID, v.attempt(), err), err)
+	return v.later(Retried, v.dispatcher.options.retryDelay(v.queued.ID, v.attempt(), err), err)
 }
 
 // lifeEnds tells whether the message's own life is over, or all but: then nobody else

@@ -16,6 +16,7 @@ import (
 // [Dispatcher.Drain] at the end.
 type Dispatcher[T any] struct {
 	queue   queue.Queue
+	name    queue.Name
 	handler Handler[T]
 	options Options[T]
 
@@ -24,8 +25,7 @@ type Dispatcher[T any] struct {
 	breaker *breaker
 	keeper  *keeper
 
-	handlers context.Context // parent of every handler's context
-	cancel   context.CancelCauseFunc
+	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests context.Context // parent of every settlement and renewal
 	hangUp   context.CancelFunc
 	halted   chan struct{} // closed by Halt
@@ -35,9 +35,10 @@ type Dispatcher[T any] struct {
 	counts   [outcomes]atomic.Int64
 
 	mu       sync.Mutex
-	started  bool                // guarded by mu
-	draining bool                // no handler is started any more; guarded by mu
-	active   map[*lease]struct{} // what is in flight, to name what was abandoned; guarded by mu
+	started  bool         // guarded by mu
+	draining bool         // no handler is started any more; guarded by mu
+	stopped  bool         // handlers have been cancelled; guarded by mu
+	active   *delivery[T] // the first of a list of what is in flight; guarded by mu
 }
 
 // New returns a dispatcher for the queue and the handler. It starts and sends
@@ -51,11 +52,10 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	return &Dispatcher[T]{
-		queue: q, handler: h, options: options,
+		queue: q, name: q.Name(), handler: h, options: options,
 		slots:  newSlots(options.Concurrency),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
 		halted: make(chan struct{}),
-		active: make(map[*lease]struct{}),
 	}, nil
 }
 
@@ -70,7 +70,7 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers, d.cancel = context.WithCancelCause(ctx)
+	d.handlers = ctx
 	d.requests, d.hangUp = context.WithCancel(ctx)
 	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.StuckAfter)
 }
@@ -135,31 +135,78 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	if len(batch) == 0 {
 		d.breaker.unknown()
 	}
-	for _, m := range batch {
-		v := &delivery[T]{dispatcher: d, message: m}
+	// One allocation for a batch. It is freed with its last message, which is not long
+	// after the others.
+	deliveries := make([]delivery[T], len(batch))
+	for i, m := range batch {
+		v := &deliveries[i]
+		v.dispatcher, v.queued, v.asked, v.visibility = d, m, asked, visibility
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
-		v.start = d.admit(&v.lease)
-		go v.run(asked, visibility)
+	}
+	d.admit(deliveries)
+	for i := range deliveries {
+		go deliveries[i].run()
 	}
 }
 
-// admit counts the message as in flight, and tells whether its handler may start.
+// admit counts the messages as in flight, and decides whether their handlers may start.
 // Both under one lock, so that Drain waits for all that came before it and nothing
 // starts after.
-func (d *Dispatcher[T]) admit(l *lease) bool {
+func (d *Dispatcher[T]) admit(batch []delivery[T]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.inFlight.Add(1)
-	d.active[l] = struct{}{}
-	return !d.draining
+	d.inFlight.Add(len(batch))
+	for i := range batch {
+		v := &batch[i]
+		v.start = !d.draining
+		if v.next = d.active; v.next != nil {
+			v.next.before = v
+		}
+		d.active = v
+	}
 }
 
-func (d *Dispatcher[T]) discharge(l *lease, o Outcome) {
-	d.counts[o].Add(1)
+// discharge is the last that a delivery does.
+func (d *Dispatcher[T]) discharge(v *delivery[T]) {
 	d.mu.Lock()
-	delete(d.active, l)
+	if v.next != nil {
+		v.next.before = v.before
+	}
+	if v.before != nil {
+		v.before.next = v.next
+	} else {
+		d.active = v.next
+	}
 	d.mu.Unlock()
 	d.inFlight.Done()
+}
+
+// enter makes the handler's context known to stopHandlers. The parent of all contexts
+// never ends: registering each with one that does would have them all meet at its lock.
+func (d *Dispatcher[T]) enter(v *delivery[T], cancel context.CancelCauseFunc) {
+	d.mu.Lock()
+	v.cancel = cancel
+	stopped := d.stopped
+	d.mu.Unlock()
+	if stopped {
+		cancel(ErrStopping)
+	}
+}
+
+// stopHandlers cancels the contexts of all handlers, and of those that begin after it.
+func (d *Dispatcher[T]) stopHandlers() {
+	d.mu.Lock()
+	d.stopped = true
+	var cancels []context.CancelCauseFunc
+	for v := d.active; v != nil; v = v.next {
+		if v.cancel != nil {
+			cancels = append(cancels, v.cancel)
+		}
+	}
+	d.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel(ErrStopping)
+	}
 }
 
 // endOfLife returns when the message's own life ends by our monotonic clock, or

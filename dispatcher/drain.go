@@ -33,7 +33,6 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 		close(done)
 	}()
 	defer d.hangUp()
-	defer d.cancel(ErrStopping)
 	defer d.keeper.close()
 
 	select {
@@ -42,7 +41,7 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-d.halted:
 	}
-	d.cancel(ErrStopping)
+	d.stopHandlers()
 	patience := time.NewTimer(d.options.SettleTimeout)
 	defer patience.Stop()
 	select {
@@ -82,8 +81,8 @@ func (d *Dispatcher[T]) abandoned() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := &AbandonedError{Queue: d.queue.Name()}
-	for l := range d.active {
-		e.Messages = append(e.Messages, l.id)
+	for v := d.active; v != nil; v = v.next {
+		e.Messages = append(e.Messages, v.queued.ID)
 	}
 	if len(e.Messages) == 0 {
 		return nil

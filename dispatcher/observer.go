@@ -46,8 +46,8 @@ type Observer struct {
 
 func (v *delivery[T]) described() Delivery {
 	return Delivery{
-		Queue: v.dispatcher.queue.Name(), ID: v.message.ID, Job: v.head.ID,
-		Attempt: v.attempt(), DequeueCount: v.message.DequeueCount,
-		Inserted: v.message.Inserted, Enqueued: v.head.Enqueued,
+		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID,
+		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
+		Inserted: v.queued.Inserted, Enqueued: v.head.Enqueued,
 	}
 }

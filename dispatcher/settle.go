@@ -19,11 +19,9 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	begin := time.Now()
 	d.breaker.note(what, ran, v.attempt())
 	holding := v.leaveSlot(ran)
-	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
-	defer cancel()
 
 	result := what.outcome
-	err := v.carryOut(ctx, what, state)
+	err := v.carryOut(what, state)
 	switch {
 	case err == nil:
 	case gone(err):
@@ -34,53 +32,68 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	if result == Lost && ran {
 		d.follow.late()
 	}
+	d.counts[result].Add(1)
 	d.slots.settled(holding)
-	v.observe(what, result, time.Since(begin))
-	d.discharge(&v.lease, result)
+	v.observe(what, result, begin)
 	if err = errors.Join(what.err, err); err != nil {
 		d.options.OnError(&Failure{
-			Queue: d.queue.Name(), ID: v.message.ID, Attempt: v.attempt(),
+			Queue: d.name, ID: v.queued.ID, Attempt: v.attempt(),
 			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
 		})
 	}
+	d.discharge(v)
 }
 
 // observe tells the observer what became of the delivery.
-func (v *delivery[T]) observe(what decision, result Outcome, took time.Duration) {
+func (v *delivery[T]) observe(what decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
 		o.Poisoned(v.described(), what.reason, what.err)
 	}
 	if o.Settled != nil {
-		o.Settled(v.described(), result, took)
+		o.Settled(v.described(), result, time.Since(begin))
 	}
 }
 
-func (v *delivery[T]) carryOut(ctx context.Context, what decision, state leaseState) error {
+func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 	switch what.outcome {
 	case Deleted, Discarded:
 		if state == expired {
 			// One try: if somebody else has the message by now the receipt is stale
 			// and nothing happens; if not, a duplicate is spared.
-			return v.dispatcher.queue.Delete(ctx, v.message.Lease)
+			return v.dispatcher.queue.Delete(v.dispatcher.requests, v.queued.Lease)
 		}
-		return v.remove(ctx)
+		return v.remove()
 	case Retried:
-		return v.giveBack(ctx, what.delay, 1)
+		return v.giveBack(what.delay, 1)
 	case Snoozed, Kept, GivenBack:
-		return v.giveBack(ctx, what.delay, 0)
+		return v.giveBack(what.delay, 0)
 	case Poisoned:
-		return v.poison(ctx, what)
+		return v.poison(what)
 	}
 	return nil // Lost: it is not ours to settle
 }
 
+// try makes a request, and repeats it within SettleTimeout while its failures are of
+// the kind that pass. The first try goes without a timer of ours, which would cost more
+// than all else here: a Queue bounds its own requests.
+func (v *delivery[T]) try(request func(context.Context) error) error {
+	d := v.dispatcher
+	err := request(d.requests)
+	if err == nil || !retry.Transient(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	defer cancel()
+	return retry.Again(ctx, string(v.queued.ID), err, request)
+}
+
 // remove deletes the message. After a try of unknown outcome, a message that is
 // gone is one that we deleted (B-01).
-func (v *delivery[T]) remove(ctx context.Context) error {
+func (v *delivery[T]) remove() error {
 	unknown := false
-	return retry.Do(ctx, string(v.message.ID), func(ctx context.Context) error {
-		err := v.dispatcher.queue.Delete(ctx, v.message.Lease)
+	return v.try(func(ctx context.Context) error {
+		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
 			return nil
 		}
@@ -93,15 +106,15 @@ func (v *delivery[T]) remove(ctx context.Context) error {
 // the text that must be resent anyway. After a try of unknown outcome, a receipt that is
 // not the newest means that the try took effect, or that somebody has the message: both
 // are what was wanted.
-func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration, failures int) error {
+func (v *delivery[T]) giveBack(delay time.Duration, failures int) error {
 	text := v.recorded(failures)
 	unknown := false
-	return retry.Do(ctx, string(v.message.ID), func(ctx context.Context) error {
-		_, err := v.dispatcher.queue.Update(ctx, v.message.Lease, text, delay)
-		if errors.Is(err, queue.ErrTooLarge) && text != v.message.Text {
+	return v.try(func(ctx context.Context) error {
+		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
 			// Adopted, or sent with no room to record in: better uncounted than lost.
-			text = v.message.Text
-			_, err = v.dispatcher.queue.Update(ctx, v.message.Lease, text, delay)
+			text = v.queued.Text
+			_, err = v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
 		}
 		if unknown && errors.Is(err, queue.ErrReceiptMismatch) {
 			return nil
@@ -116,14 +129,14 @@ func (v *delivery[T]) giveBack(ctx context.Context, delay time.Duration, failure
 // message is not rewritten unless it is to be adopted, nor is one that cannot be read.
 func (v *delivery[T]) recorded(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
-		return v.message.Text
+		return v.queued.Text
 	}
 	head := v.head
 	head.Attempts = v.attempt() - 1 + failures
-	head.Settled = v.message.DequeueCount
+	head.Settled = v.queued.DequeueCount
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err != nil || v.body == nil {
-		return v.message.Text
+		return v.queued.Text
 	}
 	return text
 }
@@ -131,16 +144,15 @@ func (v *delivery[T]) recorded(failures int) string {
 // poison copies the message to the poison queue and then deletes it. When the copy
 // cannot be made the message goes back to its queue: it must not be lost for want
 // of a place to put it.
-func (v *delivery[T]) poison(ctx context.Context, what decision) error {
+func (v *delivery[T]) poison(what decision) error {
 	d := v.dispatcher
-	record := poison.NewRecord(d.queue.Name(), v.message, v.attempt(), what.reason, what.err)
+	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	defer cancel()
+	record := poison.NewRecord(d.name, v.queued, v.attempt(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {
-		// On a context of its own: the copy may have used up all the time.
-		ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
-		defer cancel()
-		return errors.Join(copyError{err}, v.giveBack(ctx, d.options.retryDelay(v.message.ID, v.attempt(), what.err), 0))
+		return errors.Join(copyError{err}, v.giveBack(d.options.retryDelay(v.queued.ID, v.attempt(), what.err), 0))
 	}
-	if err := v.remove(ctx); !errors.Is(err, queue.ErrMessageGone) {
+	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // its life ended meanwhile: the copy is what there is

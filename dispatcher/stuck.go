@@ -55,7 +55,7 @@ func (v *delivery[T]) stuck() {
 		d.slots.giveUp()
 	}
 	d.options.OnError(&StuckError{
-		Queue: d.queue.Name(), ID: v.message.ID, Cause: context.Cause(v.ctx), For: d.options.StuckAfter,
+		Queue: d.name, ID: v.queued.ID, Cause: context.Cause(v.ctx), For: d.options.StuckAfter,
 		GivenUp: givenUp, Stacks: handlerStacks(),
 	})
 }

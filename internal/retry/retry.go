@@ -29,7 +29,16 @@ const (
 // When it gives up it returns op's last error, not the context's: what the
 // service said is worth more than that time ran out.
 func Do(ctx context.Context, key string, op func(context.Context) error) error {
-	var last error
+	return Again(ctx, key, nil, op)
+}
+
+// Again is [Do] after a first try that failed with an error, which passes; nil means
+// that there was none.
+func Again(ctx context.Context, key string, last error, op func(context.Context) error) error {
+	series := Waits(key, first, most)
+	if last != nil && !pause(ctx, series.NextBackOff()) {
+		return last
+	}
 	err := backoff.Retry(func() error {
 		err := op(ctx)
 		if err != nil {
@@ -39,7 +48,7 @@ func Do(ctx context.Context, key string, op func(context.Context) error) error {
 			}
 		}
 		return err
-	}, backoff.WithContext(Waits(key, first, most), ctx))
+	}, backoff.WithContext(&goesOn{series}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
@@ -67,6 +76,23 @@ func (w *waits) NextBackOff() time.Duration {
 	w.n++
 	wait := w.BackOff.NextBackOff()
 	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
+}
+
+// goesOn is a series that [backoff.Retry] does not start over.
+type goesOn struct{ backoff.BackOff }
+
+// Reset does nothing.
+func (*goesOn) Reset() {}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Transient reports whether the same request may succeed later without anyone
