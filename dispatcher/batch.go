@@ -57,7 +57,7 @@ type batch[T any] struct {
 func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	mine, place := b.join(ctx, m)
 	if place == 0 {
-		b.lead(mine)
+		b.lead(ctx, mine)
 	} else {
 		<-mine.done
 	}
@@ -82,13 +82,13 @@ func (b *batcher[T]) join(ctx context.Context, m *Message[T]) (mine *batch[T], p
 }
 
 // lead waits until the batch is full or has waited, and runs it.
-func (b *batcher[T]) lead(mine *batch[T]) {
+func (b *batcher[T]) lead(ctx context.Context, mine *batch[T]) {
 	timer := time.NewTimer(b.wait)
 	defer timer.Stop()
 	select {
 	case <-mine.full:
 	case <-timer.C:
-	case <-mine.contexts[0].Done(): // its own lease, or the shutdown, does not wait
+	case <-ctx.Done(): // its own lease, or the shutdown, does not wait
 	}
 	b.mu.Lock()
 	if b.open == mine {
@@ -105,9 +105,9 @@ func (b *batcher[T]) lead(mine *batch[T]) {
 			fill(mine.results, &PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	ctx, cancel := together(mine.contexts)
+	all, cancel := together(mine.contexts)
 	defer cancel(nil)
-	switch results := b.handler(ctx, mine.messages); len(results) {
+	switch results := b.handler(all, mine.messages); len(results) {
 	case len(mine.messages):
 		copy(mine.results, results)
 	case 0:

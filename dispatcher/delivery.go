@@ -133,7 +133,8 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
 	newest, state := d.keeper.release(&v.lease)
-	v.queued.Lease = newest
+	// Not the id, which observers may be reading.
+	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
 	if err != nil && errors.Is(ended, ErrTimeout) {

@@ -24,6 +24,7 @@ type Dispatcher[T any] struct {
 	follow  *follower
 	breaker *breaker
 	keeper  *keeper
+	workers *workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests context.Context // parent of every settlement and renewal
@@ -55,7 +56,8 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 		queue: q, name: q.Name(), handler: h, options: options,
 		slots:  newSlots(options.Concurrency),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
-		halted: make(chan struct{}),
+		workers: newWorkers[T](),
+		halted:  make(chan struct{}),
 	}, nil
 }
 
@@ -86,7 +88,7 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 		return 0
 	}
 	if !probe {
-		return d.slots.reserve(ctx, d.options.BatchSize, d.options.LeastFetch, d.options.Linger)
+		return d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
 	}
 	n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
 	if n == 0 {
@@ -95,9 +97,30 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 	return n
 }
 
+// leastFetch is how many slots must be free before a dequeue is worth it.
+func (d *Dispatcher[T]) leastFetch() int {
+	if d.options.LeastFetch != 0 {
+		return d.options.LeastFetch
+	}
+	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
+}
+
+// linger is how long free slots wait for more. With slow handlers a fixed time would
+// end before a tenth of them have returned, and batches would stay small.
+func (d *Dispatcher[T]) linger() time.Duration {
+	if d.options.Linger != 0 {
+		return d.options.Linger
+	}
+	return max(DefaultLinger, d.follow.usual()/5)
+}
+
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
 // beyond the bound finish.
 func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
+
+// Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
+// has its default. Handlers that run beyond it finish.
+func (d *Dispatcher[T]) Resize(concurrency int) { d.slots.resize(max(concurrency, 1)) }
 
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
@@ -145,7 +168,7 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	}
 	d.admit(deliveries)
 	for i := range deliveries {
-		go deliveries[i].run()
+		d.workers.run(&deliveries[i])
 	}
 }
 

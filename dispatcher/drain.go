@@ -32,12 +32,22 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 		d.inFlight.Wait()
 		close(done)
 	}()
-	defer d.hangUp()
-	defer d.keeper.close()
+	ended := d.wait(ctx, done)
+	d.workers.close()
+	d.hangUp()
+	d.keeper.close()
+	if ended {
+		d.workers.wait()
+		return nil
+	}
+	return d.abandoned()
+}
 
+// wait waits for everything in flight, as Drain says, and tells whether it ended.
+func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
-		return nil
+		return true
 	case <-ctx.Done():
 	case <-d.halted:
 	}
@@ -46,19 +56,16 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	defer patience.Stop()
 	select {
 	case <-done:
-		return nil
+		return true
 	case <-patience.C:
 	case <-d.halted:
 		if d.soon(done) {
-			return nil
+			return true
 		}
 	}
 	// Requests that still hang are cut off, so that only handlers can be left.
 	d.hangUp()
-	if d.soon(done) {
-		return nil
-	}
-	return d.abandoned()
+	return d.soon(done)
 }
 
 // soon tells whether everything ends within the patience of a halt.

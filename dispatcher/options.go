@@ -23,6 +23,9 @@ const (
 	DefaultSettleTimeout = 15 * time.Second
 	DefaultStuckAfter    = time.Minute
 
+	// mostLeastFetch bounds the default of LeastFetch: nearly a full batch.
+	mostLeastFetch = 28
+
 	// LeastVisibility is the shortest visibility that leaves time to renew.
 	LeastVisibility = 5 * time.Second
 )
@@ -100,7 +103,9 @@ type Options[T any] struct {
 	LeastFetch int
 
 	// Linger is how long free slots wait for more before a dequeue is sent for
-	// what there is. Negative means not at all. Defaults to 100 ms.
+	// what there is. Negative means not at all. Defaults to 100 ms, or a fifth of the
+	// handling time if that is more: as long as it takes, twice over, until a tenth of
+	// the handlers have returned.
 	Linger time.Duration
 
 	// Visibility is how long dequeued messages are hidden; leases are renewed
@@ -137,6 +142,10 @@ type Options[T any] struct {
 	// another can run; what it returns later settles nothing. Defaults to false.
 	GiveUp bool
 
+	// OnRelease is told when a message that was given back becomes visible again. It must
+	// not block. Defaults to nothing.
+	OnRelease func(time.Time)
+
 	// OnError is told of every delivery that failed, as a [*Failure], and of
 	// renewals that failed. It is called from many goroutines and should not
 	// block. Defaults to nothing.
@@ -170,12 +179,6 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	}
 	if c.LeastFetch < 0 {
 		refuse("least fetch %d must be at least 1", c.LeastFetch)
-	}
-	if c.LeastFetch == 0 {
-		c.LeastFetch = min(max(c.Concurrency/10, 1), 28)
-	}
-	if c.Linger == 0 {
-		c.Linger = DefaultLinger
 	}
 	var err error
 	if c.Visibility, err = c.Visibility.withDefaults(); err != nil {

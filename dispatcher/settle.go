@@ -24,6 +24,7 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	err := v.carryOut(what, state)
 	switch {
 	case err == nil:
+		v.released(what)
 	case gone(err):
 		result = Lost
 	default:
@@ -42,6 +43,18 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 		})
 	}
 	d.discharge(v)
+}
+
+// released tells when the message is visible again, if it was given back.
+func (v *delivery[T]) released(what decision) {
+	f := v.dispatcher.options.OnRelease
+	if f == nil {
+		return
+	}
+	switch what.outcome {
+	case Retried, Snoozed, Kept:
+		f(time.Now().Add(wholeSeconds(what.delay)))
+	}
 }
 
 // observe tells the observer what became of the delivery.

@@ -21,14 +21,15 @@ type slots struct {
 
 	mu      sync.Mutex
 	size    int // concurrency; guarded by mu
-	open    int // how many may be used, at most size; guarded by mu
+	wanted  int // what setOpen was told; guarded by mu
+	open    int // how many may be used, min(size, wanted); guarded by mu
 	used    int // reserved, running, or held by a settlement; guarded by mu
 	running int // handlers running; guarded by mu
 	pending int // settlements under way; guarded by mu
 }
 
 func newSlots(size int) *slots {
-	return &slots{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), size: size, open: size}
+	return &slots{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), size: size, wanted: size, open: size}
 }
 
 // reserve waits until least slots are free, or any after linger, and takes up to
@@ -145,9 +146,25 @@ func (s *slots) settled(held bool) {
 // setOpen changes how many slots may be used.
 func (s *slots) setOpen(n int) {
 	s.mu.Lock()
+	s.wanted = n
 	s.open = min(n, s.size)
 	s.mu.Unlock()
 	s.signal()
+}
+
+// resize changes the concurrency.
+func (s *slots) resize(n int) {
+	s.mu.Lock()
+	s.size = n
+	s.open = min(s.wanted, n)
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *slots) capacity() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size
 }
 
 func (s *slots) counts() (running, pending int) {

@@ -18,6 +18,7 @@ type follower struct {
 	recent  [256]time.Duration // ring of handling times; guarded by mu
 	n       int                // how many were recorded, ever; guarded by mu
 	current time.Duration      // guarded by mu
+	p95     time.Duration      // of the handling times; zero until they are known; guarded by mu
 	floor   time.Duration      // what late settlements have raised Min to; guarded by mu
 	lates   int64              // settlements that came too late; guarded by mu
 }
@@ -48,8 +49,8 @@ func (f *follower) record(d time.Duration) {
 	sorted := f.recent // a copy
 	times := sorted[:min(f.n, len(sorted))]
 	slices.Sort(times)
-	p95 := times[len(times)*95/100]
-	f.current = wholeSeconds(min(max(2*p95, f.bounds.Min, f.floor), f.bounds.Max))
+	f.p95 = times[len(times)*95/100]
+	f.current = wholeSeconds(min(max(2*f.p95, f.bounds.Min, f.floor), f.bounds.Max))
 	if f.n%len(f.recent) == 0 {
 		f.floor /= 2 // a whole round without a late one: the reason may be gone
 	}
@@ -64,6 +65,13 @@ func (f *follower) late() {
 	f.lates++
 	f.floor = min(2*f.current, f.bounds.Max)
 	f.current = max(f.current, wholeSeconds(f.floor))
+}
+
+// usual returns the handling time that hardly any exceeds, or zero when none is known.
+func (f *follower) usual() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.p95
 }
 
 func (f *follower) lateCount() int64 {

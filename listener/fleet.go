@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -9,10 +10,10 @@ import (
 // start and every end happens under its lock, so that loops which decide at the
 // same time see each other.
 type fleet struct {
-	bounds  Loops
 	changed func(loops int) // told of every new number, under the lock so that the last word is right
 
 	mu      sync.Mutex
+	bounds  Loops     // guarded by mu
 	active  int       // loops running; guarded by mu
 	peak    int       // most at once; guarded by mu
 	started int       // all ever; guarded by mu
@@ -43,6 +44,62 @@ func (f *fleet) grow(target int, start func()) int {
 	f.grown = time.Now()
 	f.changed(f.active)
 	return n
+}
+
+// canGrow tells whether a reading of the depth could change anything.
+func (f *fleet) canGrow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active < f.bounds.Max
+}
+
+// changedBounds returns the bounds with those fields changed that c sets.
+func (f *fleet) changedBounds(c Loops) (Loops, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.bounds
+	if c.Min < 0 || c.Max < 0 {
+		return b, fmt.Errorf("loops %d…%d must be at least 1 (L-01)", c.Min, c.Max)
+	}
+	if c.Min > 0 {
+		b.Min = c.Min
+		if c.Max == 0 {
+			b.Max = max(b.Max, b.Min)
+		}
+	}
+	if c.Max > 0 {
+		b.Max = c.Max
+		if c.Min == 0 {
+			b.Min = min(b.Min, b.Max)
+		}
+	}
+	if c.Pause != 0 {
+		b.Pause = c.Pause
+	}
+	if b.Min > b.Max {
+		return b, fmt.Errorf("loops %d…%d: the minimum is above the maximum", b.Min, b.Max)
+	}
+	return b, nil
+}
+
+// rebound puts new bounds in force.
+func (f *fleet) rebound(b Loops) {
+	f.mu.Lock()
+	f.bounds = b
+	f.changed(f.active) // the concurrency may have changed with them
+	f.mu.Unlock()
+}
+
+// surplus lets a loop end if there are more than the maximum.
+func (f *fleet) surplus() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active <= f.bounds.Max {
+		return false
+	}
+	f.active--
+	f.changed(f.active)
+	return true
 }
 
 // leave decides whether a loop that wants to end may, and counts it as ended if so:

@@ -43,6 +43,10 @@ type session[T any] struct {
 	fleet      fleet
 	scale      scale
 	report     *reporter
+	wake       *wake
+	settings   sync.Mutex  // held while they are changed
+	idle       idleSetting // never nil
+	maxFollows bool        // the most loops follow the concurrency
 
 	looping  context.Context // ends when dequeuing must stop
 	requests context.Context // of dequeues; ends after the grace period
@@ -75,6 +79,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if !l.publish(s) {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
+	s.work.Go(func() { s.wake.watch(looping) })
 	s.grow(s.options.Loops.Min)
 
 	var failure error
@@ -96,14 +101,17 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	}
 	options, err := l.options.withDefaults()
 	report := newReporter(l.queue.Name(), options.OnError, options.Logger)
-	d, derr := dispatcher.New(l.queue, l.handler, options.dispatcher(report.delivery))
+	wake := newWake()
+	d, derr := dispatcher.New(l.queue, l.handler, options.dispatcher(report.delivery, wake.at))
 	if err = errors.Join(err, derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
 	}
 	s := &session[T]{
-		queue: l.queue, options: options, dispatcher: d, report: report,
+		queue: l.queue, options: options, dispatcher: d, report: report, wake: wake,
 		failed: make(chan error, 1),
 	}
+	s.idle.Store(&options.Idle)
+	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
 	s.fleet.bounds = options.Loops
 	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
 	return s, nil
@@ -157,6 +165,15 @@ func (s *session[T]) grow(target int) {
 // leave lets a loop end if it may, and tells the observer.
 func (s *session[T]) leave() bool {
 	if !s.fleet.leave() {
+		return false
+	}
+	s.scaled()
+	return true
+}
+
+// surplus lets a loop end if the settings allow fewer, and tells the observer.
+func (s *session[T]) surplus() bool {
+	if !s.fleet.surplus() {
 		return false
 	}
 	s.scaled()

@@ -27,10 +27,12 @@ const leastHookWait = time.Millisecond
 // loop is one dequeue goroutine. Its fields are its own.
 type loop[T any] struct {
 	*session[T]
-	key    string          // what its jitter depends on
-	idle   int             // empty polls in a row
-	curve  backoff.BackOff // waits after empty polls
-	errors backoff.BackOff // waits after errors
+	key     string          // what its jitter depends on
+	empties int             // empty polls in a row
+	setting *scaling.Idle   // that the curve was made for
+	drawn   int             // numbers drawn for curves
+	curve   backoff.BackOff // waits after empty polls
+	errors  backoff.BackOff // waits after errors
 }
 
 // run fetches until the listener stops or the loop may end.
@@ -48,7 +50,10 @@ func (l *loop[T]) run(ctx context.Context) {
 		if leave {
 			return
 		}
-		pause(ctx, wait)
+		l.pause(ctx, wait)
+		if l.surplus() {
+			return
+		}
 	}
 	l.fleet.ended()
 }
@@ -74,7 +79,7 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	if len(batch) == 0 {
 		return l.empty()
 	}
-	l.idle = 0
+	l.empties = 0
 	l.curve.Reset()
 	l.weigh(len(batch), len(batch) == reserved)
 	return 0, false
@@ -93,17 +98,18 @@ func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, 
 
 // empty decides what follows an empty poll (L-14).
 func (l *loop[T]) empty() (wait time.Duration, leave bool) {
-	l.idle++
+	l.empties++
 	l.scale.rest()
 	if hook := l.options.QueueEmpty; hook != nil {
-		wait, stop := hook(l.idle)
+		wait, stop := hook(l.empties)
 		if stop && l.leave() {
 			return 0, true // at once, without the wait
 		}
 		return max(wait, leastHookWait), false
 	}
-	wait = l.options.Idle.Clamp(l.curve.NextBackOff())
-	if wait < l.options.Idle.Max {
+	idle := l.idleNow()
+	wait = idle.Clamp(l.curve.NextBackOff())
+	if wait < idle.Max {
 		return wait, false
 	}
 	if l.leave() {
@@ -111,7 +117,7 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	}
 	// Who stays sleeps a little longer than Max, each differently: fleets that
 	// were started together do not poll together, and one poll per Max is a bound.
-	return wait + time.Duration(jitter.Of(l.key, -l.idle)*float64(wait)/10), false
+	return wait + time.Duration(jitter.Of(l.key, -l.empties)*float64(wait)/10), false
 }
 
 // failed decides what follows an error: never an end of the loop, but of the whole
@@ -147,8 +153,8 @@ func hint(err error) error {
 	return &c
 }
 
-// pause waits, or returns early when the listener stops.
-func pause(ctx context.Context, d time.Duration) {
+// pause waits, or returns early when there is a reason to poll or the listener stops.
+func (l *loop[T]) pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -156,22 +162,34 @@ func pause(ctx context.Context, d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-l.wake.now:
 	case <-ctx.Done():
 	}
+}
+
+// idleNow returns the Idle in force, with a new curve when it has changed.
+func (l *loop[T]) idleNow() *scaling.Idle {
+	if now := l.session.idle.Load(); now != l.setting {
+		l.setting, l.curve = now, l.newCurve(now)
+	}
+	return l.setting
+}
+
+// newCurve returns the waits after empty polls.
+func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
+	if idle.New != nil {
+		return idle.New()
+	}
+	return scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
+		l.drawn++
+		return int(jitter.Of(l.key, l.drawn) * float64(n))
+	})
 }
 
 func (s *session[T]) newLoop() *loop[T] {
 	// The seed tells processes apart, the number the loops of one.
 	l := &loop[T]{session: s, key: fmt.Sprintf("%x/%d", s.options.Seed, s.loops.Add(1))}
 	l.errors = retry.Waits(l.key, max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
-	if s.options.Idle.New != nil {
-		l.curve = s.options.Idle.New()
-		return l
-	}
-	drawn := 0
-	l.curve = scaling.CurveFrom(s.options.Idle.Min, s.options.Idle.Max, func(n int) int {
-		drawn++
-		return int(jitter.Of(l.key, drawn) * float64(n))
-	})
+	l.idleNow()
 	return l
 }

@@ -72,7 +72,8 @@ type Options[T any] struct {
 	LeastFetch int
 
 	// Linger is how long free slots wait for more before a dequeue is sent for what
-	// there is. Negative means not at all. Defaults to 100 ms.
+	// there is. Negative means not at all. Defaults to 100 ms, or a fifth of the handling
+	// time if that is more.
 	Linger time.Duration
 
 	// Loops bounds how many dequeue loops run. Defaults to 1 … what Concurrency
@@ -167,7 +168,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c.Loops.Min = 1
 	}
 	if c.Loops.Max == 0 && batch > 0 {
-		c.Loops.Max = max((concurrency+batch-1)/batch, c.Loops.Min)
+		c.Loops.Max = max(loopsFor(concurrency, batch), c.Loops.Min)
 	}
 	if c.Loops.Max > 0 && c.Loops.Min > c.Loops.Max {
 		refuse("loops %d…%d: the minimum is above the maximum", c.Loops.Min, c.Loops.Max)
@@ -199,15 +200,18 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 }
 
 // dispatcher returns the part of the options that is the dispatcher's.
-func (o *Options[T]) dispatcher(onError func(error)) *dispatcher.Options[T] {
+func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) *dispatcher.Options[T] {
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp,
-		Observer: o.Observer.Observer, OnError: onError,
+		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
 }
+
+// loopsFor is how many loops it takes to fill the slots in one go.
+func loopsFor(concurrency, batch int) int { return (concurrency + batch - 1) / batch }
 
 // check refuses what no option can mend.
 func check[T any](q queue.Queue, h Handler[T]) error {

@@ -38,7 +38,7 @@ func (s *scale) rest() {
 func (s *session[T]) weigh(received int, full bool) {
 	s.scale.mu.Lock()
 	s.scale.since += received
-	ask := !s.scale.busy || full && s.scale.since >= messagesPerDepth
+	ask := !s.scale.busy || full && s.scale.since >= messagesPerDepth && s.fleet.canGrow()
 	if !ask || s.scale.reading {
 		s.scale.mu.Unlock()
 		return

@@ -1,0 +1,144 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/scaling"
+)
+
+// Concurrency, loops and idle waits change while a listener runs.
+func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(10_000)
+		o := options()
+		o.Concurrency = 32
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
+		b.run(l)
+		for _, c := range []int{200, 1, 64} {
+			after(5 * time.Second)
+			if err := l.Configure(Settings{Concurrency: c}); err != nil {
+				t.Fatal(err)
+			}
+			after(5 * time.Second)
+			if st := l.State(); st.Running > c || st.Running < c*9/10 {
+				t.Errorf("%d handlers run, want %d", st.Running, c)
+			}
+		}
+		after(10 * time.Minute)
+		b.finished()
+		if d := b.depth(b.queue.Queue); d != 0 {
+			t.Errorf("%d left", d)
+		}
+	})
+}
+
+// L-01: more loops start at once; fewer end with their next turn, never under one.
+func TestL01_LoopsCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Loops.Pause = -1
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		for _, c := range []struct {
+			set  Loops
+			want int
+		}{
+			{Loops{Min: 5}, 5},
+			{Loops{Min: 8, Max: 20}, 8},
+			{Loops{Max: 3}, 3},
+			{Loops{Min: 1}, 1},
+		} {
+			if err := l.Configure(Settings{Loops: c.set}); err != nil {
+				t.Fatal(err)
+			}
+			after(10 * time.Second)
+			if n := l.State().Loops; n != c.want {
+				t.Errorf("%+v: %d loops, want %d", c.set, n, c.want)
+			}
+		}
+		b.finished()
+	})
+}
+
+func TestIdleCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Idle = scaling.Idle{Max: time.Hour}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(10 * time.Hour)
+		before := len(b.queue.sent("dequeue"))
+		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+			t.Fatal(err)
+		}
+		after(100 * time.Second) // not after an hour: the change wakes it
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 90 || polls > 110 {
+			t.Errorf("%d polls in 100 s", polls)
+		}
+		b.finished()
+	})
+}
+
+func TestBadSettingsChangeNothing(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		l := New(b.queue, nothing, options())
+		if err := l.Configure(Settings{Concurrency: 1}); err == nil {
+			t.Error("a listener that does not run was configured")
+		}
+		b.run(l)
+		after(time.Second)
+		for _, bad := range []Settings{
+			{Concurrency: -1},
+			{Loops: Loops{Min: -1}},
+			{Loops: Loops{Min: 3, Max: 2}},
+			{Idle: scaling.Idle{Min: time.Hour, Max: time.Second}, Loops: Loops{Min: 2}},
+		} {
+			if err := l.Configure(bad); err == nil {
+				t.Errorf("%+v was accepted", bad)
+			}
+		}
+		if n := l.State().Loops; n != 1 {
+			t.Errorf("%d loops", n)
+		}
+		b.finished()
+		if err := l.Configure(Settings{Concurrency: 1}); err == nil {
+			t.Error("a listener that has ended was configured")
+		}
+	})
+}
+
+// What was given back with a delay is polled for when it falls due, not when the idle
+// wait ends.
+func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		o := options()
+		o.Idle = scaling.Idle{Max: time.Hour}
+		o.RetryDelay = func(attempt int, _ error) time.Duration { return time.Duration(attempt) * 10 * time.Minute }
+		var at []time.Duration
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			at = append(at, time.Since(b.begin))
+			switch m.Attempt {
+			case 1:
+				return errors.New("once")
+			case 2:
+				if len(at) == 2 {
+					return dispatcher.Snooze(7 * time.Minute)
+				}
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(24 * time.Hour)
+		b.finished()
+		want := []time.Duration{0, 10 * time.Minute, 17 * time.Minute}
+		if len(at) != 3 || at[1]-want[1] > time.Second || at[2]-want[2] > time.Second {
+			t.Errorf("deliveries at %v, want %v", at, want)
+		}
+	})
+}
