@@ -113,6 +113,7 @@ func BenchmarkSocket(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode >= 300 {
 			b.Fatal(response.Status, err)

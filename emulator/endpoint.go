@@ -75,7 +75,7 @@ func (e *Endpoint) count(_ net.Conn, state http.ConnState) {
 // endpoint runs. Requests on the way are cut off. It returns why the endpoint
 // had stopped serving by itself, if it had; closing again is fine.
 func (e *Endpoint) Close() error {
-	e.server.Close()
+	_ = e.server.Close() // says what wait says, and that closing twice is no news
 	return e.wait()
 }
 
@@ -84,7 +84,7 @@ func (e *Endpoint) Close() error {
 // Close and returns the context's error.
 func (e *Endpoint) Shutdown(ctx context.Context) error {
 	if err := e.server.Shutdown(ctx); err != nil {
-		e.Close()
+		_ = e.Close()
 		return err
 	}
 	return e.wait()

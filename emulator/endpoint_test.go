@@ -50,7 +50,7 @@ func TestStartRefuses(t *testing.T) {
 // underway starts a request and returns when the server is reading its body,
 // which goes on when release is called. The result is the status, 0 when there
 // was no answer.
-func underway(t *testing.T, e *Endpoint, ctx context.Context) (release func(), result <-chan int) {
+func underway(ctx context.Context, t *testing.T, e *Endpoint) (release func(), result <-chan int) {
 	t.Helper()
 	body := wrap("x")
 	blocked, reading, status := make(chan struct{}), make(chan struct{}), make(chan int, 1)
@@ -97,7 +97,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	createOrders(t, s)
-	release, status := underway(t, e, t.Context())
+	release, status := underway(t.Context(), t, e)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
@@ -121,7 +121,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	createOrders(t, s)
-	release, status := underway(t, e, t.Context())
+	release, status := underway(t.Context(), t, e)
 	done := make(chan error)
 	go func() { done <- e.Shutdown(context.Background()) }()
 	release()
@@ -140,7 +140,7 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	createOrders(t, s)
-	underway(t, e, t.Context())
+	underway(t.Context(), t, e)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := e.Shutdown(ctx); !errors.Is(err, context.Canceled) {
@@ -168,7 +168,7 @@ func TestCancelOverSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	release, status := underway(t, e, ctx)
+	release, status := underway(ctx, t, e)
 	release()
 	cancel()
 	if got := <-status; got != 0 {

@@ -61,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(c.status)
 	if len(c.body) > 0 && r.Method != http.MethodHead {
-		w.Write(c.body) // a client that left is no concern of ours
+		_, _ = w.Write(c.body) // a client that left is no concern of ours
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // context's cause; see [Options].Delay for what has happened by then.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
-		defer r.Body.Close() // the contract of http.RoundTripper
+		defer func() { _ = r.Body.Close() }() // the contract of http.RoundTripper
 	}
 	ctx := r.Context()
 	if ctx.Err() != nil {

@@ -65,11 +65,14 @@ func TestCancelInProcess(t *testing.T) {
 				if took := time.Since(start); took != min(c.after, 2*time.Second) {
 					t.Errorf("took %v", took)
 				}
+				if response != nil {
+					defer response.Body.Close()
+				}
 				if c.after < 2*time.Second {
 					if response != nil || !errors.Is(err, cause) {
 						t.Errorf("%v, %v", response, err)
 					}
-				} else if err != nil || response.StatusCode != 201 {
+				} else if err != nil || response.StatusCode != http.StatusCreated {
 					t.Errorf("%v, %v", response, err)
 				}
 				if got := depth(t, q); got != c.depth {
@@ -137,6 +140,7 @@ func TestClientIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
 	if response.Request != r || r.URL.String() != url || len(r.Header) != len(before) {
 		t.Errorf("the request became %v %v", r.URL, r.Header)
 	}

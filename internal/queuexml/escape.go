@@ -33,7 +33,8 @@ func appendEscaped(dst []byte, s string, attribute bool) []byte {
 			i++
 			continue
 		}
-		escaped, width := "", 1
+		var escaped string
+		width := 1
 		switch {
 		case c == '&':
 			escaped = "&amp;"

@@ -25,6 +25,7 @@ type Message struct {
 // Part says which fields of a message an operation's response has.
 type Part int
 
+// The parts.
 const (
 	Put  Part = iota // id, times and receipt: the text was the caller's own
 	Get              // everything

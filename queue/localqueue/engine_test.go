@@ -83,7 +83,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 			}
 			time.Sleep(30*time.Second - 1)
 			create(queue.ErrQueueBeingDeleted)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		create(nil)
 		if a := e.account("a", false); len(a.leaving) != 0 || len(a.leavers) != 0 {
