@@ -117,6 +117,7 @@ func (v *delivery[T]) handle() {
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
 		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
+		delivery: v,
 	}
 	err := errGoexit
 	// In a deferred call, because runtime.Goexit in a handler runs nothing else.

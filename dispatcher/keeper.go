@@ -279,20 +279,31 @@ func (k *keeper) renew() {
 		}
 		l := k.waiting[0]
 		k.waiting = k.waiting[1:]
-		asked := time.Now()
-		visibility := l.extension(asked, k.visibility())
-		if l.index < 0 || l.state != held {
-			visibility = 0 // released or expired while it waited for a renewer
-		}
-		old := l.newest
 		k.mu.Unlock()
-
-		fresh, err := old, error(nil)
-		if visibility > 0 {
-			fresh, err = k.queue.Update(k.ctx, old, l.text, visibility)
-		}
-		k.renewedOne(l, asked, visibility, fresh, err)
+		_ = k.renewNow(l) // it is told to the lease's watcher
 	}
+}
+
+// renewNow sends one renewal, if it is still worth anything. Running must be set.
+func (k *keeper) renewNow(l *lease) error {
+	k.mu.Lock()
+	asked := time.Now()
+	visibility := l.extension(asked, k.visibility())
+	if l.index < 0 || l.state != held {
+		visibility = 0 // released or expired while it waited for a renewer
+	}
+	old, text := l.newest, l.text
+	k.mu.Unlock()
+
+	fresh, err := old, error(nil)
+	if visibility > 0 {
+		fresh, err = k.queue.Update(k.ctx, old, text, visibility)
+	}
+	k.renewedOne(l, asked, visibility, fresh, err)
+	if visibility <= 0 && err == nil {
+		return ErrLeaseExpired
+	}
+	return err
 }
 
 // renewedOne notes the outcome of a renewal. Without a visibility there was none.

@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -39,6 +41,30 @@ type Message[T any] struct {
 	// Expires is when the service drops the message, by its clock. A message that
 	// never expires has a date in the year 9999.
 	Expires time.Time
+
+	delivery *delivery[T] // nil for a message that came from no queue
+}
+
+// errNoQueue is what Save says of a message that a test has made by hand.
+var errNoQueue = errors.New("the message came from no queue")
+
+// Save puts another body into the message while it is being handled, so that a later
+// delivery begins from there: work in portions, save after each, and a crash repeats only
+// the last one (B-11). The lease is renewed by the same request. It changes m.Body when
+// the service has accepted it. An error that is an [ErrLeaseLost] means that the message
+// is somebody else's; any other leaves the body as it was, or, if the outcome is unknown,
+// as one of the two. A message in an envelope stays in it; one without is rewritten in
+// the form that it came in.
+func (m *Message[T]) Save(ctx context.Context, body T) error {
+	err := errNoQueue
+	if m.delivery != nil {
+		err = m.delivery.save(ctx, body)
+	}
+	if err != nil {
+		return fmt.Errorf("save the progress of message %s of %v: %w", string(m.ID), m.Queue, err)
+	}
+	m.Body = body
+	return nil
 }
 
 // Handler does one job. Returning nil deletes the message; an error gives it back

@@ -1,0 +1,65 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+// save is Message.Save of the delivery's message.
+func (v *delivery[T]) save(ctx context.Context, body T) error {
+	encoded, err := v.dispatcher.options.Codec.Encode(body)
+	if err != nil {
+		return err
+	}
+	text, err := codec.Seal(v.head, encoded, v.format)
+	if err != nil {
+		return err
+	}
+	if err := queue.CheckText(text); err != nil {
+		return err
+	}
+	if err := v.dispatcher.keeper.rewrite(ctx, &v.lease, text); err != nil {
+		return err
+	}
+	v.body, v.queued.Text = encoded, text
+	return nil
+}
+
+// rewrite renews the lease with another text, now. It waits for a renewal on the wire,
+// as everything does that needs the newest receipt.
+func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
+	k.mu.Lock()
+	for l.running != nil {
+		running := l.running
+		k.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		k.mu.Lock()
+	}
+	if l.state == lost || l.index < 0 {
+		k.mu.Unlock()
+		return ErrLeaseLost
+	}
+	old := l.text
+	l.text = text
+	l.running = make(chan struct{})
+	k.fix(l)
+	k.mu.Unlock()
+
+	err := k.renewNow(l)
+	if err != nil && !errors.Is(err, queue.ErrOutcomeUnknown) {
+		k.mu.Lock()
+		l.text = old
+		k.mu.Unlock()
+	}
+	if gone(err) {
+		return errors.Join(ErrLeaseLost, err)
+	}
+	return err
+}

@@ -1,0 +1,415 @@
+package listener
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// The tests here settle single requirements of the source that no other test of this
+// package is about. docs/requirements.md is the table of all.
+
+// L-02, X-07: the state tells depth and loops, running, most at once and ever started.
+func TestL02_TheStateTellsDepthAndLoops(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, many(4))
+		if st := l.State(); st != (State{}) {
+			t.Errorf("before Run: %+v", st)
+		}
+		b.put(500)
+		b.run(l)
+		after(time.Second)
+		if st := l.State(); st.Depth != 500 || !st.DepthAt.Equal(b.begin) || st.Loops != 4 || st.LoopsPeak != 4 || st.LoopsStarted != 4 || st.Running != 128 {
+			t.Errorf("busy: %+v", st)
+		}
+		after(10 * time.Minute)
+		if st := l.State(); st.Loops != 1 || st.LoopsPeak != 4 || st.LoopsStarted != 4 || st.Running != 0 {
+			t.Errorf("idle: %+v", st)
+		}
+		b.finished()
+	})
+}
+
+// L-04, L-14: without a hook the loop waits its own interval; L-20: it grows.
+func TestL20_WaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+		b.run(New(b.queue, nothing, o))
+		after(time.Minute)
+		b.finished()
+		polls := b.queue.sent("dequeue")
+		last := time.Duration(0)
+		for i := 1; i < 8; i++ {
+			wait := polls[i].at.Sub(polls[i-1].at)
+			if wait <= last && last < 10*time.Second {
+				t.Errorf("wait %d is %v after %v", i, wait, last)
+			}
+			last = wait
+		}
+	})
+}
+
+// L-06, L-15, L-30: the hook is told once that work appeared while idle, and not while
+// it goes on, with what is known about the load.
+func TestL15_WorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var loads []scaling.Load
+		var mu sync.Mutex
+		o := options()
+		o.QueueWorkDetected = func(l scaling.Load) int {
+			mu.Lock()
+			defer mu.Unlock()
+			loads = append(loads, l)
+			return 1
+		}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(10 * time.Second)
+		for range 3 {
+			b.put(5)
+			after(10 * time.Second)
+		}
+		b.finished()
+		if len(loads) != 3 {
+			t.Fatalf("detected %d times, want 3: %+v", len(loads), loads)
+		}
+		for _, load := range loads {
+			if load.Depth != 5 || load.Loops != 1 || load.BatchSize != 32 {
+				t.Errorf("load %+v", load)
+			}
+		}
+	})
+}
+
+// L-07, B-15: handlers see jobs of their type, decoded, whatever the text was.
+func TestL07_HandlersSeeTheTypeAndNotTheText(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putText(`{"N":1}`)
+		b.putText(base64.StdEncoding.EncodeToString([]byte(`{"N":2}`)))
+		b.send(3)
+		var got []int
+		var mu sync.Mutex
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, m.Body.N)
+			return nil
+		}, options())
+		b.run(l)
+		after(time.Second)
+		b.finished()
+		if slices.Sort(got); !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// L-18, Q-14, V-04: what a worker that died had in hand comes back when its visibility
+// ends, others go on meanwhile, nothing is lost.
+func TestV04_WhatADeadWorkerHeldComesBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(100)
+		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Minute); err != nil || len(batch) != 32 {
+			t.Fatal(len(batch), err)
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(50 * time.Second)
+		if st := l.State(); st.Succeeded != 68 {
+			t.Errorf("before its visibility ends %d were handled, want 68", st.Succeeded)
+		}
+		after(15 * time.Second)
+		b.finished()
+		if st := l.State(); st.Succeeded != 100 {
+			t.Errorf("%d were handled, want all", st.Succeeded)
+		}
+	})
+}
+
+// V-06, Q-13: two producers, two consumers, every job at least once.
+func TestV06_TwoProducersAndTwoConsumers(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var mu sync.Mutex
+		seen := map[int]int{}
+		handler := func(_ context.Context, m *Message[job]) error {
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			seen[m.Body.N]++
+			return nil
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { _ = New(b.queue, handler, options()).Run(ctx) })
+		}
+		var producers sync.WaitGroup
+		for p := range 2 {
+			producers.Go(func() {
+				for i := range 300 {
+					b.send(p*300 + i)
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		producers.Wait()
+		after(10 * time.Second)
+		stop()
+		all.Wait()
+		if len(seen) != 600 {
+			t.Errorf("%d of 600 jobs were handled", len(seen))
+		}
+	})
+}
+
+// L-19, B-14: handlers of a batch run beside each other, and the fleet grows with the
+// depth and shrinks without.
+func TestL19_ABatchRunsInParallel(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(32)
+		var peak, now atomic.Int64
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			peak.Store(max(peak.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return nil
+		}, options())
+		b.run(l)
+		after(1500 * time.Millisecond)
+		if peak.Load() != 32 || l.State().Succeeded != 32 {
+			t.Errorf("%d at once, state %+v", peak.Load(), l.State())
+		}
+		b.finished()
+	})
+}
+
+// L-38, L-41, Q-21: an empty poll answers at once; with work there is no wait between
+// polls; and no transaction is sent without need.
+func TestL41_NoWaitWithWorkAndNoPollWithout(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(320)
+		o := options()
+		o.Concurrency, o.LeastFetch = 32, 32
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Millisecond)
+		if st := l.State(); st.Succeeded != 320 {
+			t.Errorf("after a millisecond %d of 320 were handled", st.Succeeded)
+		}
+		if n := len(b.queue.sent("dequeue")); n > 12 {
+			t.Errorf("%d polls for ten batches", n)
+		}
+		b.finished()
+	})
+}
+
+// B-09, B-11: a handler saves its progress in the message, and after a crash goes on from
+// there.
+func TestB11_ProgressIsSavedInTheMessage(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		bubble(t, func(b *bundle) {
+			if foreign {
+				b.putText(`{"N":0}`)
+			} else {
+				b.send(0)
+			}
+			var portions []string
+			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+				for m.Body.N < 6 {
+					portions = append(portions, fmt.Sprintf("%d.%d", m.Attempt, m.Body.N))
+					time.Sleep(20 * time.Second) // renewals go on between
+					if m.Body.N == 3 && m.Attempt == 1 {
+						return errors.New("half way")
+					}
+					if err := m.Save(ctx, job{m.Body.N + 1}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, fixed(30*time.Second))
+			b.run(l)
+			after(10 * time.Minute)
+			b.finished()
+			if got := strings.Join(portions, " "); got != "1.0 1.1 1.2 1.3 2.3 2.4 2.5" {
+				t.Errorf("foreign %v: portions %s", foreign, got)
+			}
+			if st := l.State(); st.Succeeded != 1 || st.Lost != 0 || st.Retried != 1 {
+				t.Errorf("foreign %v: state %+v", foreign, st)
+			}
+		})
+	}
+}
+
+func TestASaveThatCannotBeIsAnError(t *testing.T) {
+	if err := (&Message[job]{}).Save(t.Context(), job{}); err == nil {
+		t.Error("a message from no queue was saved")
+	}
+	bubble(t, func(b *bundle) {
+		b.send(0)
+		var errs []error
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			b.queue.tamper = func(op string, act func() error) error {
+				if op == "update" {
+					return &queue.Error{Op: op, Kind: queue.ErrReceiptMismatch}
+				}
+				return act()
+			}
+			errs = append(errs, m.Save(ctx, job{1}), m.Save(ctx, job{2}), context.Cause(ctx))
+			if m.Body.N != 0 {
+				t.Errorf("the body became %+v", m.Body)
+			}
+			return nil
+		}, options())
+		b.run(l)
+		after(time.Second)
+		b.finished()
+		for _, err := range errs {
+			if !errors.Is(err, dispatcher.ErrLeaseLost) {
+				t.Errorf("got %v, want the lease lost", err)
+			}
+		}
+		if l.State().Lost != 1 {
+			t.Errorf("state %+v", l.State())
+		}
+	})
+}
+
+// L-13, L-17, V-08: every delivery and every error is told; when Run has returned, nothing
+// is told any more.
+func TestL17_NothingIsToldAfterRunHasReturned(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(100)
+		var told atomic.Int64
+		over := atomic.Bool{}
+		o := options()
+		tell := func() {
+			told.Add(1)
+			if over.Load() {
+				t.Error("told after Run has returned")
+			}
+		}
+		o.OnError = func(error) { tell() }
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { tell() }
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.Body.N%2 == 0 {
+				return errors.New("even")
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(time.Second / 2)
+		b.finished()
+		over.Store(true)
+		after(time.Minute)
+		if told.Load() != 150 {
+			t.Errorf("told %d times, want 100 settlements and 50 errors", told.Load())
+		}
+	})
+}
+
+// V-08: a flood of errors is all told to the observer and hardly logged.
+func TestV08_AFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(2000)
+		var log strings.Builder
+		var told atomic.Int64
+		o := options()
+		o.Logger = textLogger(&log)
+		o.OnError = func(error) { told.Add(1) }
+		o.Poison.MaxAttempts = 1
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.Body.N%20 == 0 {
+				return nil
+			}
+			panic("a stack each")
+		}, o)
+		b.run(l)
+		after(25 * time.Second)
+		b.finished()
+		if told.Load() != 1900 {
+			t.Errorf("told %d times, want 1900", told.Load())
+		}
+		if lines := strings.Count(log.String(), "\n"); lines < 1 || lines > 4 {
+			t.Errorf("%d lines", lines)
+		}
+		if !strings.Contains(log.String(), "stack=") || !strings.Contains(log.String(), "moved to the poison queue") {
+			t.Errorf("the log says %s", log.String()[:min(len(log.String()), 500)])
+		}
+	})
+}
+
+// B-02: a clear that times out half done is repeated until it succeeds, which is its
+// caller's to do: the port sends one request a call.
+func TestB02_AClearIsRepeatedByItsCaller(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(10)
+		m, ok := b.queue.Queue.(queue.Manager)
+		if !ok {
+			t.Fatal("no manager")
+		}
+		tries := 0
+		clearOnce := func() error {
+			if tries++; tries < 3 {
+				return &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: 500, Code: "OperationTimedOut"}
+			}
+			return m.Clear(b.Context())
+		}
+		for errors.Is(clearOnce(), queue.ErrOutcomeUnknown) {
+			time.Sleep(time.Second)
+		}
+		if tries != 3 || b.depth(b.queue.Queue) != 0 {
+			t.Errorf("%d tries, %d left", tries, b.depth(b.queue.Queue))
+		}
+	})
+}
+
+// B-06, B-08: the visibility can be fixed for each queue, and is what the wait after a
+// crash is bounded by.
+func TestB08_EachQueueHasItsVisibility(t *testing.T) {
+	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {
+		bubble(t, func(b *bundle) {
+			b.put(1)
+			o := options()
+			o.Visibility = dispatcher.Fixed(v)
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(time.Second)
+			if st := l.State(); st.Visibility != v {
+				t.Errorf("visibility %v, want %v", st.Visibility, v)
+			}
+			b.finished()
+		})
+	}
+}
+
+// P-03: a handler that outlives the visibility is not taken for a failing one: it is
+// renewed, and no attempt is counted against it.
+func TestP03_AHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		runs := 0
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			runs++
+			time.Sleep(10 * time.Minute)
+			return nil
+		}, fixed(30*time.Second))
+		b.run(l)
+		after(time.Hour)
+		b.finished()
+		if st := l.State(); runs != 1 || st.Succeeded != 1 || st.Poisoned != 0 {
+			t.Errorf("%d runs, state %+v", runs, st)
+		}
+	})
+}
