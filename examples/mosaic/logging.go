@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/millrace/millrace/dispatcher"
+)
+
+// newLogger logs to w, briefly: the time is now and the reader sits in front of it.
+func newLogger(w io.Writer) *slog.Logger {
+	return slog.New(quieter{slog.NewTextHandler(w, &slog.HandlerOptions{
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})})
+}
+
+// quieter leaves out what listeners say of deliveries that ended as they should:
+// duplicates that were discarded, messages given back when stopping, and poison,
+// which ends a request and is reported as its end.
+type quieter struct{ slog.Handler }
+
+func (q quieter) Handle(ctx context.Context, r slog.Record) error {
+	expected := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		failure := (*dispatcher.Failure)(nil)
+		if !ok || !errors.As(err, &failure) {
+			return true
+		}
+		switch failure.Outcome {
+		case dispatcher.Discarded, dispatcher.Snoozed, dispatcher.GivenBack, dispatcher.Poisoned:
+			expected = true
+		}
+		return false
+	})
+	if expected {
+		return nil
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quieter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quieter{q.Handler.WithAttrs(attrs)}
+}
+func (q quieter) WithGroup(name string) slog.Handler { return quieter{q.Handler.WithGroup(name)} }

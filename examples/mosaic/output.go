@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// output is the file that the mosaic goes to.
+type output struct {
+	path string
+	mode fs.FileMode // of the file that is there, or what a new one gets
+}
+
+// newOutput finds out whether the file can be written, before any work is spent on
+// what to write. Nothing of it stays.
+func newOutput(path string) (*output, error) {
+	// A link stays a link: it is the file behind it that is replaced.
+	if behind, err := filepath.EvalSymlinks(path); err == nil {
+		path = behind
+	}
+	o := &output{path: path, mode: 0o666}
+	switch info, err := os.Stat(path); {
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("cannot write %s: it is a folder", path)
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot write %s: it is not a regular file", path)
+	case err == nil:
+		o.mode = info.Mode().Perm()
+		if err := writable(path); err != nil {
+			return nil, o.failure(err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, o.failure(err)
+	}
+	f, err := o.create()
+	if err != nil {
+		return nil, o.failure(err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return nil, o.failure(err)
+	}
+	return o, nil
+}
+
+// writable holds a file that is protected against writing to what it says, though
+// its folder would let us replace it.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// create makes a file beside the output, so that it can be renamed to it.
+func (o *output) create() (*os.File, error) {
+	name := filepath.Join(filepath.Dir(o.path), "."+filepath.Base(o.path)+"."+rand.Text()[:8]+".partial")
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.mode)
+}
+
+// replace writes the whole of r to the output, or nothing.
+func (o *output) replace(ctx context.Context, r io.Reader) (err error) {
+	f, err := o.create()
+	if err != nil {
+		return o.failure(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the cause is worth more than that this failed too
+		}
+	}()
+	_, err = io.Copy(f, r)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), o.path)
+	}
+	if err != nil {
+		return o.failure(err)
+	}
+	return nil
+}
+
+// failure says what failed for the file that the user named, not for one he does not
+// know.
+func (o *output) failure(err error) error {
+	var (
+		path *fs.PathError
+		link *os.LinkError
+	)
+	switch {
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return fmt.Errorf("cannot write %s: %w", o.path, err)
+}

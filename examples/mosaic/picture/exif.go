@@ -1,0 +1,115 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+
+	"github.com/bep/imagemeta"
+)
+
+// exifOrientation finds the orientation in an EXIF block (a TIFF file in
+// miniature). Whatever is wrong with the block, the answer is upright: nobody
+// wants to lose a photograph over its metadata.
+func exifOrientation(tiff []byte) (o orientation) {
+	o = upright
+	// imagemeta parses bytes from strangers; should it panic on some of them, the
+	// photograph is still good.
+	defer func() {
+		if recover() != nil {
+			o = upright
+		}
+	}()
+	_, _ = imagemeta.Decode(imagemeta.Options{
+		R:           bytes.NewReader(wrapPNG(tiff)),
+		ImageFormat: imagemeta.PNG,
+		Sources:     imagemeta.EXIF,
+		ShouldHandleTag: func(t imagemeta.TagInfo) bool {
+			// IFD1 describes the thumbnail, which has an orientation of its own.
+			return t.Tag == "Orientation" && t.Namespace == "IFD0"
+		},
+		HandleTag: func(t imagemeta.TagInfo) error {
+			var v int
+			switch n := t.Value.(type) {
+			case uint16:
+				v = int(n)
+			case uint32: // some writers use LONG for every number
+				v = int(n)
+			case uint8:
+				v = int(n)
+			}
+			if v >= 1 && v <= 8 {
+				o = orientation(v)
+			}
+			return imagemeta.ErrStopWalking
+		},
+		Warnf: func(string, ...any) {},
+	})
+	return o
+}
+
+// wrapPNG puts an EXIF block into a PNG without pixels, the simplest file that
+// imagemeta reads. JPEG and PNG blocks then take the same path.
+func wrapPNG(tiff []byte) []byte {
+	b := make([]byte, 0, len(pngSignature)+12+len(tiff))
+	b = append(b, pngSignature...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(tiff)))
+	b = append(b, "eXIf"...)
+	b = append(b, tiff...)
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(pngSignature)+4:]))
+}
+
+// maxEXIF is the largest EXIF block looked for behind the pixels of a PNG.
+const maxEXIF = 1 << 20
+
+// exifWatcher looks for an eXIf chunk in the bytes of a PNG as they pass by on
+// their way to the decoder. A PNG may have it behind the pixels, where the scan
+// of the header does not come.
+type exifWatcher struct {
+	r       io.Reader
+	head    []byte // of the chunk being read, up to 8 bytes
+	skip    int64  // bytes until the next chunk header
+	keeping bool
+	exif    []byte
+}
+
+func newEXIFWatcher(r io.Reader) *exifWatcher {
+	return &exifWatcher{r: r, skip: int64(len(pngSignature))}
+}
+
+func (w *exifWatcher) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	w.watch(p[:n])
+	return n, err
+}
+
+func (w *exifWatcher) watch(p []byte) {
+	for len(p) > 0 {
+		if w.skip > 0 {
+			n := min(w.skip, int64(len(p)))
+			if w.keeping {
+				w.exif = append(w.exif, p[:n]...)
+			}
+			w.skip -= n
+			p = p[n:]
+			continue
+		}
+		n := min(8-len(w.head), len(p))
+		w.head = append(w.head, p[:n]...)
+		p = p[n:]
+		if len(w.head) == 8 {
+			w.skip = int64(binary.BigEndian.Uint32(w.head)) + 4 // and the checksum
+			w.keeping = string(w.head[4:]) == "eXIf" && w.exif == nil && w.skip <= maxEXIF
+			w.head = w.head[:0]
+		}
+	}
+}
+
+// orientation is valid once the whole PNG went by.
+func (w *exifWatcher) orientation() orientation {
+	if len(w.exif) < 4 {
+		return upright
+	}
+	return exifOrientation(w.exif[:len(w.exif)-4])
+}

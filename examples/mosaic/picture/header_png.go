@@ -1,0 +1,100 @@
+package picture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const pngSignature = "\x89PNG\r\n\x1a\n"
+
+// The colour types of a PNG (PNG specification, table 11.1).
+const (
+	pngGray      = 0
+	pngTrue      = 2
+	pngIndexed   = 3
+	pngGrayAlpha = 4
+	pngTrueAlpha = 6
+)
+
+// png reads IHDR and walks the chunks up to the first pixel data.
+func (s *scanner) png() (Header, error) {
+	b, err := s.take(len(pngSignature) + 8 + 13 + 4)
+	if err != nil {
+		return Header{}, err
+	}
+	b = b[len(pngSignature):]
+	if binary.BigEndian.Uint32(b) != 13 || string(b[4:8]) != "IHDR" {
+		return Header{}, fmt.Errorf("%w: the PNG does not start with its header", ErrDamaged)
+	}
+	width, height := binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
+	if width > 1<<31-1 || height > 1<<31-1 {
+		return Header{}, fmt.Errorf("%w: the PNG declares an impossible size", ErrDamaged)
+	}
+	depth, kind, interlaced := int(b[16]), int(b[17]), b[20] != 0
+	h := Header{Format: "png", Width: int(width), Height: int(height), orientation: upright}
+
+	transparent := false
+chunks:
+	for {
+		head, err := s.r.Peek(8)
+		if err != nil {
+			return Header{}, err
+		}
+		n, name := binary.BigEndian.Uint32(head), string(head[4:8])
+		switch {
+		case name == "IDAT" || name == "IEND":
+			break chunks
+		case n > maxHeader:
+			transparent = true // cannot look further, so expect the worst
+			break chunks
+		}
+		chunk, err := s.take(8 + int(n) + 4)
+		switch {
+		case errors.Is(err, errLongHeader):
+			transparent = true
+			break chunks
+		case err != nil:
+			return Header{}, err
+		case name == "tRNS":
+			transparent = true
+		case name == "eXIf":
+			h.orientation = exifOrientation(chunk[8 : 8+n])
+		}
+	}
+	h.retained, h.DecodeBytes = pngBytes(int64(width), int64(height), depth, kind, interlaced, transparent)
+	return h, nil
+}
+
+// pngBytes estimates the memory for the picture that image/png returns, and for
+// decoding it.
+func pngBytes(width, height int64, depth, kind int, interlaced, transparent bool) (retained, decode int64) {
+	pixel := int64(4) // RGBA or NRGBA
+	switch kind {
+	case pngIndexed:
+		pixel = 1
+	case pngGray:
+		if !transparent {
+			pixel = 1
+		}
+	}
+	if depth == 16 {
+		pixel *= 2
+	}
+	// width×height cannot overflow: each is below 2^31; the products with small
+	// factors can, for sizes that are refused for their pixel count anyway.
+	if width*height > MaxPixels {
+		return 0, 0
+	}
+	retained = width * height * pixel
+	decode = retained
+	if interlaced {
+		// Each of the seven passes is decoded into an image of its own before it
+		// is merged; the last one has half the pixels.
+		decode += retained / 2
+	}
+	// The decoder keeps two rows and the encoder of a slice six. That is nothing,
+	// except for a picture of one endless row.
+	decode += 8 * width * pixel
+	return retained, decode
+}

@@ -1,0 +1,170 @@
+//go:build unix
+
+package picture
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// The child processes of TestPeakMemory learn from these what to do.
+const (
+	taskVariable = "MILLRACE_PICTURE_MEMORY_TASK" // "write" or "read"
+	pathVariable = "MILLRACE_PICTURE_MEMORY_PATH"
+
+	// allVariable asks for the kinds of picture that take longest, too.
+	allVariable = "MILLRACE_PICTURE_MEMORY_ALL"
+)
+
+// TestPeakMemory decodes, measures, cuts and composes pictures of 50 megapixels
+// of noise, the worst case, in a process of its own and asks the operating
+// system for the peak. Run it alone with
+//
+//	MILLRACE_PICTURE_MEMORY_ALL=1 go test -run TestPeakMemory -v ./examples/mosaic/picture
+//
+// Another child writes the picture: at its birth a process inherits the peak of
+// its parent, so this one must stay small.
+func TestPeakMemory(t *testing.T) {
+	t.Parallel()
+	path := os.Getenv(pathVariable)
+	switch os.Getenv(taskVariable) {
+	case "write":
+		if err := writeLarge(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	case "read":
+		if err := digest(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if testing.Short() || raceEnabled {
+		t.Skip("needs pictures of 50 megapixels")
+	}
+	dir := t.TempDir()
+	names := []string{"rgb.png", "420.jpg"}
+	if os.Getenv(allVariable) != "" {
+		names = append(names, "rgba16.png")
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(dir, name)
+			child(t, "write", path)
+			state := child(t, "read", path)
+			usage := state.SysUsage().(*syscall.Rusage)
+			peak := usage.Maxrss << 10 // kilobytes on Linux
+			if runtime.GOOS == "darwin" {
+				peak = usage.Maxrss
+			}
+			t.Logf("peak %d MiB, %v of processor time", peak>>20, state.UserTime())
+			if peak > 1<<30 {
+				t.Errorf("the peak is %d MiB, above 1 GiB", peak>>20)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func child(t *testing.T, task, path string) *os.ProcessState {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPeakMemory$")
+	cmd.Env = append(os.Environ(), taskVariable+"="+task, pathVariable+"="+path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", task, err, out)
+	}
+	return cmd.ProcessState
+}
+
+// writeLarge writes 50 megapixels of noise.
+func writeLarge(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	r := image.Rect(0, 0, 8000, 6250)
+	quick := png.Encoder{CompressionLevel: png.NoCompression}
+	switch filepath.Base(path) {
+	case "rgb.png":
+		img := image.NewNRGBA(r)
+		noisy(1, img.Pix)
+		for i := 3; i < len(img.Pix); i += 4 {
+			img.Pix[i] = 0xff
+		}
+		err = quick.Encode(f, img)
+	case "rgba16.png":
+		img := image.NewNRGBA64(r)
+		noisy(1, img.Pix)
+		err = quick.Encode(f, img)
+	case "420.jpg":
+		img := image.NewYCbCr(r, image.YCbCrSubsampleRatio420)
+		noisy(1, img.Y, img.Cb, img.Cr)
+		var b bytes.Buffer
+		if err = jpeg.Encode(&b, img, nil); err == nil {
+			// Lying on its side, to take the slowest way.
+			_, err = f.Write(jpegWithEXIF(b.Bytes(), tiff(6)))
+		}
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// digest does with a file what the mosaic program does.
+func digest(path string) error {
+	LimitMemory()
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	img, err := Decode(f)
+	if err != nil {
+		return err
+	}
+	p, err := NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), 16, 4)
+	if err != nil {
+		return err
+	}
+	name := func(i int) string { return fmt.Sprintf("%s.%d", path, i) }
+	if err := Cut(img, p, func(i int) (io.WriteCloser, error) { return os.Create(name(i)) }); err != nil {
+		return err
+	}
+	for i := range p.Slices {
+		defer os.Remove(name(i))
+		s, err := os.Open(name(i))
+		if err != nil {
+			return err
+		}
+		slice, err := Decode(s)
+		if err != nil {
+			return err
+		}
+		if err := s.Close(); err != nil {
+			return err
+		}
+		if _, err := Cells(slice, slice.Bounds(), p.Tile); err != nil {
+			return err
+		}
+	}
+	open := func(i int) (io.ReadCloser, error) { return os.Open(name(i)) }
+	if err := Compose(io.Discard, JPEG, p.Size(), p.Slices, open); err != nil {
+		return err
+	}
+	runtime.KeepAlive(img) // a program may well hold on to it
+	return nil
+}

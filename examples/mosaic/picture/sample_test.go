@@ -1,0 +1,25 @@
+package picture
+
+import (
+	"image"
+	"testing"
+)
+
+// A mosaic of the sample should use much of the library.
+func TestSampleIsColourful(t *testing.T) {
+	img := Sample()
+	if img.Bounds() != image.Rect(0, 0, 960, 640) || !img.Opaque() {
+		t.Fatalf("the sample is %v, opaque %v", img.Bounds(), img.Opaque())
+	}
+	g, err := Cells(img, img.Bounds(), 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[[3]uint8]bool{}
+	for _, m := range g.Means {
+		seen[[3]uint8{Encode8(m.R) >> 4, Encode8(m.G) >> 4, Encode8(m.B) >> 4}] = true
+	}
+	if len(seen) < 200 {
+		t.Errorf("its cells have %d different colours", len(seen))
+	}
+}

@@ -1,0 +1,450 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/examples/mosaic/tiles"
+	"github.com/millrace/millrace/listener"
+)
+
+// Broker is the client interface (PM-01): it takes orders for mosaics and takes
+// delivery of them. The one of a [System] is safe for concurrent use.
+type Broker struct {
+	jobs   jobs
+	queues *queues
+	logger *slog.Logger
+	health health
+
+	patience time.Duration
+
+	mu     sync.Mutex
+	orders map[uuid.UUID]*Order // of this process; guarded by mu
+}
+
+// Request is what a client wants.
+type Request struct {
+	ClientID string         // who wants it
+	Picture  io.Reader      // a JPEG, PNG or GIF, read once
+	Library  *tiles.Library // what to lay it from; its Size is that of a cell
+	Slices   int            // 1 … rows of cells
+	Format   picture.Format // of the mosaic
+
+	// Deliver takes the mosaic. If it fails, so does the order, and the mosaic stays
+	// in the store. It runs once, or again if its reader failed.
+	Deliver func(mosaic io.Reader) error
+
+	// Progress, if set, is told how many slices are laid. It is called from many
+	// goroutines, and the numbers may go back and forth.
+	Progress func(laid, slices int)
+}
+
+// Order is a request on its way. Make one with [Broker.Submit].
+type Order struct {
+	ID     uuid.UUID
+	broker *Broker
+	Request
+
+	turn      chan struct{} // held by who delivers
+	delivered bool          // guarded by turn
+	finished  chan struct{} // closed when it is known how the order ended
+
+	mu   sync.Mutex
+	sent int       // messages that this process sent for it; guarded by mu
+	seen time.Time // when a handler of this process last had a message of it; guarded by mu
+	err  error     // how it ended; set before finished is closed
+}
+
+// Submit stores the library and the picture and asks for the mosaic. The roles of
+// this process or of others make it.
+func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
+	o := &Order{ID: uuid.New(), broker: b, Request: r, turn: make(chan struct{}, 1), finished: make(chan struct{})}
+	library := libraryRef(r.Library.ID())
+	if err := b.putLibrary(ctx, library, r.Library); err != nil {
+		return nil, err
+	}
+	if err := b.jobs.store.Put(ctx, inputRef(o.ID), r.Picture); err != nil {
+		return nil, err
+	}
+	// Known before it is sent: the answer may come at once.
+	b.mu.Lock()
+	b.orders[o.ID] = o
+	b.mu.Unlock()
+	err := b.queues.imageRequests.Submit(ctx, ImageRequest{
+		Head:     b.queues.imageRequests.Head(r.ClientID, o.ID),
+		ImageURI: inputRef(o.ID), ImageLibraryURI: library,
+		TileSize: r.Library.Size(), Slices: r.Slices, OutputFormat: r.Format.String(),
+	})
+	if err != nil {
+		b.forget(o)
+		return nil, err
+	}
+	return o, nil
+}
+
+// putLibrary stores a library, if nobody has yet.
+func (b *Broker) putLibrary(ctx context.Context, ref blob.Ref, l *tiles.Library) error {
+	if there, err := blob.Exists(ctx, b.jobs.store, ref); err != nil || there {
+		return err
+	}
+	u := newUpload(func(r io.Reader) error { return b.jobs.store.Create(ctx, ref, r) })
+	err := u.finish(l.Write(u))
+	if errors.Is(err, blob.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func (b *Broker) forget(o *Order) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.orders, o.ID)
+}
+
+// order returns the order of this process with the id, or nil.
+func (b *Broker) order(id uuid.UUID) *Order {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.orders[id]
+}
+
+// has tells whether the request is of this process and not yet finished.
+func (b *Broker) has(id uuid.UUID) bool {
+	o := b.order(id)
+	if o == nil {
+		return false
+	}
+	done, _ := o.Finished()
+	return !done
+}
+
+// busy tells whether any request of this process is not yet finished.
+func (b *Broker) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.orders {
+		if done, _ := o.Finished(); !done {
+			return true
+		}
+	}
+	return false
+}
+
+// stored is told by the job controller how many slices are laid.
+func (b *Broker) stored(id uuid.UUID, laid, slices int) {
+	if o := b.order(id); o != nil && o.Progress != nil {
+		o.Progress(laid, slices)
+	}
+}
+
+// sent is told of every message.
+func (b *Broker) sent(id uuid.UUID) {
+	if o := b.order(id); o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.sent++
+	}
+}
+
+// seen is told of every message that a handler gets.
+func (b *Broker) seen(id uuid.UUID) {
+	if o := b.order(id); o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.seen = time.Now()
+	}
+}
+
+// fail is told that a message of the request becomes poison: the request ends, so
+// that nobody waits for it.
+func (b *Broker) fail(ctx context.Context, id uuid.UUID, reason string) error {
+	e, err := b.jobs.finish(ctx, id, end{Failed: reason})
+	if err != nil {
+		return err
+	}
+	if o := b.order(id); o != nil && e.Failed != "" {
+		o.finish(&FailedError{Reason: e.Failed})
+	} else if e.Failed != "" {
+		b.logger.Warn("a request of an earlier run, or of another program, has failed", "request", id, "reason", e.Failed)
+	}
+	return nil
+}
+
+// complete is the handler of image responses.
+func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse]) error {
+	id := m.Body.RequestID
+	if o := b.order(id); o != nil {
+		err := o.take(ctx, m.Body.ImageURI)
+		if o.isDelivered() {
+			// Whatever comes: what cannot be cleaned up now is when the message is
+			// delivered again, perhaps to a later run.
+			o.finish(nil)
+		}
+		return err
+	}
+	if err := b.jobs.discard(ctx, id); err != nil {
+		return err
+	}
+	// Its client is another program, which looks for the end of its request too; or
+	// one that was killed.
+	if _, err := b.jobs.store.Size(ctx, m.Body.ImageURI); err != nil {
+		return b.jobs.gone(ctx, id, err)
+	}
+	e, err := b.jobs.finish(ctx, id, end{Output: m.Body.ImageURI.String()})
+	if err != nil {
+		return err
+	}
+	b.logger.Info("a request of an earlier run, or of another program, is finished: its mosaic is kept", "request", id, "mosaic", b.where(m.Body.ImageURI))
+	return b.jobs.sweep(ctx, id, e.Output != "")
+}
+
+// where says where a blob is, as a path if it has one.
+func (b *Broker) where(ref blob.Ref) string {
+	if d, ok := b.jobs.store.(interface{ Path(blob.Ref) string }); ok {
+		return d.Path(ref)
+	}
+	return ref.String()
+}
+
+// FailedError is the end of a request that came to nothing.
+type FailedError struct{ Reason string }
+
+// Error returns the reason.
+func (e *FailedError) Error() string { return e.Reason }
+
+// KeptError is the end of an order whose mosaic was made but could not be delivered.
+type KeptError struct {
+	Where string // the mosaic
+	Err   error
+}
+
+// Error says why, and where the mosaic is.
+func (e *KeptError) Error() string { return e.Err.Error() }
+
+// Unwrap returns why.
+func (e *KeptError) Unwrap() error { return e.Err }
+
+func (o *Order) finish(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case <-o.finished:
+	default:
+		o.err = err
+		close(o.finished)
+	}
+}
+
+// Finished tells whether the order has ended, and how.
+func (o *Order) Finished() (bool, error) {
+	select {
+	case <-o.finished:
+		return true, o.err
+	default:
+		return false, nil
+	}
+}
+
+// Sent is how many messages this process has sent for the order.
+func (o *Order) Sent() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent
+}
+
+// take delivers the mosaic, once, notes that, and cleans up. What fails after the
+// delivery can be done again.
+func (o *Order) take(ctx context.Context, output blob.Ref) error {
+	select {
+	case o.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-o.turn }()
+	b := o.broker
+	if done, err := o.Finished(); done && err != nil {
+		return dispatcher.Snooze(standBack) // for a later run: the mosaic is kept
+	}
+	if !o.delivered {
+		if err := o.deliver(ctx, output); err != nil {
+			return err
+		}
+		o.delivered = true
+	}
+	return b.jobs.delivered(ctx, o.ID)
+}
+
+func (o *Order) isDelivered() bool {
+	o.turn <- struct{}{}
+	defer func() { <-o.turn }()
+	return o.delivered
+}
+
+func (o *Order) deliver(ctx context.Context, output blob.Ref) error {
+	b := o.broker
+	r, err := b.jobs.store.Open(ctx, output)
+	if err != nil {
+		return b.jobs.gone(ctx, o.ID, err)
+	}
+	defer func() { _ = r.Close() }() // nothing was written
+	content := &watched{r: r}
+	err = o.Deliver(content)
+	switch {
+	case content.err != nil: // the store failed, or we are stopping: again
+		return fmt.Errorf("read the mosaic: %w", content.err)
+	case err != nil:
+		o.finish(&KeptError{b.where(output), err})
+		return dispatcher.Snooze(standBack)
+	}
+	return nil
+}
+
+// watched remembers how its reader failed, as against who reads it.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+	return n, err
+}
+
+// How long Wait waits, and for what.
+const (
+	// lookAgain is between looks into the store.
+	lookAgain = 500 * time.Millisecond
+
+	// silence is how long the queues may fail to answer.
+	silence = 30 * time.Second
+)
+
+// Wait returns when the order has ended, with nil if the mosaic was delivered, or
+// when ctx ends, with its cause. Whichever process has taken the response, the end
+// of a request is in the store, and Wait looks there.
+func (o *Order) Wait(ctx context.Context) error {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	begin := time.Now()
+	life := vital{laid: begin, polled: begin, read: begin}
+	for {
+		select {
+		case <-o.finished:
+			return o.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case now := <-tick.C:
+			if err := o.look(ctx, &life, now); err != nil {
+				if o.isDelivered() {
+					err = nil // only the cleaning up has failed
+				}
+				o.finish(err)
+			}
+		}
+	}
+}
+
+// vital is when there was last a sign of life.
+type vital struct {
+	slices int
+	laid   time.Time // when slices grew
+	polls  int64
+	polled time.Time // when polls grew
+	read   time.Time // when the store could be read
+}
+
+// look looks for the end of the request, and for signs of life. The error is how the
+// order ends.
+func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
+	b := o.broker
+	e, slices, err := o.progress(ctx)
+	switch {
+	case err == nil:
+		life.read = now
+	case errors.Is(err, blob.ErrMissing):
+		return err
+	case now.Sub(life.read) > silence && ctx.Err() == nil:
+		return fmt.Errorf("the blobs could not be used for %v: %w", silence, err)
+	}
+	if e != nil && e.Failed != "" {
+		return &FailedError{e.Failed}
+	}
+	if slices > life.slices {
+		life.slices, life.laid = slices, now
+		b.stored(o.ID, slices, o.Slices)
+	}
+	if polls := b.health.polls(); polls > life.polls {
+		life.polls, life.polled = polls, now
+	}
+	if err := b.health.lastError(); err != nil && now.Sub(life.polled) > silence {
+		return fmt.Errorf("the queues have not answered for %v: %w", silence, err)
+	}
+	if patience := b.patience + b.longestTimeout(); now.Sub(life.laid) > patience && now.Sub(o.lastSeen()) > patience {
+		return fmt.Errorf("nothing has happened for %v: if other programs work on the same account, they must use the same blobs", patience)
+	}
+	return nil
+}
+
+// progress reads how far the request is, and takes delivery if another process has
+// taken the response.
+func (o *Order) progress(ctx context.Context) (*end, int, error) {
+	e, err := o.broker.jobs.ended(ctx, o.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	if e != nil && e.Failed == "" {
+		return e, 0, o.takeLate(ctx, e.Output)
+	}
+	slices, err := o.broker.jobs.stored(ctx, o.ID)
+	return e, slices, err
+}
+
+// takeLate takes delivery of what another process has kept for us, or cleans up after
+// a delivery whose cleaning up has failed.
+func (o *Order) takeLate(ctx context.Context, uri string) error {
+	var output blob.Ref
+	if uri != "" {
+		var err error
+		if output, err = blob.Parse(uri); err != nil {
+			return err
+		}
+	}
+	switch err := o.take(ctx, output); {
+	case err == nil:
+		o.finish(nil)
+		return nil
+	case errors.Is(err, errEnded): // but with nothing there
+		return fmt.Errorf("take delivery of %v: %w", output, blob.ErrMissing)
+	default:
+		return err
+	}
+}
+
+func (o *Order) lastSeen() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen
+}
+
+func (b *Broker) longestTimeout() time.Duration {
+	return max(b.queues.imageRequests.Timeout, b.queues.sliceRequests.Timeout, b.queues.sliceResponses.Timeout, b.queues.imageResponses.Timeout)
+}
+
+// Abandon cleans up after an order that has failed. What is on its way is discarded
+// by whoever meets it.
+func (o *Order) Abandon(ctx context.Context) error {
+	return o.broker.jobs.sweep(ctx, o.ID, true)
+}

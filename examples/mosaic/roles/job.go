@@ -1,0 +1,205 @@
+package roles
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
+
+// The facts about a request that are kept in the store.
+const (
+	factPlan      = "plan"      // how the picture is cut
+	factRequested = "requested" // all slices were requested
+	factResponded = "responded" // the image response was sent
+	factEnd       = "end"       // how the request ended; stays when all else is gone
+)
+
+// jobs is the state of all requests, as the store has it. Roles in other processes
+// see the same.
+type jobs struct{ store blob.Store }
+
+// plan is how the picture of a request is cut and put together again.
+type plan struct {
+	Tile   int    `json:"tile"`
+	Cols   int    `json:"cols"`
+	Rows   int    `json:"rows"`
+	Slices int    `json:"slices"`
+	Format string `json:"format"`
+}
+
+func (p plan) geometry() picture.Plan {
+	return picture.Plan{Tile: p.Tile, Cols: p.Cols, Rows: p.Rows, Slices: p.Slices}
+}
+
+func (p plan) format() picture.Format { return ImageRequest{OutputFormat: p.Format}.format() }
+
+// end is how a request ended.
+type end struct {
+	// Failed says why there is no mosaic. It is empty if there is one.
+	Failed string `json:"failed,omitempty"`
+
+	// Output is where the mosaic is kept for whoever asked for it. It is empty if
+	// it was delivered.
+	Output string `json:"output,omitempty"`
+}
+
+// errEnded is the cause of discarding a message of a request that has ended.
+var errEnded = errors.New("its request has ended")
+
+// maxFact bounds what is read of a fact. They are small.
+const maxFact = 1 << 20
+
+func (j jobs) read(ctx context.Context, id uuid.UUID, fact string, v any) error {
+	r, err := j.store.Open(ctx, stateRef(id, fact))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // nothing was written
+	if err := json.NewDecoder(io.LimitReader(r, maxFact)).Decode(v); err != nil {
+		return fmt.Errorf("read %v: %w", stateRef(id, fact), err)
+	}
+	return nil
+}
+
+func encodeFact(v any) io.Reader {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // structs of strings and numbers
+	}
+	return bytes.NewReader(text)
+}
+
+func (j jobs) readPlan(ctx context.Context, id uuid.UUID) (p plan, err error) {
+	err = j.read(ctx, id, factPlan, &p)
+	return p, err
+}
+
+func (j jobs) writePlan(ctx context.Context, id uuid.UUID, p plan) error {
+	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p))
+}
+
+// noted tells whether a fact is known, and note makes it so.
+func (j jobs) noted(ctx context.Context, id uuid.UUID, fact string) (bool, error) {
+	return blob.Exists(ctx, j.store, stateRef(id, fact))
+}
+
+func (j jobs) note(ctx context.Context, id uuid.UUID, fact string) error {
+	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"))
+}
+
+// ended returns how the request ended, or nil if it goes on.
+func (j jobs) ended(ctx context.Context, id uuid.UUID) (*end, error) {
+	var e end
+	err := j.read(ctx, id, factEnd, &e)
+	if errors.Is(err, blob.ErrMissing) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// finish ends a request. The first end counts: the one that holds is returned.
+func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
+	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e))
+	if errors.Is(err, blob.ErrExists) {
+		first, err := j.ended(ctx, id)
+		if err == nil && first == nil {
+			err = fmt.Errorf("%v came and went", stateRef(id, factEnd))
+		}
+		if err != nil {
+			return end{}, err
+		}
+		return *first, nil
+	}
+	return e, err
+}
+
+// delivered ends a request whose mosaic has reached its client, and cleans up. If
+// another process has kept the mosaic for the client, that is over.
+func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
+	e, err := j.finish(ctx, id, end{})
+	if err == nil && e.Output != "" {
+		err = j.store.Put(ctx, stateRef(id, factEnd), encodeFact(end{}))
+	}
+	if err != nil {
+		return err
+	}
+	return j.sweep(ctx, id, false)
+}
+
+// discard returns the reason to discard a message if its request has ended, and
+// first takes away what late steps may have stored. It is asked before a step, and
+// after whatever a step has stored.
+func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
+	e, err := j.ended(ctx, id)
+	if err != nil || e == nil {
+		return err
+	}
+	if err := j.sweep(ctx, id, e.Output != ""); err != nil {
+		return err
+	}
+	return dispatcher.Discard(errEnded)
+}
+
+// gone explains a blob that a step needs and that is missing. If its request has
+// ended meanwhile that is as it should be; otherwise no waiting brings it back.
+// Any other error is returned as it is.
+func (j jobs) gone(ctx context.Context, id uuid.UUID, err error) error {
+	if !errors.Is(err, blob.ErrMissing) {
+		return err
+	}
+	if e := j.discard(ctx, id); e != nil {
+		return e
+	}
+	return dispatcher.Poison(err)
+}
+
+// stored counts the slices of a request that are laid. Each counts once, however
+// often it was (PM-18).
+func (j jobs) stored(ctx context.Context, id uuid.UUID) (int, error) {
+	n := 0
+	for _, err := range j.store.List(ctx, sliceResponses, id.String()+"/") {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// sweep deletes the blobs of a request, but for how it ended, and for the mosaic if
+// that is kept. Libraries stay: other requests may use them.
+func (j jobs) sweep(ctx context.Context, id uuid.UUID, keepOutput bool) error {
+	refs := []blob.Ref{inputRef(id), stateRef(id, factPlan), stateRef(id, factRequested), stateRef(id, factResponded)}
+	if !keepOutput {
+		for _, f := range formats {
+			refs = append(refs, outputRef(id, f))
+		}
+	}
+	for _, container := range []string{sliceRequests, sliceResponses} {
+		for ref, err := range j.store.List(ctx, container, id.String()+"/") {
+			if err != nil {
+				return err
+			}
+			refs = append(refs, ref)
+		}
+	}
+	for _, ref := range refs {
+		if err := j.store.Delete(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package roles
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+)
+
+// locks let one handler at a time do something for a request. Waiting ends with the
+// context, as no mutex would.
+type locks struct {
+	mu   sync.Mutex
+	held map[uuid.UUID]chan struct{} // closed when let go; guarded by mu
+}
+
+func newLocks() *locks { return &locks{held: make(map[uuid.UUID]chan struct{})} }
+
+func (l *locks) lock(ctx context.Context, id uuid.UUID) (unlock func(), err error) {
+	mine := make(chan struct{})
+	for {
+		l.mu.Lock()
+		other, taken := l.held[id]
+		if !taken {
+			l.held[id] = mine
+		}
+		l.mu.Unlock()
+		if !taken {
+			return func() {
+				l.mu.Lock()
+				delete(l.held, id)
+				l.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

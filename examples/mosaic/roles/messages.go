@@ -1,0 +1,199 @@
+package roles
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/examples/mosaic/tiles"
+	"github.com/millrace/millrace/queue"
+)
+
+// Head is what every message begins with (PM-05).
+type Head struct {
+	ClientID  string    `json:"clientId"`  // who asks, such as a user name
+	RequestID uuid.UUID `json:"requestId"` // names the request and its blobs
+	QueueURI  QueueURI  `json:"queueUri"`  // where the message was sent
+}
+
+// QueueURI names a queue of an account: "queue://account/queue".
+type QueueURI string
+
+func uriOf(n queue.Name) QueueURI { return QueueURI("queue://" + n.Account + "/" + n.Queue) }
+
+// names tells whether the URI is one of the queue with this name, of any account:
+// the same account may go by several names.
+func (u QueueURI) names(name string) bool {
+	parsed, err := url.Parse(string(u))
+	return err == nil && parsed.Scheme == "queue" && parsed.Host != "" && parsed.User == nil &&
+		parsed.RawQuery == "" && parsed.Fragment == "" && parsed.Path == "/"+name
+}
+
+// maxClientID bounds what a client calls itself.
+const maxClientID = 256
+
+func (h Head) validate(queue string) error {
+	switch {
+	case strings.TrimSpace(h.ClientID) == "" || len(h.ClientID) > maxClientID:
+		return fmt.Errorf("clientId has %d characters and needs 1 to %d", len(h.ClientID), maxClientID)
+	case h.RequestID == uuid.Nil:
+		return errors.New("requestId is missing")
+	case !h.QueueURI.names(queue):
+		return fmt.Errorf("queueUri %.100q is not that of %s", string(h.QueueURI), queue)
+	}
+	return nil
+}
+
+// Message is a message of one of the four types. Each type belongs to one queue
+// (PM-16).
+type Message interface {
+	// Validate refuses what could not be worked on, when sending and when
+	// receiving (PM-13, PM-19).
+	Validate() error
+
+	head() Head
+	queue() string
+}
+
+// ImageRequest asks the job controller for a mosaic (PM-06).
+type ImageRequest struct {
+	Head
+	ImageURI        blob.Ref `json:"imageUri"`
+	ImageLibraryURI blob.Ref `json:"imageLibraryUri"`
+	TileSize        int      `json:"tileSize"` // in pixels
+	Slices          int      `json:"slices"`
+	OutputFormat    string   `json:"outputFormat"` // "PNG" or "JPEG"
+}
+
+// SliceRequest asks an image processor for one slice (PM-07).
+type SliceRequest struct {
+	Head
+	ImageLibraryURI blob.Ref `json:"imageLibraryUri"`
+	SliceURI        blob.Ref `json:"sliceUri"`
+	SliceSequence   int      `json:"sliceSequence"` // from 0
+	Slices          int      `json:"slices"`
+	TileSize        int      `json:"tileSize"`
+}
+
+// SliceResponse tells the job controller that a slice is laid (PM-08). The source
+// has no sequence in it; without one, the number would have to be read from a name.
+type SliceResponse struct {
+	Head
+	SliceURI      blob.Ref `json:"sliceUri"`
+	SliceSequence int      `json:"sliceSequence"`
+	Slices        int      `json:"slices"`
+}
+
+// ImageResponse tells the client interface that the mosaic is finished (PM-09).
+type ImageResponse struct {
+	Head
+	ImageURI blob.Ref `json:"imageUri"`
+}
+
+func (m ImageRequest) head() Head  { return m.Head }
+func (m SliceRequest) head() Head  { return m.Head }
+func (m SliceResponse) head() Head { return m.Head }
+func (m ImageResponse) head() Head { return m.Head }
+
+func (ImageRequest) queue() string  { return imageRequests }
+func (SliceRequest) queue() string  { return sliceRequests }
+func (SliceResponse) queue() string { return sliceResponses }
+func (ImageResponse) queue() string { return imageResponses }
+
+// formats are the values of ImageRequest.OutputFormat.
+var formats = []picture.Format{picture.PNG, picture.JPEG}
+
+// format is the output format. The zero value stands for an unknown one, which
+// Validate has refused.
+func (m ImageRequest) format() picture.Format {
+	i := slices.IndexFunc(formats, func(f picture.Format) bool { return f.String() == m.OutputFormat })
+	return formats[max(i, 0)]
+}
+
+// Validate implements [Message].
+func (m ImageRequest) Validate() error {
+	known := func(f picture.Format) bool { return f.String() == m.OutputFormat }
+	return invalid(m, m.validate(imageRequests),
+		sameRef("imageUri", m.ImageURI, inputRef(m.RequestID)),
+		inLibrary(m.ImageLibraryURI),
+		tileSize(m.TileSize),
+		atLeastOneSlice(m.Slices),
+		require(slices.ContainsFunc(formats, known), "outputFormat %.20q is neither PNG nor JPEG", m.OutputFormat))
+}
+
+// Validate implements [Message].
+func (m SliceRequest) Validate() error {
+	return invalid(m, m.validate(sliceRequests),
+		sequence(m.SliceSequence, m.Slices),
+		inLibrary(m.ImageLibraryURI),
+		sameRef("sliceUri", m.SliceURI, cutRef(m.RequestID, m.SliceSequence)),
+		tileSize(m.TileSize))
+}
+
+// Validate implements [Message].
+func (m SliceResponse) Validate() error {
+	return invalid(m, m.validate(sliceResponses),
+		sequence(m.SliceSequence, m.Slices),
+		sameRef("sliceUri", m.SliceURI, laidRef(m.RequestID, m.SliceSequence)))
+}
+
+// Validate implements [Message].
+func (m ImageResponse) Validate() error {
+	isOutput := func(f picture.Format) bool { return m.ImageURI == outputRef(m.RequestID, f) }
+	return invalid(m, m.validate(imageResponses),
+		require(slices.ContainsFunc(formats, isOutput), "imageUri %v is not the output of request %v", m.ImageURI, m.RequestID))
+}
+
+// invalid returns the first mistake in a message, saying in which.
+func invalid(m Message, mistakes ...error) error {
+	for _, err := range mistakes {
+		if err != nil {
+			return fmt.Errorf("invalid message for %s: %w", m.queue(), err)
+		}
+	}
+	return nil
+}
+
+func require(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// sameRef holds a reference to the one that follows from the rest of the message:
+// no message can make a role read or overwrite the blobs of another request.
+func sameRef(field string, got, want blob.Ref) error {
+	return require(got == want, "%s is %v and should be %v", field, got, want)
+}
+
+func inLibrary(r blob.Ref) error {
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("imageLibraryUri: %w", err)
+	}
+	return require(r.Container == imageLibrary, "imageLibraryUri %v is not in container %s", r, imageLibrary)
+}
+
+func tileSize(n int) error {
+	return require(n >= 1 && n <= tiles.MaxSize, "tileSize %d is outside 1…%d", n, tiles.MaxSize)
+}
+
+// maxSlices bounds the slices of a job: no picture has more rows of pixels.
+const maxSlices = 1_000_000 - 1
+
+func atLeastOneSlice(n int) error {
+	return require(n >= 1 && n <= maxSlices, "slices %d is outside 1…%d", n, maxSlices)
+}
+
+func sequence(i, n int) error {
+	if err := atLeastOneSlice(n); err != nil {
+		return err
+	}
+	return require(i >= 0 && i < n, "sliceSequence %d is outside 0…%d", i, n-1)
+}

@@ -1,0 +1,217 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// DefaultTimeout hides a message when the queue's metadata says nothing (PM-11).
+const DefaultTimeout = 30 * time.Second
+
+// ImageProcessingQueue is one of the four queues, for the one type of message
+// that it carries (PM-10, PM-15).
+type ImageProcessingQueue[T Message] struct {
+	Name            string
+	PoisonThreshold int           // attempts, or lost deliveries, after which a message is poison; from the metadata
+	Timeout         time.Duration // how long a message is hidden; from the metadata
+	RawQueue        queue.Queue
+
+	producer *producer.Producer[T]
+	logger   *slog.Logger
+	failed   func(context.Context, uuid.UUID, string) error // a message of the request becomes poison
+	sent     func(uuid.UUID)                                // a message was sent
+	seen     func(uuid.UUID)                                // a handler gets a message
+}
+
+// shared is what the four queues have in common.
+type shared struct {
+	open   func(name string) (queue.Queue, error)
+	logger *slog.Logger
+	failed func(ctx context.Context, id uuid.UUID, reason string) error
+	sent   func(id uuid.UUID)
+	seen   func(id uuid.UUID)
+}
+
+// openQueue opens the queue for messages of type T, makes it if it does not exist,
+// and reads its settings. Failures that pass are repeated until ctx ends.
+func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[T], error) {
+	var message T
+	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen}
+	var err error
+	if q.RawQueue, err = s.open(q.Name); err != nil {
+		return nil, err
+	}
+	q.producer = producer.New[T](q.RawQueue, nil)
+
+	// The queue keeps the metadata it has, if it has any (X-17).
+	err = persist(ctx, func(ctx context.Context) error {
+		err := q.RawQueue.Create(ctx, nil)
+		if errors.Is(err, queue.ErrQueueExists) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found queue.Properties
+	err = persist(ctx, func(ctx context.Context) (err error) {
+		found, err = q.RawQueue.Properties(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.configure(found.Metadata)
+	return q, nil
+}
+
+// persist repeats what may pass, such as an emulator that is only just starting, until
+// ctx ends. Then it returns what the service said last.
+func persist(ctx context.Context, op func(context.Context) error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := op(ctx)
+		passing := errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown)
+		if !passing {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// configure takes the settings from the metadata. What is missing is the default,
+// and what makes no sense too, with a warning (PM-11, X-17).
+func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
+	q.Timeout = DefaultTimeout
+	const longest = int64(queue.MaxVisibility / time.Second)
+	if seconds, ok := q.setting(metadata, "defaulttimeout", 1, longest); ok {
+		q.Timeout = time.Duration(seconds) * time.Second
+		if q.Timeout < dispatcher.LeastVisibility {
+			q.logger.Warn("a visibility timeout too short to be renewed is raised", "queue", q.Name, "defaulttimeout", seconds, "used", dispatcher.LeastVisibility)
+			q.Timeout = dispatcher.LeastVisibility
+		}
+	}
+	q.PoisonThreshold = poison.DefaultMaxAttempts
+	if attempts, ok := q.setting(metadata, "poisonthreshold", 1, 1<<31-1); ok {
+		q.PoisonThreshold = int(attempts)
+	}
+}
+
+// setting reads a number within bounds. Names are matched in any case: HTTP does
+// not keep it.
+func (q *ImageProcessingQueue[T]) setting(metadata map[string]string, name string, least, most int64) (int64, bool) {
+	for key, text := range metadata {
+		if !strings.EqualFold(key, name) {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err == nil && n >= least && n <= most {
+			return n, true
+		}
+		q.logger.Warn("queue metadata makes no sense, using the default", "queue", q.Name, name, text, "allowed", fmt.Sprintf("%d…%d", least, most))
+	}
+	return 0, false
+}
+
+// Head returns the head of a message of this queue that belongs to a request.
+func (q *ImageProcessingQueue[T]) Head(clientID string, id uuid.UUID) Head {
+	return Head{ClientID: clientID, RequestID: id, QueueURI: uriOf(q.RawQueue.Name())}
+}
+
+// Submit sends a message, if it is valid.
+func (q *ImageProcessingQueue[T]) Submit(ctx context.Context, m T) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	if _, err := q.producer.Send(ctx, m, nil); err != nil {
+		return err
+	}
+	q.sent(m.head().RequestID)
+	return nil
+}
+
+// tuning is what the roles do differently.
+type tuning struct {
+	concurrency, batch int
+	idle               scaling.Idle
+	grace              time.Duration
+	onError            func(error)
+}
+
+// accept returns a listener that hands valid messages to a handler. Invalid ones
+// are poison at once.
+func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *listener.Listener[T] {
+	valid := func(ctx context.Context, m *listener.Message[T]) error {
+		if err := m.Body.Validate(); err != nil {
+			return dispatcher.Poison(err)
+		}
+		q.seen(m.Body.head().RequestID)
+		return h(ctx, m)
+	}
+	return listener.New(q.RawQueue, valid, &listener.Options[T]{
+		Concurrency: t.concurrency, BatchSize: t.batch,
+		Idle: t.idle, Grace: t.grace, OnError: t.onError, Logger: q.logger,
+		Visibility: dispatcher.Fixed(q.Timeout),
+		RetryDelay: retryDelay,
+		Poison: poison.Policy{
+			MaxAttempts: q.PoisonThreshold, MaxLost: q.PoisonThreshold,
+			Queue: announcing{q.RawQueue.Sibling(poison.Suffix), q.failed},
+		},
+	})
+}
+
+// retryDelay is short, because somebody sits in front of the program and waits.
+func retryDelay(attempt int, _ error) time.Duration {
+	return min(time.Second<<min(attempt-1, 10), time.Minute)
+}
+
+// announcing is a poison queue that says which request has lost a message. Every
+// way to poison passes here, also that of a message nobody could handle or read.
+type announcing struct {
+	queue.Queue
+	failed func(ctx context.Context, id uuid.UUID, reason string) error
+}
+
+// Enqueue announces and then copies: a request that waits for a message in the
+// poison queue would wait for ever.
+func (a announcing) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if record, err := poison.ParseRecord(text); err == nil {
+		if id, ok := requestOf(record.Text); ok {
+			if err := a.failed(ctx, id, record.Error); err != nil {
+				return queue.Message{}, err
+			}
+		}
+	}
+	return a.Queue.Enqueue(ctx, text, o)
+}
+
+// requestOf finds the request that a text speaks of, if it can be found.
+func requestOf(text string) (uuid.UUID, bool) {
+	_, body, _, err := codec.Open(text, codec.Auto)
+	if err != nil {
+		return uuid.Nil, false
+	}
+	head, err := codec.JSON[struct {
+		RequestID uuid.UUID `json:"requestId"`
+	}]().Decode(body)
+	return head.RequestID, err == nil && head.RequestID != uuid.Nil
+}

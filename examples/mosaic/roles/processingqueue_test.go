@@ -1,0 +1,139 @@
+package roles
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// openTest opens the queue of slice responses in an engine.
+func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[SliceResponse], string) {
+	t.Helper()
+	var log bytes.Buffer
+	q, err := openQueue[SliceResponse](t.Context(), shared{
+		open: func(name string) (queue.Queue, error) {
+			return engine.Queue(queue.Name{Account: "test", Queue: name}), nil
+		},
+		logger: slog.New(slog.NewTextHandler(&log, nil)),
+		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
+		failed: func(context.Context, uuid.UUID, string) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q, log.String()
+}
+
+func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
+	const least = dispatcher.LeastVisibility
+	for _, c := range []struct {
+		timeout, threshold string
+		wantTimeout        time.Duration
+		wantThreshold      int
+		warnings           int
+	}{
+		{"", "", 30 * time.Second, poison.DefaultMaxAttempts, 0},
+		{"60", "3", time.Minute, 3, 0},
+		{"604800", "2147483647", 7 * 24 * time.Hour, 1<<31 - 1, 0},
+		{"5", "1", least, 1, 0},
+		{"4", "1", least, 1, 1}, // raised: too short to be renewed
+		{"1", "1", least, 1, 1},
+		{"0", "0", 30 * time.Second, poison.DefaultMaxAttempts, 2},
+		{"-1", "-5", 30 * time.Second, poison.DefaultMaxAttempts, 2},
+		{"604801", "2147483648", 30 * time.Second, poison.DefaultMaxAttempts, 2},
+		{"30s", "many", 30 * time.Second, poison.DefaultMaxAttempts, 2},
+		{"99999999999999999999", "1.5", 30 * time.Second, poison.DefaultMaxAttempts, 2},
+	} {
+		engine := localqueue.New(nil)
+		metadata := map[string]string{}
+		if c.timeout != "" {
+			metadata["DefaultTimeout"] = c.timeout // in any case
+			metadata["poisonthreshold"] = c.threshold
+			if err := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses}).Create(t.Context(), metadata); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q, log := openTest(t, engine)
+		if q.Timeout != c.wantTimeout || q.PoisonThreshold != c.wantThreshold || strings.Count(log, "level=WARN") != c.warnings {
+			t.Errorf("%q, %q: got %v, %d and: %s", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log)
+		}
+	}
+}
+
+func TestPM15_AMissingQueueIsMadeAndAnOtherOneKept(t *testing.T) {
+	engine := localqueue.New(nil)
+	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
+	openTest(t, engine)
+	if _, err := raw.Properties(t.Context()); err != nil {
+		t.Errorf("it was not made: %v", err)
+	}
+	if err := raw.SetMetadata(t.Context(), map[string]string{"owner": "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, engine)
+	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" {
+		t.Errorf("its metadata is %v, %v", p.Metadata, err)
+	}
+}
+
+func TestPM13_NothingInvalidIsSent(t *testing.T) {
+	engine := localqueue.New(nil)
+	q, _ := openTest(t, engine)
+	m := goodSliceResponse()
+	m.SliceSequence = 1
+	if err := q.Submit(t.Context(), m); err == nil {
+		t.Error("it was sent")
+	}
+	if p, err := q.RawQueue.Properties(t.Context()); err != nil || p.Depth != 0 {
+		t.Errorf("depth %d, %v", p.Depth, err)
+	}
+	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestX16_WhatCannotBeReadIsPoisonAtOnce has every kind of bad message in every queue.
+func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		p := w.open(nil)
+		bad := []string{"", "{", "null", "[]", "{}", "words", `{"requestId":"not a guid"}`, `{"clientId":"x","requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55"}`}
+		for _, name := range allQueues {
+			for _, text := range bad {
+				if _, err := w.queue(name).Enqueue(t.Context(), text, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.start(p)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if n := w.depth(); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+		if n, want := w.poisoned(), int64(len(bad)*len(allQueues)); n != want {
+			t.Errorf("%d messages are poison, want %d", n, want)
+		}
+		p.end()
+	})
+}
+
+func TestAQueueThatCannotBeOpenedIsAnError(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := Open(t.Context(), func(string) (queue.Queue, error) { return nil, broken }, nil, nil)
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}

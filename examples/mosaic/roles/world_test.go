@@ -1,0 +1,334 @@
+package roles
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/examples/mosaic/tiles"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// Size of the picture of these tests: large enough to be cut, small enough to be
+// made a thousand times.
+const (
+	testTile   = 4
+	testCols   = 5
+	testRows   = 7
+	testSlices = 4
+)
+
+var allQueues = []string{imageRequests, sliceRequests, sliceResponses, imageResponses}
+
+// world is the account and the store that processes share.
+type world struct {
+	t      *testing.T
+	engine *localqueue.Engine
+	store  blob.Store
+}
+
+func newWorld(t *testing.T, threshold int) *world {
+	w := &world{t: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), store: blob.Memory()}
+	for _, name := range allQueues {
+		metadata := map[string]string{"PoisonThreshold": fmt.Sprint(threshold)}
+		if threshold == 0 {
+			metadata = nil
+		}
+		if err := w.queue(name).Create(t.Context(), metadata); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func (w *world) queue(name string) *localqueue.Queue {
+	return w.engine.Queue(queue.Name{Account: "test", Queue: name})
+}
+
+// process is one program with all three roles.
+type process struct {
+	*System
+	power power
+	store *faultyStore
+	sent  atomic.Int64 // messages to the four queues
+	stop  context.CancelFunc
+	ended chan struct{}
+	log   *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// open makes a process, and start runs its listeners.
+func (w *world) open(f *faults) *process {
+	w.t.Helper()
+	p := &process{log: &lockedBuffer{}}
+	if f == nil {
+		f = &faults{times: map[string]int{}}
+	}
+	p.store = &faultyStore{next: w.store, faults: f, power: &p.power}
+	open := func(name string) (queue.Queue, error) {
+		return &faultyQueue{w.queue(name), f, &p.power, &p.sent}, nil
+	}
+	// Opening is tested elsewhere: faults begin with the work.
+	rate := f.rate
+	f.rate = 0
+	s, err := Open(w.t.Context(), open, p.store, &Options{
+		Processors: 3, Grace: 2 * time.Second, Patience: 24 * time.Hour,
+		Logger: slog.New(slog.NewTextHandler(p.log, nil)),
+	})
+	f.rate = rate
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.System = s
+	return p
+}
+
+func (w *world) start(p *process) {
+	ctx, stop := context.WithCancel(w.t.Context())
+	p.stop, p.ended = stop, make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		if err := runAll(ctx, p.Runners()); err != nil && !p.power.off.Load() {
+			w.t.Errorf("the listeners ended with: %v", err)
+		}
+	}()
+}
+
+// runAll is millrace.Run without signals, which have no place in a bubble.
+func runAll(ctx context.Context, rs []millrace.Runner) error {
+	errs := make([]error, len(rs))
+	var all sync.WaitGroup
+	for i, r := range rs {
+		all.Go(func() { errs[i] = r.Run(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// end stops a process in good order.
+func (p *process) end() {
+	p.stop()
+	<-p.ended
+}
+
+// kill ends a process as kill -9 would: nothing it does has any effect any more, and
+// its messages stay hidden.
+func (p *process) kill() {
+	p.power.off.Store(true)
+	p.stop()
+	for _, r := range p.Runners() {
+		r.Halt()
+	}
+	<-p.ended
+}
+
+// client is who ordered a mosaic.
+type client struct {
+	*Order
+	mu        sync.Mutex
+	delivered [][]byte // guarded by mu
+}
+
+func (c *client) deliveries() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.delivered)
+}
+
+// submit orders a mosaic, again until it is accepted.
+func (w *world) submit(p *process) *client {
+	w.t.Helper()
+	c := &client{}
+	for {
+		var b bytes.Buffer
+		img := testPicture()
+		if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
+			w.t.Fatal(err)
+		}
+		o, err := p.Broker.Submit(w.t.Context(), Request{
+			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
+			Deliver: func(r io.Reader) error {
+				data, err := io.ReadAll(r)
+				if err != nil {
+					return err
+				}
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.delivered = append(c.delivered, data)
+				return nil
+			},
+		})
+		if err == nil {
+			c.Order = o
+			return c
+		}
+		if !errors.Is(err, errFault) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func testPicture() image.Image {
+	img := image.NewRGBA(image.Rect(0, 0, testCols*testTile+3, testRows*testTile+1))
+	for y := range img.Rect.Dy() {
+		for x := range img.Rect.Dx() {
+			img.SetRGBA(x, y, color.RGBA{uint8(x * 11), uint8(y * 8), uint8(x * y), 255})
+		}
+	}
+	return img
+}
+
+func testLibrary(t testing.TB) *tiles.Library {
+	var all []tiles.Tile
+	for i := range 27 {
+		c := [3]uint8{uint8(i % 3 * 120), uint8(i / 3 % 3 * 120), uint8(i / 9 * 120)}
+		tile := tiles.Tile{
+			Name: fmt.Sprintf("%02d", i),
+			Mean: picture.Linear{R: picture.Decode8(c[0]), G: picture.Decode8(c[1]), B: picture.Decode8(c[2])},
+		}
+		for range testTile * testTile {
+			tile.Pix = append(tile.Pix, c[0], c[1], c[2], 255)
+		}
+		all = append(all, tile)
+	}
+	l, err := tiles.New(testTile, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// check compares what was delivered with a mosaic made without queues.
+func (w *world) check(c *client) {
+	w.t.Helper()
+	got := c.deliveries()
+	if len(got) != 1 {
+		w.t.Fatalf("delivered %d times", len(got))
+	}
+	img, err := picture.Decode(bytes.NewReader(got[0]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	whole := image.Rect(0, 0, testCols*testTile, testRows*testTile)
+	grid, err := picture.Cells(testPicture(), whole, testTile)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	want, err := testLibrary(w.t).Render(grid)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if img.Bounds() != whole {
+		w.t.Fatalf("the mosaic is %v, want %v", img.Bounds(), whole)
+	}
+	for y := range whole.Dy() {
+		for x := range whole.Dx() {
+			a, b := color.RGBAModel.Convert(img.At(x, y)), color.RGBAModel.Convert(want.At(x, y))
+			if a != b {
+				w.t.Fatalf("pixel %d,%d is %v, want %v", x, y, a, b)
+			}
+		}
+	}
+}
+
+// settle lets everything that is on its way happen: leases run out, delays end,
+// duplicates come.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 500 {
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if w.depth() == 0 {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			return
+		}
+	}
+	w.t.Errorf("the queues did not get empty: %d messages", w.depth())
+}
+
+func (w *world) depth() (n int64) {
+	for _, name := range allQueues {
+		p, err := w.queue(name).Properties(context.Background())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n += p.Depth
+	}
+	return n
+}
+
+// poisoned counts the messages in the poison queues.
+func (w *world) poisoned() (n int64) {
+	for _, name := range allQueues {
+		p, err := w.queue(name + "-poison").Properties(context.Background())
+		if errors.Is(err, queue.ErrQueueMissing) {
+			continue
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n += p.Depth
+	}
+	return n
+}
+
+// blobs lists all that is stored, but for the libraries.
+func (w *world) blobs() (names []string) {
+	for _, container := range []string{imageInput, sliceRequests, sliceResponses, imageOutput, jobState} {
+		for ref, err := range w.store.List(context.Background(), container, "") {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			names = append(names, ref.Container+"/"+ref.Name)
+		}
+	}
+	return names
+}
+
+// only holds that nothing is left of the requests but how they ended.
+func (w *world) onlyEnds(ids ...uuid.UUID) {
+	w.t.Helper()
+	var want []string
+	for _, id := range ids {
+		want = append(want, jobState+"/"+id.String()+"/"+factEnd)
+	}
+	slices.Sort(want)
+	if got := w.blobs(); !slices.Equal(got, want) {
+		w.t.Errorf("left in the store:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

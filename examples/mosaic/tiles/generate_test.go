@@ -1,0 +1,135 @@
+package tiles
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"sync"
+	"testing"
+
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
+
+var (
+	generatedMu sync.Mutex
+	generatedBy = map[int]*Library{}
+)
+
+// generated keeps the libraries that tests share.
+func generated(t testing.TB, size int) *Library {
+	t.Helper()
+	generatedMu.Lock()
+	defer generatedMu.Unlock()
+	if l := generatedBy[size]; l != nil {
+		return l
+	}
+	l, err := Generate(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generatedBy[size] = l
+	return l
+}
+
+// The colours of a 17³ grid through sRGB must find a tile that is near.
+func TestGenerateCoversSRGB(t *testing.T) {
+	l := generated(t, 16)
+	if l.Len() < 1000 || l.Len() > 1600 {
+		t.Errorf("%d tiles", l.Len())
+	}
+	sum, worst := 0.0, 0.0
+	light := func(i int) float64 { return picture.Decode16(uint16((i*0xffff + 8) / 16)) }
+	for i := range 17 * 17 * 17 {
+		c := LabOf(picture.Linear{R: light(i % 17), G: light(i / 17 % 17), B: light(i / 289)})
+		d := DeltaE(c, LabOf(l.Tile(l.Nearest(c)).Mean))
+		sum, worst = sum+d, max(worst, d)
+	}
+	mean := sum / (17 * 17 * 17)
+	t.Logf("%d tiles: mean ΔE %.2f, worst %.2f", l.Len(), mean, worst)
+	if mean > 7 || worst > 25 {
+		t.Errorf("mean ΔE is %.2f and the worst %.2f", mean, worst)
+	}
+}
+
+func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
+	for _, size := range []int{1, 4, 16, 32} {
+		l := generated(t, size)
+		seen := map[[32]byte]string{}
+		means := map[picture.Linear]string{}
+		least := 8 // of 255
+		if size < 8 {
+			least = 3 // fine patterns merge in so few pixels
+		}
+		for i := range l.Len() {
+			tile := l.Tile(i)
+			if size >= 4 {
+				if other, ok := seen[sha256.Sum256(tile.Pix)]; ok {
+					t.Errorf("size %d: %s and %s are the same", size, tile.Name, other)
+				}
+				seen[sha256.Sum256(tile.Pix)] = tile.Name
+				if contrast(tile.Pix) < least {
+					t.Errorf("size %d: %s is nearly plain: its channels vary by %d", size, tile.Name, contrast(tile.Pix))
+				}
+			}
+			if other, ok := means[tile.Mean]; ok {
+				t.Errorf("size %d: %s and %s have the same mean", size, tile.Name, other)
+			}
+			means[tile.Mean] = tile.Name
+			// Scaling must not shift the colour, but for the rounding of pixels.
+			if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 1.5 {
+				t.Errorf("size %d: the pixels of %s are ΔE %.2f from its mean", size, tile.Name, d)
+			}
+		}
+	}
+}
+
+// contrast is the widest range of values in any channel.
+func contrast(pix []byte) int {
+	widest := 0
+	for c := range 3 {
+		lo, hi := 255, 0
+		for i := c; i < len(pix); i += 4 {
+			lo, hi = min(lo, int(pix[i])), max(hi, int(pix[i]))
+		}
+		widest = max(widest, hi-lo)
+	}
+	return widest
+}
+
+func meanOf(pix []byte) (m picture.Linear) {
+	n := float64(len(pix) / 4)
+	for i := 0; i < len(pix); i += 4 {
+		m.R += picture.Decode8(pix[i]) / n
+		m.G += picture.Decode8(pix[i+1]) / n
+		m.B += picture.Decode8(pix[i+2]) / n
+	}
+	return m
+}
+
+func TestGenerateIsDeterministic(t *testing.T) {
+	again, err := Generate(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := generated(t, 16)
+	if again.ID() != l.ID() {
+		t.Error("two libraries differ")
+	}
+	for i := range l.Len() {
+		if !bytes.Equal(again.Tile(i).Pix, l.Tile(i).Pix) {
+			t.Fatalf("tile %d differs", i)
+		}
+	}
+	for _, size := range []int{-1, 0, 65} {
+		if _, err := Generate(size); err == nil {
+			t.Errorf("Generate(%d): no error", size)
+		}
+	}
+}
+
+func BenchmarkGenerate(b *testing.B) {
+	for b.Loop() {
+		if _, err := Generate(16); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
