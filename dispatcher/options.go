@@ -146,7 +146,7 @@ type Options[T any] struct {
 	// not block. Defaults to nothing.
 	OnRelease func(time.Time)
 
-	// OnError is told of every delivery that failed, as a [*Failure], and of
+	// OnError is told of every delivery that failed, as a [*DeliveryError], and of
 	// renewals that failed. It is called from many goroutines and should not
 	// block. Defaults to nothing.
 	OnError func(error)

@@ -113,9 +113,9 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is the result of a handler that ended its goroutine.
 var errGoexit = errors.New("handler called runtime.Goexit")
 
-// Failure is a delivery that did not end well: what happened to which message and
+// DeliveryError is a delivery that did not end well: what happened to which message and
 // what becomes of it. It goes to Options.OnError.
-type Failure struct {
+type DeliveryError struct {
 	Queue   queue.Name
 	ID      queue.ID
 	Attempt int
@@ -126,7 +126,7 @@ type Failure struct {
 }
 
 // Error says it in one line.
-func (f *Failure) Error() string {
+func (f *DeliveryError) Error() string {
 	what := f.Outcome.String()
 	switch f.Outcome {
 	case Retried, Snoozed:
@@ -140,7 +140,7 @@ func (f *Failure) Error() string {
 }
 
 // Unwrap returns the error underneath.
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *DeliveryError) Unwrap() error { return f.Err }
 
 // AbandonedError names the messages whose handlers or settlements still ran when
 // a drain had to end. They are visible again when their leases run out.

@@ -37,7 +37,7 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	d.slots.settled(holding)
 	v.observe(what, result, begin)
 	if err = errors.Join(what.err, err); err != nil {
-		d.options.OnError(&Failure{
+		d.options.OnError(&DeliveryError{
 			Queue: d.name, ID: v.queued.ID, Attempt: v.attempt(),
 			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
 		})

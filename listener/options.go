@@ -135,7 +135,7 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError is told of every error: polls, renewals, and deliveries that failed as
-	// a *dispatcher.Failure (L-16, V-08). It is called from many goroutines and
+	// a *dispatcher.DeliveryError (L-16, V-08). It is called from many goroutines and
 	// should not block. Defaults to nothing.
 	OnError func(error)
 

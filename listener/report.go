@@ -42,7 +42,7 @@ func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err
 
 // delivery reports what the dispatcher does.
 func (r *reporter) delivery(err error) {
-	failure := (*dispatcher.Failure)(nil)
+	failure := (*dispatcher.DeliveryError)(nil)
 	if !errors.As(err, &failure) {
 		r.report(slog.LevelWarn, "renewal failed", err)
 		return

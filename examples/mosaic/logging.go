@@ -30,7 +30,7 @@ func (q quieter) Handle(ctx context.Context, r slog.Record) error {
 	expected := false
 	r.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		failure := (*dispatcher.Failure)(nil)
+		failure := (*dispatcher.DeliveryError)(nil)
 		if !ok || !errors.As(err, &failure) {
 			return true
 		}

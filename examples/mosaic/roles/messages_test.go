@@ -70,7 +70,7 @@ func TestPM14_MessagesSurviveTheWire(t *testing.T) {
 		n := rapid.IntRange(1, maxSlices).Draw(t, "slices")
 		i := rapid.IntRange(0, n-1).Draw(t, "sequence")
 		m := SliceRequest{
-			Head:            Head{ClientID: rapid.StringMatching(`[^\x00-\x1f\pZ]{1,20}`).Draw(t, "client"), RequestID: id, QueueURI: uriOf(queue.Name{Account: "a", Queue: sliceRequests})},
+			Head:            Head{ClientID: rapid.StringMatching(`[^\x00-\x1f\x7f-\x{9f}\pZ]{1,20}`).Draw(t, "client"), RequestID: id, QueueURI: uriOf(queue.Name{Account: "a", Queue: sliceRequests})},
 			ImageLibraryURI: libraryRef("x"), SliceURI: cutRef(id, i), SliceSequence: i, Slices: n, TileSize: rapid.IntRange(1, 64).Draw(t, "tile"),
 		}
 		if err := m.Validate(); err != nil {

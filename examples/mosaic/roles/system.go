@@ -173,7 +173,7 @@ type health struct {
 
 // failed is told of every error of the listeners and keeps those of the service.
 func (h *health) failed(err error) {
-	if delivery := (*dispatcher.Failure)(nil); errors.As(err, &delivery) {
+	if delivery := (*dispatcher.DeliveryError)(nil); errors.As(err, &delivery) {
 		return
 	}
 	h.mu.Lock()

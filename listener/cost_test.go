@@ -1,0 +1,214 @@
+package listener_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/listener"
+)
+
+// costSeed makes latencies and handling times the same in every run.
+const costSeed = 17
+
+// slow is a network that takes a while, each time another: most requests a few
+// milliseconds, one in fifty a hundred more, as storage has it.
+type slow struct {
+	next http.RoundTripper
+
+	mu     sync.Mutex
+	random *rand.Rand // guarded by mu
+}
+
+func newSlow(next http.RoundTripper) http.RoundTripper {
+	return &slow{next: next, random: rand.New(rand.NewPCG(costSeed, 1))}
+}
+
+func (s *slow) latency() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := 2*time.Millisecond + time.Duration(s.random.ExpFloat64()*float64(6*time.Millisecond))
+	if s.random.IntN(50) == 0 {
+		d += 100 * time.Millisecond
+	}
+	return d
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	d := s.latency()
+	time.Sleep(d / 2)
+	response, err := s.next.RoundTrip(r)
+	time.Sleep(d - d/2)
+	return response, err
+}
+
+// band is some of the handlers: so many of a hundred take from…to.
+type band struct {
+	percent  int
+	from, to time.Duration
+}
+
+// mix is a load: what handlers take. None takes half a lease, which is 30 s at first and
+// never under 10.
+type mix struct {
+	name  string
+	bands []band // a hundred percent together
+}
+
+var (
+	short = mix{"1…40 ms", []band{{100, time.Millisecond, 40 * time.Millisecond}}}
+	mixed = mix{"5 ms…4.5 s", []band{
+		{60, 5 * time.Millisecond, 50 * time.Millisecond},
+		{30, 50 * time.Millisecond, 500 * time.Millisecond},
+		{10, 500 * time.Millisecond, 4500 * time.Millisecond},
+	}}
+	long = mix{"1…4.8 s", []band{{100, time.Second, 4800 * time.Millisecond}}}
+)
+
+// takes is how long the handler of job n takes.
+func (m mix) takes(n int) time.Duration {
+	random := rand.New(rand.NewPCG(costSeed, uint64(n)))
+	percent := random.IntN(100)
+	for _, b := range m.bands {
+		if percent -= b.percent; percent < 0 {
+			return b.from + time.Duration(random.Int64N(int64(b.to-b.from)))
+		}
+	}
+	panic("the bands do not add up to a hundred percent")
+}
+
+// spent is what a number of completed messages has cost, and on what.
+type spent struct {
+	mix         mix
+	concurrency int
+	leastFetch  int // 0 for the default
+	emulator.Counts
+}
+
+func (s spent) name() string {
+	if s.leastFetch == 0 {
+		return fmt.Sprintf("%d, %s", s.concurrency, s.mix.name)
+	}
+	return fmt.Sprintf("%d, %s, `LeastFetch` %d", s.concurrency, s.mix.name, s.leastFetch)
+}
+
+func (s spent) completed() float64 { return float64(s.Operations[emulator.DeleteMessage]) }
+
+// each is the number of transactions of one kind a completed message.
+func (s spent) each(op emulator.Operation) float64 { return float64(s.Operations[op]) / s.completed() }
+
+// transactions is what a completed message has cost the consumer.
+func (s spent) transactions() float64 { return float64(s.Requests()) / s.completed() }
+
+// batch is how many messages came with a dequeue.
+func (s spent) batch() float64 {
+	return float64(s.Messages) / float64(s.Operations[emulator.GetMessages])
+}
+
+// waiting is how many messages are there to be fetched at least, all the time.
+const waiting = 1000
+
+// TestCostUnderLoad is item 9 of the plan: what a message costs its consumer with a
+// queue that does not run dry, counted at the service: dequeues, deletes, readings of
+// the depth, renewals (C-01, C-03).
+func TestCostUnderLoad(t *testing.T) {
+	most := map[int]float64{256: 1.045, 512: 1.04} // transactions a message
+	var loads []*spent
+	for _, c := range []int{16, 32, 64, 128, 256, 512} {
+		loads = append(loads, &spent{mix: mixed, concurrency: c})
+	}
+	for _, c := range []int{256, 512} {
+		loads = append(loads, &spent{mix: short, concurrency: c}, &spent{mix: long, concurrency: c})
+	}
+	// What is to be had below 256: the lever, and what it moves.
+	loads = append(loads, &spent{mix: mixed, concurrency: 64, leastFetch: 16}, &spent{mix: mixed, concurrency: 128, leastFetch: 28})
+	t.Run("run", func(t *testing.T) {
+		for _, load := range loads {
+			simulate(t, load.name(), func(t *testing.T) {
+				load.Counts = consume(t, *load)
+				if bound, ok := most[load.concurrency]; ok && load.transactions() > bound {
+					t.Errorf("%.4f transactions a message at Concurrency %d, want at most %.3f", load.transactions(), load.concurrency, bound)
+				}
+			})
+		}
+	})
+	t.Log("\n" + costTable(loads))
+}
+
+// consume runs a listener and returns what the server has counted between two instants:
+// when every slot has handled a message, and when it has handled two dozen. At both as
+// many messages are in flight, whose dequeues are paid and whose deletes are not.
+func consume(t *testing.T, load spent) emulator.Counts {
+	c := newCloud(t, newSlow)
+	first, last := int64(load.concurrency), int64(max(24*load.concurrency, 3000))
+	if raced {
+		last = max(6*first, 1000)
+	}
+	for n := range last + first + waiting {
+		if _, err := c.direct.Enqueue(t.Context(), fmt.Sprintf(`{"N":%d}`, n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var handled atomic.Int64
+	begin, end := make(chan struct{}), make(chan struct{})
+	o := dayOptions()
+	o.Concurrency, o.LeastFetch = load.concurrency, load.leastFetch
+	o.OnError = func(err error) { t.Error(err) }
+	finish := start(t, listener.New(c.queue, func(_ context.Context, j *listener.Message[dayJob]) error {
+		time.Sleep(load.mix.takes(j.Body.N))
+		switch handled.Add(1) {
+		case first:
+			close(begin)
+		case last:
+			close(end)
+		}
+		return nil
+	}, o))
+	<-begin
+	before := c.server.Counts()
+	<-end
+	after := c.server.Counts()
+	properties, err := c.direct.Properties(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish()
+	inFlight := after.Messages - after.Operations[emulator.DeleteMessage]
+	if left := properties.Depth - inFlight; left < waiting {
+		t.Errorf("%d messages were waiting at the end, want %d", left, waiting)
+	}
+	if after.EmptyGets > 0 || len(after.Statuses) != 1 {
+		t.Errorf("%d empty polls, statuses %v: this was to be a full queue and no failures", after.EmptyGets, after.Statuses)
+	}
+	return between(before, after)
+}
+
+// between is what was counted after the one snapshot and before the other.
+func between(before, after emulator.Counts) emulator.Counts {
+	after.Messages -= before.Messages
+	for op, n := range before.Operations {
+		after.Operations[op] -= n
+	}
+	return after
+}
+
+// costTable is the table of docs/cost.md.
+func costTable(loads []*spent) string {
+	lines := [][]string{{"`Concurrency`, handlers", "dequeues", "batch", "deletes", "properties", "updates", "transactions a message", "a million at " + prices[0].name}}
+	for _, s := range loads {
+		p := prices[0]
+		lines = append(lines, []string{
+			s.name(),
+			fmt.Sprintf("%.4f", s.each(emulator.GetMessages)), fmt.Sprintf("%.1f", s.batch()), "1",
+			fmt.Sprintf("%.4f", s.each(emulator.GetQueueMetadata)), fmt.Sprintf("%.4f", s.each(emulator.UpdateMessage)),
+			fmt.Sprintf("%.4f", s.transactions()), fmt.Sprintf("$%.4f", s.transactions()*1e6/p.transaction*p.dollars),
+		})
+	}
+	return markdown(lines)
+}

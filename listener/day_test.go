@@ -1,0 +1,327 @@
+package listener_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// The day of the source's cost example: a quarter of eight hours is work, so that a
+// loop is idle for the rest and the night (C-05).
+const (
+	workday   = 8 * time.Hour
+	busy      = workday / 4
+	idleHours = 24*time.Hour - busy
+	month     = 30 // days
+	fleetSize = 200
+)
+
+// raced tells whether the race detector is on. It makes these tests ten times as slow and
+// has seen all of a loop long before its 22 hours are over, so they are then shorter.
+var raced = func() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
+
+// prices are those of C-04: the source's, and the one of its later update.
+var prices = []struct {
+	name        string
+	dollars     float64 // for a unit of transactions
+	transaction float64 // how many a unit is
+}{
+	{"$0.01/10,000", 0.01, 10_000},
+	{"$0.01/100,000", 0.01, 100_000},
+}
+
+// monthly is the bill for a number of transactions a day (C-09).
+func monthly(perDay float64, price int) float64 {
+	p := prices[price]
+	return perDay * month / p.transaction * p.dollars
+}
+
+// cloud is a queue as Azure has it, in process: azqueue, the protocol and the engine,
+// all on the clock of the bubble that it is made in. Nothing of what the test itself
+// does is among the requests that server counts, apart from making the queue.
+type cloud struct {
+	server *emulator.Server
+	queue  *azurequeue.Queue // what the listener gets
+	direct queue.Queue       // the same queue past the protocol, which nobody counts
+}
+
+// wire sends the requests of azqueue to the server in process.
+type wire struct{ http.RoundTripper }
+
+func (w wire) Do(r *http.Request) (*http.Response, error) { return w.RoundTrip(r) }
+
+// newCloud makes one whose network is the one given, or none.
+func newCloud(t *testing.T, network func(http.RoundTripper) http.RoundTripper) *cloud {
+	t.Helper()
+	engine := localqueue.New(nil)
+	server := emulator.New(engine, nil)
+	var transport http.RoundTripper = server
+	if network != nil {
+		transport = network(server)
+	}
+	q, err := azurequeue.Open(server.ConnectionString(), "jobs", &azurequeue.Options{Transport: wire{transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := engine.Queue(q.Name())
+	if err := direct.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return &cloud{server: server, queue: q, direct: direct}
+}
+
+// start runs a listener until the returned function ends it.
+func start[T any](t *testing.T, l *listener.Listener[T]) (finish func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	return func() {
+		t.Helper()
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+type dayJob struct{ N int }
+
+func idle(context.Context, *listener.Message[dayJob]) error { return nil }
+
+func dayOptions() *listener.Options[dayJob] {
+	return &listener.Options[dayJob]{Logger: slog.New(slog.DiscardHandler)}
+}
+
+// row is one line of the table: how often a fleet polled in the time that was
+// simulated, and what that comes to in a day of 22 idle hours.
+type row struct {
+	name   string
+	polls  int64
+	within time.Duration
+	later  int64 // polls in as long a time afterwards, if they are fewer; else 0
+}
+
+func (r row) perDay() float64 {
+	times := float64(idleHours) / float64(r.within)
+	if r.later > 0 {
+		return float64(r.polls) + float64(r.later)*(times-1)
+	}
+	return float64(r.polls) * times
+}
+
+// pollsWithin runs a listener on an empty queue and returns how many requests the server
+// counted at t in [0, d), all of which must be empty polls (C-01).
+func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int64 {
+	t.Helper()
+	c := newCloud(t, nil)
+	finish := start(t, listener.New(c.queue, idle, o))
+	time.Sleep(d - time.Nanosecond)
+	synctest.Wait()
+	after := c.server.Counts()
+	finish()
+	if after.EmptyGets != after.Requests() {
+		t.Errorf("of %d requests %d were empty polls, want all", after.Requests(), after.EmptyGets)
+	}
+	return after.EmptyGets
+}
+
+// TestADayInMilliseconds is item 8 of the plan: the cost example of the source, run and
+// counted at the service in place of computed, and then what back-off makes of it.
+func TestADayInMilliseconds(t *testing.T) {
+	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
+	day := idleHours
+	if raced {
+		day /= 20
+	}
+	fixed := &row{name: "1 loop, every second (C-06)", within: day}
+	fleet := &row{name: "200 loops, every second (C-08)", within: time.Minute}
+	shrunk := &row{name: "200 loops, shrinking (L-24)"}
+	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
+	caps := make([]*row, len(maxima))
+	for i, most := range maxima { // raced, for so long that the curve to Max is of no weight
+		caps[i] = &row{name: fmt.Sprintf("1 loop, back-off to %.0f s (C-11)", most.Seconds()), within: max(day, min(idleHours, 3000*most))}
+	}
+
+	t.Run("run", func(t *testing.T) {
+		simulate(t, "C05_C06_OneLoopEverySecond", func(t *testing.T) {
+			o := dayOptions()
+			o.QueueEmpty = everySecond
+			fixed.polls = pollsWithin(t, day, o)
+			if want := int64(day / time.Second); fixed.polls != want {
+				t.Errorf("%d polls in [0, %v), want %d", fixed.polls, day, want)
+			}
+			if fixed.perDay() != 79_200 {
+				t.Errorf("%.0f polls in 22 h, want 79,200", fixed.perDay())
+			}
+		})
+		simulate(t, "C09_TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
+			o := dayOptions()
+			o.QueueEmpty = everySecond
+			o.Loops = listener.Loops{Min: fleetSize}
+			o.Concurrency = fleetSize * queue.MaxBatch
+			fleet.polls = pollsWithin(t, fleet.within, o)
+			if want := int64(fleetSize * 60); fleet.polls != want {
+				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", fleet.polls, fleetSize, want)
+			}
+		})
+		for i, most := range maxima {
+			simulate(t, fmt.Sprintf("C11_BackOffTo%v", most), func(t *testing.T) {
+				o := dayOptions()
+				o.Idle.Max = most
+				polls := pollsWithin(t, caps[i].within, o)
+				caps[i].polls = polls
+				// The survivor sleeps Max × U[1, 1.1], so one poll per Max is a bound and
+				// is nearly reached.
+				if bound := int64(caps[i].within / most); polls > bound || polls <= bound*9/10 {
+					t.Errorf("%d polls, want within 0.9…1.0 of %d", polls, bound)
+				}
+			})
+		}
+		simulate(t, "C10_TwoHundredLoopsShrinkToOne", func(t *testing.T) { shrink(t, shrunk) })
+	})
+	if t.Failed() {
+		return
+	}
+	checkBills(t, fixed, fleet, caps)
+	t.Log("\n" + dayTable(append([]*row{fixed, fleet, shrunk}, caps...)))
+}
+
+// simulate runs a subtest in a bubble, beside others.
+func simulate(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, f)
+	})
+}
+
+// shrink lets a fleet of 200 loops come to be by work, and counts what it polls in the
+// idle hour that follows and in another.
+func shrink(t *testing.T, r *row) {
+	c := newCloud(t, nil)
+	if _, err := c.direct.Enqueue(t.Context(), `{"N":1}`, nil); err != nil {
+		t.Fatal(err)
+	}
+	o := dayOptions()
+	o.Loops = listener.Loops{Max: fleetSize, Pause: -1}
+	o.Concurrency = fleetSize * queue.MaxBatch
+	o.QueueWorkDetected = func(scaling.Load) int { return fleetSize }
+	l := listener.New(c.queue, idle, o)
+	finish := start(t, l)
+	synctest.Wait()
+	if st := l.State(); st.LoopsPeak != fleetSize {
+		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, fleetSize)
+	}
+	r.within = time.Hour
+	time.Sleep(r.within - time.Nanosecond)
+	synctest.Wait()
+	r.polls = c.server.Counts().EmptyGets
+	if st := l.State(); st.Loops != 1 || st.LoopsStarted != fleetSize {
+		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, fleetSize)
+	}
+	time.Sleep(r.within)
+	synctest.Wait()
+	r.later = c.server.Counts().EmptyGets - r.polls
+	finish()
+	// Until its curve has come to one second a loop polls four or five times.
+	if most := int64(fleetSize*6 + 3600); r.polls > most {
+		t.Errorf("%d polls in the first hour, want at most %d", r.polls, most)
+	}
+	if r.later > 3600 {
+		t.Errorf("%d polls in the second hour, want at most 3600", r.later)
+	}
+}
+
+// checkBills compares what was counted with the numbers of requirements C-07, C-08 and
+// C-11, to the cent or to the digits that they have.
+func checkBills(t *testing.T, one, fleet *row, caps []*row) {
+	t.Helper()
+	same := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
+	if got := monthly(one.perDay(), 0); !same(got, 2.376, 0.001) || !same(got, 2.38, 0.01) {
+		t.Errorf("C-07: one loop costs $%.4f a month, want 2.376, rounded 2.38", got)
+	}
+	if got := monthly(one.perDay(), 1); !same(got, 0.2376, 0.0001) {
+		t.Errorf("C-07: one loop costs $%.4f a month at the later price, want 0.2376", got)
+	}
+	if got := fleet.perDay() * month; got != 475_200_000 {
+		t.Errorf("C-08: %.0f transactions a month, want 475,200,000", got)
+	}
+	// X-01: the source's figures do not follow from its own formula; the check that
+	// passes the right ones catches them.
+	for price, c := range []struct{ right, naive float64 }{{475.20, 457.2}, {47.52, 45.7}} {
+		got := monthly(fleet.perDay(), price)
+		if !same(got, c.right, 0.01) {
+			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", fleetSize, got, prices[price].name, c.right)
+		}
+		if same(got, c.naive, 0.1) {
+			t.Errorf("X-01: the check takes the source's $%.1f for right", c.naive)
+		}
+	}
+	for i, want := range []float64{2.376, 0.475, 0.079, 0.0396} {
+		got := monthly(caps[i].perDay(), 0)
+		if got > want*1.01 || got < want*0.9 {
+			t.Errorf("C-11: %s costs $%.4f a month, want 0.9…1.0 of %.4f", caps[i].name, got, want)
+		}
+	}
+}
+
+// dayTable is the table of docs/cost.md.
+func dayTable(rows []*row) string {
+	lines := [][]string{{"idle fleet", "polls counted", "in", "a day of 22 idle hours", "a month at " + prices[0].name, "a month at " + prices[1].name}}
+	for _, r := range rows {
+		lines = append(lines, []string{
+			r.name, fmt.Sprint(r.polls), fmt.Sprint(r.within), fmt.Sprintf("%.0f", r.perDay()),
+			fmt.Sprintf("$%.4f", monthly(r.perDay(), 0)), fmt.Sprintf("$%.4f", monthly(r.perDay(), 1)),
+		})
+	}
+	return markdown(lines)
+}
+
+// markdown is a table, its first line the head, in columns that also people can read.
+func markdown(lines [][]string) string {
+	widths := make([]int, len(lines[0]))
+	for _, cells := range lines {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, cells := range lines {
+		for i, cell := range cells {
+			fmt.Fprintf(&b, "| %s%s ", cell, strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+		}
+		b.WriteString("|\n")
+		if n > 0 {
+			continue
+		}
+		for i, width := range widths {
+			right := ":" // numbers
+			if i == 0 {
+				right = "-"
+			}
+			fmt.Fprintf(&b, "|%s%s", strings.Repeat("-", width+1), right)
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
