@@ -56,8 +56,7 @@ func monthly(perDay float64, price int) float64 {
 }
 
 // cloud is a queue as Azure has it, in process: azqueue, the protocol and the engine,
-// all on the clock of the bubble that it is made in. Nothing of what the test itself
-// does is among the requests that server counts, apart from making the queue.
+// all on the clock of the bubble that it is made in.
 type cloud struct {
 	server *emulator.Server
 	queue  *azurequeue.Queue // what the listener gets

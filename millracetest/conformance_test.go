@@ -1,0 +1,31 @@
+package millracetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// The queue that keeps a journal is a queue like all others, and whatever is done to it
+// the journal agrees with it in the end.
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Bubble: true,
+		Open: func(t *testing.T, name string) queue.Manager {
+			q := newKnown(name)
+			t.Cleanup(func() {
+				p, err := q.Properties(context.Background())
+				if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+					t.Error(err)
+				}
+				if held := q.journal().texts(); int64(len(held)) != p.Depth {
+					t.Errorf("the journal has %d messages, the queue %d", len(held), p.Depth)
+				}
+			})
+			return q
+		},
+	})
+}

@@ -1,0 +1,127 @@
+// Package millracetest tests handlers and what sends jobs to them, through the real
+// pipeline: the real producer, the engine in memory that behaves as the service does, the
+// real listener. Nothing is mocked, so what passes here has been sealed, sent, leased,
+// decoded, handled and settled.
+//
+// [Work] runs one job, once. [Drain] runs what is on a queue. [Enqueued] and its
+// companions look at a queue and take nothing.
+//
+// # Guarantees
+//
+// When Work or Drain returns, nothing of the listener runs any more, so no goroutine
+// leaks into the next test and handlers may use local variables of the test after it.
+// What cannot work, such as bad options, ends the test; what a handler does never does,
+// unless it says so itself. A test with a fatal failure must be failed from its own
+// goroutine: in a handler use Error, not Fatal.
+//
+// Outside a synctest bubble no call waits, apart from handlers, unless so many fail in a
+// row that the listener thinks there is an outage and pauses. In a bubble not even that
+// takes time.
+//
+// # One job
+//
+//	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
+//	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
+//		t.Errorf("an order without an address was %v: %v", r.Outcome, r.Err)
+//	}
+//
+// # What was sent
+//
+//	bill(t.Context(), q) // the code under test, with a producer for q
+//	millracetest.RequireEnqueued(t, q, Order{ID: "7"}, Order{ID: "8"})
+//
+// # Retry delays
+//
+// In a synctest bubble hours pass in no time: sleep until the message is due.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		q := millracetest.Queue(t)
+//		millracetest.Send(t, q, Order{ID: "7"})
+//		millracetest.Drain(t, q, flaky, nil) // attempt 1 fails
+//		time.Sleep(2 * time.Second)
+//		millracetest.Drain(t, q, flaky, nil) // so does attempt 2
+//		time.Sleep(20 * time.Second)
+//		millracetest.Drain(t, q, flaky, nil) // attempt 3 succeeds
+//		millracetest.RequireEmpty(t, q)
+//	})
+//
+// # A long job keeps its lease
+//
+// A handler that sleeps for an hour is renewed for an hour. That nobody else gets its
+// message meanwhile can be seen at the dequeue count.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[Order]) error {
+//			time.Sleep(time.Hour)
+//			return ctx.Err()
+//		}, Order{ID: "7"}, nil)
+//		if r.Outcome != dispatcher.Deleted {
+//			t.Errorf("after an hour it was %v: %v", r.Outcome, r.Err)
+//		}
+//	})
+//
+// # A lost lease
+//
+// Take the message away under the handler, as a redrive or another worker would: the
+// next renewal finds out, and the handler's context ends.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		q := millracetest.Queue(t)
+//		millracetest.Send(t, q, Order{ID: "7"})
+//		got := millracetest.Drain(t, q, func(ctx context.Context, m *listener.Message[Order]) error {
+//			if err := q.Clear(ctx); err != nil {
+//				return err
+//			}
+//			return shipSlowly(ctx, m) // must notice that ctx ends
+//		}, nil)
+//		if got[dispatcher.Lost] != 1 {
+//			t.Errorf("got %v", got)
+//		}
+//	})
+//
+// # A worker that died
+//
+// Take the message and do nothing: when its visibility ends it is delivered again, and
+// no attempt was recorded.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		q := millracetest.Queue(t)
+//		millracetest.Send(t, q, Order{ID: "7"})
+//		if _, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil {
+//			t.Fatal(err)
+//		}
+//		time.Sleep(30 * time.Second)
+//		millracetest.Drain(t, q, shipOnce, nil) // sees DequeueCount 2, Attempt 1
+//		millracetest.RequireEmpty(t, q)
+//	})
+//
+// # Shutdown
+//
+// Drain never cuts a handler off. To see what yours does at a shutdown run a listener:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		q := millracetest.Queue(t)
+//		millracetest.Send(t, q, Order{ID: "7"})
+//		ctx, stop := context.WithCancel(t.Context())
+//		l := listener.New(q, shipSlowly, &listener.Options[Order]{Grace: 10 * time.Second})
+//		done := make(chan error)
+//		go func() { done <- l.Run(ctx) }()
+//		synctest.Wait() // the handler is in its midst
+//		stop()
+//		if err := <-done; err != nil { // ten seconds later
+//			t.Errorf("the handler did not stop: %v", err)
+//		}
+//		millracetest.RequireEnqueued(t, q, Order{ID: "7"}) // given back
+//	})
+//
+// # Failures of the service
+//
+// Put package queue/faultqueue around a [Queue] and drain that, in a bubble. An answer that
+// gets lost hides messages as it would in Azure: sleep until their visibility has ended,
+// and drain again.
+//
+// # Concurrency
+//
+// A [Queue] is safe for concurrent use. Every other function belongs to the goroutine of
+// its test; tests may run in parallel, each with queues of its own.
+package millracetest

@@ -1,0 +1,215 @@
+package millracetest_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/millracetest"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+type counts = map[dispatcher.Outcome]int
+
+// drained fails unless the drain ended so.
+func drained(t *testing.T, got, want counts) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		t.Errorf("drained %v, want %v", got, want)
+	}
+}
+
+func orders(n int) []Order {
+	all := make([]Order, n)
+	for i := range all {
+		all[i].ID = fmt.Sprint(i)
+	}
+	return all
+}
+
+func TestDrainHandlesWhatIsThere(t *testing.T) {
+	both(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		drained(t, millracetest.Drain(t, q, ship, nil), counts{})
+		millracetest.Send(t, q, orders(1000)...)
+		var runs atomic.Int64
+		got := millracetest.Drain(t, q, func(_ context.Context, m *listener.Message[Order]) error {
+			runs.Add(1)
+			switch m.Body.ID[len(m.Body.ID)-1] {
+			case '3':
+				return dispatcher.Poison(errBroken)
+			case '5':
+				return dispatcher.Discard(errBroken)
+			case '7':
+				return dispatcher.Snooze(time.Hour)
+			case '9':
+				return dispatcher.Retry(time.Hour, errBroken)
+			}
+			return nil
+		}, nil)
+		drained(t, got, counts{dispatcher.Deleted: 600, dispatcher.Poisoned: 100, dispatcher.Discarded: 100, dispatcher.Snoozed: 100, dispatcher.Retried: 100})
+		if runs.Load() != 1000 {
+			t.Errorf("%d runs", runs.Load())
+		}
+		if left := len(millracetest.Enqueued[Order](t, q)); left != 200 {
+			t.Errorf("%d jobs are left, want the 200 that wait", left)
+		}
+		if poisoned := len(millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))); poisoned != 100 {
+			t.Errorf("%d jobs are poisoned, want 100", poisoned)
+		}
+	})
+}
+
+// Handlers that run at the same time, take their time, and send more to the same queue.
+func TestDrainHandlesWhatHandlersSend(t *testing.T) {
+	both(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		p := producer.New[Order](q, nil)
+		millracetest.Send(t, q, Order{ID: "."})
+		got := millracetest.Drain(t, q, func(ctx context.Context, m *listener.Message[Order]) error {
+			if len(m.Body.ID) == 6 {
+				return nil
+			}
+			<-time.After(time.Millisecond)
+			for range 2 {
+				if _, err := p.Send(ctx, Order{ID: m.Body.ID + "."}, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil)
+		drained(t, got, counts{dispatcher.Deleted: 63})
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+// What comes back at once is handled again, up to poison; what waits is left.
+func TestDrainGoesOnWhileAnythingIsVisible(t *testing.T) {
+	both(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, Order{ID: "7"})
+		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
+		drained(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 4, dispatcher.Poisoned: 1})
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+func TestDrainLeavesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		if _, err := producer.New[Order](q, nil).Send(t.Context(), Order{ID: "7"}, &producer.SendOptions{Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{})
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("it took %v", waited)
+		}
+		millracetest.RequireEnqueued(t, q, Order{ID: "7"})
+		time.Sleep(time.Hour)
+		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 1})
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+// So many failures look like an outage, and a listener then pauses. In a bubble that
+// takes no time, and the books balance.
+func TestDrainOutlastsThePausesOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, orders(200)...)
+		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
+		drained(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 800, dispatcher.Poisoned: 200})
+	})
+}
+
+// Handlers are not cut off, whatever Grace says, and hold their leases.
+func TestDrainDoesNotCutHandlersOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, orders(40)...)
+		o := &listener.Options[Order]{Grace: -1, Concurrency: 8, Loops: listener.Loops{Min: 4, Max: 4}}
+		got := millracetest.Drain(t, q, func(ctx context.Context, _ *listener.Message[Order]) error {
+			time.Sleep(5 * time.Minute)
+			return ctx.Err()
+		}, o)
+		drained(t, got, counts{dispatcher.Deleted: 40})
+	})
+}
+
+// Any queue can be drained, foreign messages too.
+func TestDrainOfTheProtocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := emulator.New(localqueue.New(nil), nil)
+		q, err := azurequeue.Open(s.ConnectionString(), "jobs", &azurequeue.Options{Transport: &http.Client{Transport: s}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		millracetest.Send(t, q, Order{ID: "1"})
+		if _, err := q.Enqueue(t.Context(), `{"ID":"2"}`, nil); err != nil {
+			t.Fatal(err)
+		}
+		millracetest.RequireEnqueued(t, q, Order{ID: "2"}, Order{ID: "1"})
+		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 2})
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+// flaw is a queue whose dequeues fail at first.
+type flaw struct {
+	queue.Queue
+	err   error
+	times atomic.Int64
+}
+
+func (f *flaw) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if f.times.Add(-1) >= 0 {
+		return nil, f.err
+	}
+	return f.Queue.Dequeue(ctx, n, visibility)
+}
+
+// What passes is waited for.
+func TestDrainOutlastsAThrottledService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &flaw{Queue: millracetest.Queue(t), err: queue.ErrThrottled}
+		q.times.Store(5)
+		millracetest.Send(t, q, orders(3)...)
+		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 3})
+	})
+}
+
+// What does not, ends the test and says what it was.
+func TestDrainSaysWhatIsWrong(t *testing.T) {
+	both(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		says(t, failing(t, func(t testing.TB) {
+			millracetest.Drain(t, q.Sibling("-other"), returning(nil), nil)
+		}), "millracetest: ", "dequeue on millracetest/jobs-other", "queue does not exist", "create it first")
+		says(t, failing(t, func(t testing.TB) {
+			refused := &flaw{Queue: q, err: queue.ErrUnauthorized}
+			refused.times.Store(1)
+			millracetest.Drain(t, refused, returning(nil), nil)
+		}), "millracetest: ", "unauthorized")
+
+		millracetest.Send(t, q, Order{ID: "7"})
+		says(t, failing(t, func(t testing.TB) {
+			millracetest.Drain(t, q, returning(dispatcher.Snooze(0)), nil)
+		}), "millracetest: message ", "millracetest/jobs", "1000 times", "without a delay")
+	})
+}

@@ -1,0 +1,155 @@
+package millracetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+// Enqueued returns the jobs on a queue and takes none of them. Of a [Queue] that is all
+// of them in the order in which they were sent, whatever their number, also those that
+// are hidden by a delay or a lease. Any other queue is peeked at, which shows visible
+// messages only; the test fails if there are more than the 32 that one peek can show.
+//
+// Jobs are read with codec.JSON, or with the codec given. One that cannot be read fails
+// the test, as it would be poison to a listener. To read a poison queue:
+//
+//	records := millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))
+//
+// A queue that does not exist holds nothing.
+func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
+	t.Helper()
+	read := codec.JSON[T]()
+	if len(c) > 0 {
+		read = c[0]
+	}
+	var jobs []T
+	for _, text := range texts(t, q) {
+		_, body, _, err := codec.Open(text, codec.Auto)
+		if err != nil {
+			t.Fatalf("millracetest: %v holds what no listener can read: %v", q.Name(), err)
+		}
+		job, err := read.Decode(body)
+		if err != nil {
+			t.Fatalf("millracetest: %v holds what is no job of this type: %v: %s", q.Name(), err, shorten(text))
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+// RequireEnqueued fails the test at once unless the queue holds exactly these jobs, in
+// any order, as [Enqueued] tells. Jobs are the same if their JSON is.
+func RequireEnqueued[T any](t testing.TB, q queue.Queue, want ...T) {
+	t.Helper()
+	var held []string         // as JSON
+	spare := map[string]int{} // how often each is held and was not asked for
+	for _, job := range Enqueued[T](t, q) {
+		body := encoded(t, job)
+		held = append(held, body)
+		spare[body]++
+	}
+	var report strings.Builder
+	for _, job := range want {
+		body := encoded(t, job)
+		if spare[body] == 0 {
+			fmt.Fprintf(&report, "\n  missing:  %s", shorten(body))
+			continue
+		}
+		spare[body]--
+	}
+	for _, body := range held {
+		if spare[body] > 0 {
+			spare[body]--
+			fmt.Fprintf(&report, "\n  too many: %s", shorten(body))
+		}
+	}
+	if report.Len() > 0 {
+		t.Fatalf("millracetest: %v does not hold the %s expected:%s", q.Name(), count(len(want), "job"), report.String())
+	}
+}
+
+// RequireEmpty fails the test at once if there is any message on the queue, hidden ones
+// included.
+func RequireEmpty(t testing.TB, q queue.Queue) {
+	t.Helper()
+	held := texts(t, q)
+	depth := len(held)
+	if _, ok := q.(*known); !ok {
+		depth = max(depth, depthOf(t, q))
+	}
+	if depth == 0 {
+		return
+	}
+	var report strings.Builder
+	for _, text := range held {
+		fmt.Fprintf(&report, "\n  %s", shorten(text))
+	}
+	if hidden := depth - len(held); hidden > 0 {
+		fmt.Fprintf(&report, "\n  and %d hidden", hidden)
+	}
+	t.Fatalf("millracetest: %v holds %s, want none:%s", q.Name(), count(depth, "message"), report.String())
+}
+
+// texts returns the texts of the messages on the queue.
+func texts(t testing.TB, q queue.Queue) []string {
+	t.Helper()
+	if k, ok := q.(*known); ok {
+		return k.journal().texts()
+	}
+	batch, err := q.Peek(t.Context(), queue.MaxBatch)
+	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+		t.Fatalf("millracetest: %v", err)
+	}
+	if len(batch) == queue.MaxBatch {
+		if depth := depthOf(t, q); depth > len(batch) {
+			t.Fatalf("millracetest: %v holds %d messages, of which a peek shows %d: use millracetest.Queue, which shows all", q.Name(), depth, len(batch))
+		}
+	}
+	all := make([]string, len(batch))
+	for i, m := range batch {
+		all[i] = m.Text
+	}
+	return all
+}
+
+// depthOf returns how many messages a queue holds that is not ours.
+func depthOf(t testing.TB, q queue.Queue) int {
+	t.Helper()
+	p, err := q.Properties(t.Context())
+	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+		t.Fatalf("millracetest: %v", err)
+	}
+	return int(min(p.Depth, 1<<30))
+}
+
+// encoded is the job as a queue would carry it.
+func encoded[T any](t testing.TB, job T) string {
+	t.Helper()
+	body, err := codec.JSON[T]().Encode(job)
+	if err != nil {
+		t.Fatalf("millracetest: %v", err)
+	}
+	return string(body)
+}
+
+// longest is how much of a text is worth a line of a failure.
+const longest = 200
+
+func shorten(text string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return fmt.Sprintf("%s … (%d bytes)", strings.ToValidUTF8(text[:longest], ""), len(text))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,65 @@
+package millracetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/millracetest"
+	"github.com/millrace/millrace/poison"
+)
+
+// Parcel is a job.
+type Parcel struct {
+	ID      string
+	Address string
+}
+
+var (
+	errCarrier = errors.New("carrier does not answer")
+	errNowhere = errors.New("no address")
+)
+
+// deliver is the handler under test.
+func deliver(_ context.Context, m *listener.Message[Parcel]) error {
+	switch m.Body.Address {
+	case "":
+		return dispatcher.Poison(errNowhere)
+	case "far away":
+		return errCarrier
+	}
+	return nil
+}
+
+// One job through the real pipeline, once, and what became of it.
+func ExampleWork() {
+	t := tb{} // in a test: its *testing.T
+
+	r := millracetest.Work(t, deliver, Parcel{ID: "1", Address: "High Street 1"}, nil)
+	fmt.Println(r.Outcome, r.Err)
+
+	// A failure is tried again, after about a second for the first.
+	r = millracetest.Work(t, deliver, Parcel{ID: "2", Address: "far away"}, nil)
+	fmt.Println(r.Outcome, errors.Is(r.Err, errCarrier), r.Attempts, r.Delay.Round(time.Second))
+
+	// Unless the handler knows better.
+	r = millracetest.Work(t, deliver, Parcel{ID: "3"}, nil)
+	fmt.Println(r.Outcome, r.Poison.Reason, r.Poison.Error)
+	// Output:
+	// deleted <nil>
+	// retried true 1 1s
+	// poisoned rejected no address
+}
+
+// With one attempt allowed, the first is the last.
+func ExampleWork_lastAttempt() {
+	t := tb{} // in a test: its *testing.T
+
+	o := &listener.Options[Parcel]{Poison: poison.Policy{MaxAttempts: 1}}
+	r := millracetest.Work(t, deliver, Parcel{ID: "2", Address: "far away"}, o)
+	fmt.Println(r.Outcome, r.Poison.Reason)
+	// Output: poisoned attempts
+}

@@ -1,0 +1,42 @@
+package millracetest_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/millracetest"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// A queue with faults is drained like any other: what a lost answer has hidden waits for
+// its visibility to end, and is there for the next drain.
+func TestDrainOfAQueueWithFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, orders(300)...)
+		faulty := faultqueue.New(q, &faultqueue.Options{
+			Seed:  1,
+			Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostAnswer: 0.05},
+		})
+		var handled atomic.Int64
+		done := counts{}
+		for range 20 {
+			for outcome, n := range millracetest.Drain(t, faulty, func(context.Context, *listener.Message[Order]) error {
+				handled.Add(1)
+				return nil
+			}, nil) {
+				done[outcome] += n
+			}
+			time.Sleep(time.Minute)
+		}
+		millracetest.RequireEmpty(t, q)
+		if handled.Load() < 300 || done[dispatcher.Deleted] < 290 {
+			t.Errorf("%d runs for 300 jobs: %v", handled.Load(), done)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package millracetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// Queue returns an empty queue in memory, alone in its account. To producers and
+// listeners it is what one in Azure is, with receipts, visibility and limits; besides,
+// it tells [Enqueued] what it holds while nobody can see it. In a synctest bubble it must
+// be made inside. It is safe for concurrent use and needs no closing.
+func Queue(t testing.TB) queue.Manager {
+	t.Helper()
+	q := newKnown("jobs")
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatalf("millracetest: make a queue: %v", err)
+	}
+	return q
+}
+
+func newKnown(name string) *known {
+	return &known{
+		Queue:    localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
+		journals: &journals{byName: map[string]*journal{}},
+	}
+}
+
+// known is a queue with a journal of what is on it: a peek shows no more than 32
+// messages and no hidden ones, and a dequeue would count as a delivery.
+type known struct {
+	*localqueue.Queue
+	journals *journals // of all queues of the account
+}
+
+func (q *known) journal() *journal { return q.journals.of(q.Name().Queue) }
+
+func (q *known) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
+	q.journal().change(func(j *journal) {
+		if m, err = q.Queue.Enqueue(ctx, text, o); err == nil {
+			j.add(m.ID, text, o.Life())
+		}
+	})
+	return m, err
+}
+
+func (q *known) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
+	q.journal().change(func(j *journal) {
+		if fresh, err = q.Queue.Update(ctx, l, text, visibility); err == nil {
+			j.rewrite(l.ID, text)
+		}
+	})
+	return fresh, err
+}
+
+func (q *known) Delete(ctx context.Context, l queue.Lease) (err error) {
+	q.journal().change(func(j *journal) {
+		if err = q.Queue.Delete(ctx, l); err == nil {
+			j.remove(l.ID)
+		}
+	})
+	return err
+}
+
+func (q *known) Clear(ctx context.Context) (err error) {
+	q.journal().change(func(j *journal) {
+		if err = q.Queue.Clear(ctx); err == nil {
+			j.clear()
+		}
+	})
+	return err
+}
+
+func (q *known) Drop(ctx context.Context) (err error) {
+	q.journal().change(func(j *journal) {
+		if err = q.Queue.Drop(ctx); err == nil {
+			j.clear()
+		}
+	})
+	return err
+}
+
+// Sibling returns a queue that is known too, such as the poison queue.
+func (q *known) Sibling(suffix string) queue.Queue {
+	return &known{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
+}

@@ -1,0 +1,173 @@
+package millracetest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/millracetest"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+)
+
+// The recipes of the package comment, as tests. They stand here as they stand there,
+// which the last test holds.
+
+type Order struct{ ID string }
+
+var errNoAddress = errors.New("no address")
+
+func ship(context.Context, *listener.Message[Order]) error { return dispatcher.Poison(errNoAddress) }
+
+func TestRecipe_OneJob(t *testing.T) {
+	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
+	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
+		t.Errorf("an order without an address was %v: %v", r.Outcome, r.Err)
+	}
+}
+
+func bill(ctx context.Context, q queue.Queue) {
+	p := producer.New[Order](q, nil)
+	p.Send(ctx, Order{ID: "8"}, &producer.SendOptions{Delay: time.Hour})
+	p.Send(ctx, Order{ID: "7"}, nil)
+}
+
+func TestRecipe_WhatWasSent(t *testing.T) {
+	q := millracetest.Queue(t)
+	bill(t.Context(), q) // the code under test, with a producer for q
+	millracetest.RequireEnqueued(t, q, Order{ID: "7"}, Order{ID: "8"})
+}
+
+func flaky(_ context.Context, m *listener.Message[Order]) error {
+	if m.Attempt < 3 {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+func TestRecipe_RetryDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, Order{ID: "7"})
+		millracetest.Drain(t, q, flaky, nil) // attempt 1 fails
+		time.Sleep(2 * time.Second)
+		millracetest.Drain(t, q, flaky, nil) // so does attempt 2
+		time.Sleep(20 * time.Second)
+		millracetest.Drain(t, q, flaky, nil) // attempt 3 succeeds
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+func TestRecipe_ALongJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[Order]) error {
+			time.Sleep(time.Hour)
+			return ctx.Err()
+		}, Order{ID: "7"}, nil)
+		if r.Outcome != dispatcher.Deleted {
+			t.Errorf("after an hour it was %v: %v", r.Outcome, r.Err)
+		}
+	})
+}
+
+func shipSlowly(ctx context.Context, _ *listener.Message[Order]) error {
+	select {
+	case <-time.After(time.Hour):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func TestRecipe_ALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, Order{ID: "7"})
+		got := millracetest.Drain(t, q, func(ctx context.Context, m *listener.Message[Order]) error {
+			if err := q.Clear(ctx); err != nil {
+				return err
+			}
+			return shipSlowly(ctx, m) // must notice that ctx ends
+		}, nil)
+		if got[dispatcher.Lost] != 1 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func shipOnce(_ context.Context, m *listener.Message[Order]) error {
+	if m.DequeueCount != 2 || m.Attempt != 1 {
+		return errors.New("what is this")
+	}
+	return nil
+}
+
+func TestRecipe_AWorkerThatDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, Order{ID: "7"})
+		if _, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		millracetest.Drain(t, q, shipOnce, nil) // sees DequeueCount 2, Attempt 1
+		millracetest.RequireEmpty(t, q)
+	})
+}
+
+func TestRecipe_Shutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		millracetest.Send(t, q, Order{ID: "7"})
+		ctx, stop := context.WithCancel(t.Context())
+		l := listener.New(q, shipSlowly, &listener.Options[Order]{Grace: 10 * time.Second})
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		synctest.Wait() // the handler is in its midst
+		stop()
+		if err := <-done; err != nil { // ten seconds later
+			t.Errorf("the handler did not stop: %v", err)
+		}
+		millracetest.RequireEnqueued(t, q, Order{ID: "7"}) // given back
+	})
+}
+
+// squeezed is code without what gofmt decides.
+func squeezed(code string) string { return strings.Join(strings.Fields(code), " ") }
+
+// A recipe that was never cooked is no recipe.
+func TestTheRecipesOfThePackageCommentAreTested(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := os.ReadFile("recipes_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recipes []string
+	within := false
+	for line := range strings.Lines(string(doc)) {
+		code, ok := strings.CutPrefix(line, "//\t")
+		if ok && !within {
+			recipes = append(recipes, "")
+		}
+		if within = ok; ok {
+			recipes[len(recipes)-1] += code
+		}
+	}
+	if len(recipes) != 7 {
+		t.Errorf("the package comment has %d recipes, 7 are known", len(recipes))
+	}
+	for _, recipe := range recipes {
+		if !strings.Contains(squeezed(string(tested)), squeezed(recipe)) {
+			t.Errorf("this recipe is not in recipes_test.go:\n%s", recipe)
+		}
+	}
+}
