@@ -315,6 +315,7 @@ func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration,
 	kept := l.index >= 0 // its handler still runs
 	switch {
 	case visibility <= 0:
+		l.renewAt = time.Time{} // not worth it, and it will not be
 	case err == nil:
 		l.newest = fresh
 		k.renewed++
@@ -326,6 +327,8 @@ func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration,
 		}
 		l.state = lost
 		l.expiry, l.renewAt = time.Time{}, time.Time{}
+	case l.state != held:
+		// Our clock had given it up while the renewal was on the wire, which failed.
 	default:
 		// Unknown or refused for now: again with the old receipt, ever sooner as
 		// the end comes near, until the expiry cancels the handler.

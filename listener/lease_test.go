@@ -162,6 +162,27 @@ func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	})
 }
 
+// A renewal that fails after our clock has given the lease up changes nothing any more.
+func TestARenewalThatFailsAfterTheExpiryIsTheLast(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" {
+				time.Sleep(20 * time.Second)
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			}
+			return act()
+		}
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(2 * time.Minute); return nil }, fixed(30*time.Second))
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if n := len(b.queue.sent("update")); n == 0 || n > 5*2 {
+			t.Errorf("%d renewals", n)
+		}
+	})
+}
+
 // A renewal that took effect though its answer was lost leaves us with an old receipt:
 // the lease is lost, and the message comes back to be handled.
 func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
