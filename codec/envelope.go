@@ -31,6 +31,10 @@ type Head struct {
 	// record of it. Deliveries after it that ended in nothing were lost.
 	Settled int64
 
+	// Poison says why the message is poison, if it is and could not be moved away: no
+	// handler sees it any more. Empty when it is not.
+	Poison string
+
 	// Trace and TraceState are the W3C trace context of the producer. Empty when none.
 	Trace      string
 	TraceState string
@@ -63,7 +67,7 @@ const (
 
 // Room is how many bytes a sealed text may still grow when attempts are recorded in
 // it. A producer leaves them free.
-const Room = 32
+const Room = 48
 
 // sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
@@ -92,6 +96,7 @@ func sealEnvelope(h Head, body []byte) string {
 	if h.Settled != 0 {
 		add("s", strconv.FormatInt(h.Settled, 10))
 	}
+	add("px", h.Poison)
 	add("tp", h.Trace)
 	add("ts", h.TraceState)
 	add("dk", h.Dedupe)
@@ -180,6 +185,8 @@ func parseHead(query string) (h Head, base bool, err error) {
 				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
 			}
 			h.Settled = int64(n)
+		case "px":
+			h.Poison = value
 		case "tp":
 			h.Trace = value
 		case "ts":

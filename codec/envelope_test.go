@@ -19,7 +19,7 @@ func head(t *rapid.T) codec.Head {
 	h := codec.Head{
 		ID: text.Draw(t, "id"), ContentType: text.Draw(t, "content type"),
 		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, 1<<62).Draw(t, "settled"),
-		Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
+		Poison: text.Draw(t, "poison"), Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
 		Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
 	if rapid.Bool().Draw(t, "with time") {
@@ -55,10 +55,11 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := head(t)
-		h.Attempts, h.Settled = 0, 0
+		h.Attempts, h.Settled, h.Poison = 0, 0, ""
 		fresh, _ := codec.Seal(h, []byte("body"), codec.Envelope)
 		h.Attempts = rapid.IntRange(0, 99_999).Draw(t, "attempts")
 		h.Settled = rapid.Int64Range(0, 999_999_999).Draw(t, "settled")
+		h.Poison = rapid.SampledFrom([]string{"", "attempts", "undecodable"}).Draw(t, "poison")
 		recorded, _ := codec.Seal(h, []byte("body"), codec.Envelope)
 		if grown := len(recorded) - len(fresh); grown > codec.Room {
 			t.Fatalf("it grew by %d bytes", grown)

@@ -87,11 +87,13 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
 	case unread != nil:
 		return v.poisoned(poison.ReasonUndecodable, unread), true
+	case v.head.Poison != "":
+		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.enveloped() && v.missing() >= int64(bounds.MaxLost):
 		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.missing())), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
-	case v.lifeEnds():
+	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
 	return decision{}, false
@@ -196,7 +198,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	said := (*verdict)(nil)
 	explicit := errors.As(err, &said)
 	switch {
-	case state == expired && err != nil && v.lifeEnds():
+	case state == expired && err != nil && v.lifeEnds(LeastVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && err != nil:
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
@@ -218,10 +220,11 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	return v.later(Retried, v.dispatcher.options.retryDelay(v.queued.ID, v.attempt(), err), err)
 }
 
-// lifeEnds tells whether the message's own life is over, or all but: then nobody else
-// will have it, and what its handler did not finish is worth a copy.
-func (v *delivery[T]) lifeEnds() bool {
-	return !v.lease.end.IsZero() && time.Until(v.lease.end) < time.Second
+// lifeEnds tells whether the message's own life is over but for less than so long: if
+// that is too short for anybody else to handle it, what its handler did not finish is
+// worth a copy.
+func (v *delivery[T]) lifeEnds(left time.Duration) bool {
+	return !v.lease.end.IsZero() && time.Until(v.lease.end) < left
 }
 
 func cause(s leaseState) error {

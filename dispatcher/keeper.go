@@ -235,10 +235,9 @@ func (k *keeper) fix(l *lease) {
 	heap.Fix(&k.leases, l.index)
 }
 
-// queueRenewal hands the lease to a renewer. Requires mu.
+// queueRenewal hands the lease to a renewer, if that is worth it now. Requires mu.
 func (k *keeper) queueRenewal(l *lease, now time.Time) {
-	if !k.worthRenewing(l, now) {
-		l.renewAt = time.Time{}
+	if l.renewAt = k.worthRenewing(l, now); l.renewAt.After(now) || l.renewAt.IsZero() {
 		return
 	}
 	l.running = make(chan struct{})
@@ -249,13 +248,22 @@ func (k *keeper) queueRenewal(l *lease, now time.Time) {
 	}
 }
 
-// worthRenewing tells whether a renewal could move the expiry: not past a deadline
-// before it, nor past the end of the message's own life. Requires mu.
-func (k *keeper) worthRenewing(l *lease, now time.Time) bool {
+// worthRenewing returns when a renewal moves the expiry: now, or later if visibility has
+// become shorter than what is left, or never (zero) if a deadline or the end of the
+// message's own life comes first. Requires mu.
+func (k *keeper) worthRenewing(l *lease, now time.Time) time.Time {
 	if !l.deadline.IsZero() && !l.deadline.After(l.expiry) {
-		return false
+		return time.Time{}
 	}
-	return now.Add(l.extension(now, k.visibility()) - safety).After(l.expiry)
+	visibility := k.visibility()
+	extension := l.extension(now, visibility)
+	switch {
+	case now.Add(extension - safety).After(l.expiry):
+		return now
+	case extension < visibility:
+		return time.Time{}
+	}
+	return l.expiry.Add(-visibility / 2)
 }
 
 // extension is the visibility that a renewal asks for: the service refuses one

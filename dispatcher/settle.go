@@ -78,9 +78,11 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 		}
 		return v.remove()
 	case Retried:
-		return v.giveBack(what.delay, 1)
-	case Snoozed, Kept, GivenBack:
-		return v.giveBack(what.delay, 0)
+		return v.giveBack(what.delay, v.recorded(v.attempt()))
+	case Snoozed, GivenBack:
+		return v.giveBack(what.delay, v.recorded(v.attempt()-1))
+	case Kept:
+		return v.giveBack(what.delay, v.condemned(what))
 	case Poisoned:
 		return v.poison(what)
 	}
@@ -115,12 +117,11 @@ func (v *delivery[T]) remove() error {
 	})
 }
 
-// giveBack makes the message visible again after the delay, recording the failures in
-// the text that must be resent anyway. After a try of unknown outcome, a receipt that is
+// giveBack makes the message visible again after the delay, with the text that records
+// what happened, since a text must be resent anyway. After a try of unknown outcome, a receipt that is
 // not the newest means that the try took effect, or that somebody has the message: both
 // are what was wanted.
-func (v *delivery[T]) giveBack(delay time.Duration, failures int) error {
-	text := v.recorded(failures)
+func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
@@ -137,15 +138,37 @@ func (v *delivery[T]) giveBack(delay time.Duration, failures int) error {
 	})
 }
 
-// recorded returns the text that the message goes back with: its failures and the
-// dequeue count up to which deliveries are accounted for (invariant 5). A foreign
-// message is not rewritten unless it is to be adopted, nor is one that cannot be read.
+// condemned returns the text of a message that is poison and stays in its queue: it says
+// so, and no handler will see it again.
+func (v *delivery[T]) condemned(what decision) string {
+	v.head.Poison = string(what.reason)
+	failed := v.attempt() - 1
+	switch what.reason {
+	case poison.ReasonAttempts, poison.ReasonExpiring: // to reject is no failure, nor is to snooze
+		if v.ctx != nil && what.err != nil {
+			failed++
+		}
+	}
+	return v.recorded(failed)
+}
+
+// failures is how many attempts failed, this one included if its handler ran.
+func (v *delivery[T]) failures() int {
+	if v.ctx == nil && v.enveloped() {
+		return v.head.Attempts
+	}
+	return v.attempt()
+}
+
+// recorded returns the text with so many failures recorded, and the dequeue count up to
+// which deliveries are accounted for (invariant 5). A foreign message is not rewritten
+// unless it is to be adopted, nor is one that cannot be read.
 func (v *delivery[T]) recorded(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
 		return v.queued.Text
 	}
 	head := v.head
-	head.Attempts = v.attempt() - 1 + failures
+	head.Attempts = failures
 	head.Settled = v.queued.DequeueCount
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err != nil || v.body == nil {
@@ -161,9 +184,9 @@ func (v *delivery[T]) poison(what decision) error {
 	d := v.dispatcher
 	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
 	defer cancel()
-	record := poison.NewRecord(d.name, v.queued, v.attempt(), what.reason, what.err)
+	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(d.options.retryDelay(v.queued.ID, v.attempt(), what.err), 0))
+		return errors.Join(copyError{err}, v.giveBack(d.options.retryDelay(v.queued.ID, v.attempt(), what.err), v.condemned(what)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err

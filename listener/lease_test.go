@@ -162,6 +162,33 @@ func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	})
 }
 
+// When quick handlers make the visibility shorter, a slow one among them keeps its longer
+// lease all the same.
+func TestAShorterVisibilityLosesNoLease(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(2000)
+		o := options()
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			if m.Body.N > 0 {
+				time.Sleep(50 * time.Millisecond)
+				return nil
+			}
+			select {
+			case <-time.After(10 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, o)
+		b.run(l)
+		after(20 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 2000 || st.Lost != 0 || st.Visibility != 10*time.Second {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
 // A renewal that fails after our clock has given the lease up changes nothing any more.
 func TestARenewalThatFailsAfterTheExpiryIsTheLast(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -355,6 +382,45 @@ func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 			t.Errorf("%d in the poison queue, %d left", len(b.poisoned()), b.depth(b.queue.Queue))
 		}
 	})
+}
+
+// The same for a job whose last attempt failed, or that its handler rejects: it is not
+// handled again while it waits for its copy, or for ever where poison is kept.
+func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		result error
+		keep   bool
+		runs   int
+	}{
+		"failed, no copy":   {errors.New("no"), false, 5},
+		"rejected, no copy": {dispatcher.Poison(errors.New("no")), false, 1},
+		"failed, kept":      {errors.New("no"), true, 5},
+		"rejected, kept":    {dispatcher.Poison(errors.New("no")), true, 1},
+	} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			b.queue.tamper = func(op string, act func() error) error {
+				if op == "enqueue" && time.Since(b.begin) < 5*time.Hour {
+					return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+				}
+				return act()
+			}
+			runs := 0
+			o := options()
+			o.Poison.Keep = c.keep
+			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return c.result }, o)
+			b.run(l)
+			after(4 * time.Hour)
+			if d := b.depth(b.queue.Queue); runs != c.runs || d != 1 {
+				t.Errorf("%s: %d runs, want %d, %d in the queue", name, runs, c.runs, d)
+			}
+			after(10 * time.Hour)
+			b.finished()
+			if st := l.State(); runs != c.runs || !c.keep && (st.Poisoned != 1 || len(b.poisoned()) != 1) {
+				t.Errorf("%s: %d runs, state %+v", name, runs, st)
+			}
+		})
+	}
 }
 
 // A poison queue that is listened to keeps what fails in it, hidden, and does not hand

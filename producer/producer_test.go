@@ -163,7 +163,7 @@ func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 	if _, err := producer.New[order](u, nil).Send(t.Context(), order{}, nil); !errors.Is(err, queue.ErrUnauthorized) || u.failures != 0 {
 		t.Errorf("got %v", err)
 	}
-	tight := order{strings.Repeat("x", queue.MaxText-90)}
+	tight := order{strings.Repeat("x", queue.MaxText-110)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), tight, nil); !errors.Is(err, queue.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "record attempts") {
 		t.Errorf("a job with no room for its attempts: %v", err)
