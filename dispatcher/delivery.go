@@ -81,6 +81,9 @@ func (v *delivery[T]) decode() (body T, err error) {
 func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
 	switch {
+	case time.Since(v.asked) >= v.visibility-safety:
+		// The answer took as long as the lease: somebody else may have the message.
+		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
 	case errors.Is(unread, codec.ErrNewer):

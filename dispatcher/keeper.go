@@ -34,6 +34,7 @@ type lease struct {
 	stuckAt  time.Time     // when a cancelled handler counts as stuck; zero for never
 	end      time.Time     // when the message's own life ends; zero for never
 	renewals int           // how often it was extended
+	last     bool          // its handler's time is up: it is extended no more
 	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
 	state    leaseState
 	at       time.Time // when the keeper must look at it next: the earliest of the above
@@ -130,6 +131,10 @@ func (l *lease) extend(asked time.Time, visibility time.Duration) {
 	}
 	// Jitter only upwards, so that a handler of half the visibility is never
 	// renewed; up to a tenth, so that a batch is not renewed in one burst.
+	if l.last {
+		l.renewAt = time.Time{} // a renewal that was on the wire when the time was up
+		return
+	}
 	half := visibility / 2
 	l.renewals++
 	l.renewAt = asked.Add(half + time.Duration(jitter.Of(string(l.id), l.renewals)*float64(half)/10))
@@ -192,7 +197,7 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 		case past(l.deadline, now):
 			// The lease itself goes on: its expiry still has to be told from the
 			// handler's failure. It is not renewed beyond the deadline.
-			l.deadline, l.renewAt = time.Time{}, time.Time{}
+			l.deadline, l.renewAt, l.last = time.Time{}, time.Time{}, true
 			k.end(l, now, ErrTimeout)
 		case past(l.expiry, now):
 			l.state = expired

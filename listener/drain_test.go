@@ -173,6 +173,58 @@ func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
 	}
 }
 
+// Halt ends the wait for handlers that do not stop also when the grace period is over.
+func TestHaltAfterTheGracePeriod(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		release := make(chan struct{})
+		o := options()
+		o.Grace, o.SettleTimeout = time.Second, time.Hour
+		l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o)
+		b.run(l)
+		after(time.Second)
+		b.stop()
+		after(time.Minute)
+		halted := time.Now()
+		l.Halt()
+		var abandoned *dispatcher.AbandonedError
+		if err := <-b.done; !errors.As(err, &abandoned) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(halted); took > 3*time.Second {
+			t.Errorf("Run returned %v after Halt", took)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// A dequeue whose answer takes longer than the lease brings nothing that is ours.
+func TestAnAnswerThatComesAfterItsLeaseStartsNothing(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(1)
+		slow := true
+		b.queue.tamper = func(op string, act func() error) error {
+			err := act()
+			if op == "dequeue" && slow {
+				slow = false
+				time.Sleep(20 * time.Second)
+			}
+			return err
+		}
+		runs := 0
+		o := options()
+		o.Visibility = dispatcher.Fixed(5 * time.Second)
+		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); runs != 1 || st.Lost != 1 || st.Succeeded != 1 {
+			t.Errorf("%d runs, state %+v", runs, st)
+		}
+	})
+}
+
 // A service that does not answer cannot keep a halted listener: requests are cut off.
 func TestHaltCutsRequestsOff(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -52,7 +53,9 @@ type session[T any] struct {
 	requests context.Context // of dequeues; ends after the grace period
 	work     sync.WaitGroup  // loops and depth readings
 
-	loops  atomic.Int64 // how many were made, to tell their jitter apart
+	key    string       // what the spread of waits depends on
+	draws  atomic.Int64 // numbers drawn for waits
+	loops  atomic.Int64 // how many were made, to tell their error waits apart
 	failed chan error   // what ends the run early; room for one
 
 	polls, emptyPolls, received atomic.Int64
@@ -111,6 +114,7 @@ func (l *Listener[T]) begin() (*session[T], error) {
 		failed: make(chan error, 1),
 	}
 	s.idle.Store(&options.Idle)
+	s.key = strconv.FormatUint(options.Seed, 16)
 	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
 	s.fleet.bounds = options.Loops
 	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
@@ -133,21 +137,27 @@ func (l *Listener[T]) publish(s *session[T]) bool {
 func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 	grace, over := context.WithTimeout(context.Background(), max(s.options.Grace, 0))
 	defer over()
-	// Owned by this call: over ends it.
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer over()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup // owned by this call, which ends it
 	watch.Go(func() {
 		select {
 		case <-l.halted:
 			over()
-			s.dispatcher.Halt()
 		case <-grace.Done():
 		}
 		hangUp()
+		select {
+		case <-l.halted: // also after the grace period, while handlers do not stop
+			s.dispatcher.Halt()
+		case <-ended:
+		}
 	})
 	s.work.Wait()
-	return s.dispatcher.Drain(grace)
+	err := s.dispatcher.Drain(grace)
+	close(ended)
+	over()
+	watch.Wait()
+	return err
 }
 
 // Halt stops the listener without a grace period, or ends the one that runs: the

@@ -27,10 +27,8 @@ const leastHookWait = time.Millisecond
 // loop is one dequeue goroutine. Its fields are its own.
 type loop[T any] struct {
 	*session[T]
-	key     string          // what its jitter depends on
 	empties int             // empty polls in a row
 	setting *scaling.Idle   // that the curve was made for
-	drawn   int             // numbers drawn for curves
 	curve   backoff.BackOff // waits after empty polls
 	errors  backoff.BackOff // waits after errors
 }
@@ -117,7 +115,7 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	}
 	// Who stays sleeps a little longer than Max, each differently: fleets that
 	// were started together do not poll together, and one poll per Max is a bound.
-	return wait + time.Duration(jitter.Of(l.key, -l.empties)*float64(wait)/10), false
+	return wait + time.Duration(l.draw()*float64(wait)/10), false
 }
 
 // failed decides what follows an error: never an end of the loop, but of the whole
@@ -181,15 +179,18 @@ func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
 		return idle.New()
 	}
 	return scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
-		l.drawn++
-		return int(jitter.Of(l.key, l.drawn) * float64(n))
+		return int(l.draw() * float64(n))
 	})
 }
 
+// draw returns the next number of [0, 1) for the waits of the loops. They share one
+// series, which differs between processes by its seed: were it one a loop, which
+// loop polls first would matter, and a run could not be repeated.
+func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1))) }
+
 func (s *session[T]) newLoop() *loop[T] {
-	// The seed tells processes apart, the number the loops of one.
-	l := &loop[T]{session: s, key: fmt.Sprintf("%x/%d", s.options.Seed, s.loops.Add(1))}
-	l.errors = retry.Waits(l.key, max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+	l := &loop[T]{session: s}
+	l.errors = retry.Waits(fmt.Sprintf("%s/%d", s.key, s.loops.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
 	l.idleNow()
 	return l
 }
