@@ -44,6 +44,12 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 func suffer[T any](ctx context.Context, w *world, f fate, act func() (T, error)) (answer T, count int, _ error) {
 	var nothing T
 	if f.fault == Death {
+		if f.kills {
+			if err := w.travel(ctx, f.there); err != nil {
+				return nothing, 0, err
+			}
+			defer w.kill()
+		}
 		if f.acts {
 			_, _ = act() // whatever it answers, nobody hears it
 		}

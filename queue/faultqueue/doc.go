@@ -9,9 +9,9 @@
 // What happens to a call is a pure function of the seed, the operation, what the
 // call is about (the message, the text sent, or nothing) and how often the
 // operation was called about it before; not of when it is called nor of which
-// goroutine gets there first. (Of a dequeue nothing is known beforehand: it is the
-// how-manieth that counts. A missing queue and death depend on the time and on the
-// number of calls.) Every faulty call takes its own, seeded time, so
+// goroutine gets there first. (Of a dequeue no more is known beforehand than how
+// many messages it asks for: it is the how-manieth of its kind that counts. A
+// missing queue depends on the time, [Options].DieAfter on the number of calls.) Every faulty call takes its own, seeded time, so
 // that in a testing/synctest bubble the order of events is seeded too. The trace
 // of a run, in the order that [Queue.Trace] gives it, equals that of another run
 // with the same seed.

@@ -58,7 +58,7 @@ func (r Rates) choose(op Op, u float64) Fault {
 		fault Fault
 	}{
 		{r.Throttled, Throttled}, {r.Unavailable, Unavailable}, {r.LostRequest, LostRequest},
-		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow},
+		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Death, Death},
 	} {
 		if u < c.rate {
 			if c.fault == Duplicate && op != Enqueue {

@@ -430,3 +430,35 @@ func TestQueueThatIsNoManager(t *testing.T) {
 		}
 	})
 }
+
+// Whether and in which call the process dies depends on what the call is about, not on
+// how many there were before; half of those calls act.
+func TestDeathByRate(t *testing.T) {
+	acted := make(map[bool]int)
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			o := only(faultqueue.Enqueue, faultqueue.Rates{Death: 1})
+			o.Seed = seed
+			q, inner := open(t, o)
+			start := time.Now()
+			if _, err := q.Enqueue(t.Context(), "x", nil); !errors.Is(err, faultqueue.ErrDead) || !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Errorf("error is %v", err)
+			}
+			if time.Since(start) == 0 {
+				t.Error("the process died before the request was on its way")
+			}
+			select {
+			case <-q.Died():
+			default:
+				t.Error("the process lives")
+			}
+			if _, err := q.Dequeue(t.Context(), 1, time.Second); !errors.Is(err, faultqueue.ErrDead) {
+				t.Errorf("after its death: %v", err)
+			}
+			acted[depth(t, inner) == 1]++
+		})
+	}
+	if acted[true] < 60 || acted[false] < 60 {
+		t.Errorf("of 200 calls %d acted and %d did not", acted[true], acted[false])
+	}
+}

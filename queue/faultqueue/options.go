@@ -27,7 +27,8 @@ type Options struct {
 
 	// DieAfter lets the process die at a seeded one of its first so many
 	// calls: that call is under way, and may have taken effect, and no further
-	// one reaches the queue inside. See [Queue.Died]. Defaults to 0, never.
+	// one reaches the queue inside. See [Queue.Died]. Which call that is depends
+	// on the order of all of them; [Rates].Death does not. Defaults to 0, never.
 	DieAfter int
 
 	// Skew is how far the server's clock is ahead of ours, behind when
@@ -53,6 +54,10 @@ type Rates struct {
 	LostAnswer  float64
 	Duplicate   float64
 	Slow        float64
+
+	// Death is the share of calls in which the process dies. Half of them take
+	// effect first.
+	Death float64
 }
 
 // Range is a span of times, Min included and Max not. The zero value stands for

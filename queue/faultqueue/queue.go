@@ -2,6 +2,7 @@ package faultqueue
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -53,7 +54,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 
 // Dequeue implements [queue.Queue].
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	batch, err := call(ctx, q, Dequeue, "", "", queue.CheckDequeue(n, visibility), func() ([]queue.Message, error) {
+	batch, err := call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func() ([]queue.Message, error) {
 		return q.inner.Dequeue(ctx, n, visibility)
 	})
 	for i := range batch {

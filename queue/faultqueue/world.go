@@ -29,7 +29,7 @@ type world struct {
 type key struct {
 	queue string
 	op    Op
-	about string // a message's id, or its text when it is new, or nothing
+	about string // a message's id, or its text when it is new, or how many are asked for
 }
 
 func newWorld(o Options) *world {
@@ -52,6 +52,7 @@ type fate struct {
 	there   time.Duration // the request's way
 	back    time.Duration // the answer's
 	acts    bool          // whether a call during which the process dies still acts
+	kills   bool          // whether the process dies when the request has had its way
 }
 
 // begin numbers a call and says what happens to it.
@@ -78,6 +79,10 @@ func (w *world) begin(k key) fate {
 		f.fault, took = Death, Range{}
 	case f.started >= w.away && f.started < w.away+w.o.Missing.For:
 		f.fault = Missing
+	case f.fault == Death:
+		// It dies when the request arrives or just before: at an instant of its own.
+		f.acts = w.draw("acts", k, f.ordinal) < 0.5
+		f.kills = true
 	case f.fault == Slow:
 		took = w.o.SlowLatency
 	case f.fault == "":

@@ -1,0 +1,249 @@
+package simulation
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+)
+
+// breakage is a way in which a worker, or the service, could break a promise: the
+// books must notice each. The zero value breaks nothing.
+type breakage struct {
+	wire    func(*process, queue.Queue) queue.Queue // between listener and faults
+	handler func(listener.Handler[job]) listener.Handler[job]
+	options func(*listener.Options[job])
+	sending func(queue.Queue) queue.Queue // between producer and faults
+}
+
+func (b breakage) withDefaults() breakage {
+	if b.wire == nil {
+		b.wire = func(_ *process, q queue.Queue) queue.Queue { return q }
+	}
+	if b.handler == nil {
+		b.handler = func(h listener.Handler[job]) listener.Handler[job] { return h }
+	}
+	if b.options == nil {
+		b.options = func(*listener.Options[job]) {}
+	}
+	if b.sending == nil {
+		b.sending = func(q queue.Queue) queue.Queue { return q }
+	}
+	return b
+}
+
+// tampered is a queue of which some operations do something else. Nil ones do what they
+// should.
+type tampered struct {
+	queue.Queue
+	poison  bool
+	copying func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error)
+	dequeue func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error)
+	update  func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error)
+	remove  func(ctx context.Context, q queue.Queue, l queue.Lease) error
+}
+
+func (q *tampered) Sibling(suffix string) queue.Queue {
+	c := *q
+	c.Queue, c.poison = q.Queue.Sibling(suffix), true
+	return &c
+}
+
+func (q *tampered) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if q.poison && q.copying != nil {
+		return q.copying(ctx, q.Queue, text, o)
+	}
+	return q.Queue.Enqueue(ctx, text, o)
+}
+
+func (q *tampered) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if q.dequeue != nil {
+		return q.dequeue(ctx, q.Queue, n, visibility)
+	}
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+func (q *tampered) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	if q.update != nil {
+		return q.update(ctx, q.Queue, l, text, visibility)
+	}
+	return q.Queue.Update(ctx, l, text, visibility)
+}
+
+func (q *tampered) Delete(ctx context.Context, l queue.Lease) error {
+	if q.remove != nil {
+		return q.remove(ctx, q.Queue, l)
+	}
+	return q.Queue.Delete(ctx, l)
+}
+
+// wired is a breakage by tampering with what the listener asks of the queue.
+func wired(with func(*process) tampered) breakage {
+	return breakage{wire: func(p *process, q queue.Queue) queue.Queue {
+		t := with(p)
+		t.Queue = q
+		return &t
+	}}
+}
+
+// uncounted are the parameters of an envelope that count.
+var uncounted = regexp.MustCompile(`&(n|s)=\d+`)
+
+// TestTheBooksNotice breaks every promise in turn, and the books must say so, in the
+// words of that promise, within a few seeds.
+func TestTheBooksNotice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		breakage breakage
+		words    string
+	}{
+		"a poison copy is not made": {wired(func(*process) tampered {
+			return tampered{copying: func(context.Context, queue.Queue, string, *queue.EnqueueOptions) (queue.Message, error) {
+				return queue.Message{Lease: queue.Lease{ID: "none"}}, nil
+			}}
+		}), "a delete without a success, a discard or a copy"},
+
+		"a poison copy is made after the delete": {wired(func(p *process) tampered {
+			return tampered{copying: func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+				p.world.running.Go(func() {
+					time.Sleep(10 * time.Second)
+					_, _ = q.Enqueue(context.WithoutCancel(ctx), text, o)
+				})
+				return queue.Message{Lease: queue.Lease{ID: "later"}}, nil
+			}}
+		}), "a delete without a success, a discard or a copy"},
+
+		"messages are deleted as they come": {wired(func(*process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				for _, m := range batch {
+					_ = q.Delete(ctx, m.Lease)
+				}
+				return batch, err
+			}}
+		}), "a delete without a success, a discard or a copy"},
+
+		"a message of the answer is forgotten": {wired(func(*process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				return batch[:max(len(batch)-1, 0)], err
+			}}
+		}), "received"},
+
+		"the service loses a message": {wired(func(p *process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				if len(batch) > 1 {
+					_ = p.world.engine.Queue(jobs).Delete(ctx, batch[0].Lease)
+				}
+				return batch, err
+			}}
+		}), "lost"},
+
+		"failures are not counted": {wired(func(*process) tampered {
+			return tampered{update: func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+				return q.Update(ctx, l, uncounted.ReplaceAllString(text, ""), visibility)
+			}}
+		}), "MaxAttempts is"},
+
+		"failures are counted twice": {wired(func(*process) tampered {
+			return tampered{update: func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+				return q.Update(ctx, l, strings.Replace(text, "&n=1", "&n=2", 1), visibility)
+			}}
+		}), "attempts are recorded after one run"},
+
+		"a body is changed": {wired(func(*process) tampered {
+			return tampered{update: func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+				return q.Update(ctx, l, text+" ", visibility)
+			}}
+		}), "the text"},
+
+		"deletes are not sent": {wired(func(*process) tampered {
+			return tampered{remove: func(context.Context, queue.Queue, queue.Lease) error { return nil }}
+		}), "ended in nothing, and nothing explains it"},
+
+		"give-backs are not sent": {wired(func(*process) tampered {
+			return tampered{update: func(_ context.Context, _ queue.Queue, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
+				return l, nil
+			}}
+		}), "ended in nothing, and nothing explains it"},
+
+		"a message comes twice in one batch": {wired(func(*process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				if len(batch) > 0 && len(batch) < n {
+					batch = append(batch, batch[0])
+				}
+				return batch, err
+			}}
+		}), "one delivery is handled twice"},
+
+		"a dequeue asks for too many": {wired(func(*process) tampered {
+			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, min(n+8, queue.MaxBatch), visibility)
+				return batch[:min(n, len(batch))], err
+			}}
+		}), "a dequeue asks for"},
+
+		"the dead go on": {breakage{wire: func(p *process, _ queue.Queue) queue.Queue {
+			return p.world.server(p.plan.name)
+		}}, "a worker acts after its end"},
+
+		"more handlers run than may": {breakage{options: func(o *listener.Options[job]) {
+			o.Concurrency += 4
+		}}, "the concurrency is"},
+
+		"more loops run than may": {breakage{options: func(o *listener.Options[job]) {
+			o.Loops.Max += 3
+			o.Loops.Min += 3
+		}}, "loops"},
+
+		"more attempts are made than may": {breakage{options: func(o *listener.Options[job]) {
+			o.Poison.MaxAttempts += 2
+		}}, "MaxAttempts is"},
+
+		"more deliveries are lost than may": {breakage{options: func(o *listener.Options[job]) {
+			o.Poison.MaxLost += 5
+		}}, "MaxLost is"},
+
+		"a failure is swallowed": {breakage{handler: func(h listener.Handler[job]) listener.Handler[job] {
+			return func(ctx context.Context, m *listener.Message[job]) error {
+				_ = h(ctx, m)
+				return nil
+			}
+		}}, "a delete without a success, a discard or a copy"},
+
+		"a success is taken for a failure": {breakage{handler: func(h listener.Handler[job]) listener.Handler[job] {
+			return func(ctx context.Context, m *listener.Message[job]) error {
+				if err := h(ctx, m); err != nil {
+					return err
+				}
+				return errBroken
+			}
+		}}, "a failure is recorded where there was none"},
+
+		"the producer believes what was not": {breakage{sending: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, poison: true, copying: func(context.Context, queue.Queue, string, *queue.EnqueueOptions) (queue.Message, error) {
+				return queue.Message{Lease: queue.Lease{ID: "dreamt"}}, nil
+			}}
+		}}, "an acceptance that never was"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const within = 40
+			for n := uint64(1); n <= within; n++ {
+				for _, complaint := range run(t, n, c.breakage).complaints {
+					if strings.Contains(complaint, c.words) {
+						t.Logf("seed %d: %s", n, complaint)
+						return
+					}
+				}
+			}
+			t.Errorf("the books of %d seeds do not complain of %q", within, c.words)
+		})
+	}
+}

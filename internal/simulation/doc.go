@@ -1,0 +1,49 @@
+// Package simulation exists for its tests: it plays whole worlds of workers, queues and
+// mishaps on a fake clock, and audits what came of every message.
+//
+// # A world
+//
+// A seed decides everything (plan_test.go): one embedded engine; one to five worker
+// processes, each with options of its own behind a fault queue of its own (busy and
+// failing service, requests and answers lost, slow calls, duplicates, a clock that is up
+// to five minutes off, a queue that is away, death in the middle of a call or at an
+// instant); jobs with and without envelopes, undecodable, of a newer release, delayed
+// and mortal; handlers that succeed, fail, panic, snooze, poison, discard, take longer
+// than their lease and ignore their context; stops, halts and kills; a queue that is
+// deleted and made again. At the end a healthy worker clears up until nothing is left to
+// do. One world in five has no faults, and its books are exact.
+//
+// # The books
+//
+// The history (history_test.go) is written where things happen: on the server's side of
+// all faults and in the handlers. The books (books_test.go) read it from the outside, by
+// the promises of docs/design.md, message by message: a message that was accepted was
+// handled to success, is in the poison queue, was discarded, is still in the queue, has
+// expired or was dropped with its queue; a delete comes after a success, a discard or a
+// copy; attempts are recorded once each, runs keep to MaxAttempts and MaxLost; handlers
+// keep to Concurrency, dequeues to the free slots, loops to their bounds; counters agree
+// with the calls; nobody acts after its end; no goroutine is left, which the bubble
+// itself sees to. A delivery that ended in nothing, which is what makes duplicates, needs
+// a cause, and the causes are counted. TestTheBooksNotice breaks every promise in turn.
+//
+// # Running it
+//
+//	go test ./internal/simulation                      1,000 seeds, 100 with the race detector
+//	go test ./internal/simulation -seeds 10000
+//	go test ./internal/simulation -run TestSeeds -seed 42    one, with its trace if it fails
+//
+// # Replay
+//
+// All chance is a pure function of the seed and of what it is about, every call and every
+// run takes a time of its own, and nothing happens at the same instant as something else
+// that it would matter to. Then the order of goroutines does not matter, and a seed has
+// one trace. TestReplay holds that, except where the library leaves something to the
+// scheduler, which it counts and logs:
+//
+//   - Loops that are started together reach dispatcher.Reserve in any order, which shows
+//     as far as what a loop does depends on its number.
+//   - What no handler sees (a broken or newer envelope, lost or tried too often) is settled
+//     at the instant of the dequeue that brought it. If there are several, another loop
+//     that waits for slots may take one or two of theirs, and which of them keeps its slot
+//     because too many settlements are under way is anyone's guess.
+package simulation

@@ -1,0 +1,98 @@
+package simulation
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// server is the engine's queue as one process reaches it when nothing goes wrong: it
+// writes down what the server does, in the order in which it does it.
+type server struct {
+	*localqueue.Queue
+	poison  bool
+	who     string
+	history *history
+}
+
+var _ queue.Queue = (*server)(nil)
+
+func (s *server) Sibling(suffix string) queue.Queue {
+	return &server{s.Queue.Sibling(suffix).(*localqueue.Queue), true, s.who, s.history}
+}
+
+func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	m, err := s.Queue.Enqueue(ctx, text, o)
+	if err != nil {
+		return m, err
+	}
+	e := entry{kind: accepted, who: s.who, id: m.ID, text: text}
+	if s.poison {
+		e.kind = copied
+	}
+	if life := o.Life(); life != queue.Forever {
+		e.until = time.Since(s.history.birth) + time.Duration(queue.Seconds(life))*time.Second
+	}
+	s.history.append(e)
+	return m, nil
+}
+
+func (s *server) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	batch, err := s.Queue.Dequeue(ctx, n, visibility)
+	if ctx.Err() != nil {
+		return batch, err
+	}
+	s.history.append(entry{kind: polled, who: s.who, n: n, said: said(err)})
+	until := time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second
+	for _, m := range batch {
+		s.history.append(entry{kind: delivered, who: s.who, id: m.ID, count: m.DequeueCount, text: m.Text, receipt: m.Receipt, until: until})
+	}
+	return batch, err
+}
+
+func (s *server) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	fresh, err := s.Queue.Update(ctx, l, text, visibility)
+	if ctx.Err() == nil {
+		s.history.append(entry{
+			kind: updated, who: s.who, id: l.ID, text: text, with: l.Receipt, receipt: fresh.Receipt, said: said(err),
+			until: time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second,
+		})
+	}
+	return fresh, err
+}
+
+func (s *server) Delete(ctx context.Context, l queue.Lease) error {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	err := s.Queue.Delete(ctx, l)
+	if ctx.Err() == nil {
+		s.history.append(entry{kind: deleted, who: s.who, id: l.ID, with: l.Receipt, said: said(err)})
+	}
+	return err
+}
+
+func (s *server) Drop(ctx context.Context) error {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	err := s.Queue.Drop(ctx)
+	if err == nil {
+		s.history.append(entry{kind: dropped, who: s.who})
+	}
+	return err
+}
+
+// said is an error in a word, as the trace has it.
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

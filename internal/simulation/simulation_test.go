@@ -1,0 +1,92 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", defaultSeeds, "how many seeds to run, from 1")
+	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
+)
+
+// run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
+// about goroutines that are left, is a complaint too.
+func run(t *testing.T, seed uint64, b breakage) (result *books) {
+	t.Helper()
+	p := newPlan(seed)
+	watchdog := time.AfterFunc(time.Minute, func() {
+		fmt.Fprintf(os.Stderr, "seed %d still runs after a minute: go test ./internal/simulation -run TestSeeds -seed %d\n", seed, seed)
+	})
+	defer watchdog.Stop()
+	defer func() {
+		if r := recover(); r != nil {
+			result = &books{complaints: []string{fmt.Sprint(r)}}
+		}
+	}()
+	var w *world
+	synctest.Test(t, func(*testing.T) { w = play(p, b) })
+	return audit(w)
+}
+
+// TestSeeds runs many worlds, or with -seed one.
+func TestSeeds(t *testing.T) {
+	if *seed != 0 {
+		report(t, *seed, run(t, *seed, breakage{}))
+		return
+	}
+	var next atomic.Uint64
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	overlaps := map[string]int{}
+	messages, deliveries, failed := 0, 0, 0
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for n := next.Add(1); n <= uint64(*seeds); n = next.Add(1) {
+				b := run(t, n, breakage{})
+				mu.Lock()
+				for cause, n := range b.overlaps {
+					overlaps[cause] += n
+				}
+				messages += len(b.order)
+				for _, a := range b.order {
+					deliveries += len(a.deliveries)
+				}
+				if len(b.complaints) > 0 {
+					failed++
+					report(t, n, b)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; overlaps by cause: %v", *seeds, failed, messages, deliveries, overlaps)
+}
+
+// report fails the test with what is wrong with a seed, and how to see more of it.
+func report(t *testing.T, n uint64, b *books) {
+	t.Helper()
+	if len(b.complaints) == 0 {
+		return
+	}
+	t.Errorf("seed %d: the books do not balance; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
+		n, n, strings.Join(b.complaints, "\n"))
+	if *seed != 0 && b.world != nil {
+		t.Logf("%+v\n%s", b.world.plan, strings.Join(b.world.history.trace(), "\n"))
+		for _, p := range b.world.processes {
+			t.Logf("calls of %s, since %v, which returned %v: %+v", p.plan.name, p.birth, p.err, p.state)
+			for _, c := range p.wire.Trace() {
+				t.Logf("%14v %+v", p.birth+c.At, c)
+			}
+		}
+	}
+}
