@@ -62,7 +62,7 @@ func (s *scanner) expect(name string) (empty bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if found != name {
+	if string(found) != name {
 		return false, fmt.Errorf("%w: element at byte %d is not %s", ErrUnexpected, at, name)
 	}
 	return empty, nil

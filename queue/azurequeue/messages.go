@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
+	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -31,23 +32,29 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
-		r, err := q.client.EnqueueMessage(ctx, text, &azqueue.EnqueueMessageOptions{
+		l := &list{part: queuexml.Put, room: 1}
+		r, err := q.client.EnqueueMessage(l.in(ctx), text, &azqueue.EnqueueMessageOptions{
 			TimeToLive:        to.Ptr(int32(ttl)),
 			VisibilityTimeout: seconds(o.Delay),
 		})
 		if err != nil {
 			return err
 		}
-		if len(r.Messages) != 1 || r.Messages[0] == nil || value(r.Messages[0].MessageID) == "" {
+		if !l.decoded {
+			for _, e := range r.Messages {
+				if e != nil {
+					l.add(&queuexml.Message{
+						ID: value(e.MessageID), Receipt: value(e.PopReceipt), NextVisible: value(e.TimeNextVisible),
+						Inserted: value(e.InsertionTime), Expires: value(e.ExpirationTime),
+					})
+				}
+			}
+		}
+		if len(l.messages) != 1 {
 			return errMalformed
 		}
-		e := r.Messages[0]
-		m = queue.Message{
-			Lease:    lease(e.MessageID, e.PopReceipt, e.TimeNextVisible),
-			Text:     text,
-			Inserted: value(e.InsertionTime),
-			Expires:  value(e.ExpirationTime),
-		}
+		m = l.messages[0]
+		m.Text = text
 		return nil
 	})
 	return m, err
@@ -57,27 +64,26 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
-		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
+		l := &list{part: queuexml.Get, room: n}
+		r, err := q.client.DequeueMessages(l.in(ctx), &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  to.Ptr(int32(n)),
 			VisibilityTimeout: seconds(visibility),
 		})
 		if err != nil {
 			return err
 		}
-		batch = make([]queue.Message, 0, len(r.Messages))
-		for _, d := range r.Messages {
-			// One that nobody could delete is left to reappear.
-			if d == nil || value(d.MessageID) == "" || value(d.PopReceipt) == "" {
-				continue
+		if !l.decoded {
+			for _, d := range r.Messages {
+				if d != nil {
+					l.add(&queuexml.Message{
+						ID: value(d.MessageID), Receipt: value(d.PopReceipt), NextVisible: value(d.TimeNextVisible),
+						Text: value(d.MessageText), DequeueCount: value(d.DequeueCount),
+						Inserted: value(d.InsertionTime), Expires: value(d.ExpirationTime),
+					})
+				}
 			}
-			batch = append(batch, queue.Message{
-				Lease:        lease(d.MessageID, d.PopReceipt, d.TimeNextVisible),
-				Text:         value(d.MessageText),
-				DequeueCount: value(d.DequeueCount),
-				Inserted:     value(d.InsertionTime),
-				Expires:      value(d.ExpirationTime),
-			})
 		}
+		batch = l.messages
 		return nil
 	})
 	return batch, err
@@ -87,23 +93,22 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
-		r, err := q.client.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		l := &list{part: queuexml.Peek, room: n}
+		r, err := q.client.PeekMessages(l.in(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
 		if err != nil {
 			return err
 		}
-		batch = make([]queue.Message, 0, len(r.Messages))
-		for _, p := range r.Messages {
-			if p == nil || value(p.MessageID) == "" {
-				continue
+		if !l.decoded {
+			for _, p := range r.Messages {
+				if p != nil {
+					l.add(&queuexml.Message{
+						ID: value(p.MessageID), Text: value(p.MessageText), DequeueCount: value(p.DequeueCount),
+						Inserted: value(p.InsertionTime), Expires: value(p.ExpirationTime),
+					})
+				}
 			}
-			batch = append(batch, queue.Message{
-				Lease:        queue.Lease{ID: queue.ID(*p.MessageID)},
-				Text:         value(p.MessageText),
-				DequeueCount: value(p.DequeueCount),
-				Inserted:     value(p.InsertionTime),
-				Expires:      value(p.ExpirationTime),
-			})
 		}
+		batch = l.messages
 		return nil
 	})
 	return batch, err

@@ -108,10 +108,8 @@ func open(location, name string, o Options) (_ *account, accountName string, _ e
 		a.own = newClient(o.Connections)
 		transport = a.own
 	}
-	sdk := &azqueue.ClientOptions{}
-	sdk.Transport = onlyOnce{transport}
-	sdk.Retry.MaxRetries = -1 // not 0, which means 3
-	sdk.Telemetry.Disabled = true
+	sdk := sdkOptions(transport)
+	sdk.PerCallPolicies = []policy.Policy{decoding{}}
 	switch at.auth {
 	case key:
 		var c *azqueue.SharedKeyCredential
@@ -133,6 +131,15 @@ func open(location, name string, o Options) (_ *account, accountName string, _ e
 		return nil, at.account, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
 	}
 	return a, at.account, nil
+}
+
+// sdkOptions are those of azqueue that concern the wire: one call is one request.
+func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
+	o := &azqueue.ClientOptions{}
+	o.Transport = onlyOnce{transport}
+	o.Retry.MaxRetries = -1 // not 0, which means 3
+	o.Telemetry.Disabled = true
+	return o
 }
 
 func (a *account) queue(name queue.Name) *Queue {

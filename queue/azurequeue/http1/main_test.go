@@ -1,0 +1,26 @@
+package http1_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/azuritetest"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() == "" {
+		flag.Set("test.parallel", "32") // the tests of real backends wait, they do not compute
+	}
+	code := m.Run()
+	azuritetest.Stop()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,181 @@
+package http1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// address is what tells one host from another.
+type address struct{ scheme, host string }
+
+// host is a server and the connections that wait for the next request to it.
+type host struct {
+	name   string // host:port
+	server string // the name that its certificate must have
+	secure bool
+	usual  bool    // false when the fallback serves it
+	idle   []*conn // the one used last at the end; guarded by Transport.mu
+}
+
+// host returns where the request goes, or nil when that is the fallback's business.
+func (t *Transport) host(r *http.Request) *host {
+	if r.URL == nil {
+		return nil
+	}
+	key := address{r.URL.Scheme, r.URL.Host}
+	t.mu.Lock()
+	h := t.hosts[key]
+	t.mu.Unlock()
+	if h == nil {
+		h = t.newHost(r) // without the lock: it asks the caller's Proxy
+		t.mu.Lock()
+		if known := t.hosts[key]; known != nil {
+			h = known
+		}
+		t.hosts[key] = h
+		t.mu.Unlock()
+	}
+	if !h.usual {
+		return nil
+	}
+	return h
+}
+
+func (t *Transport) newHost(r *http.Request) *host {
+	port := r.URL.Port()
+	switch r.URL.Scheme {
+	case "http":
+		port = or(port, "80")
+	case "https":
+		port = or(port, "443")
+	default:
+		return &host{}
+	}
+	h := &host{secure: r.URL.Scheme == "https", server: r.URL.Hostname()}
+	h.name = net.JoinHostPort(h.server, port)
+	proxy, err := t.options.Proxy(r)
+	h.usual = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
+	return h
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// plainHost tells whether a host is written as it goes over the wire.
+func plainHost(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '.', c == '-', c == '_', c == ':', c == '[', c == ']':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// take returns an idle connection that still stands, or nil. The one used last
+// comes first, so that what is too many becomes old.
+func (t *Transport) take(h *host) *conn {
+	for {
+		t.mu.Lock()
+		last := len(h.idle) - 1
+		if last < 0 {
+			t.mu.Unlock()
+			return nil
+		}
+		c := h.idle[last]
+		h.idle[last] = nil
+		h.idle = h.idle[:last]
+		t.idle--
+		t.mu.Unlock()
+		if c.stands() {
+			return c
+		}
+		c.close()
+	}
+}
+
+// keep puts a connection back for the next request.
+func (t *Transport) keep(h *host, c *conn) {
+	c.idleSince = time.Now()
+	t.mu.Lock()
+	if t.closed || len(h.idle) >= t.options.Connections {
+		t.mu.Unlock()
+		c.close()
+		return
+	}
+	h.idle = append(h.idle, c)
+	t.idle++
+	if t.reaper == nil {
+		t.reaper = time.AfterFunc(t.options.IdleTimeout, t.reap)
+	}
+	t.mu.Unlock()
+}
+
+// reap closes what has been idle for too long, and comes again while there is more.
+func (t *Transport) reap() {
+	var old []*conn
+	oldest := time.Duration(0) // idle time of the oldest that stays
+	t.mu.Lock()
+	for _, h := range t.hosts {
+		n := 0
+		for n < len(h.idle) && time.Since(h.idle[n].idleSince) >= t.options.IdleTimeout {
+			n++
+		}
+		old = append(old, h.idle[:n]...)
+		h.idle = append([]*conn(nil), h.idle[n:]...)
+		t.idle -= n
+		if len(h.idle) > 0 {
+			oldest = max(oldest, time.Since(h.idle[0].idleSince))
+		}
+	}
+	switch {
+	case t.closed:
+	case t.idle == 0:
+		t.reaper = nil
+	default:
+		t.reaper = time.AfterFunc(t.options.IdleTimeout-oldest, t.reap)
+	}
+	t.mu.Unlock()
+	for _, c := range old {
+		c.close()
+	}
+}
+
+// dial opens a connection. Its errors are those of a dial, also when it is the
+// handshake that fails: nothing of the request has been sent.
+func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
+	raw, err := o.DialContext(ctx, "tcp", h.name)
+	if err != nil {
+		if operation := (*net.OpError)(nil); !errors.As(err, &operation) {
+			err = &net.OpError{Op: "dial", Net: "tcp", Err: err}
+		}
+		return nil, err
+	}
+	if !h.secure {
+		return newConn(raw, raw), nil
+	}
+	config := o.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	config.ServerName = or(config.ServerName, h.server)
+	secure := tls.Client(raw, config)
+	shaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := secure.HandshakeContext(shaking); err != nil {
+		_ = raw.Close() // the handshake says why
+		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
+			err = http.ErrSchemeMismatch
+		}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	return newConn(raw, secure), nil
+}
