@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"time"
+)
+
+// plan is what is measured, and how often.
+type plan struct {
+	handlers    []time.Duration
+	latencies   []time.Duration
+	concurrency []int
+	contenders  []contender
+	only        *regexp.Regexp // of cells
+	rounds      int
+	warmUp      time.Duration
+	window      time.Duration
+	size        int
+	profile     io.Writer // of the processor; nil for none
+}
+
+// cell is one line of work that every contender gets.
+type cell struct {
+	concurrency int
+	handler     time.Duration
+	latency     time.Duration
+}
+
+func (c cell) String() string {
+	return fmt.Sprintf("c%d/handler%v/latency%v", c.concurrency, c.handler, c.latency)
+}
+
+// bound is how many messages a second the waiting alone allows, when a slot is
+// held through handler and delete.
+func (c cell) bound() float64 {
+	return float64(c.concurrency) / (c.handler + c.latency).Seconds()
+}
+
+// waiting tells whether a cell is bound by waiting rather than by the processor.
+func (c cell) waiting() bool { return c.handler >= 20*time.Millisecond }
+
+func (p plan) cells() []cell {
+	var all []cell
+	for _, concurrency := range p.concurrency {
+		for _, handler := range p.handlers {
+			for _, latency := range p.latencies {
+				if c := (cell{concurrency, handler, latency}); p.only == nil || p.only.MatchString(c.String()) {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// sample is one window of one contender.
+type sample struct {
+	messages  int64
+	wall      time.Duration
+	processor time.Duration
+	mallocs   uint64
+}
+
+func (s sample) perSecond() float64          { return float64(s.messages) / s.wall.Seconds() }
+func (s sample) perProcessorSecond() float64 { return float64(s.messages) / s.processor.Seconds() }
+
+// result is all of a cell: a sample of each contender in each round.
+type result struct {
+	cell       cell
+	contenders []contender
+	rounds     [][]sample // by round and contender
+}
+
+// measure takes turns: in every round every cell has every contender once, so that
+// what else goes on in the machine hits all alike.
+func (p plan) measure(ctx context.Context, s *server, progress func(string)) ([]result, error) {
+	var results []result
+	for _, c := range p.cells() {
+		results = append(results, result{cell: c, contenders: p.contenders})
+	}
+	if p.profile != nil {
+		if err := pprof.StartCPUProfile(p.profile); err != nil {
+			return nil, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	for round := range p.rounds {
+		for i := range results {
+			r := &results[i]
+			progress(fmt.Sprintf("round %d of %d, %v\n", round+1, p.rounds, r.cell))
+			var samples []sample
+			for _, who := range p.contenders {
+				taken, err := p.once(ctx, s, r.cell, who)
+				if err != nil {
+					return nil, fmt.Errorf("%v in %v: %w", who, r.cell, err)
+				}
+				samples = append(samples, taken)
+			}
+			r.rounds = append(r.rounds, samples)
+		}
+	}
+	return results, nil
+}
+
+// full is how many messages are kept in the queue: more than anybody takes between
+// two looks at it.
+const full = 8192
+
+// once measures one contender once, on a queue of its own.
+func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sample, error) {
+	queue := fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	if err := s.keepFull(queue, full+c.concurrency, p.size); err != nil {
+		return sample{}, err
+	}
+	defer func() { _ = s.drop(queue) }() // a server that is gone has failed the window already
+	runtime.GC()                         // so that nobody pays for what others left
+	r, err := who.start(ctx, job{location: s.locations[c.latency], queue: queue, concurrency: c.concurrency, handler: c.handler})
+	if err != nil {
+		return sample{}, err
+	}
+	pause(ctx, p.warmUp)
+	before, err := look(r)
+	if err == nil {
+		pause(ctx, p.window)
+		var after sample
+		if after, err = look(r); err == nil {
+			before = after.minus(before)
+		}
+	}
+	if stopped := r.stop(); err == nil {
+		err = stopped
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && before.messages == 0 {
+		err = fmt.Errorf("nothing was done in %v", p.window)
+	}
+	return before, err
+}
+
+// look reads all counters at one instant, as well as that goes.
+func look(r *running) (sample, error) {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	processor, err := processorTime()
+	return sample{messages: r.done(), wall: time.Since(start), processor: processor, mallocs: memory.Mallocs}, err
+}
+
+var start = time.Now()
+
+func (s sample) minus(o sample) sample {
+	return sample{s.messages - o.messages, s.wall - o.wall, s.processor - o.processor, s.mallocs - o.mallocs}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// median of what a contender's samples, each beside the first contender's of its
+// round, are worth.
+func (r result) median(who int, worth func(own, first sample) float64) float64 {
+	var all []float64
+	for _, samples := range r.rounds {
+		all = append(all, worth(samples[who], samples[0]))
+	}
+	slices.Sort(all)
+	if n := len(all); n%2 == 0 {
+		return (all[n/2-1] + all[n/2]) / 2
+	}
+	return all[len(all)/2]
+}
