@@ -127,6 +127,34 @@ func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 	}
 }
 
+// the loops of one listener, and the first loops of many, wait differently.
+func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
+	first := func(q queue.Queue) (waits map[time.Duration]bool) {
+		waits = map[time.Duration]bool{}
+		one := New(q, nothing, options())
+		s, err := one.begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			waits[s.newLoop().curve.NextBackOff()] = true
+		}
+		other, err := New(q, nothing, options()).begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.key == other.key {
+			t.Error("two listeners share a seed")
+		}
+		return waits
+	}
+	bubble(t, func(b *bundle) {
+		if n := len(first(b.queue)); n < 5 {
+			t.Errorf("20 loops drew %d different waits", n)
+		}
+	})
+}
+
 // L-05, L-14: the hook decides how long to wait and whether the loop ends; the last
 // one never does.
 func TestL05_TheQueueEmptyHookDecides(t *testing.T) {

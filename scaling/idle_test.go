@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -131,19 +132,30 @@ func TestX02_WaitsStayWithinBounds(t *testing.T) {
 	})
 }
 
-// loops that idle together must not get the same jitter.
+// loops that idle together must not get the same jitter. The naive variant makes
+// a new generator for each call, seeded by the clock, as the source does; here the clock
+// stands still, as it does between loops that wake together.
 func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
-	waits := map[time.Duration]bool{}
-	for range 200 {
-		waits[Curve(0, time.Second).NextBackOff()] = true
-	}
-	if len(waits) < 10 {
-		t.Errorf("200 loops drew %d different waits of 40", len(waits))
-	}
-	for wait := range waits {
-		if wait < 80*ms || wait > 119*ms {
-			t.Errorf("wait %v outside 80…119 ms (L-21)", wait)
+	spread := func(draw func() time.Duration) (different int) {
+		waits := map[time.Duration]bool{}
+		for range 200 {
+			wait := draw()
+			waits[wait] = true
+			if wait < 80*ms || wait > 119*ms {
+				t.Errorf("wait %v outside 80…119 ms (L-21)", wait)
+			}
 		}
+		return len(waits)
+	}
+	const enough = 10 // of the 40 that there are
+	if n := spread(func() time.Duration { return Curve(0, time.Second).NextBackOff() }); n < enough {
+		t.Errorf("200 loops drew %d different waits of 40", n)
+	}
+	clock := uint64(time.Now().UnixMilli())
+	if n := spread(func() time.Duration {
+		return CurveFrom(0, time.Second, rand.New(rand.NewPCG(clock, 0)).IntN).NextBackOff()
+	}); n >= enough {
+		t.Error("the check lets a generator a call pass: it proves nothing")
 	}
 }
 
