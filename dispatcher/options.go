@@ -126,8 +126,8 @@ type Options[T any] struct {
 	// attempts and the sibling queue "-poison".
 	Poison poison.Policy
 
-	// SettleTimeout bounds the delete, update or move after a handler, all tries
-	// together. Defaults to 15 s.
+	// SettleTimeout bounds the delete, update or move after a handler: all repetitions
+	// together, after a first try that the queue's own time-out bounds. Defaults to 15 s.
 	SettleTimeout time.Duration
 
 	// Observer is told what happens to deliveries. Defaults to nothing.

@@ -12,8 +12,8 @@ import (
 )
 
 // settle carries a decision out with the newest receipt, frees the slot, and
-// counts what came of it. Requests are bounded by SettleTimeout and are not those
-// of the stopping context: what was handled is deleted even while the worker stops.
+// counts what came of it. Its requests are bounded as try says and are not
+// those of the stopping context: what was handled is deleted even while the worker stops.
 func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	d := v.dispatcher
 	begin := time.Now()

@@ -115,8 +115,8 @@ type Options[T any] struct {
 	// all: they are cancelled at once. Defaults to 30 s.
 	Grace time.Duration
 
-	// SettleTimeout bounds the settlement of a message, all tries together. Defaults
-	// to 15 s.
+	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
+	// first try that the queue's own time-out bounds. Defaults to 15 s.
 	SettleTimeout time.Duration
 
 	// Observer is told what happens. Defaults to nothing.
