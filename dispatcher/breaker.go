@@ -125,6 +125,13 @@ func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 	}
 }
 
+// open tells whether messages are held back.
+func (b *breaker) open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures >= b.threshold
+}
+
 // hold waits for a change, or for the time to pass if there is any left.
 func hold(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
 	var passed <-chan time.Time

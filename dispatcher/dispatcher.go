@@ -24,7 +24,7 @@ type Dispatcher[T any] struct {
 	follow  *follower
 	breaker *breaker
 	keeper  *keeper
-	workers *workers[T]
+	workers workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests context.Context // parent of every settlement and renewal
@@ -56,8 +56,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 		queue: q, name: q.Name(), handler: h, options: options,
 		slots:  newSlots(options.Concurrency),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
-		workers: newWorkers[T](),
-		halted:  make(chan struct{}),
+		halted: make(chan struct{}),
 	}, nil
 }
 
@@ -83,18 +82,24 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 // shows whether they still do. Every reserved slot must be handed to
 // [Dispatcher.Dispatch]. Callers take turns.
 func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
-	probe, ok := d.breaker.pass(ctx)
-	if !ok {
-		return 0
+	for {
+		probe, ok := d.breaker.pass(ctx)
+		if !ok {
+			return 0
+		}
+		if probe {
+			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
+			if n == 0 {
+				d.breaker.unknown()
+			}
+			return n
+		}
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
+		if n == 0 || !d.breaker.open() {
+			return n
+		}
+		d.slots.unreserve(n) // what freed the slots were the failures that opened it
 	}
-	if !probe {
-		return d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
-	}
-	n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
-	if n == 0 {
-		d.breaker.unknown()
-	}
-	return n
 }
 
 // leastFetch is how many slots must be free before a dequeue is worth it.

@@ -37,7 +37,7 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	d.hangUp()
 	d.keeper.close()
 	if ended {
-		d.workers.wait()
+		d.workers.join()
 		return nil
 	}
 	return d.abandoned()

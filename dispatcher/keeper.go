@@ -87,6 +87,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	leases  leaseHeap // guarded by mu
+	alarm   time.Time // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
 	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
 	renewer int       // renewers alive; guarded by mu
 	renewed int64     // renewals that succeeded; guarded by mu
@@ -114,9 +115,14 @@ func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
 	l.extend(asked, visibility)
 	l.at = l.due()
 	heap.Push(&k.leases, l)
-	first := k.leases[0] == l
+	// A lease that is released leaves the alarm as it is: with short handlers it would be
+	// set anew for nearly every message, and one look in vain costs less.
+	sooner := k.alarm.IsZero() || l.at.Before(k.alarm)
+	if sooner {
+		k.alarm = l.at
+	}
 	k.mu.Unlock()
-	if first {
+	if sooner {
 		k.wakeUp()
 	}
 }
@@ -191,6 +197,7 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		if l.at.After(now) {
+			k.alarm = l.at
 			return l.at, true
 		}
 		switch {
@@ -211,7 +218,10 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 		}
 		k.fix(l)
 	}
-	return time.Time{}, false
+	if !k.alarm.After(now) {
+		k.alarm = time.Time{}
+	}
+	return k.alarm, !k.alarm.IsZero()
 }
 
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
