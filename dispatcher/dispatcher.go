@@ -27,9 +27,8 @@ type Dispatcher[T any] struct {
 	workers workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
-	requests context.Context // parent of every settlement and renewal
-	hangUp   context.CancelFunc
-	halted   chan struct{} // closed by Halt
+	requests requests        // parents of every settlement and renewal
+	halted   chan struct{}   // closed by Halt
 	halt     sync.Once
 
 	inFlight sync.WaitGroup // one for every message dispatched and not settled
@@ -72,8 +71,8 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
 	d.handlers = ctx
-	d.requests, d.hangUp = context.WithCancel(ctx)
-	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.StuckAfter)
+	d.requests.start(ctx)
+	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.next, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when

@@ -77,7 +77,7 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 		if state == expired {
 			// One try: if somebody else has the message by now the receipt is stale
 			// and nothing happens; if not, a duplicate is spared.
-			return v.dispatcher.queue.Delete(v.dispatcher.requests, v.queued.Lease)
+			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
 		}
 		return v.remove()
 	case Retried:
@@ -97,11 +97,12 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 // than all else here: a Queue bounds its own requests.
 func (v *delivery[T]) try(request func(context.Context) error) error {
 	d := v.dispatcher
-	err := request(d.requests)
+	parent := d.requests.context()
+	err := request(parent)
 	if err == nil || !retry.Transient(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	ctx, cancel := context.WithTimeout(parent, d.options.SettleTimeout)
 	defer cancel()
 	return retry.Again(ctx, string(v.queued.ID), err, request)
 }
@@ -185,7 +186,7 @@ func (v *delivery[T]) recorded(failures int) string {
 // of a place to put it.
 func (v *delivery[T]) poison(what decision) error {
 	d := v.dispatcher
-	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	ctx, cancel := context.WithTimeout(d.requests.context(), d.options.SettleTimeout)
 	defer cancel()
 	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {

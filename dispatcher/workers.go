@@ -38,7 +38,6 @@ func (w *workers[T]) work(v *delivery[T]) {
 	next := make(chan *delivery[T], 1)
 	for ok := true; ok; {
 		v.run()
-		v = nil // while it waits, its last batch can be freed
 		if !w.wait(next) {
 			return
 		}
