@@ -57,7 +57,11 @@ func held(answer any) int {
 // caller: it has left the process. The world waits for it, see [Queue.Wait].
 func delay[T any](ctx context.Context, w *world, f fate, id queue.ID, act func(context.Context) (T, error)) {
 	ctx = context.WithoutCancel(ctx)
-	w.late.Go(func() {
+	w.mu.Lock()
+	w.late++
+	w.mu.Unlock()
+	go func() {
+		defer w.land()
 		time.Sleep(f.there + f.back + f.late)
 		f.started, f.fault = time.Since(w.birth), Arrival
 		if w.missing(f.started) {
@@ -66,7 +70,25 @@ func delay[T any](ctx context.Context, w *world, f fate, id queue.ID, act func(c
 		}
 		answer, err := act(ctx)
 		w.record(f, whose(answer, id), held(answer), err)
-	})
+	}()
+}
+
+// land counts an arrival.
+func (w *world) land() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.late--; w.late == 0 {
+		w.arrived.Broadcast()
+	}
+}
+
+// wait returns when nothing late is under way.
+func (w *world) wait() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.late > 0 {
+		w.arrived.Wait()
+	}
 }
 
 // suffer is the way of one request and its answer. Beside the answer it returns

@@ -43,9 +43,9 @@ func (q *Queue) Kill() { q.world.kill() }
 // Died is closed when the process dies, by [Options.DieAfter] or by [Queue.Kill].
 func (q *Queue) Died() <-chan struct{} { return q.world.died }
 
-// Wait returns when no [Late] request of q and its siblings is on its way any more. Call it
-// when the last call has returned, whenever there may be any.
-func (q *Queue) Wait() { q.world.late.Wait() }
+// Wait returns when no [Late] request of q and its siblings is on its way any more. Where
+// there are such, call it when the last call has returned.
+func (q *Queue) Wait() { q.world.wait() }
 
 // Enqueue implements [queue.Queue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {

@@ -23,8 +23,8 @@ type world struct {
 	calls    int         // guarded by mu
 	ordinals map[key]int // guarded by mu; how often each was called
 	trace    []Call      // guarded by mu
-
-	late sync.WaitGroup // requests on their way whose callers have given up
+	late     int         // requests under way that arrive when their callers have given up; guarded by mu
+	arrived  *sync.Cond  // the last of them has; with mu
 }
 
 // key is what a call is about: all that its fate depends on, its ordinal aside.
@@ -39,6 +39,7 @@ func newWorld(o Options) *world {
 	o.SlowLatency = o.SlowLatency.or(Range{time.Second, 20 * time.Second})
 	o.LateBy = o.LateBy.or(Range{time.Second, 30 * time.Second})
 	w := &world{o: o, birth: time.Now(), died: make(chan struct{}), ordinals: make(map[key]int)}
+	w.arrived = sync.NewCond(&w.mu)
 	if o.DieAfter > 0 {
 		w.fatal = 1 + int(w.draw("death", key{}, 0)*float64(o.DieAfter))
 	}
