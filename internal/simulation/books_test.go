@@ -66,6 +66,7 @@ type worker struct {
 	stopped time.Duration // when it was told to stop; 0 for not yet
 
 	dequeues  []faultqueue.Call
+	arrivals  map[time.Duration]faultqueue.Op     // what arrived when its caller had given up
 	failed    map[queue.ID]map[faultqueue.Op]bool // which calls about a message
 	badCopies bool                                // whether any enqueue into the poison queue failed or was doubled
 }
@@ -73,8 +74,12 @@ type worker struct {
 // askedOf reads what the worker asked of the queue, as it saw it.
 func (s *worker) askedOf() {
 	s.failed = make(map[queue.ID]map[faultqueue.Op]bool)
+	s.arrivals = make(map[time.Duration]faultqueue.Op)
 	for _, c := range s.wire.Trace() {
 		bad := c.Fault != "" || c.Error != ""
+		if c.Fault == faultqueue.Arrival {
+			s.arrivals[s.birth+c.At] = c.Op
+		}
 		switch {
 		case c.Op == faultqueue.Dequeue:
 			s.dequeues = append(s.dequeues, c)
@@ -182,8 +187,11 @@ func (b *books) onDuty(s *worker, e entry) {
 		if e.state.running > s.plan.concurrency {
 			b.complain(e, "State says that %d handlers run, the concurrency is %d", e.state.running, s.plan.concurrency)
 		}
-	case polled:
-		if e.n > s.plan.batch || e.n+s.running > s.plan.concurrency {
+	case polled, delivered, copied, updated, deleted:
+		if _, late := s.arrivals[e.at]; late {
+			return // of this the worker knows nothing any more
+		}
+		if e.kind == polled && (e.n > s.plan.batch || e.n+s.running > s.plan.concurrency) {
 			b.complain(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, s.plan.concurrency)
 		}
 		fallthrough
@@ -532,6 +540,10 @@ func (b *books) why(d *delivery) string {
 		return "the worker died"
 	case d.began == nil && s.lostAnswer(d.entry.at):
 		return "the answer to the dequeue was lost"
+	case d.began == nil && s.arrivals[d.entry.at] == faultqueue.Dequeue:
+		return "the dequeue arrived when nobody waited for it"
+	case d.began == nil && s.doubledDequeue(d.entry.at):
+		return "the dequeue was done twice"
 	case a.dropped:
 		return "the queue was dropped"
 	case a.expired(b.world.now()) && a.removed == nil:
@@ -569,19 +581,24 @@ func (s *worker) cutShort(d *delivery) bool {
 // lostAnswer tells whether a dequeue that the server answered at the instant never got
 // back.
 func (s *worker) lostAnswer(at time.Duration) bool {
-	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Error != "" })
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Error != "" })
 }
 
 // slowAnswer tells whether one took long.
 func (s *worker) slowAnswer(at time.Duration) bool {
-	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Fault == faultqueue.Slow })
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Fault == faultqueue.Slow })
 }
 
-// dequeued tells whether a dequeue that found something, was under way at the instant,
-// and was like this.
+// doubledDequeue tells whether one may have been the first of two that the server did for
+// one call, whose answer nobody heard.
+func (s *worker) doubledDequeue(at time.Duration) bool {
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Fault == faultqueue.Duplicate })
+}
+
+// dequeued tells whether a dequeue was under way at the instant, and was like this.
 func (s *worker) dequeued(at time.Duration, like func(faultqueue.Call) bool) bool {
 	return slices.ContainsFunc(s.dequeues, func(c faultqueue.Call) bool {
-		return c.Count > 0 && c.At+s.birth <= at && at <= c.At+s.birth+c.Took && like(c)
+		return c.At+s.birth <= at && at <= c.At+s.birth+c.Took && like(c)
 	})
 }
 
@@ -631,7 +648,7 @@ func (b *books) closeWorker(s *worker) {
 	}
 	var polls, empty, received int64
 	for _, c := range s.dequeues {
-		if c.Error == "" {
+		if c.Error == "" && c.Fault != faultqueue.Arrival {
 			polls++
 			received += int64(c.Count)
 			if c.Count == 0 {

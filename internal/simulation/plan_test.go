@@ -237,6 +237,7 @@ func (p *plan) faults(who string) faultqueue.Options {
 	o := faultqueue.Options{
 		Seed: uint64(d.unit(who, "fault seed") * (1 << 53)), UsualLatency: usual, Record: true,
 		Latency: faultqueue.Range{Min: time.Millisecond, Max: 3 * time.Second},
+		LateBy:  faultqueue.Range{Min: time.Millisecond, Max: 2 * time.Minute},
 	}
 	if p.faultless {
 		return o
@@ -256,7 +257,7 @@ func (p *plan) faults(who string) faultqueue.Options {
 		}
 		r := faultqueue.Rates{
 			Throttled: rate("throttled"), Unavailable: rate("unavailable"), LostRequest: rate("lost request"),
-			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"),
+			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
 		}
 		if who == "producer" && p.bare {
 			r.Duplicate = 0 // nobody could tell which of the two a bare copy is of
