@@ -103,7 +103,7 @@ func (b *breaker) notify() {
 }
 
 // pass waits until messages may be fetched, and says whether only one may: a probe. It
-// returns false when ctx ended first.
+// returns false when ctx ended first. The caller has the turn to reserve.
 func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 	for {
 		b.mu.Lock()

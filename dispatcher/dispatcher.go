@@ -79,8 +79,12 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 // LeastFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
 // fail one after the other it holds back, and then takes one slot for a message that
 // shows whether they still do. Every reserved slot must be handed to
-// [Dispatcher.Dispatch]. Callers take turns.
+// [Dispatcher.Dispatch]. Callers take turns, in the order in which they came.
 func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
+	if !d.slots.takeTurn(ctx) {
+		return 0
+	}
+	defer d.slots.endTurn()
 	for {
 		probe, ok := d.breaker.pass(ctx)
 		if !ok {
@@ -156,18 +160,20 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 // and hidden for the visibility. It does not block. Once a drain has begun the
 // messages are given back instead.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
-	if unused := reserved - len(batch); unused > 0 {
-		d.slots.unreserve(unused)
-	}
 	if len(batch) == 0 {
+		d.slots.unreserve(reserved)
 		d.breaker.unknown()
+		return
 	}
-	// One allocation for a batch. It is freed with its last message, which is not long
+	// One allocation for the messages of a batch. It is freed with its last message, which is not long
 	// after the others.
 	deliveries := make([]delivery[T], len(batch))
+	room := new(room)
+	room.undecided.Store(int32(len(batch)))
+	room.unused.Store(int32(reserved - len(batch)))
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.asked, v.visibility = d, m, asked, visibility
+		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, room
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries)

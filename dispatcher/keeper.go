@@ -27,18 +27,18 @@ type lease struct {
 	cancel context.CancelCauseFunc // ends the handler's context
 	watch  watcher                 // is told what happens to the lease
 
-	newest   queue.Lease   // with the newest receipt
-	expiry   time.Time     // until when it is surely ours, by our monotonic clock; zero when it is not
-	renewAt  time.Time     // when to renew next; zero for never
-	deadline time.Time     // when the handler's time is up; zero for never
-	stuckAt  time.Time     // when a cancelled handler counts as stuck; zero for never
-	end      time.Time     // when the message's own life ends; zero for never
-	renewals int           // how often it was extended
-	last     bool          // its handler's time is up: it is extended no more
-	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	newest   queue.Lease // with the newest receipt
+	expiry   time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
+	renewAt  time.Time   // when to renew next; zero for never
+	deadline time.Time   // when the handler's time is up; zero for never
+	stuckAt  time.Time   // when a cancelled handler counts as stuck; zero for never
+	end      time.Time   // when the message's own life ends; zero for never
+	renewals int         // how often it was extended
+	last     bool        // its handler's time is up: it is extended no more
 	state    leaseState
-	at       time.Time // when the keeper must look at it next: the earliest of the above
-	index    int       // in the heap; -1 when not in it
+	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	at       time.Time     // when the keeper must look at it next: the earliest of the above
+	index    int           // in the heap; -1 when not in it
 }
 
 // watcher is told what happens to a lease, without the keeper's lock.
@@ -48,7 +48,7 @@ type watcher interface {
 	stuck()
 }
 
-type leaseState int
+type leaseState uint8
 
 const (
 	held    leaseState = iota

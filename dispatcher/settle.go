@@ -14,14 +14,18 @@ import (
 // settle carries a decision out with the newest receipt, frees the slot, and
 // counts what came of it. Its requests are bounded as try says and are not
 // those of the stopping context: what was handled is deleted even while the worker stops.
-func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
+func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	d := v.dispatcher
 	var begin time.Time // reading the clock is not free
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, ran, v.attempt())
-	holding := v.leaveSlot(ran)
+	d.breaker.note(what, came == handled, v.attempt())
+	late := what.outcome == Lost && came == handled
+	if late {
+		d.follow.late() // before the slot is free: the next dequeue must know
+	}
+	v.leaveSlot(came)
 
 	result := what.outcome
 	err := v.carryOut(what, state)
@@ -33,11 +37,11 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	default:
 		result = Unsettled
 	}
-	if result == Lost && ran {
+	if result == Lost && came == handled && !late {
 		d.follow.late()
 	}
 	d.counts[result].Add(1)
-	d.slots.settled(holding)
+	d.slots.settled()
 	v.observe(what, result, begin)
 	if err = errors.Join(what.err, err); err != nil {
 		d.options.OnError(&DeliveryError{

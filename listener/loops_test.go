@@ -264,6 +264,19 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 	}
 }
 
+// Room is opened before the loops that it is for: one that ran first would fetch too little.
+func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
+	open := 0
+	f := fleet{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	for _, target := range []int{2, 5, 9} {
+		f.grow(target, func() {
+			if open != target {
+				t.Errorf("a loop of %d starts with room for %d", target, open)
+			}
+		})
+	}
+}
+
 // loops that detect the same work start the difference once. The naive variant
 // is the source's.
 func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {

@@ -3,8 +3,10 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,7 +71,16 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; overlaps by cause: %v", *seeds, failed, messages, deliveries, overlaps)
+	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; messages that ended in several places, and why:%s",
+		*seeds, failed, messages, deliveries, listed(overlaps))
+}
+
+// listed is a line for each, in order.
+func listed(counts map[string]int) (lines string) {
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		lines += fmt.Sprintf("\n%6d %s", counts[what], what)
+	}
+	return lines
 }
 
 // report fails the test with what is wrong with a seed, and how to see more of it.

@@ -26,6 +26,7 @@ type world struct {
 	engine    *localqueue.Engine
 	processes []*process
 	running   sync.WaitGroup // handlers, abandoned ones too
+	funerals  sync.WaitGroup // of processes that died
 
 	seen int // entries that quiet has read; owned by heal
 	left map[queue.ID]leftover
@@ -69,6 +70,7 @@ func play(p *plan, b breakage) *world {
 	}
 	all.Wait()
 	w.heal()
+	w.funerals.Wait()
 	w.running.Wait() // heedless handlers may be on their way yet
 	synctest.Wait()
 	w.count()
@@ -106,8 +108,10 @@ func (w *world) employ(one workerPlan) *process {
 // produce sends every job, again and again until the service has said that it is
 // accepted, or for ten minutes.
 func (w *world) produce() {
-	q := w.breakage.sending(faultqueue.New(w.server("producer"), &w.plan.sending))
-	once := w.breakage.sending(faultqueue.New(w.server("producer"), undoubled(w.plan.sending)))
+	wire, onceWire := faultqueue.New(w.server("producer"), &w.plan.sending), faultqueue.New(w.server("producer"), undoubled(w.plan.sending))
+	defer wire.Wait()
+	defer onceWire.Wait()
+	q, once := w.breakage.sending(wire), w.breakage.sending(onceWire)
 	sorted := slices.Clone(w.plan.jobs)
 	slices.SortFunc(sorted, func(a, b jobPlan) int { return int(a.at - b.at) })
 	for _, j := range sorted {
