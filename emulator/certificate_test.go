@@ -39,3 +39,8 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	roots.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
+
+// configOf serves with a certificate.
+func configOf(c tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{c}}
+}

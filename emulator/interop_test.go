@@ -26,7 +26,7 @@ import (
 func overTLS(t *testing.T, s *Server) (*Endpoint, *http.Transport) {
 	t.Helper()
 	certificate, roots := selfSigned(t)
-	e, err := s.StartTLS("", &tls.Config{Certificates: []tls.Certificate{certificate}})
+	e, err := s.StartTLS("", configOf(certificate))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +80,54 @@ func TestAzqueueWithTokens(t *testing.T) {
 	}
 	if _, err := c.CreateQueue(t.Context(), "others", nil); !queueerror.HasCode(err, queueerror.InvalidAuthenticationInfo) {
 		t.Fatalf("for another audience: %v", err)
+	}
+}
+
+// choosyCredential gives out tokens that are good for storage only when they were
+// asked for with the scope that the service's challenge names.
+type choosyCredential struct{ asked []string }
+
+func (c *choosyCredential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	c.asked = append(c.asked, o.Scopes...)
+	audience := strings.TrimSuffix(o.Scopes[0], "/.default")
+	return azcore.AccessToken{Token: token(map[string]any{"aud": audience}), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+// TestAzqueueFollowsChallenge: a client that begins with a token for something
+// else is told what to ask for, and does.
+func TestAzqueueFollowsChallenge(t *testing.T) {
+	e, transport := overTLS(t, New(nil, nil))
+	credential := &choosyCredential{}
+	options := clientOptions(transport)
+	options.Audience = "https://elsewhere.example"
+	q, err := azqueue.NewQueueClient(e.URL()+"/orders", credential, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(credential.asked, " "); got != "https://elsewhere.example/.default https://storage.azure.com/.default" {
+		t.Errorf("asked for %s", got)
+	}
+}
+
+// TestTLSOnly: who speaks no TLS gets nothing, and nobody waits for it.
+func TestTLSOnly(t *testing.T) {
+	s := New(nil, nil)
+	e, transport := overTLS(t, s)
+	r := signed("GET", "?comp=list", "")
+	r.URL.Host = e.Addr().String()
+	if a := send(t, transport, r); a.status != http.StatusBadRequest || a.header.Get("x-ms-request-id") != "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	conn, err := net.Dial("tcp", e.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() // after the endpoint, which must not wait for a handshake
+	if n := s.Counts().Requests(); n != 0 {
+		t.Errorf("%d requests", n)
 	}
 }
 

@@ -247,7 +247,7 @@ func TestProtocol(t *testing.T) {
 			start := world.server().Start
 			if x.secure {
 				start = func(address string) (*Endpoint, error) {
-					return world.server().StartTLS(address, &tls.Config{Certificates: []tls.Certificate{certificate}})
+					return world.server().StartTLS(address, configOf(certificate))
 				}
 			}
 			e, err := start("")
