@@ -122,3 +122,41 @@ func TestExchangesHaveNamesOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestPermissions holds the table of docs/protocol.md that says which permission
+// an operation needs against the code: every operation is in it, as it is.
+func TestPermissions(t *testing.T) {
+	page, err := os.ReadFile(protocolDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| operation | account SAS | service SAS |\n|---|---|---|\n")
+	if !ok {
+		t.Fatal("there is no such table")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	seen := map[Operation]bool{Preflight: true, Unknown: true} // those need nothing, or are none
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		for name := range strings.SplitSeq(strings.Replace(cells[1], "Get and Set Queue ACL", "Get Queue Acl, Set Queue Acl", 1), ",") {
+			op := Operation(strings.ReplaceAll(strings.TrimSpace(name), " ", ""))
+			seen[op] = true
+			need := op.needs()
+			account := "–"
+			if need.account != "" {
+				account = need.resource + ", " + strings.Join(strings.Split(need.account, ""), " or ")
+			}
+			if got, want := strings.TrimSpace(cells[2])+" | "+strings.TrimSpace(cells[3]), account+" | "+cmp.Or(need.queue, "–"); got != want {
+				t.Errorf("%s: the table says %s, the code %s", op, got, want)
+			}
+		}
+	}
+	for op := range newCounters().operations {
+		if !seen[op] {
+			t.Errorf("%s is not in the table", op)
+		}
+	}
+	if len(seen) != len(newCounters().operations) {
+		t.Errorf("the table has an operation that there is not: %v", seen)
+	}
+}

@@ -206,6 +206,11 @@ func (s *Server) checkAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("emulator: address %q is not host:port: %w", address, err)
 	}
+	for name, account := range s.accounts {
+		if len(account.key) == 0 {
+			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
+		}
+	}
 	if s.public {
 		if len(s.accounts) == 0 {
 			return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")

@@ -382,6 +382,9 @@ func TestPublic(t *testing.T) {
 	if e, err := New(nil, &Options{Public: true}).Start("0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "no accounts") {
 		t.Errorf("without accounts: %v %v", e, err)
 	}
+	if e, err := New(nil, &Options{Accounts: map[string][]byte{"shop": nil}}).Start(""); err == nil || !strings.Contains(err.Error(), "empty key") {
+		t.Errorf("without a key: %v %v", e, err)
+	}
 	if e, err := s.StartTLS("", nil); err == nil || !strings.Contains(err.Error(), "without a certificate") {
 		t.Errorf("without a certificate: %v %v", e, err)
 	}
