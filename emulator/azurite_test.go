@@ -36,6 +36,9 @@ func TestAzuriteAnswers(t *testing.T) {
 	place, _, _ = strings.Cut(place, "/")
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
+	if a := send(t, transport, (&world{names: strings.NewReplacer()}).request(t, place, exchange{verb: "GET", path: "/?comp=list"})); a.header.Get("Server") != azuriteVersion {
+		t.Skipf("NOT COMPARED WITH AZURITE: it is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
+	}
 	for x := range all {
 		if !x.comparable() {
 			continue
@@ -99,7 +102,10 @@ func between(document, name string) []string {
 	}
 }
 
-// azuriteAnswers are what Azurite 3.37.0 answers where it is not the same: the
+// azuriteVersion is the Azurite that azuriteAnswers are of, as it says itself.
+const azuriteVersion = "Azurite-Queue/3.37.0"
+
+// azuriteAnswers are what Azurite answers where it is not the same: the
 // status and the code.
 var azuriteAnswers = map[string]string{
 	"set properties: nothing":                            "500 without a code",
