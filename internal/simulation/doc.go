@@ -6,8 +6,8 @@
 // A seed decides everything (plan_test.go): one embedded engine; one to five worker
 // processes, each with options of its own behind a fault queue of its own (busy and
 // failing service, requests and answers lost, slow calls, calls that are done twice or
-// after their callers have given up, a clock that is up to five minutes off, a queue that is away, death in the middle of a call or at an
-// instant); jobs with and without envelopes, undecodable, of a newer release, delayed
+// after their callers have given up, a clock that is up to five minutes off, a queue that
+// is away, death in the middle of a call or at an instant); jobs with and without envelopes, undecodable, of a newer release, delayed
 // and mortal; handlers that succeed, fail, panic, snooze, poison, discard, take longer
 // than their lease and ignore their context; stops, halts and kills; a queue that is
 // deleted and made again. At the end a healthy worker clears up until nothing is left to
@@ -32,6 +32,10 @@
 //	go test ./internal/simulation -seeds 10000
 //	go test ./internal/simulation -run TestSeeds -seed 42    one, with its trace if it fails
 //	go test ./internal/simulation -run TestReplay -replays 2000
+//
+// One seed in 25 is also played over the whole client, azurequeue with net/http and with
+// azurequeue/http1, connections in memory, and the emulator: the same must come of it,
+// entry by entry.
 //
 // # Replay
 //

@@ -11,6 +11,7 @@ import (
 // plan is everything that a seed decides before its world begins.
 type plan struct {
 	dice      dice
+	way       way  // how processes reach the engine
 	faultless bool // neither faults nor deaths nor an early end: the books are exact
 
 	maxAttempts, maxLost int

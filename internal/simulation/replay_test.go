@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-var replays = flag.Uint64("replays", 200, "how many seeds TestReplay plays twice, from 1")
+var replays = flag.Uint64("replays", defaultReplays, "how many seeds TestReplay plays twice, from 1")
 
 // TestReplay plays a sample of seeds twice: both times the same happens at the same
 // instants, on the server, in the handlers and on the wires.

@@ -22,9 +22,15 @@ var (
 
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
 // about goroutines that are left, is a complaint too.
-func run(t *testing.T, seed uint64, b breakage) (result *books) {
+func run(t *testing.T, seed uint64, b breakage) *books {
+	t.Helper()
+	return runOver(t, inProcess, seed, b)
+}
+
+func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	t.Helper()
 	p := newPlan(seed)
+	p.way = over
 	watchdog := time.AfterFunc(time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "seed %d still runs after a minute: go test ./internal/simulation -run TestSeeds -seed %d\n", seed, seed)
 	})

@@ -24,6 +24,7 @@ type world struct {
 	breakage  breakage
 	history   *history
 	engine    *localqueue.Engine
+	network   *network
 	processes []*process
 	running   sync.WaitGroup // handlers, abandoned ones too
 	funerals  sync.WaitGroup // of processes that died
@@ -57,6 +58,7 @@ func play(p *plan, b breakage) *world {
 		runs:   make(map[queue.ID]int), texts: make(map[string]int),
 		left: make(map[queue.ID]leftover),
 	}
+	w.network = newNetwork(p.way, w.engine)
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
 	}
@@ -72,6 +74,7 @@ func play(p *plan, b breakage) *world {
 	w.heal()
 	w.funerals.Wait()
 	w.running.Wait() // heedless handlers may be on their way yet
+	w.network.close()
 	synctest.Wait()
 	w.count()
 	return w
@@ -96,7 +99,7 @@ func (w *world) run(id queue.ID) int {
 
 // server is the queue as a process reaches it when nothing goes wrong.
 func (w *world) server(who string) queue.Queue {
-	return &server{w.engine.Queue(jobs), false, who, w.history}
+	return &server{w.network.queue, false, who, w.history}
 }
 
 func (w *world) employ(one workerPlan) *process {
