@@ -34,6 +34,8 @@ type account struct {
 	names   []string             // guarded by mu; the keys of queues in order, for lists
 	leaving map[string]instant   // guarded by mu; dropped names and when they are free
 	leavers []string             // guarded by mu; the keys of leaving, soonest free first
+
+	properties []byte // guarded by mu; replaced, never changed
 }
 
 // contents are one queue from its creation to its drop. One that is created again
@@ -44,6 +46,7 @@ type contents struct {
 	mu       sync.Mutex
 	dropped  bool              // guarded by mu; whoever looked us up before the drop finds out here
 	metadata map[string]string // guarded by mu; replaced, never changed
+	policy   []byte            // guarded by mu; replaced, never changed
 	enqueued uint64            // guarded by mu; the sequence of the newest message
 	receipts uint64            // guarded by mu; receipts given out
 	backlog  backlog           // guarded by mu

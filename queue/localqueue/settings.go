@@ -1,0 +1,95 @@
+package localqueue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// MaxSettings is how many bytes an access policy or the service properties of
+// an account may have: some 30 times what the five policies or the five CORS
+// rules that the service allows need.
+const MaxSettings = 64 << 10
+
+// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil when that is
+// nothing. The caller may keep and change it.
+func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
+	const op = "get access policy"
+	if err := ready(ctx, q.refused); err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	s, _, err := q.open()
+	if err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	defer s.mu.Unlock()
+	return bytes.Clone(s.policy), nil
+}
+
+// SetAccessPolicy stores what says who may use the queue: opaque bytes, at most
+// [MaxSettings] or it is [queue.ErrTooLarge], which the engine keeps and never
+// reads. Nil and empty mean none. A drop takes it away with the queue.
+func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
+	const op = "set access policy"
+	if err := ready(ctx, q.refused); err != nil {
+		return q.fail(op, "", err)
+	}
+	if err := checkSettings(policy); err != nil {
+		return q.fail(op, "", err)
+	}
+	s, _, err := q.open()
+	if err != nil {
+		return q.fail(op, "", err)
+	}
+	defer s.mu.Unlock()
+	s.policy = kept(policy)
+	return nil
+}
+
+// ServiceProperties returns what [Engine.SetServiceProperties] stored for the
+// account, or nil when that is nothing. The caller may keep and change it.
+func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
+	if err := ready(ctx, nil); err != nil {
+		return nil, queue.Explain(err, "get service properties", queue.Name{Account: accountName}, "")
+	}
+	a := e.account(accountName, false)
+	if a == nil {
+		return nil, nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return bytes.Clone(a.properties), nil
+}
+
+// SetServiceProperties stores the settings of an account, which needs no queue
+// for that: opaque bytes, at most [MaxSettings] or it is [queue.ErrTooLarge],
+// which the engine keeps and never reads. Nil and empty mean none.
+func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
+	const op = "set service properties"
+	name := queue.Name{Account: accountName}
+	if err := ready(ctx, checkSettings(properties)); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	a := e.account(accountName, true)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.properties = kept(properties)
+	return nil
+}
+
+func checkSettings(b []byte) error {
+	if len(b) <= MaxSettings {
+		return nil
+	}
+	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), MaxSettings)}
+}
+
+// kept is a copy of b that the caller cannot change any more, nil for nothing.
+func kept(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return bytes.Clone(b)
+}
