@@ -1,16 +1,13 @@
 package localqueue
 
-import "github.com/millrace/millrace/queue"
-
 // message is one message as the engine keeps it. Everything in it is guarded by
-// the lock of its queue, apart from id, sequence and inserted, which never
-// change.
+// the lock of its queue, apart from sequence and inserted, which never change.
 type message struct {
-	id       queue.ID
 	sequence uint64 // insertion order, from 1
 	inserted instant
 
-	text     string
+	text     string  // "" when only the store has it
+	unsaved  uint64  // the number of the batch that saves the text; 0 when it is saved, or there is no store
 	due      instant // visible from here on
 	expires  instant // gone from here on; never when it has no end
 	dequeues int64
@@ -24,7 +21,7 @@ type message struct {
 // the lock held and says what time it is. What a store has to keep is exactly
 // what passes through add, take, change, remove and clear.
 type backlog struct {
-	messages map[queue.ID]*message
+	messages table    // every message by its sequence
 	due      timeline // every message by when it becomes visible
 	expiring timeline // those that have an end, by when that is
 }
@@ -37,25 +34,26 @@ func newBacklog() backlog {
 	return backlog{due: timeline{which: byDue}, expiring: timeline{which: byExpiry}}
 }
 
-func (b *backlog) len() int { return len(b.messages) }
+func (b *backlog) len() int { return b.messages.len }
 
 func (b *backlog) add(m *message) {
-	if b.messages == nil { // an idle queue among ten thousand costs next to nothing
-		b.messages = make(map[queue.ID]*message)
-	}
 	m.position = [places]int{absent, absent}
-	b.messages[m.id] = m
-	b.due.put(m, m.due)
+	b.messages.put(m)
+	if m.due <= m.inserted {
+		b.due.add(m, m.due)
+	} else {
+		b.due.put(m, m.due)
+	}
 	if m.expires != never {
-		b.expiring.put(m, m.expires)
+		b.expiring.add(m, m.expires)
 	}
 }
 
 func (b *backlog) remove(m *message) {
-	delete(b.messages, m.id)
+	b.messages.remove(m.sequence)
 	b.due.remove(m)
 	b.expiring.remove(m)
-	if len(b.messages) == 0 && cap(b.due.entries) > small {
+	if b.len() == 0 && cap(b.due.heap)+cap(b.expiring.heap) > small {
 		*b = newBacklog()
 	}
 }
@@ -66,15 +64,20 @@ func (b *backlog) hide(m *message, until instant) {
 	b.due.put(m, until)
 }
 
-// collect takes away what has expired. Each message is collected once, so the
-// cost is O(log n) a message, borne by the calls that come after its end.
-func (b *backlog) collect(at instant) {
-	for b.expiring.len() > 0 {
-		first := b.expiring.first()
-		if first.at > at {
-			return
+// expired returns a message that is over, or nil.
+func (b *backlog) expired(at instant) *message {
+	if b.expiring.len() > 0 {
+		if first := b.expiring.first(); first.at <= at {
+			return first.message
 		}
-		b.remove(first.message)
+	}
+	return nil
+}
+
+// withdraw removes a message unless it has gone already.
+func (b *backlog) withdraw(m *message) {
+	if b.messages.get(m.sequence) == m {
+		b.remove(m)
 	}
 }
 

@@ -263,8 +263,8 @@ func TestMemoryComesBack(t *testing.T) {
 			}
 			empty()
 			s, err := q.engine.find(q.name)
-			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.entries) > small || cap(s.backlog.expiring.entries) > small {
-				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.entries), cap(s.backlog.expiring.entries))
+			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > small || cap(s.backlog.expiring.heap) > small || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*small {
+				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.heap), cap(s.backlog.expiring.heap))
 			}
 		}
 	})

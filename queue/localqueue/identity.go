@@ -21,14 +21,16 @@ type identity struct {
 	receipts cipher.Block
 }
 
-// newIdentity derives both keys from the seed, or draws them when it is 0.
-func newIdentity(seed uint64) identity {
-	var secret [32]byte
+// newSecret derives a secret from the seed, or draws one when it is 0.
+func newSecret(seed uint64) (secret [32]byte) {
 	if seed == 0 {
 		rand.Read(secret[:]) // never fails, see crypto/rand
-	} else {
-		secret = sha256.Sum256(binary.BigEndian.AppendUint64([]byte("millrace localqueue"), seed))
+		return secret
 	}
+	return sha256.Sum256(binary.BigEndian.AppendUint64([]byte("millrace localqueue"), seed))
+}
+
+func newIdentity(secret [32]byte) identity {
 	return identity{ids: block(secret[:16]), receipts: block(secret[16:])}
 }
 
@@ -51,6 +53,32 @@ func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
 	hex.Encode(s[24:36], b[10:16])
 	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
 	return queue.ID(s[:])
+}
+
+// sequence returns which message of a queue has this id: the inverse of id. False
+// means that none ever had it.
+func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
+		return 0, false
+	}
+	var digits [32]byte
+	n := 0
+	for at := range len(id) {
+		switch c := id[at]; {
+		case at == 8 || at == 13 || at == 18 || at == 23:
+		case 'A' <= c && c <= 'F': // which hex would take; an id is exactly what was given out
+			return 0, false
+		default:
+			digits[n] = c
+			n++
+		}
+	}
+	var b [16]byte
+	if _, err := hex.Decode(b[:], digits[:]); err != nil {
+		return 0, false
+	}
+	i.ids.Decrypt(b[:], b[:])
+	return binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[:8]) == queueOrdinal
 }
 
 // receiptLen is 16 bytes in padded standard Base64, whose +, / and = make

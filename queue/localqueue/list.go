@@ -58,38 +58,52 @@ func (e *Engine) List(ctx context.Context, accountName string, o *ListOptions) (
 		return Page{}, queue.Explain(&queue.Error{Kind: queue.ErrInvalid, Detail: "page size is outside 1…5000"},
 			"list", queue.Name{Account: accountName}, "")
 	}
-	a := e.account(accountName, false)
-	if a == nil {
-		return Page{}, nil
+	if err := e.enter(reads); err != nil {
+		return Page{}, queue.Explain(err, "list", queue.Name{Account: accountName}, "")
 	}
-	page, stores := a.page(o.Prefix, o.From, limit)
-	// Metadata comes after the account is let go: a list of thousands must not
-	// keep every other call of the account waiting. A queue dropped in between
-	// is listed still, as if the drop had come a moment later.
-	for i, s := range stores {
-		s.mu.Lock()
-		page.Queues[i].Metadata = maps.Clone(s.metadata)
-		s.mu.Unlock()
+	page, seen := e.page(accountName, o, limit)
+	e.leave()
+	if err := seen.wait(ctx); err != nil {
+		return Page{}, queue.Explain(err, "list", queue.Name{Account: accountName}, "")
 	}
 	return page, nil
 }
 
-func (a *account) page(prefix, from string, limit int) (Page, []*contents) {
+// page also returns the newest change of what it shows.
+func (e *Engine) page(accountName string, o *ListOptions, limit int) (Page, *ticket) {
+	a := e.account(accountName, false)
+	if a == nil {
+		return Page{}, nil
+	}
+	page, found, seen := a.page(o.Prefix, o.From, limit)
+	// Metadata comes after the account is let go: a list of thousands must not
+	// keep every other call of the account waiting. A queue dropped in between
+	// is listed still, as if the drop had come a moment later.
+	for i, s := range found {
+		s.mu.Lock()
+		page.Queues[i].Metadata = maps.Clone(s.metadata)
+		seen = newer(seen, s.pending)
+		s.mu.Unlock()
+	}
+	return page, seen
+}
+
+func (a *account) page(prefix, from string, limit int) (Page, []*contents, *ticket) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	start, _ := slices.BinarySearch(a.names, max(prefix, from))
 	var page Page
-	var stores []*contents
+	var found []*contents
 	for _, name := range a.names[start:] {
 		if !strings.HasPrefix(name, prefix) {
 			break
 		}
-		if len(stores) == limit {
+		if len(found) == limit {
 			page.Next = name
 			break
 		}
 		page.Queues = append(page.Queues, Listed{Name: name})
-		stores = append(stores, a.queues[name])
+		found = append(found, a.queues[name])
 	}
-	return page, stores
+	return page, found, a.pending
 }

@@ -30,23 +30,20 @@ func (q *Queue) Sibling(suffix string) queue.Queue {
 // Enqueue appends one message; see [queue.Queue.Enqueue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
-	if err := ready(ctx, q.refused); err != nil {
-		return queue.Message{}, q.fail(op, "", err)
-	}
 	if err := queue.CheckEnqueue(o); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
 	if err := queue.CheckText(text); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
-	s, at, err := q.open()
+	s, at, err := q.open(ctx, grows)
 	if err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
+	q.reserve(s, 1)
 	s.enqueued++
 	s.receipts++
 	m := &message{
-		id:       q.engine.identity.id(s.ordinal, s.enqueued),
 		sequence: s.enqueued,
 		inserted: at,
 		text:     text,
@@ -61,10 +58,16 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		m.expires = at.after(queue.Seconds(life))
 	}
 	s.backlog.add(m)
-	out, receipt := m.shown(), m.receipt
-	s.mu.Unlock()
-
-	out.Receipt = q.engine.identity.receipt(s.ordinal, receipt)
+	if q.engine.journal != nil {
+		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.withdraw(m) })
+	}
+	out := m.shown()
+	ids := m.numbers()
+	if err := q.leave(s).wait(ctx); err != nil {
+		return queue.Message{}, q.fail(op, "", err)
+	}
+	out.Text = text
+	q.identify(&out, s.ordinal, ids)
 	return out, nil
 }
 
@@ -72,135 +75,189 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 // visibility may pass a message's expiry: it then just expires, hidden.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
-	if err := ready(ctx, q.refused); err != nil {
-		return nil, q.fail(op, "", err)
-	}
 	if err := queue.CheckDequeue(n, visibility); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open()
+	s, at, err := q.open(ctx, reads)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	var out []queue.Message
-	first := s.receipts + 1
+	if s.backlog.next(at) == nil {
+		return nil, q.answer(op, q.leave(s).wait(ctx))
+	}
+	texts, err := q.texts(s)
+	if err != nil {
+		q.leave(s)
+		return nil, q.fail(op, "", err)
+	}
+	q.reserve(s, uint64(n))
+	room := min(n, s.backlog.len())
+	b := batch{messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
+	var moved *moves
+	if q.engine.journal != nil {
+		moved = &moves{in: s}
+	}
 	until := at.after(queue.Seconds(visibility))
-	for len(out) < n {
+	for len(b.messages) < n {
 		m := s.backlog.next(at)
 		if m == nil {
 			break
 		}
-		if out == nil {
-			out = make([]queue.Message, 0, min(n, s.backlog.len()))
-		}
+		moved.remember(m)
 		s.receipts++
 		m.receipt = s.receipts
 		m.dequeues++
 		s.backlog.hide(m, until)
-		out = append(out, m.shown())
+		b.add(m, texts)
 	}
-	s.mu.Unlock()
-
-	// Receipts are made of ordinals, so this need not keep others waiting.
-	for i := range out {
-		out[i].Receipt = q.engine.identity.receipt(s.ordinal, first+uint64(i))
+	if moved != nil {
+		q.record(s, moved.change(), moved.undo)
 	}
-	return out, nil
+	seen := q.leave(s)
+	damaged, err := texts.fill(b.messages)
+	if failed := seen.wait(ctx); failed != nil {
+		return nil, q.fail(op, "", failed)
+	}
+	if err != nil {
+		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+	}
+	for i := range b.messages {
+		q.identify(&b.messages[i], s.ordinal, b.numbers[i])
+	}
+	return b.messages, nil
 }
 
 // Peek reads up to n visible messages; see [queue.Queue.Peek].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	const op = "peek"
-	if err := ready(ctx, q.refused); err != nil {
-		return nil, q.fail(op, "", err)
-	}
 	if err := queue.CheckPeek(n); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open()
+	s, at, err := q.open(ctx, reads)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
-	var out []queue.Message
-	for _, m := range s.backlog.due.earliest(nil, n, at) {
-		seen := m.shown()
-		seen.Until = time.Time{}
-		out = append(out, seen)
+	first := s.backlog.due.earliest(nil, n, at)
+	if len(first) == 0 {
+		return nil, q.answer(op, q.leave(s).wait(ctx))
 	}
-	return out, nil
+	texts, err := q.texts(s)
+	if err != nil {
+		q.leave(s)
+		return nil, q.fail(op, "", err)
+	}
+	b := batch{messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
+	for _, m := range first {
+		b.add(m, texts)
+	}
+	seen := q.leave(s)
+	damaged, err := texts.fill(b.messages)
+	if failed := seen.wait(ctx); failed != nil {
+		return nil, q.fail(op, "", failed)
+	}
+	if err != nil {
+		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+	}
+	for i := range b.messages {
+		b.messages[i].ID = q.engine.identity.id(s.ordinal, b.numbers[i].sequence)
+		b.messages[i].Until = time.Time{}
+	}
+	return b.messages, nil
 }
 
 // Update replaces the text and the visibility; see [queue.Queue.Update]. A
 // visibility that passes the message's expiry is [queue.ErrInvalid], as the
 // service documents for an update, and only for an update.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	const op = "update"
-	if err := ready(ctx, q.refused); err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
-	}
 	if err := queue.CheckUpdate(l, text, visibility); err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
+		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(op, l, visibility, func(m *message) { m.text = text })
+	return q.update(ctx, grows, l, visibility, &text)
 }
 
 // Extend changes the visibility and keeps the text: an update without a body,
 // which the protocol has and the port has not. Otherwise it is
 // [Queue.Update].
 func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
-	const op = "update"
-	if err := ready(ctx, q.refused); err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
-	}
 	if err := queue.CheckUpdate(l, "", visibility); err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
+		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(op, l, visibility, func(*message) {})
+	return q.update(ctx, reads, l, visibility, nil)
 }
 
-func (q *Queue) update(op string, l queue.Lease, visibility time.Duration, change func(*message)) (queue.Lease, error) {
-	s, at, err := q.open()
+const opUpdate = "update"
+
+func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
+	s, at, err := q.open(ctx, u)
 	if err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
+		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	defer s.mu.Unlock()
 	m, err := q.leased(s, l)
-	if err != nil {
-		return queue.Lease{}, q.fail(op, l.ID, err)
-	}
 	until := at.after(queue.Seconds(visibility))
-	if until > m.expires {
-		return queue.Lease{}, q.fail(op, l.ID, &queue.Error{Kind: queue.ErrInvalid,
+	if err == nil && until > m.expires {
+		err = &queue.Error{Kind: queue.ErrInvalid,
 			Detail: "visibility timeout of " + visibility.String() + " passes the message's expiry in " + time.Duration(m.expires-at).String(),
-			Hint:   "ask for less, or enqueue with queue.Forever as the TTL"})
+			Hint:   "ask for less, or enqueue with queue.Forever as the TTL"}
 	}
-	change(m)
+	if err != nil {
+		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.leave(s), err))
+	}
+	receipt := q.change(s, m, until, text)
+	if err := q.leave(s).wait(ctx); err != nil {
+		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
+	}
+	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: until.shown()}, nil
+}
+
+// change gives m a new receipt, another time to become visible and, unless text
+// is nil, another text. The caller holds the lock.
+func (q *Queue) change(s *contents, m *message, until instant, text *string) (receipt uint64) {
+	q.reserve(s, 1)
+	var moved *moves
+	if q.engine.journal != nil {
+		moved = &moves{in: s}
+		moved.remember(m)
+	}
 	s.receipts++
 	m.receipt = s.receipts
 	s.backlog.hide(m, until)
-	return queue.Lease{ID: m.id, Receipt: q.engine.identity.receipt(s.ordinal, m.receipt), Until: until.shown()}, nil
+	switch {
+	case text == nil && moved != nil:
+		q.record(s, moved.change(), moved.undo)
+	case text != nil && moved == nil:
+		m.text = *text
+	case text != nil:
+		was, unsaved := m.text, m.unsaved
+		m.text = *text
+		q.recordText(s, m, MessageRewritten{m.state(s.ordinal), *text}, func() {
+			m.text, m.unsaved = was, unsaved
+			moved.undo()
+		})
+	}
+	return m.receipt
 }
 
 // Delete takes the message away; see [queue.Queue.Delete].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, l.ID, err)
-	}
 	if err := queue.CheckLease(l); err != nil {
 		return q.fail(op, l.ID, err)
 	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, reads)
 	if err != nil {
 		return q.fail(op, l.ID, err)
 	}
-	defer s.mu.Unlock()
 	m, err := q.leased(s, l)
 	if err != nil {
-		return q.fail(op, l.ID, err)
+		return q.fail(op, l.ID, settled(ctx, q.leave(s), err))
 	}
 	s.backlog.remove(m)
+	if q.engine.journal != nil {
+		q.record(s, MessageRemoved{s.ordinal, m.sequence}, func() { s.backlog.add(m) })
+	}
+	if err := q.leave(s).wait(ctx); err != nil {
+		return q.fail(op, l.ID, err)
+	}
 	return nil
 }
 
@@ -208,15 +265,15 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 // messages and no expired ones.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	const op = "properties"
-	if err := ready(ctx, q.refused); err != nil {
-		return queue.Properties{}, q.fail(op, "", err)
-	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, reads)
 	if err != nil {
 		return queue.Properties{}, q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
-	return queue.Properties{Depth: int64(s.backlog.len()), Metadata: maps.Clone(s.metadata)}, nil
+	p := queue.Properties{Depth: int64(s.backlog.len()), Metadata: maps.Clone(s.metadata)}
+	if err := q.leave(s).wait(ctx); err != nil {
+		return queue.Properties{}, q.fail(op, "", err)
+	}
+	return p, nil
 }
 
 // Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also tells
@@ -229,33 +286,35 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 // SetMetadata replaces the whole set of metadata.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	const op = "set metadata"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
 	if err := queue.CheckMetadata(metadata); err != nil {
 		return q.fail(op, "", err)
 	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, grows)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
+	old := s.metadata
 	s.metadata = maps.Clone(metadata)
+	q.saved(s, func() { s.metadata = old })
+	if err := q.leave(s).wait(ctx); err != nil {
+		return q.fail(op, "", err)
+	}
 	return nil
 }
 
 // Clear deletes all messages, at once whatever their number.
 func (q *Queue) Clear(ctx context.Context) error {
 	const op = "clear"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, reads)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
+	old := s.backlog
 	s.backlog = newBacklog()
+	q.record(s, QueueCleared{s.ordinal, s.enqueued}, func() { s.backlog = old })
+	if err := q.leave(s).wait(ctx); err != nil {
+		return q.fail(op, "", err)
+	}
 	return nil
 }
 
@@ -267,37 +326,71 @@ func (q *Queue) Drop(ctx context.Context) error {
 	if err := ready(ctx, q.refused); err != nil {
 		return q.fail(op, "", err)
 	}
-	a := q.engine.account(q.name.Account, false)
-	if a == nil {
-		return q.fail(op, "", missing)
+	if err := q.engine.enter(reads); err != nil {
+		return q.fail(op, "", err)
 	}
-	if err := a.drop(q.name.Queue, q.engine.deletingFor); err != nil {
+	seen, err := (*ticket)(nil), error(missing)
+	if a := q.engine.account(q.name.Account, false); a != nil {
+		seen, err = q.engine.drop(a, q.name.Queue)
+	}
+	q.engine.leave()
+	if err := settled(ctx, seen, err); err != nil {
 		return q.fail(op, "", err)
 	}
 	return nil
 }
 
-// open finds the queue, locks it and brings it up to the instant returned. The
-// caller unlocks.
-func (q *Queue) open() (*contents, instant, error) {
-	s, err := q.engine.find(q.name)
-	if err != nil {
+// open begins a call: it finds the queue, locks it and brings it up to the
+// instant returned. The caller calls leave.
+func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
+	if err := ready(ctx, q.refused); err != nil {
 		return nil, 0, err
 	}
-	s.mu.Lock()
-	if s.dropped { // between the look-up and the lock
-		s.mu.Unlock()
-		return nil, 0, missing
+	if err := q.engine.enter(u); err != nil {
+		return nil, 0, err
 	}
-	at := now() // with the lock held, so that time goes forward in a queue
-	s.backlog.collect(at)
-	return s, at, nil
+	s, seen := q.engine.find(q.name)
+	if s != nil {
+		s.mu.Lock()
+		if !s.dropped {
+			at := now() // with the lock held, so that time goes forward in a queue
+			q.collect(s, at)
+			return s, at, nil
+		}
+		seen = s.pending // it was dropped between the look-up and the lock
+		s.mu.Unlock()
+	}
+	q.engine.leave()
+	return nil, 0, settled(ctx, seen, missing)
+}
+
+// leave ends what open began. An answer must wait for the ticket: until then,
+// what it tells might not stay.
+func (q *Queue) leave(s *contents) *ticket {
+	seen := s.pending
+	s.mu.Unlock()
+	q.engine.leave()
+	return seen
+}
+
+// collect takes away what has expired. The caller holds the lock.
+func (q *Queue) collect(s *contents, at instant) {
+	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
+		s.backlog.remove(m)
+		if q.engine.journal != nil {
+			q.engine.journal.expire(MessageKey{s.ordinal, m.sequence})
+		}
+	}
 }
 
 // leased returns the message that the lease is for, if it is the newest. The
 // caller holds the lock.
 func (q *Queue) leased(s *contents, l queue.Lease) (*message, error) {
-	m := s.backlog.messages[l.ID]
+	sequence, ok := q.engine.identity.sequence(l.ID, s.ordinal)
+	if !ok {
+		return nil, &queue.Error{Kind: queue.ErrMessageGone}
+	}
+	m := s.backlog.messages.get(sequence)
 	if m == nil {
 		return nil, &queue.Error{Kind: queue.ErrMessageGone}
 	}
@@ -311,11 +404,46 @@ func (q *Queue) fail(op string, id queue.ID, err error) error {
 	return queue.Explain(err, op, q.name, id)
 }
 
-// shown is the message as the port shows it, without its receipt.
+// answer is fail for an err that may be nil.
+func (q *Queue) answer(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return q.fail(op, "", err)
+}
+
+// batch is the messages of an answer on their way out of the lock.
+type batch struct {
+	messages []queue.Message
+	numbers  []numbers
+}
+
+func (b *batch) add(m *message, texts *texts) {
+	out := m.shown()
+	if texts.has(m) {
+		out.Text = m.text
+	} else {
+		texts.want(len(b.messages), m)
+	}
+	b.messages = append(b.messages, out)
+	b.numbers = append(b.numbers, m.numbers())
+}
+
+// numbers are what the id and the receipt of a message are made of. Making them
+// need not keep others waiting.
+type numbers struct{ sequence, receipt uint64 }
+
+func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
+
+func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
+	out.ID = q.engine.identity.id(ordinal, n.sequence)
+	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
+}
+
+// shown is the message as the port shows it, without its id, receipt and text.
 func (m *message) shown() queue.Message {
 	return queue.Message{
-		Lease:        queue.Lease{ID: m.id, Until: m.due.shown()},
-		Text:         m.text,
+		Lease:        queue.Lease{Until: m.due.shown()},
 		DequeueCount: m.dequeues,
 		Inserted:     m.inserted.shown(),
 		Expires:      m.expires.shown(),

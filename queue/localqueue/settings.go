@@ -17,15 +17,15 @@ const MaxSettings = 64 << 10
 // nothing. The caller may keep and change it.
 func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
-	if err := ready(ctx, q.refused); err != nil {
-		return nil, q.fail(op, "", err)
-	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, reads)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
-	return bytes.Clone(s.policy), nil
+	policy := bytes.Clone(s.policy)
+	if err := q.leave(s).wait(ctx); err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	return policy, nil
 }
 
 // SetAccessPolicy stores what says who may use the queue: opaque bytes, at most
@@ -33,34 +33,49 @@ func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 // reads. Nil and empty mean none. A drop takes it away with the queue.
 func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
 	if err := checkSettings(policy); err != nil {
 		return q.fail(op, "", err)
 	}
-	s, _, err := q.open()
+	s, _, err := q.open(ctx, grows)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
-	defer s.mu.Unlock()
+	old := s.policy
 	s.policy = kept(policy)
+	q.saved(s, func() { s.policy = old })
+	if err := q.leave(s).wait(ctx); err != nil {
+		return q.fail(op, "", err)
+	}
 	return nil
 }
 
 // ServiceProperties returns what [Engine.SetServiceProperties] stored for the
 // account, or nil when that is nothing. The caller may keep and change it.
 func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
+	const op = "get service properties"
+	name := queue.Name{Account: accountName}
 	if err := ready(ctx, nil); err != nil {
-		return nil, queue.Explain(err, "get service properties", queue.Name{Account: accountName}, "")
+		return nil, queue.Explain(err, op, name, "")
 	}
-	a := e.account(accountName, false)
+	if err := e.enter(reads); err != nil {
+		return nil, queue.Explain(err, op, name, "")
+	}
+	properties, seen := e.account(accountName, false).settings()
+	e.leave()
+	if err := seen.wait(ctx); err != nil {
+		return nil, queue.Explain(err, op, name, "")
+	}
+	return properties, nil
+}
+
+// settings also returns the newest change of what it shows. Safe on nil.
+func (a *account) settings() ([]byte, *ticket) {
 	if a == nil {
 		return nil, nil
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return bytes.Clone(a.properties), nil
+	return bytes.Clone(a.properties), a.pending
 }
 
 // SetServiceProperties stores the settings of an account, which needs no queue
@@ -72,11 +87,30 @@ func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, p
 	if err := ready(ctx, checkSettings(properties)); err != nil {
 		return queue.Explain(err, op, name, "")
 	}
-	a := e.account(accountName, true)
+	if err := e.enter(grows); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	seen := e.set(e.account(accountName, true), accountName, kept(properties))
+	e.leave()
+	if err := seen.wait(ctx); err != nil {
+		return queue.Explain(err, op, name, "")
+	}
+	return nil
+}
+
+func (e *Engine) set(a *account, name string, properties []byte) *ticket {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.properties = kept(properties)
-	return nil
+	old := a.properties
+	a.properties = properties
+	if e.journal != nil {
+		a.pending = e.journal.add(AccountSaved{Name: name, Properties: properties}, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.properties, a.pending = old, nil
+		})
+	}
+	return a.pending
 }
 
 func checkSettings(b []byte) error {

@@ -33,20 +33,56 @@ func TestTimeline(t *testing.T) {
 				if line.len() != len(all) {
 					t.Fatalf("%d entries, want %d", line.len(), len(all))
 				}
-				for i, e := range line.entries {
-					if e.message.position != [places]int{i, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
-						t.Fatalf("entry %d is %+v of %+v", i, e, e.message)
+				stands := func(e entry, position int) {
+					if e.message.position != [places]int{position, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
+						t.Fatalf("entry %d is %+v of %+v", position, e, e.message)
 					}
+				}
+				for i, e := range line.heap {
+					stands(e, i)
+				}
+				live := 0
+				for i, e := range line.run.entries {
+					if e.message != nil {
+						stands(e.entry, inRun(line.run.offset+i))
+						live++
+					}
+				}
+				if live != line.run.live {
+					t.Fatalf("%d in the run, which says %d", live, line.run.live)
 				}
 				if len(all) > 0 && line.first().message != sorted(never)[0] {
 					t.Fatal("the first is not the earliest")
 				}
 			},
-			"add": func(t *rapid.T) {
+			"put": func(t *rapid.T) {
 				made++
 				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [places]int{absent, absent}}
 				line.put(m, m.due)
 				all = append(all, m)
+			},
+			"add": func(t *rapid.T) {
+				made++
+				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [places]int{absent, absent}}
+				line.add(m, m.due)
+				all = append(all, m)
+			},
+			"add many": func(t *rapid.T) { // so that holes become many enough to be taken away
+				due := instant(at.Draw(t, "at"))
+				for range rapid.IntRange(1, 2*small).Draw(t, "how many") {
+					made++
+					m := &message{sequence: made, due: due, position: [places]int{absent, absent}}
+					line.add(m, m.due)
+					all = append(all, m)
+				}
+			},
+			"remove many": func(t *rapid.T) {
+				from := rapid.IntRange(0, len(all)).Draw(t, "from")
+				to := rapid.IntRange(from, len(all)).Draw(t, "to")
+				for _, m := range all[from:to] {
+					line.remove(m)
+				}
+				all = slices.Delete(all, from, to)
 			},
 			"move": func(t *rapid.T) {
 				if len(all) == 0 {

@@ -1,0 +1,96 @@
+package localqueue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Open returns an engine over a store, with everything that the store keeps.
+// What it answers has reached the store. The engine takes the store over:
+// [Engine.Close] closes it. When Open fails the store is still the caller's.
+//
+// A store that was used before keeps the secret it began with, which ids and
+// receipts are made of: [Options].Seed then has no effect.
+func Open(store Store, o *Options) (*Engine, error) {
+	saved, err := store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("localqueue: load what the store keeps: %w", err)
+	}
+	if saved.Secret == ([32]byte{}) {
+		saved.Secret = newSecret(o.seed())
+		if _, err := store.Commit([]Change{SecretSaved(saved.Secret)}); err != nil {
+			return nil, fmt.Errorf("localqueue: begin a new store: %w", err)
+		}
+	}
+	e := newEngine(o, saved.Secret)
+	if err := e.load(saved); err != nil {
+		return nil, err
+	}
+	e.journal = newJournal(store)
+	e.journal.nudge() // for what a clear may have left
+	go e.journal.run()
+	return e, nil
+}
+
+// load fills an engine that nobody knows yet.
+func (e *Engine) load(saved Saved) error {
+	e.ordinal.Store(saved.Ordinal)
+	for _, a := range saved.Accounts {
+		e.account(a.Name, true).properties = a.Properties
+	}
+	byOrdinal := make(map[uint64]*contents, len(saved.Queues))
+	for _, q := range saved.Queues {
+		s := &contents{
+			ordinal:  q.Ordinal,
+			name:     q.Name,
+			metadata: q.Metadata,
+			policy:   q.Policy,
+			enqueued: q.Enqueued,
+			receipts: q.Receipts,
+			reserved: bounds{q.Enqueued, q.Receipts},
+			backlog:  newBacklog(),
+		}
+		byOrdinal[q.Ordinal] = s
+		e.account(q.Name.Account, true).queues[q.Name.Queue] = s
+	}
+	for _, a := range e.accounts {
+		for name := range a.queues {
+			a.names = append(a.names, name)
+		}
+		slices.Sort(a.names)
+	}
+	slices.SortFunc(saved.Leaving, func(a, b LeavingName) int { return cmp.Compare(a.Until, b.Until) })
+	at := now()
+	for _, l := range saved.Leaving {
+		if instant(l.Until) > at {
+			e.account(l.Name.Account, true).takeLeave(l.Name.Queue, instant(l.Until))
+		}
+	}
+	return loadMessages(saved, byOrdinal)
+}
+
+func loadMessages(saved Saved, queues map[uint64]*contents) error {
+	if saved.Messages == nil {
+		return nil
+	}
+	for state := range saved.Messages {
+		s := queues[state.Queue]
+		if s == nil {
+			return &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, and no such queue", state.Queue)}
+		}
+		s.enqueued = max(s.enqueued, state.Sequence)
+		s.receipts = max(s.receipts, state.Receipt)
+		s.backlog.add(&message{
+			sequence: state.Sequence,
+			inserted: instant(state.Inserted),
+			due:      instant(state.Due),
+			expires:  instant(state.Expires),
+			dequeues: state.Dequeues,
+			receipt:  state.Receipt,
+		})
+	}
+	return nil
+}
