@@ -1,0 +1,180 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// TestAFullDiskLosesNothing limits how large a file may be: at first below what the
+// file has to grow to, then in the middle of what it has already.
+func TestAFullDiskLosesNothing(t *testing.T) {
+	process, lines := child(t, "fill", memoryDirectory(t))
+	var last string
+	for lines.Scan() {
+		last = lines.Text()
+		t.Log(last)
+	}
+	if err := process.Wait(); err != nil || last != "all is there" {
+		t.Errorf("%q, %v", last, err)
+	}
+}
+
+func fillTheDisk(dir string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	e, err := localqueue.Open(s, nil)
+	if err != nil {
+		return err
+	}
+	q := e.Queue(queue.Name{Account: account, Queue: "full"})
+	if err := q.Create(context.Background(), nil); err != nil {
+		return err
+	}
+	f := filling{queue: q, kept: map[string]queue.Lease{}}
+	for _, step := range []func() error{
+		f.some,
+		func() error { return limit(8 << 20) }, func() error { return f.refused("truncate") }, // it cannot grow
+		f.remove, // which needs a little room, and there is some
+		func() error { return limit(64 << 10) }, func() error { return f.refused("write") }, // most of it cannot be written
+		func() error { return limit(1 << 40) }, f.acceptedAgain, f.some,
+		e.Close,
+		func() error { return f.reopened(dir) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("all is there")
+	return nil
+}
+
+func limit(bytes uint64) error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
+		return err
+	}
+	now.Cur = bytes
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now)
+}
+
+// filling is a queue and what it has accepted.
+type filling struct {
+	queue *localqueue.Queue
+	kept  map[string]queue.Lease
+	sent  int
+}
+
+func (f *filling) enqueue() error {
+	f.sent++
+	text := fmt.Sprint(f.sent, text)
+	m, err := f.queue.Enqueue(context.Background(), text, nil)
+	if err == nil {
+		f.kept[text] = m.Lease
+	}
+	return err
+}
+
+func (f *filling) some() error {
+	for range 200 {
+		if err := f.enqueue(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused enqueues until there is no room, as the system call says that fails. The
+// error says so, and is one to try again after. Meanwhile what was accepted is there, and
+// nothing else.
+func (f *filling) refused(call string) error {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+		err := f.enqueue()
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), syscall.EFBIG.Error()) {
+			return fmt.Errorf("full: %w", err)
+		}
+		p, failed := f.queue.Properties(context.Background())
+		if failed != nil || p.Depth != int64(len(f.kept)) {
+			return fmt.Errorf("%d messages are there, not %d, %w", p.Depth, len(f.kept), failed)
+		}
+		if strings.Contains(err.Error(), call) { // else the engine has not tried again yet
+			fmt.Println(err)
+			return nil
+		}
+	}
+	return errors.New("it is never full")
+}
+
+func (f *filling) remove() error {
+	for text, lease := range f.kept {
+		if err := f.queue.Delete(context.Background(), lease); err != nil {
+			return fmt.Errorf("delete while full: %w", err)
+		}
+		if delete(f.kept, text); len(f.kept) < 100 {
+			break
+		}
+	}
+	return nil
+}
+
+// acceptedAgain waits for the engine to try.
+func (f *filling) acceptedAgain() error {
+	var err error
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+		if err = f.enqueue(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is room, and yet: %w", err)
+}
+
+func (f *filling) reopened(dir string) error {
+	s, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	if found := s.Found(); found.Damaged > 0 || found.Messages != len(f.kept) {
+		return fmt.Errorf("found %d messages, not %d, and damage: %v", found.Messages, len(f.kept), found.Damage)
+	}
+	e, err := localqueue.Open(s, nil)
+	if err != nil {
+		return err
+	}
+	q := e.Queue(f.queue.Name())
+	for {
+		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Hour)
+		if err != nil {
+			return err
+		}
+		if len(batch) == 0 {
+			break
+		}
+		for _, m := range batch {
+			if _, ours := f.kept[m.Text]; !ours {
+				return fmt.Errorf("%.20q was never accepted, or was deleted", m.Text)
+			}
+			delete(f.kept, m.Text)
+		}
+	}
+	if len(f.kept) > 0 {
+		return fmt.Errorf("%d messages are lost", len(f.kept))
+	}
+	return errors.Join(e.Close(), os.RemoveAll(dir))
+}
