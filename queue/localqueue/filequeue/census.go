@@ -36,6 +36,7 @@ type census struct {
 	newer    bool           // a record is of a later version
 	wasted   float64        // what part of the pages is free
 	anew     bool           // the file was made anew
+	scanned  bool           // there are records of many commits, not of one tree
 }
 
 // singleValues are what the bucket of that name holds.
@@ -85,9 +86,7 @@ func takeCensus(f *os.File) (*census, error) {
 	if !whole {
 		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
 	}
-	if err := c.walk(in); err != nil {
-		return nil, err
-	}
+	c.visit(in, c.record)
 	if c.newer {
 		return nil, ErrNewer
 	}
@@ -96,14 +95,26 @@ func takeCensus(f *os.File) (*census, error) {
 	return c, nil
 }
 
-func (c *census) walk(in *inspector) error {
+// visit visits all records of the newest tree whose root can be read; if there is none,
+// all that are on any page.
+func (c *census) visit(in *inspector, visit func(in bucket, key, value []byte)) {
 	in.damaged = func(page uint64, why error) {
 		c.broken = true
 		c.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
 	}
 	trees, err := in.trees()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		c.broken = true
+		c.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
+		if in.older() {
+			trees, err = in.trees()
+		}
+	}
+	if err != nil {
+		c.found.damage(Damage{What: "no commit can be read as a whole: every page was searched for messages, and some that were deleted may be back"})
+		c.scanned = true
+		in.scan(visit)
+		return
 	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t tree) bool { return bytes.Equal(t.name, name) })
@@ -112,13 +123,12 @@ func (c *census) walk(in *inspector) error {
 			c.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
 			continue
 		}
-		in.bucket(trees[i], func(key, value []byte) { c.record(name, key, value) })
+		in.bucket(trees[i], func(key, value []byte) { visit(name, key, value) })
 		trees = slices.Delete(trees, i, i+1)
 	}
 	for _, t := range trees { // bbolt would read them too
 		in.bucket(t, func([]byte, []byte) {})
 	}
-	return nil
 }
 
 // record takes one record, or remembers that it is bad.
@@ -242,6 +252,9 @@ func (c *census) settle() {
 
 // settleQueues brings queues back of which only the name is left.
 func (c *census) settleQueues() {
+	if c.scanned {
+		c.forgetOlderQueues()
+	}
 	for ordinal := range c.queues {
 		c.ordinal = max(c.ordinal, ordinal)
 	}
@@ -266,6 +279,29 @@ func (c *census) settleQueues() {
 	}
 }
 
+// forgetOlderQueues leaves one queue of each name, the last that was created.
+func (c *census) forgetOlderQueues() {
+	last := map[queue.Name]uint64{}
+	for ordinal, q := range c.queues {
+		last[q.Name] = max(last[q.Name], ordinal)
+	}
+	for ordinal, name := range c.names {
+		last[name] = max(last[name], ordinal)
+	}
+	for ordinal, q := range c.queues {
+		if last[q.Name] != ordinal {
+			delete(c.queues, ordinal)
+			c.ordinal = max(c.ordinal, ordinal)
+		}
+	}
+	for ordinal, name := range c.names {
+		if last[name] != ordinal {
+			delete(c.names, ordinal)
+			c.ordinal = max(c.ordinal, ordinal)
+		}
+	}
+}
+
 func (c *census) explain(b badRecord) Damage {
 	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was set aside", b.in, b.why)}
 	if !b.in.is(heads) && !b.in.is(bodies) {
@@ -286,12 +322,17 @@ func compareKeys(a, b localqueue.MessageState) int {
 	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
 }
 
+// newestFirst puts of the same message that state first which it had last.
+func newestFirst(a, b localqueue.MessageState) int {
+	return cmp.Or(compareKeys(a, b), cmp.Compare(b.Receipt, a.Receipt))
+}
+
 // settleMessages gives messages their heads, and leaves out those that were
 // cleared and those of no queue.
 func (c *census) settleMessages() {
 	if c.broken { // else they came in order
-		slices.SortFunc(c.messages, compareKeys)
-		slices.SortFunc(c.heads, compareKeys)
+		slices.SortFunc(c.messages, newestFirst)
+		slices.SortFunc(c.heads, newestFirst)
 		c.messages = slices.CompactFunc(c.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
 	}
 	ours, h := c.messages[:0], 0
@@ -299,7 +340,7 @@ func (c *census) settleMessages() {
 		for h < len(c.heads) && compareKeys(c.heads[h], m) < 0 {
 			h++
 		}
-		if h < len(c.heads) && c.heads[h].MessageKey == m.MessageKey {
+		if h < len(c.heads) && c.heads[h].MessageKey == m.MessageKey && c.heads[h].Receipt >= m.Receipt {
 			m.Due, m.Dequeues, m.Receipt = c.heads[h].Due, c.heads[h].Dequeues, c.heads[h].Receipt
 		}
 		if through, swept := c.sweeps[m.Queue]; swept && m.Sequence <= through {

@@ -49,7 +49,7 @@ func fillTheDisk(dir string) error {
 	for _, step := range []func() error{
 		f.some,
 		func() error { return limit(8 << 20) }, func() error { return f.refused("truncate") }, // it cannot grow
-		f.remove, // which needs a little room, and there is some
+		f.remove,                                                                            // which needs a little room, and there is some
 		func() error { return limit(64 << 10) }, func() error { return f.refused("write") }, // most of it cannot be written
 		func() error { return limit(1 << 40) }, f.acceptedAgain, f.some,
 		e.Close,

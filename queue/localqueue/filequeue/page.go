@@ -57,6 +57,7 @@ type inspector struct {
 	file io.ReaderAt
 	size int64
 	meta meta
+	last meta     // the one before; zero when that cannot be read
 	seen []uint64 // a bit for every page
 	used uint64   // pages seen
 	buf  [maxDepth + 1][]byte
@@ -71,7 +72,7 @@ var errNoMeta = errors.New("neither of its two meta pages can be read")
 // inspect finds the newest commit of the file. Whole says whether both meta pages
 // are sound: else the newest commit may have been torn.
 func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error) {
-	m, sound, err := newestMeta(file)
+	m, last, err := metas(file)
 	if err != nil {
 		return nil, false, err
 	}
@@ -79,40 +80,48 @@ func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error
 	if m.high > pages && m.high > 1<<40 { // never: the meta page has a checksum
 		return nil, false, errNoMeta
 	}
-	return &inspector{file: file, size: size, meta: m, seen: make([]uint64, pages/64+1)}, sound == 2, nil
+	return &inspector{file: file, size: size, meta: m, last: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil
 }
 
-// newestMeta also returns how many are sound. The second one stands at the
-// second page, whose size only the first knows: if that is damaged, all sizes
-// are tried.
-func newestMeta(file io.ReaderAt) (newest meta, sound int, err error) {
-	var b [pageHeader + metaSize]byte
-	read := func(at int64) (meta, bool) {
+// older goes back to the commit before, if that can be read.
+func (in *inspector) older() bool {
+	if in.last.pageSize == 0 {
+		return false
+	}
+	in.meta, in.last = in.last, meta{}
+	clear(in.seen)
+	in.used = 0
+	return true
+}
+
+// metas returns the newest of the two and the other, which is zero when it is not sound.
+// The second one stands at the second page, whose size only the first knows: if that is
+// damaged, all sizes are tried.
+func metas(file io.ReaderAt) (newest, last meta, err error) {
+	read := func(at int64) meta {
+		var b [pageHeader + metaSize]byte
 		if _, err := file.ReadAt(b[:], at); err != nil {
-			return meta{}, false
+			return meta{}
 		}
-		return readMeta(b[:])
-	}
-	newest, ok := read(0)
-	if ok {
-		sound++
-	}
-	for at := int64(512); at <= maxPageSize; at *= 2 {
-		if ok && at != int64(newest.pageSize) {
-			continue
+		m, ok := readMeta(b[:])
+		if !ok || at != 0 && int64(m.pageSize) != at {
+			return meta{}
 		}
-		if second, also := read(at); also && int64(second.pageSize) == at {
-			sound++
-			if !ok || second.commit > newest.commit {
-				newest = second
-			}
-			break
+		return m
+	}
+	newest = read(0)
+	for at := int64(512); at <= maxPageSize && last.pageSize == 0; at *= 2 {
+		if newest.pageSize == 0 || at == int64(newest.pageSize) {
+			last = read(at)
 		}
 	}
-	if sound == 0 {
-		return meta{}, 0, errNoMeta
+	if last.commit > newest.commit || newest.pageSize == 0 {
+		newest, last = last, newest
 	}
-	return newest, sound, nil
+	if newest.pageSize == 0 {
+		return meta{}, meta{}, errNoMeta
+	}
+	return newest, last, nil
 }
 
 // take marks a page and its overflow as seen, unless one of them was.

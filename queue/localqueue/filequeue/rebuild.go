@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 const (
@@ -86,30 +88,27 @@ func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	in.damaged = func(uint64, error) {} // it was reported
-	trees, err := in.trees()
-	if err != nil {
-		return err
-	}
-	to := copying{db: db}
-	for _, t := range trees {
+	to := copying{db: db, newest: map[localqueue.MessageKey]uint64{}}
+	again := newCensus() // which finds the same
+	again.visit(in, func(b bucket, key, value []byte) {
 		switch {
-		case t.name.is(bodies):
-			in.bucket(t, func(key, value []byte) { to.message(c, key, value) })
-		case t.name.is(aside):
-			in.bucket(t, func(key, value []byte) { to.put(aside, slices.Clone(key), slices.Clone(value)) })
+		case b.is(bodies):
+			to.message(c, key, value)
+		case b.is(aside):
+			to.put(aside, slices.Clone(key), slices.Clone(value))
 		}
-	}
+	})
 	to.flush()
 	return to.err
 }
 
 // copying collects what is copied into commits.
 type copying struct {
-	db    *bolt.DB
-	ready []kept
-	size  int
-	err   error // the first
+	db     *bolt.DB
+	newest map[localqueue.MessageKey]uint64 // the receipt of what was copied
+	ready  []kept
+	size   int
+	err    error // the first
 }
 
 // message copies a message that the census kept, in the state that it found. One
@@ -121,7 +120,9 @@ func (to *copying) message(c *census, key, value []byte) {
 	}
 	i, ours := slices.BinarySearchFunc(c.messages, m, compareKeys)
 	switch {
+	case ours && m.Receipt < to.newest[m.MessageKey]:
 	case ours:
+		to.newest[m.MessageKey] = m.Receipt
 		key = slices.Clone(key)
 		to.put(bodies, key, appendBody(make([]byte, 0, bodySize+len(text)), key, c.messages[i], string(text)))
 	case c.orphans[m.Queue] > 0:
