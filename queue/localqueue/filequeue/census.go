@@ -1,0 +1,318 @@
+package filequeue
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// census is what a file holds, read before bbolt is: everything but texts, which
+// are only checked.
+type census struct {
+	found  Found
+	secret [32]byte
+	copied [32]byte // the secret's copy
+	singleValues
+	accounts []localqueue.AccountState
+	queues   map[uint64]localqueue.QueueState
+	names    map[uint64]queue.Name
+	leaving  []localqueue.LeavingName
+	sweeps   map[uint64]uint64 // queue to sequence
+	heads    []localqueue.MessageState
+	messages []localqueue.MessageState
+	have     tally // what the bodies are
+	bad      []badRecord
+	orphans  map[uint64]int // messages by a queue that is not known
+	broken   bool           // pages could not be read
+	newer    bool           // a record is of a later version
+	wasted   float64        // what part of the pages is free
+}
+
+// singleValues are what the bucket of that name holds.
+type singleValues struct {
+	ordinal uint64
+	tally   tally
+	tallied bool
+}
+
+// badRecord is a record that is to be set aside.
+type badRecord struct {
+	in     bucket
+	key    []byte
+	record []byte
+	why    string
+}
+
+// unknownGap is how far a counter that was lost goes on beyond what is known to
+// have been given out.
+const unknownGap = 1 << 40
+
+// takeCensus reads the census of a file.
+func takeCensus(f *os.File) (*census, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	in, whole, err := inspect(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	c := &census{
+		queues:  map[uint64]localqueue.QueueState{},
+		names:   map[uint64]queue.Name{},
+		sweeps:  map[uint64]uint64{},
+		orphans: map[uint64]int{},
+	}
+	if !whole {
+		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
+	}
+	if err := c.walk(in); err != nil {
+		return nil, err
+	}
+	if c.newer {
+		return nil, ErrNewer
+	}
+	c.wasted = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
+	c.settle()
+	return c, nil
+}
+
+func (c *census) walk(in *inspector) error {
+	in.damaged = func(page uint64, why error) {
+		c.broken = true
+		c.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
+	}
+	trees, err := in.trees()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	for _, name := range buckets {
+		i := slices.IndexFunc(trees, func(t tree) bool { return bytes.Equal(t.name, name) })
+		if i < 0 {
+			c.broken = true
+			c.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
+			continue
+		}
+		in.bucket(trees[i], func(key, value []byte) { c.record(name, key, value) })
+		trees = slices.Delete(trees, i, i+1)
+	}
+	for _, t := range trees { // bbolt would read them too
+		in.bucket(t, func([]byte, []byte) {})
+	}
+	return nil
+}
+
+// record takes one record, or remembers that it is bad.
+func (c *census) record(in bucket, key, value []byte) {
+	err := c.read(in, key, value)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNewer):
+		c.newer = true
+	default:
+		c.bad = append(c.bad, badRecord{in, slices.Clone(key), slices.Clone(value), err.Error()})
+	}
+	if in.is(bodies) {
+		if k, err := readKey(key); err == nil {
+			c.have.add(k) // bad ones too: the tally is of keys
+		}
+	}
+}
+
+func (b bucket) is(other bucket) bool { return bytes.Equal(b, other) }
+
+func (c *census) read(in bucket, key, value []byte) error {
+	switch {
+	case in.is(bodies):
+		m, text, err := readBody(key, value)
+		if err == nil {
+			c.messages = append(c.messages, m)
+			c.found.Bytes += int64(len(text))
+		}
+		return err
+	case in.is(heads):
+		m, err := readHead(key, value)
+		if err == nil {
+			c.heads = append(c.heads, m)
+		}
+		return err
+	case in.is(queues):
+		q, err := readQueue(key, value)
+		if err == nil {
+			c.queues[q.Ordinal] = q
+		}
+		return err
+	case in.is(names):
+		return c.readNames(key, value)
+	case in.is(accounts):
+		a, err := readAccount(key, value)
+		if err == nil {
+			c.accounts = append(c.accounts, a)
+		}
+		return err
+	case in.is(leaving):
+		l, err := readLeaving(key, value)
+		if err == nil {
+			c.leaving = append(c.leaving, l)
+		}
+		return err
+	case in.is(sweeps):
+		k, err := readSweep(key, value)
+		if err == nil {
+			c.sweeps[k.Queue] = max(c.sweeps[k.Queue], k.Sequence)
+		}
+		return err
+	case in.is(singles):
+		return c.readSingles(key, value)
+	default: // set aside before
+		c.found.SetAside++
+		return nil
+	}
+}
+
+func (c *census) readNames(key, value []byte) (err error) {
+	if bytes.Equal(key, keySecret) {
+		c.copied, err = readSecret(names, value)
+		return err
+	}
+	ordinal, name, err := readName(key, value)
+	if err == nil {
+		c.names[ordinal] = name
+	}
+	return err
+}
+
+func (c *census) readSingles(key, value []byte) (err error) {
+	switch {
+	case bytes.Equal(key, keySecret):
+		c.secret, err = readSecret(singles, value)
+	case bytes.Equal(key, keyOrdinal):
+		err = readSingle(key, value, &c.ordinal)
+	case bytes.Equal(key, keyTally):
+		if err = readSingle(key, value, &c.tally.count, &c.tally.sum); err == nil {
+			c.tallied = true
+		}
+	default:
+		err = errRecord
+	}
+	return err
+}
+
+// settle puts together what was read: heads with bodies, messages with queues,
+// copies in place of what was lost.
+func (c *census) settle() {
+	c.settleQueues()
+	for _, b := range c.bad {
+		c.found.damage(c.explain(b))
+	}
+	if c.tallied && c.have != c.tally || !c.tallied && c.have.count > 0 {
+		c.found.damage(Damage{What: fmt.Sprintf("there should be %d messages in the file and there are %d: some are lost, or were deleted and are back", c.tally.count, c.have.count)})
+	}
+	c.settleMessages()
+	for ordinal, n := range c.orphans {
+		c.found.damage(Damage{What: fmt.Sprintf("%d messages are of the queue with the ordinal %d, which is not known: they were set aside", n, ordinal)})
+	}
+	c.found.Queues, c.found.Messages = len(c.queues), len(c.messages)
+	if c.secret == ([32]byte{}) {
+		c.secret = c.copied
+		if c.secret == ([32]byte{}) && (len(c.queues) > 0 || c.ordinal > 0) {
+			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, and no receipt from before is good"})
+		}
+	}
+}
+
+// settleQueues brings queues back of which only the name is left.
+func (c *census) settleQueues() {
+	for ordinal := range c.queues {
+		c.ordinal = max(c.ordinal, ordinal)
+	}
+	for ordinal, name := range c.names {
+		c.ordinal = max(c.ordinal, ordinal)
+		if _, known := c.queues[ordinal]; known || c.sweeps[ordinal] == math.MaxUint64 {
+			continue
+		}
+		c.queues[ordinal] = localqueue.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
+		c.found.damage(Damage{Queue: name, What: "its metadata and its access policy are lost"})
+	}
+	for ordinal := range c.sweeps {
+		c.ordinal = max(c.ordinal, ordinal)
+	}
+	for _, b := range c.bad { // what is lost may have been the largest
+		if b.in.is(singles) && bytes.Equal(b.key, keyOrdinal) {
+			c.ordinal += unknownGap
+		}
+	}
+	if c.broken {
+		c.ordinal += unknownGap
+	}
+}
+
+func (c *census) explain(b badRecord) Damage {
+	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was set aside", b.in, b.why)}
+	if !b.in.is(heads) && !b.in.is(bodies) {
+		return d
+	}
+	if key, err := readKey(b.key); err == nil {
+		d.Queue, d.Sequence = c.queues[key.Queue].Name, key.Sequence
+	}
+	if b.in.is(heads) {
+		d.What = fmt.Sprintf("when it is due and how often it was dequeued cannot be read (%s): it is as it was enqueued", b.why)
+	} else {
+		d.What = fmt.Sprintf("it cannot be read (%s) and was set aside", b.why)
+	}
+	return d
+}
+
+func compareKeys(a, b localqueue.MessageState) int {
+	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
+}
+
+// settleMessages gives messages their heads, and leaves out those that were
+// cleared and those of no queue.
+func (c *census) settleMessages() {
+	if c.broken { // else they came in order
+		slices.SortFunc(c.messages, compareKeys)
+		slices.SortFunc(c.heads, compareKeys)
+		c.messages = slices.CompactFunc(c.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
+	}
+	kept, h := c.messages[:0], 0
+	for _, m := range c.messages {
+		for h < len(c.heads) && compareKeys(c.heads[h], m) < 0 {
+			h++
+		}
+		if h < len(c.heads) && c.heads[h].MessageKey == m.MessageKey {
+			m.Due, m.Dequeues, m.Receipt = c.heads[h].Due, c.heads[h].Dequeues, c.heads[h].Receipt
+		}
+		if through, swept := c.sweeps[m.Queue]; swept && m.Sequence <= through {
+			continue
+		}
+		if _, known := c.queues[m.Queue]; !known {
+			c.orphans[m.Queue]++
+			c.ordinal = max(c.ordinal, m.Queue)
+			continue
+		}
+		kept = append(kept, m)
+	}
+	c.messages, c.heads = kept, nil
+}
+
+// saved hands the census to the engine, which then is the only one to have it.
+func (c *census) saved() localqueue.Saved {
+	return localqueue.Saved{
+		Secret:   c.secret,
+		Ordinal:  c.ordinal,
+		Accounts: c.accounts,
+		Queues:   slices.Collect(maps.Values(c.queues)),
+		Leaving:  c.leaving,
+		Messages: iter.Seq[localqueue.MessageState](slices.Values(c.messages)),
+	}
+}

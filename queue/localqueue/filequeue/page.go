@@ -1,0 +1,224 @@
+package filequeue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+)
+
+// What follows reads a file of bbolt without bbolt, which takes what its pages
+// say at its word: it follows a damaged one out of its memory or in a circle,
+// and in a goroutine of its own, where nobody can recover. So a file is read
+// with every bound checked first, and given to bbolt only when it is sound. The
+// format is bbolt's version 2, in the byte order of the machine.
+const (
+	pageHeader   = 16
+	elementSize  = 16
+	metaSize     = 64
+	metaMagic    = 0xED0CDAED
+	metaVersion  = 2
+	branchPage   = 0x01
+	leafPage     = 0x02
+	bucketFlag   = 0x01
+	bucketHeader = 16
+
+	maxDepth    = 32      // of a tree: far more than a file that fits a disk can have
+	maxPageSize = 1 << 16 // that a machine has
+	maxPage     = 8 << 20 // with overflow: a page holds a few records at least
+)
+
+// meta is what one of the two meta pages says: where the tree of one commit
+// begins. Commits write them in turn.
+type meta struct {
+	pageSize uint32
+	root     uint64 // page of the root bucket
+	high     uint64 // pages from here on were never used
+	commit   uint64
+}
+
+func readMeta(b []byte) (meta, bool) {
+	n := binary.NativeEndian
+	if len(b) < pageHeader+metaSize {
+		return meta{}, false
+	}
+	b = b[pageHeader:]
+	h := fnv.New64a()
+	h.Write(b[:metaSize-8])
+	m := meta{pageSize: n.Uint32(b[8:]), root: n.Uint64(b[16:]), high: n.Uint64(b[40:]), commit: n.Uint64(b[48:])}
+	ok := n.Uint32(b) == metaMagic && n.Uint32(b[4:]) == metaVersion && n.Uint64(b[56:]) == h.Sum64() &&
+		m.pageSize >= 512 && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
+	return m, ok
+}
+
+// inspector reads a file page by page.
+type inspector struct {
+	file io.ReaderAt
+	size int64
+	meta meta
+	seen []uint64 // a bit for every page
+	used uint64   // pages seen
+	buf  [maxDepth + 1][]byte
+
+	// damaged is told of every page that is not as it should be.
+	damaged func(page uint64, why error)
+}
+
+// errNoMeta means that neither meta page is one.
+var errNoMeta = errors.New("neither of its two meta pages can be read")
+
+// inspect finds the newest commit of the file. Whole says whether both meta pages
+// are sound: else the newest commit may have been torn.
+func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error) {
+	m, sound, err := newestMeta(file)
+	if err != nil {
+		return nil, false, err
+	}
+	pages := uint64(size) / uint64(m.pageSize)
+	if m.high > pages && m.high > 1<<40 { // never: the meta page has a checksum
+		return nil, false, errNoMeta
+	}
+	return &inspector{file: file, size: size, meta: m, seen: make([]uint64, pages/64+1)}, sound == 2, nil
+}
+
+// newestMeta also returns how many are sound. The second one stands at the
+// second page, whose size only the first knows: if that is damaged, all sizes
+// are tried.
+func newestMeta(file io.ReaderAt) (newest meta, sound int, err error) {
+	var b [pageHeader + metaSize]byte
+	read := func(at int64) (meta, bool) {
+		if _, err := file.ReadAt(b[:], at); err != nil {
+			return meta{}, false
+		}
+		return readMeta(b[:])
+	}
+	newest, ok := read(0)
+	if ok {
+		sound++
+	}
+	for at := int64(512); at <= maxPageSize; at *= 2 {
+		if ok && at != int64(newest.pageSize) {
+			continue
+		}
+		if second, also := read(at); also && int64(second.pageSize) == at {
+			sound++
+			if !ok || second.commit > newest.commit {
+				newest = second
+			}
+			break
+		}
+	}
+	if sound == 0 {
+		return meta{}, 0, errNoMeta
+	}
+	return newest, sound, nil
+}
+
+// take marks a page and its overflow as seen, unless one of them was.
+func (in *inspector) take(page, overflow uint64) bool {
+	for p := page; p <= page+overflow; p++ {
+		if in.seen[p/64]&(1<<(p%64)) != 0 {
+			return false
+		}
+	}
+	for p := page; p <= page+overflow; p++ {
+		in.seen[p/64] |= 1 << (p % 64)
+	}
+	in.used += overflow + 1
+	return true
+}
+
+// read returns a page with its overflow. It is good until the next one at the
+// same depth.
+func (in *inspector) read(page uint64, depth int) ([]byte, error) {
+	size := uint64(in.meta.pageSize)
+	if page < 2 || page >= in.meta.high {
+		return nil, fmt.Errorf("page %d is outside the %d there are", page, in.meta.high)
+	}
+	if (page+1)*size > uint64(in.size) {
+		return nil, fmt.Errorf("page %d is behind the end of the file", page)
+	}
+	b, err := in.readAt(page, size, depth)
+	if err != nil {
+		return nil, err
+	}
+	n := binary.NativeEndian
+	if id := n.Uint64(b); id != page {
+		return nil, fmt.Errorf("page %d says that it is %d", page, id)
+	}
+	overflow := uint64(n.Uint32(b[12:]))
+	if overflow > 0 {
+		if (overflow+1)*size > maxPage || (page+overflow+1)*size > uint64(in.size) || page+overflow >= in.meta.high {
+			return nil, fmt.Errorf("page %d claims %d more", page, overflow)
+		}
+		if b, err = in.readAt(page, (overflow+1)*size, depth); err != nil {
+			return nil, err
+		}
+	}
+	if !in.take(page, overflow) {
+		return nil, fmt.Errorf("page %d is used twice", page)
+	}
+	return b, nil
+}
+
+func (in *inspector) readAt(page, length uint64, depth int) ([]byte, error) {
+	if uint64(cap(in.buf[depth])) < length {
+		in.buf[depth] = make([]byte, length)
+	}
+	b := in.buf[depth][:length]
+	if _, err := in.file.ReadAt(b, int64(page)*int64(in.meta.pageSize)); err != nil {
+		return nil, fmt.Errorf("read page %d: %w", page, err)
+	}
+	return b, nil
+}
+
+// element is one entry of a page: of a leaf, or of a branch, which has a child
+// instead of a value.
+type element struct {
+	key, value []byte
+	bucket     bool
+	child      uint64
+}
+
+// elements reads the entries of a page. It stops at the first that is not sound.
+func elements(page []byte, visit func(i int, leaf bool, e element) error) error {
+	n := binary.NativeEndian
+	flags, count := n.Uint16(page[8:]), int(n.Uint16(page[10:]))
+	leaf := flags == leafPage
+	if !leaf && flags != branchPage {
+		return fmt.Errorf("it is of no kind (%#x)", flags)
+	}
+	if !leaf && count == 0 {
+		return errors.New("it leads nowhere")
+	}
+	data := pageHeader + count*elementSize
+	if data > len(page) {
+		return fmt.Errorf("it claims %d entries", count)
+	}
+	for i := range count {
+		at := pageHeader + i*elementSize
+		header := page[at:]
+		var e element
+		var begin, key, value uint64
+		if leaf {
+			e.bucket = n.Uint32(header) == bucketFlag
+			begin, key, value = uint64(n.Uint32(header[4:])), uint64(n.Uint32(header[8:])), uint64(n.Uint32(header[12:]))
+			if flags := n.Uint32(header); flags > bucketFlag {
+				return fmt.Errorf("entry %d is of no kind (%#x)", i, flags)
+			}
+		} else {
+			begin, key = uint64(n.Uint32(header)), uint64(n.Uint32(header[4:]))
+			e.child = n.Uint64(header[8:])
+		}
+		begin += uint64(at)
+		if key == 0 || begin < uint64(data) || begin+key+value > uint64(len(page)) {
+			return fmt.Errorf("entry %d is outside the page", i)
+		}
+		e.key, e.value = page[begin:begin+key], page[begin+key:begin+key+value]
+		if err := visit(i, leaf, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package filequeue
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// tree is where a bucket begins: at a page, or inline.
+type tree struct {
+	name   bucket
+	page   uint64
+	inline []byte
+}
+
+// entry is told of every entry of a bucket. Both slices are good until it
+// returns.
+type entry func(key, value []byte)
+
+// trees reads the root. Its error means that the file cannot be used.
+func (in *inspector) trees() ([]tree, error) {
+	var found []tree
+	var bad error
+	root := func(name []byte, value []byte, isBucket bool) {
+		if !isBucket || len(value) < bucketHeader {
+			bad = errors.New("its root holds something that is no bucket")
+			return
+		}
+		t := tree{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value)}
+		if t.page == 0 {
+			t.inline = slices.Clone(value[bucketHeader:])
+		}
+		found = append(found, t)
+	}
+	damaged := in.damaged
+	in.damaged = func(page uint64, why error) { bad = fmt.Errorf("page %d of its root: %w", page, why) }
+	in.walk(in.meta.root, nil, nil, 0, root)
+	in.damaged = damaged
+	return found, bad
+}
+
+// bucket visits the entries of one tree, as many as can be read.
+func (in *inspector) bucket(t tree, visit entry) {
+	plain := func(key, value []byte, isBucket bool) {
+		if isBucket {
+			in.damaged(t.page, errors.New("it holds a bucket"))
+			return
+		}
+		visit(key, value)
+	}
+	if t.page != 0 {
+		in.walk(t.page, nil, nil, 0, plain)
+		return
+	}
+	if len(t.inline) < pageHeader {
+		in.damaged(0, fmt.Errorf("bucket %q is cut off", t.name))
+		return
+	}
+	if err := in.leaf(t.inline, nil, nil, plain); err != nil {
+		in.damaged(0, fmt.Errorf("bucket %q: %w", t.name, err))
+	}
+}
+
+// walk visits the leaves below a page, whose keys must be at or above low and,
+// unless high is nil, below high: by these bounds bbolt looks keys up.
+func (in *inspector) walk(page uint64, low, high []byte, depth int, visit func(key, value []byte, isBucket bool)) {
+	if depth == maxDepth {
+		in.damaged(page, errors.New("the tree is too deep"))
+		return
+	}
+	b, err := in.read(page, depth)
+	if err != nil {
+		in.damaged(page, err)
+		return
+	}
+	if binary.NativeEndian.Uint16(b[8:]) == branchPage {
+		in.branch(page, b, low, high, depth, visit)
+		return
+	}
+	if err := in.leaf(b, low, high, visit); err != nil {
+		in.damaged(page, err)
+	}
+}
+
+// leaf visits the entries of a leaf up to the first that is not sound.
+func (in *inspector) leaf(b, low, high []byte, visit func(key, value []byte, isBucket bool)) error {
+	previous := low
+	return elements(b, func(i int, leaf bool, e element) error {
+		if !leaf {
+			return errors.New("it is no leaf")
+		}
+		if err := inOrder(i, previous, e.key, high); err != nil {
+			return err
+		}
+		previous = e.key
+		visit(e.key, e.value, e.bucket)
+		return nil
+	})
+}
+
+// branch walks the children of a page, also when some of them are not sound.
+func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit func(key, value []byte, isBucket bool)) {
+	var children []element
+	err := elements(b, func(i int, _ bool, e element) error {
+		previous := low
+		if i > 0 {
+			previous = children[i-1].key
+		}
+		if err := inOrder(i, previous, e.key, high); err != nil {
+			return err
+		}
+		children = append(children, e)
+		return nil
+	})
+	if err != nil {
+		in.damaged(page, err)
+	}
+	for i, c := range children {
+		until := high
+		if i+1 < len(children) {
+			until = children[i+1].key
+		}
+		in.walk(c.child, c.key, until, depth+1, visit)
+	}
+}
+
+// inOrder checks one key against the one before it, or the bound from above for
+// the first.
+func inOrder(i int, previous, key, high []byte) error {
+	c := bytes.Compare(previous, key)
+	if previous != nil && (c > 0 || c == 0 && i > 0) || high != nil && bytes.Compare(key, high) >= 0 {
+		return fmt.Errorf("entry %d is out of order", i)
+	}
+	return nil
+}
