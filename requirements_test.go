@@ -3,12 +3,13 @@ package millrace
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
 // TestTheTableOfRequirementsIsTrue holds that every test which docs/requirements.md names
-// exists in the package that it names.
+// exists in the package that it names, and says which requirements it is for.
 func TestTheTableOfRequirementsIsTrue(t *testing.T) {
 	text, err := os.ReadFile("docs/requirements.md")
 	if err != nil {
@@ -22,8 +23,15 @@ func TestTheTableOfRequirementsIsTrue(t *testing.T) {
 		}
 		rows++
 		test, where := strings.Trim(strings.TrimSpace(cells[3]), "`"), strings.TrimSpace(cells[4])
-		if !declares(t, where, test) {
+		source, found := declaration(t, where, test)
+		if !found {
 			t.Errorf("%s: package %s has no test %s", strings.TrimSpace(cells[1]), where, test)
+			continue
+		}
+		for _, id := range identifier.FindAllString(cells[1], -1) {
+			if !strings.Contains(source, id) && !strings.Contains(test, strings.ReplaceAll(id, "-", "")) {
+				t.Errorf("neither the name of %s nor what it says names %s", test, id)
+			}
 		}
 	}
 	if rows < 60 {
@@ -31,20 +39,28 @@ func TestTheTableOfRequirementsIsTrue(t *testing.T) {
 	}
 }
 
-func declares(t *testing.T, dir, test string) bool {
+// identifier is the id of a requirement, such as L-22.
+var identifier = regexp.MustCompile(`[A-Z]+-[0-9]+`)
+
+// declaration returns a test with the comment before it.
+func declaration(t *testing.T, dir, test string) (source string, found bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		source, err := os.ReadFile(file)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(source), "\nfunc "+test+"(t *testing.T) {") {
-			return true
+		before, after, found := strings.Cut(string(text), "\nfunc "+test+"(t *testing.T) {")
+		if !found {
+			continue
 		}
+		comment := before[max(strings.LastIndex(before, "\n}\n"), 0):]
+		body, _, _ := strings.Cut(after, "\n}\n")
+		return comment + body, true
 	}
-	return false
+	return "", false
 }

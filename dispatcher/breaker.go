@@ -103,7 +103,7 @@ func (b *breaker) notify() {
 }
 
 // pass waits until messages may be fetched, and says whether only one may: a probe. It
-// returns false when ctx ended first.
+// returns false when ctx ended first. The caller has the turn to reserve.
 func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 	for {
 		b.mu.Lock()
@@ -123,6 +123,13 @@ func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 			return false, false
 		}
 	}
+}
+
+// open tells whether messages are held back.
+func (b *breaker) open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures >= b.threshold
 }
 
 // hold waits for a change, or for the time to pass if there is any left.

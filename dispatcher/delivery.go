@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -29,8 +30,17 @@ type delivery[T any] struct {
 	message Message[T]      // what its handler gets
 	ctx     context.Context // its handler's; nil when it never ran
 
+	room *room // of its batch
+
 	next, before *delivery[T]            // in the list of what is in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
+}
+
+// room is the slots that a batch does not need. They are freed together, when it is known
+// which they are: they are worth one dequeue, not several small ones.
+type room struct {
+	undecided atomic.Int32 // messages that may be refused yet
+	unused    atomic.Int32 // slots of what is refused, or of no message
 }
 
 // enveloped tells whether attempts are counted in the message itself.
@@ -55,12 +65,13 @@ const newerDelay = 30 * time.Second
 func (v *delivery[T]) run() {
 	var err error
 	v.head, v.body, v.format, err = codec.Open(v.queued.Text, v.dispatcher.options.Format)
-	if what, refused := v.refuse(err); refused {
-		v.settle(what, held, false)
+	if what, no := v.refuse(err); no {
+		v.settle(what, held, refused)
 		return
 	}
+	v.decided()
 	if v.message.Body, err = v.decode(); err != nil {
-		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, false)
+		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, undecoded)
 		return
 	}
 	v.handle()
@@ -146,17 +157,42 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 	if err != nil && errors.Is(ended, ErrTimeout) {
 		err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
 	}
-	v.settle(v.decide(err, state, errors.Is(ended, ErrStopping)), state, true)
+	v.settle(v.decide(err, state, errors.Is(ended, ErrStopping)), state, handled)
 }
 
-// leaveSlot frees the slot as the settlement begins, or tells that it is held until
-// settled.
-func (v *delivery[T]) leaveSlot(ran bool) (held bool) {
-	if !v.slot.CompareAndSwap(slotTaken, slotFreed) { // given up: the slot is another's
-		v.dispatcher.slots.pend()
-		return false
+// progress is how far a delivery has come when it is settled.
+type progress int
+
+const (
+	refused   progress = iota // its handler must not run
+	undecoded                 // its body could not be read
+	handled                   // its handler has returned
+)
+
+// leaveSlot frees the slot as the settlement begins.
+func (v *delivery[T]) leaveSlot(came progress) {
+	slots := v.dispatcher.slots
+	switch {
+	case came == refused:
+		slots.pend()
+		v.room.unused.Add(1)
+		v.decided()
+	case v.slot.CompareAndSwap(slotTaken, slotFreed):
+		slots.settling(came == handled)
+	default: // given up: the slot is another's
+		slots.pend()
 	}
-	return v.dispatcher.slots.settling(ran)
+}
+
+// decided frees the slots that the batch does not need, when that is known of its last
+// message.
+func (v *delivery[T]) decided() {
+	if v.room.undecided.Add(-1) > 0 {
+		return
+	}
+	if n := v.room.unused.Load(); n > 0 {
+		v.dispatcher.slots.unreserve(int(n))
+	}
 }
 
 // call runs the handler, a panic in it becoming an error: one message's failure is

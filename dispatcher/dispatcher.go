@@ -24,12 +24,11 @@ type Dispatcher[T any] struct {
 	follow  *follower
 	breaker *breaker
 	keeper  *keeper
-	workers *workers[T]
+	workers workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
-	requests context.Context // parent of every settlement and renewal
-	hangUp   context.CancelFunc
-	halted   chan struct{} // closed by Halt
+	requests requests        // parents of every settlement and renewal
+	halted   chan struct{}   // closed by Halt
 	halt     sync.Once
 
 	inFlight sync.WaitGroup // one for every message dispatched and not settled
@@ -56,8 +55,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 		queue: q, name: q.Name(), handler: h, options: options,
 		slots:  newSlots(options.Concurrency),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
-		workers: newWorkers[T](),
-		halted:  make(chan struct{}),
+		halted: make(chan struct{}),
 	}, nil
 }
 
@@ -73,28 +71,38 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
 	d.handlers = ctx
-	d.requests, d.hangUp = context.WithCancel(ctx)
-	d.keeper = newKeeper(d.requests, d.queue, d.follow.next, d.options.StuckAfter)
+	d.requests.start(ctx)
+	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.next, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when
 // LeastFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
 // fail one after the other it holds back, and then takes one slot for a message that
 // shows whether they still do. Every reserved slot must be handed to
-// [Dispatcher.Dispatch]. Callers take turns.
+// [Dispatcher.Dispatch]. Callers take turns, in the order in which they came.
 func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
-	probe, ok := d.breaker.pass(ctx)
-	if !ok {
+	if !d.slots.takeTurn(ctx) {
 		return 0
 	}
-	if !probe {
-		return d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
+	defer d.slots.endTurn()
+	for {
+		probe, ok := d.breaker.pass(ctx)
+		if !ok {
+			return 0
+		}
+		if probe {
+			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
+			if n == 0 {
+				d.breaker.unknown()
+			}
+			return n
+		}
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
+		if n == 0 || !d.breaker.open() {
+			return n
+		}
+		d.slots.unreserve(n) // what freed the slots were the failures that opened it
 	}
-	n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
-	if n == 0 {
-		d.breaker.unknown()
-	}
-	return n
 }
 
 // leastFetch is how many slots must be free before a dequeue is worth it.
@@ -152,18 +160,20 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 // and hidden for the visibility. It does not block. Once a drain has begun the
 // messages are given back instead.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
-	if unused := reserved - len(batch); unused > 0 {
-		d.slots.unreserve(unused)
-	}
 	if len(batch) == 0 {
+		d.slots.unreserve(reserved)
 		d.breaker.unknown()
+		return
 	}
-	// One allocation for a batch. It is freed with its last message, which is not long
+	// One allocation for the messages of a batch. It is freed with its last message, which is not long
 	// after the others.
 	deliveries := make([]delivery[T], len(batch))
+	room := new(room)
+	room.undecided.Store(int32(len(batch)))
+	room.unused.Store(int32(reserved - len(batch)))
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.asked, v.visibility = d, m, asked, visibility
+		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, room
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries)

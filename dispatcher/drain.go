@@ -34,10 +34,10 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	}()
 	ended := d.wait(ctx, done)
 	d.workers.close()
-	d.hangUp()
+	d.requests.hangUp()
 	d.keeper.close()
 	if ended {
-		d.workers.wait()
+		d.workers.join()
 		return nil
 	}
 	return d.abandoned()
@@ -58,13 +58,18 @@ func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 	case <-done:
 		return true
 	case <-patience.C:
+		// Requests that still hang are cut off, so that only handlers can be left. One
+		// that returns even now can have its message deleted.
+		d.requests.cutOff()
+		if d.soon(done) {
+			return true
+		}
 	case <-d.halted:
 		if d.soon(done) {
 			return true
 		}
 	}
-	// Requests that still hang are cut off, so that only handlers can be left.
-	d.hangUp()
+	d.requests.hangUp()
 	return d.soon(done)
 }
 

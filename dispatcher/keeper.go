@@ -27,18 +27,18 @@ type lease struct {
 	cancel context.CancelCauseFunc // ends the handler's context
 	watch  watcher                 // is told what happens to the lease
 
-	newest   queue.Lease   // with the newest receipt
-	expiry   time.Time     // until when it is surely ours, by our monotonic clock; zero when it is not
-	renewAt  time.Time     // when to renew next; zero for never
-	deadline time.Time     // when the handler's time is up; zero for never
-	stuckAt  time.Time     // when a cancelled handler counts as stuck; zero for never
-	end      time.Time     // when the message's own life ends; zero for never
-	renewals int           // how often it was extended
-	last     bool          // its handler's time is up: it is extended no more
-	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	newest   queue.Lease // with the newest receipt
+	expiry   time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
+	renewAt  time.Time   // when to renew next; zero for never
+	deadline time.Time   // when the handler's time is up; zero for never
+	stuckAt  time.Time   // when a cancelled handler counts as stuck; zero for never
+	end      time.Time   // when the message's own life ends; zero for never
+	renewals int         // how often it was extended
+	last     bool        // its handler's time is up: it is extended no more
 	state    leaseState
-	at       time.Time // when the keeper must look at it next: the earliest of the above
-	index    int       // in the heap; -1 when not in it
+	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	at       time.Time     // when the keeper must look at it next: the earliest of the above
+	index    int           // in the heap; -1 when not in it
 }
 
 // watcher is told what happens to a lease, without the keeper's lock.
@@ -48,7 +48,7 @@ type watcher interface {
 	stuck()
 }
 
-type leaseState int
+type leaseState uint8
 
 const (
 	held    leaseState = iota
@@ -87,6 +87,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	leases  leaseHeap // guarded by mu
+	alarm   time.Time // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
 	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
 	renewer int       // renewers alive; guarded by mu
 	renewed int64     // renewals that succeeded; guarded by mu
@@ -114,9 +115,14 @@ func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
 	l.extend(asked, visibility)
 	l.at = l.due()
 	heap.Push(&k.leases, l)
-	first := k.leases[0] == l
+	// A lease that is released leaves the alarm as it is: with short handlers it would be
+	// set anew for nearly every message, and one look in vain costs less.
+	sooner := k.alarm.IsZero() || l.at.Before(k.alarm)
+	if sooner {
+		k.alarm = l.at
+	}
 	k.mu.Unlock()
-	if first {
+	if sooner {
 		k.wakeUp()
 	}
 }
@@ -191,6 +197,7 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		if l.at.After(now) {
+			k.alarm = l.at
 			return l.at, true
 		}
 		switch {
@@ -211,7 +218,10 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 		}
 		k.fix(l)
 	}
-	return time.Time{}, false
+	if !k.alarm.After(now) {
+		k.alarm = time.Time{}
+	}
+	return k.alarm, !k.alarm.IsZero()
 }
 
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }

@@ -14,11 +14,18 @@ import (
 // settle carries a decision out with the newest receipt, frees the slot, and
 // counts what came of it. Its requests are bounded as try says and are not
 // those of the stopping context: what was handled is deleted even while the worker stops.
-func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
+func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	d := v.dispatcher
-	begin := time.Now()
-	d.breaker.note(what, ran, v.attempt())
-	holding := v.leaveSlot(ran)
+	var begin time.Time // reading the clock is not free
+	if d.options.Observer.Settled != nil {
+		begin = time.Now()
+	}
+	d.breaker.note(what, came == handled, v.attempt())
+	late := what.outcome == Lost && came == handled
+	if late {
+		d.follow.late() // before the slot is free: the next dequeue must know
+	}
+	v.leaveSlot(came)
 
 	result := what.outcome
 	err := v.carryOut(what, state)
@@ -30,11 +37,11 @@ func (v *delivery[T]) settle(what decision, state leaseState, ran bool) {
 	default:
 		result = Unsettled
 	}
-	if result == Lost && ran {
+	if result == Lost && came == handled && !late {
 		d.follow.late()
 	}
 	d.counts[result].Add(1)
-	d.slots.settled(holding)
+	d.slots.settled()
 	v.observe(what, result, begin)
 	if err = errors.Join(what.err, err); err != nil {
 		d.options.OnError(&DeliveryError{
@@ -74,7 +81,7 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 		if state == expired {
 			// One try: if somebody else has the message by now the receipt is stale
 			// and nothing happens; if not, a duplicate is spared.
-			return v.dispatcher.queue.Delete(v.dispatcher.requests, v.queued.Lease)
+			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
 		}
 		return v.remove()
 	case Retried:
@@ -94,11 +101,12 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 // than all else here: a Queue bounds its own requests.
 func (v *delivery[T]) try(request func(context.Context) error) error {
 	d := v.dispatcher
-	err := request(d.requests)
+	parent := d.requests.context()
+	err := request(parent)
 	if err == nil || !retry.Transient(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	ctx, cancel := context.WithTimeout(parent, d.options.SettleTimeout)
 	defer cancel()
 	return retry.Again(ctx, string(v.queued.ID), err, request)
 }
@@ -182,7 +190,7 @@ func (v *delivery[T]) recorded(failures int) string {
 // of a place to put it.
 func (v *delivery[T]) poison(what decision) error {
 	d := v.dispatcher
-	ctx, cancel := context.WithTimeout(d.requests, d.options.SettleTimeout)
+	ctx, cancel := context.WithTimeout(d.requests.context(), d.options.SettleTimeout)
 	defer cancel()
 	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {

@@ -9,9 +9,9 @@ import (
 // slots counts the room for running handlers. A slot is used from the moment it
 // is reserved for a dequeue until its handler has returned; it is then free while
 // its settlement goes on, as long as no more than concurrency settlements are
-// under way.
+// under way: each one more holds a slot, whichever that is.
 type slots struct {
-	// turn is held by the one loop that waits for slots. A channel, not a mutex:
+	// turn is held by the one loop that reserves. A channel, not a mutex:
 	// waiting for it must end with the context, and a goroutine blocked on a mutex
 	// would hang a synctest bubble.
 	turn chan struct{}
@@ -23,7 +23,7 @@ type slots struct {
 	size    int // concurrency; guarded by mu
 	wanted  int // what setOpen was told; guarded by mu
 	open    int // how many may be used, min(size, wanted); guarded by mu
-	used    int // reserved, running, or held by a settlement; guarded by mu
+	used    int // reserved or running; guarded by mu
 	running int // handlers running; guarded by mu
 	pending int // settlements under way; guarded by mu
 }
@@ -32,16 +32,22 @@ func newSlots(size int) *slots {
 	return &slots{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), size: size, wanted: size, open: size}
 }
 
-// reserve waits until least slots are free, or any after linger, and takes up to
-// most of them. It returns 0 when ctx ended first.
-func (s *slots) reserve(ctx context.Context, most, least int, linger time.Duration) int {
+// takeTurn waits until nobody else reserves, or returns false when ctx ended first.
+// Who came first is first.
+func (s *slots) takeTurn(ctx context.Context) bool {
 	select {
 	case s.turn <- struct{}{}:
+		return true
 	case <-ctx.Done():
-		return 0
+		return false
 	}
-	defer func() { <-s.turn }()
+}
 
+func (s *slots) endTurn() { <-s.turn }
+
+// reserve waits until least slots are free, or any after linger, and takes up to
+// most of them. It returns 0 when ctx ended first. The caller has the turn.
+func (s *slots) reserve(ctx context.Context, most, least int, linger time.Duration) int {
 	var timer *time.Timer // runs from when the first slot is free
 	var lingered <-chan time.Time
 	patient := linger > 0
@@ -70,7 +76,7 @@ func (s *slots) reserve(ctx context.Context, most, least int, linger time.Durati
 func (s *slots) take(most, least int, patient bool) (n, free int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free = s.open - s.used
+	free = s.open - s.used - s.surplus()
 	if free <= 0 || patient && free < min(least, most, s.open) {
 		return 0, free
 	}
@@ -79,7 +85,10 @@ func (s *slots) take(most, least int, patient bool) (n, free int) {
 	return n, free
 }
 
-// unreserve gives back n slots that a dequeue did not fill.
+// surplus is how many settlements are too many. Requires mu.
+func (s *slots) surplus() int { return max(s.pending-s.size, 0) }
+
+// unreserve gives back n slots that a dequeue did not fill with what is handled.
 func (s *slots) unreserve(n int) {
 	s.mu.Lock()
 	s.used -= n
@@ -94,24 +103,17 @@ func (s *slots) started() {
 	s.mu.Unlock()
 }
 
-// settling begins the settlement of a delivery. If ran, its handler was running
-// until now. It frees the slot, or tells that the slot is held until settled,
-// because too many settlements are under way.
-func (s *slots) settling(ran bool) (held bool) {
+// settling begins the settlement of a delivery and frees its slot. If ran, its handler
+// was running until now.
+func (s *slots) settling(ran bool) {
 	s.mu.Lock()
 	if ran {
 		s.running--
 	}
 	s.pending++
-	held = s.pending > s.size
-	if !held {
-		s.used--
-	}
+	s.used--
 	s.mu.Unlock()
-	if !held {
-		s.signal()
-	}
-	return held
+	s.signal()
 }
 
 // giveUp frees the slot of a running handler that will not return.
@@ -131,14 +133,12 @@ func (s *slots) pend() {
 }
 
 // settled ends a settlement.
-func (s *slots) settled(held bool) {
+func (s *slots) settled() {
 	s.mu.Lock()
+	waited := s.surplus() > 0
 	s.pending--
-	if held {
-		s.used--
-	}
 	s.mu.Unlock()
-	if held {
+	if waited {
 		s.signal()
 	}
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,34 @@ func TestV05_VisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	if f.next() != 10*time.Minute {
 		t.Errorf("for an hour %v, want the maximum", f.next())
 	}
+}
+
+// Nothing is sorted while handlers are brief: what comes out must be the same.
+func TestV05_TheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bounds, err := Visibility{}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFollower(bounds)
+		times := rapid.SliceOfN(rapid.OneOf(
+			rapid.Int64Range(0, int64(2*brief)), rapid.Int64Range(0, int64(time.Minute)),
+		), recompute, 600).Draw(t, "times")
+		for i, d := range times {
+			f.record(time.Duration(d))
+			if (i+1)%recompute != 0 {
+				continue
+			}
+			last := slices.Sorted(slices.Values(times[max(0, i+1-len(f.recent)) : i+1]))
+			p95 := time.Duration(last[len(last)*95/100])
+			if want := wholeSeconds(min(max(2*p95, bounds.Min), bounds.Max)); f.next() != want {
+				t.Fatalf("after %d: visibility %v, want %v", i+1, f.next(), want)
+			}
+			if want := max(DefaultLinger, p95/5); max(DefaultLinger, f.usual()/5) != want {
+				t.Fatalf("after %d: linger by %v, want %v", i+1, f.usual()/5, want)
+			}
+		}
+	})
 }
 
 func TestVisibilityIsAlwaysWholeSecondsWithinBounds(t *testing.T) {

@@ -19,7 +19,16 @@ const (
 	ClearMessages    Operation = "ClearMessages"
 	UpdateMessage    Operation = "UpdateMessage"
 	DeleteMessage    Operation = "DeleteMessage"
-	Unknown          Operation = "Unknown" // a request that is none of the others
+	GetQueueACL      Operation = "GetQueueAcl"
+	SetQueueACL      Operation = "SetQueueAcl"
+
+	GetServiceProperties Operation = "GetQueueServiceProperties"
+	SetServiceProperties Operation = "SetQueueServiceProperties"
+	GetServiceStats      Operation = "GetQueueServiceStats"
+	GetDelegationKey     Operation = "GetUserDelegationKey"
+	Preflight            Operation = "QueuePreflightRequest"
+
+	Unknown Operation = "Unknown" // a request that is none of the others
 )
 
 // Counts are the requests since a [Server] was made. The zero value is none.
@@ -61,7 +70,8 @@ type counters struct {
 func newCounters() *counters {
 	c := &counters{operations: make(map[Operation]*atomic.Int64)}
 	for _, op := range []Operation{ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata,
-		PutMessage, GetMessages, PeekMessages, ClearMessages, UpdateMessage, DeleteMessage, Unknown} {
+		PutMessage, GetMessages, PeekMessages, ClearMessages, UpdateMessage, DeleteMessage,
+		GetQueueACL, SetQueueACL, GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown} {
 		c.operations[op] = new(atomic.Int64)
 	}
 	return c

@@ -3,21 +3,24 @@
 // deployment run the same client code and differ by one address.
 //
 // A [Server] answers in process, as the transport of an [net/http.Client], and
-// on a loopback socket ([Server.Start]), with the same status, headers and body
-// to the byte. In process it opens no socket and starts no goroutine, so that
-// a client, the protocol and the engine all run in one testing/synctest bubble.
+// on a socket ([Server.Start], [Server.StartTLS]), with the same status, headers
+// and body to the byte. In process it opens no socket and starts no goroutine, so
+// that a client, the protocol and the engine all run in one testing/synctest
+// bubble.
 //
 // # Protocol
 //
-// Addresses are path-style, /account/queue/messages/id, as of Azurite.
-// Operations, limits, status and error codes are those Microsoft documents;
-// where Azurite is laxer the documents win: an update's visibility may not pass
-// the message's expiry, a dropped queue's name stays taken for a while, x-ms-date
-// must be within 15 minutes, and each message of a batch has its own receipt.
-// Service properties, stored access policies and shared access signatures are
-// not served yet.
+// Every operation of the Queue service is served, in its versions 2017-07-29 to
+// 2026-04-06, at path-style addresses, /account/queue/messages/id, as of Azurite,
+// and at host-style ones, account.queue.localhost/queue/messages/id, as of the
+// service; with the suffix -secondary the account's secondary location, which has
+// the same to read. Limits, status and error codes are those Microsoft documents;
+// where Azurite is laxer the documents win. docs/protocol.md lists what comes of
+// each kind of request, next to what Azurite answers, and a test holds it.
 //
-// Names of metadata come back in lower case: HTTP does not keep their case.
+// Logging and metrics are settings that are kept and given back, and change
+// nothing. CORS rules are obeyed. Names of metadata come back in lower case: HTTP
+// does not keep their case.
 //
 // # Delivery and cost
 //
@@ -26,9 +29,15 @@
 //
 // # Security
 //
-// Requests are signed with Shared Key and refused otherwise. The development
-// account's key is public, so [Server.Start] listens on loopback addresses
-// only. No key, signature, receipt or text is ever in an error or a log.
+// Requests are authorized by Shared Key or Shared Key Lite, by an account SAS, a
+// service SAS with or without a stored access policy, a user delegation SAS, or
+// over TLS by a bearer token, and refused otherwise. Signatures are compared in
+// constant time. Of a token the issuer, the audience and the times are checked,
+// but not the signature, for which a local server has no keys: tokens, like the
+// development account's public key, protect nothing. So endpoints listen on
+// loopback addresses only, unless [Options].Public says otherwise, and then there
+// are neither. No key, signature, token, receipt or text is ever in an error or a
+// log.
 //
 // # Concurrency and shutdown
 //

@@ -2,21 +2,30 @@ package emulator
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Endpoint is a [Server] that listens on a socket. [Server.Start] makes it; one
-// of Close and Shutdown must be called. It is safe for concurrent use.
+// Endpoint is a [Server] that listens on a socket. [Server.Start] and
+// [Server.StartTLS] make it; one of Close and Shutdown must be called. It is safe
+// for concurrent use.
 type Endpoint struct {
+	of       *Server
 	server   *http.Server
+	scheme   string
 	address  net.Addr
 	done     chan struct{} // closed when the accepting goroutine has ended
 	serveErr error         // written before done is closed
@@ -27,22 +36,37 @@ type Endpoint struct {
 
 // Start listens on the address, a loopback one such as "127.0.0.1:10001", and
 // serves it until the endpoint is closed. Port 0 means any free one, and ""
-// means "127.0.0.1:0". It fails when the address is not a loopback one or is
-// taken. Any number of endpoints can serve one server.
-func (s *Server) Start(address string) (*Endpoint, error) {
+// means "127.0.0.1:0". It fails when the address is taken, and when other machines
+// could reach it without [Options].Public.
+func (s *Server) Start(address string) (*Endpoint, error) { return s.start(address, nil) }
+
+// StartTLS is Start over TLS, which bearer tokens and signatures for https alone
+// need. The configuration says with which certificate; it is copied. Like the
+// service, the endpoint speaks HTTP/1.1 only.
+func (s *Server) StartTLS(address string, config *tls.Config) (*Endpoint, error) {
+	if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		return nil, errors.New("emulator: TLS without a certificate: load one with tls.LoadX509KeyPair")
+	}
+	return s.start(address, config.Clone())
+}
+
+// start listens; a nil configuration means without TLS. Any number of endpoints
+// can serve one server.
+func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	if err := checkLoopback(address); err != nil {
+	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
-	e := &Endpoint{address: listener.Addr(), done: make(chan struct{})}
+	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{})}
 	e.server = &http.Server{
 		Handler:           s,
+		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30*time.Second + s.delay, // when it ends, so does the request's context
 		WriteTimeout:      30*time.Second + s.delay,
@@ -51,9 +75,15 @@ func (s *Server) Start(address string) (*Endpoint, error) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         e.count,
 	}
+	e.server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
+	serve := e.server.Serve
+	if config != nil {
+		e.scheme, e.server.TLSConfig = "https", config
+		serve = func(l net.Listener) error { return e.server.ServeTLS(l, "", "") }
+	}
 	go func() {
 		defer close(e.done)
-		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			e.serveErr = fmt.Errorf("emulator: %w", err)
 		}
 	}()
@@ -100,11 +130,37 @@ func (e *Endpoint) wait() error {
 func (e *Endpoint) Addr() net.Addr { return e.address }
 
 // URL is the address of the development account, without a slash at its end.
-func (e *Endpoint) URL() string { return accountURL(e.address.String(), DevelopmentAccount) }
+// Where that account is not served it is the address of the first one by name.
+func (e *Endpoint) URL() string { return e.AccountURL(e.of.mainAccount()) }
 
-// ConnectionString is what a client needs to reach the development account
-// here. Its key is public knowledge.
-func (e *Endpoint) ConnectionString() string { return connectionString(e.address.String()) }
+// ConnectionString is what a client needs to reach that account here, with its
+// key.
+func (e *Endpoint) ConnectionString() string {
+	return e.of.connectionString(e.scheme, e.host(), e.of.mainAccount())
+}
+
+// AccountURL is the address of an account, without a slash at its end, whether
+// or not there is one of that name.
+func (e *Endpoint) AccountURL(account string) string { return accountURL(e.scheme, e.host(), account) }
+
+// AccountConnectionString is what a client needs to reach an account here, with
+// its key. It fails when there is no account of that name.
+func (e *Endpoint) AccountConnectionString(account string) (string, error) {
+	if e.of.accounts[account] == nil {
+		return "", fmt.Errorf("emulator: no account %q: name it, with its key, in Options.Accounts", account)
+	}
+	return e.of.connectionString(e.scheme, e.host(), account), nil
+}
+
+// host is where clients on this machine reach the endpoint: one that listens on
+// all addresses has none of its own.
+func (e *Endpoint) host() string {
+	at, err := netip.ParseAddrPort(e.address.String())
+	if err != nil || !at.Addr().IsUnspecified() {
+		return e.address.String()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at.Port())))
+}
 
 // inProcess is the host of addresses that only work in process. The top-level
 // domain never resolves (RFC 2606), so a client that was not given the
@@ -112,31 +168,57 @@ func (e *Endpoint) ConnectionString() string { return connectionString(e.address
 const inProcess = "millrace.invalid"
 
 // URL is the address of the development account for clients whose transport is
-// the server, without a slash at its end.
-func (s *Server) URL() string { return accountURL(inProcess, DevelopmentAccount) }
+// the server, without a slash at its end. Where that account is not served it is
+// the address of the first one by name.
+func (s *Server) URL() string { return accountURL("http", inProcess, s.mainAccount()) }
 
 // ConnectionString is what a client whose transport is the server needs to
-// reach the development account.
-func (s *Server) ConnectionString() string { return connectionString(inProcess) }
+// reach that account, with its key.
+func (s *Server) ConnectionString() string {
+	return s.connectionString("http", inProcess, s.mainAccount())
+}
 
-func accountURL(host, account string) string { return "http://" + host + "/" + account }
+// mainAccount is the account that is meant when none is named.
+func (s *Server) mainAccount() string {
+	if s.accounts[DevelopmentAccount] != nil || len(s.accounts) == 0 {
+		return DevelopmentAccount
+	}
+	return slices.Min(slices.Collect(maps.Keys(s.accounts)))
+}
 
-func connectionString(host string) string {
+func accountURL(scheme, host, account string) string { return scheme + "://" + host + "/" + account }
+
+func (s *Server) connectionString(scheme, host, account string) string {
+	var key []byte
+	if known := s.accounts[account]; known != nil {
+		key = known.key
+	}
 	return strings.Join([]string{
-		"DefaultEndpointsProtocol=http",
-		"AccountName=" + DevelopmentAccount,
-		"AccountKey=" + DevelopmentKey,
-		"QueueEndpoint=" + accountURL(host, DevelopmentAccount),
+		"DefaultEndpointsProtocol=" + scheme,
+		"AccountName=" + account,
+		"AccountKey=" + base64.StdEncoding.EncodeToString(key),
+		"QueueEndpoint=" + accountURL(scheme, host, account),
 	}, ";") + ";"
 }
 
-func checkLoopback(address string) error {
+func (s *Server) checkAddress(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("emulator: address %q is not host:port: %w", address, err)
 	}
+	for name, account := range s.accounts {
+		if len(account.key) == 0 {
+			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
+		}
+	}
+	if s.public {
+		if len(s.accounts) == 0 {
+			return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
+		}
+		return nil
+	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it", address)
+		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it; Options.Public says otherwise", address)
 	}
 	return nil
 }

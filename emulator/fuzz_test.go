@@ -1,35 +1,75 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/xml"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// FuzzServe sends arbitrary requests, most of them signed so that they come
-// past the door. None may panic, and each must be answered as the protocol
-// says: by a status, the common headers and a well-formed document.
+// ways are how the requests of FuzzServe are authorized: not, or each for
+// everything that it can be for.
+var ways = []func(*http.Request){
+	anonymously,
+	sign,
+	func(r *http.Request) { sign(r); signLite(r) },
+	accountSAS(),
+	accountSAS("sv", "2026-04-06", "sip", "127.0.0.1", "spr", "https,http", "st", "2026-01-01"),
+	serviceSAS("orders"),
+	serviceSAS("orders", "si", "all", "sp", "", "se", ""),
+	func(r *http.Request) { r.URL.Scheme = "https"; withToken(nil)(r) },
+	delegationSAS("orders", "AAAA"),
+}
+
+// FuzzServe sends arbitrary requests, most of them authorized so that they come
+// past the door. None may panic, and each must be answered as the protocol says:
+// by a status, the common headers and a well-formed document. Without anything
+// that authorizes it, none may succeed.
 func FuzzServe(f *testing.F) {
-	for _, x := range exchanges {
+	for x := range all {
 		path, query, _ := strings.Cut(x.path, "?")
 		name, value := "", ""
 		for name, value = range x.header {
 			break
 		}
-		f.Add(x.verb, DevelopmentAccount+path, query, name, value, x.body, x.code == "")
+		way := 1
+		if x.secure {
+			way = 7
+		}
+		if x.host == "" {
+			path = "/" + cmp.Or(x.account, DevelopmentAccount) + path
+		}
+		f.Add(x.verb, x.host, path, query, name, value, x.body, uint8(way))
+		if x.change != nil { // parameters with a signature, tokens and the like
+			r := newExchange(x)
+			f.Add(x.verb, x.host, path, r.URL.RawQuery, "Authorization", r.Header.Get("Authorization"), x.body, uint8(0))
+		}
 	}
-	f.Add("PUT", "devstoreaccount1/q%2e/messages/%ff", "popreceipt=%00&visibilitytimeout=1", "x-ms-meta-\x00", "\r\n", "<", true)
-	f.Fuzz(func(t *testing.T, method, path, rawQuery, name, value, body string, trusted bool) {
+	for way := range ways {
+		f.Add("GET", "", "/devstoreaccount1/orders/messages", "", "Origin", "https://x.example", "", uint8(way))
+	}
+	f.Add("PUT", "devstoreaccount1.queue.", "/q%2e/messages/%ff", "popreceipt=%00&visibilitytimeout=1", "x-ms-meta-\x00", "\r\n", "<", uint8(1))
+	f.Fuzz(func(t *testing.T, method, host, path, rawQuery, name, value, body string, way uint8) {
 		engine := localqueue.New(&localqueue.Options{Seed: 1})
 		q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
 		if err := q.Create(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.SetAccessPolicy(context.Background(), []byte(acl(storedPolicy("all", "", "9999-01-01", "raup")))); err != nil {
+			t.Fatal(err)
+		}
+		if err := engine.SetServiceProperties(context.Background(), DevelopmentAccount,
+			[]byte(rules(rule("*", "GET,PUT", "*", "*", "1")+rule("https://x.example", "POST", "", "x-*", "1")))); err != nil {
 			t.Fatal(err)
 		}
 		m, err := q.Enqueue(context.Background(), "x", nil)
@@ -38,18 +78,24 @@ func FuzzServe(f *testing.F) {
 		}
 		names := strings.NewReplacer("{id}", string(m.ID), "{receipt}", url.QueryEscape(string(m.Receipt)))
 		u := &url.URL{Scheme: "http", Host: inProcess}
-		if unescaped, err := url.PathUnescape(names.Replace("/" + path)); err == nil {
-			u.Path, u.RawPath = unescaped, names.Replace("/"+path)
+		if unescaped, err := url.PathUnescape(names.Replace(path)); err == nil {
+			u.Path, u.RawPath = unescaped, names.Replace(path)
 		} else {
-			u.Path = "/" + path
+			u.Path = path
 		}
 		u.RawQuery = names.Replace(rawQuery)
-		r := &http.Request{Method: method, URL: u, Header: http.Header{name: {value}}, ContentLength: int64(len(body)),
+		r := &http.Request{Method: method, Host: host, URL: u, Header: http.Header{name: {value}}, ContentLength: int64(len(body)),
 			Body: io.NopCloser(strings.NewReader(body))}
-		if trusted {
+		authorized := int(way)%len(ways) != 0
+		if authorized {
 			sign(r)
+			ways[int(way)%len(ways)](r)
 		}
-		s := New(engine, nil)
+		options := new(Options)
+		if !authorized { // what the corpus has signed is worth nothing then
+			options.Accounts = map[string][]byte{DevelopmentAccount: []byte(rand.Text())}
+		}
+		s := New(engine, options)
 		response, err := s.RoundTrip(r)
 		if err != nil {
 			return // what cannot be sent is not for the server
@@ -61,6 +107,9 @@ func FuzzServe(f *testing.F) {
 		}
 		if response.StatusCode < 200 || response.StatusCode > 599 || response.StatusCode == http.StatusInternalServerError {
 			t.Fatalf("status %d: %s", response.StatusCode, document)
+		}
+		if !authorized && response.StatusCode < 400 && method != http.MethodOptions {
+			t.Fatalf("status %d for nobody", response.StatusCode)
 		}
 		if (response.StatusCode >= 400) != (response.Header.Get("x-ms-error-code") != "") || response.Header.Get("x-ms-request-id") == "" {
 			t.Fatalf("status %d with the headers %v", response.StatusCode, response.Header)
@@ -77,6 +126,77 @@ func FuzzServe(f *testing.F) {
 		}
 		if c := s.Counts(); c.Requests() != 1 || c.Statuses[response.StatusCode/100] != 1 {
 			t.Fatalf("counted %+v", c)
+		}
+	})
+}
+
+// newExchange is the request of an exchange whose names stay as they are.
+func newExchange(x exchange) *http.Request {
+	path, query, _ := strings.Cut(x.path, "?")
+	r := &http.Request{Method: x.verb, Host: x.host, Header: http.Header{}, ContentLength: int64(len(x.body)),
+		URL: &url.URL{Scheme: "http", Host: inProcess, Path: "/" + DevelopmentAccount + path, RawQuery: query}}
+	sign(r)
+	x.change(r)
+	return r
+}
+
+// FuzzToken reads arbitrary texts as tokens. What is taken has the three parts of
+// one, and times that can be compared.
+func FuzzToken(f *testing.F) {
+	f.Add(token(nil))
+	f.Add(token(map[string]any{"exp": 1e300, "aud": []string{"a"}}))
+	f.Add("a.b.c")
+	f.Add("eyJhbGciOiJub25lIn0.eyJleHAiOi0xfQ.")
+	f.Fuzz(func(t *testing.T, given string) {
+		said, ok := parseToken(given)
+		if !ok {
+			return
+		}
+		if strings.Count(given, ".") != 2 || said.Expiry < 0 || said.Expiry > 1<<40 || said.NotBefore < 0 || said.NotBefore > 1<<40 {
+			t.Fatalf("%+v", said)
+		}
+		_ = isIssuer(said)
+		if isAudience(said.Audience, "a") && !strings.Contains(said.Audience, "a") && !strings.HasPrefix(said.Audience, "e406") {
+			t.Fatalf("audience %q", said.Audience)
+		}
+	})
+}
+
+// FuzzAddresses reads arbitrary ranges of addresses. What is in one is so by
+// comparing bytes too.
+func FuzzAddresses(f *testing.F) {
+	f.Add("127.0.0.1", "127.0.0.0-127.0.0.255")
+	f.Add("::1", "::-::ffff")
+	f.Add("10.0.0.1", "::ffff:10.0.0.1")
+	f.Fuzz(func(t *testing.T, at, addresses string) {
+		from, err := netip.ParseAddr(at)
+		if err != nil {
+			return
+		}
+		from = from.Unmap().WithZone("")
+		in, ok := within(from, addresses)
+		if in && !ok {
+			t.Fatal("in what is no range")
+		}
+		if first, last, _ := strings.Cut(addresses, "-"); in && last == "" && netip.MustParseAddr(first).Unmap().WithZone("") != from {
+			t.Fatalf("%v is taken for %s", from, first)
+		}
+	})
+}
+
+// FuzzInstant reads arbitrary texts as times. What is taken is a time that every
+// form of it says.
+func FuzzInstant(f *testing.F) {
+	for _, text := range []string{"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05+07:00", "2026-02-30"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		at, ok := parseInstant(text)
+		if !ok {
+			return
+		}
+		if again, ok := parseInstant(formatInstant(at)); at.Year() >= 0 && at.Year() <= 9999 && (!ok || !again.Equal(at.Truncate(time.Second))) {
+			t.Fatalf("%s is %v and then %v", text, at, again)
 		}
 	})
 }

@@ -15,9 +15,18 @@ const (
 // Options configure a [Server]. Nil and the zero value mean the defaults.
 type Options struct {
 	// Accounts are further accounts by name, with their keys decoded from
-	// Base64. The development account is always there, with its public key.
-	// Defaults to none.
+	// Base64. The development account is there too, with its public key unless
+	// it is named here, but see Public. Defaults to none.
 	Accounts map[string][]byte
+
+	// Public allows endpoints that other machines reach. The development
+	// account is then there only when Accounts names it: its key is public, so
+	// that whoever reaches the endpoint could do everything. Bearer tokens
+	// are not taken then: their signatures cannot be checked, so that
+	// whoever reaches the endpoint could make one. Keys and signatures
+	// are all there is to protect the queues, so serve over TLS. Defaults to
+	// false: loopback addresses only.
+	Public bool
 
 	// Delay makes every request take this much longer: half of it passes
 	// before the operation, half after it, as on a network. A client that
@@ -33,17 +42,21 @@ func (o *Options) delay() time.Duration {
 	return max(o.Delay, 0)
 }
 
+func (o *Options) public() bool { return o != nil && o.Public }
+
 func (o *Options) accounts() map[string]*account {
-	key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
-	if err != nil {
-		panic(err) // it is a constant
-	}
 	all := make(map[string]*account)
+	if !o.public() {
+		key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
+		if err != nil {
+			panic(err) // it is a constant
+		}
+		all[DevelopmentAccount] = newAccount(key)
+	}
 	if o != nil {
 		for name, key := range o.Accounts {
 			all[name] = newAccount(key)
 		}
 	}
-	all[DevelopmentAccount] = newAccount(key)
 	return all
 }

@@ -63,6 +63,16 @@ func (q query) get(name string) (value string, found bool, f *failure) {
 	return value, found, nil
 }
 
+// has reports whether a parameter is there.
+func (q query) has(name string) bool {
+	for _, p := range q {
+		if p.name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // number returns a parameter that is a whole number in least…most, or otherwise
 // when it is missing.
 func (q query) number(name string, otherwise, least, most int64) (int64, *failure) {

@@ -122,7 +122,7 @@ func (c *call) listQueues() *failure {
 		return toFailure(err)
 	}
 	listing := queuexml.Listing{
-		Endpoint:   "http://" + c.request.Host + "/" + c.account,
+		Endpoint:   c.endpoint(),
 		Prefix:     prefix,
 		Marker:     marker,
 		MaxResults: int(results),

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/millrace/millrace/internal/queuexml"
@@ -16,19 +15,58 @@ const (
 	newestVersion = "2026-04-06"
 )
 
+// checkVersion finds out in which version of the protocol to answer (Versioning
+// for the Azure Storage services): that of the header; without one, of a request
+// with a shared access signature its api-version, or the version that it was
+// signed in. Who shows nothing need not say a version either, and gets the oldest.
 func (c *call) checkVersion() *failure {
 	version := c.request.Header.Get("x-ms-version")
 	if version == "" {
-		return errMissingHeader.with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"})
+		return c.impliedVersion()
 	}
-	if !isVersion(version) || version < oldestVersion || version > newestVersion {
+	if !served(version) {
 		return errInvalidHeaderValue.
 			because("The value for one of the HTTP headers is not in the correct format. "+
 				"This emulator serves the versions %s to %s.", oldestVersion, newestVersion).
 			with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"}, queuexml.Detail{Name: "HeaderValue", Value: version})
 	}
-	c.header["X-Ms-Version"] = []string{version}
+	c.setVersion(version)
 	return nil
+}
+
+func (c *call) impliedVersion() *failure {
+	c.version = oldestVersion
+	if !c.query.has("sig") {
+		if c.request.Header.Get("Authorization") == "" {
+			return nil
+		}
+		return errMissingHeader.with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"})
+	}
+	for _, name := range []string{"api-version", "sv"} {
+		version, found, f := c.query.get(name)
+		switch {
+		case f != nil:
+			return f
+		case found && served(version):
+			c.setVersion(version)
+			return nil
+		case found:
+			return errInvalidQueryValue.
+				because("Value for one of the query parameters specified in the request URI is invalid. "+
+					"This emulator serves the versions %s to %s; give one in x-ms-version.", oldestVersion, newestVersion).
+				with(queuexml.Detail{Name: "QueryParameterName", Value: name}, queuexml.Detail{Name: "QueryParameterValue", Value: version})
+		}
+	}
+	return nil
+}
+
+func (c *call) setVersion(version string) {
+	c.version = version
+	c.header["X-Ms-Version"] = []string{version}
+}
+
+func served(version string) bool {
+	return isVersion(version) && version >= oldestVersion && version <= newestVersion
 }
 
 // isVersion reports whether s has the form 2006-01-02, which makes comparing
@@ -45,27 +83,20 @@ func isVersion(s string) bool {
 	return true
 }
 
-// route reads the address and finds the operation: /account, /account/queue,
-// /account/queue/messages and /account/queue/messages/id.
-func (c *call) route() (f *failure) {
-	path, ok := strings.CutPrefix(c.request.URL.EscapedPath(), "/")
-	if !ok {
+// route reads the address and finds the operation. Behind the account there is
+// nothing, a queue, its messages, or one message.
+func (c *call) route() *failure {
+	parts, count, f := c.locate()
+	if f != nil {
+		return f
+	}
+	if c.request.Method == http.MethodOptions {
+		return c.serve(Preflight, (*call).preflight)
+	}
+	if count > 1 && parts[1] != "messages" {
 		return errInvalidURI
 	}
-	var parts [4]string
-	count := 0
-	for part := range strings.SplitSeq(strings.TrimSuffix(path, "/"), "/") {
-		part, err := url.PathUnescape(part)
-		if err != nil || part == "" || count == len(parts) {
-			return errInvalidURI
-		}
-		parts[count] = part
-		count++
-	}
-	if count > 2 && parts[2] != "messages" {
-		return errInvalidURI
-	}
-	c.account, c.queue, c.message = parts[0], parts[1], parts[3]
+	c.queue, c.message = parts[0], parts[2]
 	if c.query, f = parseQuery(c.request.URL.RawQuery); f != nil {
 		return f
 	}
@@ -74,11 +105,11 @@ func (c *call) route() (f *failure) {
 		return f
 	}
 	switch count {
-	case 1:
+	case 0:
 		return c.routeAccount(comp)
-	case 2:
+	case 1:
 		return c.routeQueue(comp)
-	case 3:
+	case 2:
 		return c.routeMessages()
 	default:
 		return c.routeMessage()
@@ -86,13 +117,40 @@ func (c *call) route() (f *failure) {
 }
 
 func (c *call) routeAccount(comp string) *failure {
-	switch {
-	case comp != "list":
-		return unsupported("comp", comp)
-	case c.request.Method != http.MethodGet:
-		return methods("GET")
+	method := c.request.Method
+	if comp == "list" {
+		if method != http.MethodGet {
+			return methods("GET")
+		}
+		return c.serve(ListQueues, (*call).listQueues)
 	}
-	return c.serve(ListQueues, (*call).listQueues)
+	switch restype, _, f := c.query.get("restype"); {
+	case f != nil:
+		return f
+	case restype != "service":
+		return badComp(comp)
+	}
+	switch comp {
+	case "properties":
+		switch method {
+		case http.MethodGet:
+			return c.serve(GetServiceProperties, (*call).getProperties)
+		case http.MethodPut:
+			return c.serve(SetServiceProperties, (*call).setProperties)
+		}
+		return methods("GET, PUT")
+	case "stats":
+		if method != http.MethodGet {
+			return methods("GET")
+		}
+		return c.serve(GetServiceStats, (*call).getStatistics)
+	case "userdelegationkey":
+		if method != http.MethodPost {
+			return methods("POST")
+		}
+		return c.serve(GetDelegationKey, (*call).getDelegationKey)
+	}
+	return badComp(comp)
 }
 
 func (c *call) routeQueue(comp string) *failure {
@@ -105,6 +163,14 @@ func (c *call) routeQueue(comp string) *failure {
 			return c.serve(DeleteQueue, (*call).deleteQueue)
 		}
 		return methods("DELETE, PUT")
+	case "acl":
+		switch c.request.Method {
+		case http.MethodGet, http.MethodHead:
+			return c.serve(GetQueueACL, (*call).getACL)
+		case http.MethodPut:
+			return c.serve(SetQueueACL, (*call).setACL)
+		}
+		return methods("GET, HEAD, PUT")
 	case "metadata":
 		switch c.request.Method {
 		case http.MethodGet, http.MethodHead:
@@ -114,7 +180,7 @@ func (c *call) routeQueue(comp string) *failure {
 		}
 		return methods("GET, HEAD, PUT")
 	}
-	return unsupported("comp", comp)
+	return badComp(comp)
 }
 
 func (c *call) routeMessages() *failure {
@@ -156,15 +222,18 @@ func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
 	return nil
 }
 
-func unsupported(name, value string) *failure {
-	return errUnsupportedQuery.with(
-		queuexml.Detail{Name: "QueryParameterName", Value: name},
-		queuexml.Detail{Name: "QueryParameterValue", Value: value})
+// badComp is what the service answers to a comp that the resource does not have,
+// or that is missing.
+func badComp(comp string) *failure {
+	return errInvalidQueryValue.with(
+		queuexml.Detail{Name: "QueryParameterName", Value: "comp"},
+		queuexml.Detail{Name: "QueryParameterValue", Value: comp},
+		queuexml.Detail{Name: "Reason", Value: ""})
 }
 
 // checkNames refuses a bad queue name in the two ways the service does.
 func (c *call) checkNames() *failure {
-	if c.operation == ListQueues || queue.CheckName(c.queue) == nil {
+	if c.queue == "" || queue.CheckName(c.queue) == nil {
 		return nil
 	}
 	if len(c.queue) < 3 || len(c.queue) > 63 {

@@ -21,6 +21,7 @@ import (
 type Server struct {
 	engine   *localqueue.Engine
 	accounts map[string]*account // never changes
+	public   bool                // other machines may reach us
 	delay    time.Duration
 	counters *counters
 	birth    [8]byte       // random, the first half of request ids
@@ -33,7 +34,7 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), delay: o.delay(), counters: newCounters()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), counters: newCounters()}
 	rand.Read(s.birth[:]) // never fails, see crypto/rand
 	return s
 }
@@ -54,6 +55,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if f != nil {
 			c.refuse(f)
 		}
+		c.expose()
 		s.counters.answered(c.status)
 	}
 	if c.status != http.StatusNoContent {
@@ -72,10 +74,16 @@ type call struct {
 	operation Operation
 	handle    func(*call) *failure
 
-	account string // the three parts of the address, decoded
-	queue   string
-	message string
-	query   query
+	resource  string   // the path as it was sent
+	hosted    bool     // the account is in the host, not in the path
+	account   string   // the three parts of the address, decoded
+	known     *account // the account, or nil when there is none of that name
+	secondary bool     // the account's secondary location
+	queue     string
+	message   string
+	query     query
+	version   string  // of the protocol
+	claims    *claims // of the token, when one was shown
 
 	header http.Header // of the response
 	status int
@@ -151,10 +159,13 @@ func (s *Server) requestID() string {
 
 // run carries out a request whose operation is known.
 func (c *call) run() *failure {
+	if c.operation == Preflight { // asks for everyone, in no version
+		return c.preflight()
+	}
 	if f := c.checkVersion(); f != nil {
 		return f
 	}
-	if f := c.server.authenticate(c); f != nil {
+	if f := c.authorize(); f != nil {
 		return f
 	}
 	if f := c.checkNames(); f != nil {
@@ -166,7 +177,7 @@ func (c *call) run() *failure {
 	}
 	// The body is read first: only then does net/http watch the connection, and
 	// end the context of a client that leaves.
-	if c.operation == PutMessage || c.operation == UpdateMessage {
+	if c.operation.hasBody() {
 		if f := c.receive(); f != nil {
 			return f
 		}
@@ -209,7 +220,7 @@ func (c *call) refuse(f *failure) {
 		h["Allow"] = []string{f.allow}
 	}
 	if f.status == http.StatusUnauthorized {
-		h["Www-Authenticate"] = []string{"SharedKey"}
+		h["Www-Authenticate"] = []string{challenge}
 	}
 	c.status = f.status
 	c.body = queuexml.AppendError(c.room(), f.code,

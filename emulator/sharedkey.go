@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/millrace/millrace/internal/queuexml"
 )
 
 // maxSkew is how old or how early the date of a request may be (Authorize with
@@ -22,30 +20,21 @@ const maxSkew = 15 * time.Minute
 
 // account is who may sign requests.
 type account struct {
-	hashes sync.Pool // of hash.Hash keyed with the account's key
+	key    []byte    // never changes
+	hashes sync.Pool // of hash.Hash keyed with the key
 }
 
 func newAccount(key []byte) *account {
-	key = slices.Clone(key)
-	return &account{hashes: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	a := &account{key: slices.Clone(key)}
+	a.hashes.New = func() any { return hmac.New(sha256.New, a.key) }
+	return a
 }
 
-// authenticate refuses a request that is not signed with the key of the account
-// it addresses. What it says never holds a signature or the string that
-// was signed, which has the receipt in it.
-func (s *Server) authenticate(c *call) *failure {
-	given := c.request.Header.Get("Authorization")
-	if given == "" {
-		return errNoAuthentication
-	}
-	scheme, rest, ok := strings.Cut(given, " ")
-	if !ok {
-		return errInvalidAuthentication
-	}
-	if scheme != "SharedKey" {
-		return denied("Only the scheme SharedKey is supported.")
-	}
-	name, encoded, ok := strings.Cut(strings.TrimSpace(rest), ":")
+// authenticateKey refuses a request that is not signed with the key of the
+// account it addresses. The credentials are the account and the signature; what
+// was signed differs between SharedKey and SharedKeyLite.
+func (c *call) authenticateKey(credentials string, appendText func(*call, []byte, string) []byte) *failure {
+	name, encoded, ok := strings.Cut(strings.TrimSpace(credentials), ":")
 	if !ok {
 		return errInvalidAuthentication
 	}
@@ -56,17 +45,24 @@ func (s *Server) authenticate(c *call) *failure {
 	if name != c.account {
 		return denied("The account that signed is not the account in the address.")
 	}
-	known := s.accounts[name]
-	if known == nil {
+	if c.known == nil {
 		return denied("The account is not known to this emulator.")
 	}
 	if f := checkDate(c.request.Header); f != nil {
 		return f
 	}
-	if !known.signed(c.appendStringToSign(nil), signature) {
-		return denied("The signature does not match: check the account key.")
+	if c.known.signed(appendText(c, nil, c.resource), signature) {
+		return nil
 	}
-	return nil
+	if c.secondary && !c.hosted {
+		// The documents want the address of the primary location to be signed,
+		// clients sign what they call. Both mean the same.
+		primary := strings.Replace(c.resource, secondarySuffix, "", 1)
+		if c.known.signed(appendText(c, nil, primary), signature) {
+			return nil
+		}
+	}
+	return denied("The signature does not match: check the account key.")
 }
 
 // signed compares in constant time, so that a signature cannot be guessed byte
@@ -98,15 +94,10 @@ func checkDate(h http.Header) *failure {
 	return nil
 }
 
-// denied is a 403 that says why, for the person who has to find out.
-func denied(detail string) *failure {
-	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
-}
-
 // appendStringToSign appends what the client has signed: the verb, standard
-// headers, all x-ms- headers and the resource (Authorize with Shared Key,
-// "Blob, Queue, and File services").
-func (c *call) appendStringToSign(dst []byte) []byte {
+// headers, all x-ms- headers and the resource with its parameters (Authorize with
+// Shared Key, "Blob, Queue, and File services").
+func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	h := c.request.Header
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 
@@ -130,6 +121,52 @@ func (c *call) appendStringToSign(dst []byte) []byte {
 	line(h.Get("If-Unmodified-Since"))
 	line(h.Get("Range"))
 
+	dst = appendHeaders(dst, h)
+	dst = append(dst, '/')
+	dst = append(dst, c.account...)
+	dst = append(dst, resource...)
+	sorted := c.query.sorted()
+	for i, p := range sorted {
+		if i > 0 && sorted[i-1].name == p.name { // values of one name are joined
+			dst = append(dst, ',')
+		} else {
+			dst = append(dst, '\n')
+			dst = append(dst, p.name...)
+			dst = append(dst, ':')
+		}
+		dst = append(dst, p.value...)
+	}
+	return dst
+}
+
+// appendLiteStringToSign appends what the client has signed under the scheme
+// SharedKeyLite: fewer headers, and of the parameters only comp (Authorize with
+// Shared Key, "Blob, Queue, and File services (Shared Key Lite)").
+func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
+	h := c.request.Header
+	line := func(s string) { dst = append(append(dst, s...), '\n') }
+	line(c.request.Method)
+	line(h.Get("Content-Md5"))
+	line(h.Get("Content-Type"))
+	if len(h["X-Ms-Date"]) > 0 {
+		line("")
+	} else {
+		line(h.Get("Date"))
+	}
+	dst = appendHeaders(dst, h)
+	dst = append(dst, '/')
+	dst = append(dst, c.account...)
+	dst = append(dst, resource...)
+	if comp, found, _ := c.query.get("comp"); found { // twice was refused before
+		dst = append(dst, "?comp="...)
+		dst = append(dst, comp...)
+	}
+	return dst
+}
+
+// appendHeaders appends all x-ms- headers, a line for each, in the order of
+// their names.
+func appendHeaders(dst []byte, h http.Header) []byte {
 	var room [8]string
 	names := room[:0]
 	for name := range h { // canonical case, so that equal names are one
@@ -150,21 +187,6 @@ func (c *call) appendStringToSign(dst []byte) []byte {
 			dst = append(dst, strings.TrimSpace(value)...)
 		}
 		dst = append(dst, '\n')
-	}
-
-	dst = append(dst, '/')
-	dst = append(dst, c.account...)
-	dst = append(dst, c.request.URL.EscapedPath()...)
-	sorted := c.query.sorted()
-	for i, p := range sorted {
-		if i > 0 && sorted[i-1].name == p.name { // values of one name are joined
-			dst = append(dst, ',')
-		} else {
-			dst = append(dst, '\n')
-			dst = append(dst, p.name...)
-			dst = append(dst, ':')
-		}
-		dst = append(dst, p.value...)
 	}
 	return dst
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -38,7 +39,7 @@ func authorization(r *http.Request, date string) string {
 			text += name + ":" + strings.Join(r.Header.Values(name), ",") + "\n"
 		}
 	}
-	text += "/" + DevelopmentAccount + r.URL.EscapedPath()
+	text += "/" + accountOf(r) + r.URL.EscapedPath()
 	given, _ := url.ParseQuery(r.URL.RawQuery)
 	values := map[string][]string{}
 	for name, v := range given {
@@ -48,10 +49,146 @@ func authorization(r *http.Request, date string) string {
 	for _, name := range sortedNames(values) {
 		text += "\n" + name + ":" + strings.Join(values[name], ",")
 	}
-	key, _ := base64.StdEncoding.DecodeString(DevelopmentKey)
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(text))
-	return "SharedKey " + DevelopmentAccount + ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return "SharedKey " + accountOf(r) + ":" + mac(DevelopmentKey, text)
+}
+
+// lite is the header under the scheme SharedKeyLite.
+func lite(r *http.Request) string {
+	text := strings.Join([]string{r.Method, r.Header.Get("Content-MD5"), r.Header.Get("Content-Type"), ""}, "\n") + "\n"
+	for _, name := range sortedNames(r.Header) {
+		if strings.HasPrefix(name, "x-ms-") {
+			text += name + ":" + strings.Join(r.Header.Values(name), ",") + "\n"
+		}
+	}
+	text += "/" + accountOf(r) + r.URL.EscapedPath()
+	if comp := r.URL.Query().Get("comp"); comp != "" {
+		text += "?comp=" + comp
+	}
+	return "SharedKeyLite " + accountOf(r) + ":" + mac(DevelopmentKey, text)
+}
+
+// accountOf is the account that a request addresses, in either style.
+func accountOf(r *http.Request) string {
+	label, _, _ := strings.Cut(r.Host, ".")
+	switch account := strings.TrimSuffix(strings.ToLower(label), "-secondary"); account {
+	case DevelopmentAccount, "second":
+		if strings.Contains(r.Host, ".queue.") {
+			return account
+		}
+	}
+	account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return strings.TrimSuffix(account, "-secondary")
+}
+
+// mac is the HMAC-SHA256 of a text with a key in Base64, in Base64.
+func mac(key, text string) string {
+	decoded, _ := base64.StdEncoding.DecodeString(key)
+	h := hmac.New(sha256.New, decoded)
+	h.Write([]byte(text))
+	return base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// withSAS puts a shared access signature onto a request, in place of what
+// authorized it.
+func withSAS(r *http.Request, parameters map[string]string) {
+	r.Header.Del("Authorization")
+	r.Header.Del("x-ms-date")
+	query, _ := url.ParseQuery(r.URL.RawQuery)
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	r.URL.RawQuery = query.Encode()
+}
+
+// inHours is a time in signatures and policies.
+func inHours(n int) string {
+	return time.Now().Add(time.Duration(n) * time.Hour).UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// accountSAS puts an account SAS for everything onto a request, signed by the
+// text of "Create an account SAS". The pairs change its parameters; "" leaves one
+// out.
+func accountSAS(pairs ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		p := map[string]string{"sv": "2020-08-04", "ss": "bq", "srt": "sco", "sp": "rwdlacup", "se": inHours(1)}
+		maps.Copy(p, inPairs(pairs))
+		lines := []string{accountOf(r), p["sp"], p["ss"], p["srt"], p["st"], p["se"], p["sip"], p["spr"], p["sv"]}
+		if p["sv"] >= "2020-12-06" {
+			lines = append(lines, p["ses"])
+		}
+		p["sig"] = mac(DevelopmentKey, strings.Join(lines, "\n")+"\n")
+		withSAS(r, p)
+	}
+}
+
+// serviceSAS puts a service SAS for a queue onto a request, signed by the text of
+// "Create a service SAS".
+func serviceSAS(queue string, pairs ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		p := map[string]string{"sv": "2026-04-06", "sp": "raup", "se": inHours(1)}
+		maps.Copy(p, inPairs(pairs))
+		p["sig"] = mac(DevelopmentKey, strings.Join([]string{p["sp"], p["st"], p["se"], "/queue/" + accountOf(r) + "/" + queue,
+			p["si"], p["sip"], p["spr"], p["sv"]}, "\n"))
+		withSAS(r, p)
+	}
+}
+
+// delegationSAS puts a user delegation SAS for a queue onto a request, signed by
+// the text of "Create a user delegation SAS" with a key that the test has got.
+func delegationSAS(queue, key string, pairs ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		p := map[string]string{"sv": "2026-04-06", "sp": "raup", "se": inHours(1), "skoid": user, "sktid": tenant, "skt": inHours(-1),
+			"ske": inHours(2), "sks": "q", "skv": "2026-04-06"}
+		maps.Copy(p, inPairs(pairs))
+		p["sig"] = mac(key, strings.Join([]string{p["sp"], p["st"], p["se"], "/queue/" + accountOf(r) + "/" + queue,
+			p["skoid"], p["sktid"], p["skt"], p["ske"], p["sks"], p["skv"], p["skdutid"], p["sduoid"], p["sip"], p["spr"], p["sv"]}, "\n"))
+		withSAS(r, p)
+	}
+}
+
+func inPairs(pairs []string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+// Who the tokens of the tests are for.
+const (
+	tenant = "ab1f708d-50f6-404c-a006-d71b2ac7a606"
+	user   = "11059fcc-5514-4800-b5f8-49808b9cfab6"
+)
+
+// token is an unsigned JSON Web Token like those of Microsoft Entra ID. The
+// changes are claims; nil leaves one out.
+func token(changes map[string]any) string {
+	said := map[string]any{"aud": "https://storage.azure.com", "iss": "https://sts.windows.net/" + tenant + "/",
+		"iat": time.Now().Unix(), "nbf": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(), "oid": user, "tid": tenant}
+	maps.Copy(said, changes)
+	maps.DeleteFunc(said, func(_ string, value any) bool { return value == nil })
+	payload, err := json.Marshal(said)
+	if err != nil {
+		panic(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"typ":"JWT","alg":"none"}`)) + "." + encode(payload) + "."
+}
+
+// withToken makes a request one that a bearer token authorizes.
+func withToken(changes map[string]any) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Del("x-ms-date")
+		r.Header.Set("Authorization", "Bearer "+token(changes))
+	}
+}
+
+// anonymously takes away what authorizes a request.
+func anonymously(r *http.Request) {
+	r.Header.Del("Authorization")
+	r.Header.Del("x-ms-date")
 }
 
 // signed is a signed request of the in-process server.

@@ -3,6 +3,7 @@ package emulator
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,8 @@ import (
 
 // RoundTrip answers a request in process, as a socket would: with the Server as
 // its Transport an [http.Client] needs no network, and so works in a
-// testing/synctest bubble. The host in the request's URL does not matter.
+// testing/synctest bubble. A request to https counts as one over TLS. The host in
+// the request's URL matters only when it names an account.
 //
 // A context that is over before the answer is there makes it fail with the
 // context's cause; see [Options].Delay for what has happened by then.
@@ -61,6 +63,9 @@ func incoming(r *http.Request) (*http.Request, error) {
 	}).WithContext(r.Context())
 	if in.Method == "" {
 		in.Method = http.MethodGet
+	}
+	if r.URL.Scheme == "https" {
+		in.TLS = new(tls.ConnectionState) // nobody is in between
 	}
 	if in.Host == "" {
 		in.Host = r.URL.Host

@@ -30,7 +30,7 @@ func (b *bundle) die() {
 	after(2 * time.Second)
 }
 
-// Invariant 5: without faults a handler runs exactly MaxAttempts times, and lost
+// Invariant 5, Q-27: without faults a handler runs exactly MaxAttempts times, and lost
 // deliveries in between take no attempt away.
 func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -144,8 +144,9 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 	return after.EmptyGets
 }
 
-// TestADayInMilliseconds is item 8 of the plan: the cost example of the source, run and
-// counted at the service in place of computed, and then what back-off makes of it.
+// TestADayInMilliseconds is the cost example of the source, run and counted at the service
+// in place of computed, at its prices (C-04), and then what back-off makes of it; the naive
+// fleets are the "before" (C-13).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours

@@ -100,6 +100,44 @@ func TestTheGracePeriodEnds(t *testing.T) {
 	})
 }
 
+// A handler that ignores its context, and returns at the last moment before it would be
+// abandoned, has done its work: its message is deleted, beside a request that hangs.
+func TestInvariant2_WorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(2)
+		o := options()
+		o.Grace, o.SettleTimeout = 5*time.Second, 5*time.Second
+		var begun atomic.Int32
+		l := New(&hanging{Queue: b.queue}, func(context.Context, *Message[job]) error {
+			if begun.Add(1) > 1 {
+				time.Sleep(time.Second + o.Grace + o.SettleTimeout + time.Second/2)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(time.Second)
+		b.stop()
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Unsettled != 1 {
+			t.Errorf("state %+v, want one deleted and one not", st)
+		}
+	})
+}
+
+// hanging is a queue whose first delete is answered by nobody.
+type hanging struct {
+	queue.Queue
+	hung atomic.Bool
+}
+
+func (q *hanging) Delete(ctx context.Context, l queue.Lease) error {
+	if q.hung.CompareAndSwap(false, true) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return q.Queue.Delete(ctx, l)
+}
+
 // Halt ends the grace period at once.
 func TestHaltEndsTheDrainAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -35,14 +35,14 @@ func (f *fleet) grow(target int, start func()) int {
 	if n == 0 {
 		return 0
 	}
-	for range n {
-		start()
-	}
 	f.active += n
 	f.started += n
 	f.peak = max(f.peak, f.active)
 	f.grown = time.Now()
-	f.changed(f.active)
+	f.changed(f.active) // first, or a new loop might fetch for what was open before
+	for range n {
+		start()
+	}
 	return n
 }
 

@@ -53,10 +53,10 @@ type session[T any] struct {
 	requests context.Context // of dequeues; ends after the grace period
 	work     sync.WaitGroup  // loops and depth readings
 
-	key    string       // what the spread of waits depends on
-	draws  atomic.Int64 // numbers drawn for waits
-	loops  atomic.Int64 // how many were made, to tell their error waits apart
-	failed chan error   // what ends the run early; room for one
+	key      string       // what the spread of waits depends on
+	draws    atomic.Int64 // numbers drawn for waits
+	troubles atomic.Int64 // rows of errors that loops met, to tell their waits apart
+	failed   chan error   // what ends the run early; room for one
 
 	polls, emptyPolls, received atomic.Int64
 }

@@ -434,7 +434,7 @@ func naiveInterval(b *bundle, longest time.Duration) {
 	}
 }
 
-// L-16, B-13: errors never end a loop, a busy service is polled ever more seldom,
+// L-16, B-13, B-18: errors never end a loop, a busy service is polled ever more seldom,
 // and the log is not flooded.
 func TestB04_ABusyServiceIsBackedOffFrom(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -525,6 +525,7 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 	})
 }
 
+// L-03: batches of 1 to 32, a queue; and whatever else can be told beforehand.
 func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	for name, change := range map[string]func(*Options[job]){
 		"concurrency":       func(o *Options[job]) { o.Concurrency = -1 },

@@ -30,7 +30,7 @@ type loop[T any] struct {
 	empties int             // empty polls in a row
 	setting *scaling.Idle   // that the curve was made for
 	curve   backoff.BackOff // waits after empty polls
-	errors  backoff.BackOff // waits after errors
+	errors  backoff.BackOff // waits after errors in a row; nil before the first
 }
 
 // run fetches until the listener stops or the loop may end.
@@ -68,7 +68,7 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 		return l.failed(err), false
 	}
-	l.errors.Reset()
+	l.errors = nil
 	if err != nil { // a missing queue is waited for, as an empty one
 		l.report.poll(hint(err))
 		return l.empty()
@@ -130,6 +130,9 @@ func (l *loop[T]) failed(err error) time.Duration {
 		return mostErrorWait // until Run has heard of it and stops the loops
 	}
 	l.report.poll(err)
+	if l.errors == nil {
+		l.errors = l.newErrorWaits()
+	}
 	return l.errors.NextBackOff()
 }
 
@@ -188,9 +191,14 @@ func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
 // loop polls first would matter, and a run could not be repeated.
 func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1))) }
 
+// newErrorWaits returns the waits after errors in a row, spread by how many such rows there
+// were before: like the draws they do not depend on which loop it is.
+func (s *session[T]) newErrorWaits() backoff.BackOff {
+	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+}
+
 func (s *session[T]) newLoop() *loop[T] {
 	l := &loop[T]{session: s}
-	l.errors = retry.Waits(fmt.Sprintf("%s/%d", s.key, s.loops.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
 	l.idleNow()
 	return l
 }

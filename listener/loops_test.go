@@ -192,7 +192,7 @@ func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
 	})
 }
 
-// L-28, L-29: the loops follow the source's rule when work appears on an idle queue.
+// L-28, L-29, B-14: the loops follow the source's rule when work appears on an idle queue.
 func TestL29_LoopsFollowTheDepth(t *testing.T) {
 	for depth, want := range map[int]int{1: 10, 99: 10, 100: 50, 999: 50, 1000: 100} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
@@ -264,6 +264,19 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 	}
 }
 
+// Room is opened before the loops that it is for: one that ran first would fetch too little.
+func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
+	open := 0
+	f := fleet{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	for _, target := range []int{2, 5, 9} {
+		f.grow(target, func() {
+			if open != target {
+				t.Errorf("a loop of %d starts with room for %d", target, open)
+			}
+		})
+	}
+}
+
 // loops that detect the same work start the difference once. The naive variant
 // is the source's.
 func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
@@ -311,7 +324,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 	}
 }
 
-// a queue that is full at the start, or grows while all loops are busy, scales
+// L-31, X-11: a queue that is full at the start, or grows while all loops are busy, scales
 // up without ever having been idle. The naive variant asks at the idle-busy edge only.
 func TestX11_AQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	const want = 8
@@ -418,7 +431,7 @@ func TestATrickleReadsNoDepth(t *testing.T) {
 	})
 }
 
-// Under backlog the batches stay full, so that a message costs little more than its
+// C-03, B-16: under backlog the batches stay full, so that a message costs little more than its
 // delete. Every request is counted.
 func TestC03_BatchesStayFullUnderBacklog(t *testing.T) {
 	for concurrency, bound := range map[int]float64{64: 1.17, 256: 1.045, 512: 1.04} {

@@ -116,7 +116,7 @@ func TestL07_HandlersSeeTheTypeAndNotTheText(t *testing.T) {
 	})
 }
 
-// L-18, Q-14, V-04: what a worker that died had in hand comes back when its visibility
+// L-18, B-06, Q-14, V-04: what a worker that died had in hand comes back when its visibility
 // ends, others go on meanwhile, nothing is lost.
 func TestV04_WhatADeadWorkerHeldComesBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -375,7 +375,7 @@ func TestB02_AClearIsRepeatedByItsCaller(t *testing.T) {
 	})
 }
 
-// B-06, B-08: the visibility can be fixed for each queue, and is what the wait after a
+// L-09, B-08: the visibility can be fixed for each queue, and is what the wait after a
 // crash is bounded by.
 func TestB08_EachQueueHasItsVisibility(t *testing.T) {
 	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,12 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if location := os.Getenv(workerVariable); location != "" {
+		os.Exit(work(location))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 type job struct{ N int }
 

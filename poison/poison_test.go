@@ -161,6 +161,7 @@ func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
 	})
 }
 
+// P-02: the bounds are a queue's own, with defaults.
 func TestDefaultsOfThePolicy(t *testing.T) {
 	engine := localqueue.New(nil)
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }

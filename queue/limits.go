@@ -104,7 +104,7 @@ func CheckEnqueue(o *EnqueueOptions) error {
 	}
 	ttl := o.Life()
 	if ttl != Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
-		return invalid("TTL %v is under %v: use queue.Forever for a message that never expires", o.TTL, MinTTL)
+		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, MinTTL, math.MaxInt32)
 	}
 	if ttl != Forever && Seconds(o.Delay) >= Seconds(ttl) {
 		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)

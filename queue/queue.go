@@ -12,8 +12,14 @@ type Name struct {
 	Queue   string
 }
 
-// String returns "account/queue", for people and logs.
-func (n Name) String() string { return n.Account + "/" + n.Queue }
+// String returns "account/queue", for people and logs, or the queue alone when no account
+// is known.
+func (n Name) String() string {
+	if n.Account == "" {
+		return n.Queue
+	}
+	return n.Account + "/" + n.Queue
+}
 
 // ID identifies a message within its queue. It is opaque: the service uses
 // GUIDs, but nothing may depend on that.
@@ -87,12 +93,13 @@ type Properties struct {
 	Depth int64
 
 	// Metadata are the queue's name-value pairs, with the names in the case
-	// the service returned them.
+	// the service returned them. Names that differ in case only are one.
 	Metadata map[string]string
 }
 
 // Queue is one queue of one account. See the package comment for what holds
-// for every implementation.
+// for every implementation. A method whose context has ended before the call sends
+// nothing, and says so: that is no [ErrOutcomeUnknown].
 type Queue interface {
 	// Name says which queue this is. It sends nothing.
 	Name() Name

@@ -15,6 +15,7 @@ const ms = time.Millisecond
 // always returns a source of random numbers that gives r of 80…119.
 func always(r int) func(int) int { return func(int) int { return r - 80 } }
 
+// L-22: the source's formula, by the values that follow from it.
 func TestL26_Vectors(t *testing.T) {
 	for _, c := range []struct {
 		least, most time.Duration
@@ -87,6 +88,7 @@ func naive(least, most time.Duration, empty int, r float64) time.Duration {
 	return time.Duration(interval) * ms
 }
 
+// L-27: the interval is clamped before it is made an integer.
 func TestX02_TheCurveNeverOverflows(t *testing.T) {
 	empties := []int{0, 1, 24, 25, 32, 63, 64, 1000, math.MaxInt32, math.MaxInt}
 	caught := 0
@@ -159,6 +161,7 @@ func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
 	}
 }
 
+// L-23: the cap is a second unless another is asked for.
 func TestIdleDefaultsAndBounds(t *testing.T) {
 	for _, c := range []struct{ in, want Idle }{
 		{Idle{}, Idle{Min: 100 * ms, Max: time.Second}},

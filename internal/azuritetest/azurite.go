@@ -54,7 +54,20 @@ func ConnectionString(t testing.TB) string {
 	default:
 		t.Fatalf("this test needs Azurite: %v", err)
 	}
-	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;QueueEndpoint=%s/%s;", Account, Key, shared.server.url, Account)
+	return shared.server.connectionString()
+}
+
+// Start starts an Azurite for a program that is no test, which must stop it.
+func Start() (connectionString string, stop func(), err error) {
+	s, err := start()
+	if err != nil {
+		return "", nil, err
+	}
+	return s.connectionString(), s.stop, nil
+}
+
+func (s *server) connectionString() string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;QueueEndpoint=%s/%s;", Account, Key, s.url, Account)
 }
 
 // Stop ends the Azurite of this test binary, if one runs. TestMain calls it

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 const dying = "AZURITETEST_DYING"
@@ -48,31 +47,15 @@ func TestKilledBinaryLeavesNothingBehind(t *testing.T) {
 	if url == "" {
 		t.Fatal("it did not start")
 	}
-	until(t, "nobody listens any more", func() bool {
+	Until(t, "nobody listens any more", func() bool {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err == nil {
 			c.Close()
 		}
 		return err != nil
 	})
-	until(t, "its directory is gone", func() bool {
+	Until(t, "its directory is gone", func() bool {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
 	})
-}
-
-// until polls for what another process does.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
 }

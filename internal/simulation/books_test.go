@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type books struct {
 	copies   int // ever made
 
 	complaints []string
-	overlaps   map[string]int // how often, by cause
+	overlaps   map[string]int // messages that ended in several places, by these and the causes
 }
 
 // account is one message of the main queue, from its acceptance to its end.
@@ -66,25 +67,27 @@ type worker struct {
 	stopped time.Duration // when it was told to stop; 0 for not yet
 
 	dequeues  []faultqueue.Call
-	failed    map[queue.ID]map[faultqueue.Op]bool // which calls about a message
-	badCopies bool                                // whether any enqueue into the poison queue failed or was doubled
+	arrivals  map[time.Duration]faultqueue.Op // what arrived when its caller had given up
+	failed    map[queue.ID][]faultqueue.Call  // calls about a message
+	badCopies bool                            // whether any enqueue into the poison queue failed or was doubled
 }
 
 // askedOf reads what the worker asked of the queue, as it saw it.
 func (s *worker) askedOf() {
-	s.failed = make(map[queue.ID]map[faultqueue.Op]bool)
+	s.failed = make(map[queue.ID][]faultqueue.Call)
+	s.arrivals = make(map[time.Duration]faultqueue.Op)
 	for _, c := range s.wire.Trace() {
 		bad := c.Fault != "" || c.Error != ""
+		if c.Fault == faultqueue.Arrival {
+			s.arrivals[s.birth+c.At] = c.Op
+		}
 		switch {
 		case c.Op == faultqueue.Dequeue:
 			s.dequeues = append(s.dequeues, c)
 		case c.Op == faultqueue.Enqueue:
 			s.badCopies = s.badCopies || bad
 		case bad:
-			if s.failed[c.Message] == nil {
-				s.failed[c.Message] = make(map[faultqueue.Op]bool)
-			}
-			s.failed[c.Message][c.Op] = true
+			s.failed[c.Message] = append(s.failed[c.Message], c)
 		}
 	}
 }
@@ -182,8 +185,11 @@ func (b *books) onDuty(s *worker, e entry) {
 		if e.state.running > s.plan.concurrency {
 			b.complain(e, "State says that %d handlers run, the concurrency is %d", e.state.running, s.plan.concurrency)
 		}
-	case polled:
-		if e.n > s.plan.batch || e.n+s.running > s.plan.concurrency {
+	case polled, delivered, copied, updated, deleted:
+		if _, late := s.arrivals[e.at]; late {
+			return // of this the worker knows nothing any more
+		}
+		if e.kind == polled && (e.n > s.plan.batch || e.n+s.running > s.plan.concurrency) {
 			b.complain(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, s.plan.concurrency)
 		}
 		fallthrough
@@ -483,7 +489,7 @@ func (b *books) close(a *account) {
 	if fates == 0 {
 		b.complain(a.acceptance, "the message is lost: neither handled to success nor poisoned nor discarded nor queued nor expired nor dropped")
 	}
-	causes := 0
+	causes := make(map[string]bool)
 	for _, d := range a.deliveries {
 		if d == a.removed || d.back && !d.copied {
 			continue
@@ -493,18 +499,35 @@ func (b *books) close(a *account) {
 			b.complain(d.entry, "the delivery ended in nothing, and nothing explains it: its run %v", d.result())
 			continue
 		}
-		causes++
-		if d.said(didSucceed) || d.copied {
-			b.overlaps[cause]++
-		}
+		causes[cause] = true
 	}
-	extra := max(a.successes+a.copies-1, 0)
-	if extra > 0 && causes == 0 && !b.doubled(a) {
-		b.complain(a.acceptance, "%d successes and %d copies without a cause", a.successes, a.copies)
+	if len(causes) == 0 && b.doubled(a) {
+		causes["the copy was made twice"] = true
+	}
+	ends := a.ends()
+	if extra := max(a.successes+a.copies-1, 0); (extra > 0 || len(ends) > 1) && len(causes) == 0 {
+		b.complain(a.acceptance, "%s, with %d successes and %d copies, without a cause", strings.Join(ends, " and "), a.successes, a.copies)
+	}
+	if len(ends) > 1 {
+		b.overlaps[strings.Join(ends, " and ")+": "+strings.Join(slices.Sorted(maps.Keys(causes)), ", ")]++
 	}
 	if b.world.plan.faultless {
 		b.closeExactly(a)
 	}
+}
+
+// ends are where the message ended that was accepted once: more than one is an overlap.
+func (a *account) ends() (ends []string) {
+	if a.successes > 0 {
+		ends = append(ends, "succeeded")
+	}
+	if a.copies > 0 {
+		ends = append(ends, "poisoned")
+	}
+	if a.remains {
+		ends = append(ends, "still queued")
+	}
+	return ends
 }
 
 func (d *delivery) result() string {
@@ -526,12 +549,13 @@ func (b *books) doubled(a *account) bool {
 func (b *books) why(d *delivery) string {
 	a, s := d.account, b.staff[d.who]
 	later := a.deliveries[d.entry.count:]
-	faulty := s.failed[a.id]
 	switch {
-	case s.death > 0:
-		return "the worker died"
 	case d.began == nil && s.lostAnswer(d.entry.at):
 		return "the answer to the dequeue was lost"
+	case d.began == nil && s.arrivals[d.entry.at] == faultqueue.Dequeue:
+		return "the dequeue arrived when nobody waited for it"
+	case d.began == nil && s.doubledDequeue(d.entry.at):
+		return "the dequeue was done twice"
 	case a.dropped:
 		return "the queue was dropped"
 	case a.expired(b.world.now()) && a.removed == nil:
@@ -540,9 +564,9 @@ func (b *books) why(d *delivery) string {
 		return "the handler was abandoned"
 	case s.state.Unsettled > 0 && s.cutShort(d):
 		return "the settlement was cut off by the stop"
-	case faulty[faultqueue.Delete]:
+	case s.failedAfter(d, faultqueue.Delete):
 		return "a delete failed"
-	case faulty[faultqueue.Update]:
+	case s.failedAfter(d, faultqueue.Update):
 		return "an update failed"
 	case d.copied && len(later) == 0 && a.removed != nil:
 		return "deleted by an earlier delivery"
@@ -556,8 +580,36 @@ func (b *books) why(d *delivery) string {
 		return "its life was all but over"
 	case d.ended != nil && s.plan.timeout > 0 && d.ended.at-d.began.at > s.plan.timeout:
 		return "the handler went on after its time-out"
+	case s.diedOver(d):
+		return "the worker died"
 	}
 	return ""
+}
+
+// failedAfter tells whether such a call about the message failed after it was delivered.
+func (s *worker) failedAfter(d *delivery, op faultqueue.Op) bool {
+	return slices.ContainsFunc(s.failed[d.account.id], func(c faultqueue.Call) bool {
+		return c.Op == op && s.birth+c.At >= d.entry.at
+	})
+}
+
+// longestSettlement is how long it may take to copy, to fail with it and to give back, with
+// slow calls and all that may be tried again.
+const longestSettlement = 2 * time.Minute
+
+// diedOver tells whether the worker died while the delivery was on its way, in its handler
+// or being settled.
+func (s *worker) diedOver(d *delivery) bool {
+	last := d.entry.at
+	switch {
+	case s.death == 0:
+		return false
+	case d.ended != nil:
+		last = d.ended.at
+	case d.began != nil:
+		return true
+	}
+	return s.death-last <= longestSettlement
 }
 
 // cutShort tells whether the worker may not have been given the time to settle: it was
@@ -569,19 +621,24 @@ func (s *worker) cutShort(d *delivery) bool {
 // lostAnswer tells whether a dequeue that the server answered at the instant never got
 // back.
 func (s *worker) lostAnswer(at time.Duration) bool {
-	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Error != "" })
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Error != "" })
 }
 
 // slowAnswer tells whether one took long.
 func (s *worker) slowAnswer(at time.Duration) bool {
-	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Fault == faultqueue.Slow })
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Fault == faultqueue.Slow })
 }
 
-// dequeued tells whether a dequeue that found something, was under way at the instant,
-// and was like this.
+// doubledDequeue tells whether one may have been the first of two that the server did for
+// one call, whose answer nobody heard.
+func (s *worker) doubledDequeue(at time.Duration) bool {
+	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Fault == faultqueue.Duplicate })
+}
+
+// dequeued tells whether a dequeue was under way at the instant, and was like this.
 func (s *worker) dequeued(at time.Duration, like func(faultqueue.Call) bool) bool {
 	return slices.ContainsFunc(s.dequeues, func(c faultqueue.Call) bool {
-		return c.Count > 0 && c.At+s.birth <= at && at <= c.At+s.birth+c.Took && like(c)
+		return c.At+s.birth <= at && at <= c.At+s.birth+c.Took && like(c)
 	})
 }
 
@@ -631,7 +688,7 @@ func (b *books) closeWorker(s *worker) {
 	}
 	var polls, empty, received int64
 	for _, c := range s.dequeues {
-		if c.Error == "" {
+		if c.Error == "" && c.Fault != faultqueue.Arrival {
 			polls++
 			received += int64(c.Count)
 			if c.Count == 0 {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -161,6 +163,26 @@ func TestTheBooksNotice(t *testing.T) {
 				return q.Update(ctx, l, text+" ", visibility)
 			}}
 		}), "the text"},
+
+		"a copy is made of what succeeds": {wired(func(p *process) tampered {
+			var seen sync.Map // queue.ID → queue.Message
+			return tampered{
+				dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+					batch, err := q.Dequeue(ctx, n, visibility)
+					for _, m := range batch {
+						seen.Store(m.ID, m)
+					}
+					return batch, err
+				},
+				remove: func(ctx context.Context, q queue.Queue, l queue.Lease) error {
+					m, _ := seen.Load(l.ID)
+					record := poison.NewRecord(q.Name(), m.(queue.Message), 0, poison.ReasonAttempts, nil)
+					copies := p.world.server(p.plan.name).Sibling("-poison")
+					_ = poison.Policy{Queue: copies}.Copy(ctx, record)
+					return q.Delete(ctx, l)
+				},
+			}
+		}), "succeeded and poisoned, with 1 successes and 1 copies, without a cause"},
 
 		"deletes are not sent": {wired(func(*process) tampered {
 			return tampered{remove: func(context.Context, queue.Queue, queue.Lease) error { return nil }}

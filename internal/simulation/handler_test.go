@@ -32,14 +32,14 @@ var errBroken = errors.New("the job is broken")
 func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 	w := p.world
 	run := w.run(m.ID)
-	time.Sleep(w.plan.dice.within(1, 100*time.Microsecond, "begin", string(m.ID), str(run)))
 	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
 	w.running.Add(1)
 	defer w.running.Done()
 
+	time.Sleep(w.plan.dice.within(1, 10*time.Millisecond, "begin", string(m.ID), str(run)))
 	j := w.plan.jobs[m.Body.N]
 	about := []string{"run", string(m.ID), str(run)}
-	cut := p.spend(ctx, j, w.plan.dice.within(j.shortest, j.longest, about...), w.plan.dice.within(0, time.Millisecond, append(about, "heeding")...))
+	cut := p.spend(ctx, j, w.plan.dice.within(j.shortest, j.longest, about...), w.plan.dice.within(0, 10*time.Millisecond, append(about, "heeding")...))
 	said, err := didFail, error(nil)
 	switch {
 	case cut && j.stubborn:
@@ -117,7 +117,7 @@ func (r reader) Encode(v job) ([]byte, error) { return codec.JSON[job]().Encode(
 func (r reader) Decode(body []byte) (job, error) {
 	v, err := codec.JSON[job]().Decode(body)
 	if err != nil {
-		time.Sleep(r.world.plan.dice.within(1, 100*time.Microsecond, "decode", string(body)))
+		time.Sleep(r.world.plan.dice.within(1, 10*time.Millisecond, "decode", string(body)))
 	}
 	return v, err
 }

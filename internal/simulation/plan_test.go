@@ -11,12 +11,12 @@ import (
 // plan is everything that a seed decides before its world begins.
 type plan struct {
 	dice      dice
+	way       way  // how processes reach the engine
 	faultless bool // neither faults nor deaths nor an early end: the books are exact
 
 	maxAttempts, maxLost int
 	keep, bare, adopt    bool
 	manyLoops            bool // whether listeners may have more than one
-	unseen               bool // whether there are messages that not even the codec sees
 
 	horizon time.Duration // when chaos ends and the healthy worker begins
 	jobs    []jobPlan
@@ -111,7 +111,6 @@ func newPlan(seed uint64) *plan {
 		bare:        d.chance(0.1, "bare"),
 		adopt:       d.chance(0.3, "adopt"),
 		manyLoops:   d.chance(0.5, "many loops"),
-		unseen:      d.chance(0.3, "unseen"),
 		horizon:     d.within(2*time.Minute, 12*time.Minute, "horizon"),
 	}
 	for n := range d.number(5, 60, "jobs") {
@@ -148,14 +147,6 @@ func (p *plan) job(n int) jobPlan {
 		manner:   pick(d, []manner{succeeds, succeeds, succeeds, succeeds, succeeds, fails, fails, never, never, poisons, discards, retries, snoozes, panics, exits}, about, "manner"),
 		times:    d.number(1, 6, about, "times"),
 		shortest: time.Microsecond,
-	}
-	// What no handler sees is settled at the instant at which it came, and what that
-	// does to the slots can be a race between goroutines (doc.go): not in all worlds.
-	switch {
-	case !p.unseen && j.form == newer:
-		j.form = enveloped
-	case !p.unseen && j.form == broken:
-		j.form = junk
 	}
 	if d.chance(0.4, about, "burst") { // many at once, so that batches are full
 		j.at = p.horizon*time.Duration(d.number(0, 2, about, "which burst"))/4 + d.within(0, time.Second, about, "in burst")
@@ -237,6 +228,7 @@ func (p *plan) faults(who string) faultqueue.Options {
 	o := faultqueue.Options{
 		Seed: uint64(d.unit(who, "fault seed") * (1 << 53)), UsualLatency: usual, Record: true,
 		Latency: faultqueue.Range{Min: time.Millisecond, Max: 3 * time.Second},
+		LateBy:  faultqueue.Range{Min: time.Millisecond, Max: 2 * time.Minute},
 	}
 	if p.faultless {
 		return o
@@ -256,7 +248,7 @@ func (p *plan) faults(who string) faultqueue.Options {
 		}
 		r := faultqueue.Rates{
 			Throttled: rate("throttled"), Unavailable: rate("unavailable"), LostRequest: rate("lost request"),
-			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"),
+			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
 		}
 		if who == "producer" && p.bare {
 			r.Duplicate = 0 // nobody could tell which of the two a bare copy is of

@@ -2,4 +2,7 @@
 
 package simulation
 
-const defaultSeeds = 1000
+const (
+	defaultSeeds   = 1000
+	defaultReplays = 200
+)

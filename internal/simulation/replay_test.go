@@ -1,76 +1,62 @@
 package simulation
 
 import (
+	"flag"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/millrace/millrace/queue/faultqueue"
 )
 
+var replays = flag.Uint64("replays", defaultReplays, "how many seeds TestReplay plays twice, from 1")
+
 // TestReplay plays a sample of seeds twice: both times the same happens at the same
-// instants. Worlds in which the library itself leaves something to the scheduler are
-// played too, and reported, but may differ; doc.go says what that is.
+// instants, on the server, in the handlers and on the wires.
 func TestReplay(t *testing.T) {
-	const sample = 200
-	worlds, differ := map[bool]int{}, map[bool]int{}
-	for n := uint64(1); n <= sample; n++ {
+	differ := 0
+	for n := uint64(1); n <= *replays; n++ {
 		one, other := run(t, n, breakage{}), run(t, n, breakage{})
 		if one.world == nil || other.world == nil {
 			continue // TestSeeds says what is wrong with it
 		}
-		racy := one.racy() || other.racy()
-		worlds[racy]++
-		what := difference(one.world.history.trace(), other.world.history.trace())
-		if what == "" {
-			continue
-		}
-		differ[racy]++
-		if racy {
-			t.Logf("seed %d, left to the scheduler, is not the same twice: %s", n, what)
-		} else {
+		if what := difference(one.world.trace(), other.world.trace()); what != "" {
+			differ++
 			t.Errorf("seed %d is not the same twice: %s", n, what)
 		}
 	}
-	t.Logf("different: %d of %d worlds, and %d of %d that are left to the scheduler", differ[false], worlds[false], differ[true], worlds[true])
-	if worlds[false] < sample/4 {
-		t.Errorf("only %d of %d worlds were held to their trace", worlds[false], sample)
-	}
+	t.Logf("of %d worlds %d were not the same twice", *replays, differ)
 }
 
-// racy tells whether the world may have been decided by the scheduler: listeners had
-// several loops, or one dequeue brought several messages that no handler saw.
-func (b *books) racy() bool {
-	type batch struct {
-		who string
-		at  time.Duration
-	}
-	unseen := make(map[batch]int)
-	for _, a := range b.order {
-		for _, d := range a.deliveries {
-			if d.began == nil && a.job.form != junk { // the codec takes its time for junk
-				unseen[batch{d.who, d.entry.at}]++
+// trace is all that happened, and after it what every process asked of its queue while it
+// lived: the dead have no clock.
+func (w *world) trace() []string {
+	lines := w.history.trace()
+	for _, p := range w.processes {
+		for _, c := range p.wire.Trace() {
+			if p.death == 0 || p.birth+c.At < p.death || c.Fault == faultqueue.Arrival {
+				lines = append(lines, fmt.Sprintf("%s: %14v %+v", p.plan.name, p.birth+c.At, c))
 			}
 		}
 	}
-	for _, n := range unseen {
-		if n > 1 {
-			return true
-		}
-	}
-	return b.world.plan.manyLoops
+	return lines
 }
 
 // difference is the first line in which two traces differ, with some before it.
 func difference(first, second []string) string {
+	if slices.Equal(first, second) {
+		return ""
+	}
 	line := func(of []string, i int) string {
 		if i < len(of) {
 			return of[i]
 		}
 		return "(nothing)"
 	}
-	for i := range max(len(first), len(second)) {
-		if a, b := line(first, i), line(second, i); a != b {
-			return "once\n" + a + "\nand once\n" + b + "\nafter\n" + strings.Join(first[max(i-6, 0):min(i, len(first))], "\n")
-		}
+	i := 0
+	for line(first, i) == line(second, i) {
+		i++
 	}
-	return ""
+	return "once\n" + line(first, i) + "\nand once\n" + line(second, i) + "\nafter\n" + strings.Join(first[max(i-6, 0):min(i, len(first))], "\n")
 }

@@ -2,16 +2,16 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// server is the engine's queue as one process reaches it when nothing goes wrong: it
+// server is the queue as one process reaches it when nothing goes wrong: it
 // writes down what the server does, in the order in which it does it.
 type server struct {
-	*localqueue.Queue
+	queue.Manager
 	poison  bool
 	who     string
 	history *history
@@ -20,13 +20,13 @@ type server struct {
 var _ queue.Queue = (*server)(nil)
 
 func (s *server) Sibling(suffix string) queue.Queue {
-	return &server{s.Queue.Sibling(suffix).(*localqueue.Queue), true, s.who, s.history}
+	return &server{s.Manager.Sibling(suffix).(queue.Manager), true, s.who, s.history}
 }
 
 func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	m, err := s.Queue.Enqueue(ctx, text, o)
+	m, err := s.Manager.Enqueue(ctx, text, o)
 	if err != nil {
 		return m, err
 	}
@@ -44,7 +44,7 @@ func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 func (s *server) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	batch, err := s.Queue.Dequeue(ctx, n, visibility)
+	batch, err := s.Manager.Dequeue(ctx, n, visibility)
 	if ctx.Err() != nil {
 		return batch, err
 	}
@@ -59,7 +59,7 @@ func (s *server) Dequeue(ctx context.Context, n int, visibility time.Duration) (
 func (s *server) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	fresh, err := s.Queue.Update(ctx, l, text, visibility)
+	fresh, err := s.Manager.Update(ctx, l, text, visibility)
 	if ctx.Err() == nil {
 		s.history.append(entry{
 			kind: updated, who: s.who, id: l.ID, text: text, with: l.Receipt, receipt: fresh.Receipt, said: said(err),
@@ -72,7 +72,7 @@ func (s *server) Update(ctx context.Context, l queue.Lease, text string, visibil
 func (s *server) Delete(ctx context.Context, l queue.Lease) error {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	err := s.Queue.Delete(ctx, l)
+	err := s.Manager.Delete(ctx, l)
 	if ctx.Err() == nil {
 		s.history.append(entry{kind: deleted, who: s.who, id: l.ID, with: l.Receipt, said: said(err)})
 	}
@@ -82,17 +82,20 @@ func (s *server) Delete(ctx context.Context, l queue.Lease) error {
 func (s *server) Drop(ctx context.Context) error {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
-	err := s.Queue.Drop(ctx)
+	err := s.Manager.Drop(ctx)
 	if err == nil {
 		s.history.append(entry{kind: dropped, who: s.who})
 	}
 	return err
 }
 
-// said is an error in a word, as the trace has it.
+// said is what an error is, as the trace has it: the same in every [way].
 func said(err error) string {
 	if err == nil {
 		return ""
+	}
+	if e := (*queue.Error)(nil); errors.As(err, &e) {
+		return e.Kind.Error()
 	}
 	return err.Error()
 }

@@ -3,8 +3,10 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,9 +22,15 @@ var (
 
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
 // about goroutines that are left, is a complaint too.
-func run(t *testing.T, seed uint64, b breakage) (result *books) {
+func run(t *testing.T, seed uint64, b breakage) *books {
+	t.Helper()
+	return runOver(t, inProcess, seed, b)
+}
+
+func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	t.Helper()
 	p := newPlan(seed)
+	p.way = over
 	watchdog := time.AfterFunc(time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "seed %d still runs after a minute: go test ./internal/simulation -run TestSeeds -seed %d\n", seed, seed)
 	})
@@ -69,7 +77,16 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; overlaps by cause: %v", *seeds, failed, messages, deliveries, overlaps)
+	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; messages that ended in several places, and why:%s",
+		*seeds, failed, messages, deliveries, listed(overlaps))
+}
+
+// listed is a line for each, in order.
+func listed(counts map[string]int) (lines string) {
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		lines += fmt.Sprintf("\n%6d %s", counts[what], what)
+	}
+	return lines
 }
 
 // report fails the test with what is wrong with a seed, and how to see more of it.

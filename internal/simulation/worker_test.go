@@ -49,14 +49,17 @@ func (p *process) live() {
 	p.listener = listener.New(p.queue(), w.breakage.handler(p.handle), p.options())
 
 	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- p.listener.Run(ctx) }()
+	end := func() {
+		stop()
+		p.listener.Halt() // of the dead, so that nothing of it lingers
+		p.err = <-done
+	}
 
+	defer p.wire.Wait() // what is late may arrive when all is over
 	p.watch(done)
-	if p.isDead() {
-		p.bury()
-	} else {
+	if !p.isDead() {
 		w.history.note(entry{kind: stopping, who: p.plan.name})
 		if p.plan.ending == halted {
 			p.listener.Halt()
@@ -64,15 +67,14 @@ func (p *process) live() {
 		stop()
 		p.drain(done)
 	}
-	stop()
-	p.listener.Halt() // of the dead, so that nothing of it lingers
-	p.err = <-done
 	if p.isDead() {
-		if p.death == 0 { // while it drained
-			p.bury()
-		}
+		p.death = w.now()
+		w.history.note(entry{kind: died, who: p.plan.name})
+		// Nothing waits for what is left of it, which has no time of its own.
+		w.funerals.Go(end)
 		return
 	}
+	end()
 	w.history.note(entry{kind: returned, who: p.plan.name})
 	p.state = p.listener.State()
 	if gone := (*dispatcher.AbandonedError)(nil); errors.As(p.err, &gone) {
@@ -80,11 +82,6 @@ func (p *process) live() {
 			p.abandoned[id]++
 		}
 	}
-}
-
-func (p *process) bury() {
-	p.death = p.world.now()
-	p.world.history.note(entry{kind: died, who: p.plan.name})
 }
 
 // watch looks at the listener now and then until the process is to end or dies.
@@ -113,25 +110,28 @@ func (p *process) watch(done chan error) {
 	}
 }
 
-// drain waits for the end of a stopped worker, or hurries it.
+// drain waits for the end of a stopped worker, which it may hurry, or for its death.
 func (p *process) drain(done chan error) {
 	var hurry <-chan time.Time
 	if p.plan.ending == hurried {
 		hurry = time.After(p.plan.hurry)
 	}
-	select {
-	case err := <-done:
-		done <- err
-	case <-hurry:
-	case <-p.wire.Died():
-	}
-	if hurry == nil && !p.isDead() {
-		err := <-done
-		done <- err
+	for {
+		select {
+		case err := <-done:
+			done <- err
+			return
+		case <-hurry:
+			p.listener.Halt()
+		case <-p.wire.Died():
+			return
+		}
 	}
 }
 
-func (p *process) queue() queue.Queue { return p.world.breakage.wire(p, p.wire) }
+func (p *process) queue() queue.Queue {
+	return &staggered{Queue: p.world.breakage.wire(p, p.wire), process: p, loops: make(map[string]*turns), fresh: make(map[string]int)}
+}
 
 func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
@@ -149,12 +149,14 @@ func (p *process) options() *listener.Options[job] {
 			MaxAttempts: p.world.plan.maxAttempts, MaxLost: p.world.plan.maxLost,
 			Bare: p.world.plan.bare, Keep: p.world.plan.keep,
 		},
-		Seed:    1 + uint64(d.unit(w.name, "listener")*(1<<53)),
-		OnError: func(error) {},
-		Logger:  slog.New(slog.DiscardHandler),
+		Seed:     1 + uint64(d.unit(w.name, "listener")*(1<<53)),
+		OnError:  func(error) {},
+		Observer: listener.Observer{Scaled: func(listener.Scale) { breathe() }},
+		Logger:   slog.New(slog.DiscardHandler),
 	}
 	if w.hook {
 		o.QueueEmpty = func(idle int) (time.Duration, bool) {
+			breathe()
 			return d.within(w.idleMin, w.idleMax, w.name, "idle", str(idle)), idle > 3
 		}
 	}
@@ -171,16 +173,15 @@ type curve struct {
 }
 
 func (c *curve) NextBackOff() time.Duration {
+	breathe()
 	c.empty++
 	grown := c.plan.idleMin << min(c.empty, 8)
 	// Below the maximum the jitter is ours, from there on the listener's.
 	return grown + c.world.plan.dice.within(0, c.plan.idleMin, c.plan.name, "curve", str(c.empty))
 }
 
-// Reset is called after a batch and before the next dequeue: a moment in which the
-// slots of messages that no handler saw become free, so that whether they are does
-// not depend on who is quicker.
+// Reset is called after a batch and before the next dequeue.
 func (c *curve) Reset() {
 	c.empty = 0
-	time.Sleep(time.Nanosecond)
+	breathe()
 }

@@ -24,8 +24,10 @@ type world struct {
 	breakage  breakage
 	history   *history
 	engine    *localqueue.Engine
+	network   *network
 	processes []*process
 	running   sync.WaitGroup // handlers, abandoned ones too
+	funerals  sync.WaitGroup // of processes that died
 
 	seen int // entries that quiet has read; owned by heal
 	left map[queue.ID]leftover
@@ -56,6 +58,7 @@ func play(p *plan, b breakage) *world {
 		runs:   make(map[queue.ID]int), texts: make(map[string]int),
 		left: make(map[queue.ID]leftover),
 	}
+	w.network = newNetwork(p.way, w.engine)
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
 	}
@@ -69,7 +72,9 @@ func play(p *plan, b breakage) *world {
 	}
 	all.Wait()
 	w.heal()
+	w.funerals.Wait()
 	w.running.Wait() // heedless handlers may be on their way yet
+	w.network.close()
 	synctest.Wait()
 	w.count()
 	return w
@@ -94,7 +99,7 @@ func (w *world) run(id queue.ID) int {
 
 // server is the queue as a process reaches it when nothing goes wrong.
 func (w *world) server(who string) queue.Queue {
-	return &server{w.engine.Queue(jobs), false, who, w.history}
+	return &server{w.network.queue, false, who, w.history}
 }
 
 func (w *world) employ(one workerPlan) *process {
@@ -106,8 +111,10 @@ func (w *world) employ(one workerPlan) *process {
 // produce sends every job, again and again until the service has said that it is
 // accepted, or for ten minutes.
 func (w *world) produce() {
-	q := w.breakage.sending(faultqueue.New(w.server("producer"), &w.plan.sending))
-	once := w.breakage.sending(faultqueue.New(w.server("producer"), undoubled(w.plan.sending)))
+	wire, onceWire := faultqueue.New(w.server("producer"), &w.plan.sending), faultqueue.New(w.server("producer"), undoubled(w.plan.sending))
+	defer wire.Wait()
+	defer onceWire.Wait()
+	q, once := w.breakage.sending(wire), w.breakage.sending(onceWire)
 	sorted := slices.Clone(w.plan.jobs)
 	slices.SortFunc(sorted, func(a, b jobPlan) int { return int(a.at - b.at) })
 	for _, j := range sorted {

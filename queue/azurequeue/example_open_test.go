@@ -52,6 +52,6 @@ func ExampleOpen_mistake() {
 	_, err = azurequeue.Open("UseDevelopmentStorage=true", "Orders", nil)
 	fmt.Println(err)
 	// Output:
-	// open on /orders: invalid argument: the location is the account's blob address; use its queue address, https://ACCOUNT.queue.core.windows.net
+	// open on orders: invalid argument: the location is the account's blob address; use its queue address, https://ACCOUNT.queue.core.windows.net
 	// open on devstoreaccount1/Orders: invalid argument: queue name "Orders": only lower-case letters, digits and single hyphens are allowed
 }

@@ -109,7 +109,8 @@ func open(location, name string, o Options) (_ *account, accountName string, _ e
 		transport = a.own
 	}
 	sdk := sdkOptions(transport)
-	sdk.PerCallPolicies = []policy.Policy{decoding{}}
+	sdk.PerCallPolicies = []policy.Policy{decoding{}, aside{}}
+	sdk.PerRetryPolicies = []policy.Policy{back{}}
 	switch at.auth {
 	case key:
 		var c *azqueue.SharedKeyCredential

@@ -37,12 +37,25 @@ const (
 	// [queue.ErrOutcomeUnknown]. A dequeued batch is hidden and nobody has it.
 	LostAnswer Fault = "lost answer"
 
-	// Duplicate: something in between sends an enqueue twice, and the second
-	// answer is the one that arrives. Other operations are not affected.
+	// Duplicate: something in between sends the request twice, the second time a
+	// moment after the server has acted on the first, and the second answer is the
+	// one that arrives. An enqueue makes two messages; a dequeue hides a batch that
+	// nobody has; an update or a delete that took effect is answered with
+	// [queue.ErrReceiptMismatch] or [queue.ErrMessageGone].
 	Duplicate Fault = "duplicate"
 
 	// Slow: all goes well, but it takes long.
 	Slow Fault = "slow"
+
+	// Late: the request is on its way for so long that its caller gives up,
+	// [queue.ErrOutcomeUnknown], and the server acts on it then: on an enqueue that
+	// was sent again meanwhile, say. Not even the death of the process holds it up.
+	// See [Options].LateBy and [Queue.Wait].
+	Late Fault = "late"
+
+	// Arrival is not what goes wrong with a call but the other half of [Late] in a
+	// trace: the request has arrived and the server has acted.
+	Arrival Fault = "arrival"
 
 	// Missing: the queue is away: [queue.ErrQueueMissing].
 	Missing Fault = "missing"
@@ -52,18 +65,15 @@ const (
 )
 
 // choose returns the fault that u, 0 to 1, stands for.
-func (r Rates) choose(op Op, u float64) Fault {
+func (r Rates) choose(u float64) Fault {
 	for _, c := range []struct {
 		rate  float64
 		fault Fault
 	}{
 		{r.Throttled, Throttled}, {r.Unavailable, Unavailable}, {r.LostRequest, LostRequest},
-		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Death, Death},
+		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Late, Late}, {r.Death, Death},
 	} {
 		if u < c.rate {
-			if c.fault == Duplicate && op != Enqueue {
-				return ""
-			}
 			return c.fault
 		}
 		u -= max(c.rate, 0)
@@ -81,6 +91,8 @@ func (f Fault) failure() *queue.Error {
 		return &queue.Error{Kind: queue.ErrUnavailable, Status: 500, Code: "InternalError", RequestID: "injected"}
 	case LostRequest, LostAnswer:
 		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: connection reset"}
+	case Late:
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: no answer in time"}
 	case Missing:
 		return &queue.Error{Kind: queue.ErrQueueMissing, Status: 404, Code: "QueueNotFound", RequestID: "injected"}
 	case Death:

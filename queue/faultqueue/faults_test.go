@@ -115,6 +115,8 @@ func TestLostAnswerToADequeueHidesTheBatch(t *testing.T) {
 	})
 }
 
+// Something in between sends a request twice: the second answer is that of a request
+// which the first has made stale.
 func TestDuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, inner := open(t, faultqueue.Options{Every: faultqueue.Rates{Duplicate: 1}})
@@ -125,11 +127,150 @@ func TestDuplicate(t *testing.T) {
 		if n := depth(t, inner); n != 2 {
 			t.Errorf("depth is %d, want the message twice", n)
 		}
-		if err := q.Delete(t.Context(), sent.Lease); err != nil {
+		if err := inner.Delete(t.Context(), sent.Lease); err != nil {
 			t.Errorf("the answer was not that of a message there is: %v", err)
 		}
-		if n := depth(t, inner); n != 1 {
-			t.Errorf("depth is %d after one delete: only enqueues may be doubled", n)
+		batch, err := inner.Dequeue(t.Context(), 1, time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatal(batch, err)
+		}
+		if _, err := q.Update(t.Context(), batch[0].Lease, "y", 0); !errors.Is(err, queue.ErrReceiptMismatch) {
+			t.Errorf("the second update found the receipt still the newest: %v", err)
+		}
+		if seen, _ := inner.Peek(t.Context(), 1); len(seen) != 1 || seen[0].Text != "y" {
+			t.Errorf("the first did not take effect: %v", seen)
+		}
+		batch, _ = inner.Dequeue(t.Context(), 1, time.Minute)
+		start := time.Now()
+		if err := q.Delete(t.Context(), batch[0].Lease); !errors.Is(err, queue.ErrMessageGone) || depth(t, inner) != 0 {
+			t.Errorf("the second delete found the message still there: %v", err)
+		}
+		if time.Since(start) == 0 {
+			t.Error("it took no time")
+		}
+		trace := q.Trace()
+		if last := trace[len(trace)-1]; last.Fault != faultqueue.Duplicate || last.Error != "message is gone" {
+			t.Errorf("trace says %+v", last)
+		}
+	})
+}
+
+func TestDuplicateOfADequeueHidesABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, inner := open(t, only(faultqueue.Dequeue, faultqueue.Rates{Duplicate: 1}))
+		for i := range 3 {
+			if _, err := q.Enqueue(t.Context(), strconv.Itoa(i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch, err := q.Dequeue(t.Context(), 2, time.Minute)
+		if err != nil || len(batch) != 1 || batch[0].Text != "2" {
+			t.Errorf("the second answer is %+v, %v", batch, err)
+		}
+		if seen, _ := inner.Peek(t.Context(), 1); len(seen) != 0 {
+			t.Errorf("there is more: %+v", seen)
+		}
+	})
+}
+
+// The caller gives up, by itself or because its context ends; the server acts then, once,
+// also when the process is dead by then.
+func TestLate(t *testing.T) {
+	for name, after := range map[string]func(q *faultqueue.Queue, cancel func()){
+		"by itself":     func(*faultqueue.Queue, func()) {},
+		"by context":    func(_ *faultqueue.Queue, cancel func()) { time.AfterFunc(time.Millisecond, cancel) },
+		"by its death":  func(q *faultqueue.Queue, _ func()) { time.AfterFunc(time.Millisecond, q.Kill) },
+		"death, after":  func(q *faultqueue.Queue, _ func()) { time.AfterFunc(4*time.Second, q.Kill) },
+		"context after": func(_ *faultqueue.Queue, cancel func()) { time.AfterFunc(4*time.Second, cancel) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := only(faultqueue.Enqueue, faultqueue.Rates{Late: 1})
+				o.Latency = faultqueue.Range{Min: 2 * time.Second, Max: 3 * time.Second}
+				o.LateBy = faultqueue.Range{Min: 10 * time.Second, Max: 20 * time.Second}
+				q, inner := open(t, o)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				after(q, cancel)
+				start := time.Now()
+				m, err := q.Enqueue(ctx, "x", nil)
+				if !errors.Is(err, queue.ErrOutcomeUnknown) || m.ID != "" || depth(t, inner) != 0 {
+					t.Errorf("enqueue gave %+v, %v with %d messages there", m, err, depth(t, inner))
+				}
+				if took := time.Since(start); took >= 3*time.Second {
+					t.Errorf("the caller waited %v", took)
+				}
+				q.Wait()
+				if took := time.Since(start); took < 12*time.Second || took >= 23*time.Second || depth(t, inner) != 1 {
+					t.Errorf("after %v there are %d messages", took, depth(t, inner))
+				}
+				trace := q.Trace()
+				call, arrival := trace[len(trace)-2], trace[len(trace)-1]
+				if call.Fault != faultqueue.Late || call.Error != "outcome unknown" || call.Message != "" {
+					t.Errorf("the call is %+v", call)
+				}
+				if arrival.Fault != faultqueue.Arrival || arrival.Error != "" || arrival.Message == "" || arrival.At != time.Since(start) {
+					t.Errorf("the arrival is %+v", arrival)
+				}
+			})
+		})
+	}
+}
+
+// An update that comes late takes effect if nothing else has happened to the message, and
+// is refused if it has.
+func TestLateUpdateIsFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, inner := open(t, only(faultqueue.Update, faultqueue.Rates{Late: 1}))
+		for _, text := range []string{"a", "b"} {
+			if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch, _ := q.Dequeue(t.Context(), 2, time.Hour)
+		for _, m := range batch {
+			if _, err := q.Update(t.Context(), m.Lease, "late", time.Hour); !errors.Is(err, queue.ErrOutcomeUnknown) {
+				t.Fatal(err)
+			}
+		}
+		if _, err := inner.Update(t.Context(), batch[0].Lease, "meanwhile", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		q.Wait()
+		said := make(map[queue.ID]string)
+		for _, c := range q.Trace() {
+			if c.Fault == faultqueue.Arrival {
+				said[c.Message] = c.Error
+			}
+		}
+		if len(said) != 2 || said[batch[0].ID] != "receipt is not the newest one" || said[batch[1].ID] != "" {
+			t.Errorf("the late ones were answered %v", said)
+		}
+		time.Sleep(2 * time.Hour)
+		seen, _ := inner.Peek(t.Context(), 2)
+		if len(seen) != 2 || seen[0].Text == seen[1].Text {
+			t.Errorf("there is %+v", seen)
+		}
+	})
+}
+
+// What arrives while the queue is away finds no queue.
+func TestLateFindsTheQueueMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := only(faultqueue.Enqueue, faultqueue.Rates{Late: 1})
+		o.LateBy = faultqueue.Range{Min: 5 * time.Second}
+		o.Missing = faultqueue.Window{Within: 4 * time.Second, For: 10 * time.Second}
+		var q *faultqueue.Queue
+		var inner queue.Manager
+		for found := false; !found; o.Seed++ { // one in which it goes away after the request has left
+			q, inner = open(t, o)
+			_, err := q.Enqueue(t.Context(), "x", nil)
+			found = errors.Is(err, queue.ErrOutcomeUnknown)
+		}
+		q.Wait()
+		trace := q.Trace()
+		if last := trace[len(trace)-1]; last.Fault != faultqueue.Arrival || last.Error != "queue does not exist" || depth(t, inner) != 0 {
+			t.Errorf("trace says %+v, and %d messages are there", last, depth(t, inner))
 		}
 	})
 }
@@ -303,7 +444,7 @@ func run(t *testing.T, seed uint64) (trace []faultqueue.Call) {
 	synctest.Test(t, func(t *testing.T) {
 		q, inner := open(t, faultqueue.Options{
 			Seed:    seed,
-			Every:   faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.1, LostAnswer: 0.1, Duplicate: 0.05, Slow: 0.05},
+			Every:   faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.1, LostAnswer: 0.1, Duplicate: 0.05, Slow: 0.05, Late: 0.05},
 			Missing: faultqueue.Window{Within: 5 * time.Second, For: 5 * time.Second},
 			// Without latency the interleaving of equal instants would show.
 			UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: time.Second},
@@ -337,6 +478,7 @@ func run(t *testing.T, seed uint64) (trace []faultqueue.Call) {
 			})
 		}
 		all.Wait()
+		q.Wait()
 		trace = q.Trace()
 	})
 	return trace
@@ -359,7 +501,7 @@ func TestSeedReplays(t *testing.T) {
 	for _, c := range first {
 		faults[c.Fault]++
 	}
-	for _, f := range []faultqueue.Fault{"", faultqueue.Throttled, faultqueue.Unavailable, faultqueue.LostRequest, faultqueue.LostAnswer, faultqueue.Duplicate, faultqueue.Slow, faultqueue.Missing} {
+	for _, f := range []faultqueue.Fault{"", faultqueue.Throttled, faultqueue.Unavailable, faultqueue.LostRequest, faultqueue.LostAnswer, faultqueue.Duplicate, faultqueue.Slow, faultqueue.Late, faultqueue.Arrival, faultqueue.Missing} {
 		if faults[f] == 0 {
 			t.Errorf("fault %q never happened in %d calls", f, len(first))
 		}

@@ -25,9 +25,13 @@ type Options struct {
 	// time at all.
 	UsualLatency Range
 
+	// LateBy is how long after its caller's time is over a [Late] request arrives.
+	// Defaults to 1 s … 30 s.
+	LateBy Range
+
 	// DieAfter lets the process die at a seeded one of its first so many
 	// calls: that call is under way, and may have taken effect, and no further
-	// one reaches the queue inside. See [Queue.Died]. Which call that is depends
+	// one reaches the queue inside, unless it was on its way before ([Late]). See [Queue.Died]. Which call that is depends
 	// on the order of all of them; [Rates].Death does not. Defaults to 0, never.
 	DieAfter int
 
@@ -54,6 +58,7 @@ type Rates struct {
 	LostAnswer  float64
 	Duplicate   float64
 	Slow        float64
+	Late        float64
 
 	// Death is the share of calls in which the process dies. Half of them take
 	// effect first.

@@ -2,6 +2,7 @@ package faultqueue
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"time"
 
@@ -35,26 +36,35 @@ func (q *Queue) Sibling(suffix string) queue.Queue {
 	return &Queue{q.inner.Sibling(suffix), q.world}
 }
 
-// Kill lets the process die now: no further call reaches the queue inside.
+// Kill lets the process die now: no further call reaches the queue inside, unless it was
+// on its way before ([Late]).
 func (q *Queue) Kill() { q.world.kill() }
 
 // Died is closed when the process dies, by [Options.DieAfter] or by [Queue.Kill].
 func (q *Queue) Died() <-chan struct{} { return q.world.died }
 
+// Wait returns when no [Late] request of q and its siblings is on its way any more. Where
+// there are such, call it when the last call has returned.
+func (q *Queue) Wait() { q.world.wait() }
+
 // Enqueue implements [queue.Queue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if o != nil {
+		c := *o // a late one is read when the caller may have changed it
+		o = &c
+	}
 	bad := queue.CheckEnqueue(o)
 	if bad == nil {
 		bad = queue.CheckText(text)
 	}
-	m, err := call(ctx, q, Enqueue, text, "", bad, func() (queue.Message, error) { return q.inner.Enqueue(ctx, text, o) })
+	m, err := call(ctx, q, Enqueue, text, "", bad, func(ctx context.Context) (queue.Message, error) { return q.inner.Enqueue(ctx, text, o) })
 	q.skew(&m)
 	return m, err
 }
 
 // Dequeue implements [queue.Queue].
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	batch, err := call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func() ([]queue.Message, error) {
+	batch, err := call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {
 		return q.inner.Dequeue(ctx, n, visibility)
 	})
 	for i := range batch {
@@ -65,7 +75,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 
 // Peek implements [queue.Queue].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
-	batch, err := call(ctx, q, Peek, "", "", queue.CheckPeek(n), func() ([]queue.Message, error) { return q.inner.Peek(ctx, n) })
+	batch, err := call(ctx, q, Peek, "", "", queue.CheckPeek(n), func(ctx context.Context) ([]queue.Message, error) { return q.inner.Peek(ctx, n) })
 	for i := range batch {
 		q.skew(&batch[i])
 	}
@@ -74,26 +84,27 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 
 // Update implements [queue.Queue].
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	l, err := call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func() (queue.Lease, error) {
+	fresh, err := call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
 		return q.inner.Update(ctx, l, text, visibility)
 	})
-	q.shift(&l.Until)
-	return l, err
+	q.shift(&fresh.Until)
+	return fresh, err
 }
 
 // Delete implements [queue.Queue].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
-	return q.do(ctx, Delete, string(l.ID), l.ID, queue.CheckLease(l), func() error { return q.inner.Delete(ctx, l) })
+	return q.do(ctx, Delete, string(l.ID), l.ID, queue.CheckLease(l), func(ctx context.Context) error { return q.inner.Delete(ctx, l) })
 }
 
 // Properties implements [queue.Queue].
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
-	return call(ctx, q, Properties, "", "", nil, func() (queue.Properties, error) { return q.inner.Properties(ctx) })
+	return call(ctx, q, Properties, "", "", nil, func(ctx context.Context) (queue.Properties, error) { return q.inner.Properties(ctx) })
 }
 
 // Create implements [queue.Queue].
 func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
-	return q.do(ctx, Create, "", "", queue.CheckMetadata(metadata), func() error { return q.inner.Create(ctx, metadata) })
+	metadata = maps.Clone(metadata)
+	return q.do(ctx, Create, "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error { return q.inner.Create(ctx, metadata) })
 }
 
 // SetMetadata implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
@@ -103,21 +114,22 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 	if bad == nil {
 		bad = queue.CheckMetadata(metadata)
 	}
-	return q.do(ctx, SetMetadata, "", "", bad, func() error { return m.SetMetadata(ctx, metadata) })
+	metadata = maps.Clone(metadata)
+	return q.do(ctx, SetMetadata, "", "", bad, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 }
 
 // Clear implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
 // inside is none.
 func (q *Queue) Clear(ctx context.Context) error {
 	m, bad := q.manager()
-	return q.do(ctx, Clear, "", "", bad, func() error { return m.Clear(ctx) })
+	return q.do(ctx, Clear, "", "", bad, func(ctx context.Context) error { return m.Clear(ctx) })
 }
 
 // Drop implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
 // inside is none.
 func (q *Queue) Drop(ctx context.Context) error {
 	m, bad := q.manager()
-	return q.do(ctx, Drop, "", "", bad, func() error { return m.Drop(ctx) })
+	return q.do(ctx, Drop, "", "", bad, func(ctx context.Context) error { return m.Drop(ctx) })
 }
 
 func (q *Queue) manager() (queue.Manager, error) {

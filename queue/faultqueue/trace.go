@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Call is one call as the trace keeps it. Two of them can be compared with ==.
+// Call is one call as the trace keeps it, or the [Arrival] of a late one. Two of them can
+// be compared with ==.
 type Call struct {
 	At      time.Duration // when it was made, since [New]
 	Took    time.Duration // how long it took
@@ -18,7 +19,7 @@ type Call struct {
 	Message queue.ID // whose it was; of an enqueue, which it made; "" for none
 	Ordinal int      // how often the same was asked before
 	Fault   Fault    // "" for none
-	Count   int      // messages handed out, or lost on the way
+	Count   int      // messages handed out, or lost on the way; of a doubled dequeue, by the second
 	Error   string   // the kind of its error, such as "throttled"; "" for none
 }
 
@@ -31,7 +32,7 @@ func (q *Queue) Trace() []Call {
 	slices.SortStableFunc(trace, func(a, b Call) int {
 		return cmp.Or(
 			cmp.Compare(a.At, b.At), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Message, b.Message),
-			cmp.Compare(a.Op, b.Op), cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Took, b.Took),
+			cmp.Compare(a.Op, b.Op), cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Took, b.Took), cmp.Compare(a.Fault, b.Fault),
 		)
 	})
 	return trace

@@ -23,6 +23,8 @@ type world struct {
 	calls    int         // guarded by mu
 	ordinals map[key]int // guarded by mu; how often each was called
 	trace    []Call      // guarded by mu
+	late     int         // requests under way that arrive when their callers have given up; guarded by mu
+	arrived  *sync.Cond  // the last of them has; with mu
 }
 
 // key is what a call is about: all that its fate depends on, its ordinal aside.
@@ -35,7 +37,9 @@ type key struct {
 func newWorld(o Options) *world {
 	o.Latency = o.Latency.or(Range{time.Millisecond, 100 * time.Millisecond})
 	o.SlowLatency = o.SlowLatency.or(Range{time.Second, 20 * time.Second})
+	o.LateBy = o.LateBy.or(Range{time.Second, 30 * time.Second})
 	w := &world{o: o, birth: time.Now(), died: make(chan struct{}), ordinals: make(map[key]int)}
+	w.arrived = sync.NewCond(&w.mu)
 	if o.DieAfter > 0 {
 		w.fatal = 1 + int(w.draw("death", key{}, 0)*float64(o.DieAfter))
 	}
@@ -51,6 +55,8 @@ type fate struct {
 	fault   Fault
 	there   time.Duration // the request's way
 	back    time.Duration // the answer's
+	between time.Duration // from the first arrival of a doubled request to the second
+	late    time.Duration // from when the caller gives up to a late request's arrival
 	acts    bool          // whether a call during which the process dies still acts
 	kills   bool          // whether the process dies when the request has had its way
 }
@@ -69,7 +75,7 @@ func (w *world) begin(k key) fate {
 	if !named {
 		rates = w.o.Every
 	}
-	f.fault = rates.choose(k.op, w.draw("fault", k, f.ordinal))
+	f.fault = rates.choose(w.draw("fault", k, f.ordinal))
 	took := w.o.Latency
 	switch {
 	case w.dead() || last:
@@ -77,12 +83,16 @@ func (w *world) begin(k key) fate {
 		f.acts = last && !w.dead() && w.draw("acts", k, f.ordinal) < 0.5
 		w.kill()
 		f.fault, took = Death, Range{}
-	case f.started >= w.away && f.started < w.away+w.o.Missing.For:
+	case w.missing(f.started):
 		f.fault = Missing
 	case f.fault == Death:
 		// It dies when the request arrives or just before: at an instant of its own.
 		f.acts = w.draw("acts", k, f.ordinal) < 0.5
 		f.kills = true
+	case f.fault == Duplicate:
+		f.between = took.at(w.draw("between", k, f.ordinal))
+	case f.fault == Late:
+		f.late = w.o.LateBy.at(w.draw("late", k, f.ordinal))
 	case f.fault == Slow:
 		took = w.o.SlowLatency
 	case f.fault == "":
@@ -92,6 +102,11 @@ func (w *world) begin(k key) fate {
 	f.there = latency / 2
 	f.back = latency - f.there
 	return f
+}
+
+// missing tells whether the queue is away at an instant since birth.
+func (w *world) missing(at time.Duration) bool {
+	return at >= w.away && at < w.away+w.o.Missing.For
 }
 
 // draw returns a number from 0 to 1 that depends on nothing but the seed and its

@@ -88,6 +88,16 @@ func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
 // collect is the handler of slice responses: when all slices of the request are
 // there, it puts the mosaic together and answers.
 func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceResponse]) error {
+	err := c.gather(ctx, m)
+	if errors.Is(err, errDelivered) {
+		// Another slice's message had all of it done while this one was on its way,
+		// which is nothing that anyone need hear of.
+		return nil
+	}
+	return err
+}
+
+func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceResponse]) error {
 	id := m.Body.RequestID
 	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
@@ -124,6 +134,11 @@ func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceRe
 func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
 	id := m.Body.RequestID
 	if responded, err := c.jobs.noted(ctx, id, factResponded); err != nil || responded {
+		return err
+	}
+	// Whoever waited while another did all this may find even the note swept away. The
+	// end is written before that, so it is asked for after the note.
+	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
 	}
 	switch err := c.assemble(ctx, id, p); {

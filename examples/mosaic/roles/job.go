@@ -53,8 +53,12 @@ type end struct {
 	Output string `json:"output,omitempty"`
 }
 
-// errEnded is the cause of discarding a message of a request that has ended.
-var errEnded = errors.New("its request has ended")
+// errEnded is the cause of discarding a message of a request that has ended, and
+// errDelivered of one whose mosaic has reached its client, or is kept for it.
+var (
+	errEnded     = errors.New("its request has ended")
+	errDelivered = fmt.Errorf("%w, with a mosaic", errEnded)
+)
 
 // maxFact bounds what is read of a fact. They are small.
 const maxFact = 1 << 20
@@ -149,6 +153,9 @@ func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
 	}
 	if err := j.sweep(ctx, id, e.Output != ""); err != nil {
 		return err
+	}
+	if e.Failed == "" {
+		return dispatcher.Discard(errDelivered)
 	}
 	return dispatcher.Discard(errEnded)
 }

@@ -35,6 +35,7 @@ type census struct {
 	broken   bool           // pages could not be read
 	newer    bool           // a record is of a later version
 	wasted   float64        // what part of the pages is free
+	anew     bool           // the file was made anew
 }
 
 // singleValues are what the bucket of that name holds.
@@ -44,17 +45,31 @@ type singleValues struct {
 	tallied bool
 }
 
+// kept is a record and where it is to be kept.
+type kept struct {
+	in          bucket
+	key, record []byte
+}
+
 // badRecord is a record that is to be set aside.
 type badRecord struct {
-	in     bucket
-	key    []byte
-	record []byte
-	why    string
+	kept
+	why string
 }
 
 // unknownGap is how far a counter that was lost goes on beyond what is known to
 // have been given out.
 const unknownGap = 1 << 40
+
+// newCensus is that of no file.
+func newCensus() *census {
+	return &census{
+		queues:  map[uint64]localqueue.QueueState{},
+		names:   map[uint64]queue.Name{},
+		sweeps:  map[uint64]uint64{},
+		orphans: map[uint64]int{},
+	}
+}
 
 // takeCensus reads the census of a file.
 func takeCensus(f *os.File) (*census, error) {
@@ -66,12 +81,7 @@ func takeCensus(f *os.File) (*census, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	c := &census{
-		queues:  map[uint64]localqueue.QueueState{},
-		names:   map[uint64]queue.Name{},
-		sweeps:  map[uint64]uint64{},
-		orphans: map[uint64]int{},
-	}
+	c := newCensus()
 	if !whole {
 		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
 	}
@@ -119,7 +129,7 @@ func (c *census) record(in bucket, key, value []byte) {
 	case errors.Is(err, ErrNewer):
 		c.newer = true
 	default:
-		c.bad = append(c.bad, badRecord{in, slices.Clone(key), slices.Clone(value), err.Error()})
+		c.bad = append(c.bad, badRecord{kept{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
 	}
 	if in.is(bodies) {
 		if k, err := readKey(key); err == nil {
@@ -284,7 +294,7 @@ func (c *census) settleMessages() {
 		slices.SortFunc(c.heads, compareKeys)
 		c.messages = slices.CompactFunc(c.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
 	}
-	kept, h := c.messages[:0], 0
+	ours, h := c.messages[:0], 0
 	for _, m := range c.messages {
 		for h < len(c.heads) && compareKeys(c.heads[h], m) < 0 {
 			h++
@@ -300,9 +310,9 @@ func (c *census) settleMessages() {
 			c.ordinal = max(c.ordinal, m.Queue)
 			continue
 		}
-		kept = append(kept, m)
+		ours = append(ours, m)
 	}
-	c.messages, c.heads = kept, nil
+	c.messages, c.heads = ours, nil
 }
 
 // saved hands the census to the engine, which then is the only one to have it.

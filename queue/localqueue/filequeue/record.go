@@ -111,6 +111,14 @@ func readOrdinal(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
+// What records of these kinds take besides a text.
+const (
+	bodySize = 1 + 2*8 + stateSize + crc32.Size
+	headSize = 1 + stateSize + crc32.Size
+
+	stateSize = 3 * 8
+)
+
 // appendBody appends the record of a whole message. Its head is there only once
 // it differs from what the body says.
 func appendBody(b, key []byte, m localqueue.MessageState, text string) []byte {

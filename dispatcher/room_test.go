@@ -1,0 +1,108 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// slow is a queue whose settlements take a second.
+type slow struct{ instant }
+
+func (slow) Delete(context.Context, queue.Lease) error {
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (slow) Update(_ context.Context, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
+	time.Sleep(time.Second)
+	return l, nil
+}
+
+// envelopes returns messages of which every other is of a newer release.
+func envelopes(n int) (batch []queue.Message) {
+	for i := range n {
+		text := "millrace/1?n=0\n" + strconv.Itoa(i)
+		if i%2 == 1 {
+			text = "millrace/2?n=0\n" + strconv.Itoa(i)
+		}
+		batch = append(batch, queue.Message{Lease: queue.Lease{ID: queue.ID(strconv.Itoa(i)), Receipt: "r"}, Text: text, DequeueCount: 1})
+	}
+	return batch
+}
+
+// Slots that the batch did not fill, and those of messages that no handler may see, are one
+// dequeue for the loop that waits.
+func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
+			d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
+				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1, OnError: func(error) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Start(t.Context())
+			if n := d.Reserve(t.Context()); n != 12 {
+				t.Fatalf("%d slots are free", n)
+			}
+			got := make(chan int)
+			go func() { got <- d.Reserve(t.Context()) }()
+			synctest.Wait()
+			d.Dispatch(envelopes(10), 12, time.Now(), time.Minute)
+			if n := <-got; n != 7 {
+				t.Errorf("another loop got %d of 2 slots that nothing came for and 5 of a newer release", n)
+			}
+			d.Dispatch(nil, 7, time.Now(), time.Minute)
+			close(release)
+			if err := d.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// While handlers fail, one loop waits to send the probe: the one that came first.
+func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := func(context.Context, *dispatcher.Message[[]byte]) error { return errors.New("the database is down") }
+		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
+			Codec: codec.Bytes(), Concurrency: 16, BatchSize: 16, OnError: func(error) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Start(t.Context())
+		batch := envelopes(32)
+		for i := range 16 {
+			batch[i] = batch[2*i]
+		}
+		d.Dispatch(batch[:16], d.Reserve(t.Context()), time.Now(), time.Minute)
+		synctest.Wait() // all have failed: nobody may fetch for a second
+		type turn struct{ caller, slots int }
+		turns := make(chan turn, 8)
+		for caller := range 8 {
+			go func() { turns <- turn{caller, d.Reserve(t.Context())} }()
+			synctest.Wait()
+		}
+		for caller := range 8 {
+			got := <-turns
+			if got != (turn{caller, 1}) {
+				t.Errorf("turn %d: caller %d got %d slots", caller, got.caller, got.slots)
+			}
+			d.Dispatch(nil, got.slots, time.Now(), time.Minute) // it found nothing
+		}
+		if err := d.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package emulator
+
+import (
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// authorize refuses a request that may not do what it asks for. What it
+// says never holds a signature or a token, nor the string that was signed, which
+// has the receipt in it.
+func (c *call) authorize() *failure {
+	if f := c.authenticate(); f != nil {
+		return f
+	}
+	if c.secondary && !c.operation.reads() {
+		return errReadOnly
+	}
+	return nil
+}
+
+func (c *call) authenticate() *failure {
+	given := c.request.Header.Get("Authorization")
+	if given == "" {
+		if c.query.has("sig") {
+			return c.authenticateSAS("")
+		}
+		return c.anonymous()
+	}
+	scheme, credentials, ok := strings.Cut(given, " ")
+	if !ok {
+		return errInvalidAuthentication
+	}
+	switch {
+	case scheme == "SharedKey":
+		return c.authenticateKey(credentials, (*call).appendStringToSign)
+	case scheme == "SharedKeyLite":
+		return c.authenticateKey(credentials, (*call).appendLiteStringToSign)
+	case strings.EqualFold(scheme, "Bearer"):
+		if c.query.has("sig") {
+			return c.authenticateSAS(credentials)
+		}
+		said, f := c.authenticateToken(credentials)
+		c.claims = &said
+		return f
+	}
+	return denied("The schemes are SharedKey, SharedKeyLite and Bearer.")
+}
+
+// challengeVersion is the first version in which the service tells those that
+// show nothing, or a token that is no good, where to get one (Authorize with
+// Microsoft Entra ID, "Bearer challenge"). Before, a resource that they may not
+// see was not there.
+const challengeVersion = "2019-12-12"
+
+// anonymous refuses a request that shows nothing: there are no public queues.
+func (c *call) anonymous() *failure {
+	if c.version < challengeVersion {
+		return errResourceNotFound
+	}
+	return errNoAuthentication
+}
+
+// denied is a 403 that says why, for the person who has to find out.
+func denied(detail string) *failure {
+	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
+}

@@ -1,0 +1,152 @@
+package emulator
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// preflight answers a browser that asks whether a page of another origin may
+// send a request (Preflight Queue Request, CORS support for Azure Storage). The
+// first rule that matches decides; the resource need not be there.
+func (c *call) preflight() *failure {
+	asked := c.request.Header
+	origin, method := asked.Get("Origin"), asked.Get("Access-Control-Request-Method")
+	for _, required := range []struct{ name, value string }{{"Origin", origin}, {"Access-Control-Request-Method", method}} {
+		if required.value == "" {
+			return errInvalidHeaderValue.because("A required CORS header is not present.").with(
+				queuexml.Detail{Name: "HeaderName", Value: required.name})
+		}
+	}
+	headers := strings.Join(asked.Values("Access-Control-Request-Headers"), ",")
+	if c.known == nil || !printable(origin+method+headers) {
+		return errPreflight
+	}
+	rules, f := c.rules()
+	if f != nil {
+		return f
+	}
+	for _, r := range rules {
+		if !allowsOrigin(r, origin) || !allowsMethod(r, method) || !allowsHeaders(r, headers) {
+			continue
+		}
+		h := c.header
+		h["Access-Control-Allow-Origin"] = []string{origin}
+		h["Access-Control-Allow-Methods"] = []string{method}
+		if headers != "" {
+			h["Access-Control-Allow-Headers"] = []string{headers}
+		}
+		h["Access-Control-Max-Age"] = []string{strconv.Itoa(r.MaxAge)}
+		h["Access-Control-Allow-Credentials"] = []string{"true"}
+		c.status = http.StatusOK
+		return nil
+	}
+	return errPreflight
+}
+
+// rules are the CORS rules of the account.
+func (c *call) rules() ([]queuexml.CORSRule, *failure) {
+	p, f := c.properties()
+	if f != nil || p.CORS == nil {
+		return nil, f
+	}
+	return *p.CORS, nil
+}
+
+// expose sets the headers that let a page of another origin read the response,
+// when a rule allows it, and that keep caches from giving it to others. It costs
+// a look-up and nothing else while the account has no properties.
+func (c *call) expose() {
+	origin := c.request.Header.Get("Origin")
+	// Only what caches keep varies with an origin that is not there.
+	cached := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
+	if c.known == nil || c.operation == Preflight || origin == "" && !cached || !printable(origin) {
+		return
+	}
+	rules, f := c.rules()
+	if f != nil || len(rules) == 0 {
+		return // the response is what it is, without a page of another origin
+	}
+	for _, r := range rules {
+		if !allowsMethod(r, c.request.Method) {
+			continue
+		}
+		switch {
+		case slices.Contains(items(r.Origins), "*"):
+			c.header["Access-Control-Allow-Origin"] = []string{"*"}
+		case origin != "" && allowsOrigin(r, origin):
+			c.header["Access-Control-Allow-Origin"] = []string{origin}
+			c.header["Access-Control-Allow-Credentials"] = []string{"true"}
+			if cached {
+				c.header["Vary"] = []string{"Origin"}
+			}
+		default:
+			continue
+		}
+		if names := exposed(r, c.header); names != "" {
+			c.header["Access-Control-Expose-Headers"] = []string{names}
+		}
+		return
+	}
+	if cached {
+		c.header["Vary"] = []string{"Origin"}
+	}
+}
+
+// allowsOrigin reports whether a rule is for an origin. Case matters.
+func allowsOrigin(r queuexml.CORSRule, origin string) bool {
+	return slices.ContainsFunc(items(r.Origins), func(o string) bool { return o == "*" || o == origin })
+}
+
+func allowsMethod(r queuexml.CORSRule, method string) bool {
+	return slices.Contains(items(r.Methods), method)
+}
+
+// allowsHeaders reports whether a rule allows all headers of the list.
+func allowsHeaders(r queuexml.CORSRule, headers string) bool {
+	allowed := items(r.Headers)
+	return !slices.ContainsFunc(items(headers), func(h string) bool {
+		return !slices.ContainsFunc(allowed, func(a string) bool { return matches(a, h) })
+	})
+}
+
+// printable reports whether a text may be sent back in a header.
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// matches reports whether a header is the one that a rule names, or begins with
+// what stands before its asterisk.
+func matches(allowed, header string) bool {
+	if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
+		return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
+	}
+	return strings.EqualFold(allowed, header)
+}
+
+// exposed are the headers of a response that a page may see, separated by
+// commas: those which the rule names whole, and those there are of the others.
+func exposed(r queuexml.CORSRule, response http.Header) string {
+	var names []string
+	for _, rule := range items(r.Exposed) {
+		if !strings.HasSuffix(rule, "*") {
+			names = append(names, rule)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(response)) {
+			if matches(rule, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return strings.Join(names, ",")
+}

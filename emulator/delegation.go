@@ -1,0 +1,109 @@
+package emulator
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+const (
+	// oldestDelegation is the first version in which the Queue service has user
+	// delegation keys.
+	oldestDelegation = "2026-02-06"
+
+	// maxDelegation is how long a user delegation key may be valid, from now on
+	// (Get User Delegation Key).
+	maxDelegation = 7 * 24 * time.Hour
+)
+
+// getDelegationKey answers Get User Delegation Key: a key with which who has a
+// token signs shared access signatures. There is nothing to keep: the key is a
+// function of the account's key and of what signatures say of it.
+func (c *call) getDelegationKey() *failure {
+	if c.version < oldestDelegation {
+		return badComp("userdelegationkey")
+	}
+	if c.claims == nil || !isIdentifier(c.claims.Object) || !isIdentifier(c.claims.Tenant) {
+		return denied("A user delegation key is for who shows a token (Authorization: Bearer) with oid and tid in it.")
+	}
+	var body []byte
+	if c.input != nil {
+		body = *c.input
+	}
+	asked, err := queuexml.ParseKeyInfo(body)
+	if err != nil {
+		return badDocument(err)
+	}
+	now := time.Now()
+	expiry, ok := parseInstant(asked.Expiry)
+	if !ok || !expiry.After(now) || expiry.After(now.Add(maxDelegation)) {
+		return badValue("Expiry", asked.Expiry, "It is a time of ISO 8601 in UTC, within seven days from now.")
+	}
+	start := now
+	if asked.Start != "" {
+		if start, ok = parseInstant(asked.Start); !ok || !start.Before(expiry) || start.Before(expiry.Add(-maxDelegation-maxSkew)) {
+			return badValue("Start", asked.Start, "It is a time of ISO 8601 in UTC, before the expiry by seven days at most.")
+		}
+	}
+	if asked.DelegatedTenant != "" && !isIdentifier(asked.DelegatedTenant) {
+		return badValue("DelegatedUserTid", asked.DelegatedTenant, "It is the identifier of a tenant.")
+	}
+	key := signature{keyObject: c.claims.Object, keyTenant: c.claims.Tenant, keyStart: formatInstant(start), keyExpiry: formatInstant(expiry),
+		keyService: "q", keyVersion: c.version, userTenant: asked.DelegatedTenant}
+	return c.document(http.StatusOK, queuexml.AppendDelegationKey(c.room(), queuexml.DelegationKey{
+		Object: key.keyObject, Tenant: key.keyTenant, Start: key.keyStart, Expiry: key.keyExpiry, Service: key.keyService, Version: key.keyVersion,
+		DelegatedTenant: key.userTenant, Value: base64.StdEncoding.EncodeToString(c.known.delegated(key))}))
+}
+
+// isIdentifier reports whether a text can stand for a user or a tenant. It is a
+// GUID in truth; it must not be taken for another line of what is signed.
+func isIdentifier(text string) bool { return visible(text) && len(text) <= 64 }
+
+// delegated is the user delegation key that a signature says it was made with.
+// It comes from a key of its own, so that nothing that is signed with it, or is
+// one, says anything to those that check with the account's key.
+func (a *account) delegated(s signature) []byte {
+	own := hmac.New(sha256.New, a.key)
+	own.Write([]byte("millrace user delegation keys"))
+	h := hmac.New(sha256.New, own.Sum(nil))
+	h.Write([]byte(strings.Join([]string{s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant}, "\n")))
+	return h.Sum(nil)
+}
+
+// checkDelegationSAS checks the signature of a user delegation SAS (Create a user
+// delegation SAS), the key it was made with and whom it is bound to.
+func (c *call) checkDelegationSAS(s signature, token string) *failure {
+	if s.version < oldestDelegation {
+		return denied("The Queue service has user delegation SAS since sv " + oldestDelegation + ".")
+	}
+	text := strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(),
+		s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant, s.userObject,
+		s.addresses, s.protocols, s.version}, "\n")
+	h := hmac.New(sha256.New, c.known.delegated(s))
+	h.Write([]byte(text))
+	if !hmac.Equal(h.Sum(nil), s.given) {
+		return errSignature
+	}
+	if s.permissions == "" || s.expiry == "" || s.keyService != "q" {
+		return denied("A user delegation SAS of a queue has sp, se, and q as its sks.")
+	}
+	if f := checkInterval(s.keyStart, s.keyExpiry); f != nil {
+		return f
+	}
+	if s.userObject == "" {
+		return nil
+	}
+	said, f := c.authenticateToken(token)
+	if f != nil {
+		return f
+	}
+	if said.Object != s.userObject || s.userTenant != "" && said.Tenant != s.userTenant {
+		return denied("The SAS is bound to another user than the token's.")
+	}
+	return nil
+}

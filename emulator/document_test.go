@@ -1,0 +1,162 @@
+package emulator
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var writeDocument = flag.Bool("write", false, "write the tables of docs/protocol.md")
+
+// protocolDocument is the page that says what the emulator answers.
+const protocolDocument = "../docs/protocol.md"
+
+// The tables stand between these two lines.
+const (
+	tablesBegin = "<!-- The tables below are written by go test ./emulator -run TestProtocolDocument -write -->"
+	tablesEnd   = "<!-- The tables end here -->"
+)
+
+// tables are all exchanges as docs/protocol.md shows them.
+func tables() string {
+	var b strings.Builder
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n### %s\n\n| exchange | request | status | code | Azurite |\n|---|---|---|---|---|\n", s.name)
+		for _, x := range s.exchanges {
+			fmt.Fprintf(&b, "| %s | `%s` | %d | %s | %s |\n", x.name, x.line(), x.status, x.code, x.azuriteCell())
+		}
+	}
+	return b.String() + "\n"
+}
+
+// line is the request in short.
+func (x exchange) line() string {
+	path := x.path
+	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\n|`<") {
+		path = decoded
+	}
+	const enough = 90
+	if len(path) > enough {
+		path = path[:enough] + "…"
+	}
+	prefix := ""
+	switch {
+	case x.host != "":
+		prefix = "//" + x.host
+	case x.account != "":
+		prefix = "/" + x.account
+	}
+	if x.secure {
+		prefix = "https:" + cmp.Or(prefix, "/")
+	}
+	return strings.TrimSpace(x.verb + " " + cmp.Or(prefix+path, "/"))
+}
+
+// TestProtocolDocument holds the tables of docs/protocol.md against the exchanges
+// that TestProtocol does: a row that is no exchange fails it, and an exchange
+// that is no row, and one that says something else.
+func TestProtocolDocument(t *testing.T) {
+	page, err := os.ReadFile(protocolDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), tablesBegin+"\n")
+	written, after, ok2 := strings.Cut(rest, tablesEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s lacks the lines around its tables", protocolDocument)
+	}
+	if *writeDocument {
+		if err := os.WriteFile(protocolDocument, []byte(before+tablesBegin+"\n"+tables()+tablesEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, want := rows(written), rows(tables())
+	for _, row := range have {
+		if !slices.Contains(want, row) {
+			t.Errorf("not what the tests do: %s", row)
+		}
+	}
+	for _, row := range want {
+		if !slices.Contains(have, row) {
+			t.Errorf("missing in %s: %s", protocolDocument, row)
+		}
+	}
+	if !t.Failed() && written != tables() {
+		t.Errorf("%s has its rows in another order: go test ./emulator -run TestProtocolDocument -write", protocolDocument)
+	}
+}
+
+// rows are the lines of tables, each behind its heading.
+func rows(tables string) []string {
+	var rows []string
+	heading := ""
+	for line := range strings.Lines(tables) {
+		switch {
+		case strings.HasPrefix(line, "### "):
+			heading = strings.TrimSpace(line[4:])
+		case strings.HasPrefix(line, "|"):
+			rows = append(rows, heading+": "+strings.TrimSpace(line))
+		}
+	}
+	return rows
+}
+
+// TestExchangesHaveNamesOfTheirOwn: a row is found by its name.
+func TestExchangesHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for x := range all {
+		if seen[x.name] || x.name == "" || strings.Contains(x.name, "|") {
+			t.Errorf("exchange %q", x.name)
+		}
+		seen[x.name] = true
+	}
+	for name := range azuriteAnswers {
+		if !seen[name] {
+			t.Errorf("azuriteAnswers has %q, which is no exchange", name)
+		}
+	}
+}
+
+// TestPermissions holds the table of docs/protocol.md that says which permission
+// an operation needs against the code: every operation is in it, as it is.
+func TestPermissions(t *testing.T) {
+	page, err := os.ReadFile(protocolDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| operation | account SAS | service SAS |\n|---|---|---|\n")
+	if !ok {
+		t.Fatal("there is no such table")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	seen := map[Operation]bool{Preflight: true, Unknown: true} // those need nothing, or are none
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		for name := range strings.SplitSeq(strings.Replace(cells[1], "Get and Set Queue ACL", "Get Queue Acl, Set Queue Acl", 1), ",") {
+			op := Operation(strings.ReplaceAll(strings.TrimSpace(name), " ", ""))
+			seen[op] = true
+			need := op.needs()
+			account := "–"
+			if need.account != "" {
+				account = need.resource + ", " + strings.Join(strings.Split(need.account, ""), " or ")
+			}
+			if got, want := strings.TrimSpace(cells[2])+" | "+strings.TrimSpace(cells[3]), account+" | "+cmp.Or(need.queue, "–"); got != want {
+				t.Errorf("%s: the table says %s, the code %s", op, got, want)
+			}
+		}
+	}
+	for op := range newCounters().operations {
+		if !seen[op] {
+			t.Errorf("%s is not in the table", op)
+		}
+	}
+	if len(seen) != len(newCounters().operations) {
+		t.Errorf("the table has an operation that there is not: %v", seen)
+	}
+}

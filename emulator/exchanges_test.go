@@ -1,0 +1,529 @@
+package emulator
+
+import (
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// sections are all exchanges, under the headings of docs/protocol.md.
+var sections = []section{
+	{"List Queues", []exchange{
+		{name: "list", verb: "GET", path: "?comp=list", status: 200,
+			has: `<EnumerationResults ServiceEndpoint="http://[^"]+/devstoreaccount1"><Queues><Queue><Name>full</Name></Queue><Queue><Name>leased</Name></Queue><Queue><Name>orders</Name></Queue></Queues><NextMarker></NextMarker></EnumerationResults>$`},
+		{name: "list with a slash", verb: "GET", path: "/?comp=list", status: 200, has: `<Name>orders</Name>`},
+		{name: "list with metadata", verb: "GET", path: "?comp=list&include=metadata&prefix=ord&maxresults=1", status: 200,
+			has: `<Prefix>ord</Prefix><MaxResults>1</MaxResults><Queues><Queue><Name>orders</Name><Metadata><kind>test</kind></Metadata></Queue></Queues><NextMarker></NextMarker>`},
+		{name: "list a page", verb: "GET", path: "?comp=list&maxresults=1", status: 200, has: `<NextMarker>/devstoreaccount1/leased</NextMarker>`},
+		{name: "list the next page", verb: "GET", path: "?comp=list&maxresults=1&marker=%2Fdevstoreaccount1%2Fleased", status: 200,
+			has: `<Marker>/devstoreaccount1/leased</Marker><MaxResults>1</MaxResults><Queues><Queue><Name>leased</Name></Queue></Queues><NextMarker>/devstoreaccount1/orders</NextMarker>`},
+		{name: "list nothing", verb: "GET", path: "?comp=list&prefix=%3C%00", status: 200, has: "<Prefix>&lt;\uFFFD</Prefix><Queues></Queues>"},
+		{name: "list more than a page has", verb: "GET", path: "?comp=list&maxresults=5001", status: 200},
+		{name: "list: no results", verb: "GET", path: "?comp=list&maxresults=0", status: 400, code: "OutOfRangeQueryParameterValue", has: `<MinimumAllowed>1</MinimumAllowed>`},
+		{name: "list: results no number", verb: "GET", path: "?comp=list&maxresults=x", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "list: bad marker", verb: "GET", path: "?comp=list&marker=x", status: 400, code: "InvalidMarker"},
+		{name: "list: bad include", verb: "GET", path: "?comp=list&include=x", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "list: verb", verb: "PUT", path: "?comp=list", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "GET"}},
+		{name: "list: on the secondary location", account: "devstoreaccount1-secondary", verb: "GET", path: "?comp=list", status: 200,
+			has: `ServiceEndpoint="http://[^"]+/devstoreaccount1-secondary">.*<Name>orders</Name>`},
+		{name: "list: of another account", account: "second", verb: "GET", path: "?comp=list", status: 200, has: `<Queues><Queue><Name>orders</Name></Queue><Queue><Name>others</Name></Queue></Queues>`},
+	}},
+	{"Get and Set Queue Service Properties", []exchange{
+		{name: "get properties", verb: "GET", path: "/?restype=service&comp=properties", status: 200,
+			has: `^<\?xml version="1.0" encoding="utf-8"\?><StorageServiceProperties><Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read><Write>false</Write><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></Logging><HourMetrics><Version>1.0</Version><Enabled>false</Enabled><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></HourMetrics><MinuteMetrics>.*</MinuteMetrics><Cors></Cors></StorageServiceProperties>$`},
+		{name: "get properties that were set", account: "second", verb: "GET", path: "?restype=service&comp=properties", status: 200,
+			has: `<HourMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs><RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy></HourMetrics>.*<CorsRule><AllowedOrigins>https://shop.example,https://x.example</AllowedOrigins><AllowedMethods>GET,PUT</AllowedMethods><MaxAgeInSeconds>60</MaxAgeInSeconds><ExposedHeaders>x-ms-request-id,x-ms-meta-\*</ExposedHeaders><AllowedHeaders>x-ms-meta-\*,x-ms-version</AllowedHeaders></CorsRule>`},
+		{name: "get properties of the secondary location", account: "devstoreaccount1-secondary", verb: "GET", path: "/?restype=service&comp=properties", status: 200},
+		{name: "set properties", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(logging("true", "365") + metrics("HourMetrics", "1") + metrics("MinuteMetrics", "7") + "<Cors>" + rule("*", "GET", "", "", "0") + "</Cors>"), status: 202, has: `^$`},
+		{name: "set properties: logging only", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(logging("true", "7")), status: 202},
+		{name: "set properties: retention off", verb: "PUT", path: "/?restype=service&comp=properties", body: settings("<MinuteMetrics><Version>1.0</Version><Enabled>false</Enabled><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></MinuteMetrics>"), status: 202},
+		{name: "set properties: no rules", verb: "PUT", path: "/?restype=service&comp=properties", body: settings("<Cors />"), status: 202},
+		{name: "set properties: nothing", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(""), status: 202},
+		{name: "set properties: five rules", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(strings.Repeat(rule("http://a", "GET", "x-*,y-*,a", "*", "2147483647"), 5)), status: 202},
+		{name: "set properties: six rules", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(strings.Repeat(rule("http://a", "GET", "", "", "1"), 6)), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: no body", verb: "PUT", path: "/?restype=service&comp=properties", status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: no XML", verb: "PUT", path: "/?restype=service&comp=properties", body: "x", status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: unknown element", verb: "PUT", path: "/?restype=service&comp=properties", body: settings("<Metrics/>"), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: element twice", verb: "PUT", path: "/?restype=service&comp=properties", body: settings("<Cors/><Cors/>"), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: logging without version", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(strings.Replace(logging("true", "7"), "<Version>1.0</Version>", "", 1)), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: other version", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(strings.Replace(logging("true", "7"), "1.0", "2.0", 1)), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Version</XmlNodeName><XmlNodeValue>2.0</XmlNodeValue>`},
+		{name: "set properties: neither true nor false", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(logging("yes", "7")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: 0 days", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(metrics("HourMetrics", "0")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: 366 days", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(metrics("HourMetrics", "366")), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Days</XmlNodeName>`},
+		{name: "set properties: days no number", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(metrics("HourMetrics", "x")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: metrics without IncludeAPIs", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(strings.Replace(metrics("HourMetrics", "1"), "<IncludeAPIs>true</IncludeAPIs>", "", 1)), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: unknown method", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "GET,FETCH", "", "", "1")), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>AllowedMethods</XmlNodeName>`},
+		{name: "set properties: no method", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "", "", "", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: no origin", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("", "GET", "", "", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: long origin", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule(strings.Repeat("a", 257), "GET", "", "", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: 65 origins", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule(strings.Repeat("a,", 65), "GET", "", "", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: 65 headers", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "GET", strings.Repeat("a,", 65), "", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: three prefixes", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "GET", "", "a*,b*,c*", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: header with a blank", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "GET", "", "a b", "1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: age no number", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(rule("*", "GET", "", "", "-1")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set properties: rule without headers", verb: "PUT", path: "/?restype=service&comp=properties", body: rules("<CorsRule><AllowedOrigins>*</AllowedOrigins></CorsRule>"), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: large rules", verb: "PUT", path: "/?restype=service&comp=properties", body: rules(strings.Repeat(rule(strings.Repeat("a", 250)+","+strings.Repeat("b", 250), "GET", "", "", "1"), 5)), status: 400, code: "InvalidXmlDocument"},
+		{name: "set properties: on the secondary location", account: "devstoreaccount1-secondary", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(""), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "properties: verb", verb: "DELETE", path: "/?restype=service&comp=properties", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "GET, PUT"}},
+		{name: "properties: no restype", verb: "GET", path: "/?comp=properties", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>comp</QueryParameterName>`},
+		{name: "account: no comp", verb: "GET", path: "/", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>comp</QueryParameterName><QueryParameterValue></QueryParameterValue>`},
+		{name: "account: unknown comp", verb: "GET", path: "/?restype=service&comp=x", status: 400, code: "InvalidQueryParameterValue"},
+	}},
+	{"Get Queue Service Stats", []exchange{
+		{name: "stats", account: "devstoreaccount1-secondary", verb: "GET", path: "/?restype=service&comp=stats", status: 200,
+			has: `^<\?xml version="1.0" encoding="utf-8"\?><StorageServiceStats><GeoReplication><Status>live</Status><LastSyncTime>` + anyDate + `</LastSyncTime></GeoReplication></StorageServiceStats>$`},
+		{name: "stats: of the primary location", verb: "GET", path: "/?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>comp</QueryParameterName><QueryParameterValue>stats</QueryParameterValue>`},
+		{name: "stats: verb", account: "devstoreaccount1-secondary", verb: "PUT", path: "/?restype=service&comp=stats", status: 405, code: "UnsupportedHttpVerb"},
+	}},
+	{"Get User Delegation Key", []exchange{
+		{name: "key", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo(inHours(-1), inHours(2)), change: withToken(nil), status: 200,
+			has: `<UserDelegationKey><SignedOid>` + user + `</SignedOid><SignedTid>` + tenant + `</SignedTid><SignedStart>[0-9TZ:-]{20}</SignedStart><SignedExpiry>[0-9TZ:-]{20}</SignedExpiry><SignedService>q</SignedService><SignedVersion>2026-04-06</SignedVersion><Value>[A-Za-z0-9+/]{43}=</Value></UserDelegationKey>`},
+		{name: "key from now on", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(7*24)), change: withToken(nil), status: 200},
+		{name: "key: for too long", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(7*24+1)), change: withToken(nil), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Expiry</XmlNodeName>`},
+		{name: "key: expired", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(-1)), change: withToken(nil), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "key: start after the expiry", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo(inHours(3), inHours(2)), change: withToken(nil), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Start</XmlNodeName>`},
+		{name: "key: no expiry", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", ""), change: withToken(nil), status: 400, code: "InvalidXmlDocument"},
+		{name: "key: bad tenant", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: "<KeyInfo><Expiry>" + inHours(1) + "</Expiry><DelegatedUserTid>a\nb</DelegatedUserTid></KeyInfo>", change: withToken(nil), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "key: no body", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", change: withToken(nil), status: 400, code: "InvalidXmlDocument"},
+		{name: "key: in an older version", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", header: map[string]string{"x-ms-version": "2025-11-05"}, body: keyInfo("", inHours(2)), change: withToken(nil), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "key: with the account's key", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(2)), status: 403, code: "AuthenticationFailed"},
+		{name: "key: with an account SAS", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(2)), change: accountSAS(), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "key: token without oid", secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(2)), change: withToken(map[string]any{"oid": nil}), status: 403, code: "AuthenticationFailed"},
+		{name: "key: on the secondary location", secure: true, account: "devstoreaccount1-secondary", verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: keyInfo("", inHours(2)), change: withToken(nil), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "key: verb", secure: true, verb: "GET", path: "/?restype=service&comp=userdelegationkey", change: withToken(nil), status: 405, code: "UnsupportedHttpVerb"},
+	}},
+	{"Preflight Queue Request, and CORS", []exchange{
+		{name: "preflight", account: "second", verb: "OPTIONS", path: "/orders/messages", header: preflight("https://x.example", "GET", "X-Ms-Meta-Any, x-ms-version"), change: anonymously, status: 200, has: `^$`,
+			back: map[string]string{"Access-Control-Allow-Origin": `^https://x.example$`, "Access-Control-Allow-Methods": "^GET$", "Access-Control-Allow-Headers": "^X-Ms-Meta-Any, x-ms-version$", "Access-Control-Max-Age": "^60$", "Access-Control-Allow-Credentials": "^true$"}},
+		{name: "preflight without headers", account: "second", verb: "OPTIONS", path: "/missing", header: preflight("https://x.example", "PUT", ""), change: anonymously, status: 200, back: map[string]string{"Access-Control-Allow-Headers": "^$"}},
+		{name: "preflight: any origin", account: "second", verb: "OPTIONS", path: "/", header: preflight("http://elsewhere", "DELETE", "anything"), change: anonymously, status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^http://elsewhere$"}},
+		{name: "preflight: other origin", account: "second", verb: "OPTIONS", path: "/orders", header: preflight("https://X.example", "GET", ""), change: anonymously, status: 403, code: "CorsPreflightFailure"},
+		{name: "preflight: other method", account: "second", verb: "OPTIONS", path: "/orders", header: preflight("https://x.example", "MERGE", ""), change: anonymously, status: 403, code: "CorsPreflightFailure"},
+		{name: "preflight: other header", account: "second", verb: "OPTIONS", path: "/orders", header: preflight("https://x.example", "GET", "x-ms-version,x-ms-date"), change: anonymously, status: 403, code: "CorsPreflightFailure"},
+		{name: "preflight: no origin", account: "second", verb: "OPTIONS", path: "/orders", header: preflight("", "GET", ""), change: anonymously, status: 400, code: "InvalidHeaderValue"},
+		{name: "preflight: no method", account: "second", verb: "OPTIONS", path: "/orders", header: preflight("https://x.example", "", ""), change: anonymously, status: 400, code: "InvalidHeaderValue"},
+		{name: "preflight: no rules", verb: "OPTIONS", path: "/orders", header: preflight("https://x.example", "GET", ""), change: anonymously, status: 403, code: "CorsPreflightFailure"},
+		{name: "preflight: unknown account", account: "unknown", verb: "OPTIONS", path: "/orders", header: preflight("https://x.example", "GET", ""), change: anonymously, status: 403, code: "CorsPreflightFailure"},
+		{name: "origin that a rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200,
+			back: map[string]string{"Access-Control-Allow-Origin": "^https://x.example$", "Access-Control-Allow-Credentials": "^true$", "Access-Control-Expose-Headers": "^x-ms-request-id,x-ms-meta-kind$", "Vary": "^Origin$"}},
+		{name: "origin that a rule names: put", account: "second", verb: "PUT", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 204,
+			back: map[string]string{"Access-Control-Allow-Origin": "^https://x.example$", "Vary": "^$"}},
+		{name: "origin that a rule names: error", account: "second", verb: "GET", path: "/missing?comp=metadata", header: preflight("https://x.example", "", ""), status: 404, code: "QueueNotFound",
+			back: map[string]string{"Access-Control-Allow-Origin": "^https://x.example$", "Vary": "^Origin$"}},
+		{name: "any origin", account: "second", verb: "HEAD", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200,
+			back: map[string]string{"Access-Control-Allow-Origin": `^\*$`, "Access-Control-Allow-Credentials": "^$", "Vary": "^$"}},
+		{name: "any origin, none given", account: "second", verb: "HEAD", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": `^\*$`}},
+		{name: "origin that no rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://y.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
+		{name: "no origin", account: "second", verb: "GET", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
+		{name: "origin without rules", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^$"}},
+	}},
+	{"Create Queue", []exchange{
+		{name: "create", verb: "PUT", path: "/new", status: 201},
+		{name: "create with metadata", verb: "PUT", path: "/new", header: meta("a", "1"), status: 201},
+		{name: "create again", verb: "PUT", path: "/orders", header: meta("Kind", "test"), status: 204},
+		{name: "create: other metadata", verb: "PUT", path: "/orders", header: meta("kind", "Test"), status: 409, code: "QueueAlreadyExists"},
+		{name: "create: no metadata", verb: "PUT", path: "/orders", status: 409, code: "QueueAlreadyExists"},
+		{name: "create: being deleted", verb: "PUT", path: "/dropped", status: 409, code: "QueueBeingDeleted"},
+		{name: "create: short name", verb: "PUT", path: "/ab", status: 400, code: "OutOfRangeInput"},
+		{name: "create: long name", verb: "PUT", path: "/" + strings.Repeat("a", 64), status: 400, code: "OutOfRangeInput"},
+		{name: "create: upper case", verb: "PUT", path: "/New", status: 400, code: "InvalidResourceName"},
+		{name: "create: slash in the name", verb: "PUT", path: "/a%2Fbc", status: 400, code: "InvalidResourceName"},
+		{name: "create: double hyphen", verb: "PUT", path: "/a--b", status: 400, code: "InvalidResourceName"},
+		{name: "create: bad metadata name", verb: "PUT", path: "/new", header: meta("1-a", "x"), status: 400, code: "InvalidMetadata"},
+		{name: "create: empty metadata name", verb: "PUT", path: "/new", header: meta("", "x"), status: 400, code: "EmptyMetadataKey"},
+		{name: "create: large metadata", verb: "PUT", path: "/new", header: meta("a", strings.Repeat("x", 8192)), status: 400, code: "MetadataTooLarge", has: `<MaxLimit>8192</MaxLimit>`},
+		{name: "create: verb", verb: "POST", path: "/new", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "DELETE, PUT"}},
+	}},
+	{"Delete Queue", []exchange{
+		{name: "drop", verb: "DELETE", path: "/orders", status: 204},
+		{name: "drop: missing", verb: "DELETE", path: "/missing", status: 404, code: "QueueNotFound"},
+		{name: "drop: twice", verb: "DELETE", path: "/dropped", status: 404, code: "QueueNotFound"},
+	}},
+	{"Get and Set Queue Metadata", []exchange{
+		{name: "get metadata", verb: "GET", path: "/orders?comp=metadata", status: 200, has: `^$`,
+			back: map[string]string{"X-Ms-Approximate-Messages-Count": "1", "X-Ms-Meta-Kind": "test"}},
+		{name: "head metadata", verb: "HEAD", path: "/orders?comp=metadata", status: 200, back: map[string]string{"X-Ms-Approximate-Messages-Count": "1"}},
+		{name: "get metadata: missing", verb: "GET", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
+		{name: "head metadata: missing", verb: "HEAD", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
+		{name: "set metadata", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", "1"), status: 204},
+		{name: "set no metadata", verb: "PUT", path: "/orders?comp=metadata", status: 204},
+		{name: "set metadata: missing", verb: "PUT", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
+		{name: "set metadata: bad", verb: "PUT", path: "/orders?comp=metadata", header: meta("a.b", "1"), status: 400, code: "InvalidMetadata"},
+		{name: "metadata: verb", verb: "DELETE", path: "/orders?comp=metadata", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "GET, HEAD, PUT"}},
+	}},
+	{"Get and Set Queue ACL", []exchange{
+		{name: "get ACL", verb: "GET", path: "/orders?comp=acl", status: 200,
+			has: `^<\?xml version="1.0" encoding="utf-8"\?><SignedIdentifiers><SignedIdentifier><Id>all</Id><AccessPolicy><Expiry>[0-9TZ:-]+</Expiry><Permission>raup</Permission></AccessPolicy></SignedIdentifier><SignedIdentifier><Id>open</Id>`},
+		{name: "get no ACL", verb: "GET", path: "/full?comp=acl", status: 200, has: `<SignedIdentifiers></SignedIdentifiers>$`},
+		{name: "head ACL", verb: "HEAD", path: "/orders?comp=acl", status: 200, has: `^$`},
+		{name: "get ACL: missing", verb: "GET", path: "/missing?comp=acl", status: 404, code: "QueueNotFound"},
+		{name: "head ACL: missing", verb: "HEAD", path: "/missing?comp=acl", status: 404, code: "QueueNotFound"},
+		{name: "get ACL of the secondary location", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders?comp=acl", status: 200},
+		{name: "set ACL", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy(strings.Repeat("é", 64), "2026-01-02", "2026-01-02T03:04:05.1234567Z", "raup")), status: 204, has: `^$`},
+		{name: "set ACL: five policies", verb: "PUT", path: "/orders?comp=acl", body: acl(policies(5)), status: 204},
+		{name: "set ACL: policy without fields", verb: "PUT", path: "/orders?comp=acl", body: acl("<SignedIdentifier><Id>a</Id></SignedIdentifier>"), status: 204},
+		{name: "set no ACL", verb: "PUT", path: "/orders?comp=acl", body: acl(""), status: 204},
+		{name: "set ACL: no body", verb: "PUT", path: "/orders?comp=acl", status: 204},
+		{name: "set ACL: six policies", verb: "PUT", path: "/orders?comp=acl", body: acl(policies(6)), status: 400, code: "InvalidXmlDocument"},
+		{name: "set ACL: long id", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy(strings.Repeat("x", 65), "", "", "r")), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Id</XmlNodeName>`},
+		{name: "set ACL: empty id", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("", "", "", "r")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set ACL: no id", verb: "PUT", path: "/orders?comp=acl", body: acl("<SignedIdentifier><AccessPolicy/></SignedIdentifier>"), status: 400, code: "InvalidXmlDocument"},
+		{name: "set ACL: id twice", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", "", "r") + storedPolicy("a", "", "", "u")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set ACL: other letter", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", "", "rd")), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Permission</XmlNodeName><XmlNodeValue>rd</XmlNodeValue>`},
+		{name: "set ACL: letter twice", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", "", "rr")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set ACL: start no time", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "today", "", "r")), status: 400, code: "InvalidXmlNodeValue", has: `<XmlNodeName>Start</XmlNodeName>`},
+		{name: "set ACL: expiry no time", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", "2026-13-01", "r")), status: 400, code: "InvalidXmlNodeValue"},
+		{name: "set ACL: no XML", verb: "PUT", path: "/orders?comp=acl", body: "x", status: 400, code: "InvalidXmlDocument"},
+		{name: "set ACL: other document", verb: "PUT", path: "/orders?comp=acl", body: wrap("x"), status: 400, code: "InvalidXmlDocument"},
+		{name: "set ACL: large body", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy(strings.Repeat("x", 131_584), "", "", "r")), status: 413, code: "RequestBodyTooLarge"},
+		{name: "set ACL: missing", verb: "PUT", path: "/missing?comp=acl", body: acl(""), status: 404, code: "QueueNotFound"},
+		{name: "set ACL: on the secondary location", account: "devstoreaccount1-secondary", verb: "PUT", path: "/orders?comp=acl", body: acl(""), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "ACL: verb", verb: "DELETE", path: "/orders?comp=acl", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "GET, HEAD, PUT"}},
+		{name: "queue: unknown comp", verb: "GET", path: "/orders?comp=x", status: 400, code: "InvalidQueryParameterValue"},
+	}},
+	{"Put Message", []exchange{
+		{name: "put", verb: "POST", path: "/orders/messages", body: wrap("hello"), status: 201,
+			has: `^<\?xml version="1.0" encoding="utf-8"\?><QueueMessagesList><QueueMessage><MessageId>[0-9a-f-]{36}</MessageId><InsertionTime>` + anyDate + `</InsertionTime><ExpirationTime>` + anyDate + `</ExpirationTime><PopReceipt>[A-Za-z0-9+/]{22}==</PopReceipt><TimeNextVisible>` + anyDate + `</TimeNextVisible></QueueMessage></QueueMessagesList>$`},
+		{name: "put forever", verb: "POST", path: "/orders/messages?messagettl=-1&visibilitytimeout=604800", body: wrap(""), status: 201, has: `<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime>`},
+		{name: "put for long", verb: "POST", path: "/orders/messages?messagettl=2147483647", body: wrap("x"), status: 201},
+		{name: "put the largest", verb: "POST", path: "/orders/messages", body: wrap(strings.Repeat("x", 65_536)), status: 201},
+		{name: "put the most markup", verb: "POST", path: "/orders/messages", body: wrap(strings.Repeat("&lt;", 32_000)), status: 201},
+		{name: "put with MD5", verb: "POST", path: "/orders/messages", body: wrap("x"), header: map[string]string{"Content-MD5": sumMD5(wrap("x"))}, status: 201},
+		{name: "put: TTL 0", verb: "POST", path: "/orders/messages?messagettl=0", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>messagettl</QueryParameterName><QueryParameterValue>0</QueryParameterValue><Reason>`},
+		{name: "put: TTL -2", verb: "POST", path: "/orders/messages?messagettl=-2", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "put: TTL too long", verb: "POST", path: "/orders/messages?messagettl=2147483648", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "put: delay too long", verb: "POST", path: "/orders/messages?messagettl=-1&visibilitytimeout=604801", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue", has: `<MaximumAllowed>604800</MaximumAllowed>`},
+		{name: "put: delay negative", verb: "POST", path: "/orders/messages?visibilitytimeout=-1", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "put: delay as long as TTL", verb: "POST", path: "/orders/messages?messagettl=5&visibilitytimeout=5", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "put: delay as long as the default TTL", verb: "POST", path: "/orders/messages?visibilitytimeout=604800", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "put: parameter twice", verb: "POST", path: "/orders/messages?messagettl=5&messagettl=6", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "put: large text", verb: "POST", path: "/orders/messages", body: wrap(strings.Repeat("x", 65_537)), status: 413, code: "RequestBodyTooLarge", has: `<MaxLimit>65536</MaxLimit>`},
+		{name: "put: large body", verb: "POST", path: "/orders/messages", body: wrap(strings.Repeat("&#34;", 30_000)), status: 413, code: "RequestBodyTooLarge", has: `<MaxLimit>131584</MaxLimit>`},
+		{name: "put: no body", verb: "POST", path: "/orders/messages", status: 400, code: "InvalidXmlDocument"},
+		{name: "put: no XML", verb: "POST", path: "/orders/messages", body: "hello", status: 400, code: "InvalidXmlDocument"},
+		{name: "put: DTD", verb: "POST", path: "/orders/messages", body: "<!DOCTYPE QueueMessage>" + wrap("x"), status: 400, code: "InvalidXmlDocument"},
+		{name: "put: no text", verb: "POST", path: "/orders/messages", body: "<QueueMessage/>", status: 400, code: "InvalidXmlNodeValue"},
+		{name: "put: control character", verb: "POST", path: "/orders/messages", body: wrap("&#0;"), status: 400, code: "InvalidXmlDocument"},
+		{name: "put: other MD5", verb: "POST", path: "/orders/messages", body: wrap("x"), header: map[string]string{"Content-MD5": sumMD5("y")}, status: 400, code: "Md5Mismatch"},
+		{name: "put: bad MD5", verb: "POST", path: "/orders/messages", body: wrap("x"), header: map[string]string{"Content-MD5": "eA=="}, status: 400, code: "InvalidMd5"},
+		{name: "put: missing queue", verb: "POST", path: "/missing/messages", body: wrap("x"), status: 404, code: "QueueNotFound"},
+		{name: "put: dropped queue", verb: "POST", path: "/dropped/messages", body: wrap("x"), status: 404, code: "QueueNotFound"},
+		{name: "put: bad queue name", verb: "POST", path: "/Orders/messages", body: wrap("x"), status: 400, code: "InvalidResourceName"},
+		{name: "put: no length", verb: "POST", path: "/orders/messages", body: wrap("x"), status: 411, code: "MissingContentLengthHeader",
+			change: func(r *http.Request) { r.ContentLength = -1; sign(r) }},
+	}},
+	{"Get Messages", []exchange{
+		{name: "get", verb: "GET", path: "/orders/messages", status: 200,
+			has: `<QueueMessage><MessageId>{id}</MessageId><InsertionTime>` + anyDate + `</InsertionTime><ExpirationTime>` + anyDate + `</ExpirationTime><PopReceipt>[A-Za-z0-9+/]{22}==</PopReceipt><TimeNextVisible>` + anyDate + `</TimeNextVisible><DequeueCount>1</DequeueCount><MessageText>a &lt;b&gt;&#xD;\n</MessageText></QueueMessage>`},
+		{name: "get many", verb: "GET", path: "/full/messages?numofmessages=32&visibilitytimeout=604800&peekonly=false", status: 200, has: `(<QueueMessage>.*){32}`},
+		{name: "get none", verb: "GET", path: "/leased/messages?numofmessages=32", status: 200, has: `<QueueMessagesList></QueueMessagesList>$`},
+		{name: "get: 0", verb: "GET", path: "/orders/messages?numofmessages=0", status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "get: 33", verb: "GET", path: "/orders/messages?numofmessages=33", status: 400, code: "OutOfRangeQueryParameterValue", has: `<MaximumAllowed>32</MaximumAllowed>`},
+		{name: "get: no number", verb: "GET", path: "/orders/messages?numofmessages=abc", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "get: visibility 0", verb: "GET", path: "/orders/messages?visibilitytimeout=0", status: 400, code: "OutOfRangeQueryParameterValue", has: `<MinimumAllowed>1</MinimumAllowed>`},
+		{name: "get: visibility too long", verb: "GET", path: "/orders/messages?visibilitytimeout=604801", status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "get: huge number", verb: "GET", path: "/orders/messages?visibilitytimeout=99999999999999999999", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "get: missing queue", verb: "GET", path: "/missing/messages", status: 404, code: "QueueNotFound"},
+	}},
+	{"Peek Messages", []exchange{
+		{name: "peek", verb: "GET", path: "/orders/messages?peekonly=true&numofmessages=32", status: 200,
+			has: `<QueueMessagesList><QueueMessage><MessageId>{id}</MessageId><InsertionTime>` + anyDate + `</InsertionTime><ExpirationTime>` + anyDate + `</ExpirationTime><DequeueCount>0</DequeueCount><MessageText>a &lt;b&gt;&#xD;\n</MessageText></QueueMessage></QueueMessagesList>`},
+		{name: "peek: 33", verb: "GET", path: "/orders/messages?peekonly=true&numofmessages=33", status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "peek: neither true nor false", verb: "GET", path: "/orders/messages?peekonly=x", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "peek: missing queue", verb: "GET", path: "/missing/messages?peekonly=true", status: 404, code: "QueueNotFound"},
+	}},
+	{"Clear Messages", []exchange{
+		{name: "clear", verb: "DELETE", path: "/full/messages", status: 204},
+		{name: "clear: missing queue", verb: "DELETE", path: "/missing/messages", status: 404, code: "QueueNotFound"},
+		{name: "messages: verb", verb: "PUT", path: "/orders/messages", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "DELETE, GET, POST"}},
+	}},
+	{"Update Message", []exchange{
+		{name: "update", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", body: wrap("new"), status: 204,
+			back: map[string]string{"X-Ms-Popreceipt": `^[A-Za-z0-9+/]{22}==$`, "X-Ms-Time-Next-Visible": "^" + anyDate + "$"}},
+		{name: "update without body", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=60", status: 204},
+		{name: "update: no receipt", verb: "PUT", path: "/orders/messages/{id}?visibilitytimeout=0", body: wrap("new"), status: 400, code: "MissingRequiredQueryParameter", has: `<QueryParameterName>popreceipt</QueryParameterName>`},
+		{name: "update: no visibility", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}", body: wrap("new"), status: 400, code: "MissingRequiredQueryParameter", has: `<QueryParameterName>visibilitytimeout</QueryParameterName>`},
+		{name: "update: visibility too long", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=604801", body: wrap("new"), status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "update: past the expiry", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=3601", body: wrap("new"), status: 400, code: "OutOfRangeQueryParameterValue", has: `The message expires before that`},
+		{name: "update without body: past the expiry", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=3601", status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "update: no XML", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", body: "new", status: 400, code: "InvalidXmlDocument"},
+		{name: "update: large text", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", body: wrap(strings.Repeat("x", 65_537)), status: 413, code: "RequestBodyTooLarge"},
+		{name: "update: stale receipt", verb: "PUT", path: "/leased/messages/{leased}?popreceipt={stale}&visibilitytimeout=0", body: wrap("new"), status: 400, code: "PopReceiptMismatch"},
+		{name: "update: malformed receipt", verb: "PUT", path: "/leased/messages/{leased}?popreceipt=x&visibilitytimeout=0", body: wrap("new"), status: 400, code: "PopReceiptMismatch"},
+		{name: "update: gone", verb: "PUT", path: "/orders/messages/gone?popreceipt={receipt}&visibilitytimeout=0", body: wrap("new"), status: 404, code: "MessageNotFound"},
+		{name: "update: missing queue", verb: "PUT", path: "/missing/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", body: wrap("new"), status: 404, code: "QueueNotFound"},
+		{name: "message: verb", verb: "GET", path: "/orders/messages/{id}", status: 405, code: "UnsupportedHttpVerb", back: map[string]string{"Allow": "DELETE, PUT"}},
+	}},
+	{"Delete Message", []exchange{
+		{name: "delete", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}&timeout=30", status: 204},
+		{name: "delete: no receipt", verb: "DELETE", path: "/orders/messages/{id}", status: 400, code: "MissingRequiredQueryParameter"},
+		{name: "delete: empty receipt", verb: "DELETE", path: "/orders/messages/{id}?popreceipt=", status: 400, code: "MissingRequiredQueryParameter"},
+		{name: "delete: stale receipt", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt={stale}", status: 400, code: "PopReceiptMismatch"},
+		{name: "delete: gone", verb: "DELETE", path: "/orders/messages/gone?popreceipt={receipt}", status: 404, code: "MessageNotFound"},
+		{name: "delete: slashes in the id", verb: "DELETE", path: "/orders/messages/%2F..%2F?popreceipt={receipt}", status: 404, code: "MessageNotFound"},
+		{name: "delete: missing queue", verb: "DELETE", path: "/missing/messages/{id}?popreceipt={receipt}", status: 404, code: "QueueNotFound"},
+		{name: "delete: other queue", verb: "DELETE", path: "/leased/messages/{id}?popreceipt={receipt}", status: 404, code: "MessageNotFound"},
+	}},
+	{"Addresses, parameters and headers of all operations", []exchange{
+		{name: "address: too long", verb: "GET", path: "/orders/messages/a/b", status: 400, code: "InvalidUri"},
+		{name: "address: other resource", verb: "GET", path: "/orders/things", status: 400, code: "InvalidUri"},
+		{name: "address: empty queue", verb: "GET", path: "//messages", status: 400, code: "InvalidUri"},
+		{name: "parameter: bad escape", verb: "GET", path: "/orders/messages?numofmessages=%zz", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "parameter: timeout", verb: "GET", path: "/orders/messages?timeout=0", status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "parameter: unknown", verb: "GET", path: "/orders/messages?nosuch=1&NumOfMessages=32", status: 200},
+		{name: "client request id", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-client-request-id": "id-1"}, status: 200, back: map[string]string{"X-Ms-Client-Request-Id": "^id-1$"}},
+		{name: "client request id of an error", verb: "GET", path: "/missing/messages", header: map[string]string{"x-ms-client-request-id": "id-2"}, status: 404, code: "QueueNotFound", back: map[string]string{"X-Ms-Client-Request-Id": "^id-2$"}},
+		{name: "oldest version", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2017-07-29"}, status: 200, back: map[string]string{"X-Ms-Version": "2017-07-29"}},
+		{name: "version: too old", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2017-04-17"}, status: 400, code: "InvalidHeaderValue", has: `<HeaderName>x-ms-version</HeaderName><HeaderValue>2017-04-17</HeaderValue>`},
+		{name: "version: too new", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2026-06-06"}, status: 400, code: "InvalidHeaderValue"},
+		{name: "version: no date", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2020-1-01x"}, status: 400, code: "InvalidHeaderValue"},
+		{name: "version: missing", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Del("x-ms-version") }, status: 400, code: "MissingRequiredHeader"},
+	}},
+	{"Host-style addresses, and the secondary location", []exchange{
+		{name: "host style", host: "devstoreaccount1.queue.localhost:10001", verb: "GET", path: "/orders/messages", status: 200, has: `<MessageId>{id}</MessageId>`},
+		{name: "host style: list", host: "DevStoreAccount1.queue.core.windows.net", verb: "GET", path: "/?comp=list", status: 200, has: `ServiceEndpoint="http://DevStoreAccount1.queue.core.windows.net/"`},
+		{name: "host style: over TLS", secure: true, host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/?comp=list", status: 200, has: `ServiceEndpoint="https://devstoreaccount1.queue.localhost/"`},
+		{name: "host style: another account", host: "second.queue.localhost", verb: "GET", path: "/?comp=list", status: 200, has: `<Name>others</Name>`},
+		{name: "host style: service SAS", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/orders/messages", change: serviceSAS("orders"), status: 200},
+		{name: "host style: stats", host: "devstoreaccount1-secondary.queue.localhost", verb: "GET", path: "/?restype=service&comp=stats", status: 200, has: `<Status>live</Status>`},
+		{name: "host style: put on the secondary location", host: "devstoreaccount1-secondary.queue.localhost", verb: "POST", path: "/orders/messages", body: wrap("x"), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "host that is no account", host: "azurite.queue.svc", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
+		{name: "host style: address too long", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/orders/messages/a/b", status: 400, code: "InvalidUri"},
+		{name: "host that is not of the service", host: "devstoreaccount1.blob.localhost", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
+		{name: "secondary: peek", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders/messages?peekonly=true", status: 200, has: `<MessageId>{id}</MessageId>`},
+		{name: "secondary: signed for the primary address", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders?comp=metadata", change: signPrimary, status: 200},
+		{name: "secondary: get", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders/messages", status: 403, code: "InsufficientAccountPermissions"},
+		{name: "secondary: put", account: "devstoreaccount1-secondary", verb: "POST", path: "/orders/messages", body: wrap("x"), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "secondary: update", account: "devstoreaccount1-secondary", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", status: 403, code: "InsufficientAccountPermissions"},
+		{name: "secondary: delete", account: "devstoreaccount1-secondary", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}", status: 403, code: "InsufficientAccountPermissions"},
+		{name: "secondary: create", account: "devstoreaccount1-secondary", verb: "PUT", path: "/new", status: 403, code: "InsufficientAccountPermissions"},
+		{name: "secondary: of no account", account: "unknown-secondary", verb: "GET", path: "?comp=list", status: 403, code: "AuthenticationFailed"},
+	}},
+	{"Shared Key", []exchange{
+		{name: "no scheme", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "x") }, status: 400, code: "InvalidAuthenticationInfo"},
+		{name: "other scheme", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "Basic x") }, status: 403, code: "AuthenticationFailed"},
+		{name: "no signature", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "SharedKey devstoreaccount1") }, status: 400, code: "InvalidAuthenticationInfo"},
+		{name: "signature not in Base64", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "SharedKey devstoreaccount1:!") }, status: 400, code: "InvalidAuthenticationInfo"},
+		{name: "wrong signature", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "SharedKey devstoreaccount1:"+sumMD5("x")) }, status: 403, code: "AuthenticationFailed", has: `<AuthenticationErrorDetail>The signature does not match`},
+		{name: "empty signature", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "SharedKey devstoreaccount1:") }, status: 403, code: "AuthenticationFailed"},
+		{name: "signed for another account", verb: "GET", path: "/orders/messages", change: func(r *http.Request) {
+			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), DevelopmentAccount, "other", 1))
+		}, status: 403, code: "AuthenticationFailed"},
+		{name: "unknown account", verb: "GET", path: "/orders/messages", change: func(r *http.Request) {
+			r.URL.Path = strings.Replace(r.URL.Path, DevelopmentAccount, "other", 1)
+			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), DevelopmentAccount, "other", 1))
+		}, status: 403, code: "AuthenticationFailed", has: `not known`},
+		{name: "verb changed", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Method = "DELETE" }, status: 403, code: "AuthenticationFailed"},
+		{name: "parameter changed", verb: "GET", path: "/orders/messages?numofmessages=1", change: func(r *http.Request) { r.URL.RawQuery = "numofmessages=2" }, status: 403, code: "AuthenticationFailed"},
+		{name: "header added", verb: "PUT", path: "/new", change: func(r *http.Request) { r.Header.Set("x-ms-meta-a", "1") }, status: 403, code: "AuthenticationFailed"},
+		{name: "queue changed", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.URL.Path = "/devstoreaccount1/full/messages" }, status: 403, code: "AuthenticationFailed"},
+		{name: "no date", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Del("x-ms-date") }, status: 403, code: "AuthenticationFailed", has: `no x-ms-date`},
+		{name: "bad date", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("x-ms-date", "today") }, status: 403, code: "AuthenticationFailed"},
+		{name: "signed with Date", verb: "GET", path: "/orders/messages", change: signWithDate, status: 200},
+	}},
+	{"Shared Key Lite", []exchange{
+		{name: "lite", verb: "GET", path: "/orders/messages?numofmessages=2", change: signLite, status: 200},
+		{name: "lite with comp", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", "1"), change: signLite, status: 204},
+		{name: "lite with body", verb: "POST", path: "/orders/messages", header: map[string]string{"Content-Type": "application/xml"}, body: wrap("x"), change: signLite, status: 201},
+		{name: "lite: comp changed", verb: "GET", path: "/orders?comp=metadata", change: then(signLite, func(r *http.Request) { r.URL.RawQuery = "comp=acl" }), status: 403, code: "AuthenticationFailed"},
+		{name: "lite: parameter changed", verb: "GET", path: "/orders/messages?numofmessages=2", change: then(signLite, func(r *http.Request) { r.URL.RawQuery = "numofmessages=3" }), status: 200},
+		{name: "lite: header changed", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", "1"), change: then(signLite, func(r *http.Request) { r.Header.Set("x-ms-meta-a", "2") }), status: 403, code: "AuthenticationFailed"},
+		{name: "lite: signature of SharedKey", verb: "GET", path: "/orders/messages?numofmessages=2", change: func(r *http.Request) {
+			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), "SharedKey", "SharedKeyLite", 1))
+		}, status: 403, code: "AuthenticationFailed"},
+	}},
+	{"Account SAS", []exchange{
+		{name: "account SAS: list", verb: "GET", path: "/?comp=list", change: accountSAS("srt", "s", "sp", "l"), status: 200},
+		{name: "account SAS: get properties", verb: "GET", path: "/?restype=service&comp=properties", change: accountSAS("srt", "s", "sp", "r"), status: 200},
+		{name: "account SAS: set properties", verb: "PUT", path: "/?restype=service&comp=properties", body: settings(""), change: accountSAS("srt", "s", "sp", "w"), status: 202},
+		{name: "account SAS: stats", account: "devstoreaccount1-secondary", verb: "GET", path: "/?restype=service&comp=stats", change: accountSAS("srt", "s", "sp", "r"), status: 200},
+		{name: "account SAS: create with c", verb: "PUT", path: "/new", change: accountSAS("srt", "c", "sp", "c"), status: 201},
+		{name: "account SAS: create with w", verb: "PUT", path: "/new", change: accountSAS("srt", "c", "sp", "w"), status: 201},
+		{name: "account SAS: drop", verb: "DELETE", path: "/orders", change: accountSAS("srt", "c", "sp", "d"), status: 204},
+		{name: "account SAS: get metadata", verb: "GET", path: "/orders?comp=metadata", change: accountSAS("srt", "c", "sp", "r"), status: 200},
+		{name: "account SAS: set metadata", verb: "PUT", path: "/orders?comp=metadata", change: accountSAS("srt", "c", "sp", "w"), status: 204},
+		{name: "account SAS: put", verb: "POST", path: "/orders/messages", body: wrap("x"), change: accountSAS("srt", "o", "sp", "a"), status: 201},
+		{name: "account SAS: get", verb: "GET", path: "/orders/messages", change: accountSAS("srt", "o", "sp", "p"), status: 200},
+		{name: "account SAS: peek", verb: "GET", path: "/orders/messages?peekonly=true", change: accountSAS("srt", "o", "sp", "r"), status: 200},
+		{name: "account SAS: update", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", change: accountSAS("srt", "o", "sp", "u"), status: 204},
+		{name: "account SAS: delete", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}", change: accountSAS("srt", "o", "sp", "p"), status: 204},
+		{name: "account SAS: clear", verb: "DELETE", path: "/orders/messages", change: accountSAS("srt", "o", "sp", "d"), status: 204},
+		{name: "account SAS: put without a", verb: "POST", path: "/orders/messages", body: wrap("x"), change: accountSAS("sp", "rwdlcup"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "account SAS: get without p", verb: "GET", path: "/orders/messages", change: accountSAS("sp", "rwdlacu"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "account SAS: delete without p", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}", change: accountSAS("sp", "rwdlacu"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "account SAS: clear without d", verb: "DELETE", path: "/orders/messages", change: accountSAS("sp", "rwlacup"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "account SAS: ACL", verb: "GET", path: "/orders?comp=acl", change: accountSAS(), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "account SAS: other resource type", verb: "GET", path: "/orders/messages", change: accountSAS("srt", "sc"), status: 403, code: "AuthorizationResourceTypeMismatch"},
+		{name: "account SAS: list without s", verb: "GET", path: "/?comp=list", change: accountSAS("srt", "co"), status: 403, code: "AuthorizationResourceTypeMismatch"},
+		{name: "account SAS: other service", verb: "GET", path: "/orders/messages", change: accountSAS("ss", "bft"), status: 403, code: "AuthorizationServiceMismatch"},
+		{name: "account SAS: version 2015-04-05", verb: "GET", path: "/orders/messages", change: accountSAS("sv", "2015-04-05"), status: 200},
+		{name: "account SAS: version 2020-12-06", verb: "GET", path: "/orders/messages", change: accountSAS("sv", "2020-12-06"), status: 200},
+		{name: "account SAS: encryption scope", verb: "GET", path: "/orders/messages", change: accountSAS("sv", "2026-04-06", "ses", "scope"), status: 200},
+		{name: "account SAS: version too old", verb: "GET", path: "/orders/messages", change: accountSAS("sv", "2014-02-14"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: version too new", verb: "GET", path: "/orders/messages", change: accountSAS("sv", "2026-06-06"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: no version", verb: "GET", path: "/orders/messages", change: accountSAS("sv", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: protocol in the version of the SAS", verb: "GET", path: "/orders/messages", change: then(accountSAS(), withoutVersion), status: 200, back: map[string]string{"X-Ms-Version": "^2020-08-04$"}},
+		{name: "account SAS: protocol in another version", verb: "GET", path: "/orders/messages?api-version=2019-02-02", change: then(accountSAS(), withoutVersion), status: 200, back: map[string]string{"X-Ms-Version": "^2019-02-02$"}},
+		{name: "account SAS: protocol in a version that is too old", verb: "GET", path: "/orders/messages", change: then(accountSAS("sv", "2015-04-05"), withoutVersion), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "account SAS: bad api-version", verb: "GET", path: "/orders/messages?api-version=x", change: then(accountSAS(), withoutVersion), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "account SAS: expired", verb: "GET", path: "/orders/messages", change: accountSAS("se", inHours(-1)), status: 403, code: "AuthenticationFailed", has: `<AuthenticationErrorDetail>The SAS has expired`},
+		{name: "account SAS: not valid yet", verb: "GET", path: "/orders/messages", change: accountSAS("st", inHours(1), "se", inHours(2)), status: 403, code: "AuthenticationFailed", has: `not valid yet`},
+		{name: "account SAS: valid", verb: "GET", path: "/orders/messages", change: accountSAS("st", "2026-01-02", "se", "9999-12-31T23:59Z"), status: 200},
+		{name: "account SAS: no expiry", verb: "GET", path: "/orders/messages", change: accountSAS("se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: expiry no time", verb: "GET", path: "/orders/messages", change: accountSAS("se", "soon"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: start no time", verb: "GET", path: "/orders/messages", change: accountSAS("st", "soon"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: from this address", verb: "GET", path: "/orders/messages", change: accountSAS("sip", "127.0.0.1"), status: 200},
+		{name: "account SAS: from these addresses", verb: "GET", path: "/orders/messages", change: accountSAS("sip", "127.0.0.0-127.0.0.255"), status: 200},
+		{name: "account SAS: from another address", verb: "GET", path: "/orders/messages", change: accountSAS("sip", "168.1.5.60-168.1.5.70"), status: 403, code: "AuthorizationSourceIPMismatch"},
+		{name: "account SAS: no address", verb: "GET", path: "/orders/messages", change: accountSAS("sip", "localhost"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: range of two kinds", verb: "GET", path: "/orders/messages", change: accountSAS("sip", "127.0.0.1-::1"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: for both protocols", verb: "GET", path: "/orders/messages", change: accountSAS("spr", "https,http"), status: 200},
+		{name: "account SAS: for TLS", verb: "GET", path: "/orders/messages", change: accountSAS("spr", "https"), status: 403, code: "AuthorizationProtocolMismatch"},
+		{name: "account SAS: over TLS", secure: true, verb: "GET", path: "/orders/messages", change: accountSAS("spr", "https"), status: 200},
+		{name: "account SAS: unknown protocol", verb: "GET", path: "/orders/messages", change: accountSAS("spr", "http"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: changed", verb: "GET", path: "/orders/messages", change: then(accountSAS("sp", "r"), withParameter("sp", "rp")), status: 403, code: "AuthenticationFailed", has: `<AuthenticationErrorDetail>The signature does not match`},
+		{name: "account SAS: signature not in Base64", verb: "GET", path: "/orders/messages", change: then(accountSAS(), withParameter("sig", "!")), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: parameter twice", verb: "GET", path: "/orders/messages", change: then(accountSAS(), func(r *http.Request) { r.URL.RawQuery += "&sp=r" }), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "account SAS: line feed", verb: "GET", path: "/orders/messages", change: accountSAS("st", "\n"), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: unknown account", account: "unknown", verb: "GET", path: "/orders/messages", change: accountSAS(), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: put on the secondary location", account: "devstoreaccount1-secondary", verb: "POST", path: "/orders/messages", body: wrap("x"), change: accountSAS(), status: 403, code: "InsufficientAccountPermissions"},
+	}},
+	{"Service SAS and stored access policies", []exchange{
+		{name: "service SAS: put", verb: "POST", path: "/orders/messages", body: wrap("x"), change: serviceSAS("orders", "sp", "a"), status: 201},
+		{name: "service SAS: get", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sp", "p"), status: 200},
+		{name: "service SAS: peek", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "sp", "r"), status: 200},
+		{name: "service SAS: get metadata", verb: "HEAD", path: "/orders?comp=metadata", change: serviceSAS("orders", "sp", "r"), status: 200},
+		{name: "service SAS: update", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", change: serviceSAS("orders", "sp", "u"), status: 204},
+		{name: "service SAS: delete", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}", change: serviceSAS("orders", "sp", "p"), status: 204},
+		{name: "service SAS: put without a", verb: "POST", path: "/orders/messages", body: wrap("x"), change: serviceSAS("orders", "sp", "rup"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: get without p", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sp", "rau"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: peek without r", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "sp", "aup"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: update without u", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", change: serviceSAS("orders", "sp", "rap"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: clear", verb: "DELETE", path: "/orders/messages", change: serviceSAS("orders"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: set metadata", verb: "PUT", path: "/orders?comp=metadata", change: serviceSAS("orders"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: create", verb: "PUT", path: "/orders", change: serviceSAS("orders"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: drop", verb: "DELETE", path: "/orders", change: serviceSAS("orders"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: ACL", verb: "PUT", path: "/orders?comp=acl", body: acl(""), change: serviceSAS("orders"), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "service SAS: list", verb: "GET", path: "/?comp=list", change: serviceSAS("orders"), status: 403, code: "AuthenticationFailed"},
+		{name: "service SAS: other queue", verb: "GET", path: "/full/messages", change: serviceSAS("orders"), status: 403, code: "AuthenticationFailed"},
+		{name: "service SAS: version 2015-04-05", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sv", "2015-04-05"), status: 200},
+		{name: "service SAS: expired", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "se", inHours(-1)), status: 403, code: "AuthenticationFailed"},
+		{name: "service SAS: no expiry", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "service SAS: no permissions", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sp", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "service SAS: for TLS", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "spr", "https"), status: 403, code: "AuthorizationProtocolMismatch"},
+		{name: "service SAS: from another address", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sip", "10.0.0.1"), status: 403, code: "AuthorizationSourceIPMismatch"},
+		{name: "service SAS: missing queue", verb: "GET", path: "/missing/messages", change: serviceSAS("missing"), status: 404, code: "QueueNotFound"},
+		{name: "policy", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "si", "all", "sp", "", "se", ""), status: 200},
+		{name: "policy without expiry", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "si", "open", "sp", ""), status: 200},
+		{name: "policy: other permission", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "si", "open", "sp", ""), status: 403, code: "AuthorizationPermissionMismatch"},
+		{name: "policy: expired", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "si", "over", "sp", "", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "policy: not valid yet", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "si", "later", "sp", "", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "policy: expiry twice", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "si", "all", "sp", ""), status: 403, code: "AuthenticationFailed", has: `both have the same field`},
+		{name: "policy: no expiry", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "si", "open", "sp", "", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "policy: unknown", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "si", "none", "sp", "", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "policy: missing queue", verb: "GET", path: "/missing/messages", change: serviceSAS("missing", "si", "all", "sp", "", "se", ""), status: 403, code: "AuthenticationFailed"},
+		{name: "policy: changed", verb: "GET", path: "/orders/messages", change: then(serviceSAS("orders", "si", "open", "sp", "", "se", ""), withParameter("si", "all")), status: 403, code: "AuthenticationFailed"},
+		{name: "user delegation SAS: other key", verb: "GET", path: "/orders/messages", change: delegationSAS("orders", "AAAA"), status: 403, code: "AuthenticationFailed"},
+		{name: "user delegation SAS: in an older version", verb: "GET", path: "/orders/messages", change: delegationSAS("orders", "AAAA", "sv", "2025-11-05"), status: 403, code: "AuthenticationFailed"},
+	}},
+	{"Bearer tokens", []exchange{
+		{name: "token", secure: true, verb: "GET", path: "/orders/messages", change: withToken(nil), status: 200},
+		{name: "token: for the ACL", secure: true, verb: "GET", path: "/orders?comp=acl", change: withToken(nil), status: 200},
+		{name: "token: version 2 issuer", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://login.microsoftonline.com/" + tenant + "/v2.0"}), status: 200},
+		{name: "token: audience with a slash", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://storage.azure.com/"}), status: 200},
+		{name: "token: audience by identifier", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "e406a681-f3d4-42a8-90b6-c2b029497af1"}), status: 200},
+		{name: "token: audience of the account", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://devstoreaccount1.queue.core.windows.net"}), status: 200},
+		{name: "token: clock a little off", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": time.Now().Unix() + 240, "exp": time.Now().Unix() - 240}), status: 200},
+		{name: "token: without TLS", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 403, code: "AuthenticationFailed", has: `not allowed with HTTP`},
+		{name: "token: in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2017-07-29"}, change: withToken(nil), status: 403, code: "AuthenticationFailed"},
+		{name: "token: audience of another account", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://second.queue.core.windows.net"}), status: 401, code: "InvalidAuthenticationInfo", has: `Audience validation failed`, back: map[string]string{"Www-Authenticate": "^Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize resource_id=https://storage.azure.com$"}},
+		{name: "token: other audience", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://vault.azure.net"}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: no audience", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": nil}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: other issuer", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://example.com/" + tenant + "/"}), status: 401, code: "InvalidAuthenticationInfo", has: `Issuer validation failed`},
+		{name: "token: issuer without tenant", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://sts.windows.net/"}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: issuer of another tenant", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://sts.windows.net/other/"}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: expired", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"exp": time.Now().Unix() - 360}), status: 401, code: "InvalidAuthenticationInfo", has: `The token is expired`},
+		{name: "token: not valid yet", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": time.Now().Unix() + 360}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: no expiry", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"exp": nil}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: expired, in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2019-10-10"}, change: withToken(map[string]any{"exp": time.Now().Unix() - 360}), status: 403, code: "AuthenticationFailed"},
+		{name: "token: not a token", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer abcdefgh"), status: 401, code: "InvalidAuthenticationInfo", has: `not a JSON Web Token`},
+		{name: "token: claims no JSON", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer eyJhbGciOiJub25lIn0.YWJj."), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: unknown account", secure: true, account: "unknown", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 403, code: "AuthenticationFailed"},
+	}},
+	{"Anonymous requests", []exchange{
+		{name: "anonymous", verb: "GET", path: "/orders/messages", change: anonymously, status: 401, code: "NoAuthenticationInformation", back: map[string]string{"Www-Authenticate": "^Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize resource_id=https://storage.azure.com$"}},
+		{name: "anonymous: in an older version", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2019-10-10"}, change: anonymously, status: 404, code: "ResourceNotFound"},
+		{name: "anonymous: without version", verb: "GET", path: "/orders/messages", change: then(anonymously, withoutVersion), status: 404, code: "ResourceNotFound"},
+		{name: "anonymous: version too new", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2099-01-01"}, change: anonymously, status: 400, code: "InvalidHeaderValue"},
+		{name: "authentication comes before names", verb: "PUT", path: "/X", change: anonymously, status: 401, code: "NoAuthenticationInformation"},
+	}},
+}
+
+// settings are the properties of a service.
+func settings(inside string) string {
+	return "<StorageServiceProperties>" + inside + "</StorageServiceProperties>"
+}
+
+func rules(inside string) string { return settings("<Cors>" + inside + "</Cors>") }
+
+func logging(deletes, days string) string {
+	return "<Logging><Version>1.0</Version><Delete>" + deletes + "</Delete><Read>false</Read><Write>true</Write><RetentionPolicy><Enabled>true</Enabled><Days>" + days + "</Days></RetentionPolicy></Logging>"
+}
+
+// keyInfo asks for a user delegation key.
+func keyInfo(start, expiry string) string {
+	return "<KeyInfo>" + element("Start", start) + element("Expiry", expiry) + "</KeyInfo>"
+}
+
+func acl(inside string) string { return "<SignedIdentifiers>" + inside + "</SignedIdentifiers>" }
+
+// policies are so many stored access policies.
+func policies(n int) string {
+	all := ""
+	for i := range n {
+		all += storedPolicy(strconv.Itoa(i), "", "", "r")
+	}
+	return all
+}
+
+// preflight are the headers with which a browser asks.
+func preflight(origin, method, headers string) map[string]string {
+	m := map[string]string{"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": headers}
+	maps.DeleteFunc(m, func(_, value string) bool { return value == "" })
+	return m
+}
+
+func then(changes ...func(*http.Request)) func(*http.Request) {
+	return func(r *http.Request) {
+		for _, change := range changes {
+			change(r)
+		}
+	}
+}
+
+// withParameter changes a parameter of a request.
+func withParameter(name, value string) func(*http.Request) {
+	return func(r *http.Request) {
+		query := r.URL.Query()
+		query.Set(name, value)
+		r.URL.RawQuery = query.Encode()
+	}
+}
+
+func withoutVersion(r *http.Request) { r.Header.Del("x-ms-version") }
+
+func signLite(r *http.Request) { r.Header.Set("Authorization", lite(r)) }
+
+func authorizedBy(credentials string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", credentials) }
+}
+
+// signPrimary signs the address of the primary location, as the documents say.
+func signPrimary(r *http.Request) {
+	path := r.URL.Path
+	r.URL.Path = strings.Replace(path, "-secondary", "", 1)
+	sign(r)
+	r.URL.Path = path
+}

@@ -1,0 +1,83 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// TestStorageQueueJS runs Microsoft's JavaScript client: the package
+// @azure/storage-queue in the directory that STORAGE_QUEUE_JS names (where npm
+// install was run), with node. Without one of them it skips, or fails when
+// MILLRACE_REQUIRE contains storage-queue.
+func TestStorageQueueJS(t *testing.T) {
+	node, modules, err := findStorageQueue()
+	if err != nil {
+		if slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), "storage-queue") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	s := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)
+	plain, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	// The address of UseDevelopmentStorage=true may be taken, by Azurite say.
+	development, err := New(nil, nil).Start("127.0.0.1:10001")
+	if err == nil {
+		defer development.Close()
+	} else {
+		t.Log("without the port of UseDevelopmentStorage=true:", err)
+	}
+	certificate, _ := selfSigned(t)
+	secure, err := s.StartTLS("", configOf(certificate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secure.Close()
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := json.Marshal(map[string]any{"connection": plain.ConnectionString(), "https": secure.URL(), "token": token(nil),
+		"development": development != nil, "modules": modules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, node, "testdata/storage-queue.mjs")
+	command.Env = append(os.Environ(), "MILLRACE_TEST="+string(settings), "NODE_EXTRA_CA_CERTS="+authority)
+	var said, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &said, &complaints
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v after %q: %s", err, said.String(), complaints.String())
+	}
+	if want := "messages\nservice\nsignatures\ntokens\ndevelopment\n"; said.String() != want {
+		t.Errorf("it did %q, want %q", said.String(), want)
+	}
+}
+
+func findStorageQueue() (node, modules string, err error) {
+	if modules = os.Getenv("STORAGE_QUEUE_JS"); modules == "" {
+		return "", "", errors.New("NOT TRIED WITH JAVASCRIPT: npm install @azure/storage-queue in a directory, and name that in STORAGE_QUEUE_JS")
+	}
+	if modules, err = filepath.Abs(modules); err != nil {
+		return "", "", err
+	}
+	node, err = exec.LookPath("node")
+	return node, modules, err
+}

@@ -1,0 +1,202 @@
+package emulator
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// analyticsVersion is the one version of logging and metrics.
+const analyticsVersion = "1.0"
+
+// The bounds of Set Queue Service Properties and of CORS rules.
+const (
+	maxRetention    = 365 // days
+	maxRules        = 5
+	maxRulesLength  = 2 << 10 // of all rules together, without the XML
+	maxOrigins      = 64
+	maxHeaders      = 64 // that are named whole, in each list
+	maxPrefixes     = 2  // that end with an asterisk, in each list
+	maxOriginLength = 256
+)
+
+// getProperties answers Get Queue Service Properties.
+func (c *call) getProperties() *failure {
+	p, f := c.properties()
+	if f != nil {
+		return f
+	}
+	return c.document(http.StatusOK, queuexml.AppendProperties(c.room(), whole(p)))
+}
+
+// setProperties answers Set Queue Service Properties. What a request leaves out
+// stays as it is. Logging and metrics are kept and given back, and change
+// nothing else: the emulator has its own.
+func (c *call) setProperties() *failure {
+	var body []byte
+	if c.input != nil {
+		body = *c.input
+	}
+	given, err := queuexml.ParseProperties(body)
+	if err != nil {
+		return badDocument(err)
+	}
+	if f := checkProperties(given); f != nil {
+		return f
+	}
+	p, f := c.properties()
+	if f != nil {
+		return f
+	}
+	if given.Logging != nil {
+		p.Logging = given.Logging
+	}
+	if given.HourMetrics != nil {
+		p.HourMetrics = given.HourMetrics
+	}
+	if given.MinuteMetrics != nil {
+		p.MinuteMetrics = given.MinuteMetrics
+	}
+	if given.CORS != nil {
+		p.CORS = given.CORS
+	}
+	// Two requests at the same time may each leave out what the other one
+	// sets; then one of the two wins, as when whole ones are sent.
+	if err := c.server.engine.SetServiceProperties(c.request.Context(), c.account, queuexml.AppendProperties(nil, p)); err != nil {
+		return toFailure(err)
+	}
+	c.status = http.StatusAccepted
+	return nil
+}
+
+// properties are those that were set, nil where none were.
+func (c *call) properties() (queuexml.Properties, *failure) {
+	stored, err := c.server.engine.ServiceProperties(c.request.Context(), c.account)
+	if err != nil {
+		return queuexml.Properties{}, toFailure(err)
+	}
+	if stored == nil {
+		return queuexml.Properties{}, nil
+	}
+	p, err := queuexml.ParseProperties(stored)
+	if err != nil {
+		return queuexml.Properties{}, errInternal // it is what we have written
+	}
+	return p, nil
+}
+
+// whole puts what holds without being set into what was left out.
+func whole(p queuexml.Properties) queuexml.Properties {
+	if p.Logging == nil {
+		p.Logging = &queuexml.Logging{Version: analyticsVersion}
+	}
+	if p.HourMetrics == nil {
+		p.HourMetrics = &queuexml.Metrics{Version: analyticsVersion}
+	}
+	if p.MinuteMetrics == nil {
+		p.MinuteMetrics = &queuexml.Metrics{Version: analyticsVersion}
+	}
+	if p.CORS == nil {
+		p.CORS = new([]queuexml.CORSRule)
+	}
+	return p
+}
+
+func checkProperties(p queuexml.Properties) *failure {
+	if l := p.Logging; l != nil {
+		if f := checkAnalytics(l.Version, l.Retention); f != nil {
+			return f
+		}
+	}
+	for _, m := range []*queuexml.Metrics{p.HourMetrics, p.MinuteMetrics} {
+		if m == nil {
+			continue
+		}
+		if f := checkAnalytics(m.Version, m.Retention); f != nil {
+			return f
+		}
+		if m.Enabled && m.IncludeAPIs == nil {
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "Metrics that are enabled say whether they IncludeAPIs."})
+		}
+	}
+	if p.CORS != nil {
+		return checkRules(*p.CORS)
+	}
+	return nil
+}
+
+func checkAnalytics(version string, r queuexml.Retention) *failure {
+	if version != analyticsVersion {
+		return badValue("Version", version, "It is 1.0.")
+	}
+	if r.Enabled && (r.Days < 1 || r.Days > maxRetention) {
+		return badValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
+	}
+	return nil
+}
+
+func checkRules(rules []queuexml.CORSRule) *failure {
+	if len(rules) > maxRules {
+		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "There are five CORS rules at most."})
+	}
+	length := 0
+	for _, r := range rules {
+		length += len(r.Origins) + len(r.Methods) + len(r.Headers) + len(r.Exposed) + len(strconv.Itoa(r.MaxAge))
+		if f := checkRule(r); f != nil {
+			return f
+		}
+	}
+	if length > maxRulesLength {
+		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "All CORS rules together have 2 KiB at most, without the XML."})
+	}
+	return nil
+}
+
+func checkRule(r queuexml.CORSRule) *failure {
+	origins := items(r.Origins)
+	if len(origins) == 0 || len(origins) > maxOrigins || slices.ContainsFunc(origins, func(o string) bool { return len(o) > maxOriginLength }) {
+		return badValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
+	}
+	methods := items(r.Methods)
+	if len(methods) == 0 {
+		return badValue("AllowedMethods", r.Methods, "It has one method at least.")
+	}
+	for _, m := range methods {
+		switch m {
+		case "DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT":
+		default:
+			return badValue("AllowedMethods", r.Methods, "The methods are DELETE, GET, HEAD, MERGE, OPTIONS, PATCH, POST and PUT.")
+		}
+	}
+	for _, list := range []struct{ name, value string }{{"AllowedHeaders", r.Headers}, {"ExposedHeaders", r.Exposed}} {
+		names, prefixes := 0, 0
+		for _, h := range items(list.value) {
+			if len(h) > maxOriginLength || !visible(h) {
+				return badValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
+			}
+			if strings.HasSuffix(h, "*") {
+				prefixes++
+			} else {
+				names++
+			}
+		}
+		if names > maxHeaders || prefixes > maxPrefixes {
+			return badValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
+		}
+	}
+	return nil
+}
+
+// items are the parts of a list that is separated by commas.
+func items(list string) []string {
+	var out []string
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package queuexml
+
+// KeyInfo is what Get User Delegation Key asks for: times of ISO 8601 as they
+// were written, "" when they were left out, and the tenant of the user to whom
+// signatures may be bound, if any.
+type KeyInfo struct{ Start, Expiry, DelegatedTenant string }
+
+// ParseKeyInfo reads a whole KeyInfo document. The error is [ErrMalformed] or
+// [ErrUnexpected]. The caller bounds the size.
+func ParseKeyInfo(doc []byte) (KeyInfo, error) {
+	var k KeyInfo
+	err := document(doc, "KeyInfo", func(s *scanner, name string, empty bool) error {
+		of := parts{"Start": leaf(&k.Start), "Expiry": leaf(&k.Expiry), "DelegatedUserTid": leaf(&k.DelegatedTenant)}
+		if err := s.record(name, empty, of); err != nil {
+			return err
+		}
+		return need(name, of, "Expiry")
+	})
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	return k, nil
+}
+
+// DelegationKey is the answer to it. Times are of ISO 8601; the value is in
+// Base64.
+type DelegationKey struct {
+	Object, Tenant   string // who asked
+	Start, Expiry    string
+	Service, Version string
+	DelegatedTenant  string // "" leaves it out
+	Value            string
+}
+
+// AppendDelegationKey appends a whole UserDelegationKey document.
+func AppendDelegationKey(dst []byte, k DelegationKey) []byte {
+	dst = append(dst, Prolog+"<UserDelegationKey>"...)
+	dst = appendElement(dst, "SignedOid", k.Object)
+	dst = appendElement(dst, "SignedTid", k.Tenant)
+	dst = appendElement(dst, "SignedStart", k.Start)
+	dst = appendElement(dst, "SignedExpiry", k.Expiry)
+	dst = appendElement(dst, "SignedService", k.Service)
+	dst = appendElement(dst, "SignedVersion", k.Version)
+	if k.DelegatedTenant != "" {
+		dst = appendElement(dst, "SignedDelegatedUserTid", k.DelegatedTenant)
+	}
+	dst = appendElement(dst, "Value", k.Value)
+	return append(dst, "</UserDelegationKey>"...)
+}

@@ -1,0 +1,52 @@
+package queuexml
+
+// Policy is one stored access policy of a queue, an element SignedIdentifier
+// (Set Queue ACL). Each field is the text as it was written, "" when it was left
+// out.
+type Policy struct {
+	ID         string
+	Start      string // a time of ISO 8601
+	Expiry     string // likewise
+	Permission string // letters out of raup
+}
+
+// ParsePolicies reads a whole SignedIdentifiers document. It checks its form,
+// not how many there are nor what they say. The error is [ErrMalformed] or
+// [ErrUnexpected]. The caller bounds the size.
+func ParsePolicies(doc []byte) ([]Policy, error) {
+	var policies []Policy
+	err := document(doc, "SignedIdentifiers", func(s *scanner, name string, empty bool) error {
+		return s.list(name, empty, "SignedIdentifier", func(s *scanner, name string, empty bool) error {
+			var p Policy
+			of := parts{"Id": leaf(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
+				return s.record(name, empty, parts{"Start": leaf(&p.Start), "Expiry": leaf(&p.Expiry), "Permission": leaf(&p.Permission)})
+			}}
+			if err := s.record(name, empty, of); err != nil {
+				return err
+			}
+			policies = append(policies, p)
+			return need(name, of, "Id")
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return policies, nil
+}
+
+// AppendPolicies appends a whole SignedIdentifiers document.
+func AppendPolicies(dst []byte, policies []Policy) []byte {
+	dst = append(dst, Prolog+"<SignedIdentifiers>"...)
+	for _, p := range policies {
+		dst = append(dst, "<SignedIdentifier>"...)
+		dst = appendElement(dst, "Id", p.ID)
+		dst = append(dst, "<AccessPolicy>"...)
+		for _, part := range [...]struct{ name, text string }{{"Start", p.Start}, {"Expiry", p.Expiry}, {"Permission", p.Permission}} {
+			if part.text != "" {
+				dst = appendElement(dst, part.name, part.text)
+			}
+		}
+		dst = append(dst, "</AccessPolicy></SignedIdentifier>"...)
+	}
+	return append(dst, "</SignedIdentifiers>"...)
+}

@@ -1,0 +1,143 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/azurequeue/http1"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// way is how processes reach the engine.
+type way string
+
+const (
+	inProcess   way = ""
+	overNetHTTP way = "over net/http"
+	overHTTP1   way = "over http1"
+)
+
+// network is what is between the processes and the engine: nothing, or the whole client,
+// its connections, and the emulator. Connections are pipes, which a bubble understands.
+type network struct {
+	queue   queue.Manager // the jobs, as processes reach them
+	service *emulator.Server
+	server  http.Server
+	arrived chan net.Conn
+	closed  chan struct{}
+	hangUp  func()
+	serving sync.WaitGroup
+}
+
+// worldKey is not secret: it is that of a world that lives for a second.
+var worldKey = []byte("the key of the account \"world\"")
+
+func newNetwork(over way, engine *localqueue.Engine) *network {
+	if over == inProcess {
+		return &network{queue: engine.Queue(jobs), hangUp: func() {}}
+	}
+	n := &network{arrived: make(chan net.Conn), closed: make(chan struct{})}
+	n.service = emulator.New(engine, &emulator.Options{Accounts: map[string][]byte{jobs.Account: worldKey}, Public: true})
+	n.server.Handler = n.service
+	n.serving.Go(func() { _ = n.server.Serve(n) }) // until it is closed
+	q, err := azurequeue.Open(n.service.ConnectionString(), jobs.Queue, &azurequeue.Options{Transport: n.transport(over)})
+	if err != nil {
+		panic(err)
+	}
+	n.queue = q
+	return n
+}
+
+func (n *network) transport(over way) policy.Transporter {
+	if over == overHTTP1 {
+		t := http1.New(&http1.Options{DialContext: n.dial, Fallback: unused{}})
+		n.hangUp = func() { _ = t.Close() } // it never fails
+		return t
+	}
+	t := &http.Transport{DialContext: n.dial, MaxIdleConnsPerHost: 64}
+	n.hangUp = t.CloseIdleConnections
+	return &http.Client{Transport: t}
+}
+
+// close ends all connections when nobody asks anything any more.
+func (n *network) close() {
+	n.hangUp()
+	if n.closed == nil {
+		return
+	}
+	close(n.closed)
+	_ = n.server.Close() // pipes have no errors
+	n.serving.Wait()
+}
+
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case n.arrived <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-n.closed:
+		return nil, errors.New("the network is closed")
+	}
+}
+
+// The network is the [net.Listener] of its server.
+var _ net.Listener = (*network)(nil)
+
+// Accept implements [net.Listener].
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.arrived:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (n *network) Close() error { return nil }
+
+// Addr implements [net.Listener].
+func (n *network) Addr() net.Addr { return &net.UnixAddr{Name: "world", Net: "pipe"} }
+
+// unused is the fallback of a transport that must do all by itself.
+type unused struct{}
+
+func (unused) Do(r *http.Request) (*http.Response, error) {
+	panic("not for the fallback: " + r.Method + " " + r.URL.Path)
+}
+
+// TestTheSameOverEveryWay plays worlds over the whole client, with net/http and with the
+// optional transport: the same faults come to the same end, entry by entry, as without a
+// network.
+func TestTheSameOverEveryWay(t *testing.T) {
+	for n := uint64(1); n <= uint64(*seeds)/25; n++ {
+		here := run(t, n, breakage{})
+		if here.world == nil {
+			continue // TestSeeds says what is wrong with it
+		}
+		for _, over := range []way{overNetHTTP, overHTTP1} {
+			there := runOver(t, over, n, breakage{})
+			report(t, n, there)
+			if there.world == nil {
+				continue
+			}
+			if what := difference(here.world.history.trace(), there.world.history.trace()); what != "" {
+				t.Errorf("seed %d is not the same %s: %s", n, over, what)
+			}
+			if there.world.network.service.Counts().Requests() == 0 {
+				t.Errorf("seed %d sent nothing %s", n, over)
+			}
+		}
+	}
+}

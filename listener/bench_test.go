@@ -1,0 +1,82 @@
+package listener_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// BenchmarkListener is a message through a whole listener, over the engine in memory, with
+// the identity codec, a time-out and no observer; for each that it takes the handler puts
+// another. What it takes more than BenchmarkBare, the same requests from one goroutine, is
+// what Millrace adds: with -cpu 1 that is processor time.
+func BenchmarkListener(b *testing.B) {
+	q := stocked(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var handled atomic.Int64
+	handler := func(context.Context, *listener.Message[[]byte]) error {
+		if handled.Add(1) == int64(b.N) {
+			cancel()
+		}
+		return put(b, q)
+	}
+	l := listener.New(q, handler, &listener.Options[[]byte]{
+		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := l.Run(ctx); err != nil {
+		b.Fatal(err)
+	}
+	if handled.Load() < int64(b.N) {
+		b.Fatalf("%d of %d were handled", handled.Load(), b.N)
+	}
+}
+
+func BenchmarkBare(b *testing.B) {
+	q := stocked(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		batch, err := q.Dequeue(b.Context(), 32, 30*time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, m := range batch {
+			if err := errors.Join(put(b, q), q.Delete(b.Context(), m.Lease)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		n += len(batch)
+	}
+}
+
+// stocked is a queue with enough messages for full batches.
+func stocked(b *testing.B) queue.Queue {
+	q := localqueue.New(nil).Queue(queue.Name{Account: "bench", Queue: "jobs"})
+	if err := q.Create(b.Context(), nil); err != nil {
+		b.Fatal(err)
+	}
+	for range 4096 {
+		if err := put(b, q); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return q
+}
+
+var text = strings.Repeat("x", 1024)
+
+func put(b *testing.B, q queue.Queue) error {
+	_, err := q.Enqueue(b.Context(), text, nil)
+	return err
+}

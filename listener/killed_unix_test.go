@@ -1,0 +1,126 @@
+//go:build unix
+
+package listener
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+)
+
+// worker is a worker process and what it says.
+type worker struct {
+	process *exec.Cmd
+	reading sync.WaitGroup
+}
+
+func startWorker(t *testing.T, location string, said chan<- string) *worker {
+	t.Helper()
+	w := &worker{process: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
+	w.process.Env = append(os.Environ(), workerVariable+"="+location)
+	w.process.Stderr = os.Stderr
+	out, err := w.process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.reading.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			said <- lines.Text()
+		}
+	})
+	return w
+}
+
+// kill ends the process as a machine that fails does.
+func (w *worker) kill(t *testing.T) {
+	t.Helper()
+	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	w.reading.Wait()
+	_ = w.process.Wait() // it was killed
+}
+
+// TestV04_WorkersMayBeKilled kills worker processes again and again while others go on:
+// every job is handled, and in the end nothing is left, in the queue or aside (Q-13, Q-14).
+func TestV04_WorkersMayBeKilled(t *testing.T) {
+	const jobs, workers, every = 600, 3, 60
+	service := emulator.New(nil, nil)
+	endpoint, err := service.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endpoint.Close()
+	location := endpoint.ConnectionString()
+	q, err := azurequeue.Open(location, "jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for n := range jobs {
+		if _, err := q.Enqueue(t.Context(), fmt.Sprintf(`{"N":%d}`, n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	said := make(chan string, jobs*workers)
+	var crew []*worker
+	for range workers {
+		crew = append(crew, startWorker(t, location, said))
+	}
+	defer func() {
+		for _, w := range crew {
+			w.kill(t)
+		}
+	}()
+	handled := make(map[string]int)
+	runs, kills := 0, 0
+	for deadline := time.After(time.Minute); len(handled) < jobs; {
+		select {
+		case line := <-said:
+			handled[line]++
+			runs++
+		case <-deadline:
+			t.Fatalf("%d of %d jobs were handled in a minute", len(handled), jobs)
+		}
+		if runs%every == 0 {
+			crew[0].kill(t)
+			crew = append(crew[1:], startWorker(t, location, said))
+			kills++
+		}
+	}
+	// What the killed ones had handled and not deleted comes back and is deleted by others.
+	azuritetest.Until(t, "the queue is empty", func() bool { return depth(t, q) == 0 })
+	if repeated := runs - jobs; repeated > kills*2*16 {
+		t.Errorf("%d runs were repeated by %d kills, want at most what the killed could hold", repeated, kills)
+	}
+	if _, err := q.Sibling("-poison").Properties(t.Context()); err == nil {
+		t.Error("something is in the poison queue")
+	}
+	t.Logf("%d jobs, %d runs, %d kills", jobs, runs, kills)
+}
+
+func depth(t *testing.T, q queue.Queue) int64 {
+	t.Helper()
+	p, err := q.Properties(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Depth
+}

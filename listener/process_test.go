@@ -1,0 +1,36 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue/azurequeue"
+)
+
+// workerVariable makes the test binary a worker of the queue at this location.
+const workerVariable = "MILLRACE_TEST_WORKER"
+
+// work is a worker process: it says which jobs it has handled.
+func work(location string) int {
+	q, err := azurequeue.Open(location, "jobs", nil)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	l := New(q, func(_ context.Context, m *Message[job]) error {
+		time.Sleep(time.Duration(m.Body.N%20) * time.Millisecond)
+		fmt.Println(m.Body.N)
+		return nil
+	}, &Options[job]{
+		Concurrency: 16, Visibility: dispatcher.Fixed(dispatcher.LeastVisibility),
+		Poison: poison.Policy{MaxLost: 100, MaxAttempts: 100}, // foreign messages count deliveries
+	})
+	if err := l.Run(context.Background()); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,3 @@
+package filequeue
+
+func childIfAsked() {}

@@ -1,0 +1,280 @@
+package filequeue
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// Commit implements [localqueue.Store]. It writes what changed and what leads
+// there, waits for the disk, then writes where the newest tree begins, and waits
+// again: a kill or a power cut in between leaves the commit before.
+func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
+	if s.broken != nil {
+		return false, s.broken
+	}
+	var w writing
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		w = writing{tally: s.tally}
+		w.begin(tx)
+		return w.all(changes)
+	})
+	if err != nil {
+		if err = s.failed(&w, err); err != nil {
+			return false, fmt.Errorf("filequeue: commit to %s: %w", s.path, err)
+		}
+	}
+	s.tally = w.tally
+	return w.more, nil
+}
+
+// failed finds out what became of a commit that failed. If only the last wait for
+// the disk did, then the file has it all, though it may not outlive a power cut:
+// another try decides. After that nobody knows what the disk has, and any
+// answer would be a guess.
+func (s *Store) failed(w *writing, cause error) error {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		s.broken = err
+		return err
+	}
+	landed := tx.ID() >= w.id
+	if err := tx.Rollback(); err != nil || !landed {
+		return cause
+	}
+	if s.db.Sync() == nil {
+		return nil
+	}
+	s.broken = fmt.Errorf("the disk failed while it was written to: start again: %w", cause)
+	return s.broken
+}
+
+// writing is one commit under way.
+type writing struct {
+	id    int
+	tally tally
+	more  bool
+
+	singles, accounts, queues, names, leaving, sweeps, heads, bodies, aside *bolt.Bucket
+
+	key []byte // room for the next one
+}
+
+// fill is how full pages of bodies are made. Their keys only grow, so that there
+// is nothing to leave room for.
+const fill = 0.95
+
+func (w *writing) begin(tx *bolt.Tx) {
+	w.id = tx.ID()
+	for name, b := range map[string]**bolt.Bucket{
+		string(singles): &w.singles, string(accounts): &w.accounts, string(queues): &w.queues, string(names): &w.names,
+		string(leaving): &w.leaving, string(sweeps): &w.sweeps, string(heads): &w.heads, string(bodies): &w.bodies, string(aside): &w.aside,
+	} {
+		*b = tx.Bucket([]byte(name))
+	}
+	w.bodies.FillPercent = fill
+}
+
+func (w *writing) all(changes []localqueue.Change) error {
+	for _, c := range changes {
+		if err := w.change(c); err != nil {
+			return err
+		}
+	}
+	if err := w.sweep(); err != nil {
+		return err
+	}
+	return w.singles.Put(keyTally, w.tally.record())
+}
+
+func (w *writing) change(c localqueue.Change) error {
+	switch c := c.(type) {
+	case localqueue.SecretSaved:
+		return w.secret(c)
+	case localqueue.AccountSaved:
+		key := accountKey(c.Name)
+		return w.accounts.Put(key, accountRecord(key, localqueue.AccountState(c)))
+	case localqueue.QueueSaved:
+		return w.queue(localqueue.QueueState(c))
+	case localqueue.QueueCleared:
+		return w.sweepLater(localqueue.MessageKey(c))
+	case localqueue.QueueDropped:
+		return w.drop(c)
+	case localqueue.MessageAdded:
+		return w.add(c.MessageState, c.Text)
+	case localqueue.MessageRewritten:
+		if err := w.remove(c.MessageKey); err != nil {
+			return err
+		}
+		return w.add(c.MessageState, c.Text)
+	case localqueue.MessagesMoved:
+		return w.move(c)
+	case localqueue.MessageRemoved:
+		return w.remove(localqueue.MessageKey(c))
+	case localqueue.MessagesExpired:
+		return w.removeAll(c)
+	case localqueue.MessageSetAside:
+		return w.setAside(localqueue.MessageKey(c))
+	}
+	return fmt.Errorf("a change of an unknown kind, %T", c)
+}
+
+func (w *writing) secret(secret [32]byte) error {
+	if err := w.singles.Put(keySecret, secretRecord(singles, secret)); err != nil {
+		return err
+	}
+	return w.names.Put(keySecret, secretRecord(names, secret))
+}
+
+// queue saves a queue. Its ordinal counts as given out for ever.
+func (w *writing) queue(q localqueue.QueueState) error {
+	key := ordinalKey(q.Ordinal)
+	if w.queues.Get(key) == nil {
+		if err := w.create(key, q); err != nil {
+			return err
+		}
+	}
+	return w.queues.Put(key, queueRecord(key, q))
+}
+
+func (w *writing) create(key []byte, q localqueue.QueueState) error {
+	var largest uint64
+	if record := w.singles.Get(keyOrdinal); record != nil {
+		if err := readSingle(keyOrdinal, record, &largest); err != nil {
+			return err
+		}
+	}
+	if err := w.singles.Put(keyOrdinal, ordinalRecord(max(largest, q.Ordinal))); err != nil {
+		return err
+	}
+	if err := w.leaving.Delete(leavingKey(q.Name)); err != nil {
+		return err
+	}
+	return w.names.Put(key, nameRecord(key, q.Name))
+}
+
+func (w *writing) drop(c localqueue.QueueDropped) error {
+	key := ordinalKey(c.Ordinal)
+	if err := w.queues.Delete(key); err != nil {
+		return err
+	}
+	if err := w.names.Delete(key); err != nil {
+		return err
+	}
+	if c.Leaving.Until != 0 {
+		key := leavingKey(c.Leaving.Name)
+		if err := w.leaving.Put(key, leavingRecord(key, c.Leaving)); err != nil {
+			return err
+		}
+	}
+	return w.sweepLater(localqueue.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
+}
+
+func (w *writing) add(m localqueue.MessageState, text string) error {
+	// bbolt keeps the value until the commit and copies the key.
+	key := appendKey(w.key[:0], m.MessageKey)
+	w.key = key
+	w.tally.add(m.MessageKey)
+	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
+}
+
+func (w *writing) move(moved localqueue.MessagesMoved) error {
+	records := make([]byte, 0, len(moved)*headSize)
+	for _, m := range moved {
+		key := appendKey(w.key[:0], m.MessageKey)
+		w.key = key
+		start := len(records)
+		records = appendHead(records, key, m)
+		if err := w.heads.Put(key, records[start:len(records):len(records)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove takes a message away, if it is there: one that expired may be taken away
+// by a sweep before.
+func (w *writing) remove(k localqueue.MessageKey) error {
+	key := appendKey(w.key[:0], k)
+	w.key = key
+	c := w.bodies.Cursor()
+	if found, _ := c.Seek(key); bytes.Equal(found, key) {
+		if err := c.Delete(); err != nil {
+			return err
+		}
+		w.tally.remove(k)
+	}
+	return w.heads.Delete(key)
+}
+
+func (w *writing) removeAll(keys []localqueue.MessageKey) error {
+	for _, k := range keys {
+		if err := w.remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writing) setAside(k localqueue.MessageKey) error {
+	key := appendKey(nil, k)
+	if record := w.bodies.Get(key); record != nil {
+		if err := w.aside.Put(asideKey(bodies, key), bytes.Clone(record)); err != nil {
+			return err
+		}
+	}
+	return w.remove(k)
+}
+
+// asideKey is where a record is kept that was taken out of a bucket.
+func asideKey(in bucket, key []byte) []byte { return append(appendBytes(nil, []byte(in)), key...) }
+
+func (w *writing) sweepLater(k localqueue.MessageKey) error {
+	key := appendKey(nil, k)
+	return w.sweeps.Put(key, sweepRecord(key))
+}
+
+// mostSwept is how many messages one commit takes away of what a clear or a drop
+// left: others wait for it.
+const mostSwept = 4096
+
+// sweep goes on with the first sweep there is.
+func (w *writing) sweep() error {
+	key, record := w.sweeps.Cursor().First()
+	if key == nil {
+		return nil
+	}
+	k, err := readSweep(key, record)
+	if err != nil {
+		return err
+	}
+	w.more = true
+	gone, err := w.firstOf(k)
+	if err != nil {
+		return err
+	}
+	if len(gone) > 0 {
+		return w.removeAll(gone)
+	}
+	return w.sweeps.Delete(bytes.Clone(key))
+}
+
+// firstOf returns the first messages of a queue up to a sequence.
+func (w *writing) firstOf(k localqueue.MessageKey) (keys []localqueue.MessageKey, err error) {
+	c := w.bodies.Cursor()
+	for key, _ := c.Seek(appendKey(nil, localqueue.MessageKey{Queue: k.Queue})); key != nil && len(keys) < mostSwept; key, _ = c.Next() {
+		next, err := readKey(key)
+		if err != nil {
+			return nil, err
+		}
+		if next.Queue != k.Queue || next.Sequence > k.Sequence {
+			break
+		}
+		keys = append(keys, next)
+	}
+	return keys, nil
+}

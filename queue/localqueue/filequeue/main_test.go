@@ -1,0 +1,92 @@
+package filequeue
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestMain(m *testing.M) {
+	childIfAsked() // processes that are killed or limited are this program, too
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// account is that of all queues of the tests.
+const account = "test"
+
+// opened opens an engine over a directory until the test ends.
+func opened(t testing.TB, dir string) *localqueue.Engine {
+	t.Helper()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return over(t, s)
+}
+
+// over opens an engine over a store until the test ends.
+func over(t testing.TB, s *Store) *localqueue.Engine {
+	t.Helper()
+	e, err := localqueue.Open(s, &localqueue.Options{DeletingFor: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, e) })
+	return e
+}
+
+// closed closes an engine, which may be closed already.
+func closed(t testing.TB, e *localqueue.Engine) {
+	t.Helper()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// made returns a queue that exists.
+func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
+	t.Helper()
+	q := e.Queue(queue.Name{Account: account, Queue: name})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// drained takes everything visible out of a queue and returns the texts.
+func drained(t testing.TB, q queue.Queue) (texts []string) {
+	t.Helper()
+	for {
+		batch, err := q.Dequeue(t.Context(), queue.MaxBatch, queue.MaxVisibility)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			return texts
+		}
+		for _, m := range batch {
+			texts = append(texts, m.Text)
+			if err := q.Delete(t.Context(), m.Lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// memoryDirectory is a directory on a file system in memory, if there is one: for
+// tests that are about something else than the disk.
+func memoryDirectory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,163 @@
+package filequeue
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+const (
+	// wastefulSize and wastefulShare say which file is made anew when it is opened:
+	// one of this size, in bytes, of which so much is free.
+	wastefulSize  = 64 << 20
+	wastefulShare = 0.75
+
+	// portion is how many bytes of messages a commit copies, about.
+	portion = 8 << 20
+)
+
+func (c *census) wasteful(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Size() >= wastefulSize && c.wasted >= wastefulShare
+}
+
+// rebuild makes a file of what the census found, reading texts from the old file
+// f, and puts it in its place at once: a kill leaves the one or the other. With a
+// nil f it makes the first one.
+func (s *Store) rebuild(f *os.File, next string) (err error) {
+	s.census.anew = true
+	db, err := openFile(next)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close(), os.Remove(next))
+		}
+	}()
+	db.NoSync = true // until it is whole
+	if err := s.census.fill(db, f); err != nil {
+		return err
+	}
+	if err := errors.Join(db.Sync(), db.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, s.path); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(s.path))
+}
+
+// fill writes a new file.
+func (c *census) fill(db *bolt.DB, f *os.File) error {
+	err := db.Update(func(tx *bolt.Tx) error {
+		for _, name := range buckets {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.have = tally{}
+	for _, m := range c.messages {
+		c.have.add(m.MessageKey)
+	}
+	if f != nil {
+		if err := c.copyFrom(f, db); err != nil {
+			return err
+		}
+	}
+	return db.Update(c.mend)
+}
+
+// copyFrom copies the messages that the census kept, and what was set aside before.
+func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	in, _, err := inspect(f, info.Size())
+	if err != nil {
+		return err
+	}
+	in.damaged = func(uint64, error) {} // it was reported
+	trees, err := in.trees()
+	if err != nil {
+		return err
+	}
+	to := copying{db: db}
+	for _, t := range trees {
+		switch {
+		case t.name.is(bodies):
+			in.bucket(t, func(key, value []byte) { to.message(c, key, value) })
+		case t.name.is(aside):
+			in.bucket(t, func(key, value []byte) { to.put(aside, slices.Clone(key), slices.Clone(value)) })
+		}
+	}
+	to.flush()
+	return to.err
+}
+
+// copying collects what is copied into commits.
+type copying struct {
+	db    *bolt.DB
+	ready []kept
+	size  int
+	err   error // the first
+}
+
+// message copies a message that the census kept, in the state that it found. One
+// that belongs to no queue is set aside.
+func (to *copying) message(c *census, key, value []byte) {
+	m, text, err := readBody(key, value)
+	if err != nil {
+		return // it is among the bad ones
+	}
+	i, ours := slices.BinarySearchFunc(c.messages, m, compareKeys)
+	switch {
+	case ours:
+		key = slices.Clone(key)
+		to.put(bodies, key, appendBody(make([]byte, 0, bodySize+len(text)), key, c.messages[i], string(text)))
+	case c.orphans[m.Queue] > 0:
+		to.put(aside, asideKey(bodies, key), slices.Clone(value))
+		c.found.SetAside++
+	}
+}
+
+func (to *copying) put(in bucket, key, record []byte) {
+	to.ready = append(to.ready, kept{in, key, record})
+	if to.size += len(record); to.size >= portion {
+		to.flush()
+	}
+}
+
+func (to *copying) flush() {
+	if to.err == nil {
+		to.err = to.db.Update(func(tx *bolt.Tx) error {
+			w := writing{}
+			w.begin(tx)
+			for _, r := range to.ready {
+				if err := w.bucket(r.in).Put(r.key, r.record); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	to.ready, to.size = nil, 0
+}
+
+// syncDirectory makes a new name durable.
+func syncDirectory(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,177 @@
+package filequeue
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// The files of a directory.
+const (
+	fileName = "queues.db"     // all that is kept
+	nextName = "queues.db.new" // one being made, which becomes the above when it is whole
+	lockName = "lock"
+)
+
+// Store is a directory that an engine keeps its queues in. Make one with [Open].
+// It implements [localqueue.Store] and is as safe for concurrent use as that asks.
+type Store struct {
+	path  string
+	lock  *os.File
+	db    *bolt.DB
+	found Found
+
+	census *census // until Load
+	tally  tally   // of the bodies in the file; owned by whoever calls Commit
+	broken error   // why nothing can be committed any more; owned by the same
+}
+
+var _ localqueue.Store = (*Store)(nil)
+
+// Open opens the store in a directory, which it makes if there is none. The file
+// is read whole and checked before anything is done with it: [Store.Found] says
+// what there was, damage included. The error is [ErrLocked] when the directory is
+// in use, [ErrCorrupt] or [ErrNewer] when its file cannot be used, or one of the
+// file system.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("filequeue: make the data directory: %w", err)
+	}
+	held, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("filequeue: lock the data directory: %w", err)
+	}
+	s := &Store{path: filepath.Join(dir, fileName), lock: held}
+	if err := lock(held); err != nil {
+		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w: stop who uses it, or take another directory", dir, err), held.Close())
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w", s.path, err), held.Close())
+	}
+	return s, nil
+}
+
+// open makes the file, or reads it and mends what is wrong with it.
+func (s *Store) open() error {
+	next := filepath.Join(filepath.Dir(s.path), nextName)
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) { // of one who was killed over it
+		return err
+	}
+	f, err := os.Open(s.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		s.census = newCensus()
+		if err := s.rebuild(nil, next); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		err := s.inspect(f, next)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	if s.db, err = openFile(s.path); err != nil {
+		return err
+	}
+	if !s.census.anew {
+		if err := s.db.Update(s.census.mend); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+	}
+	s.found, s.tally = s.census.found, s.census.have
+	return nil
+}
+
+// inspect takes the census. A file whose pages cannot all be read is set aside as
+// it is, and one with what could be read takes its place; one that is nearly empty
+// is made anew, because bbolt never gives space back.
+func (s *Store) inspect(f *os.File, next string) (err error) {
+	if s.census, err = takeCensus(f); err != nil {
+		return err
+	}
+	if s.census.broken {
+		if s.census.found.Copy, err = keepCopy(s.path); err != nil {
+			return fmt.Errorf("keep the damaged file: %w", err)
+		}
+	}
+	if s.census.broken || s.census.wasteful(f) {
+		return s.rebuild(f, next)
+	}
+	return nil
+}
+
+// keepCopy gives the file another name beside its own, the first that is free.
+func keepCopy(path string) (string, error) {
+	for n := 1; ; n++ {
+		to := fmt.Sprintf("%s.damaged-%d", path, n)
+		err := os.Link(path, to)
+		if !errors.Is(err, os.ErrExist) {
+			return to, err
+		}
+	}
+}
+
+// openFile opens a file that is sound, or none.
+//
+// Free pages are not written with each commit, and are kept in a map: after a big
+// drain there are so many that either would take most of the time of a commit.
+func openFile(path string) (*bolt.DB, error) {
+	return bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+}
+
+// Found says what [Open] found.
+func (s *Store) Found() Found { return s.found }
+
+// Path is the path of the file.
+func (s *Store) Path() string { return s.path }
+
+// Load implements [localqueue.Store].
+func (s *Store) Load() (localqueue.Saved, error) {
+	if s.census == nil {
+		return localqueue.Saved{}, errors.New("filequeue: it was loaded before")
+	}
+	saved := s.census.saved()
+	s.census = nil // the engine has it now
+	return saved, nil
+}
+
+// View implements [localqueue.Store].
+func (s *Store) View() (localqueue.View, error) {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return nil, fmt.Errorf("filequeue: %w", err)
+	}
+	return view{tx}, nil
+}
+
+// view is a transaction that only reads.
+type view struct{ tx *bolt.Tx }
+
+// Text implements [localqueue.View].
+func (v view) Text(k localqueue.MessageKey) (string, error) {
+	key := appendKey(nil, k)
+	_, text, err := readBody(key, v.tx.Bucket(bodies).Get(key))
+	if err != nil {
+		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
+	}
+	return string(text), nil // a copy: the record is the file's
+}
+
+// Close implements [localqueue.View].
+func (v view) Close() { _ = v.tx.Rollback() } // which fails only when it was closed
+
+// Close gives the directory back.
+func (s *Store) Close() error {
+	err := errors.Join(s.db.Close(), s.lock.Close())
+	if err != nil {
+		return fmt.Errorf("filequeue: close %s: %w", s.path, err)
+	}
+	return nil
+}
