@@ -105,6 +105,14 @@ func (c *census) walk(in *inspector) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
+	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
+		c.broken = true
+		c.found.damage(Damage{What: "the file is shorter than it was"})
+	}
+	if in.meta.free != noFreelist { // bbolt would believe it, and no store writes one
+		c.broken = true
+		c.found.damage(Damage{What: "there is a list of free pages, which another program must have written"})
+	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t tree) bool { return bytes.Equal(t.name, name) })
 		if i < 0 {
