@@ -1,3 +1,177 @@
 package filequeue
 
-func childIfAsked() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// What a child of the tests is told by its environment.
+const (
+	childDirectory  = "FILEQUEUE_TEST_DIRECTORY"  // where to work until killed
+	childGeneration = "FILEQUEUE_TEST_GENERATION" // which child it is, for texts of its own
+)
+
+// childIfAsked makes this process one that works until it is killed, if its
+// environment says so.
+func childIfAsked() {
+	dir := os.Getenv(childDirectory)
+	if dir == "" {
+		return
+	}
+	fmt.Println("opening")
+	if err := work(dir, os.Getenv(childGeneration)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// child is this program as one that works on a directory.
+func child(t *testing.T, dir string, generation int) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), childDirectory+"="+dir, fmt.Sprintf("%s=%d", childGeneration, generation))
+	c.Stderr = os.Stderr
+	return c
+}
+
+// workers is how many work at a time in a child, and share its commits. Each has a
+// queue of its own, so that what it says is in the order in which it happened.
+const workers = 8
+
+func work(dir, generation string) error {
+	s, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	e, err := localqueue.Open(s, nil)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	failures := make([]error, workers)
+	for i := range workers {
+		name := fmt.Sprintf("kept-%d", i)
+		if i == 0 {
+			name = "cleared-" + generation
+		}
+		w := worker{q: e.Queue(queue.Name{Account: account, Queue: name}), name: fmt.Sprintf("%s.%d", generation, i), clears: i == 0}
+		all.Go(func() { failures[i] = w.forever(context.Background()) })
+	}
+	all.Wait()
+	return errors.Join(failures...)
+}
+
+// worker says on the standard output what it is about to do and what was answered,
+// a line at a time:
+//
+//   - text        enqueued
+//     ? text        about to be deleted, or cleared
+//   - text        deleted, or cleared
+//     > old new     about to be replaced
+//     = old new     replaced
+type worker struct {
+	q      *localqueue.Queue
+	name   string
+	clears bool     // clears its queue now and then, which no other generation knows
+	left   []string // in that queue
+	number int
+}
+
+func (w *worker) text() string {
+	w.number++
+	return fmt.Sprintf("%s.%d", w.name, w.number)
+}
+
+// said is one write of one line, which the pipe keeps whole whoever else writes.
+func said(format string, args ...any) {
+	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
+		os.Exit(0) // the test has gone
+	}
+}
+
+func (w *worker) forever(ctx context.Context) error {
+	if err := w.q.Create(ctx, nil); err != nil {
+		return err
+	}
+	for round := 1; ; round++ {
+		texts, err := w.enqueue(ctx)
+		if err != nil {
+			return err
+		}
+		if w.clears {
+			w.left = append(w.left, texts...)
+			err = w.clear(ctx, round%3 == 0)
+		} else {
+			err = w.settle(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) enqueue(ctx context.Context) (texts []string, err error) {
+	for range 6 {
+		text := w.text()
+		if _, err := w.q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}); err != nil {
+			return nil, err
+		}
+		said("+ %s", text)
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// settle deletes most of a batch, replaces the text of some and leaves some.
+func (w *worker) settle(ctx context.Context) error {
+	batch, err := w.q.Dequeue(ctx, 5, time.Hour)
+	if err != nil {
+		return err
+	}
+	for i, m := range batch {
+		switch i {
+		case 0:
+			text := w.text()
+			said("> %s %s", m.Text, text)
+			if _, err := w.q.Update(ctx, m.Lease, text, 0); err != nil {
+				return err
+			}
+			said("= %s %s", m.Text, text)
+		case 1: // left
+		default:
+			said("? %s", m.Text)
+			if err := w.q.Delete(ctx, m.Lease); err != nil {
+				return err
+			}
+			said("- %s", m.Text)
+		}
+	}
+	return nil
+}
+
+// clear clears the queue.
+func (w *worker) clear(ctx context.Context, now bool) error {
+	if !now {
+		return nil
+	}
+	for _, text := range w.left {
+		said("? %s", text)
+	}
+	if err := w.q.Clear(ctx); err != nil {
+		return err
+	}
+	for _, text := range w.left {
+		said("- %s", text)
+	}
+	w.left = nil
+	return nil
+}

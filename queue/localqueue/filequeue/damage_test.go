@@ -1,0 +1,315 @@
+package filequeue
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// sample is a file to damage, and all texts that it ever had.
+type sample struct {
+	file  []byte
+	texts map[string]bool
+	depth int
+}
+
+// sampleFile is made once: every damaged file begins as a copy of it.
+var sampleFile = sync.OnceValues(func() (sample, error) {
+	dir, err := os.MkdirTemp("", "filequeue-sample")
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := Open(dir)
+	if err != nil {
+		return sample{}, err
+	}
+	e, err := localqueue.Open(s, nil)
+	if err != nil {
+		return sample{}, err
+	}
+	made := sample{texts: map[string]bool{}}
+	for i := range 3 {
+		if err := made.fill(e.Queue(queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", i)}), i); err != nil {
+			return sample{}, err
+		}
+	}
+	if err := e.Close(); err != nil {
+		return sample{}, err
+	}
+	made.file, err = os.ReadFile(filepath.Join(dir, fileName))
+	return made, err
+})
+
+// fill leaves messages of all sizes, some of which were dequeued, some rewritten.
+func (s *sample) fill(q *localqueue.Queue, n int) error {
+	ctx := context.Background()
+	if err := q.Create(ctx, map[string]string{"kind": "sample"}); err != nil {
+		return err
+	}
+	for i := range 60 {
+		text := fmt.Sprintf("%d.%d %s", n, i, strings.Repeat("x", i*i*i%7000))
+		if _, err := q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}); err != nil {
+			return err
+		}
+		s.texts[text] = true
+	}
+	batch, err := q.Dequeue(ctx, 9, time.Hour)
+	if err != nil {
+		return err
+	}
+	for i, m := range batch {
+		text := "rewritten " + m.Text
+		switch i % 3 {
+		case 0:
+			err = q.Delete(ctx, m.Lease)
+		case 1:
+			_, err = q.Update(ctx, m.Lease, text, 0)
+			s.texts[text] = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.depth += 57
+	return nil
+}
+
+func sampled(t testing.TB) sample {
+	t.Helper()
+	s, err := sampleFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tester is a [testing.T] or a [rapid.T].
+type tester interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+// inspectDamaged opens a directory with a file that was damaged: either it is
+// refused, or it says what is wrong and serves no text that was never there; and
+// who opens it again finds it whole. It returns what was found, or why it was
+// refused.
+func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "filequeue")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.WriteFile(filepath.Join(dir, fileName), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, served, err := serveAll(t, dir, texts)
+	if err != nil {
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
+			t.Fatalf("refused with %v", err)
+		}
+		if left, err := os.ReadFile(filepath.Join(dir, fileName)); err != nil || !slices.Equal(left, file) {
+			t.Fatal("it was refused and changed")
+		}
+		return first, err
+	}
+	if first.Copy != "" {
+		if kept, err := os.ReadFile(first.Copy); err != nil || !slices.Equal(kept, file) {
+			t.Fatalf("the copy is not the file as it was: %v", err)
+		}
+	}
+	second, again, err := serveAll(t, dir, texts)
+	if err != nil || second.Damaged > 0 {
+		t.Fatalf("opened again: %v, %v; at first: %v", err, second.Damage, first.Damage)
+	}
+	if !slices.Equal(served, again) {
+		t.Fatalf("%d messages at first, %d when opened again", len(served), len(again))
+	}
+	return first, nil
+}
+
+// serveAll opens a directory and reads every message with an engine.
+func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, error) {
+	t.Helper()
+	s, err := Open(dir)
+	if err != nil {
+		return Found{}, nil, err
+	}
+	saved, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := s.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served []string
+	for m := range saved.Messages {
+		text, err := view.Text(m.MessageKey)
+		if err != nil || !texts[text] {
+			t.Fatalf("served %.40q, %v", text, err)
+		}
+		served = append(served, text)
+	}
+	view.Close()
+	// It can be written to, through every part of the tree that a commit touches.
+	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
+	for _, c := range [][]localqueue.Change{
+		{localqueue.QueueSaved{Ordinal: key.Queue, Name: queue.Name{Account: account, Queue: "another"}},
+			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}},
+		{localqueue.QueueDropped{Ordinal: key.Queue}}, {}, {},
+	} {
+		if _, err := s.Commit(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := s.Found()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return found, served, nil
+}
+
+// patched is the file with bytes replaced: each patch is three bytes of where,
+// big-endian, and the value.
+func patched(file, patches []byte) []byte {
+	file = slices.Clone(file)
+	for ; len(patches) >= 4; patches = patches[4:] {
+		at := binary.BigEndian.Uint32([]byte{0, patches[0], patches[1], patches[2]})
+		file[int(at)%len(file)] = patches[3]
+	}
+	return file
+}
+
+func TestUndamaged(t *testing.T) {
+	s := sampled(t)
+	found, err := inspectDamaged(t, s.file, s.texts)
+	if err != nil || found.Damaged > 0 || found.Messages != s.depth || found.Queues != 3 || found.Copy != "" {
+		t.Errorf("found %+v, %v; want %d messages of 3 queues", found, err, s.depth)
+	}
+}
+
+// TestDamage damages files at random, in the ways in which disks do.
+func TestDamage(t *testing.T) {
+	s := sampled(t)
+	page := os.Getpagesize()
+	rapid.Check(t, func(t *rapid.T) {
+		file := slices.Clone(s.file)
+		switch rapid.SampledFrom([]string{"cut", "flip", "zero", "repeat", "tail"}).Draw(t, "how") {
+		case "cut":
+			file = file[:rapid.IntRange(0, len(file)-1).Draw(t, "length")]
+		case "flip":
+			for range rapid.IntRange(1, 40).Draw(t, "bytes") {
+				file[rapid.IntRange(0, len(file)-1).Draw(t, "at")] ^= rapid.ByteRange(1, 255).Draw(t, "by")
+			}
+		case "zero":
+			at := rapid.IntRange(0, len(file)/page-1).Draw(t, "page") * page
+			clear(file[at : at+page])
+		case "repeat": // a write that went to the wrong place
+			from := rapid.IntRange(0, len(file)/page-1).Draw(t, "from") * page
+			to := rapid.IntRange(0, len(file)/page-1).Draw(t, "to") * page
+			copy(file[to:to+page], s.file[from:])
+		case "tail":
+			clear(file[rapid.IntRange(0, len(file)).Draw(t, "from"):])
+		}
+		found, err := inspectDamaged(t, file, s.texts)
+		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
+			t.Fatalf("%d of %d messages are left, and nothing is said", found.Messages, s.depth)
+		}
+	})
+}
+
+// TestEveryPageZeroed loses one page after the other.
+func TestEveryPageZeroed(t *testing.T) {
+	s := sampled(t)
+	page := os.Getpagesize()
+	refused := 0
+	for at := 0; at < len(s.file); at += page {
+		file := slices.Clone(s.file)
+		clear(file[at:min(at+page, len(file))])
+		found, err := inspectDamaged(t, file, s.texts)
+		if err != nil {
+			refused++
+		} else if found.Messages < s.depth && found.Damaged == 0 {
+			t.Errorf("page %d: %d messages are left, found %+v", at/page, found.Messages, found)
+		}
+	}
+	if refused > 1 {
+		t.Errorf("%d pages are such that nothing can be read without them; there is one root", refused)
+	}
+}
+
+func TestBothMetaPagesDamaged(t *testing.T) {
+	s := sampled(t)
+	file := slices.Clone(s.file)
+	clear(file[:2*os.Getpagesize()])
+	if _, err := inspectDamaged(t, file, s.texts); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+}
+
+// TestOneRecordDamaged: the others of its page are served, and it is kept.
+func TestOneRecordDamaged(t *testing.T) {
+	s := sampled(t)
+	at := strings.Index(string(s.file), "2.59 xxx")
+	file := slices.Clone(s.file)
+	for i := 0; at >= 0 && i < len(file)-8; i++ { // an older page may have it too
+		if string(file[i:i+8]) == "2.59 xxx" {
+			file[i+5] = 'y'
+		}
+	}
+	found, err := inspectDamaged(t, file, s.texts)
+	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.SetAside != 1 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 60 {
+		t.Errorf("damage %v, want message 60 of queue-2", d)
+	}
+}
+
+func TestNotOurs(t *testing.T) {
+	for name, file := range map[string][]byte{"empty": nil, "text": []byte("not a database\n"), "zeros": make([]byte, 1<<16)} {
+		if _, err := inspectDamaged(t, file, nil); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
+// FuzzOpen opens files of which bytes were replaced and which were cut.
+func FuzzOpen(f *testing.F) {
+	s, err := sampleFile()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{}, uint32(0))
+	f.Add([]byte{0, 0, 16, 0}, uint32(0))
+	f.Add([]byte{}, uint32(5000))
+	for i := range 8 { // headers of pages, where most of the trouble is
+		patch := binary.BigEndian.AppendUint32(nil, uint32((rand.IntN(len(s.file)/4096)*4096+i*2)<<8)|uint32(i*37))
+		f.Add(patch, uint32(0))
+	}
+	f.Fuzz(func(t *testing.T, patches []byte, less uint32) {
+		file := patched(s.file, patches)
+		file = file[:len(file)-int(less)%len(file)]
+		_, _ = inspectDamaged(t, file, s.texts)
+	})
+}
