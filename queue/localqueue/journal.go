@@ -2,6 +2,7 @@ package localqueue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -219,8 +220,12 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	j.filling.expired = append(b.expired, later.expired...)
 	j.mu.Unlock()
 
-	failure := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
+	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
 		Hint: "see whether the disk is full or broken, then try again"}
+	failure := unchanged
+	if errors.Is(cause, ErrUncertain) {
+		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "see what is wrong with the disk, then stop and open the store again"}
+	}
 	for _, undone := range []*commit{later, b} {
 		for _, undo := range slices.Backward(undone.undo) {
 			undo()
@@ -230,7 +235,7 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	}
 	// A failure may cost the store a look at the whole file: do not spend all
 	// the time on that.
-	j.full, j.cause = now()+instant(max(fullFor, 10*took)), failure
+	j.full, j.cause = now()+instant(max(fullFor, 10*took)), unchanged
 }
 
 // wait returns when the batch of the ticket is durable, and why not.

@@ -20,7 +20,7 @@ type Store interface {
 
 	// Commit makes the changes durable, in their order and all together: nil
 	// means that they outlive a kill and a power cut, an error that nothing of
-	// them was kept or ever will be. More means that there is work left over,
+	// them was kept or ever will be, unless it is [ErrUncertain]. More means that there is work left over,
 	// such as removing what a clear left, that a Commit would go on with, even
 	// one of no changes.
 	Commit(changes []Change) (more bool, err error)
@@ -46,6 +46,11 @@ type View interface {
 
 // ErrDamaged means that a message was stored and cannot be read any more.
 var ErrDamaged = errors.New("damaged on disk")
+
+// ErrUncertain means that a store cannot say what became of a commit, because the
+// disk failed at the very end of it. Nothing can be committed any more: the next
+// who opens the store finds either.
+var ErrUncertain = errors.New("the disk failed at the end of a commit")
 
 // ErrClosed means that the engine was closed: open it again.
 var ErrClosed = errors.New("the engine was closed")

@@ -3,6 +3,7 @@ package filequeue
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -115,6 +116,14 @@ func (c *census) visit(in *inspector, visit func(in bucket, key, value []byte)) 
 		c.scanned = true
 		in.scan(visit)
 		return
+	}
+	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
+		c.broken = true
+		c.found.damage(Damage{What: "the file is shorter than it was"})
+	}
+	if in.meta.free != noFreelist { // bbolt would believe it, and no store writes one
+		c.broken = true
+		c.found.damage(Damage{What: "there is a list of free pages, which another program must have written"})
 	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t tree) bool { return bytes.Equal(t.name, name) })
@@ -245,6 +254,7 @@ func (c *census) settle() {
 	if c.secret == ([32]byte{}) {
 		c.secret = c.copied
 		if c.secret == ([32]byte{}) && (len(c.queues) > 0 || c.ordinal > 0) {
+			_, _ = rand.Read(c.secret[:]) // which never fails
 			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, and no receipt from before is good"})
 		}
 	}

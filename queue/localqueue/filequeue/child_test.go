@@ -1,14 +1,12 @@
 package filequeue
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,131 +14,164 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// childTask is the variable that makes this program do one of the tasks below instead
-// of its tests, for a parent that kills it or limits it.
-const childTask = "MILLRACE_FILEQUEUE_TASK"
+// What a child of the tests is told by its environment.
+const (
+	childDirectory  = "FILEQUEUE_TEST_DIRECTORY"  // where to work until killed
+	childGeneration = "FILEQUEUE_TEST_GENERATION" // which child it is, for texts of its own
+)
 
+// childIfAsked makes this process one that works until it is killed, if its
+// environment says so.
 func childIfAsked() {
-	task := os.Getenv(childTask)
-	if task == "" {
+	dir := os.Getenv(childDirectory)
+	if dir == "" {
 		return
 	}
-	name, dir, _ := strings.Cut(task, " ")
-	var err error
-	switch name {
-	case "work":
-		err = workUntilKilled(dir)
-	case "fill":
-		err = fillTheDisk(dir)
-	case "open":
-		err = sayWhetherItOpens(dir)
-	}
-	if err != nil {
+	fmt.Println("opening")
+	if err := work(dir, os.Getenv(childGeneration)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
 
-// child starts a task in a process of its own.
-func child(t *testing.T, task, dir string) (*exec.Cmd, *bufio.Scanner) {
+// child is this program as one that works on a directory.
+func child(t *testing.T, dir string, generation int) *exec.Cmd {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(program)
-	c.Env = append(os.Environ(), childTask+"="+task+" "+dir)
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), childDirectory+"="+dir, fmt.Sprintf("%s=%d", childGeneration, generation))
 	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // it was killed
-	})
-	return c, bufio.NewScanner(out)
+	return c
 }
 
-// workUntilKilled has several callers put messages in and take them out, and says what
-// it was answered, a line each: "+ text" for one that was accepted, "? text" before it
-// is deleted, "- text" when that was answered. A line is one write, so that whoever
-// kills sees all of it or none.
-func workUntilKilled(dir string) error {
+// workers is how many work at a time in a child, and share its commits. Each has a
+// queue of its own, so that what it says is in the order in which it happened.
+const workers = 8
+
+func work(dir, generation string) error {
 	s, err := Open(dir)
 	if err != nil {
 		return err
 	}
-	if found := s.Found(); found.Damaged > 0 {
-		return fmt.Errorf("there is damage: %v", found.Damage)
-	}
-	e, err := localqueue.Open(s, &localqueue.Options{DeletingFor: 1})
+	e, err := localqueue.Open(s, nil)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	failed := make(chan error)
-	run := time.Now().UnixNano()
-	for w := range 8 {
-		q := e.Queue(queue.Name{Account: account, Queue: fmt.Sprint("work-", w%3)})
-		if err := q.Create(ctx, nil); err != nil {
-			return err
+	var all sync.WaitGroup
+	failures := make([]error, workers)
+	for i := range workers {
+		name := fmt.Sprintf("kept-%d", i)
+		if i == 0 {
+			name = "cleared-" + generation
 		}
-		go func() { failed <- putAndTake(ctx, q, fmt.Sprintf("%d/%d", run, w)) }()
+		w := worker{q: e.Queue(queue.Name{Account: account, Queue: name}), name: fmt.Sprintf("%s.%d", generation, i), clears: i == 0}
+		all.Go(func() { failures[i] = w.forever(context.Background()) })
 	}
-	return <-failed
+	all.Wait()
+	return errors.Join(failures...)
 }
 
-func putAndTake(ctx context.Context, q *localqueue.Queue, who string) error {
-	say := func(what, text string) { _, _ = io.WriteString(os.Stdout, what+" "+text+"\n") }
-	for n := 0; ; n++ {
-		text := fmt.Sprintf("%s %s/%d", q.Name().Queue, who, n)
-		long := text + " " + strings.Repeat("x", n%7*900) // pages split and merge
-		m, err := q.Enqueue(ctx, long, nil)
-		if err != nil {
-			return err
-		}
-		say("+", text)
-		if n%5 == 0 {
-			if _, err := q.Update(ctx, m.Lease, long, 0); err != nil && !errors.Is(err, queue.ErrReceiptMismatch) && !errors.Is(err, queue.ErrMessageGone) {
-				return err
-			}
-		}
-		batch, err := q.Dequeue(ctx, 1+n%3, time.Second)
-		if err != nil {
-			return err
-		}
-		for i, m := range batch {
-			if (n+i)%3 == 0 {
-				continue // it comes back
-			}
-			which := strings.Join(strings.Fields(m.Text)[:2], " ")
-			say("?", which)
-			err := q.Delete(ctx, m.Lease)
-			if err == nil {
-				say("-", which)
-			} else if !errors.Is(err, queue.ErrReceiptMismatch) && !errors.Is(err, queue.ErrMessageGone) {
-				return err
-			}
-		}
+// worker says on the standard output what it is about to do and what was answered,
+// a line at a time:
+//
+//   - text        enqueued
+//     ? text        about to be deleted, or cleared
+//   - text        deleted, or cleared
+//     > old new     about to be replaced
+//     = old new     replaced
+type worker struct {
+	q      *localqueue.Queue
+	name   string
+	clears bool     // clears its queue now and then, which no other generation knows
+	left   []string // in that queue
+	number int
+}
+
+func (w *worker) text() string {
+	w.number++
+	return fmt.Sprintf("%s.%d", w.name, w.number)
+}
+
+// said is one write of one line, which the pipe keeps whole whoever else writes.
+func said(format string, args ...any) {
+	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
+		os.Exit(0) // the test has gone
 	}
 }
 
-// sayWhetherItOpens says what came of opening a directory.
-func sayWhetherItOpens(dir string) error {
-	s, err := Open(dir)
-	switch {
-	case errors.Is(err, ErrLocked):
-		fmt.Println("locked")
-	case err != nil:
+func (w *worker) forever(ctx context.Context) error {
+	if err := w.q.Create(ctx, nil); err != nil {
 		return err
-	default:
-		fmt.Println("opened")
-		return s.Close()
 	}
+	for round := 1; ; round++ {
+		texts, err := w.enqueue(ctx)
+		if err != nil {
+			return err
+		}
+		if w.clears {
+			w.left = append(w.left, texts...)
+			err = w.clear(ctx, round%3 == 0)
+		} else {
+			err = w.settle(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) enqueue(ctx context.Context) (texts []string, err error) {
+	for range 6 {
+		text := w.text()
+		if _, err := w.q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}); err != nil {
+			return nil, err
+		}
+		said("+ %s", text)
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// settle deletes most of a batch, replaces the text of some and leaves some.
+func (w *worker) settle(ctx context.Context) error {
+	batch, err := w.q.Dequeue(ctx, 5, time.Hour)
+	if err != nil {
+		return err
+	}
+	for i, m := range batch {
+		switch i {
+		case 0:
+			text := w.text()
+			said("> %s %s", m.Text, text)
+			if _, err := w.q.Update(ctx, m.Lease, text, 0); err != nil {
+				return err
+			}
+			said("= %s %s", m.Text, text)
+		case 1: // left
+		default:
+			said("? %s", m.Text)
+			if err := w.q.Delete(ctx, m.Lease); err != nil {
+				return err
+			}
+			said("- %s", m.Text)
+		}
+	}
+	return nil
+}
+
+// clear clears the queue.
+func (w *worker) clear(ctx context.Context, now bool) error {
+	if !now {
+		return nil
+	}
+	for _, text := range w.left {
+		said("? %s", text)
+	}
+	if err := w.q.Clear(ctx); err != nil {
+		return err
+	}
+	for _, text := range w.left {
+		said("- %s", text)
+	}
+	w.left = nil
 	return nil
 }

@@ -32,10 +32,12 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	return w.more, nil
 }
 
-// failed finds out what became of a commit that failed. If only the last wait for
-// the disk did, then the file has it all, though it may not outlive a power cut:
-// another try decides. After that nobody knows what the disk has, and any
-// answer would be a guess.
+// failed finds out what became of a commit that failed. Before its end, nothing
+// did. If only the last wait for the disk failed, then it can be read and may not
+// outlive a power cut. To wait again proves nothing, because the system forgets
+// what it could not write; but another commit writes the other meta page, and if
+// that reaches the disk so has all that it rests on. If it fails too, nobody knows
+// what the disk has, and any answer would be a guess.
 func (s *Store) failed(w *writing, cause error) error {
 	tx, err := s.db.Begin(false)
 	if err != nil {
@@ -46,11 +48,12 @@ func (s *Store) failed(w *writing, cause error) error {
 	if err := tx.Rollback(); err != nil || !landed {
 		return cause
 	}
-	if s.db.Sync() == nil {
+	again := func(tx *bolt.Tx) error { return tx.Bucket(singles).Put(keyTally, w.tally.record()) }
+	if s.db.Update(again) == nil {
 		return nil
 	}
-	s.broken = fmt.Errorf("the disk failed while it was written to: start again: %w", cause)
-	return s.broken
+	s.broken = fmt.Errorf("a commit failed before, stop and open the directory again: %w", cause)
+	return fmt.Errorf("%w: %w", localqueue.ErrUncertain, cause)
 }
 
 // writing is one commit under way.
@@ -230,8 +233,11 @@ func (w *writing) setAside(k localqueue.MessageKey) error {
 	return w.remove(k)
 }
 
-// asideKey is where a record is kept that was taken out of a bucket.
-func asideKey(in bucket, key []byte) []byte { return append(appendBytes(nil, []byte(in)), key...) }
+// asideKey is where a record is kept that was taken out of a bucket. A damaged key
+// may be longer than one can be.
+func asideKey(in bucket, key []byte) []byte {
+	return append(appendBytes(nil, []byte(in)), key[:min(len(key), 1024)]...)
+}
 
 func (w *writing) sweepLater(k localqueue.MessageKey) error {
 	key := appendKey(nil, k)

@@ -1,6 +1,8 @@
 package filequeue
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,243 +10,302 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// specimen is a file as a kill leaves it, and the texts that are in it by queue.
-type specimen struct {
+// sample is a file to damage, and all texts that it ever had.
+type sample struct {
 	file  []byte
-	texts map[string][]string
-	ever  map[string]bool // all texts that there were
+	texts map[string]bool
+	depth int
 }
 
-// newSpecimen makes one with short and long texts, messages that were dequeued,
-// rewritten and deleted, a queue that was cleared and one that was dropped.
-func newSpecimen(t testing.TB) specimen {
+// sampleFile is made once: every damaged file begins as a copy of it.
+var sampleFile = sync.OnceValues(func() (sample, error) {
+	dir, err := os.MkdirTemp("", "filequeue-sample")
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := Open(dir)
+	if err != nil {
+		return sample{}, err
+	}
+	e, err := localqueue.Open(s, nil)
+	if err != nil {
+		return sample{}, err
+	}
+	made := sample{texts: map[string]bool{}}
+	for i := range 3 {
+		if err := made.fill(e.Queue(queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", i)}), i); err != nil {
+			return sample{}, err
+		}
+	}
+	if err := e.Close(); err != nil {
+		return sample{}, err
+	}
+	made.file, err = os.ReadFile(filepath.Join(dir, fileName))
+	return made, err
+})
+
+// fill leaves messages of all sizes, some of which were dequeued, some rewritten.
+func (s *sample) fill(q *localqueue.Queue, n int) error {
+	ctx := context.Background()
+	if err := q.Create(ctx, map[string]string{"kind": "sample"}); err != nil {
+		return err
+	}
+	for i := range 60 {
+		text := fmt.Sprintf("%d.%d %s", n, i, strings.Repeat("x", i*i*i%7000))
+		if _, err := q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}); err != nil {
+			return err
+		}
+		s.texts[text] = true
+	}
+	batch, err := q.Dequeue(ctx, 9, time.Hour)
+	if err != nil {
+		return err
+	}
+	for i, m := range batch {
+		text := "rewritten " + m.Text
+		switch i % 3 {
+		case 0:
+			err = q.Delete(ctx, m.Lease)
+		case 1:
+			_, err = q.Update(ctx, m.Lease, text, 0)
+			s.texts[text] = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.depth += 57
+	return nil
+}
+
+func sampled(t testing.TB) sample {
 	t.Helper()
-	dir := memoryDirectory(t)
-	e := opened(t, dir)
-	s := specimen{texts: map[string][]string{}, ever: map[string]bool{}}
-	for n := range 600 {
-		q := made(t, e, fmt.Sprint("queue-", n%7))
-		name := q.Name().Queue
-		text := fmt.Sprintf("%s message %d %s", name, n, strings.Repeat("x", n*37%3000))
-		s.ever[text] = true
-		m, err := q.Enqueue(t.Context(), text, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case n%5 == 0:
-			err = q.Delete(t.Context(), m.Lease)
-			text = ""
-		case n%11 == 0:
-			text += " rewritten"
-			s.ever[text] = true
-			_, err = q.Update(t.Context(), m.Lease, text, 0)
-		case n%13 == 0:
-			err = dequeued(t, q)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text != "" {
-			s.texts[name] = append(s.texts[name], text)
-		}
-	}
-	if err := made(t, e, "queue-5").Clear(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := made(t, e, "queue-6").Drop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	delete(s.texts, "queue-5")
-	delete(s.texts, "queue-6")
-	closed(t, e)
-	var err error
-	if s.file, err = os.ReadFile(filepath.Join(dir, fileName)); err != nil {
+	s, err := sampleFile()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// dequeued dequeues some messages and lets others have them at once.
-func dequeued(t testing.TB, q *localqueue.Queue) error {
-	batch, err := q.Dequeue(t.Context(), 3, time.Minute)
-	for _, m := range batch {
-		if _, err := q.Extend(t.Context(), m.Lease, 0); err != nil {
-			return err
-		}
-	}
-	return err
+// tester is a [testing.T] or a [rapid.T].
+type tester interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
 }
 
-func (s specimen) all() int {
-	n := 0
-	for _, texts := range s.texts {
-		n += len(texts)
-	}
-	return n
-}
-
-// opens opens a damaged copy and looks at everything in it: nothing that is served was
-// made up, what is missing was reported, and afterwards all is well. It returns how many
-// messages are served.
-func (s specimen) opens(t testing.TB, file []byte) (served int, found Found) {
+// inspectDamaged opens a directory with a file that was damaged: either it is
+// refused, or it says what is wrong and serves no text that was never there; and
+// who opens it again finds it whole. It returns what was found, or why it was
+// refused.
+func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
-	dir := memoryDirectory(t)
+	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "filequeue")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := os.WriteFile(filepath.Join(dir, fileName), file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store, err := Open(dir)
+	first, served, err := serveAll(t, dir, texts)
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
-			t.Errorf("it is refused without a reason: %v", err)
+			t.Fatalf("refused with %v", err)
 		}
-		return -1, Found{}
+		if left, err := os.ReadFile(filepath.Join(dir, fileName)); err != nil || !slices.Equal(left, file) {
+			t.Fatal("it was refused and changed")
+		}
+		return first, err
 	}
-	found = store.Found()
-	e := over(t, store)
-	page, err := e.List(t.Context(), account, nil)
+	if first.Copy != "" {
+		if kept, err := os.ReadFile(first.Copy); err != nil || !slices.Equal(kept, file) {
+			t.Fatalf("the copy is not the file as it was: %v", err)
+		}
+	}
+	second, again, err := serveAll(t, dir, texts)
+	if err != nil || second.Damaged > 0 {
+		t.Fatalf("opened again: %v, %v; at first: %v", err, second.Damage, first.Damage)
+	}
+	if !slices.Equal(served, again) {
+		t.Fatalf("%d messages at first, %d when opened again", len(served), len(again))
+	}
+	return first, nil
+}
+
+// serveAll opens a directory and reads every message with an engine.
+func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, error) {
+	t.Helper()
+	s, err := Open(dir)
+	if err != nil {
+		return Found{}, nil, err
+	}
+	saved, err := s.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, listed := range page.Queues {
-		texts := drained(t, e.Queue(queue.Name{Account: account, Queue: listed.Name}))
-		served += len(texts)
-		for _, text := range texts {
-			if !s.ever[text] || !strings.HasPrefix(text, listed.Name) {
-				t.Errorf("%s serves %.60q", listed.Name, text)
-			}
-		}
-		if slices.Sort(texts); found.Damaged == 0 && !slices.Equal(texts, slices.Sorted(slices.Values(s.texts[listed.Name]))) {
-			t.Errorf("%s serves others than it should, and no damage is told", listed.Name)
-		}
-	}
-	if served != s.all() && found.Damaged == 0 {
-		t.Errorf("%d messages are served, not %d, and no damage is told", served, s.all())
-	}
-	closed(t, e)
-	again, err := Open(dir)
+	view, err := s.View()
 	if err != nil {
-		t.Errorf("it opens once, and then: %v", err)
-		return served, found
+		t.Fatal(err)
 	}
-	if found := again.Found(); found.Damaged > 0 {
-		t.Errorf("after it was mended: %v", found.Damage)
+	var served []string
+	for m := range saved.Messages {
+		text, err := view.Text(m.MessageKey)
+		if err != nil || !texts[text] {
+			t.Fatalf("served %.40q, %v", text, err)
+		}
+		served = append(served, text)
 	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
+	view.Close()
+	// It can be written to, through every part of the tree that a commit touches.
+	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
+	for _, c := range [][]localqueue.Change{
+		{localqueue.QueueSaved{Ordinal: key.Queue, Name: queue.Name{Account: account, Queue: "another"}},
+			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}},
+		{localqueue.QueueDropped{Ordinal: key.Queue}}, {}, {},
+	} {
+		if _, err := s.Commit(c); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return served, found
+	found := s.Found()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return found, served, nil
 }
 
-func TestAWholeFileHasNoDamage(t *testing.T) {
-	s := newSpecimen(t)
-	if served, found := s.opens(t, s.file); served != s.all() || found.Damaged != 0 || found.Messages != served || found.Queues != len(s.texts)+1 {
-		t.Errorf("%d of %d messages are served; found %+v", served, s.all(), found)
+// patched is the file with bytes replaced: each patch is three bytes of where,
+// big-endian, and the value.
+func patched(file, patches []byte) []byte {
+	file = slices.Clone(file)
+	for ; len(patches) >= 4; patches = patches[4:] {
+		at := binary.BigEndian.Uint32([]byte{0, patches[0], patches[1], patches[2]})
+		file[int(at)%len(file)] = patches[3]
+	}
+	return file
+}
+
+func TestUndamaged(t *testing.T) {
+	s := sampled(t)
+	found, err := inspectDamaged(t, s.file, s.texts)
+	if err != nil || found.Damaged > 0 || found.Messages != s.depth || found.Queues != 3 || found.Copy != "" {
+		t.Errorf("found %+v, %v; want %d messages of 3 queues", found, err, s.depth)
 	}
 }
 
-// TestDamageIsFoundAndSurvived damages copies of a file in every way that disks do, by
-// a seed. What is not damaged is still served, and nothing goes missing in silence.
-func TestDamageIsFoundAndSurvived(t *testing.T) {
-	s := newSpecimen(t)
+// TestDamage damages files at random, in the ways in which disks do.
+func TestDamage(t *testing.T) {
+	s := sampled(t)
 	page := os.Getpagesize()
-	random := rand.New(rand.NewPCG(3, 4))
-	pages := func() (from, to int) {
-		from = random.IntN(len(s.file)/page) * page
-		return from, from + page
-	}
-	ways := map[string]func(file []byte) []byte{
-		"the end is missing": func(file []byte) []byte { return file[:random.IntN(len(file))] },
-		"a bit is wrong": func(file []byte) []byte {
-			file[random.IntN(len(file))] ^= 1 << random.IntN(8)
-			return file
-		},
-		"many bytes are wrong": func(file []byte) []byte {
-			for range 200 {
-				file[random.IntN(len(file))] = byte(random.IntN(256))
-			}
-			return file
-		},
-		"a page is empty": func(file []byte) []byte {
-			from, to := pages()
-			clear(file[from:to])
-			return file
-		},
-		"a page is another": func(file []byte) []byte {
-			from, to := pages()
-			other, end := pages()
-			copy(file[from:to], file[other:end])
-			return file
-		},
-		"the end is empty": func(file []byte) []byte {
-			clear(file[random.IntN(len(file)):])
-			return file
-		},
-		"a header is wrong": func(file []byte) []byte {
-			from, _ := pages()
-			file[from+random.IntN(48)] ^= 1 << random.IntN(8)
-			return file
-		},
-	}
-	for name, damage := range ways {
-		t.Run(name, func(t *testing.T) {
-			refused, some := 0, 0
-			for range 40 {
-				switch served, _ := s.opens(t, damage(slices.Clone(s.file))); {
-				case served < 0:
-					refused++
-				case served > 0:
-					some++
-				}
-				if t.Failed() {
-					return
-				}
-			}
-			t.Logf("of 40 files %d are refused, %d serve messages", refused, some)
-			if some == 0 {
-				t.Error("no damage is survived")
-			}
-		})
-	}
-}
-
-// TestATornCommitIsTheOneBefore damages the newest meta page: what the commit before
-// had is served, and it is said that the newest may be lost.
-func TestATornCommitIsTheOneBefore(t *testing.T) {
-	s := newSpecimen(t)
-	torn := slices.Clone(s.file)
-	newest := 0
-	first, _ := readMeta(torn)
-	if second, _ := readMeta(torn[first.pageSize:]); second.commit > first.commit {
-		newest = int(first.pageSize)
-	}
-	clear(torn[newest+pageHeader : newest+pageHeader+8])
-	served, found := s.opens(t, torn)
-	if served < s.all()-1 || found.Damaged == 0 {
-		t.Errorf("%d of %d messages are served, found %+v", served, s.all(), found)
-	}
-	both := slices.Clone(torn)
-	clear(both[first.pageSize-uint32(newest):][:pageHeader+metaSize])
-	if served, _ := s.opens(t, both); served >= 0 {
-		t.Error("a file without meta pages opens")
-	}
-}
-
-// FuzzOpen opens files that are damaged in the places that it is told.
-func FuzzOpen(f *testing.F) {
-	s := newSpecimen(f)
-	f.Add(uint32(0), []byte{1, 2, 3})
-	f.Add(uint32(4096), []byte{0})
-	f.Fuzz(func(t *testing.T, at uint32, with []byte) {
+	rapid.Check(t, func(t *rapid.T) {
 		file := slices.Clone(s.file)
-		copy(file[int(at)%len(file):], with)
-		s.opens(t, file)
+		switch rapid.SampledFrom([]string{"cut", "flip", "zero", "repeat", "tail"}).Draw(t, "how") {
+		case "cut":
+			file = file[:rapid.IntRange(0, len(file)-1).Draw(t, "length")]
+		case "flip":
+			for range rapid.IntRange(1, 40).Draw(t, "bytes") {
+				file[rapid.IntRange(0, len(file)-1).Draw(t, "at")] ^= rapid.ByteRange(1, 255).Draw(t, "by")
+			}
+		case "zero":
+			at := rapid.IntRange(0, len(file)/page-1).Draw(t, "page") * page
+			clear(file[at : at+page])
+		case "repeat": // a write that went to the wrong place
+			from := rapid.IntRange(0, len(file)/page-1).Draw(t, "from") * page
+			to := rapid.IntRange(0, len(file)/page-1).Draw(t, "to") * page
+			copy(file[to:to+page], s.file[from:])
+		case "tail":
+			clear(file[rapid.IntRange(0, len(file)).Draw(t, "from"):])
+		}
+		found, err := inspectDamaged(t, file, s.texts)
+		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
+			t.Fatalf("%d of %d messages are left, and nothing is said", found.Messages, s.depth)
+		}
+	})
+}
+
+// TestEveryPageZeroed loses one page after the other.
+func TestEveryPageZeroed(t *testing.T) {
+	s := sampled(t)
+	page := os.Getpagesize()
+	for at := 0; at < len(s.file); at += page {
+		file := slices.Clone(s.file)
+		clear(file[at:min(at+page, len(file))])
+		found, err := inspectDamaged(t, file, s.texts)
+		if err != nil {
+			t.Errorf("page %d: %v", at/page, err)
+		} else if found.Messages < s.depth && found.Damaged == 0 {
+			t.Errorf("page %d: %d messages are left, found %+v", at/page, found.Messages, found)
+		}
+	}
+}
+
+func TestBothMetaPagesDamaged(t *testing.T) {
+	s := sampled(t)
+	file := slices.Clone(s.file)
+	clear(file[:2*os.Getpagesize()])
+	if _, err := inspectDamaged(t, file, s.texts); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
+	}
+}
+
+// TestOneRecordDamaged: the others of its page are served, and it is kept.
+func TestOneRecordDamaged(t *testing.T) {
+	s := sampled(t)
+	at := strings.Index(string(s.file), "2.59 xxx")
+	file := slices.Clone(s.file)
+	for i := 0; at >= 0 && i < len(file)-8; i++ { // an older page may have it too
+		if string(file[i:i+8]) == "2.59 xxx" {
+			file[i+5] = 'y'
+		}
+	}
+	found, err := inspectDamaged(t, file, s.texts)
+	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.SetAside != 1 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 60 {
+		t.Errorf("damage %v, want message 60 of queue-2", d)
+	}
+}
+
+func TestNotOurs(t *testing.T) {
+	for name, file := range map[string][]byte{"empty": nil, "text": []byte("not a database\n"), "zeros": make([]byte, 1<<16)} {
+		if _, err := inspectDamaged(t, file, nil); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
+// FuzzOpen opens files of which bytes were replaced and which were cut.
+func FuzzOpen(f *testing.F) {
+	s, err := sampleFile()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{}, uint32(0))
+	f.Add([]byte{0, 0, 16, 0}, uint32(0))
+	f.Add([]byte{}, uint32(5000))
+	for i := range 8 { // headers of pages, where most of the trouble is
+		patch := binary.BigEndian.AppendUint32(nil, uint32((rand.IntN(len(s.file)/4096)*4096+i*2)<<8)|uint32(i*37))
+		f.Add(patch, uint32(0))
+	}
+	f.Fuzz(func(t *testing.T, patches []byte, less uint32) {
+		file := patched(s.file, patches)
+		file = file[:len(file)-int(less)%len(file)]
+		_, _ = inspectDamaged(t, file, s.texts)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	childIfAsked() // processes that are killed or limited are this program, too
+	taskIfAsked()
 	flag.Parse()
 	goleak.VerifyTestMain(m)
 }

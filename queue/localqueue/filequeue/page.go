@@ -23,6 +23,7 @@ const (
 	leafPage     = 0x02
 	bucketFlag   = 0x01
 	bucketHeader = 16
+	noFreelist   = 1<<64 - 1
 
 	maxDepth    = 32      // of a tree: far more than a file that fits a disk can have
 	maxPageSize = 1 << 16 // that a machine has
@@ -35,6 +36,7 @@ type meta struct {
 	pageSize uint32
 	root     uint64 // page of the root bucket
 	high     uint64 // pages from here on were never used
+	free     uint64 // page of the list of free pages, or noFreelist
 	commit   uint64
 }
 
@@ -46,7 +48,7 @@ func readMeta(b []byte) (meta, bool) {
 	b = b[pageHeader:]
 	h := fnv.New64a()
 	h.Write(b[:metaSize-8])
-	m := meta{pageSize: n.Uint32(b[8:]), root: n.Uint64(b[16:]), high: n.Uint64(b[40:]), commit: n.Uint64(b[48:])}
+	m := meta{pageSize: n.Uint32(b[8:]), root: n.Uint64(b[16:]), free: n.Uint64(b[32:]), high: n.Uint64(b[40:]), commit: n.Uint64(b[48:])}
 	ok := n.Uint32(b) == metaMagic && n.Uint32(b[4:]) == metaVersion && n.Uint64(b[56:]) == h.Sum64() &&
 		m.pageSize >= 512 && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
 	return m, ok

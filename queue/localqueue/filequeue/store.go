@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -48,12 +50,35 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{path: filepath.Join(dir, fileName), lock: held}
 	if err := lock(held); err != nil {
-		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w: stop who uses it, or take another directory", dir, err), held.Close())
+		return nil, errors.Join(refused(dir, held, err), held.Close())
 	}
+	sign(held)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w", s.path, err), held.Close())
 	}
 	return s, nil
+}
+
+// sign writes into the lock whose it is, for who finds it taken. That it fails, as
+// on a full disk, costs no more than the name.
+func sign(held *os.File) {
+	if held.Truncate(0) == nil {
+		_, _ = fmt.Fprintf(held, "process %d", os.Getpid())
+	}
+}
+
+// refused says why the directory could not be locked.
+func refused(dir string, held *os.File, cause error) error {
+	if !errors.Is(cause, ErrLocked) {
+		return fmt.Errorf("filequeue: lock the data directory %s: %w", dir, cause)
+	}
+	var who [32]byte
+	n, _ := held.ReadAt(who[:], 0)
+	by := "another program"
+	if n > 0 {
+		by = string(who[:n])
+	}
+	return fmt.Errorf("filequeue: %s: %w by %s: stop that one, or give this one another directory", dir, ErrLocked, by)
 }
 
 // open makes the file, or reads it and mends what is wrong with it.
@@ -101,10 +126,14 @@ func (s *Store) inspect(f *os.File, next string) (err error) {
 			return fmt.Errorf("keep the damaged file: %w", err)
 		}
 	}
-	if s.census.broken || s.census.wasteful(f) {
-		return s.rebuild(f, next)
+	if !s.census.broken && !s.census.wasteful(f) {
+		return nil
 	}
-	return nil
+	err = s.rebuild(f, next)
+	if copied := s.census.found.Copy; err != nil && copied != "" {
+		err = errors.Join(err, os.Remove(copied)) // the file is still there under its own name
+	}
+	return err
 }
 
 // keepCopy gives the file another name beside its own, the first that is free.
@@ -123,7 +152,16 @@ func keepCopy(path string) (string, error) {
 // Free pages are not written with each commit, and are kept in a map: after a big
 // drain there are so many that either would take most of the time of a commit.
 func openFile(path string) (*bolt.DB, error) {
-	return bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{
+		NoFreelistSync: true,
+		FreelistType:   bolt.FreelistMapType,
+		NoStatistics:   true,
+		Timeout:        time.Millisecond, // one try: where lock does nothing, this is the lock
+	})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("%w: stop the other program, or give this one another directory", ErrLocked)
+	}
+	return db, err
 }
 
 // Found says what [Open] found.

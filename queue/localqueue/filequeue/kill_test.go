@@ -1,0 +1,170 @@
+package filequeue
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+var kills = flag.Int("kills", 24, "how many times TestKill kills the process that works")
+
+// fate is what the lines of a child say about a text.
+type fate int
+
+const (
+	unheard fate = iota // an enqueue that was not answered, if anything
+	present
+	perhaps // a change was begun and not answered
+	gone
+)
+
+// ledger is what must be true of a directory, from what its users were answered.
+type ledger struct {
+	fates    map[string]fate
+	replaced map[string]string // new text to old, begun and not answered
+}
+
+// read takes one line of a child.
+func (l *ledger) read(line string) error {
+	fields := strings.Fields(line)
+	switch {
+	case line == "opening":
+	case len(fields) == 2 && fields[0] == "+":
+		l.fates[fields[1]] = present
+	case len(fields) == 2 && fields[0] == "?":
+		l.fates[fields[1]] = perhaps
+	case len(fields) == 2 && fields[0] == "-":
+		l.fates[fields[1]] = gone
+	case len(fields) == 3 && fields[0] == ">":
+		l.fates[fields[1]], l.fates[fields[2]] = perhaps, perhaps
+		l.replaced[fields[2]] = fields[1]
+	case len(fields) == 3 && fields[0] == "=":
+		l.fates[fields[1]], l.fates[fields[2]] = gone, present
+		delete(l.replaced, fields[2])
+	default:
+		return fmt.Errorf("a child says %q", line)
+	}
+	return nil
+}
+
+// check holds the directory against the ledger and goes on with what there is.
+func (l *ledger) check(t *testing.T, dir string) {
+	t.Helper()
+	there := textsIn(t, dir)
+	for text, fate := range l.fates {
+		switch {
+		case fate == present && !there[text]:
+			t.Errorf("%s was enqueued and is lost", text)
+		case fate == gone && there[text]:
+			t.Errorf("%s was deleted and is back", text)
+		}
+	}
+	for text, old := range l.replaced {
+		if l.fates[text] == perhaps && l.fates[old] == perhaps && there[text] == there[old] {
+			t.Errorf("%s was being replaced by %s: both are there: %v", old, text, there[text])
+		}
+	}
+	clear(l.replaced)
+	for text := range l.fates {
+		l.fates[text] = gone
+	}
+	for text := range there {
+		l.fates[text] = present
+	}
+}
+
+// textsIn reads a directory, which must be sound.
+func textsIn(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if f := s.Found(); f.Damaged > 0 {
+		t.Errorf("a kill left damage: %v", f.Damage)
+	}
+	saved, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := s.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	texts := map[string]bool{}
+	if saved.Messages == nil {
+		return texts
+	}
+	for m := range saved.Messages {
+		text, err := view.Text(m.MessageKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if texts[text] {
+			t.Errorf("%s is there twice", text)
+		}
+		texts[text] = true
+	}
+	return texts
+}
+
+// TestKill kills a process that works, again and again, on one directory: nothing
+// that was answered is lost, and nothing that was deleted comes back.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	l := &ledger{fates: map[string]fate{}, replaced: map[string]string{}}
+	answered := 0
+	for generation := range *kills {
+		answered += l.kill(t, dir, generation)
+		l.check(t, dir)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d kills, %d lines, %d texts are left", *kills, answered, len(l.fates))
+	if answered == 0 {
+		t.Error("nothing was ever answered")
+	}
+}
+
+// kill lets a child work until it has said so many lines, and kills it. It reads
+// all that the child had time to say.
+func (l *ledger) kill(t *testing.T, dir string, generation int) (lines int) {
+	t.Helper()
+	c := child(t, dir, generation)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until := 1 + rand.IntN(300)
+	if generation%4 == 3 {
+		until = 1 // while it opens
+	}
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if err := l.read(in.Text()); err != nil {
+			t.Error(err)
+		}
+		if lines++; lines == until {
+			if err := c.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_ = c.Wait() // it was killed
+	if lines < until {
+		t.Fatalf("the child ended after %d lines by itself", lines)
+	}
+	return lines
+}
