@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -60,10 +61,12 @@ func (s *settings) serveEngine(ctx context.Context, engine *localqueue.Engine, c
 	}
 	endpoint, err := start(s.addr)
 	if err != nil {
+		if network := new(net.OpError); errors.As(err, &network) {
+			err = network.Err // the rest is said here
+		}
 		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
 	}
-	s.greet(out, endpoint)
-	err = millrace.Run(ctx, &service{endpoint: endpoint, out: out, halted: make(chan struct{})})
+	err = millrace.Run(ctx, &service{settings: s, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {
 		printCounts(out, server.Counts())
 	}
@@ -84,14 +87,16 @@ func (s *settings) certificate() (*tls.Config, error) {
 
 // service is an endpoint as something to run.
 type service struct {
+	settings *settings
 	endpoint *emulator.Endpoint
 	out      io.Writer
 	halt     sync.Once
 	halted   chan struct{} // closed by Halt
 }
 
-// Run serves until ctx ends, and then lets requests finish.
+// Run says what is served, serves until ctx ends, and then lets requests finish.
 func (s *service) Run(ctx context.Context) error {
+	s.settings.greet(s.out, s.endpoint) // here, signals are caught already
 	select {
 	case <-ctx.Done():
 	case <-s.endpoint.Done(): // it cannot go on

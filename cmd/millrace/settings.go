@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -95,7 +96,10 @@ func (s *settings) check() error {
 
 // checkAddress refuses addresses that package emulator would, in terms of flags.
 func (s *settings) checkAddress() error {
-	host, _, err := net.SplitHostPort(s.addr)
+	host, port, err := net.SplitHostPort(s.addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("-addr %q is not host:port, such as 127.0.0.1:10001", s.addr)
