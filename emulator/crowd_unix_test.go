@@ -33,7 +33,7 @@ func filesLimit() (uint64, error) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, err
 	}
-	return uint64(limit.Cur), nil
+	return uint64(limit.Cur), nil //nolint:unconvert // it is signed on some systems
 }
 
 // crowd connects so many times to the address, has one request answered on each

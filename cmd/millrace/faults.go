@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -10,8 +9,8 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// trouble adds to the options what -faults, -limit and -log ask for.
-func (s *settings) trouble(*emulator.Options, io.Writer) error {
+// trouble adds to the options what -faults and -limit ask for.
+func (s *settings) trouble(*emulator.Options) error {
 	if s.faults != "" || s.limit != "" {
 		return errors.New("-faults and -limit are not in this build: leave them out")
 	}
@@ -21,7 +20,7 @@ func (s *settings) trouble(*emulator.Options, io.Writer) error {
 // printCounts writes the table of requests by operation.
 func printCounts(out io.Writer, counts emulator.Counts) {
 	for _, op := range slices.Sorted(maps.Keys(counts.Operations)) {
-		fmt.Fprintf(out, "%-26s %12d\n", op, counts.Operations[op])
+		say(out, "%-26s %12d", op, counts.Operations[op])
 	}
-	fmt.Fprintf(out, "%-26s %12d\n", "all requests", counts.Requests())
+	say(out, "%-26s %12d", "all requests", counts.Requests())
 }

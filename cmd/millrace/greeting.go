@@ -19,27 +19,27 @@ const shortForm = "UseDevelopmentStorage=true"
 // greet says what is served, where, and how to reach it.
 func (s *settings) greet(out io.Writer, e *emulator.Endpoint) {
 	var text bytes.Buffer
-	say := func(what, format string, args ...any) {
+	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
 	}
 	fmt.Fprintf(&text, "Millrace %s serves the protocol of Azure Queue Storage.\n", version())
-	say("address", "%s", e.Addr())
-	say("data", "%s", cmp.Or(s.data, "in memory only: gone when this ends"))
+	line("address", "%s", e.Addr())
+	line("data", "%s", cmp.Or(s.data, "in memory only: gone when this ends"))
 	if s.public && s.cert == "" {
-		say("note", "other machines can reach it without TLS, and read what is sent")
+		line("note", "other machines can reach it without TLS, and read what is sent")
 	}
 	for _, account := range s.served() {
-		say("account", "%s", e.AccountURL(account))
+		line("account", "%s", e.AccountURL(account))
 		if s.secret(account) {
-			say("connection string", "%s", connectionString(e.AccountURL(account), account, "(the key of -account)"))
+			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(the key of -account)"))
 			continue
 		}
 		if s.cert == "" && isUsual(e.Addr().String()) {
-			say("connection string", "%s", shortForm)
-			say("  or", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
+			line("connection string", "%s", shortForm)
+			line("  or", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
 			continue
 		}
-		say("connection string", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
+		line("connection string", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
 	}
 	text.WriteString("Stop it with Ctrl-C.\n")
 	_, _ = out.Write(text.Bytes()) // there is nobody else to tell

@@ -42,7 +42,7 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 		return fine
 	}
 	// One line, whatever an error from elsewhere is made of.
-	fmt.Fprintln(errs, "millrace:", strings.Join(strings.Fields(err.Error()), " "))
+	say(errs, "millrace: %s", strings.Join(strings.Fields(err.Error()), " "))
 	if errors.As(err, new(misuse)) {
 		return misused
 	}

@@ -292,6 +292,9 @@ func TestOneLine(t *testing.T) {
 		{"serve -addr :10001", misused, "-public"},
 		{"serve -addr 0.0.0.0:10001", misused, "-public"},
 		{"serve -public", misused, "-public needs an account"},
+		{"serve -data " + t.TempDir(), failed, "-data is not in this build"},
+		{"serve -faults x", failed, "not in this build"},
+		{"serve -limit x", failed, "not in this build"},
 		{"serve -addr " + taken.Addr().String(), failed, "address already in use; end what listens there"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

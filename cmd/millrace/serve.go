@@ -50,7 +50,7 @@ func serve(ctx context.Context, args []string, out io.Writer) error {
 func (s *settings) serveEngine(ctx context.Context, engine *localqueue.Engine, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: engine}
 	o := &emulator.Options{Accounts: s.keys, Public: s.public, Delay: s.delay, Front: front}
-	if err := s.trouble(o, out); err != nil {
+	if err := s.trouble(o); err != nil {
 		return err
 	}
 	server := emulator.New(engine, o)
@@ -102,7 +102,7 @@ func (s *service) Run(ctx context.Context) error {
 	case <-s.endpoint.Done(): // it cannot go on
 		return s.endpoint.Close()
 	}
-	fmt.Fprintln(s.out, "Stopping: requests under way may finish. Once more to stop at once.")
+	say(s.out, "Stopping: requests under way may finish. Once more to stop at once.")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -117,9 +117,9 @@ func (s *service) Run(ctx context.Context) error {
 	defer cancel()
 	switch err := s.endpoint.Shutdown(ending); {
 	case err == nil:
-		fmt.Fprintln(s.out, "Stopped.")
+		say(s.out, "Stopped.")
 	case ending.Err() != nil:
-		fmt.Fprintln(s.out, "Stopped. Requests that were under way were cut off.")
+		say(s.out, "Stopped. Requests that were under way were cut off.")
 	default:
 		return err
 	}
@@ -139,4 +139,9 @@ func (w *oneAtATime) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.to.Write(p)
+}
+
+// say writes a line. Where it cannot be written there is nobody to tell.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }

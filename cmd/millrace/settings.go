@@ -46,16 +46,16 @@ func (s *settings) flags() *flag.FlagSet {
 	f.Usage = func() {}
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -account")
-	f.StringVar(&s.data, "data", "", "keep everything in `directory`; without, in memory only")
+	f.StringVar(&s.data, "data", "", "keep everything in `directory`; without, in memory only (not in this build)")
 	f.Var(&s.accounts, "account", "serve a further account, `name:key` with the key in Base64; may be repeated")
 	f.StringVar(&s.cert, "cert", "", "serve TLS with the certificates in `file`, PEM; needs -key")
 	f.StringVar(&s.key, "key", "", "the private key of -cert, `file`, PEM")
 	f.DurationVar(&s.deletingFor, "deleting-for", 30*time.Second, "how long the name of a deleted queue stays taken")
 	f.DurationVar(&s.delay, "delay", 0, "make every request take so much longer")
-	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules`")
-	f.StringVar(&s.limit, "limit", "", "throttle as the service does, by `limits`")
+	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules` (not in this build)")
+	f.StringVar(&s.limit, "limit", "", "throttle as the service does, by `limits` (not in this build)")
 	f.Uint64Var(&s.seed, "seed", 0, "make ids, receipts and faults repeatable; 0 is a random seed")
-	f.BoolVar(&s.log, "log", false, "print a line for each request, and a table of all at the end")
+	f.BoolVar(&s.log, "log", false, "print a table of the requests by operation at the end")
 	return f
 }
 
