@@ -59,20 +59,47 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
+	return s.listen(address, config, patience{
+		header:  10 * time.Second,
+		request: 30*time.Second + s.delay,
+		answer:  30*time.Second + s.delay,
+		idle:    2 * time.Minute, // Azurite's 5 s makes clients race closing connections
+	}, nil)
+}
+
+// patience is how long an endpoint waits for a client that is slow, or does
+// nothing at all, before it closes the connection.
+type patience struct {
+	header  time.Duration // for a handshake, and for the first line and the headers
+	request time.Duration // for a request with its body; when it ends, so does its context
+	answer  time.Duration // for taking the answer, from when the headers are there
+	idle    time.Duration // between two requests
+}
+
+// maxHeader bounds the first line and the headers of a request. Metadata alone has
+// 8 KiB, in up to 4,096 lines.
+const maxHeader = 64 << 10
+
+// listen is start with how long to wait, and a writer for what [http.Server] says of
+// connections; nil means nowhere.
+func (s *Server) listen(address string, config *tls.Config, wait patience, complaints io.Writer) (*Endpoint, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
+	if complaints == nil {
+		complaints = io.Discard
+	}
 	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{})}
 	e.server = &http.Server{
-		Handler:           s,
+		Handler:           http.HandlerFunc(s.answer),
 		Protocols:         new(http.Protocols),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30*time.Second + s.delay, // when it ends, so does the request's context
-		WriteTimeout:      30*time.Second + s.delay,
-		IdleTimeout:       2 * time.Minute, // Azurite's 5 s makes clients race closing connections
-		MaxHeaderBytes:    64 << 10,        // metadata has 8 KiB, in up to 4,096 lines
-		ErrorLog:          log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: wait.header,
+		ReadTimeout:       wait.request,
+		WriteTimeout:      wait.answer,
+		IdleTimeout:       wait.idle,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          log.New(complaints, "", 0),
 		ConnState:         e.count,
 	}
 	e.server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
@@ -88,6 +115,30 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 		}
 	}()
 	return e, nil
+}
+
+// answer is what an endpoint does with a request: it goes to the front when it is
+// for it, and to the protocol otherwise.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if s.front != nil && s.atFront(r) {
+		s.front.ServeHTTP(w, r)
+		return
+	}
+	s.ServeHTTP(w, r)
+}
+
+// atFront reports whether a request is what a browser sends that was pointed at the
+// endpoint, and no client of the protocol does: it names no account and shows
+// nothing to be let in with.
+func (s *Server) atFront(r *http.Request) bool {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead,
+		r.URL.Path != "/" && r.URL.Path != "/favicon.ico",
+		r.URL.RawQuery != "" || r.Header.Get("Authorization") != "":
+		return false
+	}
+	_, hosted := s.inHost(r.Host)
+	return !hosted
 }
 
 // count keeps track of connections: New before their goroutine starts, Closed
@@ -125,6 +176,10 @@ func (e *Endpoint) wait() error {
 	e.connections.Wait()
 	return e.serveErr
 }
+
+// Done returns a channel that is closed when the endpoint no longer listens: it was
+// closed, or could not go on, and then Close says why.
+func (e *Endpoint) Done() <-chan struct{} { return e.done }
 
 // Addr is where the endpoint listens.
 func (e *Endpoint) Addr() net.Addr { return e.address }

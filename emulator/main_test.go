@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -9,6 +10,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if to := os.Getenv(crowdVariable); to != "" {
+		os.Exit(crowd(to))
+	}
 	goleak.VerifyTestMain(stopping{m})
 }
 

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"encoding/base64"
+	"net/http"
 	"time"
 )
 
@@ -33,6 +34,21 @@ type Options struct {
 	// gives up in the first half has changed nothing; one that gives up in
 	// the second half never learns that it has. Defaults to 0.
 	Delay time.Duration
+
+	// Front answers what a browser asks of an [Endpoint] that it was pointed
+	// at: GET and HEAD of "/" and "/favicon.ico", without a query, an
+	// Authorization or an account in the host. The front counts as no request
+	// and nothing protects it, so it decides who sees what. Defaults to none:
+	// such requests are answered as the protocol says, with InvalidUri or an
+	// account that is not there.
+	Front http.Handler
+}
+
+func (o *Options) front() http.Handler {
+	if o == nil {
+		return nil
+	}
+	return o.Front
 }
 
 func (o *Options) delay() time.Duration {

@@ -23,6 +23,7 @@ type Server struct {
 	accounts map[string]*account // never changes
 	public   bool                // other machines may reach us
 	delay    time.Duration
+	front    http.Handler // or nil
 	counters *counters
 	birth    [8]byte       // random, the first half of request ids
 	requests atomic.Uint64 // how many, the second half of request ids
@@ -34,7 +35,7 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), counters: newCounters()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters()}
 	rand.Read(s.birth[:]) // never fails, see crypto/rand
 	return s
 }

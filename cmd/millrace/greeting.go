@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+
+	"github.com/millrace/millrace/emulator"
+)
+
+// shortForm is what every client of the service takes for the development account at
+// the usual address.
+const shortForm = "UseDevelopmentStorage=true"
+
+// greet says what is served, where, and how to reach it.
+func (s *settings) greet(out io.Writer, e *emulator.Endpoint) {
+	var text bytes.Buffer
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
+	}
+	fmt.Fprintf(&text, "Millrace %s serves the protocol of Azure Queue Storage.\n", version())
+	line("address", "%s", e.Addr())
+	line("data", "%s", cmp.Or(s.data, "in memory only: gone when this ends"))
+	if s.public && s.cert == "" {
+		line("note", "other machines can reach it without TLS, and read what is sent")
+	}
+	for _, account := range s.served() {
+		line("account", "%s", e.AccountURL(account))
+		if s.secret(account) {
+			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(the key of -account)"))
+			continue
+		}
+		if s.cert == "" && isUsual(e.Addr().String()) {
+			line("connection string", "%s", shortForm)
+			line("  or", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
+			continue
+		}
+		line("connection string", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
+	}
+	text.WriteString("Stop it with Ctrl-C.\n")
+	_, _ = out.Write(text.Bytes()) // there is nobody else to tell
+}
+
+// served is the names of the accounts, the development account first.
+func (s *settings) served() []string {
+	var names []string
+	if !s.public || s.keys[emulator.DevelopmentAccount] != nil {
+		names = append(names, emulator.DevelopmentAccount)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
+		if name != emulator.DevelopmentAccount {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// secret reports whether the key of an account is nobody's business.
+func (s *settings) secret(account string) bool {
+	return account != emulator.DevelopmentAccount || s.keys[account] != nil
+}
+
+// isUsual reports whether host:port is where [shortForm] leads.
+func isUsual(hostPort string) bool {
+	host, port, err := net.SplitHostPort(hostPort)
+	return err == nil && (host == "127.0.0.1" || host == "localhost") && port == "10001"
+}
+
+func connectionString(url, account, key string) string {
+	scheme := "http"
+	if len(url) > 5 && url[:5] == "https" {
+		scheme = "https"
+	}
+	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;QueueEndpoint=%s;", scheme, account, key, url)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"html/template"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// mostQueues is how many queues of an account the page shows.
+const mostQueues = 100
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is what a browser sees: what this is, and unless it is public, what is in it.
+// It is read-only and safe for concurrent use. Nothing protects it but that it says
+// nothing secret, and nothing of the queues to other machines or to pages of other
+// sites.
+type page struct {
+	settings *settings
+	engine   *localqueue.Engine
+	server   *emulator.Server // set before it is served
+}
+
+// ServeHTTP answers GET and HEAD.
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/favicon.ico" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	var document bytes.Buffer
+	if err := pageTemplate.Execute(&document, p.view(r)); err != nil {
+		http.Error(w, "The page cannot be made.", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(document.Len()))
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(document.Bytes()) // a browser that left is no concern of ours
+	}
+}
+
+// view is what the page shows.
+type view struct {
+	Version  string
+	Data     string
+	Open     bool // whether it shows what is in it
+	Accounts []accountView
+	Requests []requestsView
+	Total    int64
+}
+
+type accountView struct {
+	Name    string
+	Connect []string // connection strings; none when the key is secret
+	Queues  []queueView
+	More    bool // there are more than mostQueues
+}
+
+type queueView struct {
+	Name  string
+	Depth int64
+}
+
+type requestsView struct {
+	Operation emulator.Operation
+	Count     int64
+}
+
+func (p *page) view(r *http.Request) view {
+	v := view{Version: version(), Open: !p.settings.public && sameMachine(r)}
+	if !v.Open {
+		return v
+	}
+	v.Data = p.settings.data
+	for _, name := range p.settings.served() {
+		v.Accounts = append(v.Accounts, p.account(r, name))
+	}
+	counts := p.server.Counts()
+	for _, op := range slices.Sorted(maps.Keys(counts.Operations)) {
+		v.Requests = append(v.Requests, requestsView{op, counts.Operations[op]})
+	}
+	v.Total = counts.Requests()
+	return v
+}
+
+func (p *page) account(r *http.Request, name string) accountView {
+	a := accountView{Name: name}
+	if !p.settings.secret(name) {
+		scheme := "http"
+		if r.TLS != nil {
+			scheme = "https"
+		} else if isUsual(r.Host) {
+			a.Connect = append(a.Connect, shortForm)
+		}
+		a.Connect = append(a.Connect, connectionString(scheme+"://"+r.Host+"/"+name, name, emulator.DevelopmentKey))
+	}
+	a.Queues, a.More = p.queues(r.Context(), name)
+	return a
+}
+
+func (p *page) queues(ctx context.Context, account string) (queues []queueView, more bool) {
+	listed, err := p.engine.List(ctx, account, &localqueue.ListOptions{Max: mostQueues})
+	if err != nil {
+		return nil, false // the browser left
+	}
+	for _, q := range listed.Queues {
+		properties, err := p.engine.Queue(queue.Name{Account: account, Queue: q.Name}).Properties(ctx)
+		if err != nil {
+			continue // it was deleted just now
+		}
+		queues = append(queues, queueView{q.Name, properties.Depth})
+	}
+	return queues, listed.Next != ""
+}
+
+// sameMachine reports whether a request was made on this machine to this machine. The
+// host counts too: a site whose name is made to lead here would otherwise read the
+// page with the visitor's browser (DNS rebinding).
+func sameMachine(r *http.Request) bool {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || !onLoopback(from) {
+		return false
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil { // without a port
+		host = strings.Trim(r.Host, "[]")
+	}
+	return onLoopback(host)
+}

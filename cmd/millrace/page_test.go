@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+const secretKey = "c2VjcmV0IG9mIG1pbmU="
+
+// served is a page with the settings of these arguments, with one message in the queue
+// "orders" of the account "mine" and the server on a socket.
+func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
+	t.Helper()
+	s, err := parse(append([]string{"-account", "mine:" + secretKey}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{settings: s, engine: localqueue.New(nil)}
+	q := p.engine.Queue(queue.Name{Account: "mine", Queue: "orders"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
+		t.Fatal(err)
+	}
+	p.server = emulator.New(p.engine, &emulator.Options{Accounts: s.keys, Public: s.public, Front: p})
+	e, err := p.server.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return p, e
+}
+
+// answer is a response that was read.
+type answer struct {
+	status int
+	header http.Header
+	length int64
+}
+
+func get(t *testing.T, method, url, host string) (answer, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, response.ContentLength}, string(body)
+}
+
+func TestPage(t *testing.T) {
+	p, e := served(t)
+	root := "http://" + e.Addr().String() + "/"
+	get(t, "GET", root+"mine?comp=list", "") // one request, refused
+	response, body := get(t, "GET", root, "")
+	if response.status != http.StatusOK || !strings.HasPrefix(response.header.Get("Content-Type"), "text/html") {
+		t.Error(response)
+	}
+	for _, want := range []string{
+		"emulator of Azure Queue Storage", "in memory only",
+		"<h3>devstoreaccount1</h3>", "AccountName=devstoreaccount1;AccountKey=Eby8", "QueueEndpoint=" + root + "devstoreaccount1;",
+		"<h3>mine</h3>", `<tr><td>orders</td><td class="n">1</td></tr>`,
+		`<tr><td>ListQueues</td><td class="n">1</td></tr>`, `<tr><th>All</th><td class="n">1</td></tr>`,
+		"Millrace " + version(),
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	if strings.Contains(body, secretKey) || strings.Contains(body, "AccountName=mine") {
+		t.Errorf("the page tells a key:\n%s", body)
+	}
+	head, nothing := get(t, "HEAD", root, "")
+	if head.status != http.StatusOK || nothing != "" || head.length != int64(len(body)) {
+		t.Errorf("HEAD: %d, %d bytes, %q", head.status, head.length, nothing)
+	}
+	if icon, _ := get(t, "GET", root+"favicon.ico", ""); icon.status != http.StatusNoContent {
+		t.Error(icon.status)
+	}
+	if got := p.server.Counts().Requests(); got != 1 {
+		t.Errorf("%d requests were counted, want 1: the page is none", got)
+	}
+	if _, again := get(t, "GET", root, "127.0.0.1:10001"); !strings.Contains(again, "<pre>"+shortForm+"</pre>") {
+		t.Errorf("no short form in\n%s", again)
+	}
+}
+
+// TestPageTellsOthersNothing: what a page elsewhere makes the browser fetch, and what a
+// public one shows, is no more than what this is.
+func TestPageTellsOthersNothing(t *testing.T) {
+	_, e := served(t)
+	_, public := served(t, "-public")
+	for name, c := range map[string]struct {
+		e    *emulator.Endpoint
+		host string
+	}{
+		"another host": {e, "attacker.example:10001"},
+		"public":       {public, ""},
+	} {
+		_, body := get(t, "GET", "http://"+c.e.Addr().String()+"/", c.host)
+		if !strings.Contains(body, "emulator of Azure Queue Storage") {
+			t.Errorf("%s: %s", name, body)
+		}
+		for _, unwanted := range []string{"orders", "mine", "devstoreaccount1", "AccountKey", "Requests"} {
+			if strings.Contains(body, unwanted) {
+				t.Errorf("%s: %q in\n%s", name, unwanted, body)
+			}
+		}
+	}
+	far := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:10001/", nil)
+	far.RemoteAddr = "192.0.2.1:1234"
+	if sameMachine(far) {
+		t.Error("192.0.2.1 is taken for this machine")
+	}
+}
+
+// TestPageLeavesTheProtocolAlone: with a page, everything that names an account, shows
+// something or asks for something is answered as without.
+func TestPageLeavesTheProtocolAlone(t *testing.T) {
+	_, e := served(t)
+	root := "http://" + e.Addr().String() + "/"
+	for _, c := range []struct{ method, url, host string }{
+		{"POST", root, ""}, {"PUT", root, ""}, {"DELETE", root, ""},
+		{"GET", root + "?comp=list", ""},
+		{"GET", root + "mine", ""}, {"GET", root + "mine/", ""}, {"GET", root + "/", ""},
+		{"GET", root, "mine.queue.localhost"}, {"GET", root + "favicon.ico", "mine.queue.localhost"},
+		{"GET", root + "favicon.ico/x", ""},
+	} {
+		response, body := get(t, c.method, c.url, c.host)
+		if response.header.Get("x-ms-request-id") == "" || response.status < 400 {
+			t.Errorf("%v: %d %s", c, response.status, body)
+		}
+	}
+}
+
+// TestPageEscapes: nothing that others chose becomes a part of the document.
+func TestPageEscapes(t *testing.T) {
+	var out bytes.Buffer
+	const evil = `"><script>alert(1)</script>`
+	if err := pageTemplate.Execute(&out, view{Version: evil, Data: evil, Open: true,
+		Accounts: []accountView{{Name: evil, Connect: []string{evil}, Queues: []queueView{{Name: evil}}}},
+		Requests: []requestsView{{Operation: evil}}}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "<script") {
+		t.Error(out.String())
+	}
+}
+
+func TestPageShowsSoManyQueues(t *testing.T) {
+	p, _ := served(t)
+	for n := range mostQueues {
+		if err := p.engine.Queue(queue.Name{Account: "mine", Queue: fmt.Sprintf("queue-%03d", n)}).Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queues, more := p.queues(t.Context(), "mine")
+	if len(queues) != mostQueues || !more {
+		t.Errorf("%d queues, more: %v", len(queues), more)
+	}
+}
+
+func TestGreeting(t *testing.T) {
+	for _, c := range []struct {
+		args       string
+		has, hasNo []string
+	}{
+		{"", []string{"AccountName=devstoreaccount1;AccountKey=" + emulator.DevelopmentKey}, []string{shortForm, "TLS"}},
+		{"-account devstoreaccount1:" + secretKey, []string{"AccountName=devstoreaccount1;AccountKey=(the key of -account);"}, []string{secretKey, emulator.DevelopmentKey}},
+		{"-public -account mine:" + secretKey, []string{"AccountName=mine;AccountKey=(the key", "without TLS"}, []string{"devstoreaccount1", secretKey}},
+	} {
+		s, err := parse(strings.Fields(c.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := emulator.New(nil, &emulator.Options{Accounts: s.keys, Public: s.public}).Start("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		s.greet(&out, e)
+		e.Close()
+		for _, want := range c.has {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q in\n%s", c.args, want, &out)
+			}
+		}
+		for _, unwanted := range c.hasNo {
+			if strings.Contains(out.String(), unwanted) {
+				t.Errorf("%s: %q in\n%s", c.args, unwanted, &out)
+			}
+		}
+	}
+	for host, want := range map[string]bool{"127.0.0.1:10001": true, "localhost:10001": true, "127.0.0.1:10002": false, "[::1]:10001": false, "x": false} {
+		if isUsual(host) != want {
+			t.Errorf("%s: %v", host, !want)
+		}
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"version", "millrace " + version() + "\n"},
+		{"help", "-deleting-for duration"},
+		{"serve -h", "-deleting-for duration"},
+	} {
+		var out, errs strings.Builder
+		if status := command(t.Context(), strings.Fields(c.args), &out, &errs); status != fine || !strings.Contains(out.String(), c.want) || errs.Len() > 0 {
+			t.Errorf("%s: %d, %q, %q", c.args, status, &out, &errs)
+		}
+	}
+	released := &debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "v1.2.3"}}
+	local := &debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}}
+	if a, b := describe(released), describe(local); a != "v1.2.3 go1" || b != "(devel) 0123456789ab modified go1" {
+		t.Errorf("%q, %q", a, b)
+	}
+}
+
+// FuzzAccount reads arbitrary accounts. What is taken can be said again; what is not is
+// told without the key.
+func FuzzAccount(f *testing.F) {
+	f.Add("abc:" + secretKey)
+	f.Add("abc")
+	f.Add("abc:" + secretKey + "!")
+	f.Add(":")
+	f.Fuzz(func(t *testing.T, given string) {
+		keys, err := accountFlags{given}.read()
+		name, key, _ := strings.Cut(given, ":")
+		if err == nil {
+			decoded, _ := base64.StdEncoding.DecodeString(key)
+			if len(keys) != 1 || !bytes.Equal(keys[name], decoded) {
+				t.Fatalf("%q: %v", given, keys)
+			}
+		} else if len(key) > 32 && isAccountName(name) && strings.Contains(err.Error(), key) {
+			t.Fatalf("%q: %v", given, err)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// grace is how long requests that are under way may take when it is told to stop.
+const grace = 10 * time.Second
+
+// serve is the command: it serves until a signal, or until ctx ends.
+func serve(ctx context.Context, args []string, out io.Writer) error {
+	s, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return help(out)
+	}
+	if err != nil {
+		return err
+	}
+	out = &oneAtATime{to: out}
+	certificate, err := s.certificate()
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	engine, closeEngine, err := s.openEngine()
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	err = s.serveEngine(ctx, engine, certificate, out)
+	if closing := closeEngine(); closing != nil {
+		err = errors.Join(err, fmt.Errorf("close the data in %s: %w", s.data, closing))
+	}
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+func (s *settings) serveEngine(ctx context.Context, engine *localqueue.Engine, certificate *tls.Config, out io.Writer) error {
+	front := &page{settings: s, engine: engine}
+	o := &emulator.Options{Accounts: s.keys, Public: s.public, Delay: s.delay, Front: front}
+	if err := s.trouble(o); err != nil {
+		return err
+	}
+	server := emulator.New(engine, o)
+	front.server = server
+	start := server.Start
+	if certificate != nil {
+		start = func(addr string) (*emulator.Endpoint, error) { return server.StartTLS(addr, certificate) }
+	}
+	endpoint, err := start(s.addr)
+	if err != nil {
+		if network := new(net.OpError); errors.As(err, &network) {
+			err = network.Err // the rest is said here
+		}
+		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
+	}
+	err = millrace.Run(ctx, &service{settings: s, endpoint: endpoint, out: out, halted: make(chan struct{})})
+	if s.log {
+		printCounts(out, server.Counts())
+	}
+	return err
+}
+
+// certificate returns the configuration for TLS, nil without.
+func (s *settings) certificate() (*tls.Config, error) {
+	if s.cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err != nil {
+		return nil, fmt.Errorf("-cert %s with -key %s: %w; both must be PEM files that belong together", s.cert, s.key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
+}
+
+// service is an endpoint as something to run.
+type service struct {
+	settings *settings
+	endpoint *emulator.Endpoint
+	out      io.Writer
+	halt     sync.Once
+	halted   chan struct{} // closed by Halt
+}
+
+// Run says what is served, serves until ctx ends, and then lets requests finish.
+func (s *service) Run(ctx context.Context) error {
+	s.settings.greet(s.out, s.endpoint) // here, signals are caught already
+	select {
+	case <-ctx.Done():
+	case <-s.endpoint.Done(): // it cannot go on
+		return s.endpoint.Close()
+	}
+	say(s.out, "Stopping: requests under way may finish. Once more to stop at once.")
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(func() {
+		defer cancel()
+		select {
+		case <-s.halted:
+		case <-ending.Done():
+		}
+	})
+	defer cancel()
+	switch err := s.endpoint.Shutdown(ending); {
+	case err == nil:
+		say(s.out, "Stopped.")
+	case ending.Err() != nil:
+		say(s.out, "Stopped. Requests that were under way were cut off.")
+	default:
+		return err
+	}
+	return nil
+}
+
+// Halt makes Run return at once.
+func (s *service) Halt() { s.halt.Do(func() { close(s.halted) }) }
+
+// oneAtATime writes what several goroutines have to say, in whole calls.
+type oneAtATime struct {
+	mu sync.Mutex
+	to io.Writer // guarded by mu
+}
+
+func (w *oneAtATime) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// say writes a line. Where it cannot be written there is nobody to tell.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package emulator
+
+const crowdSize = 10_000
