@@ -1,5 +1,5 @@
 // Package localqueue is the embedded engine: accounts, queues and messages
-// kept in memory, with the semantics Azure Queue Storage documents. A [Queue]
+// kept in memory, and over a [Store] on a disk too, with the semantics Azure Queue Storage documents. A [Queue]
 // is a [queue.Manager] in process, and package emulator serves the same engine
 // over the service's REST protocol.
 //
@@ -14,20 +14,29 @@
 // the visibility has ended. After that it is [queue.ErrReceiptMismatch]; once
 // the message was deleted or has expired it is [queue.ErrMessageGone].
 //
-// Nothing survives the process.
+// # Durability
+//
+// Of an engine made with [New] nothing survives the process. One made with [Open]
+// answers once the store has what the answer tells: a call that fails with
+// [queue.ErrUnavailable] has changed nothing, and one whose context ends while it
+// waits for the store fails with [queue.ErrOutcomeUnknown]. Package filequeue has
+// a store in a directory.
 //
 // # Cost
 //
 // Enqueue, dequeue, update and delete take O(log n) of the messages in the
 // queue, whatever its depth; depth, clear and drop take O(1). Expired messages
 // are taken away by the next call on their queue, without a goroutine. The
-// engine holds some 250 bytes for a message besides its text.
+// engine holds some 250 bytes for a message besides its text, which over a store
+// it does not hold. Calls that are under way together share one commit.
 //
 // # Concurrency and shutdown
 //
 // Everything is safe for concurrent use. Each queue has its own lock, so queues
-// do not contend, and no call blocks: a context is looked at once, before
-// anything is done. The engine starts no goroutine and needs no closing.
+// do not contend. In memory no call blocks, a context is looked at once, before
+// anything is done, and the engine starts no goroutine and needs no closing. Over a
+// store, calls wait for it after they have given the lock back; one goroutine
+// commits, which [Engine.Close] waits for.
 //
 // # Time
 //

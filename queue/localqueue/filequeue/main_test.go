@@ -28,6 +28,9 @@ func opened(t testing.TB, dir string) *localqueue.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if f := s.Found(); f.Damaged > 0 {
+		t.Errorf("found damage that nobody did: %v", f.Damage)
+	}
 	return over(t, s)
 }
 

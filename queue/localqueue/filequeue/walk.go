@@ -63,8 +63,10 @@ func (in *inspector) bucket(t tree, visit entry) {
 	}
 }
 
-// walk visits the leaves below a page, whose keys must be at or above low and,
-// unless high is nil, below high: by these bounds bbolt looks keys up.
+// walk visits the leaves below a page, whose keys must begin with low and, unless
+// high is nil, end below high: by these bounds bbolt looks keys up, and by the
+// first key of a page it finds the entry in the page above that it has to change.
+// Both are nil for a root.
 func (in *inspector) walk(page uint64, low, high []byte, depth int, visit func(key, value []byte, isBucket bool)) {
 	if depth == maxDepth {
 		in.damaged(page, errors.New("the tree is too deep"))
@@ -87,6 +89,9 @@ func (in *inspector) walk(page uint64, low, high []byte, depth int, visit func(k
 // leaf visits the entries of a leaf up to the first that is not sound.
 func (in *inspector) leaf(b, low, high []byte, visit func(key, value []byte, isBucket bool)) error {
 	previous := low
+	if low != nil && binary.NativeEndian.Uint16(b[10:]) == 0 {
+		return errors.New("it is empty")
+	}
 	return elements(b, func(i int, leaf bool, e element) error {
 		if !leaf {
 			return errors.New("it is no leaf")
@@ -126,11 +131,11 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 	}
 }
 
-// inOrder checks one key against the one before it, or the bound from above for
-// the first.
+// inOrder checks one key against the one before it; the first against the bound
+// from above, which it must be.
 func inOrder(i int, previous, key, high []byte) error {
 	c := bytes.Compare(previous, key)
-	if previous != nil && (c > 0 || c == 0 && i > 0) || high != nil && bytes.Compare(key, high) >= 0 {
+	if i > 0 && c >= 0 || i == 0 && previous != nil && c != 0 || high != nil && bytes.Compare(key, high) >= 0 {
 		return fmt.Errorf("entry %d is out of order", i)
 	}
 	return nil

@@ -1,0 +1,86 @@
+package filequeue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// TestChurn commits changes of messages in no order, many at a time, so that pages
+// of the tree are split, merged and emptied at every level, and opens what came of
+// it: a file that nobody damaged must be found sound, with every message.
+func TestChurn(t *testing.T) {
+	const queues, rounds, most = 20, 60, 400
+	dir := memoryDirectory(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	var have []localqueue.MessageKey
+	next := make([]uint64, queues+1)
+	for round := range rounds {
+		s, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved, err := s.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkKeys(t, saved, s.Found(), have)
+		var changes []localqueue.Change
+		if round == 0 {
+			changes = append(changes, localqueue.SecretSaved{1})
+			for q := range uint64(queues) {
+				changes = append(changes, localqueue.QueueSaved{Ordinal: q + 1, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", q)}})
+			}
+		}
+		for range random.IntN(5) { // commits
+			for range random.IntN(most) {
+				switch n := random.IntN(10); {
+				case n < 4+round%3 || len(have) == 0: // grows, stays, shrinks
+					q := 1 + random.Uint64N(queues)
+					next[q]++
+					key := localqueue.MessageKey{Queue: q, Sequence: next[q]}
+					have = append(have, key)
+					changes = append(changes, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: text[:random.IntN(len(text))]})
+				case n < 8:
+					i := random.IntN(len(have))
+					changes = append(changes, localqueue.MessageRemoved(have[i]))
+					have = slices.Delete(have, i, i+1)
+				default:
+					changes = append(changes, localqueue.MessagesMoved{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
+				}
+			}
+			if _, err := s.Commit(changes); err != nil {
+				t.Fatal(err)
+			}
+			changes = nil
+		}
+		if changes != nil {
+			if _, err := s.Commit(changes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkKeys(t *testing.T, saved localqueue.Saved, found Found, want []localqueue.MessageKey) {
+	t.Helper()
+	if found.Damaged > 0 || found.Messages != len(want) {
+		t.Fatalf("found %+v, want %d messages", found, len(want))
+	}
+	keys := make(map[localqueue.MessageKey]bool, len(want))
+	for m := range saved.Messages {
+		keys[m.MessageKey] = true
+	}
+	for _, k := range want {
+		if !keys[k] {
+			t.Fatalf("%v is lost", k)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package filequeue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
+)
+
+// Queues in a directory are there again when the program is.
+func ExampleOpen() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "queues")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	orders := queue.Name{Account: "local", Queue: "orders"}
+
+	engine := open(dir)
+	if err := engine.Queue(orders).Create(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := engine.Queue(orders).Enqueue(ctx, "ship 42", nil); err != nil {
+		log.Fatal(err)
+	}
+	_, err = filequeue.Open(dir)
+	fmt.Println("a second one is refused:", errors.Is(err, filequeue.ErrLocked))
+	if err := engine.Close(); err != nil {
+		log.Fatal(err)
+	}
+
+	engine = open(dir) // another day
+	batch, err := engine.Queue(orders).Peek(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(batch[0].Text)
+	if err := engine.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// found 0 messages in 0 queues
+	// a second one is refused: true
+	// found 1 messages in 1 queues
+	// ship 42
+}
+
+func open(dir string) *localqueue.Engine {
+	store, err := filequeue.Open(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	found := store.Found()
+	for _, damage := range found.Damage {
+		fmt.Println(damage)
+	}
+	fmt.Printf("found %d messages in %d queues\n", found.Messages, found.Queues)
+	engine, err := localqueue.Open(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return engine
+}
