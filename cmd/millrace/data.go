@@ -2,17 +2,69 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
-// openEngine returns the engine that the settings ask for, and what to call when it
-// is no longer used.
-func (s *settings) openEngine() (engine *localqueue.Engine, closeEngine func() error, err error) {
-	if s.data != "" {
-		return nil, nil, errors.New("-data is not in this build: leave it out to keep everything in memory")
+// data is what is served: in memory, or in a directory.
+type data struct {
+	engine *localqueue.Engine
+	dir    string           // "" in memory
+	found  *filequeue.Found // what was in the directory; nil in memory
+}
+
+// openData returns the engine that the settings ask for. It must be closed.
+func (s *settings) openData() (*data, error) {
+	if s.data == "" {
+		return &data{engine: localqueue.New(s.engineOptions())}, nil
 	}
-	return localqueue.New(s.engineOptions()), func() error { return nil }, nil
+	store, err := filequeue.Open(s.data)
+	if errors.Is(err, filequeue.ErrCorrupt) {
+		return nil, fmt.Errorf("-data: %w; nothing was changed: move the file away to begin with nothing, or give another directory", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-data: %w", err)
+	}
+	engine, err := localqueue.Open(store, s.engineOptions())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("-data %s: %w", s.data, err), store.Close())
+	}
+	found := store.Found()
+	return &data{engine: engine, dir: s.data, found: &found}, nil
+}
+
+func (d *data) close() error {
+	if err := d.engine.Close(); err != nil {
+		return fmt.Errorf("close the data in %s: %w", d.dir, err)
+	}
+	return nil
+}
+
+// mostDamage is how many pieces of damage are printed. Files that lost much have many.
+const mostDamage = 10
+
+// summary says in a line what the data is, and in more lines what is wrong with it.
+func (d *data) summary() (line string, damage []string) {
+	if d.found == nil {
+		return "in memory only: gone when this ends", nil
+	}
+	for _, one := range d.found.Damage[:min(len(d.found.Damage), mostDamage)] {
+		damage = append(damage, one.String())
+	}
+	if more := d.found.Damaged - len(damage); more > 0 {
+		damage = append(damage, fmt.Sprintf("and %d more", more))
+	}
+	if d.found.Copy != "" {
+		damage = append(damage, "the file as it was is kept as "+d.found.Copy)
+	}
+	return fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue")), damage
+}
+
+func several(n int, what string) string {
+	return strings.TrimSuffix(fmt.Sprintf("%d %ss", n, what), map[bool]string{true: "s"}[n == 1])
 }
 
 func (s *settings) engineOptions() *localqueue.Options {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -17,14 +16,18 @@ import (
 const shortForm = "UseDevelopmentStorage=true"
 
 // greet says what is served, where, and how to reach it.
-func (s *settings) greet(out io.Writer, e *emulator.Endpoint) {
+func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	var text bytes.Buffer
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
 	}
 	fmt.Fprintf(&text, "Millrace %s serves the protocol of Azure Queue Storage.\n", version())
 	line("address", "%s", e.Addr())
-	line("data", "%s", cmp.Or(s.data, "in memory only: gone when this ends"))
+	kept, damage := d.summary()
+	line("data", "%s", kept)
+	for _, one := range damage {
+		line("  damage", "%s", one)
+	}
 	if s.public && s.cert == "" {
 		line("note", "other machines can reach it without TLS, and read what is sent")
 	}

@@ -200,7 +200,7 @@ func TestGreeting(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		s.greet(&out, e)
+		s.greet(&out, e, &data{})
 		e.Close()
 		for _, want := range c.has {
 			if !strings.Contains(out.String(), want) {

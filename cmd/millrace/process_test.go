@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
 // program is the command in a process of its own.
@@ -262,6 +265,16 @@ func TestOneLine(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "queues.db"), []byte("not ours"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inUse := t.TempDir()
+	store, err := filequeue.Open(inUse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
 	const secret = "c2VjcmV0IG9mIG1pbmU="
 	for _, c := range []struct {
 		args   string
@@ -292,7 +305,9 @@ func TestOneLine(t *testing.T) {
 		{"serve -addr :10001", misused, "-public"},
 		{"serve -addr 0.0.0.0:10001", misused, "-public"},
 		{"serve -public", misused, "-public needs an account"},
-		{"serve -data " + t.TempDir(), failed, "-data is not in this build"},
+		{"serve -data " + empty, failed, "not a directory"},
+		{"serve -data " + foreign, failed, "nothing was changed: move the file away"},
+		{"serve -data " + inUse, failed, "in use by process " + strconv.Itoa(os.Getpid()) + ": stop that one"},
 		{"serve -faults x", failed, "not in this build"},
 		{"serve -limit x", failed, "not in this build"},
 		{"serve -addr " + taken.Addr().String(), failed, "address already in use; end what listens there"},
@@ -371,4 +386,78 @@ func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	roots = x509.NewCertPool()
 	roots.AddCert(parsed)
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", encoded), roots
+}
+
+// TestDataOutlivesTheProgram sends a message, kills the program, damages a copy, and finds
+// in one what was sent and in the other that something is wrong.
+func TestDataOutlivesTheProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, "-data", dir)
+	if got, want := p.value(t, "data"), dir+": 0 messages in 0 queues"; got != want {
+		t.Errorf("data %q, want %q", got, want)
+	}
+	orders, done := p.queue(t, "orders")
+	if _, err := orders.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := orders.EnqueueMessage(t.Context(), "one order", nil); err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if err := p.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, status := p.end(t); status == fine {
+		t.Error("it was not killed")
+	}
+	damaged := damagedCopy(t, dir, "one order")
+
+	p = start(t, "-data", dir)
+	if got, want := p.value(t, "data"), dir+": 1 message in 1 queue"; got != want {
+		t.Errorf("data %q, want %q", got, want)
+	}
+	orders, done = p.queue(t, "orders")
+	defer done()
+	got, err := orders.DequeueMessage(t.Context(), nil)
+	if err != nil || len(got.Messages) != 1 || *got.Messages[0].MessageText != "one order" {
+		t.Errorf("%+v, %v", got.Messages, err)
+	}
+	p.signal(t)
+	if rest, status := p.end(t); status != fine {
+		t.Errorf("status %d and %q", status, rest)
+	}
+
+	p = start(t, "-data", damaged)
+	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "set aside") {
+		t.Errorf("damage %q", got)
+	}
+}
+
+// queue is a queue of the program, by azqueue, and what to call when it is no longer
+// used.
+func (p *program) queue(t *testing.T, name string) (*azqueue.QueueClient, func()) {
+	t.Helper()
+	transport := &http.Transport{}
+	client, err := azqueue.NewQueueClientFromConnectionString(p.value(t, "connection string"), name,
+		&azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport}, Retry: policy.RetryOptions{MaxRetries: -1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, transport.CloseIdleConnections
+}
+
+// damagedCopy copies a directory with a text in it that is no longer what it was.
+func damagedCopy(t *testing.T, dir, text string) string {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join(dir, "queues.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	file = bytes.ReplaceAll(file, []byte(text), []byte(strings.ToUpper(text)))
+	if err := os.WriteFile(filepath.Join(to, "queues.db"), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/emulator"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // grace is how long requests that are under way may take when it is told to stop.
@@ -33,27 +32,23 @@ func serve(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	engine, closeEngine, err := s.openEngine()
+	d, err := s.openData()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	err = s.serveEngine(ctx, engine, certificate, out)
-	if closing := closeEngine(); closing != nil {
-		err = errors.Join(err, fmt.Errorf("close the data in %s: %w", s.data, closing))
-	}
-	if err != nil {
+	if err := errors.Join(s.serveData(ctx, d, certificate, out), d.close()); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
 }
 
-func (s *settings) serveEngine(ctx context.Context, engine *localqueue.Engine, certificate *tls.Config, out io.Writer) error {
-	front := &page{settings: s, engine: engine}
+func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
+	front := &page{settings: s, engine: d.engine}
 	o := &emulator.Options{Accounts: s.keys, Public: s.public, Delay: s.delay, Front: front}
 	if err := s.trouble(o); err != nil {
 		return err
 	}
-	server := emulator.New(engine, o)
+	server := emulator.New(d.engine, o)
 	front.server = server
 	start := server.Start
 	if certificate != nil {
@@ -66,7 +61,7 @@ func (s *settings) serveEngine(ctx context.Context, engine *localqueue.Engine, c
 		}
 		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
 	}
-	err = millrace.Run(ctx, &service{settings: s, endpoint: endpoint, out: out, halted: make(chan struct{})})
+	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {
 		printCounts(out, server.Counts())
 	}
@@ -88,6 +83,7 @@ func (s *settings) certificate() (*tls.Config, error) {
 // service is an endpoint as something to run.
 type service struct {
 	settings *settings
+	data     *data
 	endpoint *emulator.Endpoint
 	out      io.Writer
 	halt     sync.Once
@@ -96,7 +92,7 @@ type service struct {
 
 // Run says what is served, serves until ctx ends, and then lets requests finish.
 func (s *service) Run(ctx context.Context) error {
-	s.settings.greet(s.out, s.endpoint) // here, signals are caught already
+	s.settings.greet(s.out, s.endpoint, s.data) // here, signals are caught already
 	select {
 	case <-ctx.Done():
 	case <-s.endpoint.Done(): // it cannot go on

@@ -46,7 +46,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.Usage = func() {}
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -account")
-	f.StringVar(&s.data, "data", "", "keep everything in `directory`; without, in memory only (not in this build)")
+	f.StringVar(&s.data, "data", "", "keep everything in `directory`; without, in memory only")
 	f.Var(&s.accounts, "account", "serve a further account, `name:key` with the key in Base64; may be repeated")
 	f.StringVar(&s.cert, "cert", "", "serve TLS with the certificates in `file`, PEM; needs -key")
 	f.StringVar(&s.key, "key", "", "the private key of -cert, `file`, PEM")
