@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 }
 
 // own are the servers that need nothing but Go.
-const own = "memory,bare"
+const own = "memory,disk,bare"
 
 func TestEveryWorkIsDone(t *testing.T) {
 	var table strings.Builder
@@ -24,7 +24,7 @@ func TestEveryWorkIsDone(t *testing.T) {
 	if err := run(t.Context(), args, &table, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(table.String(), "\n"); lines != 2+2*2 || !strings.Contains(table.String(), "| drain500 | 4 | memory |") {
+	if lines := strings.Count(table.String(), "\n"); lines != 2+2*3 || !strings.Contains(table.String(), "| drain500 | 4 | memory |") {
 		t.Errorf("the table is\n%s", table.String())
 	}
 }

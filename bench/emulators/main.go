@@ -37,7 +37,7 @@ type plan struct {
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	p := plan{}
 	flags := flag.NewFlagSet("emulators", flag.ContinueOnError)
-	who := flags.String("contenders", "azurite,memory,bare", "which servers; the others are compared with the first")
+	who := flags.String("contenders", "azurite,memory,disk,bare", "which servers; the others are compared with the first")
 	what := flags.String("work", "enqueue,drain500,drain5000", "what they get to do: enqueue, or dequeue and delete with so many waiting")
 	connections := flags.String("connections", "16,64", "how many connections, each with one request at a time")
 	flags.IntVar(&p.rounds, "rounds", 3, "how often each is measured")

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
 // server is a server in a process of its own.
@@ -40,6 +41,7 @@ func (c contender) String() string { return c.name }
 var contenders = []contender{
 	{"azurite", startAzurite},
 	{"memory", func() (*server, error) { return startOwn("memory") }},
+	{"disk", func() (*server, error) { return startOwn("disk") }},
 	{"bare", func() (*server, error) { return startOwn("bare") }},
 }
 
@@ -131,8 +133,29 @@ func listen(kind string) (location string, stop func() error, err error) {
 		return listenBare()
 	case "memory":
 		return listenWith(localqueue.New(nil), func() error { return nil })
+	case "disk":
+		return listenOnDisk()
 	}
 	return "", nil, fmt.Errorf("there is no server %q", kind)
+}
+
+// listenOnDisk keeps everything in a directory for temporary files, which TMPDIR moves to
+// another disk.
+func listenOnDisk() (location string, stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "millrace-bench")
+	if err != nil {
+		return "", nil, err
+	}
+	removing := func() error { return os.RemoveAll(dir) }
+	store, err := filequeue.Open(dir)
+	if err != nil {
+		return "", nil, errors.Join(err, removing())
+	}
+	engine, err := localqueue.Open(store, nil)
+	if err != nil {
+		return "", nil, errors.Join(err, store.Close(), removing())
+	}
+	return listenWith(engine, func() error { return errors.Join(engine.Close(), removing()) })
 }
 
 func listenWith(engine *localqueue.Engine, closing func() error) (string, func() error, error) {
