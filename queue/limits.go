@@ -73,8 +73,8 @@ func CheckText(text string) error {
 		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
 			Hint: "keep large bodies in a blob and send a reference"}
 	}
-	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // most of all text, and 3 times as fast
+	for i := plain(text); i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // 3 times as fast as decoding
 			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
 				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
 			}
@@ -91,6 +91,24 @@ func CheckText(text string) error {
 		i += n
 	}
 	return nil
+}
+
+// plain returns how many bytes at the beginning are certainly fit for XML: ASCII without
+// control characters, which is all of most texts, looked at eight at a time.
+func plain(text string) int {
+	const ones = 0x0101010101010101
+	for i := 0; ; i += 8 {
+		if len(text)-i < 8 {
+			return i
+		}
+		s := text[i : i+8]
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		// The top bit of a byte is set if it is no ASCII, or if a space is more than it.
+		if (w|(w-' '*ones))&(0x80*ones) != 0 {
+			return i
+		}
+	}
 }
 
 // CheckEnqueue refuses options of an enqueue that the service would, with

@@ -115,3 +115,21 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckTextLooksEverywhere puts what XML cannot carry at every place of a text that is
+// otherwise plain, between characters that are and that are not.
+func TestCheckTextLooksEverywhere(t *testing.T) {
+	for at := range 40 {
+		for _, other := range []string{"x", "\t", "ü", "\x7f", " "} {
+			text := strings.Repeat("x", at) + "%s" + strings.Repeat(other, 40-at)
+			if err := queue.CheckText(strings.Replace(text, "%s", other, 1)); err != nil {
+				t.Errorf("%q at %d: %v", other, at, err)
+			}
+			for _, bad := range []string{"\x00", "\x1f", "\x80", "\xff", "\uffff"} {
+				if err := queue.CheckText(strings.Replace(text, "%s", bad, 1)); !errors.Is(err, queue.ErrInvalid) {
+					t.Errorf("%q at %d before %q: %v", bad, at, other, err)
+				}
+			}
+		}
+	}
+}
