@@ -217,7 +217,7 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	j.mu.Lock()
 	later := j.filling
 	j.filling = j.next()
-	j.filling.expired = append(b.expired, later.expired...)
+	j.filling.expired = slices.Concat(b.expired, later.expired)
 	j.mu.Unlock()
 
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"os"
@@ -374,6 +373,6 @@ func (c *census) saved() localqueue.Saved {
 		Accounts: c.accounts,
 		Queues:   slices.Collect(maps.Values(c.queues)),
 		Leaving:  c.leaving,
-		Messages: iter.Seq[localqueue.MessageState](slices.Values(c.messages)),
+		Messages: slices.Values(c.messages),
 	}
 }

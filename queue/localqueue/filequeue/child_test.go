@@ -38,7 +38,7 @@ func childIfAsked() {
 func child(t *testing.T, dir string, generation int) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), childDirectory+"="+dir, fmt.Sprintf("%s=%d", childGeneration, generation))
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", childDirectory+"="+dir, fmt.Sprintf("%s=%d", childGeneration, generation))
 	c.Stderr = os.Stderr
 	return c
 }

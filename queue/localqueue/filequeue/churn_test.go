@@ -14,7 +14,7 @@ import (
 // of the tree are split, merged and emptied at every level, and opens what came of
 // it: a file that nobody damaged must be found sound, with every message.
 func TestChurn(t *testing.T) {
-	const queues, rounds, most = 20, 60, 400
+	const queues, rounds, most = 20, 40, 400
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var have []localqueue.MessageKey

@@ -17,6 +17,32 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
+	if err = s.roomFor(changes); err == nil {
+		more, err = s.write(changes)
+	}
+	if err != nil && s.broken == nil && s.ballast.drop() && !grow(changes) {
+		more, err = s.write(changes)
+	}
+	if err != nil {
+		return false, fmt.Errorf("filequeue: commit to %s: %w", s.path, err)
+	}
+	return more, nil
+}
+
+// roomFor fails when the changes need space for good that the disk did not have
+// and the file has not either.
+func (s *Store) roomFor(changes []localqueue.Change) error {
+	if s.ballast.there || !grow(changes) || s.db.Stats().FreePageN*s.db.Info().PageSize >= ballastSize {
+		return nil
+	}
+	if err := s.ballast.raise(); err != nil {
+		return fmt.Errorf("the disk was full, and still is: %w", err)
+	}
+	return nil
+}
+
+// write is one try of a commit.
+func (s *Store) write(changes []localqueue.Change) (more bool, err error) {
 	var w writing
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		w = writing{tally: s.tally}
@@ -25,7 +51,7 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	})
 	if err != nil {
 		if err = s.failed(&w, err); err != nil {
-			return false, fmt.Errorf("filequeue: commit to %s: %w", s.path, err)
+			return false, err
 		}
 	}
 	s.tally = w.tally

@@ -18,7 +18,8 @@
 // tells whether there are as many messages as there should be. A record that is
 // damaged is set aside inside the file and the others are served. If pages are
 // damaged the file is kept as it was, beside, and what could be read is written
-// into a new one. [Store.Found] lists what was wrong: print it. A file that cannot
+// into a new one: of the newest commit, else of the one before, else of every page
+// there is, and then messages that were deleted may be back. [Store.Found] lists what was wrong: print it. A file that cannot
 // be used at all is [ErrCorrupt] and is left alone. A message that turns out to be
 // damaged later is set aside when it is dequeued, and the caller is told.
 //
@@ -28,8 +29,9 @@
 // # A full disk
 //
 // A call that needs space fails with [queue.ErrUnavailable] and changes nothing.
-// Dequeues and deletes go on as long as the pages that earlier commits freed are
-// enough, and enqueues are tried again after a second. If the disk fails at the
+// Two megabytes are kept in a file of their own and let go then, so that deletes go
+// on, which make the room; enqueues are tried again after a second. Dequeues of very
+// many messages that nobody deletes use that room up, and then fail too. If the disk fails at the
 // very end of a commit, the caller gets [queue.ErrOutcomeUnknown] and nothing is
 // written any more until the directory is opened again.
 //

@@ -14,12 +14,23 @@ import (
 
 // Queues in a directory are there again when the program is.
 func ExampleOpen() {
-	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "queues")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	useTwice(dir)
+	if err := os.RemoveAll(dir); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// found 0 messages in 0 queues
+	// a second one is refused: true
+	// found 1 messages in 1 queues
+	// ship 42
+}
+
+func useTwice(dir string) {
+	ctx := context.Background()
 	orders := queue.Name{Account: "local", Queue: "orders"}
 
 	engine := open(dir)
@@ -29,7 +40,7 @@ func ExampleOpen() {
 	if _, err := engine.Queue(orders).Enqueue(ctx, "ship 42", nil); err != nil {
 		log.Fatal(err)
 	}
-	_, err = filequeue.Open(dir)
+	_, err := filequeue.Open(dir)
 	fmt.Println("a second one is refused:", errors.Is(err, filequeue.ErrLocked))
 	if err := engine.Close(); err != nil {
 		log.Fatal(err)
@@ -44,11 +55,6 @@ func ExampleOpen() {
 	if err := engine.Close(); err != nil {
 		log.Fatal(err)
 	}
-	// Output:
-	// found 0 messages in 0 queues
-	// a second one is refused: true
-	// found 1 messages in 1 queues
-	// ship 42
 }
 
 func open(dir string) *localqueue.Engine {

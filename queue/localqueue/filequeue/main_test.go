@@ -63,31 +63,11 @@ func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 	return q
 }
 
-// drained takes everything visible out of a queue and returns the texts.
-func drained(t testing.TB, q queue.Queue) (texts []string) {
-	t.Helper()
-	for {
-		batch, err := q.Dequeue(t.Context(), queue.MaxBatch, queue.MaxVisibility)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(batch) == 0 {
-			return texts
-		}
-		for _, m := range batch {
-			texts = append(texts, m.Text)
-			if err := q.Delete(t.Context(), m.Lease); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 // memoryDirectory is a directory on a file system in memory, if there is one: for
 // tests that are about something else than the disk.
 func memoryDirectory(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
+	dir, err := os.MkdirTemp("/dev/shm", "filequeue") //nolint:usetesting // t.TempDir is on a disk
 	if err != nil {
 		return t.TempDir()
 	}

@@ -18,6 +18,7 @@ const (
 	fileName = "queues.db"     // all that is kept
 	nextName = "queues.db.new" // one being made, which becomes the above when it is whole
 	lockName = "lock"
+	roomName = "room-for-deletes"
 )
 
 // Store is a directory that an engine keeps its queues in. Make one with [Open].
@@ -28,9 +29,10 @@ type Store struct {
 	db    *bolt.DB
 	found Found
 
-	census *census // until Load
-	tally  tally   // of the bodies in the file; owned by whoever calls Commit
-	broken error   // why nothing can be committed any more; owned by the same
+	ballast ballast
+	census  *census // until Load
+	tally   tally   // of the bodies in the file; owned by whoever calls Commit
+	broken  error   // why nothing can be committed any more; owned by the same
 }
 
 var _ localqueue.Store = (*Store)(nil)
@@ -48,7 +50,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filequeue: lock the data directory: %w", err)
 	}
-	s := &Store{path: filepath.Join(dir, fileName), lock: held}
+	s := &Store{path: filepath.Join(dir, fileName), lock: held, ballast: ballast{path: filepath.Join(dir, roomName)}}
 	if err := lock(held); err != nil {
 		return nil, errors.Join(refused(dir, held, err), held.Close())
 	}
@@ -111,6 +113,7 @@ func (s *Store) open() error {
 		}
 	}
 	s.found, s.tally = s.census.found, s.census.have
+	_ = s.ballast.raise() // else the disk is full: it is tried again before anything grows
 	return nil
 }
 
@@ -155,7 +158,6 @@ func openFile(path string) (*bolt.DB, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		NoFreelistSync: true,
 		FreelistType:   bolt.FreelistMapType,
-		NoStatistics:   true,
 		Timeout:        time.Millisecond, // one try: where lock does nothing, this is the lock
 	})
 	if errors.Is(err, berrors.ErrTimeout) {

@@ -33,7 +33,7 @@ func taskIfAsked() {
 func startTask(t *testing.T, task, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), childTask+"="+task+" "+dir)
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", childTask+"="+task+" "+dir)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
