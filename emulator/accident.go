@@ -47,6 +47,9 @@ func (c *call) twice() *failure {
 	maps.Copy(c.header, header)
 	c.status, c.body = 0, nil
 	c.server.counters.arrived(c.operation)
+	if c.server.limits != nil {
+		c.server.limits.again(c)
+	}
 	return c.handle(c)
 }
 

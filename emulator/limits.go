@@ -133,6 +133,22 @@ func (l *limits) charge(c *call, messages int) {
 	l.owe(bucket{c.account, c.queue}, time.Now(), time.Duration(messages)*l.messages)
 }
 
+// again charges for a request that was done twice.
+func (l *limits) again(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.requests > 0 {
+		l.owe(bucket{account: c.account}, now, l.requests)
+	}
+	switch c.operation {
+	case PutMessage, UpdateMessage, DeleteMessage:
+		if l.messages > 0 {
+			l.owe(bucket{c.account, c.queue}, now, l.messages)
+		}
+	}
+}
+
 // take reports whether a bucket holds what is needed, and if so takes the price.
 // The caller holds mu. A bucket holds a second: what is missing is the time until
 // it is full.
