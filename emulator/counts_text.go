@@ -16,7 +16,7 @@ import (
 // newline.
 func (c Counts) String() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(&b, 0, 0, 0, ' ', tabwriter.AlignRight)
 	line := func(name string, n int64) {
 		fmt.Fprintf(w, "%d\t", n) // a strings.Builder never fails
 		fmt.Fprintf(w, " %s\n", name)
