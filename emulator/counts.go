@@ -38,7 +38,8 @@ type Counts struct {
 	Operations map[Operation]int64
 
 	// Statuses is how many responses were given of each class: 2 for 2xx and
-	// so on. A request that its client gave up has none.
+	// so on. A request that its client gave up has none, nor one whose
+	// connection a fault on demand broke.
 	Statuses map[int]int64
 
 	// EmptyGets is how many GetMessages succeeded and found nothing: polls
@@ -47,6 +48,14 @@ type Counts struct {
 
 	// Messages is how many messages GetMessages has handed out.
 	Messages int64
+
+	// Faults is how many faults of each kind were injected. A duplicate
+	// counts as two requests in Operations.
+	Faults map[FaultKind]int64
+
+	// Throttled is how many requests were refused for [Options].Limits. They
+	// are in Operations and Statuses too.
+	Throttled int64
 }
 
 // Requests returns the number of all requests: the transactions of a bill.
@@ -65,6 +74,7 @@ type counters struct {
 	statuses   [6]atomic.Int64             // by class
 	emptyGets  atomic.Int64
 	messages   atomic.Int64
+	throttled  atomic.Int64
 }
 
 func newCounters() *counters {
@@ -94,6 +104,8 @@ func (s *Server) Counts() Counts {
 		Statuses:   map[int]int64{},
 		EmptyGets:  s.counters.emptyGets.Load(),
 		Messages:   s.counters.messages.Load(),
+		Faults:     s.faults.counts(),
+		Throttled:  s.counters.throttled.Load(),
 	}
 	for op, n := range s.counters.operations {
 		if n := n.Load(); n > 0 {

@@ -27,6 +27,17 @@
 // Delivery is that of the engine. Every request is one transaction; [Server.Counts]
 // tells how many of which kind, with empty dequeues told from others.
 //
+// # Faults
+//
+// [Options].Faults make requests fail, hang, happen twice or lose their answer,
+// by chance that a seed fixes, by number or always; [ParseFaults] reads them from
+// text such as "get:503@5%, delete:drop@#3". [Options].Limits refuse what is more
+// than an account or a queue takes in a second. Both act the same in process and
+// on a socket, but that a client on a socket may itself repeat what it thinks
+// safe: net/http repeats a GET when a connection it had used before breaks. Such
+// a repetition is a request like any other. Without faults and limits a request
+// costs two comparisons more. [Options].Log tells of every request.
+//
 // # Security
 //
 // Requests are authorized by Shared Key or Shared Key Lite, by an account SAS, a

@@ -80,6 +80,7 @@ var (
 	errBodyTooLarge          = fail(413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
 	errInternal              = fail(500, "InternalError", "The server encountered an internal error. Please retry the request.")
 	errTimedOut              = fail(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
+	errServerBusy            = fail(503, "ServerBusy", "The server is currently unable to receive requests. Please retry your request.")
 )
 
 // toFailure says an error of the engine in the words of the service. Receipts

@@ -79,6 +79,9 @@ func (c *call) getMessages() *failure {
 		return toFailure(err)
 	}
 	c.server.counters.got(len(found))
+	if c.server.limits != nil {
+		c.server.limits.charge(c, len(found))
+	}
 	return c.messages(http.StatusOK, queuexml.Get, found)
 }
 

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"encoding/base64"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -42,6 +43,27 @@ type Options struct {
 	// such requests are answered as the protocol says, with InvalidUri or an
 	// account that is not there.
 	Front http.Handler
+
+	// Faults are what goes wrong on demand. Defaults to none.
+	Faults *Faults
+
+	// Limits are from how much in a second on requests are refused as by a
+	// busy service. Defaults to none.
+	Limits Limits
+
+	// Log is told of each request when it is over: its operation, the name of
+	// the queue, the status and error code unless nobody got an answer, how
+	// long it took, and the fault injected, if any: then at level Warn,
+	// otherwise at Info. Never receipts, signatures, texts or query strings.
+	// Defaults to none.
+	Log *slog.Logger
+}
+
+func (o *Options) log() *slog.Logger {
+	if o == nil {
+		return nil
+	}
+	return o.Log
 }
 
 func (o *Options) front() http.Handler {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -25,33 +26,56 @@ type Server struct {
 	delay    time.Duration
 	front    http.Handler // or nil
 	counters *counters
+	faults   *faults       // nil for none
+	limits   *limits       // nil for none
+	log      *slog.Logger  // nil for none
 	birth    [8]byte       // random, the first half of request ids
 	requests atomic.Uint64 // how many, the second half of request ids
 }
 
 // New returns a server over the engine. A nil engine means a new one in memory
-// with its defaults.
+// with its defaults. It panics when a rule of [Options].Faults is not valid.
 func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters(),
+		faults: newFaults(o), limits: newLimits(o), log: o.log()}
 	rand.Read(s.birth[:]) // never fails, see crypto/rand
 	return s
 }
 
-// ServeHTTP answers one request. It never panics, whatever the request.
+// ServeHTTP answers one request. It never panics, whatever the request, but to
+// close the connection without an answer when [Options].Faults demands it: with
+// [http.ErrAbortHandler], which net/http keeps out of its log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.serve(w, r) {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// serve answers one request. It returns false when the connection is to be
+// closed instead, and has written nothing then.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) bool {
 	c := &call{server: s, request: r, header: w.Header(), operation: Unknown}
 	defer c.release()
+	if s.log != nil {
+		defer c.report(time.Now())
+	}
 	c.begin()
 	f := c.route()
 	s.counters.arrived(c.operation)
-	if f == nil {
+	if s.limits != nil && !s.limits.admit(c) {
+		f = errServerBusy
+		s.counters.throttled.Add(1)
+	} else if f == nil {
 		f = c.run()
 	}
 	if r.Context().Err() != nil { // nobody is there to read it
-		c.status, c.body = errTimedOut.status, nil
+		c.status, c.body, c.gone = errTimedOut.status, nil, true
+	} else if c.accident.breaks() {
+		c.gone = true
+		return false
 	} else {
 		if f != nil {
 			c.refuse(f)
@@ -66,6 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(c.body) > 0 && r.Method != http.MethodHead {
 		_, _ = w.Write(c.body) // a client that left is no concern of ours
 	}
+	return true
 }
 
 // call is one request on its way. It belongs to one goroutine.
@@ -85,6 +110,10 @@ type call struct {
 	query     query
 	version   string  // of the protocol
 	claims    *claims // of the token, when one was shown
+
+	accident accident // what faults on demand do to it
+	gone     bool     // nobody gets an answer
+	code     string   // of the error that was answered, or ""
 
 	header http.Header // of the response
 	status int
@@ -185,14 +214,22 @@ func (c *call) run() *failure {
 	}
 	before := c.server.delay / 2
 	after := c.server.delay - before
-	if limit := time.Duration(timeout) * time.Second; c.server.delay > limit {
+	if c.server.faults != nil {
+		c.accident = c.server.faults.decide(c.operation)
+		before += c.accident.delay
+	}
+	if limit := time.Duration(timeout) * time.Second; before+after > limit {
 		pause(c.request.Context(), limit)
 		return errTimedOut
 	}
 	if !pause(c.request.Context(), before) {
 		return errTimedOut
 	}
-	f = c.handle(c)
+	if c.accident.kind == "" {
+		f = c.handle(c)
+	} else {
+		f = c.suffer()
+	}
 	pause(c.request.Context(), after)
 	return f
 }
@@ -215,6 +252,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // refuse turns the response into an error document.
 func (c *call) refuse(f *failure) {
 	h := c.header
+	c.code = f.code
 	h["X-Ms-Error-Code"] = []string{f.code}
 	h["Content-Type"] = []string{"application/xml"}
 	if f.allow != "" {
