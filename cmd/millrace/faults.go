@@ -1,26 +1,57 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"io"
-	"maps"
-	"slices"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
 
 	"github.com/millrace/millrace/emulator"
 )
 
-// trouble adds to the options what -faults and -limit ask for.
-func (s *settings) trouble(*emulator.Options) error {
-	if s.faults != "" || s.limit != "" {
-		return errors.New("-faults and -limit are not in this build: leave them out")
+// readTrouble reads what -faults and -limit ask for.
+func (s *settings) readTrouble() (err error) {
+	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
+		return fmt.Errorf("-faults: %w", err)
+	}
+	if s.limits, err = emulator.ParseLimits(s.limit); err != nil {
+		return fmt.Errorf("-limit: %w", err)
+	}
+	if len(s.rules) > 0 && s.seed == 0 {
+		s.seed = 1 + rand.Uint64N(1_000_000) // short: it is said, and typed again
 	}
 	return nil
 }
 
-// printCounts writes the table of requests by operation.
-func printCounts(out io.Writer, counts emulator.Counts) {
-	for _, op := range slices.Sorted(maps.Keys(counts.Operations)) {
-		say(out, "%-26s %12d", op, counts.Operations[op])
+// trouble adds to the options what -faults, -limit and -log ask for.
+func (s *settings) trouble(o *emulator.Options, out io.Writer) {
+	if len(s.rules) > 0 {
+		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
 	}
-	say(out, "%-26s %12d", "all requests", counts.Requests())
+	o.Limits = s.limits
+	if s.log {
+		o.Log = slog.New(slog.NewTextHandler(out, nil))
+	}
+}
+
+// ruleTexts are the rules of -faults as they were understood.
+func (s *settings) ruleTexts() string {
+	texts := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// limitTexts are the limits as they were understood.
+func (s *settings) limitTexts() string {
+	var texts []string
+	if n := s.limits.Messages; n > 0 {
+		texts = append(texts, fmt.Sprintf("%d messages a second in a queue", n))
+	}
+	if n := s.limits.Requests; n > 0 {
+		texts = append(texts, fmt.Sprintf("%d requests a second of an account", n))
+	}
+	return strings.Join(texts, ", ")
 }

@@ -28,6 +28,12 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	for _, one := range damage {
 		line("  damage", "%s", one)
 	}
+	if len(s.rules) > 0 {
+		line("faults", "%s (again with -seed %d)", s.ruleTexts(), s.seed)
+	}
+	if limits := s.limitTexts(); limits != "" {
+		line("limits", "%s", limits)
+	}
 	if s.public && s.cert == "" {
 		line("note", "other machines can reach it without TLS, and read what is sent")
 	}

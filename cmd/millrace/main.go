@@ -30,6 +30,19 @@ Usage:
 Flags of serve:
 
 `
+	rulesText = `
+Rules of -faults are operation:kind@when, separated by commas:
+
+  get:503@5%            one in twenty gets, by chance that -seed fixes
+  put:500@1/100         every hundredth put
+  delete:drop@#3+#7     the third and the seventh delete are done and not answered
+  *:delay=200ms@10%     a tenth of all requests takes longer
+  update:duplicate      all updates are done twice
+
+Operations are *, put, get, peek, update, delete, clear, create, list and the service's own
+names, such as SetQueueMetadata. Kinds are 503, 500, timeout, reset, drop, duplicate and
+delay=….
+`
 )
 
 // misuse is a command line that cannot be meant.
@@ -74,6 +87,7 @@ func help(out io.Writer) error {
 	flags := new(settings).flags()
 	flags.SetOutput(&text)
 	flags.PrintDefaults()
+	text.WriteString(rulesText)
 	_, err := io.WriteString(out, text.String())
 	return err
 }

@@ -154,7 +154,7 @@ func TestServe(t *testing.T) {
 	if status != fine {
 		t.Errorf("status %d", status)
 	}
-	for _, want := range []string{"Stopped.\n", "CreateQueue", "PutMessage", "GetMessages"} {
+	for _, want := range []string{"Stopped.\n", "operation=CreateQueue queue=orders status=201", "1 PutMessage\n", "3 transactions\n"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("it ended without %q:\n%s", want, rest)
 		}
@@ -308,8 +308,8 @@ func TestOneLine(t *testing.T) {
 		{"serve -data " + empty, failed, "not a directory"},
 		{"serve -data " + foreign, failed, "nothing was changed: move the file away"},
 		{"serve -data " + inUse, failed, "in use by process " + strconv.Itoa(os.Getpid()) + ": stop that one"},
-		{"serve -faults x", failed, "not in this build"},
-		{"serve -limit x", failed, "not in this build"},
+		{"serve -faults get:sleepy", misused, "-faults: "},
+		{"serve -limit money=1", misused, "-limit: "},
 		{"serve -addr " + taken.Addr().String(), failed, "address already in use; end what listens there"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -460,4 +460,28 @@ func damagedCopy(t *testing.T, dir, text string) string {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// TestTroubleOnDemand has the second put refused.
+func TestTroubleOnDemand(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-faults", "put:503@#2", "-seed", "7", "-limit", "requests=1000")
+	if got, want := p.value(t, "faults"), "put:503@#2 (again with -seed 7)"; got != want {
+		t.Errorf("faults %q, want %q", got, want)
+	}
+	if got, want := p.value(t, "limits"), "1000 requests a second of an account"; got != want {
+		t.Errorf("limits %q, want %q", got, want)
+	}
+	orders, done := p.queue(t, "orders")
+	defer done()
+	if _, err := orders.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		_, err := orders.EnqueueMessage(t.Context(), "order", nil)
+		var refused *azcore.ResponseError
+		if busy := errors.As(err, &refused) && refused.StatusCode == http.StatusServiceUnavailable && refused.ErrorCode == "ServerBusy"; busy != (n == 1) {
+			t.Errorf("put number %d: %v", n+1, err)
+		}
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/emulator"
 )
 
 // settings are what the flags of serve say.
@@ -26,7 +28,9 @@ type settings struct {
 	seed        uint64
 	log         bool
 
-	keys map[string][]byte // of the accounts
+	rules  []emulator.Fault
+	limits emulator.Limits
+	keys   map[string][]byte // of the accounts
 }
 
 // accountFlags are the accounts as they were given. They are read later: what the
@@ -52,10 +56,10 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.key, "key", "", "the private key of -cert, `file`, PEM")
 	f.DurationVar(&s.deletingFor, "deleting-for", 30*time.Second, "how long the name of a deleted queue stays taken")
 	f.DurationVar(&s.delay, "delay", 0, "make every request take so much longer")
-	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules` (not in this build)")
-	f.StringVar(&s.limit, "limit", "", "throttle as the service does, by `limits` (not in this build)")
+	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules` as below")
+	f.StringVar(&s.limit, "limit", "", "be a busy service beyond `limits` a second, such as messages=2000,requests=20000")
 	f.Uint64Var(&s.seed, "seed", 0, "make ids, receipts and faults repeatable; 0 is a random seed")
-	f.BoolVar(&s.log, "log", false, "print a table of the requests by operation at the end")
+	f.BoolVar(&s.log, "log", false, "print every request, and at the end how many there were of each operation")
 	return f
 }
 
@@ -90,6 +94,9 @@ func (s *settings) check() error {
 		return fmt.Errorf("-deleting-for %v is negative: give 0s to have the names of deleted queues free at once", s.deletingFor)
 	case s.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how much longer requests take, such as 20ms", s.delay)
+	}
+	if err := s.readTrouble(); err != nil {
+		return err
 	}
 	return s.checkAddress()
 }
