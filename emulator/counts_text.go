@@ -18,8 +18,7 @@ func (c Counts) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 0, ' ', tabwriter.AlignRight)
 	line := func(name string, n int64) {
-		fmt.Fprintf(w, "%d\t", n) // a strings.Builder never fails
-		fmt.Fprintf(w, " %s\n", name)
+		_, _ = fmt.Fprintf(w, "%d\t %s\n", n, name) // a strings.Builder never fails
 	}
 	for _, op := range descending(c.Operations) {
 		line(string(op), c.Operations[op])

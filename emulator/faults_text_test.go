@@ -61,7 +61,7 @@ func TestParseLimits(t *testing.T) {
 	for text, want := range map[string]Limits{
 		"":                             {},
 		"messages=2000,requests=20000": {Messages: 2000, Requests: 20000},
-		" Requests = 5 ;":              {Requests: 5},
+		";Requests = 5 ;":              {Requests: 5},
 	} {
 		if got, err := ParseLimits(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)

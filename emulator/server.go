@@ -71,12 +71,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) bool {
 	} else if f == nil {
 		f = c.run()
 	}
-	if r.Context().Err() != nil { // nobody is there to read it
+	switch {
+	case r.Context().Err() != nil: // nobody is there to read it
 		c.status, c.body, c.gone = errTimedOut.status, nil, true
-	} else if c.accident.breaks() {
+	case c.accident.breaks():
 		c.gone = true
 		return false
-	} else {
+	default:
 		if f != nil {
 			c.refuse(f)
 		}
