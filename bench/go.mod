@@ -26,3 +26,5 @@ require (
 )
 
 replace github.com/millrace/millrace => ../
+
+tool github.com/millrace/millrace/cmd/millrace

@@ -10,9 +10,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	serveIfAsked() // the tests' servers are this program, too
+	bareIfAsked() // that server is this program, too
 	flag.Parse()
-	os.Exit(m.Run())
+	status := m.Run()
+	removeProgram()
+	os.Exit(status)
 }
 
 // own are the servers that need nothing but Go.
@@ -31,7 +33,7 @@ func TestEveryWorkIsDone(t *testing.T) {
 
 // What is said to be drained is gone from the queue.
 func TestADrainDeletes(t *testing.T) {
-	s, err := startOwn("memory")
+	s, err := startMillrace(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,11 @@ import (
 )
 
 func main() {
-	serveIfAsked()
+	bareIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	removeProgram()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "emulators:", err)
 		os.Exit(1)

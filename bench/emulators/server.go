@@ -10,16 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/internal/queuexml"
-	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
 // server is a server in a process of its own.
@@ -40,9 +36,9 @@ func (c contender) String() string { return c.name }
 // The first is what the others are compared with.
 var contenders = []contender{
 	{"azurite", startAzurite},
-	{"memory", func() (*server, error) { return startOwn("memory") }},
-	{"disk", func() (*server, error) { return startOwn("disk") }},
-	{"bare", func() (*server, error) { return startOwn("bare") }},
+	{"memory", func() (*server, error) { return startMillrace(false) }},
+	{"disk", func() (*server, error) { return startMillrace(true) }},
+	{"bare", startBare},
 }
 
 func startAzurite() (*server, error) {
@@ -53,23 +49,27 @@ func startAzurite() (*server, error) {
 	return &server{location: location, stop: func() error { stop(); return nil }}, nil
 }
 
-// serveVariable makes a process of this program a server of the kind that is its value.
-const serveVariable = "MILLRACE_BENCH_EMULATOR"
+// bareVariable makes a process of this program the bare server.
+const bareVariable = "MILLRACE_BENCH_BARE"
 
-// startOwn starts this program as a server. It speaks over standard input and output: it
-// says where it is, and for every line what processor time it has used.
-func startOwn(kind string) (*server, error) {
-	program, err := os.Executable()
+// startBare starts this program as the bare server, until its standard input ends.
+func startBare() (*server, error) {
+	path, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(program)
-	c.Env = append(os.Environ(), serveVariable+"="+kind)
-	c.Stderr = os.Stderr
+	c := exec.Command(path)
+	c.Env = append(os.Environ(), bareVariable+"=1")
 	in, err := c.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
+	return launch(c, func(line string) string { return line }, in.Close)
+}
+
+// launch starts a server, which says on a line where it is, and ends when it is told to.
+func launch(c *exec.Cmd, locationIn func(line string) string, end func() error) (*server, error) {
+	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -78,92 +78,42 @@ func startOwn(kind string) (*server, error) {
 		return nil, err
 	}
 	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		return nil, errors.Join(fmt.Errorf("the server %s did not start", kind), c.Wait())
+	s := &server{}
+	for s.location == "" && lines.Scan() {
+		s.location = locationIn(lines.Text())
 	}
-	return &server{
-		location: lines.Text(),
-		processor: func() (time.Duration, error) {
-			if _, err := io.WriteString(in, "\n"); err != nil {
-				return 0, err
-			}
-			if !lines.Scan() {
-				return 0, errors.New("the server is gone")
-			}
-			used, err := strconv.ParseInt(lines.Text(), 10, 64)
-			return time.Duration(used), err
-		},
-		stop: func() error { return errors.Join(in.Close(), c.Wait()) },
-	}, nil
+	s.stop = func() error {
+		err := end()
+		for lines.Scan() { // until it has ended
+		}
+		return errors.Join(err, c.Wait())
+	}
+	if s.location == "" {
+		return nil, errors.Join(fmt.Errorf("%s did not say where it is", c.Path), s.stop())
+	}
+	if _, err := processorOf(c.Process.Pid); err == nil {
+		s.processor = func() (time.Duration, error) { return processorOf(c.Process.Pid) }
+	}
+	return s, nil
 }
 
-// serveIfAsked makes this process a server, and does not return, if it was started as one.
-func serveIfAsked() {
-	kind, asked := os.LookupEnv(serveVariable)
-	if !asked {
+// bareIfAsked makes this process the bare server, and does not return, if it was started as
+// one.
+func bareIfAsked() {
+	if os.Getenv(bareVariable) == "" {
 		return
 	}
-	if err := serve(kind); err != nil {
+	location, stop, err := listenBare()
+	if err == nil {
+		fmt.Println(location)
+		_, err = io.Copy(io.Discard, os.Stdin)
+		err = errors.Join(err, stop())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "emulators: server:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-func serve(kind string) (err error) {
-	location, stop, err := listen(kind)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
-	fmt.Println(location)
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			return err
-		}
-		fmt.Println(u.Utime.Nano() + u.Stime.Nano())
-	}
-	return nil
-}
-
-func listen(kind string) (location string, stop func() error, err error) {
-	switch kind {
-	case "bare":
-		return listenBare()
-	case "memory":
-		return listenWith(localqueue.New(nil), func() error { return nil })
-	case "disk":
-		return listenOnDisk()
-	}
-	return "", nil, fmt.Errorf("there is no server %q", kind)
-}
-
-// listenOnDisk keeps everything in a directory for temporary files, which TMPDIR moves to
-// another disk.
-func listenOnDisk() (location string, stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "millrace-bench")
-	if err != nil {
-		return "", nil, err
-	}
-	removing := func() error { return os.RemoveAll(dir) }
-	store, err := filequeue.Open(dir)
-	if err != nil {
-		return "", nil, errors.Join(err, removing())
-	}
-	engine, err := localqueue.Open(store, nil)
-	if err != nil {
-		return "", nil, errors.Join(err, store.Close(), removing())
-	}
-	return listenWith(engine, func() error { return errors.Join(engine.Close(), removing()) })
-}
-
-func listenWith(engine *localqueue.Engine, closing func() error) (string, func() error, error) {
-	e, err := emulator.New(engine, nil).Start("")
-	if err != nil {
-		return "", nil, err
-	}
-	return e.ConnectionString(), func() error { return errors.Join(e.Close(), closing()) }, nil
 }
 
 // listenBare answers everything with the same 32 messages, or nothing, and reads no more
