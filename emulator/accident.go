@@ -23,6 +23,7 @@ func (a accident) String() string {
 // suffer carries out a request that has an accident. What is closed without an
 // answer is seen to by serve.
 func (c *call) suffer() *failure {
+	c.server.faults.injected[c.accident.kind].Add(1)
 	switch c.accident.kind {
 	case FaultBusy:
 		return errServerBusy

@@ -173,7 +173,7 @@ func TestDuplicateUpdate(t *testing.T) {
 // and the request's timeout, and that the first other kind wins.
 func TestFaultsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := unruly(t, "*:delay=2s,put:503@#1,put:drop@#1+#2,put:delay=1s,get:500", 0, Options{})
+		s, q := unruly(t, "*:delay=2s,put:503@#1,put:drop@#1+#2+#4+#5,put:delay=1s,get:500", 0, Options{})
 		start := time.Now()
 		var got []string
 		for range 3 {
@@ -192,6 +192,9 @@ func TestFaultsTogether(t *testing.T) {
 		defer cancel()
 		if _, err := s.RoundTrip(put().WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // there is none
 			t.Error(err)
+		}
+		if got, want := s.Counts().Faults, (map[FaultKind]int64{FaultDelay: 10, FaultBusy: 1, FaultDrop: 1}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
 		}
 		if took := time.Since(start); took != 12*time.Second || depth(t, q) != 2 {
 			t.Errorf("took %v, depth %d", took, depth(t, q))

@@ -221,9 +221,11 @@ func (c *call) run() *failure {
 	}
 	if limit := time.Duration(timeout) * time.Second; before+after > limit {
 		pause(c.request.Context(), limit)
+		c.accident.kind = "" // it did not come to that
 		return errTimedOut
 	}
 	if !pause(c.request.Context(), before) {
+		c.accident.kind = ""
 		return errTimedOut
 	}
 	if c.accident.kind == "" {
