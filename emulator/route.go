@@ -20,7 +20,7 @@ const (
 // with a shared access signature its api-version, or the version that it was
 // signed in. Who shows nothing need not say a version either, and gets the oldest.
 func (c *call) checkVersion() *failure {
-	version := c.request.Header.Get("x-ms-version")
+	version := c.request.Header.Get("X-Ms-Version")
 	if version == "" {
 		return c.impliedVersion()
 	}

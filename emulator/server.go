@@ -31,6 +31,7 @@ type Server struct {
 	log      *slog.Logger  // nil for none
 	birth    [8]byte       // random, the first half of request ids
 	requests atomic.Uint64 // how many, the second half of request ids
+	lastDate atomic.Pointer[dated]
 }
 
 // New returns a server over the engine. A nil engine means a new one in memory
@@ -156,12 +157,16 @@ func (c *call) begin() {
 	s, h := c.server, c.header
 	h["X-Ms-Request-Id"] = []string{s.requestID()}
 	h["Date"] = []string{string(queuexml.AppendTime(nil, time.Now()))}
-	h["Server"] = []string{"Millrace-Queue/1.0"}
-	h["X-Ms-Version"] = []string{newestVersion}
-	if id := c.request.Header.Get("x-ms-client-request-id"); visible(id) {
+	h["Server"] = serverName
+	h["X-Ms-Version"] = versionName
+	if id := c.request.Header.Get("X-Ms-Client-Request-Id"); visible(id) {
 		h["X-Ms-Client-Request-Id"] = []string{id}
 	}
 }
+
+// The values of headers that are always the same. Nobody changes them: whoever gets them in
+// process gets a copy.
+var serverName, versionName = []string{"Millrace-Queue/1.0"}, []string{newestVersion}
 
 // visible reports whether an id is one that the service sends back: up to 1,024
 // visible characters of ASCII.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -116,7 +117,7 @@ func (w *response) outgoing(r *http.Request) *http.Response {
 		Request:       r,
 	}
 	for name, values := range w.header {
-		out.Header[http.CanonicalHeaderKey(name)] = values
+		out.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
 	if r.Method == http.MethodHead { // the length of what a GET would have brought
 		out.ContentLength, _ = strconv.ParseInt(out.Header.Get("Content-Length"), 10, 64)

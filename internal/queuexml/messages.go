@@ -69,6 +69,30 @@ func appendMessage(dst []byte, part Part, m *Message) []byte {
 
 // AppendTime appends t as the service writes it, in XML and in headers: the
 // date of RFC 1123 in GMT, cut to whole seconds.
+//
+// There are three in every message, so it is written out: by its format it would take
+// several times as long.
 func AppendTime(dst []byte, t time.Time) []byte {
-	return t.UTC().AppendFormat(dst, http.TimeFormat)
+	t = t.UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(dst, http.TimeFormat)
+	}
+	hour, minute, second := t.Clock()
+	two := func(n int) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
+	dst = append(dst, t.Weekday().String()[:3]...)
+	dst = append(dst, ", "...)
+	dst = two(day)
+	dst = append(dst, ' ')
+	dst = append(dst, month.String()[:3]...)
+	dst = append(dst, ' ')
+	dst = two(year / 100)
+	dst = two(year % 100)
+	dst = append(dst, ' ')
+	dst = two(hour)
+	dst = append(dst, ':')
+	dst = two(minute)
+	dst = append(dst, ':')
+	dst = two(second)
+	return append(dst, " GMT"...)
 }
