@@ -19,7 +19,7 @@ import (
 )
 
 // badDay is every kind of fault, often.
-const badDay = "*:503@7%,get:500@5%,*:timeout@1/23,*:reset@5%,*:drop@7%,*:duplicate@6%,*:delay=1ms@10%"
+const badDay = "*:503@7%,get:500@5%,*:408@1/23,*:reset@5%,*:drop@7%,*:duplicate@6%,*:delay=1ms@10%"
 
 // TestBooksBalance is a client on a bad day: each message that was accepted is
 // handled or still there, whatever goes wrong, and there is nothing but what

@@ -25,18 +25,23 @@
 // # Delivery and cost
 //
 // Delivery is that of the engine. Every request is one transaction; [Server.Counts]
-// tells how many of which kind, with empty dequeues told from others.
+// tells how many of which kind and what came of them, with empty dequeues told from
+// others.
 //
-// # Faults
+// # Faults and limits
 //
-// [Options].Faults make requests fail, hang, happen twice or lose their answer,
-// by chance that a seed fixes, by number or always; [ParseFaults] reads them from
-// text such as "get:503@5%, delete:drop@#3". [Options].Limits refuse what is more
-// than an account or a queue takes in a second. Both act the same in process and
-// on a socket, but that a client on a socket may itself repeat what it thinks
-// safe: net/http repeats a GET when a connection it had used before breaks. Such
-// a repetition is a request like any other. Without faults and limits a request
-// costs two comparisons more. [Options].Log tells of every request.
+// [Options].Faults make requests fail on purpose, by a rate, at every so manieth, or
+// at given numbers: 503, 500 and 408 answers, connections reset before the work and
+// closed after it, delays, and requests that are done twice. [ParseFaults] reads them
+// from a text such as
+//
+//	dequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
+//
+// The same sequence of requests has the same faults, in process and on a socket.
+// [Options].Limits are how many messages of a queue and requests of an account are
+// served a second, before it is 503 ServerBusy. Every request, its outcome and its
+// fault go to [Options].Log; [Counts.String] is the bill, line by line. Without
+// faults, limits and log a request pays a comparison for each.
 //
 // # Security
 //

@@ -56,13 +56,17 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
+	if s.bad != nil {
+		return nil, s.bad
+	}
 	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
+	slack := s.delay + s.longestFault()
 	return s.listen(address, config, patience{
 		header:  10 * time.Second,
-		request: 30*time.Second + s.delay,
-		answer:  30*time.Second + s.delay,
+		request: 30*time.Second + slack,
+		answer:  30*time.Second + slack,
 		idle:    2 * time.Minute, // Azurite's 5 s makes clients race closing connections
 	}, nil)
 }
@@ -101,6 +105,7 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(complaints, "", 0),
 		ConnState:         e.count,
+		ConnContext:       withConnection,
 	}
 	e.server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
 	serve := e.server.Serve

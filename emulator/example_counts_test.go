@@ -11,37 +11,46 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// The table says what a bill would: here that most polls found nothing.
+// What three messages and the polls around them cost: every line is a kind of
+// request, and the last one the bill.
 func ExampleCounts_String() {
-	ctx := context.Background()
-	server := emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{
-		Rules: []emulator.Fault{{Operation: emulator.GetMessages, Kind: emulator.FaultBusy, Every: 4}},
-	}})
-	q, err := azurequeue.Open(server.ConnectionString(), "orders",
-		&azurequeue.Options{Transport: &http.Client{Transport: server}})
+	rules, err := emulator.ParseFaults("delete:503@#2")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := q.Create(ctx, nil); err != nil {
+	server := emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: rules}})
+	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
+	if err != nil {
 		log.Fatal(err)
 	}
-	for range 2 {
-		if _, err := q.Enqueue(ctx, "ship", nil); err != nil {
+	ctx := context.Background()
+	if err := orders.Create(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		if _, err := orders.Enqueue(ctx, "ship 42", nil); err != nil {
 			log.Fatal(err)
 		}
 	}
-	for range 12 {
-		_, _ = q.Dequeue(ctx, 2, time.Minute) // every fourth is refused
+	for range 3 {
+		found, err := orders.Dequeue(ctx, 32, time.Minute)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, m := range found {
+			for orders.Delete(ctx, m.Lease) != nil { // again, at once
+			}
+		}
 	}
 	fmt.Print(server.Counts())
 	// Output:
-	// 12 GetMessages
-	//  8   of them empty
-	//  2 PutMessage
-	//  1 CreateQueue
-	// 15 transactions
-	//  2 messages handed out
-	// 12 answers 2xx
-	//  3 answers 5xx
-	//  3 faults 503
+	// operation                  requests  2xx  4xx  5xx  no answer  faults  bytes in  bytes out
+	// PutMessage                        3    3    0    0          0       0       306       1200
+	// GetMessages                       3    3    0    0          0       0         0       1392
+	// DeleteMessage                     4    3    0    1          0       1         0        254
+	// CreateQueue                       1    1    0    0          0       0         0          0
+	// transactions                     11   10    0    1          0       1       306       2846
+	// messages got: 3; gets that found none: 2
+	// faults: 503 1
+	// 503, which the service does not bill: 1; over a limit: 0
 }

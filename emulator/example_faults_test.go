@@ -2,56 +2,88 @@ package emulator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log"
+	"log/slog"
 	"net/http"
+	"os"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// A client meets the bad days of the service on demand: the second put is
-// refused, and of the third the answer is lost, though the message is there.
-func ExampleFaults() {
+// The service is busy at first, and the answer to the second put is lost. The
+// log tells what has happened.
+func ExampleParseFaults() {
+	if _, err := emulator.ParseFaults("put:503@5"); err != nil {
+		fmt.Println(err)
+	}
+	rules, err := emulator.ParseFaults("CreateQueue:503@#1 put:drop@#2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := emulator.New(nil, &emulator.Options{
+		Faults: &emulator.Faults{Rules: rules},
+		Log: slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey, slog.MessageKey, "account", "queue", "took", "id":
+				return slog.Attr{} // for the example
+			}
+			return a
+		}})),
+	})
+	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
+	if err != nil {
+		log.Fatal(err)
+	}
 	ctx := context.Background()
-	rules, err := emulator.ParseFaults("put:503@#2, put:drop@#3")
-	if err != nil {
+	fmt.Println("throttled:", errors.Is(orders.Create(ctx, nil), queue.ErrThrottled))
+	if err := orders.Create(ctx, nil); err != nil {
 		log.Fatal(err)
 	}
-	server := emulator.New(nil, &emulator.Options{Faults: &emulator.Faults{Rules: rules}})
-	q, err := azurequeue.Open(server.ConnectionString(), "orders",
-		&azurequeue.Options{Transport: &http.Client{Transport: server}})
-	if err != nil {
-		log.Fatal(err)
+	for range 2 {
+		if _, err = orders.Enqueue(ctx, "ship 42", nil); err != nil {
+			fmt.Println("nobody knows:", errors.Is(err, queue.ErrOutcomeUnknown), errors.Is(err, io.EOF))
+		}
 	}
-	if err := q.Create(ctx, nil); err != nil {
-		log.Fatal(err)
-	}
-	for i := range 4 {
-		_, err := q.Enqueue(ctx, fmt.Sprint("ship ", i+1), nil)
-		fmt.Println("ship", i+1, "accepted:", err == nil)
-	}
-	messages, err := q.Peek(ctx, 32)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, m := range messages {
-		fmt.Println(m.Text)
-	}
+	found, err := orders.Peek(ctx, 32)
+	fmt.Println(len(found), "messages", err)
 	// Output:
-	// ship 1 accepted: true
-	// ship 2 accepted: false
-	// ship 3 accepted: false
-	// ship 4 accepted: true
-	// ship 1
-	// ship 3
-	// ship 4
+	// emulator: fault "put:503@5": "5" is no time at which it happens: write 5%, 1/100 or #3,7
+	// level=WARN operation=CreateQueue status=503 code=ServerBusy fault=503
+	// throttled: true
+	// level=INFO operation=CreateQueue status=201
+	// level=INFO operation=PutMessage status=201
+	// level=WARN operation=PutMessage fault=drop
+	// nobody knows: true true
+	// level=INFO operation=PeekMessages status=200
+	// 2 messages <nil>
 }
 
-// A rule that is wrong is named, with what would be right.
-func ExampleParseFaults() {
-	_, err := emulator.ParseFaults("get:503@5%, put:404@5%")
-	fmt.Println(err)
+// A queue takes two messages a second. After the burst the service is busy.
+func ExampleParseLimits() {
+	limits, err := emulator.ParseLimits("messages=2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := emulator.New(nil, &emulator.Options{Limits: limits})
+	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := orders.Create(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		_, err := orders.Enqueue(ctx, "ship 42", nil)
+		fmt.Println(errors.Is(err, queue.ErrThrottled))
+	}
 	// Output:
-	// emulator: fault "put:404@5%": "404" is no kind of fault: use 503, 500, timeout (or 408), reset, drop, duplicate or delay=200ms
+	// false
+	// false
+	// true
 }

@@ -74,6 +74,7 @@ var (
 	errQueueNotFound         = fail(404, "QueueNotFound", "The specified queue does not exist.")
 	errResourceNotFound      = fail(404, "ResourceNotFound", "The specified resource does not exist.")
 	errUnsupportedVerb       = fail(405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.")
+	errRequestTimeout        = fail(408, "OperationTimedOut", "Operation could not be completed within the specified time.")
 	errQueueAlreadyExists    = fail(409, "QueueAlreadyExists", "The specified queue already exists.")
 	errQueueBeingDeleted     = fail(409, "QueueBeingDeleted", "The specified queue is being deleted.")
 	errMissingLength         = fail(411, "MissingContentLengthHeader", "The Content-Length header was not specified.")
@@ -81,6 +82,7 @@ var (
 	errInternal              = fail(500, "InternalError", "The server encountered an internal error. Please retry the request.")
 	errTimedOut              = fail(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
 	errServerBusy            = fail(503, "ServerBusy", "The server is currently unable to receive requests. Please retry your request.")
+	errAccountBusy           = fail(503, "ServerBusy", "Operations per second is over the account limit.")
 )
 
 // toFailure says an error of the engine in the words of the service. Receipts

@@ -1,19 +1,17 @@
 package emulator
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"reflect"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,292 +20,390 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// unruly is a server with faults and a queue "orders" in it.
-func unruly(t *testing.T, text string, seed uint64, o Options) (*Server, *localqueue.Queue) {
+// faulty is a server with these faults over an engine with an empty queue
+// "orders".
+func faulty(t *testing.T, seed uint64, rules string) (*Server, *localqueue.Queue) {
 	t.Helper()
-	rules, err := ParseFaults(text)
+	parsed, err := ParseFaults(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Faults = &Faults{Seed: seed, Rules: rules}
-	engine := localqueue.New(nil)
+	return withOptions(t, &Options{Faults: &Faults{Seed: seed, Rules: parsed}})
+}
+
+// withOptions is a server over an engine with an empty queue "orders".
+func withOptions(t *testing.T, o *Options) (*Server, *localqueue.Queue) {
+	t.Helper()
+	engine := localqueue.New(&localqueue.Options{Seed: 1})
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return New(engine, &o), q
+	return New(engine, o), q
 }
 
-// socket is a transport to the server on a socket of its own. Each request has
-// a new connection: net/http repeats a GET when a used one breaks.
-func socket(t *testing.T, s *Server) http.RoundTripper {
-	t.Helper()
-	e, err := s.Start("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	at, err := url.Parse(e.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return redirected{at.Host, &http.Transport{DisableKeepAlives: true}}
+// outcome is what a client makes of a request: a status and a code, or an error.
+type outcome struct {
+	status int
+	code   string
+	err    error
+	header http.Header
 }
 
-// redirected sends requests of the in-process server to a socket.
-type redirected struct {
-	host string
-	next http.RoundTripper
-}
-
-func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.URL.Host, r.Host = d.host, d.host
-	return d.next.RoundTrip(r)
-}
-
-// outcome is "201", "503 ServerBusy" or "broken".
-func outcome(t *testing.T, transport http.RoundTripper, r *http.Request) string {
+func attempt(t *testing.T, transport http.RoundTripper, r *http.Request) outcome {
 	t.Helper()
 	response, err := transport.RoundTrip(r)
 	if err != nil {
-		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !strings.Contains(err.Error(), "reset by peer") {
-			t.Errorf("not the error of a broken connection: %v", err)
-		}
-		return "broken"
+		return outcome{err: err}
 	}
 	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(fmt.Sprint(response.StatusCode, " ", response.Header.Get("x-ms-error-code")))
+	return outcome{response.StatusCode, response.Header.Get("x-ms-error-code"), nil, response.Header}
 }
 
-func put() *http.Request { return signed("POST", "/orders/messages", wrap("x")) }
+// way is how requests come to a server.
+type way struct {
+	name string
+	open func(*testing.T, *Server) (host string, transport http.RoundTripper)
+}
 
-// kinds are what each kind does to a put: what the client sees, how many
-// messages there are then, and how many requests are counted.
-var kinds = map[string]struct {
-	outcome  string
-	depth    int64
+// waysIn are in process, over a socket and over TLS. Connections serve one
+// request: net/http repeats some on those that it has used.
+var waysIn = []way{
+	{"in process", func(_ *testing.T, s *Server) (string, http.RoundTripper) { return inProcess, s }},
+	{"over a socket", func(t *testing.T, s *Server) (string, http.RoundTripper) {
+		e, err := s.Start("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e.Addr().String(), &http.Transport{DisableKeepAlives: true}
+	}},
+	{"over TLS", func(t *testing.T, s *Server) (string, http.RoundTripper) {
+		e, transport := overTLS(t, s)
+		transport.DisableKeepAlives = true
+		return e.Addr().String(), secured{transport}
+	}},
+}
+
+// secured sends over TLS what is meant for a plain connection.
+type secured struct{ next http.RoundTripper }
+
+func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "https"
+	return s.next.RoundTrip(r)
+}
+
+func at(host string, r *http.Request) *http.Request {
+	r.URL.Host, r.Host = host, ""
+	return r
+}
+
+// effects are what each kind does to a put.
+var effects = []struct {
+	kind     string
+	status   int
+	code     string
+	err      error
+	depth    int64 // how many messages there are then
 	requests int64
 }{
-	"503":       {"503 ServerBusy", 0, 1},
-	"500":       {"500 InternalError", 0, 1},
-	"timeout":   {"500 OperationTimedOut", 0, 1},
-	"reset":     {"broken", 0, 1},
-	"drop":      {"broken", 1, 1},
-	"delay=1ms": {"201", 1, 1},
-	"duplicate": {"201", 2, 2},
+	{"503", 503, "ServerBusy", nil, 0, 1},
+	{"500", 500, "InternalError", nil, 0, 1},
+	{"408", 408, "OperationTimedOut", nil, 0, 1},
+	{"reset", 0, "", syscall.ECONNRESET, 0, 1},
+	{"drop", 0, "", io.EOF, 1, 1},
+	{"delay=1ms", 201, "", nil, 1, 1},
+	{"duplicate", 201, "", nil, 2, 2},
 }
 
-func TestFaultsInProcess(t *testing.T) {
-	for kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, q := unruly(t, "put:"+kind, 0, Options{})
-				start := time.Now()
-				checkKind(t, s, s, q, kind)
-				var want time.Duration
-				if kind == "delay=1ms" {
-					want = time.Millisecond
+func TestFaultsOnEveryWay(t *testing.T) {
+	for _, w := range waysIn {
+		for _, c := range effects {
+			t.Run(w.name+"/"+c.kind, func(t *testing.T) {
+				s, q := faulty(t, 0, "put:"+c.kind+"@#2")
+				host, transport := w.open(t, s)
+				put := func() outcome {
+					return attempt(t, transport, at(host, signed("POST", "/orders/messages", wrap("x"))))
 				}
-				if took := time.Since(start); took != want {
-					t.Errorf("took %v, want %v", took, want)
+				if got := put(); got.status != 201 {
+					t.Fatalf("the first: %+v", got)
+				}
+				got := put()
+				if got.status != c.status || got.code != c.code || (got.err == nil) != (c.err == nil) || !errors.Is(got.err, c.err) {
+					t.Errorf("got %+v", got)
+				}
+				if got := depth(t, q) - 1; got != c.depth {
+					t.Errorf("%d messages, want %d", got, c.depth)
+				}
+				if got := put(); got.status != 201 {
+					t.Errorf("the third: %+v", got)
+				}
+				if got := attempt(t, transport, at(host, signed("GET", "/orders?comp=metadata", ""))); got.status != 200 {
+					t.Errorf("another operation: %+v", got)
+				}
+				counts := s.Counts()
+				kind, _, _ := strings.Cut(c.kind, "=")
+				if counts.Operations[PutMessage] != 2+c.requests || counts.Faults[FaultKind(kind)] != 1 || counts.Tallies[PutMessage].Faults != 1 || len(counts.Faults) != 1 {
+					t.Errorf("counted\n%v", counts)
+				}
+				if unanswered := counts.Operations[PutMessage] - sum(counts.Tallies[PutMessage].Answers); (unanswered == 1) != (c.err != nil) {
+					t.Errorf("%d without an answer", unanswered)
+				}
+			})
+		}
+	}
+}
+
+func sum(numbers [6]int64) (all int64) {
+	for _, n := range numbers {
+		all += n
+	}
+	return all
+}
+
+// TestFaultsAreDocumented holds the table of docs/protocol.md against the effects
+// that TestFaultsOnEveryWay checks.
+func TestFaultsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(protocolDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| fault | the client gets | done |\n|---|---|---|\n")
+	if !ok {
+		t.Fatal("there is no such table")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	if len(lines) != len(effects) || len(effects) != len(kinds) {
+		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(kinds))
+	}
+	for i, c := range effects {
+		gets := map[string]string{"reset": "a connection that is reset", "drop": "a connection that is closed without an answer",
+			"delay=1ms": "the answer, later", "duplicate": "the answer to the second copy"}[c.kind]
+		if gets == "" {
+			gets = fmt.Sprint(c.status, " ", c.code)
+		}
+		want := "| `" + c.kind + "` | " + gets + " | " + []string{"no", "once", "twice"}[c.depth] + " |"
+		if lines[i] != want {
+			t.Errorf("the page has %s, want %s", lines[i], want)
+		}
+		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != kinds[i] {
+			t.Errorf("%s is not where %s is", c.kind, kinds[i])
+		}
+	}
+}
+
+// TestDelay: the work comes after the delay, all of which a client can leave.
+func TestDelay(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules  string
+		leave  time.Duration // 0 is never
+		status int
+		took   time.Duration
+		depth  int64
+	}{
+		"stays":                       {"put:delay=3s", 0, 201, 3 * time.Second, 1},
+		"leaves":                      {"put:delay=3s", 2 * time.Second, 0, 2 * time.Second, 0},
+		"two add up":                  {"put:delay=3s,*:delay=4s", 0, 201, 7 * time.Second, 1},
+		"with a duplicate":            {"put:duplicate,put:delay=3s", 0, 201, 3 * time.Second, 2},
+		"none of the work":            {"put:delay=3s,put:503", 0, 503, 0, 0},
+		"longer than a request may":   {"put:delay=31s", 0, 500, 30 * time.Second, 0},
+		"as long as a request may be": {"put:delay=30s", 0, 201, 30 * time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, q := faulty(t, 0, c.rules)
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.leave, time.Hour))
+				defer cancel()
+				start := time.Now()
+				got := attempt(t, s, signed("POST", "/orders/messages", wrap("x")).WithContext(ctx))
+				if got.status != c.status || time.Since(start) != c.took || depth(t, q) != c.depth {
+					t.Errorf("%+v after %v, depth %d", got, time.Since(start), depth(t, q))
+				}
+				if delayed := s.Counts().Faults[FaultDelay] > 0; delayed != (c.took > 0) {
+					t.Errorf("counted\n%v", s.Counts())
+				}
+				if c.status == 0 && !errors.Is(got.err, context.DeadlineExceeded) {
+					t.Error(got.err)
 				}
 			})
 		})
 	}
 }
 
-func TestFaultsOnASocket(t *testing.T) {
-	for kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			s, q := unruly(t, "put:"+kind, 0, Options{})
-			checkKind(t, s, socket(t, s), q, kind)
-		})
-	}
+// TestDelayOfAPreflight: it needs no version and no signature, but it waits.
+func TestDelayOfAPreflight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := faulty(t, 0, "*:delay=5s")
+		start := time.Now()
+		if got := attempt(t, s, signed("OPTIONS", "/orders", "")); got.status != 400 || time.Since(start) != 5*time.Second {
+			t.Errorf("%+v after %v", got, time.Since(start))
+		}
+		if got := attempt(t, s, signed("GET", "/orders?comp=nothing", "")); got.status != 400 || s.Counts().Tallies[Unknown].Faults != 0 {
+			t.Errorf("a request that is no operation: %+v", got)
+		}
+	})
 }
 
-func checkKind(t *testing.T, s *Server, transport http.RoundTripper, q *localqueue.Queue, kind string) {
-	t.Helper()
-	want := kinds[kind]
-	if got := outcome(t, transport, put()); got != want.outcome {
-		t.Errorf("got %s, want %s", got, want.outcome)
+// TestDuplicateAnswers: the client hears the answer to the second copy, and
+// nothing of the first.
+func TestDuplicateAnswers(t *testing.T) {
+	s, q := faulty(t, 0, "update:duplicate,delete:duplicate,get:duplicate")
+	for range 3 {
+		if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := outcome(t, transport, signed("GET", "/orders?comp=metadata", "")); got != "200" {
-		t.Errorf("another operation: %s", got)
+	if got := attempt(t, s, signed("GET", "/orders/messages", "")); got.status != 200 {
+		t.Errorf("get: %+v", got)
 	}
-	if got := depth(t, q); got != want.depth {
-		t.Errorf("depth %d, want %d", got, want.depth)
+	rest, err := q.Dequeue(t.Context(), 32, time.Minute)
+	if err != nil || len(rest) != 1 {
+		t.Fatalf("%d left after a get that was done twice, %v", len(rest), err)
 	}
-	name, _, _ := strings.Cut(kind, "=")
-	counts := s.Counts()
-	if counts.Operations[PutMessage] != want.requests || !reflect.DeepEqual(counts.Faults, map[FaultKind]int64{FaultKind(name): 1}) {
-		t.Errorf("%+v", counts)
+	address := func(l queue.Lease) string {
+		return "/orders/messages/" + string(l.ID) + "?visibilitytimeout=1&popreceipt=" + url.QueryEscape(string(l.Receipt))
 	}
-}
-
-// TestDuplicateUpdate holds that nothing of the first answer is in the second:
-// the receipt of the first would be the good one.
-func TestDuplicateUpdate(t *testing.T) {
-	s, q := unruly(t, "update:duplicate", 0, Options{})
-	if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
-		t.Fatal(err)
+	got := attempt(t, s, signed("PUT", address(rest[0].Lease), ""))
+	if got.code != "PopReceiptMismatch" || got.header.Get("x-ms-popreceipt") != "" || got.header.Get("x-ms-time-next-visible") != "" {
+		t.Errorf("update: %+v", got)
 	}
-	got, err := q.Dequeue(t.Context(), 1, time.Minute)
+	m, err := q.Enqueue(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := do(t, s, signed("PUT", "/orders/messages/"+string(got[0].ID)+"?visibilitytimeout=9&popreceipt="+url.QueryEscape(string(got[0].Receipt)), wrap("y")))
-	if a.status != 400 || a.header.Get("x-ms-error-code") != "PopReceiptMismatch" || a.header.Get("x-ms-popreceipt") != "" || a.header.Get("x-ms-version") == "" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	if got := attempt(t, s, signed("DELETE", address(m.Lease), "")); got.code != "MessageNotFound" {
+		t.Errorf("delete: %+v", got)
+	}
+	counts := s.Counts()
+	if counts.Messages != 2 || counts.Statuses[2] != 4 || counts.Statuses[4] != 2 || counts.Requests() != 6 {
+		t.Errorf("counted\n%v", counts)
 	}
 }
 
-// TestFaultsTogether holds that delays add up, that they end with the context
-// and the request's timeout, and that the first other kind wins.
-func TestFaultsTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, q := unruly(t, "*:delay=2s,put:503@#1,put:drop@#1+#2+#4+#5,put:delay=1s,get:500", 0, Options{})
-		start := time.Now()
-		var got []string
-		for range 3 {
-			got = append(got, outcome(t, s, put()))
-		}
-		if want := []string{"503 ServerBusy", "broken", "201"}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-		if took := time.Since(start); took != 9*time.Second {
-			t.Errorf("took %v", took)
-		}
-		if got := outcome(t, s, signed("POST", "/orders/messages?timeout=2", wrap("x"))); got != "500 OperationTimedOut" {
-			t.Error(got)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := s.RoundTrip(put().WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) { //nolint:bodyclose // there is none
-			t.Error(err)
-		}
-		if got, want := s.Counts().Faults, (map[FaultKind]int64{FaultDelay: 10, FaultBusy: 1, FaultDrop: 1}); !reflect.DeepEqual(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-		if took := time.Since(start); took != 12*time.Second || depth(t, q) != 2 {
-			t.Errorf("took %v, depth %d", took, depth(t, q))
-		}
-	})
+// TestFirstFaultCounts: of several that hit a request, but delays.
+func TestFirstFaultCounts(t *testing.T) {
+	s, _ := faulty(t, 0, "put:503@1/2 *:500@1/3 put:408@#6,7")
+	var codes []string
+	for range 7 {
+		codes = append(codes, attempt(t, s, signed("POST", "/orders/messages", wrap("x"))).code)
+	}
+	if got := strings.Join(codes, ","); got != ",ServerBusy,InternalError,ServerBusy,,ServerBusy,OperationTimedOut" {
+		t.Error(got)
+	}
 }
 
-// TestSameSeedSameFaults does the same requests with the same seed in process
-// and on a socket.
-func TestSameSeedSameFaults(t *testing.T) {
-	const text = "put:503@10%,*:500@1/17,get:timeout@10%,*:reset@10%,put:drop@10%,*:duplicate@10%"
-	run := func(seed uint64, on func(*Server) http.RoundTripper) (out []string, counts Counts) {
-		s, _ := unruly(t, text, seed, Options{})
-		transport := on(s)
-		for i := range 200 {
-			r := put()
-			if i%3 == 0 {
-				r = signed("GET", "/orders/messages", "")
+// TestFaultsComeBeforeAuthorization: whoever sends the requests, they are counted
+// and hit, so that numbers are those of the log.
+func TestFaultsComeBeforeAuthorization(t *testing.T) {
+	s, _ := faulty(t, 0, "put:503@#2")
+	for _, want := range []int{403, 503, 403} {
+		r := signed("POST", "/orders/messages", wrap("x"))
+		r.Header.Set("Authorization", "SharedKey devstoreaccount1:AAAA")
+		if got := attempt(t, s, r); got.status != want {
+			t.Errorf("%+v, want %d", got, want)
+		}
+	}
+}
+
+// fates sends puts and gets in turn and returns what came of each.
+func fates(t *testing.T, w way, seed uint64, n int) []int {
+	t.Helper()
+	s, _ := faulty(t, seed, "put:503@30%,*:reset@10%,get:500@30%")
+	host, transport := w.open(t, s)
+	var all []int
+	for i := range n {
+		r := signed("POST", "/orders/messages", wrap("x"))
+		if i%3 == 0 {
+			r = signed("GET", "/orders/messages?numofmessages=32", "")
+		}
+		all = append(all, attempt(t, transport, at(host, r)).status)
+	}
+	return all
+}
+
+// TestSeed: the same sequence of requests has the same faults, on every way.
+func TestSeed(t *testing.T) {
+	const n = 60
+	want := fates(t, waysIn[0], 7, n)
+	for _, status := range []int{201, 200, 503, 500, 0} {
+		if !slices.Contains(want, status) {
+			t.Errorf("%d never came up: %v", status, want)
+		}
+	}
+	for _, w := range waysIn {
+		if got := fates(t, w, 7, n); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%v, want\n%v", w.name, got, want)
+		}
+	}
+	if got := fates(t, waysIn[0], 8, n); slices.Equal(got, want) {
+		t.Error("another seed does the same")
+	}
+}
+
+// TestRates: the dice are fair, one throw after the other and for one seed after
+// the other.
+func TestRates(t *testing.T) {
+	const n = 20_000
+	for _, rate := range []float64{0, 0.01, 0.5, 0.99, 1} {
+		for seed := range uint64(3) {
+			rule := &faultRule{Fault: Fault{Kind: FaultBusy, Rate: rate}}
+			throws, seeds, rules := 0, 0, 0
+			for i := range n {
+				throws += count(rule.hits(seed, 0, int64(i)+1))
+				seeds += count(rule.hits(uint64(i), int(seed), 1))
+				rules += count(rule.hits(seed, i, 1))
 			}
-			out = append(out, outcome(t, transport, r))
-		}
-		return out, s.Counts()
-	}
-	inside := func(s *Server) http.RoundTripper { return s }
-	want, wantCounts := run(7, inside)
-	if len(wantCounts.Faults) != 6 {
-		t.Errorf("not every kind came up: %v", wantCounts.Faults)
-	}
-	if got, counts := run(7, inside); !slices.Equal(got, want) || !reflect.DeepEqual(counts, wantCounts) {
-		t.Errorf("again in process: %v, want %v", counts, wantCounts)
-	}
-	if got, counts := run(7, func(s *Server) http.RoundTripper { return socket(t, s) }); !slices.Equal(got, want) || !reflect.DeepEqual(counts, wantCounts) {
-		t.Errorf("on a socket:\n%v\n%v", counts, wantCounts)
-	}
-	if got, _ := run(8, inside); slices.Equal(got, want) {
-		t.Error("another seed has the same faults")
-	}
-}
-
-// TestRate holds that the share is what was asked for. It is not by chance: the
-// seeds are fixed. Four standard deviations of 20,000 draws at 5 % are 123.
-func TestRate(t *testing.T) {
-	rule := Fault{Kind: FaultBusy, Rate: 0.05}
-	for seed := range uint64(20) {
-		var n int
-		for i := range uint64(20_000) {
-			if rule.hits(seed, seed%3, i+1) {
-				n++
-			}
-		}
-		if n < 1000-123 || n > 1000+123 {
-			t.Errorf("seed %d: %d of 20,000", seed, n)
-		}
-	}
-}
-
-// TestBrokenConnectionsAreNoPanics holds that a server of one's own logs nothing
-// of faults.
-func TestBrokenConnectionsAreNoPanics(t *testing.T) {
-	s, _ := unruly(t, "put:reset@1/2,put:drop@#1", 0, Options{})
-	var logged bytes.Buffer
-	server := httptest.NewUnstartedServer(s)
-	server.Config.ErrorLog = log.New(&logged, "", 0)
-	server.Start()
-	transport := redirected{strings.TrimPrefix(server.URL, "http://"), server.Client().Transport}
-	for i, want := range []string{"broken", "broken", "201"} {
-		if got := outcome(t, transport, put()); got != want {
-			t.Errorf("put %d: %s, want %s", i, got, want)
-		}
-	}
-	server.Close() // waits for what could log
-	if logged.Len() > 0 {
-		t.Errorf("logged: %s", logged.String())
-	}
-}
-
-// TestLog holds what is logged, and that nothing secret is.
-func TestLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var logged bytes.Buffer
-		o := Options{Log: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))}
-		s, q := unruly(t, "put:delay=1s@#2,put:503@#2,delete:drop@#1", 0, o)
-		outcome(t, s, signed("POST", "/orders/messages", wrap("sesame")))
-		outcome(t, s, signed("POST", "/orders/messages", wrap("sesame")))
-		got, err := q.Dequeue(t.Context(), 1, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		receipt := url.QueryEscape(string(got[0].Receipt))
-		remove := signed("DELETE", "/orders/messages/"+string(got[0].ID)+"?popreceipt="+receipt, "")
-		outcome(t, s, remove)
-		outcome(t, s, signed("DELETE", "/orders/messages/"+string(got[0].ID)+"?popreceipt="+receipt, ""))
-		outcome(t, s, signed("GET", "/Not%20A%0AName/messages?sig=sesame", ""))
-		want := strings.Join([]string{
-			`level=INFO msg=request operation=PutMessage queue=orders status=201 duration=0s`,
-			`level=WARN msg=request operation=PutMessage queue=orders status=503 code=ServerBusy duration=1s fault=delay=1s+503`,
-			`level=WARN msg=request operation=DeleteMessage queue=orders duration=0s fault=drop`,
-			`level=INFO msg=request operation=DeleteMessage queue=orders status=404 code=MessageNotFound duration=0s`,
-			`level=INFO msg=request operation=GetMessages status=400 code=InvalidResourceName duration=0s`,
-		}, "\n") + "\n"
-		if strings.ReplaceAll(logged.String(), `"`, "") != want {
-			t.Errorf("logged:\n%swant:\n%s", logged.String(), want)
-		}
-		_, signature, _ := strings.Cut(remove.Header.Get("Authorization"), ":")
-		for _, secret := range []string{"sesame", receipt, string(got[0].Receipt), signature, DevelopmentKey, "popreceipt", "?"} {
-			if strings.Contains(logged.String(), secret) {
-				t.Errorf("%q is in the log:\n%s", secret, logged.String())
+			for _, hits := range []int{throws, seeds, rules} {
+				// Five standard deviations.
+				if off := float64(hits) - n*rate; off*off > 25*n*rate*(1-rate) {
+					t.Errorf("%d of %d at %v", hits, n, rate)
+				}
 			}
 		}
-	})
+	}
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// TestBadRules: rules that nobody parsed are checked before anything is served.
+func TestBadRules(t *testing.T) {
+	for want, o := range map[string]*Options{
+		`rule 1: there is no fault "": write one of 503`:               {Faults: &Faults{Rules: []Fault{{}}}},
+		`rule 2: there is no operation "Unknown": write put`:           {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy}, {Kind: FaultBusy, Operation: Unknown}}}},
+		`a rate of 1.5: it is 0 to 1`:                                  {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1.5}}}},
+		`more than one of Rate, Every and At: make it a rule each`:     {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1, Every: 1}}}},
+		`every -1: it is 1 or more`:                                    {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Every: -1}}}},
+		`request #0: the first is #1`:                                  {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{0}}}}},
+		`a delay of 0s: it takes more than 0`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultDelay}}}},
+		`503 takes no time: leave out the 1s`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
+		`Options.Limits.Messages is -1: it is 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
+		`Options.Limits.Requests is 1000000001: it is 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
+		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: longestDelay}}, 106752)}},
+	} {
+		s := New(nil, o)
+		if e, err := s.Start(""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start: %v, %v; want %s", e, err, want)
+		}
+		if response, err := s.RoundTrip(signed("PUT", "/orders", "")); err == nil || !strings.Contains(err.Error(), want) {
+			if err == nil {
+				response.Body.Close()
+			}
+			t.Errorf("RoundTrip: %v; want %s", err, want)
+		}
+		w := &response{header: http.Header{}}
+		s.ServeHTTP(w, signed("PUT", "/orders", ""))
+		if w.status != 500 || !strings.Contains(w.body.String(), strings.Split(want, `"`)[0]) {
+			t.Errorf("ServeHTTP: %d %s", w.status, &w.body)
+		}
+	}
 }

@@ -2,178 +2,221 @@ package emulator
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
-// Limits are how much the service takes in a second before it answers 503
-// ServerBusy, with a second's worth at once ("Scalability and performance
-// targets for Queue Storage": 2,000 messages of 1 KiB a queue, 20,000 requests
-// an account). The zero value means no limits.
+// Limits are how much a second is served before it is 503 ServerBusy. Microsoft's
+// targets (Scalability and performance targets for Queue Storage) are 2,000
+// messages of 1 KiB a second for a queue and 20,000 for an account. The zero
+// value is no limits.
+//
+// A second's worth can be saved up: after a pause of a second that much passes at
+// once, and then as much as time passes. The answer has no Retry-After header,
+// which no document promises for queues.
 type Limits struct {
-	// Messages is how many messages of one queue can be put, got, updated and
-	// deleted in a second. A GetMessages counts as many as it hands out, which
-	// is known only afterwards: the queue is then in debt until they are paid.
-	// Defaults to 0, no limit.
+	// Messages is how many messages of one queue may be put, got or deleted a
+	// second. A put or a delete that fails counts as one that does not, and a
+	// get as the messages that it brings; it is refused only when not even one
+	// is left, and what it takes too much is missing later. At most a billion.
+	// Defaults to 0: no limit.
 	Messages int
 
-	// Requests is how many requests of one account are answered in a second,
-	// whatever they ask for. Defaults to 0, no limit.
+	// Requests is how many requests of one account are served a second, its
+	// secondary location included. Requests that are not authorized take
+	// none, and so keep nobody out; preflights take none either. At most a
+	// billion. Defaults to 0: no limit.
 	Requests int
 }
 
-// maxLimitRate is the largest limit: a bucket counts in nanoseconds.
-const maxLimitRate = int(time.Second)
+// highestLimit keeps the levels of buckets within an int64.
+const highestLimit = 1_000_000_000
 
-// ParseLimits reads limits written for people, "messages=2000,requests=20000":
-// either or both, separated by a comma or semicolon, in any order and case. An
-// empty text means none. The error names the piece that is wrong and what would
-// be right.
+// ParseLimits reads limits from a text such as
+//
+//	messages=2000,requests=20000
+//
+// separated by commas, semicolons or blanks, each at most once. What is left out
+// or 0 has no limit. The error names the piece that is wrong, and what would be
+// right.
 func ParseLimits(text string) (Limits, error) {
 	var l Limits
-	for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ';' }) {
-		if piece = strings.TrimSpace(piece); piece == "" {
-			continue
+	seen := map[string]bool{}
+	for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(",; \t\r\n", r) }) {
+		name, value, ok := strings.Cut(piece, "=")
+		name = strings.ToLower(name)
+		into := map[string]*int{"messages": &l.Messages, "requests": &l.Requests}[name]
+		switch {
+		case into == nil || !ok:
+			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quote(piece))
+		case seen[name]:
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is there twice: leave one out", quote(piece), name)
 		}
-		if err := l.parse(piece); err != nil {
-			return Limits{}, fmt.Errorf("emulator: limit %q: %w", piece, err)
+		seen[name] = true
+		n, err := strconv.Atoi(value)
+		if err != nil || !isDigits(value) || n > highestLimit {
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is no number from 0 to %d", quote(piece), quote(value), highestLimit)
 		}
+		*into = n
 	}
 	return l, nil
 }
 
-func (l *Limits) parse(piece string) error {
-	name, value, _ := strings.Cut(piece, "=")
-	name = strings.TrimSpace(name)
-	var field *int
-	switch {
-	case strings.EqualFold(name, "messages"):
-		field = &l.Messages
-	case strings.EqualFold(name, "requests"):
-		field = &l.Requests
-	default:
-		return fmt.Errorf("%q is no limit: use messages=2000 for messages of a queue a second, requests=20000 for requests of an account a second", name)
+// String returns the limits as [ParseLimits] reads them; no limits are "".
+func (l Limits) String() string {
+	var pieces []string
+	if l.Messages != 0 {
+		pieces = append(pieces, "messages="+strconv.Itoa(l.Messages))
 	}
-	n, err := number(strings.TrimSpace(value))
-	if err != nil || n > maxLimitRate {
-		return fmt.Errorf("%q is not how many a second: write a whole number from 1 to %d, or leave the limit out", value, maxLimitRate)
+	if l.Requests != 0 {
+		pieces = append(pieces, "requests="+strconv.Itoa(l.Requests))
 	}
-	if *field != 0 {
-		return fmt.Errorf("%s is there twice: write it once", name)
+	return strings.Join(pieces, ",")
+}
+
+func (l Limits) check() error {
+	for _, one := range []struct {
+		name  string
+		value int
+	}{{"Messages", l.Messages}, {"Requests", l.Requests}} {
+		if one.value < 0 || one.value > highestLimit {
+			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, highestLimit)
+		}
 	}
-	*field = n
 	return nil
 }
 
-// limits are the buckets of a server.
-type limits struct {
-	messages time.Duration // what a message costs; 0 for no limit
-	requests time.Duration // what a request costs; 0 for no limit
+// bucket holds what may be taken: rate a second flow in, and a second's worth at
+// most stays. It counts in billionths, so that a nanosecond brings rate of them
+// and nothing is ever rounded.
+type bucket struct {
+	rate int64
+
+	mu    sync.Mutex
+	level int64     // guarded by mu; below 0 after a debt
+	at    time.Time // guarded by mu; when level was right
+}
+
+// unit is one message or request, in billionths.
+const unit = int64(time.Second)
+
+func newBucket(rate int) *bucket {
+	return &bucket{rate: int64(rate), level: int64(rate) * unit, at: time.Now()}
+}
+
+// fill lets in what has come since. Called with mu held.
+func (b *bucket) fill() {
+	now := time.Now()
+	full := b.rate * unit
+	// What is missing may be more than a second's worth, after a debt; compare
+	// times first, for the product of a long one would overflow.
+	passed := now.Sub(b.at)
+	if passed >= time.Duration((full-b.level)/b.rate)+1 {
+		b.level = full
+	} else if passed > 0 {
+		b.level = min(full, b.level+int64(passed)*b.rate)
+	}
+	b.at = now
+}
+
+// take takes one, if there is one.
+func (b *bucket) take() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill()
+	if b.level < unit {
+		return false
+	}
+	b.level -= unit
+	return true
+}
+
+// charge takes n more, whether they are there or not; a negative n gives back.
+func (b *bucket) charge(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.level = min(b.rate*unit, b.level-int64(n)*unit)
+}
+
+// isFull reports whether it is as good as a new one.
+func (b *bucket) isFull() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill()
+	return b.level == b.rate*unit
+}
+
+// queueBuckets has a bucket for each queue that was busy in the last seconds.
+type queueBuckets struct {
+	rate int
 
 	mu      sync.Mutex
-	buckets map[bucket]time.Time // guarded by mu; when each is full again
+	buckets map[queue.Name]*bucket // guarded by mu
+	sweep   int                    // guarded by mu; at how many buckets to throw out full ones
 }
 
-// bucket is whose limit it is: an account's when the queue is "".
-type bucket struct{ account, queue string }
+const firstSweep = 1024
 
-// manyBuckets is how many are kept before those that are full again are thrown
-// away.
-const manyBuckets = 1024
-
-// newLimits returns nil when there are none.
-func newLimits(o *Options) *limits {
-	if o == nil || o.Limits.Messages <= 0 && o.Limits.Requests <= 0 {
-		return nil
-	}
-	return &limits{messages: price(o.Limits.Messages), requests: price(o.Limits.Requests), buckets: make(map[bucket]time.Time)}
+func newQueueBuckets(rate int) *queueBuckets {
+	return &queueBuckets{rate: rate, buckets: map[queue.Name]*bucket{}, sweep: firstSweep}
 }
 
-// price is how long it takes for one of n a second to come.
-func price(n int) time.Duration {
-	if n <= 0 {
-		return 0
+// of returns the bucket of a queue. A bucket that is full is the same as a new
+// one, so those are thrown out now and then: names cost nothing to make up.
+func (q *queueBuckets) of(name queue.Name) *bucket {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := q.buckets[name]
+	if b != nil {
+		return b
 	}
-	return time.Second / time.Duration(min(n, maxLimitRate))
-}
-
-// admit takes the price of a request, or says that it is one too many. What a
-// GetMessages hands out is paid later.
-func (l *limits) admit(c *call) bool {
-	if c.known == nil {
-		return true // no account of ours
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if l.requests > 0 && !l.take(bucket{account: c.account}, now, l.requests, l.requests) {
-		return false
-	}
-	if l.messages == 0 {
-		return true
-	}
-	whose := bucket{c.account, c.queue}
-	switch c.operation {
-	case PutMessage, UpdateMessage, DeleteMessage:
-		return l.take(whose, now, l.messages, l.messages)
-	case GetMessages:
-		return l.take(whose, now, l.messages, 0)
-	}
-	return true
-}
-
-// charge makes a queue pay for messages that have been handed out.
-func (l *limits) charge(c *call, messages int) {
-	if l.messages == 0 || messages == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.owe(bucket{c.account, c.queue}, time.Now(), time.Duration(messages)*l.messages)
-}
-
-// again charges for a request that was done twice.
-func (l *limits) again(c *call) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if l.requests > 0 {
-		l.owe(bucket{account: c.account}, now, l.requests)
-	}
-	switch c.operation {
-	case PutMessage, UpdateMessage, DeleteMessage:
-		if l.messages > 0 {
-			l.owe(bucket{c.account, c.queue}, now, l.messages)
-		}
-	}
-}
-
-// take reports whether a bucket holds what is needed, and if so takes the price.
-// The caller holds mu. A bucket holds a second: what is missing is the time until
-// it is full.
-func (l *limits) take(whose bucket, now time.Time, need, price time.Duration) bool {
-	if l.buckets[whose].Sub(now) > time.Second-need {
-		return false
-	}
-	if price > 0 {
-		l.owe(whose, now, price)
-	}
-	return true
-}
-
-// owe takes the price, though the bucket may not hold it. The caller holds mu.
-func (l *limits) owe(whose bucket, now time.Time, price time.Duration) {
-	full := l.buckets[whose]
-	if full.Before(now) {
-		full = now
-	}
-	if len(l.buckets) >= manyBuckets {
-		for other, full := range l.buckets {
-			if !full.After(now) {
-				delete(l.buckets, other)
+	if len(q.buckets) >= q.sweep {
+		for name, b := range q.buckets {
+			if b.isFull() {
+				delete(q.buckets, name)
 			}
 		}
+		q.sweep = max(firstSweep, 2*len(q.buckets))
 	}
-	l.buckets[whose] = full.Add(price)
+	b = newBucket(q.rate)
+	q.buckets[name] = b
+	return b
+}
+
+// admit takes a request out of what its account has left.
+func (c *call) admit() *failure {
+	if c.known.requests == nil || c.known.requests.take() {
+		return nil
+	}
+	c.refusedByLimit()
+	return errAccountBusy
+}
+
+// handleWithinLimit carries out the operation, and takes the messages that it
+// moves out of what its queue has left.
+func (c *call) handleWithinLimit() *failure {
+	switch c.operation {
+	case PutMessage, GetMessages, DeleteMessage:
+	default:
+		return c.handle(c)
+	}
+	b := c.server.messages.of(c.name())
+	if !b.take() {
+		c.refusedByLimit()
+		return errServerBusy
+	}
+	f := c.handle(c)
+	if c.operation == GetMessages {
+		b.charge(c.got - 1) // one is taken; none were got when it failed
+	}
+	return f
+}
+
+func (c *call) refusedByLimit() {
+	c.limited = true
+	c.server.counters.limited.Add(1)
 }

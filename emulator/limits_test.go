@@ -1,148 +1,225 @@
 package emulator
 
 import (
+	"encoding/base64"
 	"fmt"
-	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// limited is a server with limits, two queues and ten messages in the first.
-func limited(t *testing.T, l Limits) *Server {
-	t.Helper()
-	engine := localqueue.New(nil)
-	for _, name := range []string{"orders", "others"} {
-		q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: name})
-		if err := q.Create(t.Context(), nil); err != nil {
-			t.Fatal(err)
+// TestLimitOfMessages: a second's worth at once, and then as much as time passes,
+// for each queue by itself.
+func TestLimitOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, &Options{Limits: Limits{Messages: 2000}})
+		put := func(queue string) outcome {
+			return attempt(t, s, signed("POST", "/"+queue+"/messages", wrap("x")))
 		}
-		for range 10 {
-			if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
+		for range 3 {
+			for i := range 2000 {
+				if got := put("orders"); got.status != 201 {
+					t.Fatalf("message %d: %+v", i+1, got)
+				}
+			}
+			got := put("orders")
+			if got.status != 503 || got.code != "ServerBusy" || got.header.Get("Retry-After") != "" {
+				t.Fatalf("message 2001: %+v", got)
+			}
+			if got := attempt(t, s, signed("PUT", "/others", "")); got.status >= 300 {
+				t.Fatalf("%+v", got)
+			}
+			if got := put("others"); got.status != 201 {
+				t.Fatalf("another queue: %+v", got)
+			}
+			if got := attempt(t, s, signed("GET", "/orders/messages?peekonly=true", "")); got.status != 200 {
+				t.Fatalf("peek: %+v", got)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour) // saves up no more than a second's worth
+		for i := range 2001 {
+			if got := put("orders"); (got.status == 201) != (i < 2000) {
+				t.Fatalf("message %d after an hour: %+v", i+1, got)
+			}
+		}
+		time.Sleep(500 * time.Microsecond) // which is worth one
+		if got := put("orders"); got.status != 201 {
+			t.Errorf("%+v", got)
+		}
+		if got := put("orders"); got.status != 503 {
+			t.Errorf("%+v", got)
+		}
+		counts := s.Counts()
+		if counts.Limited != 5 || counts.Busy != 5 || len(counts.Faults) != 0 || depth(t, q) != 8001 {
+			t.Errorf("depth %d, counted\n%v", depth(t, q), counts)
+		}
+	})
+}
+
+// TestLimitOfGets: a get takes what it brings, and what it takes too much is
+// missing later. An empty one takes nothing.
+func TestLimitOfGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, &Options{Limits: Limits{Messages: 10}})
+		get := func() outcome { return attempt(t, s, signed("GET", "/orders/messages?numofmessages=32", "")) }
+		for range 100 {
+			if got := get(); got.status != 200 {
+				t.Fatalf("empty: %+v", got)
+			}
+		}
+		var leases []queue.Lease
+		for range 64 {
+			m, err := q.Enqueue(t.Context(), "x", nil)
+			if err != nil {
 				t.Fatal(err)
 			}
+			leases = append(leases, m.Lease)
 		}
-	}
-	return New(engine, &Options{Limits: l})
-}
-
-// passed sends n requests and returns how many pass before one is refused; all
-// after it must be refused too.
-func passed(t *testing.T, s *Server, n int, request func() *http.Request) int {
-	t.Helper()
-	var count int
-	for i := range n {
-		switch got := outcome(t, s, request()); {
-		case got == "503 ServerBusy":
-		case count < i:
-			t.Errorf("request %d: %s, after one was refused", i, got)
-		default:
-			count++
+		if got := get(); got.status != 200 {
+			t.Fatalf("32 of 10: %+v", got)
 		}
-	}
-	return count
+		time.Sleep(2300*time.Millisecond - time.Nanosecond) // 22 too many, and the next one
+		if got := get(); got.status != 503 {
+			t.Fatalf("too early: %+v", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := get(); got.status != 200 {
+			t.Fatalf("in time: %+v", got)
+		}
+		time.Sleep(4100 * time.Millisecond) // 31 too many, and ten
+		for i := range 11 {
+			address := "/orders/messages/" + string(leases[i].ID) + "?popreceipt=" + url.QueryEscape(string(leases[i].Receipt))
+			if got := attempt(t, s, signed("DELETE", address, "")); (got.status == 503) != (i == 10) {
+				t.Errorf("delete %d: %+v", i+1, got)
+			}
+		}
+		if got := s.Counts().Messages; got != 64 {
+			t.Errorf("%d messages got", got)
+		}
+	})
 }
 
-func getOf(queue string, n int) func() *http.Request {
-	return func() *http.Request {
-		return signed("GET", fmt.Sprintf("/%s/messages?numofmessages=%d", queue, n), "")
-	}
+// TestLimitOfRequests: of one account, by whoever may send them.
+func TestLimitOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _ := withOptions(t, &Options{Limits: Limits{Requests: 100}, Accounts: map[string][]byte{"second": key}})
+		list := func(account string, status int) {
+			t.Helper()
+			r := signed("GET", "?comp=list", "")
+			r.URL.Path = "/" + account
+			sign(r)
+			if got := attempt(t, s, r); got.status != status {
+				t.Errorf("%+v, want %d", got, status)
+			}
+		}
+		for range 1000 { // which keep nobody out
+			r := signed("GET", "?comp=list", "")
+			r.Header.Del("Authorization")
+			attempt(t, s, r)
+			attempt(t, s, signed("OPTIONS", "/orders", ""))
+		}
+		for range 99 {
+			list(DevelopmentAccount, 200)
+		}
+		list(DevelopmentAccount+"-secondary", 200)
+		list(DevelopmentAccount, 503)
+		list(DevelopmentAccount+"-secondary", 503)
+		list("second", 200)
+		body := do(t, s, signed("GET", "?comp=list", "")).body
+		if !strings.Contains(body, "<Code>ServerBusy</Code><Message>Operations per second is over the account limit.\nRequestId:") {
+			t.Error(body)
+		}
+		time.Sleep(10 * time.Millisecond)
+		list(DevelopmentAccount, 200)
+		list(DevelopmentAccount, 503)
+		if got := s.Counts(); got.Limited != 4 || got.Busy != 4 {
+			t.Errorf("counted\n%v", got)
+		}
+	})
 }
 
-func TestRequestLimit(t *testing.T) {
-	for _, limit := range []int{1, 3, 7, 1000} {
-		synctest.Test(t, func(t *testing.T) {
-			s := limited(t, Limits{Requests: limit})
-			// What is refused for other reasons counts too.
-			every := func() *http.Request { return signed("GET", "/absent?comp=metadata", "") }
-			for range 3 { // no more is saved than a second's worth
-				if got := passed(t, s, limit+5, every); got != limit {
-					t.Errorf("%d of %d passed", got, limit)
+// TestBucket holds a bucket to what it is for, at whatever pace it is used: it
+// never lets out more than a second's worth and what has flowed in, and never
+// refuses what is there.
+func TestBucket(t *testing.T) {
+	type step struct {
+		Wait time.Duration
+		More int
+	}
+	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{
+			time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "wait")),
+			rapid.IntRange(-1, 32).Draw(t, "more"),
+		}
+	}), 1, 50)
+	rapid.Check(t, func(r *rapid.T) {
+		rate := int64(rapid.SampledFrom([]int{1, 3, 7, 2000, highestLimit}).Draw(r, "rate"))
+		all, failed := steps.Draw(r, "steps"), ""
+		synctest.Test(t, func(*testing.T) {
+			b := newBucket(int(rate))
+			level := rate * unit // the same sum, done another way
+			for i, step := range all {
+				time.Sleep(step.Wait)
+				for range step.Wait / time.Second {
+					level = min(rate*unit, level+rate*unit)
 				}
-				time.Sleep(time.Second)
+				level = min(rate*unit, level+int64(step.Wait%time.Second)*rate)
+				if got, want := b.take(), level >= unit; got != want {
+					failed = fmt.Sprintf("step %d: taken: %v, want %v at %d", i, got, want, level)
+					return
+				}
+				if level >= unit {
+					level -= unit
+				}
+				b.charge(step.More)
+				level = min(rate*unit, level-int64(step.More)*unit)
 			}
-			time.Sleep(time.Hour)
-			if got := passed(t, s, limit+5, every); got != limit {
-				t.Errorf("after an hour: %d of %d passed", got, limit)
-			}
-			time.Sleep(time.Second/time.Duration(limit) + 1)
-			if got := passed(t, s, 2, every); got != 1 {
-				t.Errorf("after the time of one: %d passed", got)
-			}
-			if got := s.Counts(); got.Throttled != 5*4+1 || got.Statuses[5] != got.Throttled {
-				t.Errorf("%+v", got)
+			time.Sleep(100 * 365 * 24 * time.Hour)
+			if !b.isFull() {
+				failed = "not full after a hundred years"
 			}
 		})
-	}
-}
-
-func TestMessageLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := limited(t, Limits{Messages: 5})
-		if got := passed(t, s, 8, put); got != 5 {
-			t.Errorf("%d puts passed", got)
-		}
-		if got := outcome(t, s, getOf("orders", 1)()); got != "503 ServerBusy" {
-			t.Errorf("a get of the same queue: %s", got)
-		}
-		if got := outcome(t, s, getOf("others", 1)()); got != "200" {
-			t.Errorf("a get of another queue: %s", got)
-		}
-		if got := outcome(t, s, signed("GET", "/orders/messages?peekonly=true", "")); got != "200" {
-			t.Errorf("a peek: %s", got)
+		if failed != "" {
+			r.Fatal(failed)
 		}
 	})
 }
 
-// TestMessageDebt holds that a get pays afterwards for what it brought: fifteen
-// messages at five a second are two seconds of debt, and nothing costs nothing.
-func TestMessageDebt(t *testing.T) {
+// TestBucketsOfQueues: names that were made up do not stay.
+func TestBucketsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := limited(t, Limits{Messages: 5})
-		if got := passed(t, s, 3, getOf("orders", 10)); got != 1 {
-			t.Errorf("%d gets passed", got)
+		buckets := newQueueBuckets(10)
+		for round := range 10 {
+			for i := range firstSweep {
+				if b := buckets.of(queue.Name{Account: "a", Queue: fmt.Sprintf("queue-%d-%d", round, i)}); !b.take() {
+					t.Fatal("a new one is empty")
+				}
+			}
+			time.Sleep(time.Second)
 		}
-		time.Sleep(time.Second)
-		if got := passed(t, s, 1, put); got != 0 {
-			t.Error("passed in debt")
-		}
-		time.Sleep(200 * time.Millisecond)
-		if got := passed(t, s, 2, put); got != 1 {
-			t.Errorf("%d passed when the debt was paid", got)
-		}
-		time.Sleep(10 * time.Second)
-		if got := outcome(t, s, getOf("orders", 10)()); got != "200" { // the one that was put
-			t.Error(got)
-		}
-		if got := passed(t, s, 50, getOf("orders", 10)); got != 50 {
-			t.Errorf("%d empty gets passed", got)
-		}
-	})
-}
-
-// TestDuplicatesPayTwice holds that both halves of a duplicate are charged.
-func TestDuplicatesPayTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := unruly(t, "put:duplicate", 0, Options{Limits: Limits{Messages: 4, Requests: 100}})
-		if got := passed(t, s, 4, put); got != 2 {
-			t.Errorf("%d duplicates passed", got)
-		}
-	})
-}
-
-// TestBucketsAreForgotten holds that names of queues do not fill the memory.
-func TestBucketsAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := limited(t, Limits{Messages: 1000})
-		for i := range 3 * manyBuckets {
-			outcome(t, s, signed("POST", fmt.Sprintf("/absent-%d/messages", i), wrap("x")))
-			time.Sleep(time.Millisecond)
-		}
-		if n := len(s.limits.buckets); n > manyBuckets {
+		if n := len(buckets.buckets); n > 2*firstSweep {
 			t.Errorf("%d buckets", n)
+		}
+		name := queue.Name{Account: "a", Queue: "busy"}
+		for range 10 {
+			buckets.of(name).take()
+		}
+		for i := range 3 * firstSweep { // as many as it takes to sweep
+			buckets.of(queue.Name{Account: "b", Queue: fmt.Sprint("queue-", i)}).take()
+		}
+		if buckets.of(name).take() {
+			t.Error("a bucket that is not full was thrown out")
 		}
 	})
 }

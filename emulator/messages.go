@@ -78,10 +78,8 @@ func (c *call) getMessages() *failure {
 	if err != nil {
 		return toFailure(err)
 	}
+	c.got = len(found)
 	c.server.counters.got(len(found))
-	if c.server.limits != nil {
-		c.server.limits.charge(c, len(found))
-	}
 	return c.messages(http.StatusOK, queuexml.Get, found)
 }
 
@@ -172,6 +170,7 @@ func (c *call) receive() *failure {
 	if _, err := io.ReadFull(c.request.Body, *c.input); err != nil {
 		return errInvalidInput.because("The request body is shorter than its Content-Length.")
 	}
+	c.tally.received.Add(length)
 	return checkMD5(c.request.Header.Get("Content-MD5"), *c.input)
 }
 

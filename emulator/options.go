@@ -44,26 +44,18 @@ type Options struct {
 	// account that is not there.
 	Front http.Handler
 
-	// Faults are what goes wrong on demand. Defaults to none.
+	// Faults are what goes wrong on purpose. Rules that are not in order are
+	// refused by Start and RoundTrip; those of ParseFaults are. Defaults to none.
 	Faults *Faults
 
-	// Limits are from how much in a second on requests are refused as by a
-	// busy service. Defaults to none.
+	// Limits are how much a second is served. Defaults to none.
 	Limits Limits
 
-	// Log is told of each request when it is over: its operation, the name of
-	// the queue, the status and error code unless nobody got an answer, how
-	// long it took, and the fault injected, if any: then at level Warn,
-	// otherwise at Info. Never receipts, signatures, texts or query strings.
-	// Defaults to none.
+	// Log gets a record of every request: the operation, the account, the queue,
+	// the status, the code and how long it took; at level Info, and at Warn when
+	// a fault has hit it. No key, signature, token, receipt, metadata or text
+	// is in it. Defaults to nil: no log.
 	Log *slog.Logger
-}
-
-func (o *Options) log() *slog.Logger {
-	if o == nil {
-		return nil
-	}
-	return o.Log
 }
 
 func (o *Options) front() http.Handler {
@@ -91,9 +83,15 @@ func (o *Options) accounts() map[string]*account {
 		}
 		all[DevelopmentAccount] = newAccount(key)
 	}
-	if o != nil {
-		for name, key := range o.Accounts {
-			all[name] = newAccount(key)
+	if o == nil {
+		return all
+	}
+	for name, key := range o.Accounts {
+		all[name] = newAccount(key)
+	}
+	if o.Limits.Requests > 0 {
+		for _, a := range all {
+			a.requests = newBucket(o.Limits.Requests)
 		}
 	}
 	return all

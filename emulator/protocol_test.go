@@ -329,7 +329,7 @@ func signWithDate(r *http.Request) {
 // TestExchangesCoverEveryFailure wants each failure that the package knows to
 // come up in the table above, so that none is dead.
 func TestExchangesCoverEveryFailure(t *testing.T) {
-	seen := map[string]bool{"InternalError": true, "OperationTimedOut": true, "ServerBusy": true, "InvalidInput": true} // those need a fault, see below
+	seen := map[string]bool{"InternalError": true, "OperationTimedOut": true, "InvalidInput": true, "ServerBusy": true} // those need a fault, see below
 	for x := range all {
 		seen[x.code] = true
 	}
@@ -338,7 +338,7 @@ func TestExchangesCoverEveryFailure(t *testing.T) {
 		errInvalidMarker, errInvalidMetadata, errEmptyMetadataKey, errMetadataTooLarge, errInvalidAuthentication, errInvalidMD5, errMD5Mismatch,
 		errPopReceiptMismatch, errNoAuthentication, errInvalidToken, errAuthenticationFailed, errPermissionMismatch, errProtocolMismatch,
 		errResourceTypeMismatch, errServiceMismatch, errSourceIPMismatch, errPreflight, errReadOnly, errResourceNotFound, errMessageNotFound, errQueueNotFound, errUnsupportedVerb,
-		errQueueAlreadyExists, errQueueBeingDeleted, errMissingLength, errBodyTooLarge, errInternal, errTimedOut, errServerBusy} {
+		errQueueAlreadyExists, errQueueBeingDeleted, errMissingLength, errBodyTooLarge, errInternal, errTimedOut, errRequestTimeout, errServerBusy, errAccountBusy} {
 		if !seen[f.code] {
 			t.Errorf("%s never comes up", f.code)
 		}

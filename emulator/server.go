@@ -1,10 +1,12 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -24,75 +26,114 @@ type Server struct {
 	accounts map[string]*account // never changes
 	public   bool                // other machines may reach us
 	delay    time.Duration
-	front    http.Handler // or nil
-	counters *counters
-	faults   *faults       // nil for none
-	limits   *limits       // nil for none
+	front    http.Handler  // or nil
+	faults   *faultRules   // nil for none
+	messages *queueBuckets // nil without a limit
 	log      *slog.Logger  // nil for none
+	bad      error         // what is wrong with the options, or nil
+	counters *counters
 	birth    [8]byte       // random, the first half of request ids
 	requests atomic.Uint64 // how many, the second half of request ids
 	lastDate atomic.Pointer[dated]
 }
 
 // New returns a server over the engine. A nil engine means a new one in memory
-// with its defaults. It panics when a rule of [Options].Faults is not valid.
+// with its defaults.
 func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters(),
-		faults: newFaults(o), limits: newLimits(o), log: o.log()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters()}
+	if o != nil {
+		s.log = o.Log
+		if s.bad = o.Limits.check(); s.bad == nil {
+			s.faults, s.bad = newFaultRules(o.Faults)
+		}
+		if o.Limits.Messages > 0 {
+			s.messages = newQueueBuckets(o.Limits.Messages)
+		}
+	}
 	rand.Read(s.birth[:]) // never fails, see crypto/rand
 	return s
 }
 
-// ServeHTTP answers one request. It never panics, whatever the request, but to
-// close the connection without an answer when [Options].Faults demands it: with
-// [http.ErrAbortHandler], which net/http keeps out of its log.
+// ServeHTTP answers one request. Whatever the request, it panics only with
+// [http.ErrAbortHandler], by which a handler breaks the connection, when a fault
+// does; without [Options].Faults it never panics.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.serve(w, r) {
+	if broken := s.serve(w, r); broken != nil {
+		if errors.Is(broken, errReset) {
+			resetConnection(r.Context())
+		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// serve answers one request. It returns false when the connection is to be
-// closed instead, and has written nothing then.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) bool {
+// serve answers one request, or returns with what error a fault breaks the
+// connection.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) (broken error) {
 	c := &call{server: s, request: r, header: w.Header(), operation: Unknown}
 	defer c.release()
 	if s.log != nil {
-		defer c.report(time.Now())
+		c.began = time.Now()
 	}
 	c.begin()
 	f := c.route()
-	s.counters.arrived(c.operation)
-	if s.limits != nil && !s.limits.admit(c) {
-		f = errServerBusy
-		s.counters.throttled.Add(1)
-	} else if f == nil {
+	c.tally = s.counters.operations[c.operation]
+	c.tally.requests.Add(1)
+	switch {
+	case f != nil:
+	case s.bad != nil:
+		f = errInternal.because("%v", s.bad)
+	case s.faults != nil:
+		f, broken = c.meetFate()
+	}
+	if f == nil && broken == nil {
 		f = c.run()
 	}
 	switch {
 	case r.Context().Err() != nil: // nobody is there to read it
-		c.status, c.body, c.gone = errTimedOut.status, nil, true
-	case c.accident.breaks():
-		c.gone = true
-		return false
+		c.status, c.body = errTimedOut.status, nil
+		c.record(0, "")
+	case broken != nil || c.fate.kind == FaultDrop:
+		c.record(0, "")
+		return cmp.Or(broken, errDrop)
 	default:
 		if f != nil {
 			c.refuse(f)
 		}
 		c.expose()
-		s.counters.answered(c.status)
+		c.answered(f)
 	}
+	c.write(w)
+	return nil
+}
+
+// write sends the response.
+func (c *call) write(w http.ResponseWriter) {
 	if c.status != http.StatusNoContent {
 		c.header["Content-Length"] = []string{strconv.Itoa(len(c.body))}
 	}
 	w.WriteHeader(c.status)
-	if len(c.body) > 0 && r.Method != http.MethodHead {
+	if len(c.body) > 0 && c.request.Method != http.MethodHead {
 		_, _ = w.Write(c.body) // a client that left is no concern of ours
 	}
-	return true
+}
+
+// answered counts an answer and logs it.
+func (c *call) answered(f *failure) {
+	c.tally.answers[c.status/100].Add(1)
+	if c.request.Method != http.MethodHead {
+		c.tally.sent.Add(int64(len(c.body)))
+	}
+	code := ""
+	if f != nil {
+		code = f.code
+		if f.status == http.StatusServiceUnavailable {
+			c.server.counters.busy.Add(1)
+		}
+	}
+	c.record(c.status, code)
 }
 
 // call is one request on its way. It belongs to one goroutine.
@@ -113,11 +154,13 @@ type call struct {
 	version   string  // of the protocol
 	claims    *claims // of the token, when one was shown
 
-	accident accident // what faults on demand do to it
-	gone     bool     // nobody gets an answer
-	code     string   // of the error that was answered, or ""
+	header  http.Header // of the response
+	tally   *tally      // of the operation
+	fate    fate        // what goes wrong
+	got     int         // how many messages GetMessages has found
+	began   time.Time   // only with a log
+	limited bool        // a limit has refused it
 
-	header http.Header // of the response
 	status int
 	body   []byte  // the response's document; taken from buffer
 	buffer *[]byte // from buffers, or nil
@@ -196,12 +239,18 @@ func (s *Server) requestID() string {
 // run carries out a request whose operation is known.
 func (c *call) run() *failure {
 	if c.operation == Preflight { // asks for everyone, in no version
-		return c.preflight()
+		if !pause(c.request.Context(), c.fate.delay) {
+			return errTimedOut
+		}
+		return c.work()
 	}
 	if f := c.checkVersion(); f != nil {
 		return f
 	}
 	if f := c.authorize(); f != nil {
+		return f
+	}
+	if f := c.admit(); f != nil {
 		return f
 	}
 	if f := c.checkNames(); f != nil {
@@ -218,26 +267,16 @@ func (c *call) run() *failure {
 			return f
 		}
 	}
-	before := c.server.delay / 2
-	after := c.server.delay - before
-	if c.server.faults != nil {
-		c.accident = c.server.faults.decide(c.operation)
-		before += c.accident.delay
-	}
+	before := c.server.delay/2 + c.fate.delay
+	after := c.server.delay - c.server.delay/2
 	if limit := time.Duration(timeout) * time.Second; before+after > limit {
 		pause(c.request.Context(), limit)
-		c.accident.kind = "" // it did not come to that
 		return errTimedOut
 	}
 	if !pause(c.request.Context(), before) {
-		c.accident.kind = ""
 		return errTimedOut
 	}
-	if c.accident.kind == "" {
-		f = c.handle(c)
-	} else {
-		f = c.suffer()
-	}
+	f = c.work()
 	pause(c.request.Context(), after)
 	return f
 }
@@ -260,7 +299,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 // refuse turns the response into an error document.
 func (c *call) refuse(f *failure) {
 	h := c.header
-	c.code = f.code
 	h["X-Ms-Error-Code"] = []string{f.code}
 	h["Content-Type"] = []string{"application/xml"}
 	if f.allow != "" {

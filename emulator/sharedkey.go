@@ -25,6 +25,8 @@ const usualText = 512
 type account struct {
 	key    []byte    // never changes
 	hashes sync.Pool // of hash.Hash keyed with the key
+
+	requests *bucket // how many are left; nil without a limit. Set before the server serves
 }
 
 func newAccount(key []byte) *account {

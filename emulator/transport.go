@@ -19,12 +19,13 @@ import (
 // the request's URL matters only when it names an account.
 //
 // A context that is over before the answer is there makes it fail with the
-// context's cause; see [Options].Delay for what has happened by then. Where a
-// fault on demand closes the connection of a socket it fails with an error that
-// is [io.ErrUnexpectedEOF].
+// context's cause; see [Options].Delay for what has happened by then.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // the contract of http.RoundTripper
+	}
+	if s.bad != nil {
+		return nil, s.bad
 	}
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -35,12 +36,12 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w := &response{header: make(http.Header, 8)}
-	answered := s.serve(w, in)
+	broken := s.serve(w, in)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !answered {
-		return nil, errBroken
+	if broken != nil {
+		return nil, broken
 	}
 	return w.outgoing(r), nil
 }

@@ -41,17 +41,5 @@ func (s *settings) ruleTexts() string {
 	for i, r := range s.rules {
 		texts[i] = r.String()
 	}
-	return strings.Join(texts, ", ")
-}
-
-// limitTexts are the limits as they were understood.
-func (s *settings) limitTexts() string {
-	var texts []string
-	if n := s.limits.Messages; n > 0 {
-		texts = append(texts, fmt.Sprintf("%d messages a second in a queue", n))
-	}
-	if n := s.limits.Requests; n > 0 {
-		texts = append(texts, fmt.Sprintf("%d requests a second of an account", n))
-	}
-	return strings.Join(texts, ", ")
+	return strings.Join(texts, " ")
 }

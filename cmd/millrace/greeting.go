@@ -31,8 +31,8 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	if len(s.rules) > 0 {
 		line("faults", "%s (again with -seed %d)", s.ruleTexts(), s.seed)
 	}
-	if limits := s.limitTexts(); limits != "" {
-		line("limits", "%s", limits)
+	if limits := s.limits.String(); limits != "" {
+		line("limits", "%s a second", limits)
 	}
 	if s.public && s.cert == "" {
 		line("note", "other machines can reach it without TLS, and read what is sent")

@@ -31,17 +31,16 @@ Flags of serve:
 
 `
 	rulesText = `
-Rules of -faults are operation:kind@when, separated by commas:
+Rules of -faults are operation:fault@when, separated by blanks or commas:
 
   get:503@5%            one in twenty gets, by chance that -seed fixes
-  put:500@1/100         every hundredth put
-  delete:drop@#3+#7     the third and the seventh delete are done and not answered
+  put:500@1/100         each hundredth put
+  delete:drop@#3,7      the third and the seventh delete are done and not answered
   *:delay=200ms@10%     a tenth of all requests takes longer
   update:duplicate      all updates are done twice
 
-Operations are *, put, get, peek, update, delete, clear, create, list and the service's own
-names, such as SetQueueMetadata. Kinds are 503, 500, timeout, reset, drop, duplicate and
-delay=….
+Operations are *, put, get, peek, update, delete, clear and the service's own names, such as
+CreateQueue. Faults are 503, 500, 408, reset, drop, duplicate and delay=200ms.
 `
 )
 

@@ -154,7 +154,7 @@ func TestServe(t *testing.T) {
 	if status != fine {
 		t.Errorf("status %d", status)
 	}
-	for _, want := range []string{"Stopped.\n", "operation=CreateQueue queue=orders status=201", "1 PutMessage\n", "3 transactions\n"} {
+	for _, want := range []string{"Stopped.\n", "operation=CreateQueue account=devstoreaccount1 queue=orders status=201", "PutMessage  ", "messages got: 1"} {
 		if !strings.Contains(rest, want) {
 			t.Errorf("it ended without %q:\n%s", want, rest)
 		}
@@ -466,10 +466,10 @@ func damagedCopy(t *testing.T, dir, text string) string {
 func TestTroubleOnDemand(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-faults", "put:503@#2", "-seed", "7", "-limit", "requests=1000")
-	if got, want := p.value(t, "faults"), "put:503@#2 (again with -seed 7)"; got != want {
+	if got, want := p.value(t, "faults"), "PutMessage:503@#2 (again with -seed 7)"; got != want {
 		t.Errorf("faults %q, want %q", got, want)
 	}
-	if got, want := p.value(t, "limits"), "1000 requests a second of an account"; got != want {
+	if got, want := p.value(t, "limits"), "requests=1000 a second"; got != want {
 		t.Errorf("limits %q, want %q", got, want)
 	}
 	orders, done := p.queue(t, "orders")

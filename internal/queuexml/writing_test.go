@@ -2,6 +2,7 @@ package queuexml
 
 import (
 	"encoding/xml"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -115,4 +116,15 @@ func BenchmarkAppendMessages(b *testing.B) {
 		doc = AppendMessages(doc[:0], Get, slices.Values(messages))
 	}
 	b.SetBytes(int64(len(doc)))
+}
+
+// TestAppendTimeIsTheFormat compares it with the format of net/http.
+func TestAppendTimeIsTheFormat(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(-1<<37, 1<<38).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).
+			In(time.FixedZone("", rapid.IntRange(-50_000, 50_000).Draw(t, "east")))
+		if got, want := string(AppendTime(nil, at)), at.UTC().Format(http.TimeFormat); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
 }
