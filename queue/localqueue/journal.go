@@ -183,19 +183,20 @@ func (j *journal) commitAll() {
 // request.
 const gatherFor = time.Millisecond
 
-// gather waits for most of those who shared the last commit, or came while it was written:
-// they are likely to be back at once. A commit costs about the same for one as for many, and
+// gather waits for half of those who shared the last commit, or came while it was written:
+// they are likely to be back at once, and the other half fills the next commit while this
+// one is written. A commit costs about the same for one as for many, and
 // without this they would soon be as many as there are callers. One caller alone waits for
 // nobody.
 func (j *journal) gather() {
 	j.mu.Lock()
 	waiting := len(j.filling.changes)
-	most := (j.last + waiting) * 3 / 4
-	if waiting == 0 || waiting >= most {
+	enough := (j.last + waiting) / 2
+	if waiting == 0 || waiting >= enough {
 		j.mu.Unlock()
 		return
 	}
-	j.enough = most
+	j.enough = enough
 	j.mu.Unlock()
 	over := time.NewTimer(gatherFor)
 	defer over.Stop()
