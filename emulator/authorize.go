@@ -20,7 +20,7 @@ func (c *call) authorize() *failure {
 }
 
 func (c *call) authenticate() *failure {
-	given := c.request.Header.Get("Authorization")
+	given := first(c.request.Header, "Authorization")
 	if given == "" {
 		if c.query.has("sig") {
 			return c.authenticateSAS("")

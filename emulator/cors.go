@@ -61,7 +61,7 @@ func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 // when a rule allows it, and that keep caches from giving it to others. It costs
 // a look-up and nothing else while the account has no properties.
 func (c *call) expose() {
-	origin := c.request.Header.Get("Origin")
+	origin := first(c.request.Header, "Origin")
 	// Only what caches keep varies with an origin that is not there.
 	cached := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
 	if c.known == nil || c.operation == Preflight || origin == "" && !cached || !printable(origin) {

@@ -20,7 +20,7 @@ const (
 // with a shared access signature its api-version, or the version that it was
 // signed in. Who shows nothing need not say a version either, and gets the oldest.
 func (c *call) checkVersion() *failure {
-	version := c.request.Header.Get("X-Ms-Version")
+	version := first(c.request.Header, "X-Ms-Version")
 	if version == "" {
 		return c.impliedVersion()
 	}
@@ -37,7 +37,7 @@ func (c *call) checkVersion() *failure {
 func (c *call) impliedVersion() *failure {
 	c.version = oldestVersion
 	if !c.query.has("sig") {
-		if c.request.Header.Get("Authorization") == "" {
+		if first(c.request.Header, "Authorization") == "" {
 			return nil
 		}
 		return errMissingHeader.with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"})

@@ -202,7 +202,7 @@ func (c *call) begin() {
 	h["Date"] = []string{string(queuexml.AppendTime(nil, time.Now()))}
 	h["Server"] = serverName
 	h["X-Ms-Version"] = versionName
-	if id := c.request.Header.Get("X-Ms-Client-Request-Id"); visible(id) {
+	if id := first(c.request.Header, "X-Ms-Client-Request-Id"); visible(id) {
 		h["X-Ms-Client-Request-Id"] = []string{id}
 	}
 }

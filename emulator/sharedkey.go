@@ -90,9 +90,9 @@ type dated struct {
 // checkDate keeps the last date that it read: clients that are busy send the same one for
 // a second.
 func (s *Server) checkDate(h http.Header) *failure {
-	value := h.Get("X-Ms-Date")
+	value := first(h, "X-Ms-Date")
 	if value == "" {
-		value = h.Get("Date")
+		value = first(h, "Date")
 	}
 	if value == "" {
 		return denied("The request has no x-ms-date and no Date.")
@@ -120,24 +120,24 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 
 	line(c.request.Method)
-	line(h.Get("Content-Encoding"))
-	line(h.Get("Content-Language"))
+	line(first(h, "Content-Encoding"))
+	line(first(h, "Content-Language"))
 	if n := c.request.ContentLength; n > 0 { // empty when there is no body
 		dst = strconv.AppendInt(dst, n, 10)
 	}
 	line("")
-	line(h.Get("Content-Md5"))
-	line(h.Get("Content-Type"))
+	line(first(h, "Content-Md5"))
+	line(first(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("") // x-ms-date stands in for it
 	} else {
-		line(h.Get("Date"))
+		line(first(h, "Date"))
 	}
-	line(h.Get("If-Modified-Since"))
-	line(h.Get("If-Match"))
-	line(h.Get("If-None-Match"))
-	line(h.Get("If-Unmodified-Since"))
-	line(h.Get("Range"))
+	line(first(h, "If-Modified-Since"))
+	line(first(h, "If-Match"))
+	line(first(h, "If-None-Match"))
+	line(first(h, "If-Unmodified-Since"))
+	line(first(h, "Range"))
 
 	dst = appendHeaders(dst, h)
 	dst = append(dst, '/')
@@ -157,6 +157,15 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	return dst
 }
 
+// first is the first value of a header by its canonical name: Get would make that of it
+// again, a dozen times a request.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
 // appendLiteStringToSign appends what the client has signed under the scheme
 // SharedKeyLite: fewer headers, and of the parameters only comp (Authorize with
 // Shared Key, "Blob, Queue, and File services (Shared Key Lite)").
@@ -164,12 +173,12 @@ func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
 	h := c.request.Header
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 	line(c.request.Method)
-	line(h.Get("Content-Md5"))
-	line(h.Get("Content-Type"))
+	line(first(h, "Content-Md5"))
+	line(first(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("")
 	} else {
-		line(h.Get("Date"))
+		line(first(h, "Date"))
 	}
 	dst = appendHeaders(dst, h)
 	dst = append(dst, '/')
