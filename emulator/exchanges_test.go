@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // sections are all exchanges, under the headings of docs/protocol.md.
@@ -435,7 +434,7 @@ var sections = []section{
 		{name: "token: audience with a slash", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://storage.azure.com/"}), status: 200},
 		{name: "token: audience by identifier", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "e406a681-f3d4-42a8-90b6-c2b029497af1"}), status: 200},
 		{name: "token: audience of the account", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://devstoreaccount1.queue.core.windows.net"}), status: 200},
-		{name: "token: clock a little off", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": time.Now().Unix() + 240, "exp": time.Now().Unix() - 240}), status: 200},
+		{name: "token: clock a little off", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": inSeconds(240), "exp": inSeconds(-240)}), status: 200},
 		{name: "token: without TLS", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 403, code: "AuthenticationFailed", has: `not allowed with HTTP`},
 		{name: "token: in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2017-07-29"}, change: withToken(nil), status: 403, code: "AuthenticationFailed"},
 		{name: "token: audience of another account", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"aud": "https://second.queue.core.windows.net"}), status: 401, code: "InvalidAuthenticationInfo", has: `Audience validation failed`, back: map[string]string{"Www-Authenticate": "^Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize resource_id=https://storage.azure.com$"}},
@@ -444,10 +443,10 @@ var sections = []section{
 		{name: "token: other issuer", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://example.com/" + tenant + "/"}), status: 401, code: "InvalidAuthenticationInfo", has: `Issuer validation failed`},
 		{name: "token: issuer without tenant", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://sts.windows.net/"}), status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "token: issuer of another tenant", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"iss": "https://sts.windows.net/other/"}), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "token: expired", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"exp": time.Now().Unix() - 360}), status: 401, code: "InvalidAuthenticationInfo", has: `The token is expired`},
-		{name: "token: not valid yet", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": time.Now().Unix() + 360}), status: 401, code: "InvalidAuthenticationInfo"},
+		{name: "token: expired", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"exp": inSeconds(-360)}), status: 401, code: "InvalidAuthenticationInfo", has: `The token is expired`},
+		{name: "token: not valid yet", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"nbf": inSeconds(360)}), status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "token: no expiry", secure: true, verb: "GET", path: "/orders/messages", change: withToken(map[string]any{"exp": nil}), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "token: expired, in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2019-10-10"}, change: withToken(map[string]any{"exp": time.Now().Unix() - 360}), status: 403, code: "AuthenticationFailed"},
+		{name: "token: expired, in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2019-10-10"}, change: withToken(map[string]any{"exp": inSeconds(-360)}), status: 403, code: "AuthenticationFailed"},
 		{name: "token: not a token", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer abcdefgh"), status: 401, code: "InvalidAuthenticationInfo", has: `not a JSON Web Token`},
 		{name: "token: claims no JSON", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer eyJhbGciOiJub25lIn0.YWJj."), status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "token: unknown account", secure: true, account: "unknown", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 403, code: "AuthenticationFailed"},
