@@ -165,15 +165,15 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 		d.breaker.unknown()
 		return
 	}
-	// One allocation for the messages of a batch. It is freed with its last message, which is not long
-	// after the others.
+	// One allocation for the messages of a batch. It is freed with its last message, which
+	// is not long after the others.
 	deliveries := make([]delivery[T], len(batch))
-	room := new(room)
-	room.undecided.Store(int32(len(batch)))
-	room.unused.Store(int32(reserved - len(batch)))
+	shared := new(room)
+	shared.undecided.Store(int32(len(batch)))
+	shared.unused.Store(int32(reserved - len(batch)))
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, room
+		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, shared
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/azurequeue/http1"
@@ -192,7 +193,7 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 // as leases end: it has all when it has as many as there are.
 func leftOver(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	left := map[queue.ID]string{}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	azuritetest.Until(t, "all leases have ended and every message could be had", func() bool {
 		found, err := below.Dequeue(t.Context(), queue.MaxBatch, time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -204,13 +205,9 @@ func leftOver(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Depth == int64(len(left)) {
-			return left
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages, of which only %d can be had", p.Depth, len(left))
-		}
-	}
+		return p.Depth == int64(len(left))
+	})
+	return left
 }
 
 // secretless checks the error of a bad day.

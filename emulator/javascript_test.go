@@ -9,11 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -24,7 +23,7 @@ import (
 func TestStorageQueueJS(t *testing.T) {
 	node, modules, err := findStorageQueue()
 	if err != nil {
-		if slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), "storage-queue") {
+		if azuritetest.Required("storage-queue") {
 			t.Fatal(err)
 		}
 		t.Skip(err)

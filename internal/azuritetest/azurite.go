@@ -49,7 +49,7 @@ func ConnectionString(t testing.TB) string {
 	}
 	switch err := shared.err; {
 	case err == nil:
-	case errors.Is(err, errAbsent) && !required():
+	case errors.Is(err, errAbsent) && !Required("azurite"):
 		t.Skipf("NOT COMPARED WITH AZURITE: %v", err)
 	default:
 		t.Fatalf("this test needs Azurite: %v", err)
@@ -81,8 +81,10 @@ func Stop() {
 	shared.started, shared.server, shared.err = false, nil, nil
 }
 
-func required() bool {
-	return slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), "azurite")
+// Required reports whether MILLRACE_REQUIRE, a list with commas, names something: then a
+// test that lacks it fails where it would skip.
+func Required(what string) bool {
+	return slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), what)
 }
 
 // server is one running Azurite.

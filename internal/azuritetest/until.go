@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Until waits until something holds that another process does, and fails the test when it
-// has not in a minute. It asks 50 times a second.
+// Until waits until something holds that another process does, or that real time brings, and
+// fails the test when it has not in a minute. It asks 50 times a second.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)

@@ -233,20 +233,70 @@ func (w *shadow) together(t *rapid.T) {
 	w.store.set(nil, nil)
 }
 
+// overMap is a queue of an engine over a store, until the test ends.
+func overMap(t *testing.T) (*mapStore, *Queue) {
+	t.Helper()
+	store := newMapStore()
+	e, err := Open(store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() }) // a mapStore closes
+	q := e.Queue(queue.Name{Account: "a", Queue: "over-map"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return store, q
+}
+
+// enqueueAtOnce has so many callers enqueue, and returns how long they all took.
+func enqueueAtOnce(t *testing.T, q *Queue, callers int) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			if _, err := q.Enqueue(t.Context(), "a", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(begin)
+}
+
+// TestACommitWaitsAMomentForOthers: one caller alone waits for nobody; after many shared a
+// commit, one that comes alone waits for them, once and no longer than gatherFor.
+func TestACommitWaitsAMomentForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, q := overMap(t)
+		for range 10 {
+			if took := enqueueAtOnce(t, q, 1); took != 0 {
+				t.Errorf("one caller alone waited %v", took)
+			}
+		}
+		hold := make(chan struct{})
+		store.set(nil, hold)
+		var many sync.WaitGroup
+		many.Go(func() { enqueueAtOnce(t, q, 20) })
+		synctest.Wait()
+		close(hold)
+		many.Wait()
+		store.set(nil, nil)
+		if took := enqueueAtOnce(t, q, 1); took != gatherFor {
+			t.Errorf("after many, one waited %v, want %v", took, gatherFor)
+		}
+		if took := enqueueAtOnce(t, q, 1); took != 0 {
+			t.Errorf("the next one waited %v", took)
+		}
+	})
+}
+
 // TestUncertainCommit: when the store cannot tell, neither does the engine, and
 // what comes later is refused as unchanged.
 func TestUncertainCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMapStore()
-		e, err := Open(store, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = e.Close() }()
-		q := e.Queue(queue.Name{Account: "a", Queue: "uncertain"})
-		if err := q.Create(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		store, q := overMap(t)
 		store.set(ErrUncertain, nil)
 		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, ErrUncertain) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
@@ -260,16 +310,7 @@ func TestUncertainCommit(t *testing.T) {
 // TestCommitsAreShared: what waits while a commit is under way is one commit.
 func TestCommitsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMapStore()
-		e, err := Open(store, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = e.Close() }()
-		q := e.Queue(queue.Name{Account: "a", Queue: "shared"})
-		if err := q.Create(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		store, q := overMap(t)
 		synctest.Wait()
 		before := store.commits // nobody commits now
 		hold := make(chan struct{})

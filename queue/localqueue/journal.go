@@ -185,9 +185,8 @@ const gatherFor = time.Millisecond
 
 // gather waits for half of those who shared the last commit, or came while it was written:
 // they are likely to be back at once, and the other half fills the next commit while this
-// one is written. A commit costs about the same for one as for many, and
-// without this they would soon be as many as there are callers. One caller alone waits for
-// nobody.
+// one is written. A commit costs about the same for one as for many, and without this they
+// would soon be as many as there are callers. One caller alone waits for nobody.
 func (j *journal) gather() {
 	j.mu.Lock()
 	waiting := len(j.filling.changes)

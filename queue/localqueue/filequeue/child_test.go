@@ -5,42 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// What a child of the tests is told by its environment.
-const (
-	childDirectory  = "FILEQUEUE_TEST_DIRECTORY"  // where to work until killed
-	childGeneration = "FILEQUEUE_TEST_GENERATION" // which child it is, for texts of its own
-)
-
-// childIfAsked makes this process one that works until it is killed, if its
-// environment says so.
-func childIfAsked() {
-	dir := os.Getenv(childDirectory)
-	if dir == "" {
-		return
+// A child is this program at the task "work", which it does until it is killed.
+func init() {
+	tasks["work"] = func(dir, generation string) error {
+		fmt.Println("opening")
+		return work(dir, generation)
 	}
-	fmt.Println("opening")
-	if err := work(dir, os.Getenv(childGeneration)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// child is this program as one that works on a directory.
-func child(t *testing.T, dir string, generation int) *exec.Cmd {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", childDirectory+"="+dir, fmt.Sprintf("%s=%d", childGeneration, generation))
-	c.Stderr = os.Stderr
-	return c
 }
 
 // workers is how many work at a time in a child, and share its commits. Each has a

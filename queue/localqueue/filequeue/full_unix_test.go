@@ -20,7 +20,7 @@ import (
 // TestAFullDiskLosesNothing limits how large a file may be: at first below what the
 // file has to grow to, then in the middle of what it has already.
 func TestAFullDiskLosesNothing(t *testing.T) {
-	process, lines := startTask(t, "fill", memoryDirectory(t))
+	process, lines := startTask(t, "fill", memoryDirectory(t), "")
 	var last string
 	for lines.Scan() {
 		last = lines.Text()
@@ -33,7 +33,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 
 func init() { tasks["fill"] = fillTheDisk }
 
-func fillTheDisk(dir string) error {
+func fillTheDisk(dir, _ string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := Open(dir)
 	if err != nil {

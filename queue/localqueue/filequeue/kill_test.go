@@ -1,10 +1,10 @@
 package filequeue
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -140,19 +140,12 @@ func TestKill(t *testing.T) {
 // all that the child had time to say.
 func (l *ledger) kill(t *testing.T, dir string, generation int) (lines int) {
 	t.Helper()
-	c := child(t, dir, generation)
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c, in := startTask(t, "work", dir, strconv.Itoa(generation))
 	until := 1 + rand.IntN(300)
 	if generation%4 == 3 {
 		until = 1 // while it opens
 	}
-	for in := bufio.NewScanner(out); in.Scan(); {
+	for in.Scan() {
 		if err := l.read(in.Text()); err != nil {
 			t.Error(err)
 		}

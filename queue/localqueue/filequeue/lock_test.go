@@ -26,7 +26,7 @@ func TestADirectoryHasOneUser(t *testing.T) {
 
 func whetherItOpens(t *testing.T, dir string) string {
 	t.Helper()
-	process, lines := startTask(t, "open", dir)
+	process, lines := startTask(t, "open", dir, "")
 	lines.Scan()
 	if err := process.Wait(); err != nil {
 		t.Error(err)

@@ -12,8 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	childIfAsked() // processes that are killed or limited are this program, too
-	taskIfAsked()
+	taskIfAsked() // processes that are killed or limited are this program, too
 	flag.Parse()
 	goleak.VerifyTestMain(m)
 }

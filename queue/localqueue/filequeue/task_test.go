@@ -6,23 +6,25 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 )
 
-// childTask is the variable that makes this program do one of the tasks below instead of
-// its tests, and where: for what needs a process of its own.
-const childTask = "FILEQUEUE_TEST_TASK"
+// The variables that make this program do one of the tasks instead of its tests: for what
+// needs a process of its own.
+const (
+	taskName      = "FILEQUEUE_TEST_TASK"
+	taskDirectory = "FILEQUEUE_TEST_DIRECTORY" // where
+	taskArgument  = "FILEQUEUE_TEST_ARGUMENT"  // what else it must know
+)
 
-var tasks = map[string]func(dir string) error{"open": sayWhetherItOpens}
+var tasks = map[string]func(dir, argument string) error{"open": sayWhetherItOpens}
 
 func taskIfAsked() {
-	task := os.Getenv(childTask)
+	task := os.Getenv(taskName)
 	if task == "" {
 		return
 	}
-	name, dir, _ := strings.Cut(task, " ")
-	if err := tasks[name](dir); err != nil {
+	if err := tasks[task](os.Getenv(taskDirectory), os.Getenv(taskArgument)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -30,10 +32,10 @@ func taskIfAsked() {
 }
 
 // startTask starts a task, whose lines are then read.
-func startTask(t *testing.T, task, dir string) (*exec.Cmd, *bufio.Scanner) {
+func startTask(t *testing.T, task, dir, argument string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", childTask+"="+task+" "+dir)
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", taskName+"="+task, taskDirectory+"="+dir, taskArgument+"="+argument)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -46,7 +48,7 @@ func startTask(t *testing.T, task, dir string) (*exec.Cmd, *bufio.Scanner) {
 }
 
 // sayWhetherItOpens says what came of opening a directory.
-func sayWhetherItOpens(dir string) error {
+func sayWhetherItOpens(dir, _ string) error {
 	s, err := Open(dir)
 	switch {
 	case errors.Is(err, ErrLocked):
