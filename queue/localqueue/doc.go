@@ -1,7 +1,7 @@
 // Package localqueue is the embedded engine: accounts, queues and messages
-// kept in memory, and over a [Store] on a disk too, with the semantics Azure Queue Storage documents. A [Queue]
-// is a [queue.Manager] in process, and package emulator serves the same engine
-// over the service's REST protocol.
+// kept in memory, and over a [Store] on a disk too, with the semantics that
+// Azure Queue Storage documents. A [Queue] is a [queue.Manager] in process, and
+// package emulator serves the same engine over the service's REST protocol.
 //
 // # Delivery
 //
@@ -28,7 +28,9 @@
 // queue, whatever its depth; depth, clear and drop take O(1). Expired messages
 // are taken away by the next call on their queue, without a goroutine. The
 // engine holds some 250 bytes for a message besides its text, which over a store
-// it does not hold. Calls that are under way together share one commit.
+// it does not hold. Calls that are under way together share one commit, which
+// waits up to a millisecond for those who shared the last; a caller alone waits
+// for nobody.
 //
 // # Concurrency and shutdown
 //
