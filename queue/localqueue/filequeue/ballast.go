@@ -9,8 +9,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// ballastSize, in bytes, is what a few commits of deletes by many callers write.
-const ballastSize = 2 << 20
+// ballastSize, in bytes, is what it can take to fold a log into the tree: two for each of
+// its own, because in the worst case a message takes half a page and has one, and two
+// pages for each message that it touches.
+const ballastSize = 2*logSize + mostTouched*2*4096
 
 // ballast is space on the disk that is kept for deletes: they make room, and yet a
 // commit of them has to write first. It is let go when the disk is full. Until it

@@ -4,7 +4,7 @@ package filequeue
 type bucket []byte
 
 var (
-	singles  = bucket("store")    // secret, ordinal, tally
+	singles  = bucket("store")    // secret, ordinal, tally, folded
 	accounts = bucket("accounts") // name → settings
 	queues   = bucket("queues")   // ordinal → everything but messages
 	names    = bucket("names")    // ordinal → name; and a copy of the secret

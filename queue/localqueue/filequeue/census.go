@@ -44,6 +44,8 @@ type singleValues struct {
 	ordinal uint64
 	tally   tally
 	tallied bool
+	folded  uint64 // the last commit that the tree has
+	open    uint64 // 1 when a log may have more
 }
 
 // kept is a record and where it is to be kept.
@@ -229,6 +231,8 @@ func (c *census) readSingles(key, value []byte) (err error) {
 		if err = readSingle(key, value, &c.tally.count, &c.tally.sum); err == nil {
 			c.tallied = true
 		}
+	case bytes.Equal(key, keyFolded):
+		err = readSingle(key, value, &c.folded, &c.open)
 	default:
 		err = errRecord
 	}

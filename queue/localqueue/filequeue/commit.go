@@ -2,6 +2,7 @@ package filequeue
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 
@@ -10,23 +11,38 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Commit implements [localqueue.Store]. It writes what changed and what leads
-// there, waits for the disk, then writes where the newest tree begins, and waits
-// again: a kill or a power cut in between leaves the commit before.
+// Commit implements [localqueue.Store]. What the log has words and room for goes there,
+// anything else into the tree together with what is in the log.
 func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
 	if err = s.roomFor(changes); err == nil {
-		more, err = s.write(changes)
+		more, err = s.commit(changes)
 	}
 	if err != nil && s.broken == nil && s.ballast.drop() && !grow(changes) {
-		more, err = s.write(changes)
+		more, err = s.commit(changes)
 	}
 	if err != nil {
 		return false, fmt.Errorf("filequeue: commit to %s: %w", s.path, err)
 	}
 	return more, nil
+}
+
+func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
+	if s.sweeping || !loggable(changes) {
+		return s.fold(changes)
+	}
+	if len(changes) == 0 {
+		return false, nil
+	}
+	switch err := s.log(changes); {
+	case err == nil:
+		return false, nil
+	case s.broken != nil:
+		return false, err
+	}
+	return s.fold(changes)
 }
 
 // roomFor fails when the changes need space for good that the disk did not have
@@ -41,29 +57,86 @@ func (s *Store) roomFor(changes []localqueue.Change) error {
 	return nil
 }
 
-// write is one try of a commit.
-func (s *Store) write(changes []localqueue.Change) (more bool, err error) {
+// mostTouched is how many messages that the tree has may be changed in the log. Each may
+// be on pages of its own, for which there must be room: see ballastSize.
+const mostTouched = 512
+
+// log is a commit to the log. After an error nothing was committed, unless the store is
+// broken then.
+func (s *Store) log(changes []localqueue.Change) (err error) {
+	if s.pending.touched >= mostTouched {
+		return errLogFull
+	}
+	to, number := s.logs[s.logging], s.number+1
+	s.record, err = to.append(number, appendChanges(s.record[:recordHeader], changes))
+	if cap(s.record) > 2*logSize { // many large texts came together
+		s.record = make([]byte, recordHeader)
+	}
+	if errors.Is(err, errLogFull) {
+		return err
+	}
+	if err != nil {
+		if again := to.revoke(); again != nil {
+			return s.uncertain(errors.Join(err, again))
+		}
+		return err
+	}
+	s.number = number
+	s.pending.apply(changes)
+	s.recent.Load().add(number, changes)
+	return nil
+}
+
+// fold commits to the tree what is in the log, and changes. It writes what changed and
+// what leads there, waits for the disk, then writes where the newest tree begins, and
+// waits again: a kill or a power cut in between leaves the commit before.
+func (s *Store) fold(changes []localqueue.Change) (more bool, err error) {
 	var w writing
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		w = writing{tally: s.tally}
 		w.begin(tx)
-		return w.all(changes)
+		return w.all(s.pending.inOrder(), changes, s.number+1)
 	})
 	if err != nil {
 		if err = s.failed(&w, err); err != nil {
 			return false, err
 		}
 	}
-	s.tally = w.tally
+	s.number++
+	s.tally, s.sweeping = w.tally, w.more
+	for _, c := range changes {
+		if secret, is := c.(localqueue.SecretSaved); is {
+			s.saltLogs(secret)
+		}
+	}
+	s.forget()
 	return w.more, nil
+}
+
+// forget goes on with an empty log. The one that was used is left as it is until the
+// next fold: should the newest tree turn out to be torn, the one before and that log
+// still have everything.
+func (s *Store) forget() {
+	s.pending = newPending()
+	s.recent.Store(newRecent(s.number))
+	if s.logs[s.logging].end > 0 {
+		s.logging = 1 - s.logging
+		s.logs[s.logging].end = 0
+	}
+}
+
+// uncertain ends all writing: nobody knows what the disk has, and any answer would be a
+// guess.
+func (s *Store) uncertain(cause error) error {
+	s.broken = fmt.Errorf("a commit failed before, stop and open the directory again: %w", cause)
+	return fmt.Errorf("%w: %w", localqueue.ErrUncertain, cause)
 }
 
 // failed finds out what became of a commit that failed. Before its end, nothing
 // did. If only the last wait for the disk failed, then it can be read and may not
 // outlive a power cut. To wait again proves nothing, because the system forgets
 // what it could not write; but another commit writes the other meta page, and if
-// that reaches the disk so has all that it rests on. If it fails too, nobody knows
-// what the disk has, and any answer would be a guess.
+// that reaches the disk so has all that it rests on.
 func (s *Store) failed(w *writing, cause error) error {
 	tx, err := s.db.Begin(false)
 	if err != nil {
@@ -78,11 +151,10 @@ func (s *Store) failed(w *writing, cause error) error {
 	if s.db.Update(again) == nil {
 		return nil
 	}
-	s.broken = fmt.Errorf("a commit failed before, stop and open the directory again: %w", cause)
-	return fmt.Errorf("%w: %w", localqueue.ErrUncertain, cause)
+	return s.uncertain(cause)
 }
 
-// writing is one commit under way.
+// writing is one commit to the tree under way.
 type writing struct {
 	id    int
 	tally tally
@@ -108,7 +180,12 @@ func (w *writing) begin(tx *bolt.Tx) {
 	w.bodies.FillPercent = fill
 }
 
-func (w *writing) all(changes []localqueue.Change) error {
+func (w *writing) all(log []outcome, changes []localqueue.Change, number uint64) error {
+	for _, o := range log {
+		if err := w.outcome(o); err != nil {
+			return err
+		}
+	}
 	for _, c := range changes {
 		if err := w.change(c); err != nil {
 			return err
@@ -117,7 +194,29 @@ func (w *writing) all(changes []localqueue.Change) error {
 	if err := w.sweep(); err != nil {
 		return err
 	}
+	return w.end(number)
+}
+
+// end writes what every commit does: what the bodies are, and which commit it is.
+func (w *writing) end(number uint64) error {
+	if err := w.singles.Put(keyFolded, foldedRecord(number, true)); err != nil {
+		return err
+	}
 	return w.singles.Put(keyTally, w.tally.record())
+}
+
+// outcome writes what became of a message by the log.
+func (w *writing) outcome(o outcome) error {
+	switch o.kind {
+	case logAdded:
+		return w.add(o.MessageState, o.text)
+	case logRewritten:
+		return w.rewrite(o.MessageState, o.text)
+	case logMoved:
+		return w.move(localqueue.MessagesMoved{o.MessageState})
+	default:
+		return w.remove(o.MessageKey)
+	}
 }
 
 func (w *writing) change(c localqueue.Change) error {
@@ -136,10 +235,7 @@ func (w *writing) change(c localqueue.Change) error {
 	case localqueue.MessageAdded:
 		return w.add(c.MessageState, c.Text)
 	case localqueue.MessageRewritten:
-		if err := w.remove(c.MessageKey); err != nil {
-			return err
-		}
-		return w.add(c.MessageState, c.Text)
+		return w.rewrite(c.MessageState, c.Text)
 	case localqueue.MessagesMoved:
 		return w.move(c)
 	case localqueue.MessageRemoved:
@@ -209,6 +305,13 @@ func (w *writing) add(m localqueue.MessageState, text string) error {
 	w.key = key
 	w.tally.add(m.MessageKey)
 	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
+}
+
+func (w *writing) rewrite(m localqueue.MessageState, text string) error {
+	if err := w.remove(m.MessageKey); err != nil {
+		return err
+	}
+	return w.add(m, text)
 }
 
 func (w *writing) move(moved localqueue.MessagesMoved) error {

@@ -23,6 +23,10 @@ type Found struct {
 	// the file, since the directory was made.
 	SetAside int
 
+	// Torn says that the last commit was cut short, by a kill or a power cut: what it
+	// had was answered to nobody, unless the disk lost it afterwards.
+	Torn bool
+
 	// Copy is the path of the file as it was found, kept because parts of it
 	// could not be read. "" when all could.
 	Copy string

@@ -50,10 +50,11 @@ func fillTheDisk(dir, _ string) error {
 	f := filling{queue: q, kept: map[string]queue.Lease{}}
 	for _, step := range []func() error{
 		f.some,
-		func() error { return limit(8 << 20) }, func() error { return f.refused("truncate") }, // it cannot grow
-		f.remove,                                                                            // which needs a little room, and there is some
-		func() error { return limit(64 << 10) }, func() error { return f.refused("write") }, // most of it cannot be written
-		func() error { return limit(1 << 40) }, f.acceptedAgain, f.some,
+		func() error { return limit(8 << 20) }, f.refused, // the tree cannot grow
+		func() error { return limit(1 << 40) }, f.acceptedAgain,
+		f.remove, f.describe, // by which the log is empty
+		func() error { return limit(64 << 10) }, f.notDescribed, // most of the tree cannot be written
+		func() error { return limit(1 << 40) }, f.acceptedAgain, f.describe, f.some,
 		e.Close,
 		func() error { return f.reopened(dir) },
 	} {
@@ -79,6 +80,8 @@ type filling struct {
 	queue *localqueue.Queue
 	kept  map[string]queue.Lease
 	sent  int
+
+	described string // what its metadata says
 }
 
 func (f *filling) enqueue() error {
@@ -100,34 +103,49 @@ func (f *filling) some() error {
 	return nil
 }
 
-// refused enqueues until there is no room, as the system call says that fails. The
-// error says so, and is one to try again after. Meanwhile what was accepted is there, and
-// nothing else.
-func (f *filling) refused(call string) error {
+// refused enqueues until there is no room. The error says so, and is one to try again
+// after. Meanwhile what was accepted is there, and nothing else.
+func (f *filling) refused() error {
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
-		err := f.enqueue()
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), syscall.EFBIG.Error()) {
-			return fmt.Errorf("full: %w", err)
-		}
-		p, failed := f.queue.Properties(context.Background())
-		if failed != nil || p.Depth != int64(len(f.kept)) {
-			return fmt.Errorf("%d messages are there, not %d, %w", p.Depth, len(f.kept), failed)
-		}
-		if strings.Contains(err.Error(), call) { // else the engine has not tried again yet
-			fmt.Println(err)
-			return nil
+		if err := f.enqueue(); err != nil {
+			return f.full(err, "truncate")
 		}
 	}
 	return errors.New("it is never full")
 }
 
+// full checks an error that a call failed with for want of room.
+func (f *filling) full(err error, call string) error {
+	if !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || !strings.Contains(err.Error(), call) {
+		return fmt.Errorf("full: %w", err)
+	}
+	p, failed := f.queue.Properties(context.Background())
+	if failed != nil || p.Depth != int64(len(f.kept)) || p.Metadata["deletes"] != f.described {
+		return fmt.Errorf("%d messages and %v are there, not %d and %q, %w", p.Depth, p.Metadata, len(f.kept), f.described, failed)
+	}
+	fmt.Println(err)
+	return nil
+}
+
+// describe changes the queue, which is a commit to the tree.
+func (f *filling) describe() error {
+	deletes := fmt.Sprint(f.sent - len(f.kept))
+	err := f.queue.SetMetadata(context.Background(), map[string]string{"deletes": deletes})
+	if err == nil {
+		f.described = deletes
+	}
+	return err
+}
+
+func (f *filling) notDescribed() error {
+	f.sent++ // else it would be described as it is
+	return f.full(f.describe(), "write")
+}
+
 func (f *filling) remove() error {
 	for text, lease := range f.kept {
 		if err := f.queue.Delete(context.Background(), lease); err != nil {
-			return fmt.Errorf("delete while full: %w", err)
+			return fmt.Errorf("delete: %w", err)
 		}
 		if delete(f.kept, text); len(f.kept) < 100 {
 			break

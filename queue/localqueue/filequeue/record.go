@@ -288,6 +288,7 @@ var (
 	keySecret  = []byte("secret")
 	keyOrdinal = []byte("ordinal") // the largest of all queues ever
 	keyTally   = []byte("tally")
+	keyFolded  = []byte("folded")
 )
 
 func secretRecord(in bucket, secret [32]byte) []byte {
@@ -307,6 +308,13 @@ func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
 
 func ordinalRecord(ordinal uint64) []byte {
 	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, ordinal), 0, singles, keyOrdinal)
+}
+
+// foldedRecord says which commit is the last that the tree has, and whether a log may
+// have more.
+func foldedRecord(number uint64, open bool) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{recordVersion}, number)
+	return seal(binary.BigEndian.AppendUint64(b, map[bool]uint64{true: 1}[open]), 0, singles, keyFolded)
 }
 
 func readSingle(key, record []byte, into ...*uint64) error {

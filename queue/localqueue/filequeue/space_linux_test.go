@@ -14,7 +14,7 @@ import (
 // every message out, and fills it again.
 func TestAFullDiskCanBeDrained(t *testing.T) {
 	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=8m")
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m")
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
 		if azuritetest.Required("mount") {
 			t.Fatal(err)

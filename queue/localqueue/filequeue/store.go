@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -17,6 +18,7 @@ import (
 const (
 	fileName = "queues.db"     // all that is kept
 	nextName = "queues.db.new" // one being made, which becomes the above when it is whole
+	logName  = "queues.log"    // and a number: the commits that are not yet in it
 	lockName = "lock"
 	roomName = "room-for-deletes"
 )
@@ -29,10 +31,20 @@ type Store struct {
 	db    *bolt.DB
 	found Found
 
-	ballast ballast
-	census  *census // until Load
-	tally   tally   // of the bodies in the file; owned by whoever calls Commit
-	broken  error   // why nothing can be committed any more; owned by the same
+	census *census // until Load
+	recent atomic.Pointer[recent]
+
+	// What follows is owned by whoever calls Commit.
+
+	ballast  ballast
+	tally    tally // of the bodies in the tree
+	number   uint64
+	logs     [2]*log
+	logging  int     // which of them is written
+	pending  pending // what the log has and the tree has not
+	sweeping bool    // the tree has work left over
+	record   []byte  // room for one
+	broken   error   // why nothing can be committed any more
 }
 
 var _ localqueue.Store = (*Store)(nil)
@@ -107,12 +119,34 @@ func (s *Store) open() error {
 	if s.db, err = openFile(s.path); err != nil {
 		return err
 	}
+	if err := s.goOn(); err != nil {
+		return errors.Join(err, s.closeFiles())
+	}
+	return nil
+}
+
+// goOn goes on where the logs end. Of a store that was damaged they may have the only
+// copy of something, so they are folded at once.
+func (s *Store) goOn() error {
+	if err := s.openLogs(); err != nil {
+		return err
+	}
+	if err := s.replay(); err != nil {
+		return err
+	}
 	if !s.census.anew {
 		if err := s.db.Update(s.census.mend); err != nil {
-			return errors.Join(err, s.db.Close())
+			return err
 		}
 	}
-	s.found, s.tally = s.census.found, s.census.have
+	s.tally, s.sweeping = s.census.have, len(s.census.sweeps) > 0
+	s.record = make([]byte, recordHeader)
+	if s.census.found.Damaged > 0 {
+		if _, err := s.fold(nil); err != nil {
+			return err
+		}
+	}
+	s.found = s.census.found
 	_ = s.ballast.raise() // else the disk is full: it is tried again before anything grows
 	return nil
 }
@@ -183,21 +217,35 @@ func (s *Store) Load() (localqueue.Saved, error) {
 }
 
 // View implements [localqueue.Store].
+//
+// A text is in what is recent or in the tree, and a fold may come in between: so the
+// tree is asked as it is after the look at what is recent. That it may be newer than the
+// view does no harm: whoever opens a view keeps others from changing the messages that
+// it is for, until it is open.
 func (s *Store) View() (localqueue.View, error) {
-	tx, err := s.db.Begin(false)
-	if err != nil {
+	recent := s.recent.Load()
+	v := view{recent: recent, after: recent.newest()}
+	var err error
+	if v.tree, err = s.db.Begin(false); err != nil {
 		return nil, fmt.Errorf("filequeue: %w", err)
 	}
-	return view{tx}, nil
+	return v, nil
 }
 
-// view is a transaction that only reads.
-type view struct{ tx *bolt.Tx }
+// view is the texts after a commit.
+type view struct {
+	recent *recent
+	after  uint64
+	tree   *bolt.Tx // which only reads
+}
 
 // Text implements [localqueue.View].
 func (v view) Text(k localqueue.MessageKey) (string, error) {
+	if text, is := v.recent.text(k, v.after); is {
+		return text, nil
+	}
 	key := appendKey(nil, k)
-	_, text, err := readBody(key, v.tx.Bucket(bodies).Get(key))
+	_, text, err := readBody(key, v.tree.Bucket(bodies).Get(key))
 	if err != nil {
 		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
 	}
@@ -205,13 +253,43 @@ func (v view) Text(k localqueue.MessageKey) (string, error) {
 }
 
 // Close implements [localqueue.View].
-func (v view) Close() { _ = v.tx.Rollback() } // which fails only when it was closed
+func (v view) Close() { _ = v.tree.Rollback() } // which fails only when it was closed
 
-// Close gives the directory back.
+// Close gives the directory back. All is in one file then, without a log, unless the
+// disk was too full for it.
 func (s *Store) Close() error {
-	err := errors.Join(s.db.Close(), s.lock.Close())
-	if err != nil {
+	folded := s.broken == nil && s.foldLast() == nil // else the next who opens it finds the logs
+	err := s.closeFiles()
+	if folded {
+		for _, l := range s.logs {
+			err = errors.Join(err, os.Remove(l.path))
+		}
+	}
+	if err = errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("filequeue: close %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// foldLast leaves nothing in the logs, and writes that down in a commit of its own: so
+// both of the newest commits have everything.
+func (s *Store) foldLast() error {
+	if len(s.pending.messages) > 0 {
+		if _, err := s.fold(nil); err != nil {
+			return err
+		}
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.number, false))
+	})
+}
+
+func (s *Store) closeFiles() error {
+	err := s.db.Close()
+	for _, l := range s.logs {
+		if l != nil {
+			err = errors.Join(err, l.file.Close())
+		}
+	}
+	return err
 }

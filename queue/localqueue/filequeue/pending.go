@@ -1,0 +1,81 @@
+package filequeue
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// pending is what became of messages since the log was folded into the tree, the
+// outcome of each alone.
+type pending struct {
+	messages map[localqueue.MessageKey]outcome
+	touched  int // those of messages that the tree has
+}
+
+// outcome is what became of a message.
+type outcome struct {
+	localqueue.MessageState
+	text string
+	kind byte // one of those of a record
+}
+
+func newPending() pending { return pending{messages: map[localqueue.MessageKey]outcome{}} }
+
+func (p *pending) apply(changes []localqueue.Change) {
+	for _, c := range changes {
+		switch c := c.(type) {
+		case localqueue.MessageAdded:
+			p.put(outcome{c.MessageState, c.Text, logAdded})
+		case localqueue.MessageRewritten:
+			p.put(outcome{c.MessageState, c.Text, logRewritten})
+		case localqueue.MessagesMoved:
+			for _, m := range c {
+				p.put(outcome{m, "", logMoved})
+			}
+		case localqueue.MessageRemoved:
+			p.remove(localqueue.MessageKey(c))
+		case localqueue.MessagesExpired:
+			for _, k := range c {
+				p.remove(k)
+			}
+		}
+	}
+}
+
+func (p *pending) put(o outcome) {
+	was, known := p.messages[o.MessageKey]
+	switch {
+	case !known:
+		if o.kind != logAdded {
+			p.touched++
+		}
+	case o.kind == logMoved && was.kind != logMoved: // and the rest is as it was
+		was.Due, was.Dequeues, was.Receipt = o.Due, o.Dequeues, o.Receipt
+		o = was
+	case was.kind == logAdded:
+		o.kind = logAdded
+	}
+	p.messages[o.MessageKey] = o
+}
+
+func (p *pending) remove(k localqueue.MessageKey) {
+	was, known := p.messages[k]
+	switch {
+	case known && was.kind == logAdded: // the tree never hears of it
+		delete(p.messages, k)
+		return
+	case !known:
+		p.touched++
+	}
+	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: logRemoved}
+}
+
+// inOrder is the outcomes in the order of the tree.
+func (p *pending) inOrder() []outcome {
+	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
+	})
+}
