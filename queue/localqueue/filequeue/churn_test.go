@@ -63,7 +63,9 @@ func TestChurn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Close(); err != nil {
+		if round%2 == 0 {
+			s.abandon(t)
+		} else if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,44 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-func init() { tasks["fill"] = fillTheDisk }
+// TestARecordThatDoesNotFit: of a commit of which only a part could be written nothing is
+// there, not even after a kill.
+func TestARecordThatDoesNotFit(t *testing.T) {
+	dir := memoryDirectory(t)
+	process, lines := startTask(t, "half", dir, "")
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 2 || texts[1] != "before" || texts[3] != "after" {
+		t.Errorf("found %+v, %d texts", found, len(texts))
+	}
+}
+
+func init() { tasks["fill"], tasks["half"] = fillTheDisk, writeHalf }
+
+func writeHalf(dir, _ string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
+	if err := errors.Join(
+		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "half"}}),
+		commit(added(1, "before")),
+		limit(8<<10), // in the middle of the next record
+	); err != nil {
+		return err
+	}
+	err = commit(added(2, strings.Repeat("x", 60_000)))
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.logging].size < 60_000 {
+		return fmt.Errorf("half a record: %w", err)
+	}
+	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything
+}
 
 func fillTheDisk(dir, _ string) error {
 	signal.Ignore(syscall.SIGXFSZ)

@@ -24,6 +24,7 @@ type log struct {
 	path string
 	file *os.File
 	salt uint32
+	most int64 // how large it becomes
 	made bool  // there was none when it was opened
 	size int64 // of the file: up to here the disk has room for it
 	end  int64 // where the next record goes
@@ -32,19 +33,19 @@ type log struct {
 const (
 	sector = 512
 
-	// logSize is how large a log becomes, in bytes. Larger ones gain little, and all
+	// logSize is how large a log becomes, in bytes, but in tests. Larger ones gain little, and all
 	// that is in one needs room in the tree too: see ballastSize.
 	logSize = 1 << 20
 
-	// logStep is by how much it grows. It divides logSize.
+	// logStep is by how much it grows.
 	logStep = 256 << 10
 
 	recordHeader = 8 + 4 + crc32.Size // number, length of what follows, checksum
 )
 
 // openLog opens a log and makes it if there is none.
-func openLog(path string) (*log, error) {
-	l := &log{path: path}
+func openLog(path string, most int64) (*log, error) {
+	l := &log{path: path, most: most}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		l.made = true
@@ -93,7 +94,7 @@ func (l *log) append(number uint64, b []byte) ([]byte, error) {
 // reach sees to it that the disk has room up to there, by writing: then a record
 // cannot fail for want of it when a part of it is written.
 func (l *log) reach(end int64) error {
-	if end > logSize {
+	if end > l.most {
 		return errLogFull
 	}
 	for l.size < end {
@@ -126,9 +127,13 @@ type logged struct {
 	whole  bool  // else it was begun, as far as one can see
 }
 
-// read finds all records, of whatever age, and what looks like the beginning of one.
+// read finds all records, of whatever age, and what looks like the beginning of one. They
+// have reached the disk when it returns: one that was killed may have left some that had not.
 func (l *log) read() (found []logged, err error) {
-	b := make([]byte, min(l.size, 4*logSize)) // of ours none is larger than logSize
+	if err := flush(l.file); err != nil {
+		return nil, err
+	}
+	b := make([]byte, min(l.size, 4*logSize)) // none of ours is as large
 	n, err := l.file.ReadAt(b, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err

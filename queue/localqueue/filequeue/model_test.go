@@ -17,11 +17,27 @@ import (
 )
 
 // twins are an engine in memory and one over a file, which must answer alike. The
-// one over the file is closed and opened again now and then.
+// one over the file is closed and opened again now and then, or crashes.
 type twins struct {
 	dir          string
 	memory, file *localqueue.Engine
 	leases       []pair // ever given out
+	crashes      bool   // the one over the file, when it is closed
+}
+
+// crashing is a store that is abandoned when it crashes instead of closed.
+type crashing struct {
+	*Store
+	t       tester
+	crashes *bool
+}
+
+func (c crashing) Close() error {
+	if !*c.crashes {
+		return c.Store.Close()
+	}
+	c.abandon(c.t)
+	return nil
 }
 
 // pair is one lease as either engine has it.
@@ -36,7 +52,7 @@ func (w *twins) open(t tester) {
 	if f := s.Found(); f.Damaged > 0 {
 		t.Fatalf("found %v", f.Damage)
 	}
-	if w.file, err = localqueue.Open(s, nil); err != nil {
+	if w.file, err = localqueue.Open(crashing{s, t, &w.crashes}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +144,11 @@ func (w *twins) run(t *rapid.T) {
 				}
 			}
 		},
-		"open again":  func(t *rapid.T) { w.close(t); w.open(t) },
+		"open again": func(t *rapid.T) {
+			w.crashes = rapid.Bool().Draw(t, "crash")
+			w.close(t)
+			w.open(t)
+		},
 		"time passes": func(t *rapid.T) { time.Sleep(visibility.Draw(t, "pause")) },
 		"create": func(t *rapid.T) {
 			memory, file := w.on(names.Draw(t, "name"))

@@ -14,10 +14,10 @@ import (
 )
 
 // openLogs opens both logs. New ones have their names on the disk when it returns.
-func (s *Store) openLogs() (err error) {
+func (s *Store) openLogs(most int64) (err error) {
 	made := false
 	for i := range s.logs {
-		if s.logs[i], err = openLog(fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(s.path), logName), i+1)); err != nil {
+		if s.logs[i], err = openLog(fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(s.path), logName), i+1), most); err != nil {
 			return err
 		}
 		made = made || s.logs[i].made
@@ -50,6 +50,9 @@ func (s *Store) replay() error {
 	}
 	slices.SortStableFunc(found, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
 	s.number, s.pending = s.census.folded, newPending()
+	if first := slices.IndexFunc(found, isWhole); first >= 0 && s.number == 0 && s.census.found.Damaged > 0 {
+		s.number = found[first].number - 1 // it is not known what the tree has: to take something twice does no harm
+	}
 	s.recent.Store(newRecent(s.number))
 	s.writeAfter(found)
 	for _, r := range found {
@@ -67,6 +70,8 @@ func (s *Store) replay() error {
 		return nil
 	})
 }
+
+func isWhole(r logged) bool { return r.whole }
 
 // writeAfter goes on after the newest record, if the tree has not that too: then that
 // log is left as it is, see forget.

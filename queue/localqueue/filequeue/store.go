@@ -54,7 +54,10 @@ var _ localqueue.Store = (*Store)(nil)
 // what there was, damage included. The error is [ErrLocked] when the directory is
 // in use, [ErrCorrupt] or [ErrNewer] when its file cannot be used, or one of the
 // file system.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (*Store, error) { return openWith(dir, logSize) }
+
+// openWith is Open with logs of so many bytes.
+func openWith(dir string, mostLogged int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filequeue: make the data directory: %w", err)
 	}
@@ -67,7 +70,7 @@ func Open(dir string) (*Store, error) {
 		return nil, errors.Join(refused(dir, held, err), held.Close())
 	}
 	sign(held)
-	if err := s.open(); err != nil {
+	if err := s.open(mostLogged); err != nil {
 		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w", s.path, err), held.Close())
 	}
 	return s, nil
@@ -96,7 +99,7 @@ func refused(dir string, held *os.File, cause error) error {
 }
 
 // open makes the file, or reads it and mends what is wrong with it.
-func (s *Store) open() error {
+func (s *Store) open(mostLogged int64) error {
 	next := filepath.Join(filepath.Dir(s.path), nextName)
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) { // of one who was killed over it
 		return err
@@ -119,7 +122,7 @@ func (s *Store) open() error {
 	if s.db, err = openFile(s.path); err != nil {
 		return err
 	}
-	if err := s.goOn(); err != nil {
+	if err := s.goOn(mostLogged); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
 	return nil
@@ -127,8 +130,8 @@ func (s *Store) open() error {
 
 // goOn goes on where the logs end. Of a store that was damaged they may have the only
 // copy of something, so they are folded at once.
-func (s *Store) goOn() error {
-	if err := s.openLogs(); err != nil {
+func (s *Store) goOn(mostLogged int64) error {
+	if err := s.openLogs(mostLogged); err != nil {
 		return err
 	}
 	if err := s.replay(); err != nil {
