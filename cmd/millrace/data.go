@@ -60,7 +60,11 @@ func (d *data) summary() (line string, damage []string) {
 	if d.found.Copy != "" {
 		damage = append(damage, "the file as it was is kept as "+d.found.Copy)
 	}
-	return fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue")), damage
+	line = fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue"))
+	if d.found.Torn {
+		line += "; the last commit was cut short, and was answered to nobody"
+	}
+	return line, damage
 }
 
 func several(n int, what string) string {

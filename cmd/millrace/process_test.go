@@ -388,8 +388,8 @@ func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", encoded), roots
 }
 
-// TestDataOutlivesTheProgram sends a message, kills the program, damages a copy, and finds
-// in one what was sent and in the other that something is wrong.
+// TestDataOutlivesTheProgram sends a message, kills the program, damages copies, and finds
+// in one what was sent and in the others that something is wrong.
 func TestDataOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -401,8 +401,10 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 	if _, err := orders.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := orders.EnqueueMessage(t.Context(), "one order", nil); err != nil {
-		t.Fatal(err)
+	for _, text := range []string{"one order", "another order"} {
+		if _, err := orders.EnqueueMessage(t.Context(), text, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	done()
 	if err := p.process.Process.Kill(); err != nil {
@@ -411,10 +413,10 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 	if _, status := p.end(t); status == fine {
 		t.Error("it was not killed")
 	}
-	damaged := damagedCopy(t, dir, "one order")
+	torn := copyWith(t, dir, "another order", "another")
 
 	p = start(t, "-data", dir)
-	if got, want := p.value(t, "data"), dir+": 1 message in 1 queue"; got != want {
+	if got, want := p.value(t, "data"), dir+": 2 messages in 1 queue"; got != want {
 		t.Errorf("data %q, want %q", got, want)
 	}
 	orders, done = p.queue(t, "orders")
@@ -428,7 +430,11 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 		t.Errorf("status %d and %q", status, rest)
 	}
 
-	p = start(t, "-data", damaged)
+	p = start(t, "-data", torn)
+	if got, want := p.value(t, "data"), torn+": 1 message in 1 queue; the last commit was cut short, and was answered to nobody"; got != want {
+		t.Errorf("data %q, want %q", got, want)
+	}
+	p = start(t, "-data", copyWith(t, dir, "one order", "ONE ORDER"))
 	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "set aside") {
 		t.Errorf("damage %q", got)
 	}
@@ -447,17 +453,26 @@ func (p *program) queue(t *testing.T, name string) (*azqueue.QueueClient, func()
 	return client, transport.CloseIdleConnections
 }
 
-// damagedCopy copies a directory with a text in it that is no longer what it was.
-func damagedCopy(t *testing.T, dir, text string) string {
+// copyWith copies a directory in which a text is no longer what it was.
+func copyWith(t *testing.T, dir, text, other string) string {
 	t.Helper()
-	file, err := os.ReadFile(filepath.Join(dir, "queues.db"))
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(to, "queues.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := t.TempDir()
-	file = bytes.ReplaceAll(file, []byte(text), []byte(strings.ToUpper(text)))
-	if err := os.WriteFile(filepath.Join(to, "queues.db"), file, 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inPlace := append([]byte(other), make([]byte, len(text)-len(other))...)
+		if err := os.WriteFile(name, bytes.ReplaceAll(file, []byte(text), inPlace), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return to
 }

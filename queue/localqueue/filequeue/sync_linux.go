@@ -9,7 +9,7 @@ import (
 // was is no part of that: to save it would take a commit of the file system's own.
 func flush(f *os.File) error {
 	for {
-		if err := syscall.Fdatasync(int(f.Fd())); err != syscall.EINTR { //nolint:errorlint // the call returns no other
+		if err := syscall.Fdatasync(int(f.Fd())); err != syscall.EINTR {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
