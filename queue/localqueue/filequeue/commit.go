@@ -61,10 +61,26 @@ func (s *Store) roomFor(changes []localqueue.Change) error {
 // be on pages of its own, for which there must be room: see ballastSize.
 const mostTouched = 512
 
+// touches is how many messages that the tree has the changes are about, at most.
+func touches(changes []localqueue.Change) (n int) {
+	for _, c := range changes {
+		switch c := c.(type) {
+		case localqueue.MessageAdded:
+		case localqueue.MessagesMoved:
+			n += len(c)
+		case localqueue.MessagesExpired:
+			n += len(c)
+		default:
+			n++
+		}
+	}
+	return n
+}
+
 // log is a commit to the log. After an error nothing was committed, unless the store is
 // broken then.
 func (s *Store) log(changes []localqueue.Change) (err error) {
-	if s.pending.touched >= mostTouched {
+	if s.pending.touched+touches(changes) > mostTouched {
 		return errLogFull
 	}
 	to, number := s.logs[s.logging], s.number+1

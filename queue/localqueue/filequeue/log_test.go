@@ -118,8 +118,15 @@ func TestTheTreeIsLeftAlone(t *testing.T) {
 func TestTheLogIsFolded(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) localqueue.Change{
-		"full":         func(n uint64) localqueue.Change { return added(n, kilobyte) },
-		"touched":      func(n uint64) localqueue.Change { return localqueue.MessagesMoved{added(n%1000, "").MessageState} },
+		"full":    func(n uint64) localqueue.Change { return added(n, kilobyte) },
+		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesMoved{added(n%1000, "").MessageState} },
+		"touched at once": func(n uint64) localqueue.Change {
+			moved := make(localqueue.MessagesMoved, mostTouched+1)
+			for i := range moved {
+				moved[i] = added(uint64(i), "").MessageState
+			}
+			return moved
+		},
 		"another kind": func(uint64) localqueue.Change { return localqueue.AccountSaved{Name: "new"} },
 		"too large":    func(n uint64) localqueue.Change { return added(n, strings.Repeat("x", logSize)) },
 	} {
