@@ -114,10 +114,10 @@ func (a *answer) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if a.declared >= 0 && a.written+int64(len(p)) > a.declared {
+	a.written += int64(len(p)) // also what is refused: such a handler has miscounted
+	if a.declared >= 0 && a.written > a.declared {
 		return 0, http.ErrContentLength
 	}
-	a.written += int64(len(p))
 	if a.declared >= 0 && !a.whole {
 		a.completeHead(p)
 	}
@@ -178,8 +178,8 @@ func (a *answer) finish() (again bool) {
 		}
 	}
 	// Who waits for the rest of a body that is too short shall learn that there is none.
-	short := !a.toHead && !a.bodyless && a.written < a.declared
-	return !a.closing && !short
+	miscounted := !a.toHead && !a.bodyless && a.declared >= 0 && a.written != a.declared
+	return !a.closing && !miscounted
 }
 
 // appendStatus appends a status line.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -39,6 +40,7 @@ type conn struct {
 	small     []byte  // in, mostly
 	large     *[]byte // in, when a head needs it: from heads, or nil
 	first     bool    // no request has come yet
+	begun     bool    // the time for the head has
 	afterPost bool    // the last request was a POST
 
 	readBy, writeBy clock // the deadlines, 0 for none
@@ -144,10 +146,12 @@ const (
 
 // next reads until there is a plain head, which it parses, or an odd one, or no more.
 func (c *conn) next() verdict {
-	seen := 0    // how much of in[r:w] has no end of a head
-	lines := 0   // how much of it are plain lines
-	had := false // a part of the head had come when there was more to read
-	for c.skipLineBreaks(); ; c.skipLineBreaks() {
+	if !c.first && !c.begin() {
+		return noHead
+	}
+	seen := 0  // how much of in[r:w] has no end of a head
+	lines := 0 // how much of it are plain lines
+	for {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
@@ -158,7 +162,7 @@ func (c *conn) next() verdict {
 			return plainHead
 		}
 		// net/http refuses a line as soon as it has come, so an odd one must not wait.
-		if n := bytes.LastIndexByte(text[lines:], '\n') + 1; n > 0 && !c.afterPost {
+		if n := bytes.LastIndexByte(text[lines:], '\n') + 1; n > 0 {
 			lines += n
 			if !c.request.parse(string(text[:lines])) {
 				return oddHead
@@ -167,38 +171,42 @@ func (c *conn) next() verdict {
 		if len(text) == largeHead {
 			return oddHead
 		}
-		if !c.more(had) {
+		if more, ended := c.more(); !more {
+			if ended && len(text) > 0 {
+				return oddHead // net/http tells who has left in the middle of it
+			}
 			return noHead
 		}
-		seen, had = max(len(text)-len(crlfcrlf)+1, 0), len(text) > 0
+		seen = max(len(text)-len(crlfcrlf)+1, 0)
 	}
 }
 
 var crlfcrlf = []byte("\r\n\r\n")
 
-// skipLineBreaks leaves out line breaks that old clients send after the body of a POST
-// (RFC 9112, section 2.2): like net/http those among the next four bytes, for which it
-// waits.
-func (c *conn) skipLineBreaks() {
-	const most = 4
-	if !c.afterPost || c.r == c.w {
-		return
+// begin waits for the beginning of another request, as many bytes as net/http does. Of
+// those it leaves out line breaks that old clients send after the body of a POST (RFC
+// 9112, section 2.2).
+func (c *conn) begin() bool {
+	const beginning = 4
+	for c.w-c.r < beginning {
+		if more, _ := c.more(); !more {
+			return false
+		}
 	}
-	breaks := 0
-	for breaks < min(most, c.w-c.r) && (c.in[c.r+breaks] == '\r' || c.in[c.r+breaks] == '\n') {
-		breaks++
+	for i := 0; c.afterPost && i < beginning; i++ {
+		if b := c.in[c.r]; b != '\r' && b != '\n' {
+			break
+		}
+		c.r++
 	}
-	if breaks == 0 || c.w-c.r >= most {
-		c.afterPost = false
-		c.r += breaks
-	}
+	return true
 }
 
-// more reads more of a head. Of the head something may have come, and had so the last
-// time already.
-func (c *conn) more(had bool) bool {
+// more reads more of a head. When there is no more, it tells whether that is because the
+// client has ended.
+func (c *conn) more() (more, ended bool) {
 	if !c.rest() {
-		return false
+		return false, false
 	}
 	switch {
 	case c.r == c.w:
@@ -207,8 +215,8 @@ func (c *conn) more(had bool) bool {
 		if !c.first {
 			c.readWithin(c.server.idle)
 		}
-	case c.first, had: // the time has begun
-	default:
+	case !c.begun && !c.first: // from when the first one was accepted
+		c.begun = true
 		c.readWithin(c.server.header)
 	}
 	if c.w == len(c.in) {
@@ -216,7 +224,7 @@ func (c *conn) more(had bool) bool {
 	}
 	n, err := c.raw.Read(c.in[c.w:])
 	c.w += n
-	return n > 0 || err == nil
+	return n > 0 || err == nil, errors.Is(err, io.EOF)
 }
 
 // makeRoom makes room behind what was read, of which there is less than a large head.
@@ -254,7 +262,7 @@ func (c *conn) rest() bool {
 
 // exchange has a request answered. It returns whether another one may follow.
 func (c *conn) exchange() (again bool) {
-	c.first = false
+	c.first, c.begun = false, false
 	r := c.request.http
 	*r = *c.template
 	c.request.fill(r)

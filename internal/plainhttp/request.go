@@ -92,7 +92,9 @@ func (q *request) parseLine(text string) (rest string, plain bool) {
 	for end < len(text) && ' ' < text[end] && text[end] < 0x7F {
 		end++
 	}
-	q.target = text[:end]
+	if q.target = text[:end]; q.target == "" || q.target[0] != '/' {
+		return "", false // of a form that is for proxies, or none
+	}
 	return strings.CutPrefix(text[end:], " HTTP/1.1\r\n")
 }
 
@@ -203,7 +205,7 @@ func plainPath(u *url.URL, target string) bool {
 	for end < len(target) && paths[target[end]] {
 		end++
 	}
-	if end == 0 || target[0] != '/' || strings.HasPrefix(target, "//") {
+	if strings.HasPrefix(target, "//") {
 		return false
 	}
 	*u = url.URL{Path: target[:end]}
