@@ -38,9 +38,9 @@ type Server struct {
 	empty     bool                      // drained is closed; guarded by mu
 }
 
-// New returns a server with the Handler, the time-outs, the ErrorLog, the
-// ConnContext and the ConnState of odd, which serves what is handed over. ConnState
-// hears of those connections only; both hooks get the connections that were accepted.
+// New returns a server with the Handler, the time-outs, the ErrorLog and the hooks of
+// odd, which serves what is handed over. ConnState hears of those connections only; it
+// and ConnContext get the connections as they were accepted.
 // From then on odd is the server's: it may not be changed, and nobody else may serve
 // with it or close it. It has to have a Handler.
 func New(odd *http.Server) *Server {
@@ -57,7 +57,12 @@ func New(odd *http.Server) *Server {
 		conns:     make(map[*conn]struct{}),
 		drained:   make(chan struct{}),
 	}
-	s.base, s.cancel = context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, odd))
+	base := context.Background()
+	if odd.BaseContext != nil {
+		base = odd.BaseContext(s.handed)
+	}
+	s.base, s.cancel = context.WithCancel(context.WithValue(base, http.ServerContextKey, odd))
+	odd.BaseContext = func(net.Listener) context.Context { return s.base }
 	if s.decorate = odd.ConnContext; s.decorate != nil {
 		odd.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.decorate(ctx, accepted(c)) }
 	}
@@ -193,8 +198,8 @@ func (s *Server) Close() {
 		c.state.Store(gone)
 		_ = c.raw.Close()
 	})
-	s.cancel()
 	_ = s.odd.Close() // its listener is ours, and closed
+	s.cancel()        // when nothing can be answered any more
 	s.wait()
 }
 
