@@ -286,7 +286,7 @@ func (c *conn) handle(r *http.Request) (again bool) {
 		}
 		c.out = c.out[:c.whole]
 		c.flush()
-		if caught := recover(); caught != nil && caught != http.ErrAbortHandler {
+		if caught := recover(); caught != nil && caught != any(http.ErrAbortHandler) { //nolint:errorlint // the very one, as in net/http
 			stack := make([]byte, 64<<10)
 			stack = stack[:runtime.Stack(stack, false)]
 			c.server.logf("http: panic serving %v: %v\n%s", c.template.RemoteAddr, caught, stack)

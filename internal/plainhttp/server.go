@@ -176,8 +176,7 @@ const (
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		raw, err := listener.Accept()
-		passing := net.Error(nil)
-		if err == nil || !errors.As(err, &passing) || !passing.Temporary() { //nolint:staticcheck // there is nothing else to tell by, net/http does so too
+		if err == nil || !passing(err) {
 			return raw, err
 		}
 		s.logf("http: Accept error: %v; retrying in %v", err, pause)
@@ -189,6 +188,13 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 			return nil, err
 		}
 	}
+}
+
+// passing tells whether an error of accepting will pass. There is nothing but Temporary
+// to tell by: net/http does so too.
+func passing(err error) bool {
+	var temporary interface{ Temporary() bool }
+	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // Close stops accepting, closes all connections and waits until nothing of the server
@@ -264,5 +270,5 @@ func (s *Server) logf(format string, args ...any) {
 		s.odd.ErrorLog.Printf(format, args...)
 		return
 	}
-	log.Printf(format, args...)
+	log.Printf(format, args...) //nolint:forbidigo // it stands in for net/http
 }
