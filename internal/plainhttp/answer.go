@@ -38,8 +38,8 @@ func (a *answer) begin(method string) {
 
 // clear forgets the headers.
 func (a *answer) clear() {
-	if len(a.header) > 4*usualHeaders {
-		a.header = make(http.Header, usualHeaders)
+	if len(a.header) > manyHeaders {
+		a.header = make(http.Header)
 		return
 	}
 	clear(a.header)

@@ -69,9 +69,9 @@ var (
 func newConn(s *Server, raw net.Conn) *conn {
 	c := &conn{server: s, raw: raw, small: make([]byte, smallHead), first: true}
 	c.in = c.small
-	c.request.header = make(http.Header, usualHeaders)
+	c.request.header = make(http.Header) // small maps are faster: no room for more than most need
 	c.body.conn = c
-	c.answer.conn, c.answer.header = c, make(http.Header, usualHeaders)
+	c.answer.conn, c.answer.header = c, make(http.Header)
 	return c
 }
 
@@ -286,7 +286,7 @@ func (c *conn) handle(r *http.Request) (again bool) {
 		}
 		c.out = c.out[:c.whole]
 		c.flush()
-		if caught := recover(); caught != nil && caught != any(http.ErrAbortHandler) { //nolint:errorlint // the very one, as in net/http
+		if caught := recover(); caught != nil && caught != any(http.ErrAbortHandler) {
 			stack := make([]byte, 64<<10)
 			stack = stack[:runtime.Stack(stack, false)]
 			c.server.logf("http: panic serving %v: %v\n%s", c.template.RemoteAddr, caught, stack)

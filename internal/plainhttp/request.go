@@ -10,8 +10,8 @@ import (
 // that its handler does not want, before it gives the connection up.
 const maxBody = 256 << 10
 
-// usualHeaders is how many headers a message hardly ever has more of.
-const usualHeaders = 16
+// manyHeaders is from how many headers on the room for them is not kept.
+const manyHeaders = 64
 
 // request is the head of a request. All its strings are parts of the text that was
 // parsed, of which there is one for each request, but for the names of some headers.
@@ -27,8 +27,8 @@ type request struct {
 
 // clear forgets everything. What a large head has made large is not kept.
 func (q *request) clear() {
-	if len(q.header) > 4*usualHeaders {
-		q.header, q.values = make(http.Header, usualHeaders), nil
+	if len(q.header) > manyHeaders {
+		q.header, q.values = make(http.Header), nil
 	}
 	clear(q.header)
 	clear(q.values)
