@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -24,14 +23,11 @@ import (
 // for concurrent use.
 type Endpoint struct {
 	of       *Server
-	server   *http.Server
+	server   connections
 	scheme   string
 	address  net.Addr
 	done     chan struct{} // closed when the accepting goroutine has ended
 	serveErr error         // written before done is closed
-	// connections counts open connections. Their goroutines count themselves
-	// in before the accepting goroutine ends, so waiting after done is sound.
-	connections sync.WaitGroup
 }
 
 // Start listens on the address, a loopback one such as "127.0.0.1:10001", and
@@ -95,7 +91,7 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 		complaints = io.Discard
 	}
 	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{})}
-	e.server = &http.Server{
+	server := &http.Server{
 		Handler:           http.HandlerFunc(s.answer),
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: wait.header,
@@ -104,18 +100,17 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 		IdleTimeout:       wait.idle,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(complaints, "", 0),
-		ConnState:         e.count,
 		ConnContext:       withConnection,
+		TLSConfig:         config,
 	}
-	e.server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
-	serve := e.server.Serve
+	server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
 	if config != nil {
-		e.scheme, e.server.TLSConfig = "https", config
-		serve = func(l net.Listener) error { return e.server.ServeTLS(l, "", "") }
+		e.scheme = "https"
 	}
+	e.server = s.connections(server)
 	go func() {
 		defer close(e.done)
-		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			e.serveErr = fmt.Errorf("emulator: %w", err)
 		}
 	}()
@@ -146,23 +141,13 @@ func (s *Server) atFront(r *http.Request) bool {
 	return !hosted
 }
 
-// count keeps track of connections: New before their goroutine starts, Closed
-// as the last thing it does.
-func (e *Endpoint) count(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		e.connections.Add(1)
-	case http.StateClosed:
-		e.connections.Done()
-	}
-}
-
 // Close stops listening, closes all connections and waits until nothing of the
 // endpoint runs. Requests on the way are cut off. It returns why the endpoint
 // had stopped serving by itself, if it had; closing again is fine.
 func (e *Endpoint) Close() error {
-	_ = e.server.Close() // says what wait says, and that closing twice is no news
-	return e.wait()
+	e.server.Close()
+	<-e.done
+	return e.serveErr
 }
 
 // Shutdown stops listening, lets requests on the way finish, and waits until
@@ -173,12 +158,7 @@ func (e *Endpoint) Shutdown(ctx context.Context) error {
 		_ = e.Close()
 		return err
 	}
-	return e.wait()
-}
-
-func (e *Endpoint) wait() error {
 	<-e.done
-	e.connections.Wait()
 	return e.serveErr
 }
 

@@ -14,7 +14,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add("&&a&=b&a=%zz;")
 	f.Add(strings.Repeat("a=b&", maxParameters+1))
 	f.Fuzz(func(t *testing.T, raw string) {
-		q, failed := parseQuery(raw)
+		q, failed := parseQuery(nil, raw)
 		if failed != nil {
 			return
 		}

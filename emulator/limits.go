@@ -183,7 +183,7 @@ func (q *queueBuckets) of(name queue.Name) *bucket {
 		q.sweep = max(firstSweep, 2*len(q.buckets))
 	}
 	b = newBucket(q.rate)
-	q.buckets[name] = b
+	q.buckets[queue.Name{Account: strings.Clone(name.Account), Queue: strings.Clone(name.Queue)}] = b
 	return b
 }
 

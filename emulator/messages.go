@@ -171,7 +171,7 @@ func (c *call) receive() *failure {
 		return errInvalidInput.because("The request body is shorter than its Content-Length.")
 	}
 	c.tally.received.Add(length)
-	return checkMD5(c.request.Header.Get("Content-MD5"), *c.input)
+	return checkMD5(first(c.request.Header, "Content-Md5"), *c.input)
 }
 
 // text returns the message text in the body that was received.

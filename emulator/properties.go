@@ -65,7 +65,7 @@ func (c *call) setProperties() *failure {
 	}
 	// Two requests at the same time may each leave out what the other one
 	// sets; then one of the two wins, as when whole ones are sent.
-	if err := c.server.engine.SetServiceProperties(c.request.Context(), c.account, queuexml.AppendProperties(nil, p)); err != nil {
+	if err := c.server.engine.SetServiceProperties(c.request.Context(), strings.Clone(c.account), queuexml.AppendProperties(nil, p)); err != nil {
 		return toFailure(err)
 	}
 	c.status = http.StatusAccepted

@@ -18,13 +18,13 @@ type parameter struct{ name, value string }
 // knows fewer than ten.
 const maxParameters = 64
 
-// parseQuery decodes the query of a URL. Names are without case, as in the
-// string that is signed.
-func parseQuery(raw string) (query, *failure) {
+// parseQuery decodes the query of a URL, into room if there is enough. Names are
+// without case, as in the string that is signed.
+func parseQuery(room query, raw string) (query, *failure) {
 	if raw == "" {
 		return nil, nil
 	}
-	q := make(query, 0, 4)
+	q := room
 	for pair := range strings.SplitSeq(raw, "&") {
 		if pair == "" {
 			continue
@@ -110,14 +110,19 @@ func (q query) required(name string) (string, *failure) {
 }
 
 // sorted returns the parameters in the order in which they are signed: by name,
-// then by value.
+// then by value. It is a copy only when they have come in another one.
 func (q query) sorted() query {
+	if slices.IsSortedFunc(q, compareParameters) {
+		return q
+	}
 	s := slices.Clone(q)
-	slices.SortFunc(s, func(a, b parameter) int {
-		if c := strings.Compare(a.name, b.name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.value, b.value)
-	})
+	slices.SortFunc(s, compareParameters)
 	return s
+}
+
+func compareParameters(a, b parameter) int {
+	if c := strings.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.value, b.value)
 }

@@ -20,7 +20,9 @@ func (c *call) createQueue() *failure {
 	if f != nil {
 		return f
 	}
-	created, err := c.server.engine.Create(c.request.Context(), c.name(), metadata)
+	// The engine keeps the name: alone, not the head of the request that it is a part of.
+	name := queue.Name{Account: strings.Clone(c.account), Queue: strings.Clone(c.queue)}
+	created, err := c.server.engine.Create(c.request.Context(), name, metadata)
 	if err != nil {
 		return toFailure(err)
 	}
@@ -74,7 +76,7 @@ func (c *call) metadata() (map[string]string, *failure) {
 			metadata = make(map[string]string)
 		}
 		value := strings.Join(values, ",")
-		metadata[strings.ToLower(name)] = value
+		metadata[strings.Clone(strings.ToLower(name))] = strings.Clone(value) // they are kept for long
 		size += len(name) + len(value)
 	}
 	if size > queue.MaxMetadata {
@@ -145,7 +147,7 @@ func (c *call) marker(name string) string { return "/" + c.account + "/" + name 
 
 // document answers with XML.
 func (c *call) document(status int, body []byte) *failure {
-	c.header["Content-Type"] = []string{"application/xml"}
+	c.header["Content-Type"] = typeXML
 	c.status, c.body = status, body
 	return nil
 }

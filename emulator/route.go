@@ -62,7 +62,9 @@ func (c *call) impliedVersion() *failure {
 
 func (c *call) setVersion(version string) {
 	c.version = version
-	c.header["X-Ms-Version"] = []string{version}
+	if version != newestVersion { // which begin has set
+		c.set("X-Ms-Version", version)
+	}
 }
 
 func served(version string) bool {
@@ -97,7 +99,7 @@ func (c *call) route() *failure {
 		return errInvalidURI
 	}
 	c.queue, c.message = parts[0], parts[2]
-	if c.query, f = parseQuery(c.request.URL.RawQuery); f != nil {
+	if c.query, f = parseQuery(c.parameters[:0], c.request.URL.RawQuery); f != nil {
 		return f
 	}
 	comp, _, f := c.query.get("comp")

@@ -32,9 +32,10 @@ type Server struct {
 	log      *slog.Logger  // nil for none
 	bad      error         // what is wrong with the options, or nil
 	counters *counters
-	birth    [8]byte       // random, the first half of request ids
-	requests atomic.Uint64 // how many, the second half of request ids
-	lastDate atomic.Pointer[dated]
+	birth    [8]byte                   // random, the first half of request ids
+	requests atomic.Uint64             // how many, the second half of request ids
+	lastDate atomic.Pointer[dated]     // that a client has sent
+	lastText atomic.Pointer[clockText] // that was sent
 }
 
 // New returns a server over the engine. A nil engine means a new one in memory
@@ -72,7 +73,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers one request, or returns with what error a fault breaks the
 // connection.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) (broken error) {
-	c := &call{server: s, request: r, header: w.Header(), operation: Unknown}
+	c := calls.Get().(*call)
+	c.server, c.request, c.header, c.operation = s, r, w.Header(), Unknown
 	defer c.release()
 	if s.log != nil {
 		c.began = time.Now()
@@ -112,7 +114,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (broken error) {
 // write sends the response.
 func (c *call) write(w http.ResponseWriter) {
 	if c.status != http.StatusNoContent {
-		c.header["Content-Length"] = []string{strconv.Itoa(len(c.body))}
+		c.set("Content-Length", strconv.Itoa(len(c.body)))
 	}
 	w.WriteHeader(c.status)
 	if len(c.body) > 0 && c.request.Method != http.MethodHead {
@@ -155,6 +157,7 @@ type call struct {
 	claims    *claims // of the token, when one was shown
 
 	header  http.Header // of the response
+	values  []string    // what the first values in header are made of; not used again, others may keep it
 	tally   *tally      // of the operation
 	fate    fate        // what goes wrong
 	got     int         // how many messages GetMessages has found
@@ -165,7 +168,14 @@ type call struct {
 	body   []byte  // the response's document; taken from buffer
 	buffer *[]byte // from buffers, or nil
 	input  *[]byte // the request's body; from buffers, or nil when there is none
+
+	parameters [4]parameter // room for query
+	signedText []byte       // room for what was signed
 }
+
+// calls are used again: with the room in them they are larger than all else that a
+// request needs.
+var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, usualText)} }}
 
 // buffers hold the documents of responses and the bodies of requests, 1 KiB to
 // some 2 MiB.
@@ -192,24 +202,63 @@ func (c *call) release() {
 	if c.input != nil {
 		buffers.Put(c.input)
 	}
-	c.buffer, c.input, c.body = nil, nil, nil
+	room := c.signedText[:0]
+	if cap(room) > largest {
+		room = nil
+	}
+	*c = call{signedText: room}
+	calls.Put(c)
+}
+
+// usualValues is how many headers a response has, hardly ever more.
+const usualValues = 8
+
+// set sets a header of the response. The name is in canonical form.
+func (c *call) set(name, value string) {
+	if c.values == nil {
+		c.values = make([]string, 0, usualValues)
+	}
+	n := len(c.values)
+	c.values = append(c.values, value)
+	c.header[name] = c.values[n : n+1 : n+1]
 }
 
 // begin sets the headers that every response has.
 func (c *call) begin() {
 	s, h := c.server, c.header
-	h["X-Ms-Request-Id"] = []string{s.requestID()}
-	h["Date"] = []string{string(queuexml.AppendTime(nil, time.Now()))}
+	c.set("X-Ms-Request-Id", s.requestID())
+	h["Date"] = s.date()
 	h["Server"] = serverName
 	h["X-Ms-Version"] = versionName
 	if id := first(c.request.Header, "X-Ms-Client-Request-Id"); visible(id) {
-		h["X-Ms-Client-Request-Id"] = []string{id}
+		c.set("X-Ms-Client-Request-Id", id)
 	}
 }
 
 // The values of headers that are always the same. Nobody changes them: whoever gets them in
 // process gets a copy.
-var serverName, versionName = []string{"Millrace-Queue/1.0"}, []string{newestVersion}
+var (
+	serverName  = []string{"Millrace-Queue/1.0"}
+	versionName = []string{newestVersion}
+	typeXML     = []string{"application/xml"}
+)
+
+// clockText is what a Date says in a second. It never changes.
+type clockText struct {
+	second int64
+	text   []string
+}
+
+// date is the Date header of now. It is written once a second.
+func (s *Server) date() []string {
+	now := time.Now()
+	last := s.lastText.Load()
+	if last == nil || last.second != now.Unix() {
+		last = &clockText{now.Unix(), []string{string(queuexml.AppendTime(nil, now))}}
+		s.lastText.Store(last)
+	}
+	return last.text
+}
 
 // visible reports whether an id is one that the service sends back: up to 1,024
 // visible characters of ASCII.
@@ -300,7 +349,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (c *call) refuse(f *failure) {
 	h := c.header
 	h["X-Ms-Error-Code"] = []string{f.code}
-	h["Content-Type"] = []string{"application/xml"}
+	h["Content-Type"] = typeXML
 	if f.allow != "" {
 		h["Allow"] = []string{f.allow}
 	}

@@ -56,7 +56,8 @@ func (c *call) authenticateKey(credentials string, appendText func(*call, []byte
 	if f := c.server.checkDate(c.request.Header); f != nil {
 		return f
 	}
-	if c.known.signed(appendText(c, make([]byte, 0, usualText), c.resource), signature) {
+	c.signedText = appendText(c, c.signedText[:0], c.resource)
+	if c.known.signed(c.signedText, signature) {
 		return nil
 	}
 	if c.secondary && !c.hosted {
@@ -103,7 +104,7 @@ func (s *Server) checkDate(h http.Header) *failure {
 		if err != nil {
 			return denied("The date of the request is not in the format of RFC 1123.")
 		}
-		last = &dated{value, at}
+		last = &dated{strings.Clone(value), at}
 		s.lastDate.Store(last)
 	}
 	if skew := time.Since(last.at); skew > maxSkew || skew < -maxSkew {

@@ -1,0 +1,121 @@
+package emulator
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exchangeRaw is what a request and its answer look like on the wire, without what is
+// never the same.
+func exchangeRaw(t *testing.T, e *Endpoint, method, text string) string {
+	t.Helper()
+	conn, in := dial(t, e)
+	defer conn.Close()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(in, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := response.Header.Get("X-Ms-Request-Id")
+	response.Header.Del("X-Ms-Request-Id")
+	response.Header.Del("Date")
+	var b strings.Builder
+	fmt.Fprintln(&b, response.Status, response.ContentLength, response.TransferEncoding, response.Close)
+	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
+		fmt.Fprintf(&b, "%s: %q\n", name, response.Header[name])
+	}
+	document, _, _ := strings.Cut(strings.ReplaceAll(string(body), id, "ID"), "\nTime:")
+	return b.String() + document
+}
+
+// TestSameOnBothLoops holds that an endpoint answers the same whether it is served by
+// our own loop or by net/http, as it is with faults: here one that never comes.
+func TestSameOnBothLoops(t *testing.T) {
+	start := func(o *Options) *Endpoint {
+		e, err := New(nil, o).Start("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	lean := start(nil)
+	watching := start(&Options{Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{1 << 60}}}}})
+	if _, ok := watching.server.(*watched); !ok {
+		t.Fatalf("%T", watching.server)
+	}
+	if _, ok := lean.server.(*watched); ok {
+		t.Fatalf("%T", lean.server)
+	}
+	with := func(method, path, body string, headers ...string) string {
+		return raw(method, path, body, "HTTP/1.1", strings.Join(append(headers, ""), "\r\n"))
+	}
+	for _, c := range []struct{ method, text string }{
+		{"PUT", with("PUT", "/orders", "")},
+		{"PUT", with("PUT", "/orders", "")},
+		{"PUT", with("PUT", "/orders", "", "x-ms-meta-unsigned: 1")},
+		{"GET", with("GET", "/orders?comp=metadata", "")},
+		{"HEAD", with("HEAD", "/orders?comp=metadata", "")},
+		{"HEAD", with("HEAD", "/missing?comp=metadata", "")},
+		{"GET", with("GET", "?comp=list&prefix=or", "")},
+		{"GET", with("GET", "/orders/messages", "")},
+		{"POST", with("POST", "/orders/messages", "<QueueMessage>", "Origin: http://a.example")},
+		{"DELETE", with("DELETE", "/orders/messages/x?popreceipt=%2Fy+z", "")},
+		{"PUT", with("PUT", "/orders/messages/x?popreceipt=y&visibilitytimeout=0", "")},
+		{"OPTIONS", with("OPTIONS", "/orders", "", "Origin: http://a.example")},
+		{"GET", with("GET", "/or%2Fders/messages", "")},
+		{"DELETE", with("DELETE", "/orders", "", "X-Ms-Client-Request-Id: mine")},
+		{"GET", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+		{"GET", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"},
+	} {
+		got, want := exchangeRaw(t, lean, c.method, c.text), exchangeRaw(t, watching, c.method, c.text)
+		want = strings.ReplaceAll(want, watching.Addr().String(), lean.Addr().String())
+		if got != want {
+			t.Errorf("%q is answered with\n%s\nand by net/http with\n%s", c.text, got, want)
+		}
+	}
+}
+
+// TestShutdownLetsOrdinaryRequestsFinish is TestShutdownLetsRequestsFinish with a request
+// that net/http never sees.
+func TestShutdownLetsOrdinaryRequestsFinish(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	e, err := New(nil, &Options{Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-release
+		io.WriteString(w, "page")
+	})}).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, in := dial(t, e)
+	idle, _ := dial(t, e)
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	done := make(chan error, 1)
+	go func() { done <- e.Shutdown(context.Background()) }()
+	if _, err := bufio.NewReader(idle).ReadByte(); err == nil {
+		t.Error("an idle connection says something")
+	}
+	close(release)
+	if got := status(t, in, "GET"); got != http.StatusOK {
+		t.Errorf("status %d", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

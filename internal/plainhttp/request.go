@@ -1,0 +1,233 @@
+package plainhttp
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxBody is the largest body of a plain request: as much as net/http reads of one
+// that its handler does not want, before it gives the connection up.
+const maxBody = 256 << 10
+
+// manyHeaders is from how many headers on the room for them is not kept.
+const manyHeaders = 64
+
+// request is the head of a request. All its strings are parts of the text that was
+// parsed, of which there is one for each request, but for the names of some headers.
+type request struct {
+	method, target, host string
+	length               int64 // of the body
+	hosts, lengths       int   // how many of those headers there are
+	url                  url.URL
+	header               http.Header
+	values               []string      // what the slices in header are made of
+	http                 *http.Request // what handlers get
+}
+
+// clear forgets everything. What a large head has made large is not kept.
+func (q *request) clear() {
+	if len(q.header) > manyHeaders {
+		q.header, q.values = make(http.Header), nil
+	}
+	clear(q.header)
+	clear(q.values)
+	*q = request{header: q.header, values: q.values[:0], http: q.http}
+}
+
+// parse reads the request line and the header lines of a head, whose end need not be
+// there but whose last line does, and returns whether they are plain so far. When it
+// returns false, what it has read is of no use.
+func (q *request) parse(text string) (plain bool) {
+	if q.method != "" {
+		q.clear()
+	}
+	text, plain = q.parseLine(text)
+	for plain && text != "" {
+		if text == "\r\n" {
+			return true
+		}
+		text, plain = q.parseHeader(text)
+	}
+	return plain
+}
+
+// complete returns whether a head that was parsed whole is one of a plain request.
+func (q *request) complete() bool {
+	if q.hosts != 1 {
+		return false
+	}
+	if !plainPath(&q.url, q.target) {
+		parsed, err := url.ParseRequestURI(q.target)
+		if err != nil {
+			return false
+		}
+		q.url = *parsed
+	}
+	return q.url.Host == "" // else it would stand for the Host
+}
+
+// fill makes what handlers get of it.
+func (q *request) fill(r *http.Request) {
+	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
+	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
+}
+
+// methods are those of plain requests.
+var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodHead, http.MethodOptions}
+
+// parseLine reads the request line (RFC 9112, section 3) and returns what follows.
+func (q *request) parseLine(text string) (rest string, plain bool) {
+	for _, method := range methods {
+		if n := len(method); len(text) > n && text[n] == ' ' && text[:n] == method {
+			q.method = method
+			break
+		}
+	}
+	if q.method == "" {
+		return "", false
+	}
+	text = text[len(q.method)+1:]
+	end := 0
+	for end < len(text) && ' ' < text[end] && text[end] < 0x7F {
+		end++
+	}
+	if q.target = text[:end]; q.target == "" || q.target[0] != '/' {
+		return "", false // of a form that is for proxies, or none
+	}
+	return strings.CutPrefix(text[end:], " HTTP/1.1\r\n")
+}
+
+// parseHeader reads one header line (RFC 9112, section 5) and returns what follows.
+func (q *request) parseHeader(text string) (rest string, plain bool) {
+	name, canonical := 0, true
+	upper := true // the next letter is an upper-case one in the canonical form
+	for ; name < len(text) && text[name] != ':'; name++ {
+		b := text[name]
+		kind := tokens[b]
+		if kind == 0 {
+			return "", false
+		}
+		canonical = canonical && (kind == other || (kind == capital) == upper)
+		upper = b == '-'
+	}
+	from := name + 1
+	if name == 0 || from > len(text) {
+		return "", false
+	}
+	end := from
+	for end < len(text) && (' ' <= text[end] && text[end] < 0x7F || text[end] == '\t') {
+		end++
+	}
+	rest, plain = strings.CutPrefix(text[end:], "\r\n")
+	if !plain {
+		return "", false
+	}
+	key := text[:name]
+	if !canonical {
+		key = canonicalName(key)
+	}
+	return rest, q.add(key, trim(text[from:end]))
+}
+
+// trim leaves out spaces and tabs around a value.
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// add keeps a header, or returns that it is odd.
+func (q *request) add(name, value string) (plain bool) {
+	switch name {
+	case "Host":
+		q.host = value
+		q.hosts++
+		return q.hosts == 1 && plainHost(value)
+	case "Content-Length":
+		q.lengths++
+		if q.lengths > 1 || !q.setLength(value) {
+			return false
+		}
+	case "Connection":
+		if !strings.EqualFold(value, "keep-alive") {
+			return false
+		}
+	case "Expect", "Pragma", "Trailer", "Transfer-Encoding", "Upgrade":
+		return false // net/http does something about them
+	}
+	if known := q.header[name]; known != nil {
+		q.header[name] = append(known, value) // which makes it a slice of its own
+		return true
+	}
+	q.values = append(q.values, value)
+	n := len(q.values)
+	q.header[name] = q.values[n-1 : n : n]
+	return true
+}
+
+// setLength reads a Content-Length of digits only.
+func (q *request) setLength(value string) (plain bool) {
+	for i := range len(value) {
+		b := value[i]
+		if b < '0' || b > '9' {
+			return false
+		}
+		if q.length = 10*q.length + int64(b-'0'); q.length > maxBody {
+			return false
+		}
+	}
+	return value != ""
+}
+
+// plainHost tells whether a host has nothing in it but letters, digits, dots, dashes,
+// and what an address or a port needs.
+func plainHost(s string) bool {
+	for i := range len(s) {
+		switch b := s[i]; {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+		case b == '.', b == '-', b == '_', b == ':', b == '[', b == ']':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// plainPath makes a URL of a target as [url.ParseRequestURI] would, when the path is
+// one that is the same escaped and not, as nearly all are.
+func plainPath(u *url.URL, target string) bool {
+	end := 0
+	for end < len(target) && paths[target[end]] {
+		end++
+	}
+	if strings.HasPrefix(target, "//") {
+		return false
+	}
+	*u = url.URL{Path: target[:end]}
+	if end == len(target) {
+		return true
+	}
+	if target[end] != '?' || end == len(target)-1 {
+		return false
+	}
+	u.RawQuery = target[end+1:]
+	return true
+}
+
+// paths are the characters of paths that are never escaped.
+var paths = func() (table [256]bool) {
+	for b := range table {
+		switch {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+			table[b] = true
+		case b == '-', b == '_', b == '.', b == '~', b == '/':
+			table[b] = true
+		}
+	}
+	return table
+}()
