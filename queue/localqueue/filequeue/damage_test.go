@@ -154,14 +154,7 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	if err != nil {
 		return Found{}, nil, err
 	}
-	saved, err := s.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := s.View()
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved, view := loaded(t, s)
 	var served []string
 	for m := range saved.Messages {
 		text, err := view.Text(m.MessageKey)

@@ -91,14 +91,7 @@ func textsIn(t *testing.T, dir string) map[string]bool {
 	if f := s.Found(); f.Damaged > 0 {
 		t.Errorf("a kill left damage: %v", f.Damage)
 	}
-	saved, err := s.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := s.View()
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved, view := loaded(t, s)
 	defer view.Close()
 	texts := map[string]bool{}
 	if saved.Messages == nil {

@@ -123,7 +123,8 @@ type logged struct {
 	number uint64
 	fields []byte
 	in     *log
-	end    int64 // of its record
+	at     int64 // where its record begins
+	end    int64 // and ends
 	whole  bool  // else it was begun, as far as one can see
 }
 
@@ -149,7 +150,7 @@ func (l *log) read() (found []logged, err error) {
 // recordAt returns the record at the sector that begins there.
 func (l *log) recordAt(b []byte, at int) logged {
 	h := b[at : at+recordHeader]
-	r := logged{number: binary.BigEndian.Uint64(h), in: l, end: int64(at + sector)}
+	r := logged{number: binary.BigEndian.Uint64(h), in: l, at: int64(at), end: int64(at + sector)}
 	length := int64(binary.BigEndian.Uint32(h[8:]))
 	if length <= int64(len(b)-at-recordHeader) {
 		r.fields = b[at+recordHeader:][:length]

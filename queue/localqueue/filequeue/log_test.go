@@ -72,14 +72,7 @@ func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 		t.Fatal(err)
 	}
 	defer s.abandon(t)
-	saved, err := s.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := s.View()
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved, view := loaded(t, s)
 	defer view.Close()
 	texts := map[uint64]string{}
 	for m := range saved.Messages {
@@ -347,6 +340,20 @@ func TestADamagedLog(t *testing.T) {
 			t.Fatal("the last message is lost and its record was not damaged")
 		}
 	})
+}
+
+// TestADamagedNumber: a record that says that it is the next is damaged, not torn, when it
+// stands where the next would not.
+func TestADamagedNumber(t *testing.T) {
+	k := killedSample(t)
+	name, last := k.newestLog(t)
+	b := slices.Clone(k.files[name])
+	for next := range uint64(3) { // mending is a commit too
+		binary.BigEndian.PutUint64(b, binary.BigEndian.Uint64(b[last:])+next+1)
+		if found, _ := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || found.Torn {
+			t.Errorf("found %+v", found)
+		}
+	}
 }
 
 func TestAMissingLog(t *testing.T) {

@@ -33,6 +33,20 @@ func opened(t testing.TB, dir string) *localqueue.Engine {
 	return over(t, s)
 }
 
+// loaded is what a store keeps. The view is to be closed.
+func loaded(t tester, s *Store) (localqueue.Saved, localqueue.View) {
+	t.Helper()
+	saved, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := s.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved, view
+}
+
 // over opens an engine over a store until the test ends.
 func over(t testing.TB, s *Store) *localqueue.Engine {
 	t.Helper()

@@ -2,7 +2,6 @@ package filequeue
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
@@ -61,7 +60,7 @@ func (s *Store) replay() error {
 		}
 	}
 	for _, r := range found {
-		if !r.whole && r.number == s.number+1 {
+		if !r.whole && r.number == s.number+1 && r.in == s.logs[s.logging] && r.at == r.in.end {
 			s.census.found.Torn = true
 		}
 	}
@@ -94,10 +93,10 @@ func (s *Store) take(r logged) error {
 		return nil
 	}
 	changes, err := readChanges(r.fields)
-	if errors.Is(err, ErrNewer) {
-		return err
+	if err != nil { // and its checksum is right
+		return fmt.Errorf("commit %d in %s: %w", r.number, r.in.path, err)
 	}
-	if missing := r.number - s.number - 1; missing > 0 || err != nil {
+	if r.number != s.number+1 {
 		s.census.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
