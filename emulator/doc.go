@@ -57,6 +57,10 @@
 //
 // # Concurrency and shutdown
 //
-// Everything is safe for concurrent use. [Endpoint.Close] and
-// [Endpoint.Shutdown] return when the goroutines of the endpoint have ended.
+// Everything is safe for concurrent use. An endpoint has one goroutine for each
+// connection, and some more where net/http serves: with TLS, delays or faults, and
+// connections that send anything but ordinary requests of HTTP/1.1. With delays or
+// faults a request whose client leaves before its work begins is not done; everywhere
+// else the work begins at once. [Endpoint.Close] and [Endpoint.Shutdown] return when
+// the goroutines of the endpoint have ended.
 package emulator
