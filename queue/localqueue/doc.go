@@ -28,7 +28,9 @@
 // queue, whatever its depth; depth, clear and drop take O(1). Expired messages
 // are taken away by the next call on their queue, without a goroutine. The
 // engine holds some 250 bytes for a message besides its text, which over a store
-// it does not hold. Calls that are under way together share one commit.
+// it does not hold. Calls that are under way together share one commit, which
+// waits up to a millisecond for those who shared the last; a caller alone waits
+// for nobody.
 //
 // # Concurrency and shutdown
 //

@@ -249,6 +249,51 @@ func overMap(t *testing.T) (*mapStore, *Queue) {
 	return store, q
 }
 
+// enqueueAtOnce has so many callers enqueue, and returns how long they all took.
+func enqueueAtOnce(t *testing.T, q *Queue, callers int) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			if _, err := q.Enqueue(t.Context(), "a", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(begin)
+}
+
+// TestACommitWaitsAMomentForOthers: one caller alone waits for nobody; after many shared a
+// commit, one that comes alone waits for them, once and no longer than gatherFor.
+func TestACommitWaitsAMomentForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, q := overMap(t)
+		for range 10 {
+			if took := enqueueAtOnce(t, q, 1); took != 0 {
+				t.Errorf("one caller alone waited %v", took)
+			}
+		}
+		hold := make(chan struct{})
+		store.set(nil, hold)
+		var all sync.WaitGroup
+		all.Go(func() { enqueueAtOnce(t, q, 1) })
+		synctest.Wait() // its commit is under way
+		all.Go(func() { enqueueAtOnce(t, q, 20) })
+		synctest.Wait() // so that they all share the next one
+		close(hold)
+		all.Wait()
+		store.set(nil, nil)
+		if took := enqueueAtOnce(t, q, 1); took != gatherFor {
+			t.Errorf("after many, one waited %v, want %v", took, gatherFor)
+		}
+		if took := enqueueAtOnce(t, q, 1); took != 0 {
+			t.Errorf("the next one waited %v", took)
+		}
+	})
+}
+
 // TestUncertainCommit: when the store cannot tell, neither does the engine, and
 // what comes later is refused as unchanged.
 func TestUncertainCommit(t *testing.T) {

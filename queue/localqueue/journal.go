@@ -33,8 +33,11 @@ type journal struct {
 	mu      sync.Mutex
 	filling *commit // guarded by mu; the one being filled
 	number  uint64  // guarded by mu; of filling
+	last    int     // guarded by mu; how many changes were in the commit before
+	enough  int     // guarded by mu; how many gather waits for; 0 while it does not
 
 	wake    chan struct{} // has room for one: there is something to commit
+	ready   chan struct{} // has room for one: there are enough
 	stop    chan struct{} // closed when no more will come
 	stopped chan struct{} // closed when the committer has returned
 }
@@ -81,6 +84,7 @@ func newJournal(store Store) *journal {
 	j := &journal{
 		store:   store,
 		wake:    make(chan struct{}, 1),
+		ready:   make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -123,6 +127,9 @@ func (j *journal) put(c Change, undo func()) *commit {
 	b := j.filling
 	b.changes = append(b.changes, c)
 	b.undo = append(b.undo, undo)
+	if len(b.changes) == j.enough {
+		j.ready <- struct{}{} // gather takes it, once for each time that it wants some
+	}
 	return b
 }
 
@@ -159,6 +166,7 @@ func (j *journal) run() {
 // commitAll commits until there is nothing to commit.
 func (j *journal) commitAll() {
 	for more := false; ; {
+		j.gather()
 		b := j.cut(more)
 		if b == nil {
 			return
@@ -167,6 +175,41 @@ func (j *journal) commitAll() {
 		if more, err = j.write(b); err != nil {
 			return // what was left over comes with the next change
 		}
+	}
+}
+
+// gatherFor is how long a commit waits for more callers to share it. It is short against
+// the way to the service and long against what a caller needs from one answer to its next
+// request.
+const gatherFor = time.Millisecond
+
+// gather waits for half of those who shared the last commit, or came while it was written:
+// they are likely to be back at once, and the other half fills the next commit while this
+// one is written. A commit costs about the same for one as for many, and without this they
+// would soon be as many as there are callers. One caller alone waits for nobody.
+func (j *journal) gather() {
+	j.mu.Lock()
+	waiting := len(j.filling.changes)
+	enough := (j.last + waiting) / 2
+	if waiting == 0 || waiting >= enough {
+		j.mu.Unlock()
+		return
+	}
+	j.enough = enough
+	j.mu.Unlock()
+	over := time.NewTimer(gatherFor)
+	defer over.Stop()
+	select {
+	case <-j.ready:
+	case <-over.C:
+	case <-j.stop:
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.enough = 0
+	select {
+	case <-j.ready: // it came at the last moment
+	default:
 	}
 }
 
@@ -183,6 +226,7 @@ func (j *journal) cut(leftOver bool) *commit {
 	if len(b.changes)+len(b.expired) == 0 && !leftOver {
 		return nil
 	}
+	j.last = len(b.changes)
 	j.filling = j.next()
 	if len(b.expired) > mostExpired {
 		j.filling.expired = b.expired[mostExpired:]
