@@ -258,14 +258,14 @@ func TestASaveThatCannotBeIsAnError(t *testing.T) {
 	}
 	bubble(t, func(b *bundle) {
 		b.send(0)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" {
+				return &queue.Error{Op: op, Kind: queue.ErrReceiptMismatch}
+			}
+			return act()
+		}
 		var errs []error
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
-			b.queue.tamper = func(op string, act func() error) error {
-				if op == "update" {
-					return &queue.Error{Op: op, Kind: queue.ErrReceiptMismatch}
-				}
-				return act()
-			}
 			errs = append(errs, m.Save(ctx, job{1}), m.Save(ctx, job{2}), context.Cause(ctx))
 			if m.Body.N != 0 {
 				t.Errorf("the body became %+v", m.Body)
