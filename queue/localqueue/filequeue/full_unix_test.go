@@ -90,7 +90,7 @@ func fillTheDisk(dir, _ string) error {
 		func() error { return limit(8 << 20) }, f.refused, // the tree cannot grow
 		func() error { return limit(1 << 40) }, f.acceptedAgain,
 		f.remove, f.describe, // by which the log is empty
-		func() error { return limit(64 << 10) }, f.notDescribed, // most of the tree cannot be written
+		func() error { return limit(2 * uint64(os.Getpagesize())) }, f.notDescribed, // of the tree only the meta pages can be written
 		func() error { return limit(1 << 40) }, f.acceptedAgain, f.describe, f.some,
 		e.Close,
 		func() error { return f.reopened(dir) },
