@@ -57,11 +57,7 @@ func New(odd *http.Server) *Server {
 		conns:     make(map[*conn]struct{}),
 		drained:   make(chan struct{}),
 	}
-	base := context.Background()
-	if odd.BaseContext != nil {
-		base = odd.BaseContext(s.handed)
-	}
-	s.base, s.cancel = context.WithCancel(context.WithValue(base, http.ServerContextKey, odd))
+	s.base, s.cancel = context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, odd))
 	odd.BaseContext = func(net.Listener) context.Context { return s.base }
 	if s.decorate = odd.ConnContext; s.decorate != nil {
 		odd.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.decorate(ctx, accepted(c)) }

@@ -32,7 +32,8 @@ type Options struct {
 	// DieAfter lets the process die at a seeded one of its first so many
 	// calls: that call is under way, and may have taken effect, and no further
 	// one reaches the queue inside, unless it was on its way before ([Late]).
-	// See [Queue.Died]. Which call that is depends on the order of all of them; [Rates].Death does not. Defaults to 0, never.
+	// See [Queue.Died]. Which call that is depends on the order of all of them;
+	// [Rates].Death does not. Defaults to 0, never.
 	DieAfter int
 
 	// Skew is how far the server's clock is ahead of ours, behind when

@@ -45,7 +45,7 @@ type singleValues struct {
 	tally   tally
 	tallied bool
 	folded  uint64 // the last commit that the tree has
-	open    uint64 // 1 when a log may have more
+	logs    uint64 // noLogs or hasLogs
 }
 
 // kept is a record and where it is to be kept.
@@ -232,7 +232,7 @@ func (c *census) readSingles(key, value []byte) (err error) {
 			c.tallied = true
 		}
 	case bytes.Equal(key, keyFolded):
-		err = readSingle(key, value, &c.folded, &c.open)
+		err = readSingle(key, value, &c.folded, &c.logs)
 	default:
 		err = errRecord
 	}
@@ -258,7 +258,7 @@ func (c *census) settle() {
 		c.secret = c.copied
 		if c.secret == ([32]byte{}) && (len(c.queues) > 0 || c.ordinal > 0) {
 			_, _ = rand.Read(c.secret[:]) // which never fails
-			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, and no receipt from before is good"})
+			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, no receipt from before is good, and what only a log had is lost"})
 		}
 	}
 }

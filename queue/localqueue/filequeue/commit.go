@@ -215,7 +215,7 @@ func (w *writing) all(log []outcome, changes []localqueue.Change, number uint64)
 
 // end writes what every commit does: what the bodies are, and which commit it is.
 func (w *writing) end(number uint64) error {
-	if err := w.singles.Put(keyFolded, foldedRecord(number, true)); err != nil {
+	if err := w.singles.Put(keyFolded, foldedRecord(number, hasLogs)); err != nil {
 		return err
 	}
 	return w.singles.Put(keyTally, w.tally.record())

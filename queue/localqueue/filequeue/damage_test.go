@@ -111,14 +111,8 @@ type tester interface {
 // refused.
 func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
-	if err != nil {
-		dir, err = os.MkdirTemp("", "filequeue")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	dir, remove := scratch(t)
+	defer remove()
 	if err := os.WriteFile(filepath.Join(dir, fileName), file, 0o600); err != nil {
 		t.Fatal(err)
 	}

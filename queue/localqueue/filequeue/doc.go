@@ -22,12 +22,12 @@
 // Open reads the tree and the logs whole. Every record has a checksum of its own, a tally
 // tells whether there are as many messages as there should be, and the commits of a log
 // are numbered: a last one that was cut short is [Found.Torn], one that is missing is
-// damage, and those after it are kept. A record that is
-// damaged is set aside inside the file and the others are served. If pages are
-// damaged the file is kept as it was, beside, and what could be read is written
-// into a new one: of the newest commit, else of the one before, else of every page
-// there is, and then messages that were deleted may be back. [Store.Found] lists what was wrong: print it. A file that cannot
-// be used at all is [ErrCorrupt] and is left alone. A message that turns out to be
+// damage, and those after it are kept. A record that is damaged is set aside inside the
+// file and the others are served. If pages are damaged the file is kept as it was, beside,
+// and what could be read is written into a new one: of the newest commit, else of the one
+// before, else of every page there is, and then messages that were deleted may be back.
+// [Store.Found] lists what was wrong: print it. A file that cannot be used at all is
+// [ErrCorrupt] and is left alone. A message that turns out to be
 // damaged later is set aside when it is dequeued, and the caller is told.
 //
 // A disk that fails to read a page while the engine runs ends the process: the file
@@ -38,10 +38,10 @@
 // A call that needs space fails with [queue.ErrUnavailable] and changes nothing.
 // Six mebibytes are kept in a file of their own and let go then, so that deletes go
 // on, which make the room, unless another program takes it; enqueues are tried again after
-// a second. Dequeues of very
-// many messages that nobody deletes use that room up, and then fail too. If the disk fails at the
-// very end of a commit, the caller gets [queue.ErrOutcomeUnknown] and nothing is
-// written any more until the directory is opened again.
+// a second. Dequeues of very many messages that nobody deletes use that room up, and then
+// fail too. If the disk fails at the very end of a commit, the caller gets
+// [queue.ErrOutcomeUnknown] and nothing is written any more until the directory is opened
+// again.
 //
 // # Cost
 //

@@ -25,7 +25,6 @@ type log struct {
 	file *os.File
 	salt uint32
 	most int64 // how large it becomes
-	made bool  // there was none when it was opened
 	size int64 // of the file: up to here the disk has room for it
 	end  int64 // where the next record goes
 }
@@ -43,23 +42,20 @@ const (
 	recordHeader = 8 + 4 + crc32.Size // number, length of what follows, checksum
 )
 
-// openLog opens a log and makes it if there is none.
-func openLog(path string, most int64) (*log, error) {
-	l := &log{path: path, most: most}
+// openLog opens a log, or makes it when there is none.
+func openLog(path string, most int64) (l *log, made bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		l.made = true
+	if made = errors.Is(err, os.ErrNotExist); made {
 		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, false, errors.Join(err, f.Close())
 	}
-	l.file, l.size = f, info.Size()
-	return l, nil
+	return &log{path: path, file: f, most: most, size: info.Size()}, made, nil
 }
 
 // errLogFull means that a log has no room for a record, and nothing was written.

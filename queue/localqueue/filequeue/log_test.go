@@ -256,15 +256,9 @@ func (k killed) newestLog(t testing.TB) (name string, at int) {
 }
 
 // with is the directory with other files.
-func (k killed) with(t tester, changed map[string][]byte) (dir string) {
+func (k killed) with(t tester, changed map[string][]byte) (dir string, remove func()) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
-	if err != nil {
-		dir, err = os.MkdirTemp("", "filequeue")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, remove = scratch(t)
 	for name, b := range k.files {
 		if other, is := changed[name]; is {
 			b = other
@@ -276,15 +270,15 @@ func (k killed) with(t tester, changed map[string][]byte) (dir string) {
 			t.Fatal(err)
 		}
 	}
-	return dir
+	return dir, remove
 }
 
 // found opens what was left of the directory, twice. At first it may be damaged, but no
 // text may be there that never was. The second time all must be well, and the same.
 func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
-	dir := k.with(t, changed)
-	defer func() { _ = os.RemoveAll(dir) }()
+	dir, remove := k.with(t, changed)
+	defer remove()
 	found, texts := reopenedTexts(t, dir)
 	for n, text := range texts {
 		if text != k.ever[n] {
@@ -369,6 +363,19 @@ func TestAMissingLog(t *testing.T) {
 	}
 }
 
+// TestKilledBeforeTheLogs: a new tree that has no logs yet, because its maker was killed
+// before it made them, lacks nothing.
+func TestKilledBeforeTheLogs(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := &Store{path: filepath.Join(dir, fileName), census: newCensus()}
+	if err := s.rebuild(nil, filepath.Join(dir, nextName)); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 {
+		t.Errorf("found %v", found.Damage)
+	}
+}
+
 // TestTheTreeBefore: when the newest commit of the tree cannot be read, the one before it
 // and the logs have everything.
 func TestTheTreeBefore(t *testing.T) {
@@ -440,7 +447,7 @@ func TestLogCannotBeWritten(t *testing.T) {
 
 // TestRevoked: what was written before the wait for the disk failed is no commit.
 func TestRevoked(t *testing.T) {
-	l, err := openLog(filepath.Join(memoryDirectory(t), logName), logSize)
+	l, _, err := openLog(filepath.Join(memoryDirectory(t), logName), logSize)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,10 +80,20 @@ func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 // tests that are about something else than the disk.
 func memoryDirectory(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "filequeue") //nolint:usetesting // t.TempDir is on a disk
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir, remove := scratch(t)
+	t.Cleanup(remove)
 	return dir
+}
+
+// scratch is memoryDirectory until it is removed, also for one of many checks of a test.
+func scratch(t tester) (dir string, remove func()) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "filequeue")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "filequeue")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }
 }

@@ -19,9 +19,6 @@ func (c *census) mend(tx *bolt.Tx) error {
 	if err := c.release(&w); err != nil {
 		return err
 	}
-	if err := w.singles.Put(keyFolded, foldedRecord(c.folded, true)); err != nil {
-		return err
-	}
 	if c.found.Damaged == 0 && !c.anew {
 		return nil
 	}

@@ -76,7 +76,12 @@ func (c *census) fill(db *bolt.DB, f *os.File) error {
 			return err
 		}
 	}
-	return db.Update(c.mend)
+	return db.Update(func(tx *bolt.Tx) error {
+		if err := c.mend(tx); err != nil {
+			return err
+		}
+		return tx.Bucket(singles).Put(keyFolded, foldedRecord(c.folded, c.logs)) // the logs, if any, are still to be read
+	})
 }
 
 // copyFrom copies the messages that the census kept, and what was set aside before.

@@ -310,11 +310,17 @@ func ordinalRecord(ordinal uint64) []byte {
 	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, ordinal), 0, singles, keyOrdinal)
 }
 
-// foldedRecord says which commit is the last that the tree has, and whether a log may
-// have more.
-func foldedRecord(number uint64, open bool) []byte {
+// What the record of the last commit in the tree says of logs.
+const (
+	noLogs  uint64 = iota // the tree has everything
+	hasLogs               // they are there, and may have more
+)
+
+// foldedRecord says which commit is the last that the tree has, and whether there are
+// logs.
+func foldedRecord(number, logs uint64) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{recordVersion}, number)
-	return seal(binary.BigEndian.AppendUint64(b, map[bool]uint64{true: 1}[open]), 0, singles, keyFolded)
+	return seal(binary.BigEndian.AppendUint64(b, logs), 0, singles, keyFolded)
 }
 
 func readSingle(key, record []byte, into ...*uint64) error {

@@ -13,19 +13,20 @@ import (
 )
 
 // openLogs opens both logs. New ones have their names on the disk when it returns.
-func (s *Store) openLogs(most int64) (err error) {
-	made := false
+func (s *Store) openLogs() error {
+	anyMade := false
 	for i := range s.logs {
-		if s.logs[i], err = openLog(fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(s.path), logName), i+1), most); err != nil {
+		l, made, err := openLog(fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(s.path), logName), i+1), s.mostLogged)
+		if err != nil {
 			return err
 		}
-		made = made || s.logs[i].made
+		s.logs[i], anyMade = l, anyMade || made
 	}
 	s.saltLogs(s.census.secret)
-	if !made {
+	if !anyMade {
 		return nil
 	}
-	if s.census.open != 0 {
+	if s.census.logs == hasLogs {
 		s.census.found.damage(Damage{What: "a log is missing: what was answered last may be lost"})
 	}
 	return syncDirectory(filepath.Dir(s.path))

@@ -16,9 +16,9 @@ import (
 
 // The files of a directory.
 const (
-	fileName = "queues.db"     // all that is kept
+	fileName = "queues.db"     // the tree
 	nextName = "queues.db.new" // one being made, which becomes the above when it is whole
-	logName  = "queues.log"    // and a number: the commits that are not yet in it
+	logName  = "queues.log"    // and a number: the commits that are not yet in the tree
 	lockName = "lock"
 	roomName = "room-for-deletes"
 )
@@ -26,8 +26,11 @@ const (
 // Store is a directory that an engine keeps its queues in. Make one with [Open].
 // It implements [localqueue.Store] and is as safe for concurrent use as that asks.
 type Store struct {
-	path  string
-	lock  *os.File
+	path string
+	lock *os.File
+
+	mostLogged int64 // how large a log becomes
+
 	db    *bolt.DB
 	found Found
 
@@ -37,8 +40,8 @@ type Store struct {
 	// What follows is owned by whoever calls Commit.
 
 	ballast  ballast
-	tally    tally // of the bodies in the tree
-	number   uint64
+	tally    tally  // of the bodies in the tree
+	number   uint64 // of the last commit
 	logs     [2]*log
 	logging  int     // which of them is written
 	pending  pending // what the log has and the tree has not
@@ -65,12 +68,12 @@ func openWith(dir string, mostLogged int64) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filequeue: lock the data directory: %w", err)
 	}
-	s := &Store{path: filepath.Join(dir, fileName), lock: held, ballast: ballast{path: filepath.Join(dir, roomName)}}
+	s := &Store{path: filepath.Join(dir, fileName), lock: held, mostLogged: mostLogged, ballast: ballast{path: filepath.Join(dir, roomName)}}
 	if err := lock(held); err != nil {
 		return nil, errors.Join(refused(dir, held, err), held.Close())
 	}
 	sign(held)
-	if err := s.open(mostLogged); err != nil {
+	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w", s.path, err), held.Close())
 	}
 	return s, nil
@@ -99,7 +102,7 @@ func refused(dir string, held *os.File, cause error) error {
 }
 
 // open makes the file, or reads it and mends what is wrong with it.
-func (s *Store) open(mostLogged int64) error {
+func (s *Store) open() error {
 	next := filepath.Join(filepath.Dir(s.path), nextName)
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) { // of one who was killed over it
 		return err
@@ -122,7 +125,7 @@ func (s *Store) open(mostLogged int64) error {
 	if s.db, err = openFile(s.path); err != nil {
 		return err
 	}
-	if err := s.goOn(mostLogged); err != nil {
+	if err := s.goOn(); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
 	return nil
@@ -130,17 +133,15 @@ func (s *Store) open(mostLogged int64) error {
 
 // goOn goes on where the logs end. Of a store that was damaged they may have the only
 // copy of something, so they are folded at once.
-func (s *Store) goOn(mostLogged int64) error {
-	if err := s.openLogs(mostLogged); err != nil {
+func (s *Store) goOn() error {
+	if err := s.openLogs(); err != nil {
 		return err
 	}
 	if err := s.replay(); err != nil {
 		return err
 	}
-	if !s.census.anew {
-		if err := s.db.Update(s.census.mend); err != nil {
-			return err
-		}
+	if err := s.db.Update(s.begin); err != nil {
+		return err
 	}
 	s.tally, s.sweeping = s.census.have, len(s.census.sweeps) > 0
 	s.record = make([]byte, recordHeader)
@@ -152,6 +153,17 @@ func (s *Store) goOn(mostLogged int64) error {
 	s.found = s.census.found
 	_ = s.ballast.raise() // else the disk is full: it is tried again before anything grows
 	return nil
+}
+
+// begin mends the tree, and writes down that there are logs now, whose names have reached
+// the disk.
+func (s *Store) begin(tx *bolt.Tx) error {
+	if !s.census.anew {
+		if err := s.census.mend(tx); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.census.folded, hasLogs))
 }
 
 // inspect takes the census. A file whose pages cannot all be read is set aside as
@@ -283,7 +295,7 @@ func (s *Store) foldLast() error {
 		}
 	}
 	return s.db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.number, false))
+		return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.number, noLogs))
 	})
 }
 
