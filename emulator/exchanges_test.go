@@ -192,7 +192,8 @@ var sections = []section{
 		{name: "put with MD5", verb: "POST", path: "/orders/messages", body: wrap("x"), header: map[string]string{"Content-MD5": sumMD5(wrap("x"))}, status: 201},
 		{name: "put: TTL 0", verb: "POST", path: "/orders/messages?messagettl=0", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>messagettl</QueryParameterName><QueryParameterValue>0</QueryParameterValue><Reason>`},
 		{name: "put: TTL -2", verb: "POST", path: "/orders/messages?messagettl=-2", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
-		{name: "put: TTL too long", verb: "POST", path: "/orders/messages?messagettl=2147483648", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue"},
+		{name: "put for longer than is counted", verb: "POST", path: "/orders/messages?messagettl=9007199254740991", body: wrap("x"), status: 201, has: `<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime>`},
+		{name: "put for longer than numbers are", verb: "POST", path: "/orders/messages?messagettl=99999999999999999999", body: wrap("x"), status: 201, has: `<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime>`},
 		{name: "put: delay too long", verb: "POST", path: "/orders/messages?messagettl=-1&visibilitytimeout=604801", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue", has: `<MaximumAllowed>604800</MaximumAllowed>`},
 		{name: "put: delay negative", verb: "POST", path: "/orders/messages?visibilitytimeout=-1", body: wrap("x"), status: 400, code: "OutOfRangeQueryParameterValue"},
 		{name: "put: delay as long as TTL", verb: "POST", path: "/orders/messages?messagettl=5&visibilitytimeout=5", body: wrap("x"), status: 400, code: "InvalidQueryParameterValue"},
@@ -223,7 +224,7 @@ var sections = []section{
 		{name: "get: no number", verb: "GET", path: "/orders/messages?numofmessages=abc", status: 400, code: "InvalidQueryParameterValue"},
 		{name: "get: visibility 0", verb: "GET", path: "/orders/messages?visibilitytimeout=0", status: 400, code: "OutOfRangeQueryParameterValue", has: `<MinimumAllowed>1</MinimumAllowed>`},
 		{name: "get: visibility too long", verb: "GET", path: "/orders/messages?visibilitytimeout=604801", status: 400, code: "OutOfRangeQueryParameterValue"},
-		{name: "get: huge number", verb: "GET", path: "/orders/messages?visibilitytimeout=99999999999999999999", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "get: huge number", verb: "GET", path: "/orders/messages?visibilitytimeout=99999999999999999999", status: 400, code: "OutOfRangeQueryParameterValue"},
 		{name: "get: missing queue", verb: "GET", path: "/missing/messages", status: 404, code: "QueueNotFound"},
 	}},
 	{"Peek Messages", []exchange{

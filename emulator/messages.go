@@ -30,7 +30,7 @@ const (
 )
 
 func (c *call) putMessage() *failure {
-	ttl, f := c.query.number("messagettl", defaultTTL, math.MinInt64, math.MaxInt32)
+	ttl, f := c.query.number("messagettl", defaultTTL, math.MinInt64, math.MaxInt64)
 	if f != nil {
 		return f
 	}
@@ -55,7 +55,9 @@ func (c *call) putMessage() *failure {
 		return f
 	}
 	o := queue.EnqueueOptions{Delay: seconds(delay), TTL: queue.Forever}
-	if ttl != -1 {
+	// Any positive number is allowed. The engine counts 68 years; what is to live
+	// longer lives forever.
+	if ttl != -1 && ttl <= math.MaxInt32 {
 		o.TTL = seconds(ttl)
 	}
 	m, err := c.target().Enqueue(c.request.Context(), text, &o)

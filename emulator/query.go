@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -80,8 +81,8 @@ func (q query) number(name string, otherwise, least, most int64) (int64, *failur
 	if f != nil || !found {
 		return otherwise, f
 	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
+	n, err := strconv.ParseInt(value, 10, 64) // at the end of int64 when it is beyond
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, errInvalidQueryValue.with(
 			queuexml.Detail{Name: "QueryParameterName", Value: name},
 			queuexml.Detail{Name: "QueryParameterValue", Value: value},
