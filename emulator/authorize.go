@@ -21,6 +21,10 @@ func (c *call) authorize() *failure {
 
 func (c *call) authenticate() *failure {
 	given := first(c.request.Header, "Authorization")
+	if c.known == nil && (given != "" || c.query.has("sig")) {
+		// The service has no address for an account that is not there. Azurite says this.
+		return errResourceNotFound.with(queuexml.Detail{Name: "Reason", Value: "The account is not known to this emulator."})
+	}
 	if given == "" {
 		if c.query.has("sig") {
 			return c.authenticateSAS("")

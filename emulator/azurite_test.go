@@ -209,7 +209,6 @@ var azuriteAnswers = map[string]string{
 	"no scheme":                                          "403 AuthenticationFailed",
 	"no signature":                                       "403 AuthenticationFailed",
 	"signature not in Base64":                            "403 AuthenticationFailed",
-	"unknown account":                                    "404 ResourceNotFound",
 	"account SAS: set properties":                        "500 without a code",
 	"account SAS: update":                                "403 AuthorizationResourceTypeMismatch",
 	"account SAS: delete":                                "403 AuthorizationResourceTypeMismatch",

@@ -301,7 +301,7 @@ var sections = []section{
 		{name: "secondary: update", account: "devstoreaccount1-secondary", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", status: 403, code: "InsufficientAccountPermissions"},
 		{name: "secondary: delete", account: "devstoreaccount1-secondary", verb: "DELETE", path: "/orders/messages/{id}?popreceipt={receipt}", status: 403, code: "InsufficientAccountPermissions"},
 		{name: "secondary: create", account: "devstoreaccount1-secondary", verb: "PUT", path: "/new", status: 403, code: "InsufficientAccountPermissions"},
-		{name: "secondary: of no account", account: "unknown-secondary", verb: "GET", path: "?comp=list", status: 403, code: "AuthenticationFailed"},
+		{name: "secondary: of no account", account: "unknown-secondary", verb: "GET", path: "?comp=list", status: 404, code: "ResourceNotFound"},
 	}},
 	{"Shared Key", []exchange{
 		{name: "no scheme", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Authorization", "x") }, status: 400, code: "InvalidAuthenticationInfo"},
@@ -316,7 +316,7 @@ var sections = []section{
 		{name: "unknown account", verb: "GET", path: "/orders/messages", change: func(r *http.Request) {
 			r.URL.Path = strings.Replace(r.URL.Path, DevelopmentAccount, "other", 1)
 			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), DevelopmentAccount, "other", 1))
-		}, status: 403, code: "AuthenticationFailed", has: `not known`},
+		}, status: 404, code: "ResourceNotFound", has: `not known to this emulator`},
 		{name: "verb changed", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Method = "DELETE" }, status: 403, code: "AuthenticationFailed"},
 		{name: "parameter changed", verb: "GET", path: "/orders/messages?numofmessages=1", change: func(r *http.Request) { r.URL.RawQuery = "numofmessages=2" }, status: 403, code: "AuthenticationFailed"},
 		{name: "header added", verb: "PUT", path: "/new", change: func(r *http.Request) { r.Header.Set("x-ms-meta-a", "1") }, status: 403, code: "AuthenticationFailed"},
@@ -389,7 +389,7 @@ var sections = []section{
 		{name: "account SAS: signature not in Base64", verb: "GET", path: "/orders/messages", change: then(accountSAS(), withParameter("sig", "!")), status: 403, code: "AuthenticationFailed"},
 		{name: "account SAS: parameter twice", verb: "GET", path: "/orders/messages", change: then(accountSAS(), func(r *http.Request) { r.URL.RawQuery += "&sp=r" }), status: 400, code: "InvalidQueryParameterValue"},
 		{name: "account SAS: line feed", verb: "GET", path: "/orders/messages", change: accountSAS("st", "\n"), status: 403, code: "AuthenticationFailed"},
-		{name: "account SAS: unknown account", account: "unknown", verb: "GET", path: "/orders/messages", change: accountSAS(), status: 403, code: "AuthenticationFailed"},
+		{name: "account SAS: unknown account", account: "unknown", verb: "GET", path: "/orders/messages", change: accountSAS(), status: 404, code: "ResourceNotFound"},
 		{name: "account SAS: put on the secondary location", account: "devstoreaccount1-secondary", verb: "POST", path: "/orders/messages", body: wrap("x"), change: accountSAS(), status: 403, code: "InsufficientAccountPermissions"},
 	}},
 	{"Service SAS and stored access policies", []exchange{
@@ -452,7 +452,7 @@ var sections = []section{
 		{name: "token: expired, in an older version", secure: true, verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2019-10-10"}, change: withToken(map[string]any{"exp": inSeconds(-360)}), status: 403, code: "AuthenticationFailed"},
 		{name: "token: not a token", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer abcdefgh"), status: 401, code: "InvalidAuthenticationInfo", has: `not a JSON Web Token`},
 		{name: "token: claims no JSON", secure: true, verb: "GET", path: "/orders/messages", change: authorizedBy("Bearer eyJhbGciOiJub25lIn0.YWJj."), status: 401, code: "InvalidAuthenticationInfo"},
-		{name: "token: unknown account", secure: true, account: "unknown", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 403, code: "AuthenticationFailed"},
+		{name: "token: unknown account", secure: true, account: "unknown", verb: "GET", path: "/orders/messages", change: withToken(nil), status: 404, code: "ResourceNotFound"},
 	}},
 	{"Anonymous requests", []exchange{
 		{name: "anonymous", verb: "GET", path: "/orders/messages", change: anonymously, status: 401, code: "NoAuthenticationInformation", back: map[string]string{"Www-Authenticate": "^Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize resource_id=https://storage.azure.com$"}},

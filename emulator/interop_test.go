@@ -373,7 +373,7 @@ func TestPublic(t *testing.T) {
 		t.Errorf("the development account: %v", err)
 	}
 	w := newWorld(t)
-	if a := do(t, s, w.request(t, inProcess, exchange{verb: "GET", path: "/?comp=list"})); a.status != 403 {
+	if a := do(t, s, w.request(t, inProcess, exchange{verb: "GET", path: "/?comp=list"})); a.status != 404 {
 		t.Errorf("the development account: %d", a.status)
 	}
 	if a := do(t, s, w.request(t, inProcess, exchange{account: "shop", secure: true, verb: "GET", path: "/?comp=list", change: withToken(nil)})); a.status != 403 {

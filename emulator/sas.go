@@ -45,9 +45,6 @@ func (c *call) authenticateSAS(token string) *failure {
 	if f != nil {
 		return f
 	}
-	if c.known == nil {
-		return denied("The account is not known to this emulator.")
-	}
 	account := s.services != "" || s.resources != ""
 	switch {
 	case account:
