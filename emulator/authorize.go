@@ -46,6 +46,9 @@ func (c *call) authenticate() *failure {
 		}
 		said, f := c.authenticateToken(credentials)
 		c.claims = &said
+		if f == nil && (c.operation == GetQueueACL || c.operation == SetQueueACL) {
+			return denied("Access policies are not for bearer tokens: none of the built-in queue roles gives getAcl or setAcl.")
+		}
 		return f
 	}
 	return denied("The schemes are SharedKey, SharedKeyLite and Bearer.")

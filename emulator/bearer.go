@@ -51,10 +51,10 @@ func (c *call) authenticateToken(token string) (claims, *failure) {
 		return claims{}, c.badToken("Lifetime validation failed. The token is expired.")
 	case now.Add(maxTokenSkew).Unix() < int64(said.NotBefore):
 		return claims{}, c.badToken("Lifetime validation failed. The token is not yet valid.")
-	case !isIssuer(said):
-		return claims{}, c.badToken("Issuer validation failed. Issuer did not match.")
+	case !isIssuer(said.Issuer):
+		return claims{}, c.badToken("Issuer validation failed. The issuer is not one of Microsoft Entra ID.")
 	case !isAudience(said.Audience, c.account):
-		return claims{}, c.badToken("Audience validation failed. Audience did not match.")
+		return claims{}, c.badToken("Audience validation failed. The audience is neither Azure Storage nor the queues of this account.")
 	}
 	return said, nil
 }
@@ -91,26 +91,51 @@ func decodePart(part string, into any) bool {
 	return err == nil && bytes.HasPrefix(text, []byte("{")) && json.Unmarshal(text, into) == nil
 }
 
+// issuers are the addresses of Microsoft Entra ID in front of the tenant, of the
+// public and the national clouds, and of the one that Microsoft tests with, which
+// tokens for emulators often name (Access tokens in the Microsoft identity
+// platform; National clouds).
+var issuers = []struct{ front, back string }{
+	{"https://sts.windows.net/", "/"},
+	{"https://sts.chinacloudapi.cn/", "/"},
+	{"https://sts.microsoftonline.de/", "/"},
+	{"https://sts.windows-ppe.net/", "/"},
+	{"https://login.microsoftonline.com/", "/v2.0"},
+	{"https://login.microsoftonline.us/", "/v2.0"},
+	{"https://login.partner.microsoftonline.cn/", "/v2.0"},
+}
+
 // isIssuer reports whether a token comes from a tenant of Microsoft Entra ID, in
-// the form of its version 1 or 2, and the same tenant that it names.
-func isIssuer(said claims) bool {
-	tenant, ok := strings.CutPrefix(said.Issuer, "https://sts.windows.net/")
-	if ok {
-		tenant, ok = strings.CutSuffix(tenant, "/")
-	} else if tenant, ok = strings.CutPrefix(said.Issuer, "https://login.microsoftonline.com/"); ok {
-		tenant, ok = strings.CutSuffix(tenant, "/v2.0")
+// the form of its version 1 or 2. Which tenant does not matter: an emulator has
+// none of its own, and whoever makes a token may name any.
+func isIssuer(issuer string) bool {
+	for _, i := range issuers {
+		tenant, ok := strings.CutPrefix(issuer, i.front)
+		if !ok {
+			continue
+		}
+		tenant, ok = strings.CutSuffix(strings.TrimLeft(tenant, "/"), i.back)
+		return ok && tenant != "" && !strings.ContainsAny(tenant, "/?#")
 	}
-	return ok && tenant != "" && !strings.ContainsAny(tenant, "/?#") && (said.Tenant == "" || strings.EqualFold(said.Tenant, tenant))
+	return false
 }
 
 // storageResource is the application that is Azure Storage, by its identifier.
 const storageResource = "e406a681-f3d4-42a8-90b6-c2b029497af1"
 
+// clouds are the ends of the addresses of Azure Storage, in the public and the
+// national clouds.
+var clouds = []string{"core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de"}
+
 // isAudience reports whether a token is meant for Azure Storage, or for the
-// queues of this account.
+// queues of this account in any cloud.
 func isAudience(audience, account string) bool {
-	return slices.Contains([]string{"https://storage.azure.com", storageResource, "https://" + account + ".queue.core.windows.net"},
-		strings.TrimSuffix(audience, "/"))
+	audience = strings.TrimSuffix(audience, "/")
+	if audience == "https://storage.azure.com" || audience == storageResource {
+		return true
+	}
+	cloud, ok := strings.CutPrefix(audience, "https://"+account+".queue.")
+	return ok && slices.Contains(clouds, cloud)
 }
 
 // badToken is the answer to a token that is no good: a challenge, or in versions
