@@ -11,7 +11,7 @@
 // # Protocol
 //
 // Every operation of the Queue service is served, in its versions 2017-07-29 to
-// 2026-12-06, at path-style addresses, /account/queue/messages/id, as of Azurite,
+// 2026-04-06, at path-style addresses, /account/queue/messages/id, as of Azurite,
 // and at host-style ones, account.queue.localhost/queue/messages/id, as of the
 // service; with the suffix -secondary the account's secondary location, which has
 // the same to read. Limits, status and error codes are those Microsoft documents;

@@ -9,12 +9,10 @@ import (
 )
 
 // The versions of the protocol that are served: from the one that brought
-// messages that never expire to the newest that a released client of Azure Storage
-// speaks (azblob v1.8.1). Clients go ahead of each other by months, and no document
-// names a change of the Queue service since 2026-04-06, the version of azqueue v2.1.0.
+// messages that never expire to the one that azqueue v2.1.0 speaks.
 const (
 	oldestVersion = "2017-07-29"
-	newestVersion = "2026-12-06"
+	newestVersion = "2026-04-06"
 )
 
 // checkVersion finds out in which version of the protocol to answer (Versioning

@@ -12,10 +12,13 @@ import (
 )
 
 // The versions of shared access signatures that are served. Since the second of
-// them, an account SAS has a line more to sign.
+// them, an account SAS has a line more to sign. The last is that of the newest
+// released client of Azure Storage (azblob v1.8.1): clients sign in versions ahead
+// of the protocol that they speak, and what is signed has not changed since.
 const (
 	oldestSAS          = "2015-04-05"
 	encryptionScopeSAS = "2020-12-06"
+	newestSAS          = "2026-12-06"
 )
 
 // signature is a shared access signature: the parameters of a request as they
@@ -100,8 +103,8 @@ func (c *call) signature() (s signature, f *failure) {
 			return s, denied("The parameter " + p.name + " has a line feed in it.")
 		}
 	}
-	if !isVersion(s.version) || s.version < oldestSAS || s.version > newestVersion {
-		return s, denied("The parameter sv is not a version from " + oldestSAS + " to " + newestVersion + ".")
+	if !isVersion(s.version) || s.version < oldestSAS || s.version > newestSAS {
+		return s, denied("The parameter sv is not a version from " + oldestSAS + " to " + newestSAS + ".")
 	}
 	var err error
 	if s.given, err = base64.StdEncoding.DecodeString(given); err != nil {

@@ -140,7 +140,7 @@ func serviceSAS(queue string, pairs ...string) func(*http.Request) {
 func delegationSAS(queue, key string, pairs ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		p := map[string]string{"sv": "2026-04-06", "sp": "raup", "se": inHours(1), "skoid": user, "sktid": tenant, "skt": inHours(-1),
-			"ske": inHours(2), "sks": "q", "skv": newestVersion}
+			"ske": inHours(2), "sks": "q", "skv": "2026-04-06"}
 		maps.Copy(p, inPairs(pairs))
 		p["sig"] = mac(key, strings.Join([]string{p["sp"], p["st"], p["se"], "/queue/" + accountOf(r) + "/" + queue,
 			p["skoid"], p["sktid"], p["skt"], p["ske"], p["sks"], p["skv"], p["skdutid"], p["sduoid"], p["sip"], p["spr"], p["sv"]}, "\n"))
