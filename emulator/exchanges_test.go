@@ -121,6 +121,7 @@ var sections = []section{
 	{"Create Queue", []exchange{
 		{name: "create", verb: "PUT", path: "/new", status: 201},
 		{name: "create with metadata", verb: "PUT", path: "/new", header: meta("a", "1"), status: 201},
+		{name: "create with an empty metadata value", verb: "PUT", path: "/new", header: meta("a", ""), status: 201},
 		{name: "create again", verb: "PUT", path: "/orders", header: meta("Kind", "test"), status: 204},
 		{name: "create: other metadata", verb: "PUT", path: "/orders", header: meta("kind", "Test"), status: 409, code: "QueueAlreadyExists"},
 		{name: "create: no metadata", verb: "PUT", path: "/orders", status: 409, code: "QueueAlreadyExists"},
