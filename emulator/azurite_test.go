@@ -195,6 +195,8 @@ var azuriteAnswers = map[string]string{
 	"delete: no receipt":                                 "400 without a code",
 	"update: malformed receipt":                          "400 PopReceiptMismatch",
 	"delete: malformed receipt":                          "400 PopReceiptMismatch",
+	"delete: receipt and more":                           "400 PopReceiptMismatch",
+	"delete: malformed receipt, and gone":                "404 MessageNotFound",
 	"delete: receipt that was not escaped":               "400 PopReceiptMismatch",
 	"delete: empty receipt":                              "400 PopReceiptMismatch",
 	"address: too long":                                  "400 without a code",

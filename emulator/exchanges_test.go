@@ -261,6 +261,8 @@ var sections = []section{
 		{name: "delete: no receipt", verb: "DELETE", path: "/orders/messages/{id}", status: 400, code: "MissingRequiredQueryParameter"},
 		{name: "delete: empty receipt", verb: "DELETE", path: "/orders/messages/{id}?popreceipt=", status: 400, code: "MissingRequiredQueryParameter"},
 		{name: "delete: malformed receipt", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt=not-a-receipt", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>popreceipt</QueryParameterName>`},
+		{name: "delete: receipt and more", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt={stale}Random", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "delete: malformed receipt, and gone", verb: "DELETE", path: "/orders/messages/gone?popreceipt=not-a-receipt", status: 400, code: "InvalidQueryParameterValue"},
 		{name: "delete: receipt that was not escaped", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt=AAA+", status: 400, code: "InvalidQueryParameterValue"},
 		{name: "delete: receipt of no message", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt=AAAA", status: 400, code: "PopReceiptMismatch"},
 		{name: "delete: stale receipt", verb: "DELETE", path: "/leased/messages/{leased}?popreceipt={stale}", status: 400, code: "PopReceiptMismatch"},
