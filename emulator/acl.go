@@ -42,9 +42,22 @@ func (c *call) setACL() *failure {
 	}
 	var stored []byte
 	if len(policies) > 0 {
+		for i := range policies {
+			policies[i].Start, policies[i].Expiry = policyTime(policies[i].Start), policyTime(policies[i].Expiry)
+		}
 		stored = queuexml.AppendPolicies(nil, policies)
 	}
 	return c.noContent(c.target().SetAccessPolicy(c.request.Context(), stored))
+}
+
+// policyTime writes a time of an access policy as the service gives it back, in
+// whatever form of [formats] it was sent: to seven digits of a second.
+func policyTime(text string) string {
+	t, ok := parseInstant(text)
+	if !ok { // none: checkPolicies has let no other pass
+		return text
+	}
+	return t.Format("2006-01-02T15:04:05.0000000Z")
 }
 
 func checkPolicies(policies []queuexml.Policy) *failure {
@@ -52,8 +65,11 @@ func checkPolicies(policies []queuexml.Policy) *failure {
 		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue has five stored access policies at most."})
 	}
 	for i, p := range policies {
-		if n := utf8.RuneCountInString(p.ID); n == 0 || n > maxPolicyID {
+		switch n := utf8.RuneCountInString(p.ID); {
+		case n == 0:
 			return badValue("Id", p.ID, "It has 1 to 64 characters.")
+		case n > maxPolicyID: // of this the service says that the document is no good
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "The Id of a stored access policy has 64 characters at most."})
 		}
 		if slices.ContainsFunc(policies[:i], func(other queuexml.Policy) bool { return other.ID == p.ID }) {
 			return badValue("Id", p.ID, "It is there twice.")

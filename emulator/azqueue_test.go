@@ -177,3 +177,42 @@ func TestAzqueueOnFakeTime(t *testing.T) {
 		}
 	})
 }
+
+// TestAzqueueEmptyMetadataValue wants a name with an empty value kept, and told
+// from a name that is not there.
+func TestAzqueueEmptyMetadataValue(t *testing.T) {
+	s := New(nil, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for way, c := range map[string]*azqueue.ServiceClient{
+		"process": service(t, s.ConnectionString(), s),
+		"socket":  service(t, e.ConnectionString(), transport),
+	} {
+		q := c.NewQueueClient(way)
+		create := &azqueue.CreateOptions{Metadata: map[string]*string{"Empty": to.Ptr("")}}
+		for range 2 { // the second time it is there already, with the same metadata
+			if _, err := q.Create(t.Context(), create); err != nil {
+				t.Fatalf("%s: %v", way, err)
+			}
+		}
+		if _, err := q.Create(t.Context(), nil); !queueerror.HasCode(err, queueerror.QueueAlreadyExists) {
+			t.Errorf("%s: created without metadata: %v", way, err)
+		}
+		got, err := q.GetProperties(t.Context(), nil)
+		if value, ok := got.Metadata["Empty"]; err != nil || !ok || *value != "" || len(got.Metadata) != 1 {
+			t.Errorf("%s: %v %v", way, got.Metadata, err)
+		}
+		listed, err := c.NewListQueuesPager(&azqueue.ListQueuesOptions{Prefix: &way, Include: azqueue.ListQueuesInclude{Metadata: true}}).NextPage(t.Context())
+		if err != nil || len(listed.Queues) != 1 {
+			t.Fatalf("%s: listed %v %v", way, listed.Queues, err)
+		}
+		if value, ok := listed.Queues[0].Metadata["empty"]; !ok || *value != "" {
+			t.Errorf("%s: listed with %v", way, listed.Queues[0].Metadata)
+		}
+	}
+}

@@ -63,6 +63,7 @@ var (
 	errNoAuthentication      = fail(401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
 	errInvalidToken          = fail(401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
 	errAuthenticationFailed  = fail(403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.")
+	errAuthorizationFailure  = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
 	errPermissionMismatch    = fail(403, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.")
 	errProtocolMismatch      = fail(403, "AuthorizationProtocolMismatch", "This request is not authorized to perform this operation using this protocol.")
 	errResourceTypeMismatch  = fail(403, "AuthorizationResourceTypeMismatch", "This request is not authorized to perform this operation using this resource type.")

@@ -189,7 +189,7 @@ func FuzzAddresses(f *testing.F) {
 // FuzzInstant reads arbitrary texts as times. What is taken is a time that every
 // form of it says.
 func FuzzInstant(f *testing.F) {
-	for _, text := range []string{"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05+07:00", "2026-02-30"} {
+	for _, text := range []string{"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05+07:00", "2026-02-30", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -197,7 +197,7 @@ func FuzzInstant(f *testing.F) {
 		if !ok {
 			return
 		}
-		if again, ok := parseInstant(formatInstant(at)); at.Year() >= 0 && at.Year() <= 9999 && (!ok || !again.Equal(at.Truncate(time.Second))) {
+		if again, ok := parseInstant(formatInstant(at)); !ok || !again.Equal(at.Truncate(time.Second)) {
 			t.Fatalf("%s is %v and then %v", text, at, again)
 		}
 	})

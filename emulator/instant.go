@@ -15,7 +15,8 @@ func parseInstant(text string) (time.Time, bool) {
 	}
 	for _, format := range formats {
 		if t, err := time.Parse(format, text); err == nil {
-			return t.UTC(), true
+			t = t.UTC() // which may be in the year before or after those that can be written
+			return t, t.Year() >= 1 && t.Year() <= 9999
 		}
 	}
 	return time.Time{}, false

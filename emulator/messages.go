@@ -150,7 +150,23 @@ func (c *call) deleteMessage() *failure {
 // lease reads which message is meant and with what receipt.
 func (c *call) lease() (queue.Lease, *failure) {
 	receipt, f := c.query.required("popreceipt")
-	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, f
+	if f != nil {
+		return queue.Lease{}, f
+	}
+	if !isReceipt(receipt) {
+		return queue.Lease{}, errInvalidQueryValue.with( // not its value: it may be half of a receipt
+			queuexml.Detail{Name: "QueryParameterName", Value: "popreceipt"},
+			queuexml.Detail{Name: "Reason", Value: "Invalid pop receipt format"})
+	}
+	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, nil
+}
+
+// isReceipt tells what may be a receipt of some message, which is Base64, from
+// what cannot: a client that does not escape a plus sign sends a blank.
+func isReceipt(text string) bool {
+	var room [64]byte // receipts of the engine are much shorter
+	_, err := base64.StdEncoding.AppendDecode(room[:0], []byte(text))
+	return err == nil
 }
 
 // receive reads the body of the request.

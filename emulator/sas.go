@@ -68,7 +68,10 @@ func (c *call) authenticateSAS(token string) *failure {
 	}
 	need := c.operation.needs()
 	if !account {
-		if need.queue == "" || !strings.Contains(s.permissions, need.queue) {
+		switch {
+		case need.queue == "": // whatever the letters: no SAS of a queue could do it
+			return errAuthorizationFailure
+		case !strings.Contains(s.permissions, need.queue):
 			return errPermissionMismatch
 		}
 		return nil

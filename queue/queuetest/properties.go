@@ -67,8 +67,8 @@ var propertyTests = []test{
 	}},
 	{"Q17_SetMetadataReplacesTheWholeSet", func(e *env) {
 		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1", "b": "2"}))
-		e.ok(e.q.SetMetadata(e.ctx, map[string]string{"b": "3", "c": "4"}))
-		e.metadata(map[string]string{"b": "3", "c": "4"}, "after a set")
+		e.ok(e.q.SetMetadata(e.ctx, map[string]string{"b": "3", "c": "4", "d": ""}))
+		e.metadata(map[string]string{"b": "3", "c": "4", "d": ""}, "after a set")
 		e.ok(e.q.SetMetadata(e.ctx, nil))
 		e.metadata(nil, "after a set of none")
 	}},
