@@ -47,16 +47,19 @@ func (c *call) setACL() *failure {
 	return c.noContent(c.target().SetAccessPolicy(c.request.Context(), stored))
 }
 
+// checkPolicies holds policies against what Set Queue ACL allows. How many there are
+// and what they are called makes the document bad, as in answers of the service that
+// its clients' tests have published.
 func checkPolicies(policies []queuexml.Policy) *failure {
 	if len(policies) > maxPolicies {
 		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue has five stored access policies at most."})
 	}
 	for i, p := range policies {
 		if n := utf8.RuneCountInString(p.ID); n == 0 || n > maxPolicyID {
-			return badValue("Id", p.ID, "It has 1 to 64 characters.")
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id has 1 to 64 characters."})
 		}
 		if slices.ContainsFunc(policies[:i], func(other queuexml.Policy) bool { return other.ID == p.ID }) {
-			return badValue("Id", p.ID, "It is there twice.")
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is there twice."})
 		}
 		for _, at := range []struct{ name, value string }{{"Start", p.Start}, {"Expiry", p.Expiry}} {
 			if _, ok := parseInstant(at.value); !ok && at.value != "" {

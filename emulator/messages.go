@@ -148,7 +148,21 @@ func (c *call) deleteMessage() *failure {
 // lease reads which message is meant and with what receipt.
 func (c *call) lease() (queue.Lease, *failure) {
 	receipt, f := c.query.required("popreceipt")
+	if f == nil && !isReceipt(receipt) {
+		// The service gives the value back too; here no error has a receipt in it.
+		f = errInvalidQueryValue.with(
+			queuexml.Detail{Name: "QueryParameterName", Value: "popreceipt"},
+			queuexml.Detail{Name: "Reason", Value: "Invalid pop receipt format"})
+	}
 	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, f
+}
+
+// isReceipt reports whether a text could be a receipt, which is Base64, whoever gave
+// it. One whose + was not escaped in the URL has a blank there, and could not.
+func isReceipt(text string) bool {
+	var room [48]byte
+	_, err := base64.StdEncoding.AppendDecode(room[:0], []byte(text))
+	return err == nil
 }
 
 // receive reads the body of the request.
