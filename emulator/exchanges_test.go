@@ -147,6 +147,7 @@ var sections = []section{
 		{name: "get metadata: missing", verb: "GET", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
 		{name: "head metadata: missing", verb: "HEAD", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
 		{name: "set metadata", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", "1"), status: 204},
+		{name: "set metadata: empty value", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", ""), status: 204},
 		{name: "set no metadata", verb: "PUT", path: "/orders?comp=metadata", status: 204},
 		{name: "set metadata: missing", verb: "PUT", path: "/missing?comp=metadata", status: 404, code: "QueueNotFound"},
 		{name: "set metadata: bad", verb: "PUT", path: "/orders?comp=metadata", header: meta("a.b", "1"), status: 400, code: "InvalidMetadata"},

@@ -181,8 +181,8 @@ func CheckLease(l Lease) error {
 
 // CheckMetadata refuses metadata that the service would: names must be C#
 // identifiers of ASCII, values printable ASCII without surrounding blanks, as
-// they travel in HTTP headers, names must differ in more than case, and the
-// whole has at most [MaxMetadata] bytes. The error is [ErrInvalid].
+// they travel in HTTP headers, or empty, names must differ in more than case, and
+// the whole has at most [MaxMetadata] bytes. The error is [ErrInvalid].
 func CheckMetadata(metadata map[string]string) error {
 	size, seen := 0, make(map[string]bool, len(metadata))
 	for name, value := range metadata {
@@ -196,9 +196,6 @@ func CheckMetadata(metadata map[string]string) error {
 		seen[lower] = true
 		if value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return invalid("metadata value of %q must be printable ASCII without blanks around it", name)
-		}
-		if value == "" {
-			return invalid("metadata value of %q is empty: leave the name out", name)
 		}
 		size += len(name) + len(value)
 	}
