@@ -60,19 +60,19 @@ func policyTime(text string) string {
 	return t.Format("2006-01-02T15:04:05.0000000Z")
 }
 
+// checkPolicies holds policies against what Set Queue ACL allows. How many there are
+// and what they are called makes the document bad, as in answers of the service that
+// its clients' tests have published.
 func checkPolicies(policies []queuexml.Policy) *failure {
 	if len(policies) > maxPolicies {
 		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue has five stored access policies at most."})
 	}
 	for i, p := range policies {
-		switch n := utf8.RuneCountInString(p.ID); {
-		case n == 0:
-			return badValue("Id", p.ID, "It has 1 to 64 characters.")
-		case n > maxPolicyID: // of this the service says that the document is no good
-			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "The Id of a stored access policy has 64 characters at most."})
+		if n := utf8.RuneCountInString(p.ID); n == 0 || n > maxPolicyID {
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id has 1 to 64 characters."})
 		}
 		if slices.ContainsFunc(policies[:i], func(other queuexml.Policy) bool { return other.ID == p.ID }) {
-			return badValue("Id", p.ID, "It is there twice.")
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is there twice."})
 		}
 		for _, at := range []struct{ name, value string }{{"Start", p.Start}, {"Expiry", p.Expiry}} {
 			if _, ok := parseInstant(at.value); !ok && at.value != "" {

@@ -52,7 +52,6 @@ var (
 	errInvalidXML            = fail(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
 	errInvalidXMLValue       = fail(400, "InvalidXmlNodeValue", "The value provided for one of the XML nodes in the request body was not in the correct format.")
 	errInvalidInput          = fail(400, "InvalidInput", "One of the request inputs is not valid.")
-	errInvalidMarker         = fail(400, "InvalidMarker", "The specified marker is invalid.")
 	errInvalidMetadata       = fail(400, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
 	errEmptyMetadataKey      = fail(400, "EmptyMetadataKey", "The key for one of the metadata key-value pairs is empty.")
 	errMetadataTooLarge      = fail(400, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.")

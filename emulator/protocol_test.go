@@ -335,7 +335,7 @@ func TestExchangesCoverEveryFailure(t *testing.T) {
 	}
 	for _, f := range []*failure{errInvalidURI, errInvalidResourceName, errOutOfRangeInput, errInvalidHeaderValue, errMissingHeader,
 		errInvalidQueryValue, errOutOfRangeQueryValue, errMissingQuery, errInvalidXML, errInvalidXMLValue, errInvalidInput,
-		errInvalidMarker, errInvalidMetadata, errEmptyMetadataKey, errMetadataTooLarge, errInvalidAuthentication, errInvalidMD5, errMD5Mismatch,
+		errInvalidMetadata, errEmptyMetadataKey, errMetadataTooLarge, errInvalidAuthentication, errInvalidMD5, errMD5Mismatch,
 		errPopReceiptMismatch, errNoAuthentication, errInvalidToken, errAuthenticationFailed, errAuthorizationFailure, errPermissionMismatch, errProtocolMismatch,
 		errResourceTypeMismatch, errServiceMismatch, errSourceIPMismatch, errPreflight, errReadOnly, errResourceNotFound, errMessageNotFound, errQueueNotFound, errUnsupportedVerb,
 		errQueueAlreadyExists, errQueueBeingDeleted, errMissingLength, errBodyTooLarge, errInternal, errTimedOut, errRequestTimeout, errServerBusy, errAccountBusy} {

@@ -115,7 +115,7 @@ func (c *call) listQueues() *failure {
 	if marker != "" {
 		var ok bool
 		if from, ok = strings.CutPrefix(marker, c.marker("")); !ok || queue.CheckName(from) != nil {
-			return errInvalidMarker
+			return errOutOfRangeInput.because("One of the request inputs is out of range.") // so the service; its documents have InvalidMarker
 		}
 	}
 	page, err := c.server.engine.List(c.request.Context(), c.account, &localqueue.ListOptions{

@@ -181,8 +181,8 @@ func CheckLease(l Lease) error {
 
 // CheckMetadata refuses metadata that the service would: names must be C#
 // identifiers of ASCII, values printable ASCII without surrounding blanks, as
-// they travel in HTTP headers, names must differ in more than case, and the
-// whole has at most [MaxMetadata] bytes. A value may be empty. The error is [ErrInvalid].
+// they travel in HTTP headers, or empty, names must differ in more than case, and
+// the whole has at most [MaxMetadata] bytes. The error is [ErrInvalid].
 func CheckMetadata(metadata map[string]string) error {
 	size, seen := 0, make(map[string]bool, len(metadata))
 	for name, value := range metadata {

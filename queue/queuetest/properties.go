@@ -58,6 +58,7 @@ var propertyTests = []test{
 			"PoisonThreshold": "5",
 			"_x9":             `punctuation !"#$%&'()*+,-./:;<=>?@[\]^_{|}~`,
 			"blanks":          "a b c",
+			"nothing":         "",
 			"a":               strings.Repeat("v", 1000),
 		}
 		e.ok(e.q.Create(e.ctx, want))
