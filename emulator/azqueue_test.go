@@ -34,6 +34,21 @@ func service(t *testing.T, connection string, transport http.RoundTripper) *azqu
 	return c
 }
 
+// serviceOverSocket starts an endpoint until the test ends, and returns a client of it.
+func serviceOverSocket(t *testing.T, s *Server) *azqueue.ServiceClient {
+	t.Helper()
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = e.Close()
+	})
+	return service(t, e.ConnectionString(), transport)
+}
+
 func TestAzqueueInProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(localqueue.New(nil), nil)
@@ -42,15 +57,7 @@ func TestAzqueueInProcess(t *testing.T) {
 }
 
 func TestAzqueueOverSocket(t *testing.T) {
-	s := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)
-	e, err := s.Start("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	useAzqueue(t, service(t, e.ConnectionString(), transport))
+	useAzqueue(t, serviceOverSocket(t, New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)))
 }
 
 // useAzqueue does with the real client everything that does not have to wait.
@@ -182,16 +189,9 @@ func TestAzqueueOnFakeTime(t *testing.T) {
 // from a name that is not there.
 func TestAzqueueEmptyMetadataValue(t *testing.T) {
 	s := New(nil, nil)
-	e, err := s.Start("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
 	for way, c := range map[string]*azqueue.ServiceClient{
 		"process": service(t, s.ConnectionString(), s),
-		"socket":  service(t, e.ConnectionString(), transport),
+		"socket":  serviceOverSocket(t, s),
 	} {
 		q := c.NewQueueClient(way)
 		create := &azqueue.CreateOptions{Metadata: map[string]*string{"Empty": to.Ptr("")}}

@@ -222,6 +222,7 @@ var azuriteAnswers = map[string]string{
 	"account SAS: version too old":                       "200",
 	"account SAS: version too new":                       "200",
 	"account SAS: protocol in a version that is too old": "200",
+	"account SAS: protocol in a version that is too new": "200",
 	"account SAS: bad api-version":                       "200",
 	"account SAS: expiry no time":                        "200",
 	"account SAS: start no time":                         "200",

@@ -376,6 +376,7 @@ var sections = []section{
 		{name: "account SAS: protocol in the version of the SAS", verb: "GET", path: "/orders/messages", change: then(accountSAS(), withoutVersion), status: 200, back: map[string]string{"X-Ms-Version": "^2020-08-04$"}},
 		{name: "account SAS: protocol in another version", verb: "GET", path: "/orders/messages?api-version=2019-02-02", change: then(accountSAS(), withoutVersion), status: 200, back: map[string]string{"X-Ms-Version": "^2019-02-02$"}},
 		{name: "account SAS: protocol in a version that is too old", verb: "GET", path: "/orders/messages", change: then(accountSAS("sv", "2015-04-05"), withoutVersion), status: 400, code: "InvalidQueryParameterValue"},
+		{name: "account SAS: protocol in a version that is too new", verb: "GET", path: "/orders/messages", change: then(accountSAS("sv", "2026-12-06"), withoutVersion), status: 400, code: "InvalidQueryParameterValue"},
 		{name: "account SAS: bad api-version", verb: "GET", path: "/orders/messages?api-version=x", change: then(accountSAS(), withoutVersion), status: 400, code: "InvalidQueryParameterValue"},
 		{name: "account SAS: expired", verb: "GET", path: "/orders/messages", change: accountSAS("se", inHours(-1)), status: 403, code: "AuthenticationFailed", has: `<AuthenticationErrorDetail>The SAS has expired`},
 		{name: "account SAS: not valid yet", verb: "GET", path: "/orders/messages", change: accountSAS("st", inHours(1), "se", inHours(2)), status: 403, code: "AuthenticationFailed", has: `not valid yet`},
