@@ -2,7 +2,6 @@ package azurequeue
 
 import (
 	"context"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
@@ -21,10 +20,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 		if r.ApproximateMessagesCount == nil {
 			return errMalformed // a depth nobody told is not 0
 		}
-		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: make(map[string]string, len(r.Metadata))}
-		for name, v := range r.Metadata {
-			p.Metadata[strings.ToLower(name)] = value(v)
-		}
+		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: lower(r.Metadata)}
 		return nil
 	})
 	return p, err
