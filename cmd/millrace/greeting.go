@@ -40,7 +40,7 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	for _, account := range s.served() {
 		line("account", "%s", e.AccountURL(account))
 		if s.secret(account) {
-			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(the key of -account)"))
+			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(your key)"))
 			continue
 		}
 		if s.cert == "" && isUsual(e.Addr().String()) {

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// explained is an error in the words of this command.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.err }
+
+// explain says what failed once, and what to do about it with this command.
+func (t *task) explain(err error) error {
+	known := (*queue.Error)(nil)
+	if errors.As(err, new(*explained)) || !errors.As(err, &known) {
+		return err
+	}
+	switch {
+	case errors.Is(known.Kind, queue.ErrQueueMissing):
+		return &explained{fmt.Sprintf("queue %v does not exist; make it with millrace create %s", known.Queue, known.Queue.Queue), err}
+	case errors.Is(known.Kind, queue.ErrQueueBeingDeleted):
+		return &explained{fmt.Sprintf("queue %v is being deleted; its name is free again after half a minute or more", known.Queue), err}
+	case errors.Is(known.Kind, queue.ErrUnavailable) && known.Status == 0 && t.source == "":
+		again := *known
+		again.Hint = "start the server on this machine with millrace serve, or say with -account or " + accountVariable + " where the queues are"
+		return &explained{again.Error(), err}
+	}
+	return &explained{known.Error(), err}
+}
