@@ -29,7 +29,7 @@ func lines(ctx context.Context, r io.Reader) iter.Seq2[string, error] {
 			defer close(reads)
 			for b := bufio.NewReader(r); ; {
 				line, err := readLine(b)
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					return
 				}
 				select {
@@ -70,7 +70,7 @@ func readLine(b *bufio.Reader) (string, error) {
 			return "", errLongLine
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err != nil && (err != io.EOF || len(line) == 0):
+		case err != nil && (!errors.Is(err, io.EOF) || len(line) == 0):
 			return "", err
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), nil

@@ -144,11 +144,12 @@ func look(m queue.Message) seen {
 func (s *seen) print(out io.Writer, now time.Time) error {
 	about := []string{"message " + string(s.ID)}
 	add := func(format string, args ...any) { about = append(about, fmt.Sprintf(format, args...)) }
-	if s.Job != "" {
+	switch {
+	case s.Job != "":
 		add("job %s", s.Job)
-	} else if s.Format == codec.Base64.String() {
+	case s.Format == codec.Base64.String():
 		add("in Base64 without an envelope")
-	} else if s.Format == codec.Plain.String() {
+	case s.Format == codec.Plain.String():
 		add("without an envelope")
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))

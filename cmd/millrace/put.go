@@ -95,8 +95,8 @@ func (o *putOptions) checkText(text string) error {
 	if o.plain || o.base64 {
 		return nil
 	}
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
+	var value json.RawMessage
+	err := json.Unmarshal([]byte(text), &value)
 	if err == nil {
 		return nil
 	}
@@ -121,7 +121,10 @@ func (o *putOptions) format() codec.Format {
 func (t *task) put(ctx context.Context, q queue.Manager, o *putOptions, texts []string) error {
 	send, cancel := t.sender(q, o)
 	defer cancel()
-	sent, err := 0, error(nil)
+	var (
+		sent int
+		err  error
+	)
 	if len(texts) == 0 || texts[0] == standardInput {
 		sent, err = t.putLines(ctx, o, send, len(texts) == 1)
 	} else {

@@ -388,8 +388,8 @@ func TestThePictureIsNotWrittenOnto(t *testing.T) {
 	if err := os.Mkdir("sub", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for link, make := range map[string]func(old, new string) error{"soft.png": os.Symlink, "hard.png": os.Link} {
-		if err := make("in.png", link); err != nil {
+	for name, link := range map[string]func(from, to string) error{"soft.png": os.Symlink, "hard.png": os.Link} {
+		if err := link("in.png", name); err != nil {
 			t.Skip(err)
 		}
 	}

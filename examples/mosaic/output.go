@@ -20,15 +20,12 @@ type output struct {
 // notOnto refuses an output that is the input, by whatever name: through a link, or spelt
 // in another way. What is no file yet, or cannot be looked at, is for others to refuse.
 func notOnto(in, out string) error {
-	a, err := os.Stat(in)
-	if err != nil {
-		return nil
+	a, inErr := os.Stat(in)
+	b, outErr := os.Stat(out)
+	if inErr == nil && outErr == nil && os.SameFile(a, b) {
+		return wrongCall("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
 	}
-	b, err := os.Stat(out)
-	if err != nil || !os.SameFile(a, b) {
-		return nil
-	}
-	return wrongCall("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
+	return nil
 }
 
 // newOutput finds out whether the file can be written, before any work is spent on

@@ -86,8 +86,7 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 	w := newWorld(t, 7)
 	mine, theirs := blob.Memory(), blob.Memory()
 	const a, b = "/dév/a b on x", "/b on y"
-	first, err := w.at(theirs, a)
-	if err != nil {
+	if _, err := w.at(theirs, a); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := w.queue(imageRequests).Properties(t.Context()); err != nil || p.Metadata["PoisonThreshold"] != "7" || p.Metadata[boundStore] == "" {
@@ -96,7 +95,8 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 	if _, err := w.at(mine, b); err != nil {
 		t.Errorf("with no message left: %v", err)
 	}
-	if first, err = w.at(theirs, a); err != nil { // and back
+	first, err := w.at(theirs, a) // and back
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.submit(first)
