@@ -220,6 +220,22 @@ func TestGreeting(t *testing.T) {
 			}
 		}
 	}
+	ours := map[string][]byte{emulator.DevelopmentAccount: {1}}
+	for i, c := range []struct {
+		s       settings
+		address string
+		says    bool
+	}{
+		{settings{}, "127.0.0.1:10001", true},
+		{settings{}, "127.0.0.1:10002", false},
+		{settings{cert: "x"}, "127.0.0.1:10001", false},
+		{settings{public: true}, "127.0.0.1:10001", false},
+		{settings{keys: ours}, "127.0.0.1:10001", false},
+	} {
+		if step := c.s.firstStep(c.address); (step != "") != c.says {
+			t.Errorf("%d: %q", i, step)
+		}
+	}
 	for host, want := range map[string]bool{"127.0.0.1:10001": true, "localhost:10001": true, "127.0.0.1:10002": false, "[::1]:10001": false, "x": false} {
 		if isUsual(host) != want {
 			t.Errorf("%s: %v", host, !want)

@@ -157,7 +157,11 @@ func (s *seen) print(out io.Writer, now time.Time) error {
 		add("delivered %s", several(int(s.DequeueCount), "time"))
 	}
 	if s.Poison != nil {
-		add("poison of %s after %s: %s", s.Poison.Queue, several(s.Attempts, "failed attempt"), s.Poison.Reason)
+		if s.Poison.Reason == poison.ReasonAttempts {
+			add("poison of %s after %s", s.Poison.Queue, several(s.Attempts, "failed attempt"))
+		} else {
+			add("poison of %s (%s)", s.Poison.Queue, s.Poison.Reason)
+		}
 		if s.Poison.Error != "" {
 			about[len(about)-1] += ": " + s.Poison.Error
 		}

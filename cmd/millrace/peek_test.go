@@ -87,6 +87,10 @@ func TestWhatIsInAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	unread, err := json.Marshal(poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: "not json"}, 1, poison.ReasonUndecodable, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		m     queue.Message
 		json  []string // parts of it
@@ -100,7 +104,12 @@ func TestWhatIsInAMessage(t *testing.T) {
 		"poison": {
 			queue.Message{Text: string(poisoned)},
 			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
-			"message id, job job-1, put 2m03s ago, poison of orders after 5 failed attempts: attempts: no such order\n  {\"a\":1}\n",
+			"message id, job job-1, put 2m03s ago, poison of orders after 5 failed attempts: no such order\n  {\"a\":1}\n",
+		},
+		"poison that nobody tried": {
+			queue.Message{Text: string(unread)},
+			[]string{`"reason":"undecodable"`, `"bodyText":"not json"`},
+			"message id, without an envelope, put 2m03s ago, poison of orders (undecodable)\n  not json\n",
 		},
 		"JSON in Base64": {
 			queue.Message{Text: seal(codec.Head{}, `{"a":1}`, codec.Base64), DequeueCount: 1},
@@ -123,9 +132,9 @@ func TestWhatIsInAMessage(t *testing.T) {
 			"message id, put 2m03s ago, it cannot be read: open an envelope: envelope of a newer version: 9, this program knows 1\n  millrace/9?x\n  body\n",
 		},
 		"what controls a terminal": {
-			queue.Message{Text: "a\x1b]0;x\x07\u009b1m\u202eb\r\tc"},
+			queue.Message{Text: "a\x1b]0;x\x07\u009b1m\u202eb\r\tc\u200dd"},
 			[]string{`"bodyText":"a\u001b]0;x\u0007`},
-			"message id, without an envelope, put 2m03s ago\n  a\\x1b]0;x\\x07\\u009b1m\\u202eb\\x0d\tc\n",
+			"message id, without an envelope, put 2m03s ago\n  a\\x1b]0;x\\x07\\u009b1m\\u202eb\\x0d\tc\u200dd\n",
 		},
 	} {
 		c.m.ID, c.m.Inserted = "id", at

@@ -28,5 +28,9 @@ func printable(text string) string {
 
 // unfit reports whether a character does something to a terminal other than to appear.
 func unfit(r rune) bool {
-	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Cf, r)
+	switch r {
+	case '\n', '\t', '\u200c', '\u200d': // the last two shape the letters and signs beside them
+		return false
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 }
