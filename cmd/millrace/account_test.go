@@ -95,7 +95,7 @@ func TestNoServerIsMissed(t *testing.T) {
 	for _, args := range [][]string{
 		{"queues"}, {"create", "orders"}, {"drop", "orders", "-yes"}, {"put", "orders", "1"}, {"peek", "orders"}, {"clear", "orders", "-yes"}, {"stat", "orders"},
 	} {
-		on(location).fails(t, failed, []string{"start a server there with millrace serve", e.Addr().String()}, args...)
+		on(location).fails(t, failed, []string{"millrace: " + args[0] + ": devstoreaccount1", ": service unavailable: ", "start a server there with millrace serve", e.Addr().String()}, args...)
 	}
 	if r := on(location).reads("1\n2\n").call(t, "put", "orders"); r.status != failed || !strings.Contains(r.errs, "line 1: ") || !strings.Contains(r.errs, "millrace serve") {
 		t.Errorf("%+v", r)

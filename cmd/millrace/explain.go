@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/millrace/millrace/queue"
 )
@@ -30,7 +31,11 @@ func (t *task) explain(err error) error {
 	case errors.Is(known.Kind, queue.ErrUnavailable) && known.Status == 0 && t.source == "":
 		again := *known
 		again.Hint = "start the server on this machine with millrace serve, or say with -account or " + accountVariable + " where the queues are"
-		return &explained{again.Error(), err}
+		return &explained{withoutOp(&again), err}
 	}
-	return &explained{known.Error(), err}
+	return &explained{withoutOp(known), err}
 }
+
+// withoutOp is the text of an error without the operation, which is mostly the command's
+// own name.
+func withoutOp(e *queue.Error) string { return strings.TrimPrefix(e.Error(), e.Op+" on ") }
