@@ -168,6 +168,9 @@ func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
 	config := o.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	config.ServerName = or(config.ServerName, h.server)
+	// Small records show the beginning of a stream sooner. A request is of use when it is
+	// whole, and each record is a write to the socket.
+	config.DynamicRecordSizingDisabled = true
 	shaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	if err := c.secure(config).HandshakeContext(shaking); err != nil {

@@ -97,6 +97,7 @@ func serveFlights(t *testing.T, secure bool, answer func(*served)) (address stri
 					if err != nil {
 						return
 					}
+					io.Copy(io.Discard, r.Body)
 					s.path = r.URL.Path
 					if first {
 						answer(s)
