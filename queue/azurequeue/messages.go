@@ -2,7 +2,7 @@ package azurequeue
 
 import (
 	"context"
-	"errors"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -12,9 +12,6 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 )
-
-// errMalformed means that the service answered yes, but not what.
-var errMalformed = errors.New("the answer is incomplete")
 
 // Enqueue implements [queue.Queue] with Put Message. A text whose request would
 // be over the service's limit once escaped for XML is [queue.ErrTooLarge], too.
@@ -51,7 +48,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 			}
 		}
 		if len(l.messages) != 1 {
-			return errMalformed
+			return incomplete(http.StatusCreated, r.RequestID, "message in it, or several")
 		}
 		m = l.messages[0]
 		m.Text = text
@@ -134,7 +131,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 		id := string(l.ID)
 		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
 			renewed = queue.Lease{}
-			return errMalformed
+			return incomplete(http.StatusNoContent, r.RequestID, "new receipt")
 		}
 		return nil
 	})
