@@ -116,7 +116,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	bad := queue.CheckUpdate(l, text, visibility)
 	if bad == nil {
-		bad = checkSize(text)
+		bad = queue.CheckRequest(text, 0)
 	}
 	if bad == nil {
 		bad = checkID(l.ID)
@@ -154,7 +154,7 @@ func checkText(text string) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
-	return checkSize(text)
+	return queue.CheckRequest(text, 0)
 }
 
 // checkID refuses the ids that are no path segment. azqueue joins paths, and

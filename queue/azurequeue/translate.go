@@ -75,6 +75,8 @@ func (a *account) translateAnswer(op string, receipt queue.Receipt, answer *azco
 	return e
 }
 
+const tooLargeHint = "Base64 text is not escaped and always fits; keep larger bodies in a blob and send a reference"
+
 // meaning is the kind of error that a status and a storage error code stand
 // for, and what to do about it. The codes are those of the Queue service REST
 // API, "Queue service error codes" and "Common REST API error codes".
