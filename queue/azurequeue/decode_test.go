@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -88,6 +89,29 @@ var strange = []string{
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><InsertionTime>Fri, 2 Jan 2026 03:04:05 CET</InsertionTime></QueueMessage></QueueMessagesList>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><InsertionTime>yesterday</InsertionTime></QueueMessage></QueueMessagesList>",
 	"\uFEFF<?xml version=\"1.0\" encoding=\"utf-8\"?><QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><MessageText>\uFEFF</MessageText></QueueMessage></QueueMessagesList>",
+	"\uFEFF<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><New/></QueueMessage></QueueMessagesList>",
+	"<!DOCTYPE x><!-- --><QueueMessagesList xmlns=\"urn:x\"><QueueMessage a='b'><MessageId>1</MessageId><PopReceipt>r</PopReceipt><New/></QueueMessage></QueueMessagesList>\n<!-- -->\n",
+}
+
+// Counts are read up to the largest, and none becomes negative.
+func TestCountsAreReadUpTo2To63(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "999999999999999999": 999999999999999999, "1000000000000000000": 1e18, "9223372036854775807": math.MaxInt64,
+		"9223372036854775808": -1, "9999999999999999999": -1, "18446744073709551617": -1, "-1": -1,
+	} {
+		answer := answering(200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>"+text+"</DequeueCount></QueueMessage></QueueMessagesList>")
+		batch, err := openCanned(t, answer).Dequeue(t.Context(), 1, time.Second)
+		switch {
+		case err == nil && len(batch) == 1 && batch[0].DequeueCount == want:
+		case want < 0 && (errors.Is(err, queue.ErrOutcomeUnknown) || text == "-1"):
+		default:
+			t.Errorf("a count of %s is read as %+v, %v", text, batch, err)
+		}
+		depth, err := openCanned(t, answering(200, "", "x-ms-approximate-messages-count", text)).Properties(t.Context())
+		if want >= 0 && (err != nil || depth.Depth != want) || want < 0 && !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("a depth of %s is read as %d, %v", text, depth.Depth, err)
+		}
+	}
 }
 
 func TestTheDecodersAgree(t *testing.T) {

@@ -98,7 +98,7 @@ var (
 // checkList refuses a document that is not one list of messages, to its end. What the list
 // has in it is its decoder's business.
 func checkList(document []byte) error {
-	d := xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(document, []byte("\uFEFF"))))
+	d := xml.NewDecoder(bytes.NewReader(document))
 	depth, known := 0, false
 	for {
 		token, err := d.Token()

@@ -235,3 +235,32 @@ func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
 	}
 	own.CloseIdleConnections()
 }
+
+// Whoever says what is to happen at a redirect is heard.
+func TestACheckRedirectOfTheCallersIsKept(t *testing.T) {
+	asked := 0
+	client := &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		asked++
+		return http.ErrUseLastResponse
+	}}
+	defer client.CloseIdleConnections()
+	q := overTheWire(t, client, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+	if err := q.Clear(t.Context()); err == nil || asked != 1 {
+		t.Errorf("it was asked %d times, %v", asked, err)
+	}
+}
+
+func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
+	a := &account{}
+	for text, want := range map[string]string{
+		"Authorization: SharedKey acct:S3cret== and": "Authorization: SharedKey REDACTED and",
+		"SharedKeyLite acct:S3cret==":                "SharedKeyLite REDACTED",
+		`{"authorization":"bearer ey.S3cret-_.x"}`:   `{"authorization":"bearer REDACTED"}`,
+		"<p>/q?sv=1&amp;sig=S3cret%3D&amp;sp=r</p>":  "<p>/q?sv=1&amp;sig=REDACTED&amp;sp=r</p>",
+		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
+	} {
+		if got := a.clean(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

@@ -21,7 +21,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 		if err != nil {
 			return err
 		}
-		if r.ApproximateMessagesCount == nil { // a depth nobody told is not 0
+		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a depth nobody told is not 0
 			if body, err := runtime.Payload(answer); err == nil && len(body) > 0 {
 				return foreignAnswer(answer, body) // the service's has none
 			}
