@@ -150,6 +150,7 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 		return sample{}, err
 	}
 	pause(ctx, p.warmUp)
+	opened(ctx, r, c)
 	before, err := look(r)
 	if err == nil {
 		pause(ctx, p.window)
@@ -168,6 +169,14 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 		err = fmt.Errorf("nothing was done in %v", p.window)
 	}
 	return before, err
+}
+
+// opened waits until so many messages are done that every connection was opened: over TLS
+// each costs more than a hundred messages, and has its handshake once.
+func opened(ctx context.Context, r *running, c cell) {
+	for begin := time.Now(); r.done() < int64(8*c.concurrency) && time.Since(begin) < 20*time.Second && ctx.Err() == nil; {
+		pause(ctx, 20*time.Millisecond)
+	}
 }
 
 // look reads all counters at one instant, as well as that goes.
