@@ -171,8 +171,8 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 	return before, err
 }
 
-// opened waits until so many messages are done that every connection was opened: over TLS
-// each costs more than a hundred messages, and has its handshake once.
+// opened waits until so many messages are done that the connections are open: over TLS each
+// begins with a handshake, which costs as much as many messages.
 func opened(ctx context.Context, r *running, c cell) {
 	for begin := time.Now(); r.done() < int64(8*c.concurrency) && time.Since(begin) < 20*time.Second && ctx.Err() == nil; {
 		pause(ctx, 20*time.Millisecond)
