@@ -118,13 +118,13 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 }
 
 // answer is what an endpoint does with a request: it goes to the front when it is
-// for it, and to the protocol otherwise.
+// for it, and to the protocol otherwise, which also refuses what no page may send.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	if s.front != nil && s.atFront(r) {
+	if s.front != nil && s.atFront(r) && s.checkPage(r) == nil {
 		s.front.ServeHTTP(w, r)
 		return
 	}
-	s.ServeHTTP(w, r)
+	s.serveHTTP(w, r, true)
 }
 
 // atFront reports whether a request is what a browser sends that was pointed at the
@@ -250,6 +250,9 @@ func (s *Server) checkAddress(address string) error {
 		if len(account.key) == 0 {
 			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
 		}
+	}
+	if err := checkHosts(s.hosts); err != nil {
+		return err
 	}
 	if s.public {
 		if len(s.accounts) == 0 {

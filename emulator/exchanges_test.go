@@ -114,10 +114,11 @@ var sections = []section{
 		{name: "any origin", account: "second", verb: "HEAD", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200,
 			back: map[string]string{"Access-Control-Allow-Origin": `^\*$`, "Access-Control-Allow-Credentials": "^$", "Vary": "^$"}},
 		{name: "any origin, none given", account: "second", verb: "HEAD", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": `^\*$`}},
-		{name: "origin that no rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://y.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
+		{name: "origin that no rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://y.example", "", ""), status: 403, inside: 200, code: "AuthorizationFailure", back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
 		{name: "no origin", account: "second", verb: "GET", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
-		{name: "origin without rules", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^$"}},
+		{name: "origin without rules", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 403, inside: 200, code: "AuthorizationFailure", back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^$"}},
 	}},
+	{"Requests that a browser sends for a page", pageExchanges},
 	{"Create Queue", []exchange{
 		{name: "create", verb: "PUT", path: "/new", status: 201},
 		{name: "create with metadata", verb: "PUT", path: "/new", header: meta("a", "1"), status: 201},

@@ -117,7 +117,7 @@ func TestTLSOnly(t *testing.T) {
 	s := New(nil, nil)
 	e, transport := overTLS(t, s)
 	r := signed("GET", "?comp=list", "")
-	r.URL.Host = e.Addr().String()
+	r.URL.Host, r.Host = e.Addr().String(), ""
 	if a := send(t, transport, r); a.status != http.StatusBadRequest || a.header.Get("x-ms-request-id") != "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -268,7 +268,7 @@ func TestAzqueueStatistics(t *testing.T) {
 // TestAzqueueHostStyle uses the addresses of the service itself, which a
 // transport leads to the endpoint.
 func TestAzqueueHostStyle(t *testing.T) {
-	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil).Start("")
+	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), &Options{Hosts: []string{DevelopmentAccount + ".queue.core.windows.net"}}).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w := &response{header: make(http.Header, 8)}
-	broken := s.serve(w, in)
+	broken := s.serve(w, in, false)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -44,7 +44,7 @@ func serve(ctx context.Context, args []string, out io.Writer) error {
 
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: d.engine}
-	o := &emulator.Options{Accounts: s.keys, Public: s.public, Delay: s.delay, Front: front}
+	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front}
 	s.trouble(o, out)
 	server := emulator.New(d.engine, o)
 	front.server = server
