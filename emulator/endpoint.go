@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -255,13 +256,32 @@ func (s *Server) checkAddress(address string) error {
 		return err
 	}
 	if s.public {
-		if len(s.accounts) == 0 {
-			return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
-		}
-		return nil
+		return s.checkPublic()
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it; Options.Public says otherwise", address)
+	}
+	return nil
+}
+
+// leastPublicKey is how many bytes a key has at least that other machines may guess at.
+const leastPublicKey = 16
+
+// checkPublic refuses accounts that protect nothing where other machines come in.
+func (s *Server) checkPublic() error {
+	if len(s.accounts) == 0 {
+		return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
+	}
+	public := wellKnownKey()
+	for name, account := range s.accounts {
+		switch {
+		case bytes.Equal(account.key, public):
+			return fmt.Errorf("emulator: account %q has the development account's key, which everyone knows: "+
+				"give it one of its own in Options.Accounts where other machines come in (openssl rand -base64 64 makes one)", name)
+		case len(bytes.TrimRight(account.key, "\x00")) < leastPublicKey: // HMAC takes a key and the same with zeros behind it for one
+			return fmt.Errorf("emulator: the key of account %q has fewer than %d bytes, so that other machines can guess it: "+
+				"give it a longer one in Options.Accounts (openssl rand -base64 64 makes one)", name, leastPublicKey)
+		}
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ type Options struct {
 	// that whoever reaches the endpoint could do everything. Bearer tokens
 	// are not taken then: their signatures cannot be checked, so that
 	// whoever reaches the endpoint could make one. Keys and signatures
-	// are all there is to protect the queues, so serve over TLS. Defaults to
-	// false: loopback addresses only.
+	// are all there is to protect the queues, so serve over TLS; Start refuses
+	// the development account's key, under whatever name, and keys of fewer than
+	// 16 bytes. Defaults to false: loopback addresses only.
 	Public bool
 
 	// Hosts are further names or addresses, without ports, that endpoints may be

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-const secretKey = "c2VjcmV0IG9mIG1pbmU="
+const secretKey = "c2VjcmV0IG9mIG1pbmUsIGFsbCBtaW5l"
 
 // served is a page with the settings of these arguments, with one message in the queue
 // "orders" of the account "mine" and the server on a socket.

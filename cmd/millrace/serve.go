@@ -53,11 +53,11 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 		start = func(addr string) (*emulator.Endpoint, error) { return server.StartTLS(addr, certificate) }
 	}
 	endpoint, err := start(s.addr)
+	if network := new(net.OpError); errors.As(err, &network) { // the rest is said here
+		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
+	}
 	if err != nil {
-		if network := new(net.OpError); errors.As(err, &network) {
-			err = network.Err // the rest is said here
-		}
-		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
+		return err
 	}
 	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {

@@ -117,6 +117,8 @@ func (s *settings) checkAddress() error {
 	case !s.public && !onLoopback(host):
 		return fmt.Errorf("-addr %s can be reached by other machines, and the key of the development account is public: "+
 			"use 127.0.0.1, or say -public with an -account", s.addr)
+	case s.public:
+		return s.checkPublicKeys()
 	}
 	return nil
 }
