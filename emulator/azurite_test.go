@@ -241,6 +241,7 @@ var azuriteAnswers = map[string]string{
 	"service SAS: ACL":                                   "403 AuthorizationPermissionMismatch",
 	"policy without expiry":                              "403 AuthenticationFailed",
 	"policy: other permission":                           "403 AuthenticationFailed",
+	"stats: of a queue":                                  "200",
 	"origin without rules":                               "200",
 	"page: fetch":                                        "200",
 	"page: own origin, but from elsewhere":               "200",

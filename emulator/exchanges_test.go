@@ -73,6 +73,9 @@ var sections = []section{
 	{"Get Queue Service Stats", []exchange{
 		{name: "stats", account: "devstoreaccount1-secondary", verb: "GET", path: "/?restype=service&comp=stats", status: 200,
 			has: `^<\?xml version="1.0" encoding="utf-8"\?><StorageServiceStats><GeoReplication><Status>live</Status><LastSyncTime>` + anyDate + `</LastSyncTime></GeoReplication></StorageServiceStats>$`},
+		{name: "stats: as the Python client asks for them", account: "devstoreaccount1-secondary", verb: "GET", path: "/devstoreaccount1/?restype=service&comp=stats", status: 200, has: `<Status>live</Status>`},
+		{name: "stats: of a queue", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "stats: as the Python client asks for them, of the primary location", verb: "GET", path: "/devstoreaccount1/?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue"},
 		{name: "stats: of the primary location", verb: "GET", path: "/?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>comp</QueryParameterName><QueryParameterValue>stats</QueryParameterValue>`},
 		{name: "stats: verb", account: "devstoreaccount1-secondary", verb: "PUT", path: "/?restype=service&comp=stats", status: 405, code: "UnsupportedHttpVerb"},
 	}},

@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/emulator"
 )
@@ -63,5 +68,49 @@ func TestHostFlag(t *testing.T) {
 	}
 	if said := refusal(t, "-host", "millrace", "-host", "192.0.2.1", "-host", "2001:db8::1"); said != "" {
 		t.Error(said)
+	}
+}
+
+// TestPythonReadsStats asks for stats as the Python client does with the connection string
+// that is printed for it: it puts the path of the primary location behind the secondary one,
+// and signs that. It is asked with azqueue here, which signs alike.
+func TestPythonReadsStats(t *testing.T) {
+	s, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := emulator.New(nil, nil).Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var said strings.Builder
+	s.greet(&said, e, &data{})
+	_, line, _ := strings.Cut(said.String(), "for Python")
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
+	given := map[string]string{}
+	for setting := range strings.SplitSeq(strings.TrimSuffix(line, ";"), ";") {
+		name, value, _ := strings.Cut(setting, "=")
+		given[name] = value
+	}
+	scheme, primary, _ := strings.Cut(given["QueueEndpoint"], "://")
+	_, path, ok := strings.Cut(primary, "/")
+	if !ok {
+		t.Fatalf("it says %q", line)
+	}
+	credential, err := azqueue.NewSharedKeyCredential(given["AccountName"], given["AccountKey"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := azqueue.NewServiceClientWithSharedKeyCredential(scheme+"://"+given["QueueSecondaryEndpoint"]+"/"+path, credential,
+		&azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport}, Retry: policy.RetryOptions{MaxRetries: -1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := client.GetStatistics(t.Context(), nil)
+	if err != nil || stats.GeoReplication == nil || *stats.GeoReplication.Status != "live" {
+		t.Errorf("%+v %v", stats, err)
 	}
 }
