@@ -56,7 +56,8 @@
 // send: requests with another Host than this machine's own or one of
 // [Options].Hosts, and those that a browser marks as another origin's, unless a
 // CORS rule allows it. In process that is not checked.
-// No key, signature, token, receipt or text is ever in an error or a
+//
+// What has the same string to sign as another request is refused. No key, signature, token, receipt or text is ever in an error or a
 // log.
 //
 // # Concurrency and shutdown
