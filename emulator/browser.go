@@ -122,7 +122,7 @@ func isLocal(name string) bool {
 		return below == 0 || name[below-1] == '.' && isDNSName(name)
 	}
 	at, err := netip.ParseAddr(name)
-	return err == nil && at.Unmap().IsLoopback()
+	return err == nil && at.Zone() == "" && at.Unmap().IsLoopback()
 }
 
 // isDNSName reports whether a text is labels of letters, digits, hyphens and underscores.

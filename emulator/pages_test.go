@@ -3,7 +3,9 @@ package emulator
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -87,7 +89,7 @@ func TestHosts(t *testing.T) {
 		"127.0.0.1.example.com": "public", "localhost.example.com": "public", "notlocalhost": "public", "not-localhost:80": "public", ".localhost": "public", "a..localhost": "public",
 		"a/b.localhost": "public", "a@b.localhost": "public", "a%2e.localhost": "public", "localhost:80:80": "public", "localhost:http": "public", "localhost, example.com": "public",
 		"::1": "public", "[::1": "public", "[::1]80": "public", "[localhost]": "public", "[127.0.0.1]": "public", "millrace.example.com": "public", "x.millrace": "public", "millrace:x": "public",
-		"127.0.0.1:80@example.com": "public", "example.com:80@localhost": "public", "localhost\u00a0": "public", "127.0.0.01": "public", "[::1%25lo]:80x": "public",
+		"127.0.0.1:80@example.com": "public", "example.com:80@localhost": "public", "localhost\u00a0": "public", "127.0.0.01": "public", "[::1%25lo]": "public", "[::1%lo]:80": "public",
 	} {
 		want := map[*Server]bool{New(nil, nil): allowedBy == "all", named: allowedBy != "public", public: true, publicNamed: allowedBy == "all" || allowedBy == "named"}
 		for s, want := range want {
@@ -101,6 +103,28 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%q is taken: %v %v", host, e, err)
 		}
 	}
+}
+
+// FuzzHost holds that whatever an endpoint answers to is this machine to who reads it as a part
+// of a URL too.
+func FuzzHost(f *testing.F) {
+	for _, host := range []string{"localhost:1", "a.localhost.", "[::1]:80", "127.0.0.1@x", "[::ffff:7f00:1]", "x:80@a.localhost"} {
+		f.Add(host)
+	}
+	s := New(nil, nil)
+	f.Fuzz(func(t *testing.T, host string) {
+		if !s.answersTo(host) {
+			return
+		}
+		u, err := url.Parse("http://" + host + "/x")
+		if err != nil || u.User != nil || u.Path != "/x" || u.RawQuery+u.Fragment != "" {
+			t.Fatalf("%q is %+v, %v", host, u, err)
+		}
+		name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+		if ip := net.ParseIP(name); name != "localhost" && !strings.HasSuffix(name, ".localhost") && (ip == nil || !ip.IsLoopback()) {
+			t.Fatalf("%q is %q", host, name)
+		}
+	})
 }
 
 // onBothLoops runs a test with an endpoint that our own loop serves and one that net/http
