@@ -292,7 +292,6 @@ func TestCapturedRequestsAreNoOthers(t *testing.T) {
 		"set ACL as a create":              {captured("PUT", "/new?comp=acl&timeout=30"), "/devstoreaccount1/new?comp%3Aacl%0Atimeout=30", ""},
 		"drop as a clear, host-style":      {captured("DELETE", "/messages"), "/devstoreaccount1/messages", "devstoreaccount1.queue.localhost"},
 		"metadata as a get, host-style":    {captured("GET", "/messages?comp=metadata"), "/devstoreaccount1/messages?comp=metadata", "devstoreaccount1.queue.localhost"},
-		"properties as a list, host-style": {captured("GET", "/?comp=list"), "/devstoreaccount1/?comp=list", "DevStoreAccount1.queue.localhost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBothLoops(t, func(t *testing.T, e *Endpoint, engine *localqueue.Engine) {
