@@ -285,13 +285,13 @@ func TestCapturedRequestsAreNoOthers(t *testing.T) {
 		line     string // the request line's target in its place
 		host     string
 	}{
-		"peek as a get":                    {captured("GET", "/orders/messages?numofmessages=32&peekonly=true"), "/devstoreaccount1/orders/messages?numofmessages:32%0Apeekonly=true", ""},
-		"peek as a get of one":             {captured("GET", "/orders/messages?numofmessages=32&peekonly=true&timeout=30"), "/devstoreaccount1/orders/messages?numofmessages=32&peekonly:true%0atimeout=30", ""},
-		"peek as a get, in the value":      {captured("GET", "/orders/messages?api=1&peekonly=true"), "/devstoreaccount1/orders/messages?api=1%0Apeekonly:true", ""},
-		"set metadata as a create":         {captured("PUT", "/new?comp=metadata&timeout=30", "x-ms-meta-a", "1"), "/devstoreaccount1/new?comp:metadata%0Atimeout=30", ""},
-		"set ACL as a create":              {captured("PUT", "/new?comp=acl&timeout=30"), "/devstoreaccount1/new?comp%3Aacl%0Atimeout=30", ""},
-		"drop as a clear, host-style":      {captured("DELETE", "/messages"), "/devstoreaccount1/messages", "devstoreaccount1.queue.localhost"},
-		"metadata as a get, host-style":    {captured("GET", "/messages?comp=metadata"), "/devstoreaccount1/messages?comp=metadata", "devstoreaccount1.queue.localhost"},
+		"peek as a get":                 {captured("GET", "/orders/messages?numofmessages=32&peekonly=true"), "/devstoreaccount1/orders/messages?numofmessages:32%0Apeekonly=true", ""},
+		"peek as a get of one":          {captured("GET", "/orders/messages?numofmessages=32&peekonly=true&timeout=30"), "/devstoreaccount1/orders/messages?numofmessages=32&peekonly:true%0atimeout=30", ""},
+		"peek as a get, in the value":   {captured("GET", "/orders/messages?api=1&peekonly=true"), "/devstoreaccount1/orders/messages?api=1%0Apeekonly:true", ""},
+		"set metadata as a create":      {captured("PUT", "/new?comp=metadata&timeout=30", "x-ms-meta-a", "1"), "/devstoreaccount1/new?comp:metadata%0Atimeout=30", ""},
+		"set ACL as a create":           {captured("PUT", "/new?comp=acl&timeout=30"), "/devstoreaccount1/new?comp%3Aacl%0Atimeout=30", ""},
+		"drop as a clear, host-style":   {captured("DELETE", "/messages"), "/devstoreaccount1/messages", "devstoreaccount1.queue.localhost"},
+		"metadata as a get, host-style": {captured("GET", "/messages?comp=metadata"), "/devstoreaccount1/messages?comp=metadata", "devstoreaccount1.queue.localhost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBothLoops(t, func(t *testing.T, e *Endpoint, engine *localqueue.Engine) {
