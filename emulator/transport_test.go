@@ -146,6 +146,30 @@ func TestClientIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestHeadersAsTheyArrive: in process a server sees what it would over a socket, without blanks
+// around values, and nothing that cannot be sent.
+func TestHeadersAsTheyArrive(t *testing.T) {
+	s := New(nil, nil)
+	r, err := http.NewRequest(http.MethodPut, "http://"+inProcess+"/"+DevelopmentAccount+"/orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("x-ms-meta-a", "1")
+	sign(r)
+	r.Header.Set("x-ms-meta-a", " 1\t")
+	if a := do(t, s, r); a.status != http.StatusCreated {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for name, value := range map[string]string{"x-ms-meta-a": "1\nx-ms-meta-b:2", "x-ms-meta-b": "\r", "x-ms-meta-c\n": "1"} {
+		r := signed("PUT", "/orders", "")
+		r.Header[name] = []string{value}
+		if response, err := s.RoundTrip(r); err == nil {
+			response.Body.Close()
+			t.Errorf("%q: %q was sent", name, value)
+		}
+	}
+}
+
 func TestFurtherAccounts(t *testing.T) {
 	engine := localqueue.New(nil)
 	s := New(engine, &Options{Accounts: map[string][]byte{"second": []byte("key")}})
