@@ -88,6 +88,10 @@ func takeCensus(f *os.File) (*census, error) {
 	if !whole {
 		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
 	}
+	if !inTurn(in.meta, in.last) {
+		c.broken = true
+		c.found.damage(Damage{What: "the two meta pages are not those of one commit and of the one before: the newest commit may be lost"})
+	}
 	c.visit(in, c.record)
 	if c.newer {
 		return nil, ErrNewer

@@ -58,15 +58,32 @@ func (s *Store) foldAndLog(changes []localqueue.Change) (more bool, err error) {
 }
 
 // roomFor fails when the changes need space for good that the disk did not have
-// and the file has not either.
+// and the file has not either. What deletes made free is in the log until a checkpoint, so
+// there is one before anything is refused; then there is nothing to gain by another, however
+// many are refused.
 func (s *Store) roomFor(changes []localqueue.Change) error {
-	if s.ballast.there() || !grow(changes) || s.db.Stats().FreePageN*s.db.Info().PageSize >= ballastSize {
+	if s.ballast.there() || !grow(changes) || s.roomInside() {
 		return nil
 	}
-	if err := s.ballast.raise(); err != nil {
-		return fmt.Errorf("the disk was full, and still is: %w", err)
+	err := s.ballast.raise()
+	if err == nil {
+		return nil
 	}
-	return nil
+	if len(s.pending.messages) > 0 || s.sweeping {
+		if _, failed := s.fold(nil); failed != nil {
+			err = errors.Join(err, failed)
+		} else if s.roomInside() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the disk was full, and still is: %w", err)
+}
+
+// roomInside tells whether as much as the ballast is free inside the file, or will be with
+// the next commit.
+func (s *Store) roomInside() bool {
+	stats := s.db.Stats()
+	return (stats.FreePageN+stats.PendingPageN)*s.pageSize >= ballastSize
 }
 
 // mostTouched is how many messages that the tree has may be changed in the log. Each may

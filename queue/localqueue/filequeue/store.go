@@ -30,10 +30,11 @@ type Store struct {
 
 	mostLogged int64 // how large a log becomes
 
-	db      *bolt.DB
-	file    *os.File // that of db
-	counted bool     // the file system counts the names of a file
-	found   Found
+	db       *bolt.DB
+	file     *os.File // that of db
+	counted  bool     // the file system counts the names of a file
+	pageSize int      // of db, in bytes
+	found    Found
 
 	census *census // until Load
 	recent atomic.Pointer[recent]
@@ -146,7 +147,7 @@ func (s *Store) open() error {
 		return err
 	}
 	info, err := s.file.Stat()
-	s.counted = err == nil && linked(info)
+	s.counted, s.pageSize = err == nil && linked(info), s.db.Info().PageSize
 	if err := s.goOn(); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
