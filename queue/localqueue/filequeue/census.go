@@ -100,7 +100,7 @@ func takeCensus(f *os.File) (*census, error) {
 		return nil, errOldLogs
 	}
 	if c.scanned {
-		c.folded = folded{} // it may be of any commit: all that is in the logs is taken
+		c.folded = folded{time: c.folded.time} // it may be of any commit: all that is in the logs is taken
 	}
 	c.wasted = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
 	c.settle()

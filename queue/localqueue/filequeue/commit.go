@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -17,6 +18,7 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
+	s.remember(changes)
 	if err = s.roomFor(changes); err == nil {
 		more, err = s.commit(changes)
 	}
@@ -27,6 +29,15 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 		return false, fmt.Errorf("filequeue: commit to %s: %w", s.Path(), err)
 	}
 	return more, nil
+}
+
+// remember takes the time of a commit, which the next to the tree writes.
+func (s *Store) remember(changes []localqueue.Change) {
+	for _, c := range changes {
+		if at, is := c.(localqueue.TimePassed); is {
+			s.time = max(s.time, int64(at))
+		}
+	}
 }
 
 func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
@@ -94,7 +105,7 @@ const mostTouched = 512
 func touches(changes []localqueue.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded:
+		case localqueue.MessageAdded, localqueue.TimePassed:
 		case localqueue.MessagesMoved:
 			n += len(c)
 		case localqueue.MessagesExpired:
@@ -112,8 +123,10 @@ func (s *Store) log(changes []localqueue.Change) (err error) {
 	if s.pending.touched+touches(changes) > mostTouched {
 		return errLogFull
 	}
-	if err := s.deleted(s.logs[s.logging].file); err != nil {
-		return err
+	if time.Since(s.looked) >= lookEvery {
+		if err := s.deleted(); err != nil {
+			return err
+		}
 	}
 	to, number := s.logs[s.logging], s.number+1
 	s.record, err = to.append(number, appendChanges(s.record[:recordHeader], changes))
@@ -171,9 +184,9 @@ func (s *Store) fold(changes []localqueue.Change) (more bool, err error) {
 // foldedNext is what the tree has after the commit that comes next.
 func (s *Store) foldedNext() folded {
 	if s.ready {
-		return folded{s.number + 1, hasLogs}
+		return folded{s.number + 1, hasLogs, s.time}
 	}
-	return folded{s.number + 1, noLogs}
+	return folded{s.number + 1, noLogs, s.time}
 }
 
 // forget goes on with an empty log. The one that was used is left as it is until the
@@ -308,6 +321,8 @@ func (w *writing) change(c localqueue.Change) error {
 		return w.removeAll(c)
 	case localqueue.MessageSetAside:
 		return w.setAside(localqueue.MessageKey(c))
+	case localqueue.TimePassed:
+		return nil // it is with what the tree has
 	}
 	return fmt.Errorf("a change of an unknown kind, %T", c)
 }

@@ -63,6 +63,14 @@ func openLog(d *directory, number int, most int64, flag int) (*log, error) {
 	return l, nil
 }
 
+// opened returns the file. Safe on nil, for which it is nil.
+func (l *log) opened() *os.File {
+	if l == nil {
+		return nil
+	}
+	return l.file
+}
+
 // errLogFull means that a log has no room for a record, and nothing was written.
 var errLogFull = errors.New("the log has no room")
 

@@ -522,7 +522,7 @@ func TestChangesInRecords(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "n") {
 			m, text := state(), rapid.String().Draw(t, "text")
-			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
 				changes, want = append(changes, localqueue.MessageAdded{MessageState: m, Text: text}), append(want, localqueue.MessageAdded{MessageState: m, Text: text})
 			case 1:
@@ -538,6 +538,8 @@ func TestChangesInRecords(t *testing.T) {
 			case 4:
 				changes = append(changes, localqueue.MessagesExpired{m.MessageKey, {}})
 				want = append(want, localqueue.MessageRemoved(m.MessageKey), localqueue.MessageRemoved{})
+			case 5:
+				changes, want = append(changes, localqueue.TimePassed(m.Due)), append(want, localqueue.TimePassed(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -562,7 +564,7 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzReadChanges: whatever the fields of a record are, they are read as far as they go.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1))}))
+	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.TimePassed(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

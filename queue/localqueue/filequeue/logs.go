@@ -89,7 +89,7 @@ func (s *Store) startLogs() error {
 		return err
 	}
 	err := s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, folded{s.folded, hasLogs}.record())
+		return tx.Bucket(singles).Put(keyFolded, folded{s.folded, hasLogs, s.time}.record())
 	})
 	s.ready = err == nil
 	return err

@@ -330,11 +330,13 @@ const (
 type folded struct {
 	number uint64 // the last commit
 	logs   uint64 // noLogs, oldLogs or hasLogs
+	time   int64  // of the last commit, by the engine's clock; 0 when it is not known
 }
 
 func (f folded) record() []byte {
 	b := binary.BigEndian.AppendUint64([]byte{secondVersion}, f.number)
-	return seal(binary.BigEndian.AppendUint64(b, f.logs), 0, singles, keyFolded)
+	b = binary.BigEndian.AppendUint64(b, f.logs)
+	return seal(binary.BigEndian.AppendUint64(b, uint64(f.time)), 0, singles, keyFolded)
 }
 
 func readFolded(record []byte) (folded, error) {
@@ -343,7 +345,9 @@ func readFolded(record []byte) (folded, error) {
 		return folded{}, err
 	}
 	read := folded{number: f.uint64(), logs: f.uint64()}
-	if version == recordVersion && read.logs != noLogs {
+	if version == secondVersion {
+		read.time = f.int64()
+	} else if read.logs != noLogs {
 		read.logs = oldLogs
 	}
 	return read, f.end()

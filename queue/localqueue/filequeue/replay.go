@@ -59,7 +59,7 @@ func (s *Store) replay() error {
 		records = append(records, slices.DeleteFunc(slices.Clone(r.found), func(f logged) bool { return f.kind != wholeRecord })...)
 	}
 	slices.SortStableFunc(records, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
-	s.number, s.pending = s.census.folded.number, newPending()
+	s.number, s.time, s.pending = s.census.folded.number, s.census.folded.time, newPending()
 	if len(records) > 0 && s.number == 0 && s.census.found.Damaged > 0 {
 		s.number = records[0].number - 1 // it is not known what the tree has: to take something twice does no harm
 	}
@@ -126,6 +126,7 @@ func (s *Store) take(r logged) error {
 		s.census.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
+	s.remember(changes)
 	s.pending.apply(changes)
 	s.recent.Load().add(r.number, changes)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -44,16 +45,18 @@ type Store struct {
 	ballast  ballast
 	tally    tally  // of the bodies in the tree
 	number   uint64 // of the last commit
+	time     int64  // of it, by the engine's clock
 	folded   uint64 // of the last one that the tree has
 	secret   [32]byte
 	logs     [2]*log
-	ready    bool    // there are logs, and the tree says so: else all goes into the tree
-	logging  int     // which of them is written
-	pending  pending // what the log has and the tree has not
-	sweeping bool    // the tree has work left over
-	record   []byte  // room for one
-	broken   error   // why nothing can be committed any more
-	left     bool    // bbolt was left in the middle of a call, and must not be called again
+	ready    bool      // there are logs, and the tree says so: else all goes into the tree
+	logging  int       // which of them is written
+	pending  pending   // what the log has and the tree has not
+	sweeping bool      // the tree has work left over
+	record   []byte    // room for one
+	looked   time.Time // when it was last looked whether a file was deleted
+	broken   error     // why nothing can be committed any more
+	left     bool      // bbolt was left in the middle of a call, and must not be called again
 }
 
 var _ localqueue.Store = (*Store)(nil)
@@ -204,6 +207,7 @@ func (s *Store) Load() (localqueue.Saved, error) {
 		return localqueue.Saved{}, errors.New("filequeue: it was loaded before")
 	}
 	saved := s.census.saved()
+	saved.Time = s.time
 	s.census = nil // the engine has it now
 	return saved, nil
 }
@@ -270,7 +274,7 @@ func (s *Store) foldLast() error {
 		}
 	}
 	return s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, folded{s.number, noLogs}.record())
+		return tx.Bucket(singles).Put(keyFolded, folded{s.number, noLogs, s.time}.record())
 	})
 }
 

@@ -34,7 +34,7 @@ func (s *Store) openTree(name string) (*bolt.DB, error) {
 // update is a commit to the tree. bbolt panics when the pages of a file are not as it left
 // them, which the disk can do to it at any time: then nothing can be committed any more.
 func (s *Store) update(change func(*bolt.Tx) error) (err error) {
-	if err := s.deleted(s.file); err != nil {
+	if err := s.deleted(); err != nil {
 		return err
 	}
 	committing := false
@@ -62,15 +62,27 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 	return nil
 }
 
+// lookEvery is how often a commit to the log looks whether a file was deleted. To look is
+// cheap, but the next write then has to note its time, which is not.
+const lookEvery = time.Second
+
 // deleted fails for good once a file is found deleted: what is written to it would be gone
 // with this process.
-func (s *Store) deleted(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil || linked(info) || !s.counted {
+func (s *Store) deleted() error {
+	if !s.counted {
 		return nil
 	}
-	s.broken = fmt.Errorf("%s was deleted while it was in use: nothing can be kept any more, and what was kept is gone with this process; stop, and open the directory again", f.Name())
-	return s.broken
+	s.looked = time.Now()
+	for _, f := range []*os.File{s.file, s.logs[0].opened(), s.logs[1].opened()} {
+		if f == nil {
+			continue
+		}
+		if info, err := f.Stat(); err == nil && !linked(info) {
+			s.broken = fmt.Errorf("%s was deleted while it was in use: nothing can be kept any more, and what was kept is gone with this process; stop, and open the directory again", f.Name())
+			return s.broken
+		}
+	}
+	return nil
 }
 
 // errForgetful means that the disk took a commit and does not have it.
