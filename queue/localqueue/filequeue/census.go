@@ -46,6 +46,7 @@ type singleValues struct {
 	tallied bool
 	counted bool // the tally only counts messages
 	folded  folded
+	commit  uint64 // of the tree; 0 when an earlier version wrote it
 }
 
 // kept is a record and where it is to be kept.
@@ -101,6 +102,9 @@ func takeCensus(f *os.File) (*census, error) {
 	}
 	if c.scanned {
 		c.folded = folded{time: c.folded.time} // it may be of any commit: all that is in the logs is taken
+	}
+	if c.commit != 0 && c.commit != in.meta.commit && !c.scanned {
+		c.found.damage(Damage{What: fmt.Sprintf("the tree is that of commit %d and should be that of commit %d: what came in between is lost, or was deleted and is back", c.commit, in.meta.commit)})
 	}
 	c.wasted = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
 	c.settle()
@@ -238,6 +242,8 @@ func (c *census) readSingles(key, value []byte) (err error) {
 	case bytes.Equal(key, keyTally):
 		c.tally, c.counted, err = readTally(value)
 		c.tallied = c.tallied || err == nil
+	case bytes.Equal(key, keyCommit):
+		err = readSingle(key, value, &c.commit)
 	case bytes.Equal(key, keyFolded):
 		c.folded, err = readFolded(value)
 	default:

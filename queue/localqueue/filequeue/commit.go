@@ -352,7 +352,7 @@ func (w *writing) create(key []byte, q localqueue.QueueState) error {
 			return err
 		}
 	}
-	if err := w.singles.Put(keyOrdinal, ordinalRecord(max(largest, q.Ordinal))); err != nil {
+	if err := w.singles.Put(keyOrdinal, singleRecord(keyOrdinal, max(largest, q.Ordinal))); err != nil {
 		return err
 	}
 	if err := w.leaving.Delete(leavingKey(q.Name)); err != nil {

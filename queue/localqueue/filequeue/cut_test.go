@@ -25,7 +25,7 @@ func busySample(t testing.TB) killed {
 	t.Helper()
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	k := killed{files: map[string][]byte{}, texts: map[uint64]string{}, ever: map[uint64]string{}}
+	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := uint64(1); n <= 200; n++ {
 		k.texts[n] = fmt.Sprintf("message %d %x", n, rand.NewPCG(n, n).Uint64())
 		k.ever[n] = k.texts[n]
@@ -36,13 +36,7 @@ func busySample(t testing.TB) killed {
 		}
 	}
 	s.abandon(t)
-	for _, name := range []string{fileName, logName + "-1", logName + "-2"} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.files[name] = b
-	}
+	k.files = killedAt(t, dir).files
 	return k
 }
 
@@ -105,12 +99,25 @@ func TestALogThatWasCut(t *testing.T) {
 	}
 }
 
+// TestBothLogsAreDamagedAtTheirBeginning: it is said, and what stands behind is kept.
+func TestBothLogsAreDamagedAtTheirBeginning(t *testing.T) {
+	k := busySample(t)
+	changed := map[string][]byte{}
+	for _, name := range []string{logName + "-1", logName + "-2"} {
+		changed[name] = slices.Clone(k.files[name])
+		clear(changed[name][:sector])
+	}
+	found, texts := k.found(t, changed)
+	if found.Damaged < 2 || len(texts) < len(k.texts)-1 {
+		t.Errorf("found %+v and %d messages, want %d but for one", found, len(texts), len(k.texts))
+	}
+}
+
 // TestATornWriteIsNoDamage leaves any of the sectors of the last write on the disk, as a power
 // cut may: all that was acknowledged is there, and nobody is alarmed.
 func TestATornWriteIsNoDamage(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	k := killed{files: map[string][]byte{}, ever: map[uint64]string{}}
 	read := func() (b []byte) {
 		t.Helper()
 		b, err := os.ReadFile(filepath.Join(dir, s.logs[s.logging].name))
@@ -133,13 +140,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	after := read()
 	name := s.logs[s.logging].name
 	s.abandon(t)
-	for _, name := range []string{fileName, logName + "-1", logName + "-2"} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.files[name] = b
-	}
+	k := killedAt(t, dir)
 	random := rand.New(rand.NewPCG(7, 7))
 	scratch, remove := scratch(t)
 	defer remove()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // directory is the data directory, held open. It stays the one that was locked when it is
@@ -98,7 +99,8 @@ func (d *directory) duplicate(name, to string) error {
 	return nil
 }
 
-// sync makes new names durable. Windows has no such call, and needs none.
+// sync makes new names durable. Windows has no such call, and needs none; file systems that
+// have none say that it is invalid.
 func (d *directory) sync() error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -107,7 +109,11 @@ func (d *directory) sync() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (d *directory) close() error { return d.root.Close() }

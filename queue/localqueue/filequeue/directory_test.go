@@ -2,8 +2,10 @@ package filequeue
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -140,8 +142,54 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 		t.Errorf("the second: %v", err)
 	}
 	put(t, s, texts, 2, "kept too")
+	newest, _, err := metas(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be made anew
+	if _, err := s.file.ReadAt(page, int64(newest.place)*int64(s.pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.file.WriteAt(page, int64(1-newest.place)*int64(s.pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	before := contentsOf(t, dir)
+	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second, when the file must be made anew: %v", err)
+	}
+	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
+		t.Error("it changed the files")
+	}
 	s.abandon(t)
-	reopenedWhole(t, dir, texts)
+	if _, kept := reopenedTexts(t, dir); !maps.Equal(kept, texts) {
+		t.Errorf("%d messages are left of %d", len(kept), len(texts))
+	}
+}
+
+// TestOnlyOwnFilesAreRemoved: where nobody can tell that a file was deleted, a stop still takes
+// nothing of a second store.
+func TestOnlyOwnFilesAreRemoved(t *testing.T) {
+	dir := memoryDirectory(t)
+	first := begun(t, dir)
+	first.counted = false
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, theirs := begun(t, dir), map[uint64]string{}
+	put(t, second, theirs, 1, "of the second")
+	first.ballast.drop()
+	if err := first.Close(); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+		t.Errorf("the room for deletes of the second: %v", err)
+	}
+	second.abandon(t)
+	reopenedWhole(t, dir, theirs)
 }
 
 // TestADamagedFileWithoutHardLinks: where a file cannot have two names, the damaged one is

@@ -208,14 +208,14 @@ func TestViewsOutliveFolds(t *testing.T) {
 type killed struct {
 	files map[string][]byte
 	texts map[uint64]string
-	ever  map[uint64]string // those that were removed, too
+	ever  map[uint64]string // those that were removed, too; nil when that does not matter
 }
 
 // killedSample has been folded, and has then as much in the log.
 func killedSample(t testing.TB) killed {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	k := killed{files: map[string][]byte{}, texts: map[uint64]string{}, ever: map[uint64]string{}}
+	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
 			commit(t, s, localqueue.AccountSaved{Name: "folds"})
@@ -232,6 +232,14 @@ func killedSample(t testing.TB) killed {
 	k.texts[0], k.ever[0] = text, text
 	commit(t, s, added(0, text))
 	s.abandon(t)
+	k.files = killedAt(t, dir).files
+	return k
+}
+
+// killedAt is what is in a directory that was abandoned, whatever texts those are.
+func killedAt(t testing.TB, dir string) killed {
+	t.Helper()
+	k := killed{files: map[string][]byte{}}
 	for _, name := range []string{fileName, logName + "-1", logName + "-2"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -280,7 +288,7 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	defer remove()
 	found, texts := reopenedTexts(t, dir)
 	for n, text := range texts {
-		if text != k.ever[n] {
+		if k.ever != nil && text != k.ever[n] {
 			t.Fatalf("message %d is %.40q", n, text)
 		}
 	}
@@ -348,15 +356,69 @@ func TestADamagedLog(t *testing.T) {
 	})
 }
 
-// TestARecordInTheWrongPlace: a record that the disk put where another was is none, though
-// its number is the next.
+// TestARecordInTheWrongPlace: what the disk put where the first record of a log stood is none,
+// though it would be one in its own place or in the other log. Else that log would be empty.
 func TestARecordInTheWrongPlace(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	for n := range uint64(30) {
+		commit(t, s, added(n, "text"))
+		if n == 19 || n == 28 {
+			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+		}
+	}
+	active, other := s.logs[s.logging].name, s.logs[1-s.logging].name
+	s.abandon(t)
+	k := killedAt(t, dir)
+	for what, older := range map[string][]byte{
+		"of the same log":  k.files[active][5*sector:],
+		"of the other log": k.files[other],
+	} {
+		b := slices.Clone(k.files[active])
+		copy(b[:sector], older)
+		if bytes.Equal(b, k.files[active]) {
+			t.Errorf("%s: nothing was changed", what)
+		}
+		if found, _ := k.found(t, map[string][]byte{active: b}); found.Damaged == 0 {
+			t.Errorf("%s: found %+v", what, found)
+		}
+	}
+}
+
+// TestTheEndOfALogIsDamaged in ways that no commit leaves, wherever it is cut short.
+func TestTheEndOfALogIsDamaged(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
-	b := slices.Clone(k.files[name])
-	copy(b[:2*sector], b[last:])
-	if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || len(texts) == 0 {
-		t.Errorf("found %+v", found)
+	whole := k.files[name]
+	for what, at := range map[string][]int{
+		"the header of the last record":            {last},
+		"the last two records, behind the headers": {last - sector + 100, last + 100},
+	} {
+		b := slices.Clone(whole)
+		for _, at := range at {
+			b[at] ^= 4
+		}
+		if found, _ := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || found.Torn {
+			t.Errorf("%s: found %+v", what, found)
+		}
+	}
+}
+
+// TestAnEmptyLogIsDamaged: after a checkpoint nobody knows whether there was a first record.
+func TestAnEmptyLogIsDamaged(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	commit(t, s, added(1, "text"))
+	commit(t, s, localqueue.AccountSaved{Name: "folds"})
+	s.abandon(t)
+	k := killedAt(t, dir)
+	for n := range 2 {
+		name := fmt.Sprintf("%s-%d", logName, n+1)
+		b := slices.Clone(k.files[name])
+		b[3] ^= 1
+		if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || len(texts) != 1 {
+			t.Errorf("%s: found %+v and %d messages", name, found, len(texts))
+		}
 	}
 }
 

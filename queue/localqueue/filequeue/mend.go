@@ -92,7 +92,7 @@ func (c *census) restore(w *writing) error {
 			return err
 		}
 	}
-	if err := w.singles.Put(keyOrdinal, ordinalRecord(c.ordinal)); err != nil {
+	if err := w.singles.Put(keyOrdinal, singleRecord(keyOrdinal, c.ordinal)); err != nil {
 		return err
 	}
 	for _, a := range c.accounts {

@@ -75,7 +75,10 @@ func (c *census) fill(db *bolt.DB, f *os.File) error {
 		if err := c.mend(tx); err != nil {
 			return err
 		}
-		return tx.Bucket(singles).Put(keyFolded, c.folded.record()) // the logs, if any, are still to be read
+		if err := tx.Bucket(singles).Put(keyFolded, c.folded.record()); err != nil { // the logs, if any, are still to be read
+			return err
+		}
+		return number(tx)
 	})
 }
 

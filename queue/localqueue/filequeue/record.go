@@ -298,6 +298,7 @@ var (
 	keyOrdinal = []byte("ordinal") // the largest of all queues ever
 	keyTally   = []byte("tally")
 	keyFolded  = []byte("folded")
+	keyCommit  = []byte("commit") // of the tree, as bbolt counts them
 )
 
 func secretRecord(in bucket, secret [32]byte) []byte {
@@ -315,8 +316,8 @@ func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
 	return [32]byte(f.rest), nil
 }
 
-func ordinalRecord(ordinal uint64) []byte {
-	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, ordinal), 0, singles, keyOrdinal)
+func singleRecord(key []byte, n uint64) []byte {
+	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, n), 0, singles, key)
 }
 
 // What the record of the last commit in the tree says of logs.

@@ -2,6 +2,8 @@ package filequeue
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -102,6 +104,74 @@ func TestAFullDiskAndAKill(t *testing.T) {
 		s.abandon(t)
 	}
 	reopenedWhole(t, dir, map[uint64]string{9999: largeText})
+}
+
+// TestNoRoomForALog: a store is opened on a disk that others have filled to the last byte. It
+// does without a log then, and begins one when there is room.
+func TestNoRoomForALog(t *testing.T) {
+	dir := smallDisk(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	for n := range uint64(50) {
+		put(t, s, texts, n, largeText)
+	}
+	for n := range uint64(25) { // so that there are free pages
+		commit(t, s, localqueue.MessageRemoved(key(n)))
+		delete(texts, n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, roomName)); err != nil {
+		t.Fatal(err)
+	}
+	taken := occupy(t, dir)
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := s.Found(); s.ready || found.Damaged > 0 || found.Messages != len(texts) {
+		t.Errorf("found %+v, logs are ready: %v", found, s.ready)
+	}
+	for n := uint64(25); n < 30; n++ {
+		commit(t, s, localqueue.MessageRemoved(key(n)))
+		delete(texts, n)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+	if s, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, texts, 100, "with room again")
+	before := treeCommits(t, s)
+	put(t, s, texts, 101, "in the log")
+	if got := treeCommits(t, s) - before; got != 0 || !s.ready {
+		t.Errorf("with room again it took %d commits of the tree", got)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+}
+
+// occupy fills a disk to the last byte.
+func occupy(t *testing.T, dir string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "of another program")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func fillToTheEnd(t *testing.T, q queue.Queue) (n int) {

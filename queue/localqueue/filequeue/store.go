@@ -89,7 +89,7 @@ func openIn(dir *directory, mostLogged int64) (*Store, error) {
 // openLocked locks the directory and opens what is in it.
 func (s *Store) openLocked() (err error) {
 	if s.lock, err = s.dir.create(lockName, os.O_RDWR); err != nil {
-		return fmt.Errorf("lock the data directory: %w", err)
+		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
 	}
 	if err := lock(s.lock); err != nil {
 		return errors.Join(s.refused(err), s.lock.Close())

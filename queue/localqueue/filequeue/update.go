@@ -52,6 +52,9 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 	if err := change(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
+	if err := number(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
 	committing = true
 	if err := tx.Commit(); err != nil {
 		return err
@@ -60,6 +63,13 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 		return s.uncertain(errors.Join(errForgetful, err))
 	}
 	return nil
+}
+
+// number writes into the tree which commit it is: the meta page has that too, and so a root of
+// an earlier commit in place of the newest is found out.
+func number(tx *bolt.Tx) error {
+	id := uint64(tx.ID())
+	return tx.Bucket(singles).Put(keyCommit, singleRecord(keyCommit, id))
 }
 
 // lookEvery is how often a commit to the log looks whether a file was deleted. To look is
