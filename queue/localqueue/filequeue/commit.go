@@ -41,13 +41,12 @@ func (s *Store) remember(changes []localqueue.Change) {
 }
 
 func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
-	if s.sweeping || !loggable(changes) {
+	switch {
+	case s.sweeping || !loggable(changes):
 		return s.foldAndLog(changes)
-	}
-	if len(changes) == 0 {
+	case len(changes) == 0:
 		return false, nil
-	}
-	if !s.ready {
+	case !s.ready:
 		return s.foldAndLog(changes)
 	}
 	switch err := s.log(changes); {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
@@ -53,6 +55,18 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 			}
 		},
 		"cleared": func(t *testing.T, s *Store) { commit(t, s, localqueue.QueueCleared(key(9000))) },
+		"cleared in part": func(t *testing.T, s *Store) { // the rest takes more commits
+			s.sweeping = true
+			if err := s.update(func(tx *bolt.Tx) error {
+				w := writing{tally: s.tally}
+				w.begin(tx)
+				err := w.sweepLater(key(9000))
+				s.tally = w.tally
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			s := fullStore(t, 150)

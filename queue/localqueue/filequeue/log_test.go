@@ -299,43 +299,6 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	return found, texts
 }
 
-// TestATornRecord: of a commit that was cut short nobody knows whether it was answered. All
-// before it are there, and it is said.
-func TestATornRecord(t *testing.T) {
-	k := killedSample(t)
-	name, at := k.newestLog(t)
-	without := maps.Clone(k.texts)
-	delete(without, 0)
-	for end := at + sector; end < at+3000; end += sector / 2 {
-		torn := slices.Clone(k.files[name])
-		clear(torn[end:])
-		found, texts := k.found(t, map[string][]byte{name: torn})
-		if found.Damaged > 0 || !found.Torn || !maps.Equal(texts, without) {
-			t.Errorf("torn after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
-		}
-		found, texts = k.found(t, map[string][]byte{name: torn[:end]})
-		if found.Damaged > 0 || !found.Torn || !maps.Equal(texts, without) {
-			t.Errorf("cut after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
-		}
-	}
-	if found, texts := k.found(t, nil); found.Damaged > 0 || found.Torn || !maps.Equal(texts, k.texts) {
-		t.Errorf("whole: found %+v and %d messages, want %d", found, len(texts), len(k.texts))
-	}
-}
-
-// TestTornBetweenRecordAndMark: a commit whose end mark did not reach the disk is there, and
-// it is said that others may have been.
-func TestTornBetweenRecordAndMark(t *testing.T) {
-	k := killedSample(t)
-	name, at := k.newestLog(t)
-	b := slices.Clone(k.files[name])
-	mark := at + (recordHeader+len(appendChanges(nil, []localqueue.Change{added(0, k.texts[0])}))+sector-1)/sector*sector
-	copy(b[mark:], k.files[name][mark+sector:mark+2*sector]) // what was there before
-	if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged > 0 || !found.Torn || !maps.Equal(texts, k.texts) {
-		t.Errorf("found %+v and %d messages, want %d", found, len(texts), len(k.texts))
-	}
-}
-
 // TestADamagedLog: what was durable and is lost is never lost in silence, and what comes
 // after it is not lost with it.
 func TestADamagedLog(t *testing.T) {
@@ -354,72 +317,6 @@ func TestADamagedLog(t *testing.T) {
 			t.Fatal("the last message is lost and its record was not damaged")
 		}
 	})
-}
-
-// TestARecordInTheWrongPlace: what the disk put where the first record of a log stood is none,
-// though it would be one in its own place or in the other log. Else that log would be empty.
-func TestARecordInTheWrongPlace(t *testing.T) {
-	dir := memoryDirectory(t)
-	s := begun(t, dir)
-	for n := range uint64(30) {
-		commit(t, s, added(n, "text"))
-		if n == 19 || n == 28 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
-		}
-	}
-	active, other := s.logs[s.logging].name, s.logs[1-s.logging].name
-	s.abandon(t)
-	k := killedAt(t, dir)
-	for what, older := range map[string][]byte{
-		"of the same log":  k.files[active][5*sector:],
-		"of the other log": k.files[other],
-	} {
-		b := slices.Clone(k.files[active])
-		copy(b[:sector], older)
-		if bytes.Equal(b, k.files[active]) {
-			t.Errorf("%s: nothing was changed", what)
-		}
-		if found, _ := k.found(t, map[string][]byte{active: b}); found.Damaged == 0 {
-			t.Errorf("%s: found %+v", what, found)
-		}
-	}
-}
-
-// TestTheEndOfALogIsDamaged in ways that no commit leaves, wherever it is cut short.
-func TestTheEndOfALogIsDamaged(t *testing.T) {
-	k := killedSample(t)
-	name, last := k.newestLog(t)
-	whole := k.files[name]
-	for what, at := range map[string][]int{
-		"the header of the last record":            {last},
-		"the last two records, behind the headers": {last - sector + 100, last + 100},
-	} {
-		b := slices.Clone(whole)
-		for _, at := range at {
-			b[at] ^= 4
-		}
-		if found, _ := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || found.Torn {
-			t.Errorf("%s: found %+v", what, found)
-		}
-	}
-}
-
-// TestAnEmptyLogIsDamaged: after a checkpoint nobody knows whether there was a first record.
-func TestAnEmptyLogIsDamaged(t *testing.T) {
-	dir := memoryDirectory(t)
-	s := begun(t, dir)
-	commit(t, s, added(1, "text"))
-	commit(t, s, localqueue.AccountSaved{Name: "folds"})
-	s.abandon(t)
-	k := killedAt(t, dir)
-	for n := range 2 {
-		name := fmt.Sprintf("%s-%d", logName, n+1)
-		b := slices.Clone(k.files[name])
-		b[3] ^= 1
-		if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || len(texts) != 1 {
-			t.Errorf("%s: found %+v and %d messages", name, found, len(texts))
-		}
-	}
 }
 
 func TestAMissingLog(t *testing.T) {

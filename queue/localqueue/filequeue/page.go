@@ -200,20 +200,6 @@ type element struct {
 	child      uint64
 }
 
-// usedSize is how many bytes of a leaf its header and its entries take, whatever they are.
-func usedSize(leaf []byte) int {
-	n := binary.NativeEndian
-	size := pageHeader
-	for i := range int(n.Uint16(leaf[10:])) {
-		at := pageHeader + i*elementSize
-		if at+elementSize > len(leaf) {
-			return -1
-		}
-		size += elementSize + int(n.Uint32(leaf[at+8:])) + int(n.Uint32(leaf[at+12:]))
-	}
-	return size
-}
-
 // elements reads the entries of a page. It stops at the first that is not sound: bbolt writes
 // them one behind the other.
 func elements(page []byte, visit func(i int, leaf bool, e element) error) error {

@@ -17,10 +17,14 @@ func snapshots(t *testing.T) (files [][]byte) {
 	t.Helper()
 	s := begun(t, memoryDirectory(t))
 	defer s.abandon(t)
+	s.ready = false // so that no log is missing
 	for n := range uint64(60) {
 		ordinal := n + 2
-		commit(t, s, added(n, "text"), localqueue.MessagesMoved{added(n, "").MessageState},
-			localqueue.QueueSaved{Ordinal: ordinal, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", ordinal)}})
+		_, err := s.fold([]localqueue.Change{added(n, "text"), localqueue.MessagesMoved{added(n, "").MessageState},
+			localqueue.QueueSaved{Ordinal: ordinal, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", ordinal)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		b, err := os.ReadFile(s.Path())
 		if err != nil {
 			t.Fatal(err)

@@ -43,11 +43,11 @@ type Store struct {
 	// What follows is owned by whoever calls Commit.
 
 	ballast  ballast
-	tally    tally  // of the bodies in the tree
-	number   uint64 // of the last commit
-	time     int64  // of it, by the engine's clock
-	folded   uint64 // of the last one that the tree has
-	secret   [32]byte
+	tally    tally    // of the records in the tree
+	number   uint64   // of the last commit
+	time     int64    // of it, by the engine's clock
+	folded   uint64   // of the last one that the tree has
+	secret   [32]byte // that the logs are salted with
 	logs     [2]*log
 	ready    bool      // there are logs, and the tree says so: else all goes into the tree
 	logging  int       // which of them is written
