@@ -20,7 +20,8 @@ func refusal(t *testing.T, args ...string) string {
 	var out, errs strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // so that what is taken ends at once
-	if status := command(ctx, append([]string{"serve", "-addr", "127.0.0.1:0"}, args...), &out, &errs); status != misused {
+	c := &console{in: strings.NewReader(""), out: &out, errs: &errs, getenv: func(string) string { return "" }}
+	if status := c.command(ctx, append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)); status != misused {
 		return ""
 	}
 	return errs.String()
@@ -43,7 +44,7 @@ func TestPublicServerWantsKeys(t *testing.T) {
 	} {
 		var args []string
 		for _, key := range c.keys {
-			args = append(args, "-account", key)
+			args = append(args, "-serve-account", key)
 		}
 		said := refusal(t, append(args, "-public")...)
 		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) || c.want != "" && !strings.Contains(said, "openssl rand -base64 64") {
@@ -75,10 +76,7 @@ func TestHostFlag(t *testing.T) {
 // that is printed for it: it puts the path of the primary location behind the secondary one,
 // and signs that. It is asked with azqueue here, which signs alike.
 func TestPythonReadsStats(t *testing.T) {
-	s, err := parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := parsed(t)
 	e, err := emulator.New(nil, nil).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,11 @@ package azurequeue
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
@@ -73,13 +76,18 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	}
 	var page queue.Page
 	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
-		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(ctx) // one page is one request
+		var answer *http.Response
+		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &answer)) // one page is one request
 		if err != nil {
 			return err
 		}
+		if r.ServiceEndpoint == nil { // every list says whose it is; a document that is none is no empty list
+			body, _ := runtime.Payload(answer)
+			return foreignAnswer(answer, body)
+		}
 		for _, q := range r.Queues {
 			if q == nil || value(q.Name) == "" {
-				return errMalformed
+				return incomplete(http.StatusOK, r.RequestID, "name of a queue")
 			}
 			page.Queues = append(page.Queues, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
 		}

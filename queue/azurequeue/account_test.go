@@ -2,7 +2,9 @@ package azurequeue
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -82,7 +84,7 @@ func TestAListThatFails(t *testing.T) {
 	}{
 		{answering(404, "", "x-ms-error-code", "ResourceNotFound"), queue.ErrInvalid, "check the account's name"},
 		{answering(403, "", "x-ms-error-code", "AuthorizationResourceTypeMismatch"), queue.ErrUnauthorized, "permission"},
-		{answering(200, "<EnumerationResults><Queues><Queue><Name></Name></Queue></Queues></EnumerationResults>"), queue.ErrOutcomeUnknown, "incomplete"},
+		{answering(200, `<EnumerationResults ServiceEndpoint="https://acct.queue.core.windows.net/"><Queues><Queue><Name></Name></Queue></Queues></EnumerationResults>`), queue.ErrOutcomeUnknown, "no name of a queue"},
 		{answering(200, "<EnumerationResults><Queues><Queue>"), queue.ErrOutcomeUnknown, "EOF"},
 	} {
 		a, err := OpenAccount("https://acct.queue.core.windows.net?"+someSAS, &Options{Transport: c.answer})
@@ -96,5 +98,29 @@ func TestAListThatFails(t *testing.T) {
 		if len(page.Queues) != 0 || page.Next != "" {
 			t.Errorf("there is an error and a page: %+v", page)
 		}
+	}
+}
+
+// A 200 that is no list of queues must not pass for an account without queues.
+func TestA200ThatIsNoListIsNoEmptyAccount(t *testing.T) {
+	for name, page := range foreign {
+		if name == "another document" { // to a list of queues it is the right one
+			page.body = "<QueueMessagesList></QueueMessagesList>"
+		}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", page.contentType)
+			w.Header().Set("x-ms-request-id", "rid-1")
+			io.WriteString(w, page.body)
+		}))
+		a, err := OpenAccount(s.URL+"/acct?"+someSAS, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.List(t.Context(), nil)
+		if !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("%s: got %v, want %v", name, err, queue.ErrOutcomeUnknown)
+		}
+		a.Close()
+		s.Close()
 	}
 }
