@@ -45,7 +45,7 @@ func TestTheFirstSignalDrainsAndTheSecondHalts(t *testing.T) {
 		enough := make(chan struct{})
 		done := make(chan error)
 		go func() {
-			done <- run(t.Context(), signals, func() { close(enough) }, []Runner{newRunner(untilStopped), newRunner(untilHalted)})
+			done <- run(t.Context(), signals, func() { close(enough) }, Together(newRunner(untilStopped), newRunner(untilHalted)))
 		}()
 		synctest.Wait()
 		signals <- os.Interrupt

@@ -1,8 +1,6 @@
 package dispatcher
 
-import (
-	"time"
-)
+import "time"
 
 // Result is what the error of a handler asks for. The zero value asks for nothing.
 type Result struct {
@@ -48,10 +46,9 @@ func ResultOf(err error) Result {
 // failure.
 func findVerdict(err error) *verdict {
 	for err != nil {
-		if v, ok := err.(*verdict); ok {
-			return v
-		}
-		switch e := err.(type) {
+		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+		case *verdict:
+			return e
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:

@@ -28,13 +28,18 @@ const (
 // Result is what the error of a handler asks for. See dispatcher.Result.
 type Result = dispatcher.Result
 
-// Errors that tell what happened to a message, for errors.As. See package dispatcher.
-type (
-	DeliveryError  = dispatcher.DeliveryError  // a delivery that did not end well
-	PanicError     = dispatcher.PanicError     // a panic in a handler
-	StuckError     = dispatcher.StuckError     // a handler that ignores the end of its context
-	AbandonedError = dispatcher.AbandonedError // handlers that still ran when a drain had to end
-)
+// DeliveryError is a delivery that did not end well. See dispatcher.DeliveryError.
+type DeliveryError = dispatcher.DeliveryError
+
+// PanicError is a panic in a handler. See dispatcher.PanicError.
+type PanicError = dispatcher.PanicError
+
+// StuckError is a handler that ignores the end of its context. See dispatcher.StuckError.
+type StuckError = dispatcher.StuckError
+
+// AbandonedError names handlers that still ran when a drain had to end. See
+// dispatcher.AbandonedError.
+type AbandonedError = dispatcher.AbandonedError
 
 // Why a handler's context ended: context.Cause returns one of these.
 var (
