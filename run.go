@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -23,8 +24,9 @@ type Runner interface {
 // Run runs every runner until ctx ends, the process gets SIGINT or SIGTERM, or one
 // of them returns; all of them then drain, at the same time. A second signal halts them;
 // a third one has its usual effect. Run returns when all have returned, with their errors
-// joined. It is an error to run nothing, and to run nil. The runners see the values of
-// ctx. Use [RunOrdered] where one must outlive another.
+// joined. A runner that panics or calls runtime.Goexit has failed, and the others drain:
+// the error has the stack. It is an error to run nothing, and to run nil. The runners see
+// the values of ctx. Use [RunOrdered] where one must outlive another.
 func Run(ctx context.Context, rs ...Runner) error {
 	all, err := together(rs)
 	if err != nil {
@@ -50,7 +52,7 @@ func RunOrdered(ctx context.Context, rs ...Runner) error {
 }
 
 // untilSignalled runs r under the signals of the process.
-func untilSignalled(ctx context.Context, r Runner) error {
+func untilSignalled(ctx context.Context, r composite) error {
 	// Room for both signals that count, so that none is missed.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -59,10 +61,11 @@ func untilSignalled(ctx context.Context, r Runner) error {
 }
 
 // run runs r with the signals given, and what to do when no further one counts.
-func run(ctx context.Context, signals <-chan os.Signal, enough func(), r Runner) error {
+func run(ctx context.Context, signals <-chan os.Signal, enough func(), r composite) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
+	var halted error // of Halt; set before watch is done
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
@@ -77,10 +80,10 @@ func run(ctx context.Context, signals <-chan os.Signal, enough func(), r Runner)
 			return
 		}
 		enough()
-		r.Halt()
+		halted = r.haltAll()
 	})
 	err := r.Run(ctx)
 	close(done)
 	watch.Wait()
-	return err
+	return errors.Join(err, halted)
 }

@@ -5,8 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"sync"
 )
+
+// composite is a runner of runners.
+type composite interface {
+	Runner
+	haltAll() error // Halt, with what went wrong in it
+}
 
 // Together returns a runner that runs all of these at once and is done when all of them
 // are: one place in the order of [RunOrdered]. When one returns, the others stop. Its Run
@@ -33,7 +40,7 @@ func (g group) Run(ctx context.Context) error {
 	for i, r := range g {
 		running.Go(func() {
 			defer stop() // one that ended takes the others with it
-			errs[i] = r.Run(ctx)
+			attempt(&errs[i], "Run", r, func() error { return r.Run(ctx) })
 		})
 	}
 	running.Wait()
@@ -41,10 +48,23 @@ func (g group) Run(ctx context.Context) error {
 }
 
 // Halt halts all of them.
-func (g group) Halt() {
-	for _, r := range g {
-		r.Halt()
+func (g group) Halt() { _ = g.haltAll() }
+
+func (g group) haltAll() error {
+	errs := make([]error, len(g))
+	var halting sync.WaitGroup
+	for i, r := range g {
+		// Each on its own: none keeps the others from being halted.
+		halting.Go(func() {
+			if all, ok := r.(composite); ok {
+				errs[i] = all.haltAll()
+				return
+			}
+			attempt(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
+		})
 	}
+	halting.Wait()
+	return errors.Join(errs...)
 }
 
 func inOrder(rs []Runner) (stages, error) { return rs, check(rs) }
@@ -67,7 +87,7 @@ func (s stages) Run(ctx context.Context) error {
 		running.Go(func() {
 			defer close(ended[i])
 			defer func() { first <- struct{}{} }() // also of one that ends its goroutine
-			errs[i] = r.Run(own)
+			attempt(&errs[i], "Run", r, func() error { return r.Run(own) })
 		})
 	}
 	select {
@@ -83,7 +103,9 @@ func (s stages) Run(ctx context.Context) error {
 }
 
 // Halt halts all of them, which also ends the wait for each other.
-func (s stages) Halt() { group(s).Halt() }
+func (s stages) Halt() { _ = s.haltAll() }
+
+func (s stages) haltAll() error { return group(s).haltAll() }
 
 // check refuses what cannot be run, before anything runs.
 func check(rs []Runner) error {
@@ -106,3 +128,18 @@ func (r refused) Run(context.Context) error { return r.err }
 
 // Halt does nothing.
 func (r refused) Halt() {}
+
+// attempt calls a method of a runner. A panic or runtime.Goexit in it is an error, so that
+// the others drain.
+func attempt(err *error, method string, r Runner, call func() error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			*err = fmt.Errorf("millrace: %s of %T panicked: %v\n%s", method, r, p, debug.Stack())
+		} else if !returned {
+			*err = fmt.Errorf("millrace: %s of %T called runtime.Goexit\n%s", method, r, debug.Stack())
+		}
+	}()
+	*err = call()
+	returned = true
+}

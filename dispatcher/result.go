@@ -35,7 +35,7 @@ func ResultOf(err error) Result {
 	if err == nil {
 		return Result{Outcome: Deleted}
 	}
-	said := findVerdict(err)
+	said := saidBy(err)
 	if said == nil {
 		return Result{Outcome: Retried, Err: err}
 	}
