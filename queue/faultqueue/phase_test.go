@@ -2,6 +2,7 @@ package faultqueue_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +51,7 @@ func TestRatesOfAPhaseHoldWhileItLasts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q, _ := open(t, faultqueue.Options{Phases: c.phases, Every: c.usual, Latency: faultqueue.Range{Min: 1}})
-				failed := peeks(t, q)
-				if len(failed) != len(c.want) || len(failed) > 0 && (failed[0] != c.want[0] || failed[len(failed)-1] != c.want[len(c.want)-1]) {
+				if failed := peeks(t, q); !slices.Equal(failed, c.want) {
 					t.Errorf("failed in the seconds %v, want %v", failed, c.want)
 				}
 			})
