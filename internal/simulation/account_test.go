@@ -13,7 +13,7 @@ type account struct {
 	id         queue.ID
 	job        jobPlan
 	acceptance entry
-	text       string // as the server has it
+	text       string // as the server has it, readable
 	newest     queue.Receipt
 	deliveries []*delivery
 	kept       int64 // delivery after which it was first given back as poison that stays
@@ -25,25 +25,13 @@ type account struct {
 	remains    bool
 }
 
-// delivery is one time that the server handed a message out.
-type delivery struct {
-	account *account
-	who     string
-	entry   entry
-	head    codec.Head
-	began   *entry
-	ended   *entry
-	copied  bool
-	back    bool // given back: an update after the run, or without one
-}
-
 func (b *books) accept(e entry) {
 	n, known := b.world.texts[e.text]
 	if !known || b.accounts[e.id] != nil {
 		b.complain(e, "nobody sent this, or its id is taken")
 		return
 	}
-	a := &account{id: e.id, job: b.world.plan.jobs[n], acceptance: e, text: e.text}
+	a := &account{id: e.id, job: b.world.jobs[n], acceptance: e, text: readable(e.text)}
 	b.accounts[e.id] = a
 	b.order = append(b.order, a)
 }
@@ -68,25 +56,16 @@ func (b *books) deliver(a *account, e entry) {
 		b.complain(e, "delivery %d of the message", want)
 	}
 	d := &delivery{account: a, who: e.who, entry: e}
-	d.head, _, _, _ = codec.Open(e.text, codec.Auto)
+	var body []byte
+	d.head, body, _, _ = codec.Open(e.text, codec.Auto)
+	d.bodies = []string{string(body)}
 	a.deliveries = append(a.deliveries, d)
 	a.newest = e.receipt
 	b.receipts[e.receipt] = d
 }
 
-// counted tells whether attempts are counted in the text.
-func (d *delivery) counted() bool { return strings.HasPrefix(d.entry.text, "millrace/1") }
-
-// lost is how many deliveries before this one ended in nothing since the last record.
-func (d *delivery) lost() int64 { return d.entry.count - 1 - d.head.Settled }
-
 // hour is longer than any delay but that of poison which is kept.
 const hour = 50 * time.Minute
-
-// said tells whether the run of the delivery has ended like this.
-func (d *delivery) said(result string) bool {
-	return d.ended != nil && strings.HasPrefix(d.ended.said, result)
-}
 
 func (b *books) update(a *account, e entry) {
 	d := b.receipts[e.with]
@@ -107,38 +86,52 @@ func (b *books) update(a *account, e entry) {
 		// A renewal can arrive after the handler has returned.
 		d.back = !d.said(didSucceed) && !d.said(didDiscard)
 		// In a foreign message, which is not rewritten, nothing can say so.
-		if a.kept == 0 && b.world.plan.keep && e.until > e.at+hour && strings.HasPrefix(e.text, "millrace/1") {
+		if a.kept == 0 && b.policy(d).keep && e.until > e.at+hour && strings.HasPrefix(e.text, thisMark) {
 			a.kept = d.entry.count
 		}
-	} else if e.text != a.text {
-		b.complain(e, "the text changes while the handler runs")
 	}
 	if e.text != a.text {
-		b.record(a, d, e)
+		b.rewrite(a, d, e, running)
 	}
 	a.text = e.text
 }
 
-// record checks what a settlement wrote into the text.
-func (b *books) record(a *account, d *delivery, e entry) {
+// policy is that of the worker that the message was delivered to.
+func (b *books) policy(d *delivery) policyPlan { return b.staff[d.who].plan.policy }
+
+// rewrite checks a text that differs from the one before.
+func (b *books) rewrite(a *account, d *delivery, e entry, running bool) {
 	head, body, format, err := codec.Open(e.text, codec.Auto)
-	_, was, _, _ := codec.Open(d.entry.text, codec.Auto)
-	if err != nil || format != codec.Envelope || string(body) != string(was) {
-		b.complain(e, "the text is not the one before with a record: %q", a.text)
+	if err != nil || !d.has(string(body)) {
+		b.complain(e, "the text is neither the one before nor one that its handler has saved: %q", a.text)
 		return
 	}
-	if !d.counted() && !b.world.plan.adopt {
+	was, _, wasFormat, _ := codec.Open(a.text, codec.Auto)
+	switch {
+	case head == was && format == wasFormat: // saved
+	case format != codec.Envelope:
+		b.complain(e, "an envelope is taken away: %q", a.text)
+	case running:
+		b.complain(e, "the head changes while the handler runs: %q", a.text)
+	case wasFormat != codec.Envelope && !b.policy(d).adopt:
 		b.complain(e, "a foreign message is rewritten")
+	default:
+		b.record(d, e, head)
 	}
+}
+
+// record checks what a settlement wrote into the head.
+func (b *books) record(d *delivery, e entry, head codec.Head) {
+	p := b.policy(d)
 	before := d.head.Attempts
 	if !d.counted() {
 		before = int(d.entry.count) - 1
 	}
 	switch recorded := head.Attempts - before; {
-	case recorded == 0 && d.said(didFail) && !strings.Contains(d.ended.said, "cut off") && b.staff[d.who].stopped == 0 && head.Attempts < b.world.plan.maxAttempts:
+	case recorded == 0 && d.said(didFail) && !strings.Contains(d.ended.said, "cut off") && b.staff[d.who].stopped == 0 && head.Attempts < p.maxAttempts:
 		b.complain(e, "a failure is not recorded")
 	case recorded == 0:
-	case b.world.plan.keep && head.Attempts == b.world.plan.maxAttempts && !d.said(didSucceed):
+	case p.keep && head.Attempts == p.maxAttempts && !d.said(didSucceed):
 		// All at once, so that what is kept is handled no more.
 	case recorded != 1:
 		b.complain(e, "%d attempts are recorded after one run", recorded)
@@ -148,8 +141,8 @@ func (b *books) record(a *account, d *delivery, e entry) {
 	if head.Settled != d.entry.count {
 		b.complain(e, "settled is %d at delivery %d", head.Settled, d.entry.count)
 	}
-	if head.Attempts > b.world.plan.maxAttempts && head.Attempts > before && d.counted() { // a foreign one brings its deliveries
-		b.complain(e, "%d failures are recorded, MaxAttempts is %d", head.Attempts, b.world.plan.maxAttempts)
+	if head.Attempts > p.maxAttempts && head.Attempts > before && d.counted() { // a foreign one brings its deliveries
+		b.complain(e, "%d failures are recorded, MaxAttempts is %d", head.Attempts, p.maxAttempts)
 	}
 }
 
@@ -159,7 +152,7 @@ func (b *books) delete(a *account, e entry) {
 		b.complain(e, "a delete with a receipt that the worker was not given")
 		return
 	}
-	copied := d.copied || b.world.plan.bare && a.copies > 0 // a bare one does not say which delivery it is of
+	copied := d.copied || a.copies > 0 && a.bare(b.policy(d)) // a bare one does not say which delivery it is of
 	if !d.said(didSucceed) && !d.said(didDiscard) && !copied {
 		b.complain(e, "a delete without a success, a discard or a copy before it")
 	}
@@ -171,3 +164,7 @@ func (b *books) delete(a *account, e entry) {
 	}
 	a.removed = d
 }
+
+// bare tells whether copies of the message are bare: by policy, or because there is no
+// room for a record.
+func (a *account) bare(p policyPlan) bool { return p.bare || a.job.largest }

@@ -32,8 +32,7 @@ func audit(w *world) *books {
 		complaints: slices.Clone(w.complaints),
 	}
 	for _, p := range w.processes {
-		b.staff[p.plan.name] = &worker{process: p}
-		b.staff[p.plan.name].askedOf()
+		b.staff[p.plan.name] = hire(p)
 	}
 	for _, e := range w.history.entries {
 		b.read(e)
@@ -79,8 +78,9 @@ func (b *books) read(e entry) {
 		b.stays++
 	}
 	a := b.accounts[e.id]
+	e.text = readable(e.text)
 	switch e.kind {
-	case delivered, updated, deleted, began, ended, remains:
+	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains:
 		if a == nil {
 			b.complain(e, "a message that was never accepted")
 			return
@@ -93,10 +93,10 @@ func (b *books) read(e entry) {
 		b.update(a, e)
 	case deleted:
 		b.delete(a, e)
-	case began:
-		b.start(a, e)
-	case ended:
-		b.end(a, e)
+	case began, cutOff, saving, saved, batched, ended:
+		b.handled(a, e)
+	case reported:
+		b.report(a, e)
 	case remains:
 		a.remains = true
 	}

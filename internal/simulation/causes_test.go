@@ -2,9 +2,9 @@ package simulation
 
 import (
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
@@ -21,8 +21,8 @@ func (b *books) why(d *delivery) string {
 		return "the dequeue was done twice"
 	case a.dropped:
 		return "the queue was dropped"
-	case a.expired(b.world.now()) && a.removed == nil:
-		return "the message expired"
+	case a.acceptance.until > 0 && a.removed == nil && a.acceptance.until <= d.over()+s.plan.settling()+longestCall:
+		return "its life ended meanwhile"
 	case s.abandoned[a.id] > 0:
 		return "the handler was abandoned"
 	case s.state.Unsettled > 0 && s.cutShort(d):
@@ -33,28 +33,28 @@ func (b *books) why(d *delivery) string {
 		return "an update failed"
 	case d.copied && len(later) == 0 && a.removed != nil:
 		return "deleted by an earlier delivery"
-	case len(later) > 0 && d.ended != nil && later[0].entry.at < d.ended.at:
-		return "the lease ended while the handler ran"
 	case d.copied && s.badCopies:
 		return "the copy was made and its answer lost"
 	case s.slowAnswer(d.entry.at): // then nothing is started, or it ends in nothing
 		return "the answer to the dequeue took too long"
-	case d.said(didFail) && strings.Contains(d.ended.said, "lease expired") && a.acceptance.until != 0:
-		return "its life was all but over"
-	case d.ended != nil && s.plan.timeout > 0 && d.ended.at-d.began.at > s.plan.timeout:
-		return "the handler went on after its time-out"
+	case d.reported > 0:
+		return "the handler was stuck"
 	case s.diedOver(d):
 		return "the worker died"
 	}
 	return ""
 }
 
-// failedAfter tells whether such a call about the message failed after it was delivered.
+// failedAfter tells whether such a call about the message failed, or took long, after it
+// was delivered. What the service would refuse from anybody is no excuse.
 func (s *worker) failedAfter(d *delivery, op faultqueue.Op) bool {
 	return slices.ContainsFunc(s.failed[d.account.id], func(c faultqueue.Call) bool {
-		return c.Op == op && s.birth+c.At >= d.entry.at
+		return c.Op == op && s.birth+c.At >= d.entry.at && c.Error != queue.ErrInvalid.Error() && c.Error != queue.ErrTooLarge.Error()
 	})
 }
+
+// longestCall is how long one takes at most.
+const longestCall = 25 * time.Second
 
 // longestSettlement is how long it may take to copy, to fail with it and to give back, with
 // slow calls and all that may be tried again.

@@ -1,6 +1,9 @@
 package simulation
 
-import "github.com/millrace/millrace/poison"
+import (
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+)
 
 // copy books a message in the poison queue: whose it is, and whether it should be there.
 func (b *books) copy(e entry) {
@@ -17,37 +20,47 @@ func (b *books) copy(e entry) {
 		b.complain(e, "a copy while the handler runs")
 	}
 	if record.Version == 0 {
+		if !a.bare(b.policy(d)) {
+			b.complain(e, "a copy without a record")
+		}
 		return // bare: it has no reason
 	}
-	if record.Text != d.entry.text {
+	if !d.holds(readable(record.Text)) {
 		b.complain(e, "the record is not of this delivery")
 	}
-	p := b.world.plan
+	if record.Error == "" && d.ended != nil && !a.job.largest {
+		b.complain(e, "the record has lost the error")
+	}
+	if !b.right(d, record.Reason) {
+		b.complain(e, "the reason %q is not what happened: after %d runs since the last record, %s", record.Reason, a.runsSince(d.head.Settled), d.result())
+	}
+}
+
+// right tells whether the reason for a copy is what happened.
+func (b *books) right(d *delivery, reason poison.Reason) bool {
+	a, p := d.account, b.policy(d)
+	// Poison that could not be moved carries its reason to the next delivery, where no
+	// handler may run.
+	if d.head.Poison != "" {
+		return d.began == nil && string(reason) == d.head.Poison
+	}
 	attempt := d.head.Attempts + 1
 	if !d.counted() {
 		attempt = int(d.entry.count)
 	}
-	right := false
-	switch record.Reason {
+	switch reason {
 	case poison.ReasonAttempts:
-		right = d.said(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
+		return d.said(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
 	case poison.ReasonLost:
-		right = d.began == nil && d.counted() && d.lost() >= int64(p.maxLost)
+		return d.began == nil && d.counted() && a.runsSince(d.head.Settled) >= p.maxLost
 	case poison.ReasonUndecodable:
-		right = d.began == nil && (a.job.form == junk || a.job.form == broken)
+		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded != "")
 	case poison.ReasonRejected:
-		right = d.said(didPoison)
+		return d.said(didPoison)
 	case poison.ReasonExpiring:
-		right = a.acceptance.until != 0
+		return a.acceptance.until != 0
 	}
-	// Poison that could not be moved carries its reason to the next delivery, where no
-	// handler may run.
-	if d.head.Poison != "" {
-		right = d.began == nil && string(record.Reason) == d.head.Poison
-	}
-	if !right {
-		b.complain(e, "the reason %q is not what happened: attempt %d, %d lost", record.Reason, attempt, d.lost())
-	}
+	return false
 }
 
 // origin finds the delivery that a copy is of.
@@ -62,10 +75,15 @@ func (b *books) origin(e entry) (found *delivery, _ poison.Record) {
 	}
 	// Bare: the text says which message, but not which of its deliveries; rather one
 	// that has no copy yet.
+	text := readable(e.text)
+	head, _, _, _ := codec.Open(text, codec.Auto)
 	for _, a := range b.order {
+		if head.ID != "" && head.ID != "job-"+str(a.job.n) {
+			continue
+		}
 		for _, d := range a.deliveries {
-			fits := d.who == e.who && d.entry.text == e.text && (d.began == nil || d.ended != nil)
-			if fits && (found == nil || found.copied || !d.copied) {
+			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied)
+			if fits && d.holds(text) {
 				found = d
 			}
 		}

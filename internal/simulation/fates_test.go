@@ -63,16 +63,6 @@ func (a *account) ends() (ends []string) {
 	return ends
 }
 
-func (d *delivery) result() string {
-	switch {
-	case d.began == nil:
-		return "never began"
-	case d.ended == nil:
-		return "never ended"
-	}
-	return "ended: " + d.ended.said
-}
-
 // doubled tells whether a fault may have made a second copy of the message.
 func (b *books) doubled(a *account) bool {
 	return slices.ContainsFunc(a.deliveries, func(d *delivery) bool { return d.copied && b.staff[d.who].badCopies })
@@ -80,7 +70,7 @@ func (b *books) doubled(a *account) bool {
 
 // closeExactly balances an account of a world in which nothing went wrong.
 func (b *books) closeExactly(a *account) {
-	p := b.world.plan
+	p := b.world.processes[0].plan.policy
 	if a.successes+a.copies > 1 && !b.outlived(a) {
 		b.complain(a.acceptance, "without faults: %d successes and %d copies", a.successes, a.copies)
 	}
@@ -88,7 +78,7 @@ func (b *books) closeExactly(a *account) {
 	if n := len(a.deliveries); n > 0 && a.removed == nil && a.expired(b.world.now()) && a.copies == 0 {
 		// One that is given back may wait for a slot until it is too late. One whose life
 		// ends in a handler's hands is poison, as expiring.
-		if last := a.deliveries[n-1]; last.began != nil && !last.back && !last.said(didSucceed) && !a.job.heedless {
+		if last := a.deliveries[n-1]; last.began != nil && !last.back && !last.said(didSucceed) && last.over() < a.acceptance.until {
 			b.complain(a.acceptance, "without faults: the message expired in silence under its handler, whose run %s", last.result())
 		}
 	}

@@ -1,36 +1,76 @@
 package simulation
 
-import "strings"
+import (
+	"strings"
 
-func (b *books) start(a *account, e entry) {
-	s := b.staff[e.who]
-	s.running++
-	if s.running > s.plan.concurrency {
-		b.complain(e, "%d handlers run at once, the concurrency is %d", s.running, s.plan.concurrency)
-	}
-	var d *delivery
+	"github.com/millrace/millrace/codec"
+)
+
+// handledBy returns the delivery that an entry of a handler is of, or nil.
+func (a *account) handledBy(e entry) *delivery {
 	if i := int(e.count) - 1; i >= 0 && i < len(a.deliveries) && a.deliveries[i].who == e.who {
-		d = a.deliveries[i]
+		return a.deliveries[i]
 	}
+	return nil
+}
+
+// handled books what a handler wrote down.
+func (b *books) handled(a *account, e entry) {
+	d, s := a.handledBy(e), b.staff[e.who]
 	if d == nil {
 		b.complain(e, "a handler runs for what was not delivered to its worker")
 		return
 	}
-	if d.began != nil {
-		b.complain(e, "one delivery is handled twice")
+	if e.kind == began {
+		b.start(a, d, s, e)
+		return
 	}
-	d.began = &e
-	if a.kept > 0 && e.count > a.kept {
+	if e.kind == cutOff && d.ended != nil {
+		return // both at one instant
+	}
+	if d.began == nil || d.ended != nil {
+		b.complain(e, "a handler acts that does not run")
+		return
+	}
+	switch e.kind {
+	case cutOff:
+		d.cut = e.at
+	case saving, saved:
+		b.save(d, e)
+	case batched:
+		if e.n > s.plan.together {
+			b.complain(e, "%d messages are handled in one go, at most %d may be", e.n, s.plan.together)
+		}
+		if s.stopped > 0 && e.at > s.stopped+mostStep {
+			b.complain(e, "a batch waits for company after the stop at %v", s.stopped)
+		}
+	case ended:
+		b.end(a, d, s, e)
+	}
+}
+
+func (b *books) start(a *account, d *delivery, s *worker, e entry) {
+	s.running++
+	if most := s.concurrency(e.at); s.running > most {
+		b.complain(e, "%d handlers run at once, the concurrency is %d", s.running, most)
+	}
+	if s.stopped > 0 && e.at > s.stopped+mostStep {
+		b.complain(e, "a handler starts after the stop at %v", s.stopped)
+	}
+	switch {
+	case d.began != nil:
+		b.complain(e, "one delivery is handled twice")
+	case a.removed != nil:
+		b.complain(e, "a handler starts after its message was settled")
+	case a.kept > 0 && e.count > a.kept:
 		b.complain(e, "a handler runs for what is poison and kept")
 	}
-	p := b.world.plan
-	attempt := int(e.count)
+	d.began = &e
+	p, attempt := s.plan.policy, int(e.count)
 	if d.counted() {
 		attempt = d.head.Attempts + 1
-		if d.lost() >= int64(p.maxLost) {
-			b.complain(e, "a handler runs after %d lost deliveries in a row, MaxLost is %d", d.lost(), p.maxLost)
-		}
-		if n := a.runsSince(d.head.Settled); n > p.maxLost {
+		// The first of them costs nothing, and so is not counted.
+		if n := a.runsSince(d.head.Settled); n > p.maxLost+1 {
 			b.complain(e, "%d runs between two records, MaxLost is %d", n, p.maxLost)
 		}
 	}
@@ -40,31 +80,51 @@ func (b *books) start(a *account, e entry) {
 	if attempt > p.maxAttempts {
 		b.complain(e, "attempt %d, MaxAttempts is %d", attempt, p.maxAttempts)
 	}
+	if format := formatOf(a.text); format == codec.Envelope && strings.Contains(a.text, "\n"+thisMark) {
+		b.complain(e, "an envelope in an envelope")
+	}
 }
 
-func (b *books) end(a *account, e entry) {
-	b.staff[e.who].running--
-	i := int(e.count) - 1
-	if i < 0 || i >= len(a.deliveries) || a.deliveries[i].began == nil {
-		b.complain(e, "a handler ends that never began")
-		return
+func formatOf(text string) codec.Format {
+	_, _, format, _ := codec.Open(text, codec.Auto)
+	return format
+}
+
+func (b *books) end(a *account, d *delivery, s *worker, e entry) {
+	d.ended = &e
+	if !d.givenUp {
+		s.running--
 	}
-	a.deliveries[i].ended = &e
-	if e.said == didSucceed || strings.HasPrefix(e.said, didSucceed) {
+	if d.said(didSucceed) {
 		a.successes++
 	}
-	if strings.HasPrefix(e.said, didFail) && (!strings.Contains(e.said, "cut off") || strings.Contains(e.said, "handler time-out")) {
+	if d.said(didFail) && (!strings.Contains(e.said, "cut off") || strings.Contains(e.said, "handler time-out")) {
 		a.failures++
+	}
+	if after := s.plan.stuck(); after > 0 && d.cut > 0 && e.at > d.cut+after+mostStep && d.reported == 0 && s.stopped == 0 {
+		b.complain(e, "a handler ran for %v after its context had ended, and nobody said so", e.at-d.cut)
 	}
 }
 
-// runsSince counts the runs of deliveries after the one of that count.
-func (a *account) runsSince(count int64) int {
-	n := 0
-	for _, d := range a.deliveries {
-		if d.began != nil && d.entry.count > count {
-			n++
+// report books that a handler is said to be stuck.
+func (b *books) report(a *account, e entry) {
+	s := b.staff[e.who]
+	var d *delivery // the one of them whose context ended first
+	for _, one := range a.deliveries {
+		if one.who == e.who && one.began != nil && one.ended == nil && one.reported == 0 && one.cut > 0 && (d == nil || one.cut < d.cut) {
+			d = one
 		}
 	}
-	return n
+	if d == nil || e.at < d.cut+s.plan.stuck() {
+		b.complain(e, "a handler is reported that does not run, or whose context had not ended for %v", s.plan.stuck())
+		return
+	}
+	d.reported = e.at
+	if (e.said == givenUp) != s.plan.giveUp {
+		b.complain(e, "GiveUp is %v", s.plan.giveUp)
+	}
+	if e.said == givenUp {
+		d.givenUp = true
+		s.running--
+	}
 }

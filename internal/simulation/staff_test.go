@@ -11,6 +11,7 @@ import (
 type worker struct {
 	*process
 	running int
+	limits  []limit       // what its settings were
 	over    bool          // returned or died
 	stopped time.Duration // when it was told to stop; 0 for not yet
 
@@ -20,10 +21,18 @@ type worker struct {
 	badCopies bool                            // whether any enqueue into the poison queue failed or was doubled
 }
 
-// askedOf reads what the worker asked of the queue, as it saw it.
-func (s *worker) askedOf() {
-	s.failed = make(map[queue.ID][]faultqueue.Call)
-	s.arrivals = make(map[time.Duration]faultqueue.Op)
+// limit is the settings of a worker from an instant on.
+type limit struct {
+	from time.Duration
+	plan workerPlan
+}
+
+// hire opens the book of a process.
+func hire(p *process) *worker {
+	s := &worker{
+		process: p, limits: []limit{{0, p.plan}},
+		failed: make(map[queue.ID][]faultqueue.Call), arrivals: make(map[time.Duration]faultqueue.Op),
+	}
 	for _, c := range s.wire.Trace() {
 		bad := c.Fault != "" || c.Error != ""
 		if c.Fault == faultqueue.Arrival {
@@ -38,35 +47,72 @@ func (s *worker) askedOf() {
 			s.failed[c.Message] = append(s.failed[c.Message], c)
 		}
 	}
+	return s
 }
+
+// longestDequeue is how long after a change of settings a dequeue may arrive, and its
+// messages start, that was made for the settings before.
+const longestDequeue = 25 * time.Second
+
+// concurrency is the most handlers that may run if one starts at that instant.
+func (s *worker) concurrency(at time.Duration) (most int) {
+	for i, l := range s.limits {
+		if i+1 == len(s.limits) || s.limits[i+1].from > at-longestDequeue {
+			most = max(most, l.plan.concurrency)
+		}
+	}
+	return most
+}
+
+// bounds is the most handlers and the most loops that its settings ever allowed.
+func (s *worker) bounds() (concurrency, loops int) {
+	for _, l := range s.limits {
+		concurrency, loops = max(concurrency, l.plan.concurrency), max(loops, l.plan.mostLoops())
+	}
+	return concurrency, loops
+}
+
+// leastLoops is how many loops there must be.
+func (s *worker) leastLoops() int { return s.limits[len(s.limits)-1].plan.loops.Min }
 
 // onDuty checks what is true of a process whatever it does.
 func (b *books) onDuty(s *worker, e entry) {
 	switch e.kind {
 	case died, returned:
 		s.over = true
+		b.returned(s, e)
 	case stopping:
 		s.stopped = e.at
-	case ended: // an abandoned handler may end when it likes
+	case configured:
+		s.limits = append(s.limits, limit{e.at, s.limits[len(s.limits)-1].plan.with(e.settings)})
+	case ended, cutOff, batched, saving, saved: // an abandoned handler may do what it likes
 	case sampled:
-		if e.state.loops > s.plan.loops.Max || e.state.loops < s.plan.loops.Min {
-			b.complain(e, "%d loops run, outside %d…%d", e.state.loops, s.plan.loops.Min, s.plan.loops.Max)
+		concurrency, loops := s.bounds()
+		if e.state.loops > loops || e.state.loops < s.leastLoops() {
+			b.complain(e, "%d loops run, outside %d…%d", e.state.loops, s.leastLoops(), loops)
 		}
-		if e.state.running > s.plan.concurrency {
-			b.complain(e, "State says that %d handlers run, the concurrency is %d", e.state.running, s.plan.concurrency)
+		if e.state.running > concurrency {
+			b.complain(e, "State says that %d handlers run, the concurrency is %d", e.state.running, concurrency)
 		}
 	case polled, delivered, copied, updated, deleted:
 		if _, late := s.arrivals[e.at]; late {
 			return // of this the worker knows nothing any more
 		}
-		if e.kind == polled && (e.n > s.plan.batch || e.n+s.running > s.plan.concurrency) {
-			b.complain(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, s.plan.concurrency)
+		if most := s.concurrency(e.at); e.kind == polled && (e.n > s.plan.batch || e.n+s.running > most) {
+			b.complain(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, most)
 		}
 		fallthrough
 	default:
 		if s.over {
 			b.complain(e, "a worker acts after its end")
 		}
+	}
+}
+
+// returned checks that a worker has ended in time.
+func (b *books) returned(s *worker, e entry) {
+	if most := max(s.plan.grace, 0) + s.plan.settling() + longestHalt; e.kind == returned && e.at > s.stopped+most {
+		b.complain(e, "the worker was stopped at %v and should have returned within %v", s.stopped, most)
 	}
 }
 
@@ -104,7 +150,7 @@ func (b *books) closeWorker(s *worker) {
 	if len(s.abandoned) == 0 && (st.Running != 0 || st.Settling != 0) || st.Loops != 0 {
 		b.complain(entry{}, "%s: Run has returned and State says %+v", s.plan.name, st)
 	}
-	if st.LoopsPeak > s.plan.loops.Max || st.LoopsStarted < s.plan.loops.Min {
-		b.complain(entry{}, "%s: peak of %d loops, %d started; the bounds are %+v", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.loops)
+	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.loops.Min {
+		b.complain(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.loops.Min, loops)
 	}
 }
