@@ -3,8 +3,10 @@ package millrace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 )
@@ -23,8 +25,9 @@ type Runner interface {
 
 // Run runs every runner until ctx ends, the process gets SIGINT or SIGTERM, or one
 // of them fails; all of them then drain. A second signal halts them; a third one has
-// its usual effect. Run returns when all have returned, with their errors joined. It
-// is an error to run nothing.
+// its usual effect. Run returns when all have returned, with their errors joined. A
+// runner that panics or calls runtime.Goexit has failed, and the others drain: the error
+// has the stack. It is an error to run nothing.
 func Run(ctx context.Context, rs ...Runner) error {
 	if len(rs) == 0 {
 		return errors.New("millrace: nothing to run")
@@ -40,12 +43,12 @@ func Run(ctx context.Context, rs ...Runner) error {
 func run(ctx context.Context, signals <-chan os.Signal, enough func(), rs []Runner) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	errs := make([]error, len(rs))
+	errs := make([]error, 2*len(rs)) // of Run and of Halt
 	var running sync.WaitGroup
 	for i, r := range rs {
 		running.Go(func() {
 			defer stop() // one that ended takes the others with it
-			errs[i] = r.Run(ctx)
+			attempt(&errs[i], "Run", r, func() error { return r.Run(ctx) })
 		})
 	}
 	done := make(chan struct{})
@@ -63,12 +66,30 @@ func run(ctx context.Context, signals <-chan os.Signal, enough func(), rs []Runn
 			return
 		}
 		enough()
-		for _, r := range rs {
-			r.Halt()
+		for i, r := range rs {
+			// Each on its own: none keeps the others from being halted.
+			watch.Go(func() {
+				attempt(&errs[len(rs)+i], "Halt", r, func() error { r.Halt(); return nil })
+			})
 		}
 	})
 	running.Wait()
 	close(done)
 	watch.Wait()
 	return errors.Join(errs...)
+}
+
+// attempt calls a method of a runner. A panic or runtime.Goexit in it is an error, so that
+// the others drain.
+func attempt(err *error, method string, r Runner, call func() error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			*err = fmt.Errorf("millrace: %s of %T panicked: %v\n%s", method, r, p, debug.Stack())
+		} else if !returned {
+			*err = fmt.Errorf("millrace: %s of %T called runtime.Goexit\n%s", method, r, debug.Stack())
+		}
+	}()
+	*err = call()
+	returned = true
 }

@@ -1,9 +1,6 @@
 package dispatcher
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // All returns a handler that gives every message to each of the handlers, one after
 // the other, and answers for them together: poison if one says so, else the first
@@ -24,11 +21,11 @@ func All[T any](hs ...Handler[T]) Handler[T] {
 
 // rank orders results by how much they ask for.
 func rank(err error) int {
-	said := (*verdict)(nil)
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case !errors.As(err, &said):
+	}
+	switch said := saidBy(err); {
+	case said == nil:
 		return 3
 	case said.outcome == Discarded:
 		return 1

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -64,27 +65,43 @@ const newerDelay = 30 * time.Second
 // run takes the message from its slot to its settlement.
 func (v *delivery[T]) run() {
 	var err error
-	v.head, v.body, v.format, err = codec.Open(v.queued.Text, v.dispatcher.options.Format)
+	v.head, v.body, v.format, err = v.open()
 	if what, no := v.refuse(err); no {
 		v.settle(what, held, refused)
 		return
 	}
 	v.decided()
-	if v.message.Body, err = v.decode(); err != nil {
-		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, undecoded)
-		return
+	if v.decode() {
+		v.handle()
 	}
-	v.handle()
 }
 
-// decode reads the body. A codec that panics has found what it cannot read.
-func (v *delivery[T]) decode() (body T, err error) {
+// open reads the text. What was adopted is in an envelope, whatever the format.
+func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
+	o := &v.dispatcher.options
+	if o.Adopt {
+		return codec.OpenAdopted(v.queued.Text, o.Format)
+	}
+	return codec.Open(v.queued.Text, o.Format)
+}
+
+// decode reads the body, or settles the message as one that cannot be read. A codec that
+// panics, or ends the goroutine, has found what it cannot read.
+func (v *delivery[T]) decode() (readable bool) {
+	d := v.dispatcher
+	returned := false
+	var err error
 	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+		if p := recover(); p != nil || !returned {
+			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
+		}
+		if readable = err == nil; !readable {
+			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, undecoded)
 		}
 	}()
-	return v.dispatcher.options.Codec.Decode(v.body)
+	v.message.Body, err = d.options.Codec.Decode(v.body)
+	returned = true
+	return
 }
 
 // refuse decides on a message whose handler must not run. Poison comes before decoding
@@ -125,9 +142,6 @@ func (v *delivery[T]) handle() {
 	}
 	d.slots.started()
 	d.keeper.hold(&v.lease, v.asked, v.visibility)
-	if d.options.Observer.Started != nil {
-		d.options.Observer.Started(v.described())
-	}
 	body := v.message.Body
 	v.message = Message[T]{
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
@@ -135,20 +149,34 @@ func (v *delivery[T]) handle() {
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
 		delivery: v,
 	}
-	err := errGoexit
-	// In a deferred call, because runtime.Goexit in a handler runs nothing else.
-	defer func() { v.returned(err, begin) }()
-	err = d.call(ctx, &v.message)
+	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
+	defer v.execute(begin)
+	if d.options.Observer.Started != nil {
+		d.options.Observer.Started(v.described())
+	}
 }
 
-// returned settles what the handler that began then returned.
+// execute calls the handler.
+func (v *delivery[T]) execute(begin time.Time) {
+	err := errGoexit
+	defer func() { v.returned(err, begin) }()
+	err = v.dispatcher.call(v.ctx, &v.message)
+}
+
+// returned takes the result of the handler that began then.
 func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
 	d.follow.record(took)
+	defer v.conclude(err)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
+}
+
+// conclude settles what the handler returned.
+func (v *delivery[T]) conclude(err error) {
+	d := v.dispatcher
 	newest, state := d.keeper.release(&v.lease)
 	// Not the id, which observers may be reading.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
@@ -200,10 +228,10 @@ func (v *delivery[T]) decided() {
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = sound("handler", &PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	return d.handler(ctx, m)
+	return sound("handler", d.handler(ctx, m))
 }
 
 // renewed tells of a renewal of the lease, as the keeper's watcher.
@@ -234,8 +262,8 @@ type decision struct {
 
 // decide turns a handler's result into what is to be done.
 func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decision {
-	said := (*verdict)(nil)
-	explicit := errors.As(err, &said)
+	said := saidBy(err)
+	explicit := said != nil
 	switch {
 	case state == expired && err != nil && v.lifeEnds(LeastVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
@@ -243,7 +271,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
 	case err == nil:
 		return decision{outcome: Deleted}
-	case stopping && (!explicit || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
+	case stopping && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
 		return decision{outcome: Discarded, err: err}
@@ -256,7 +284,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	case explicit:
 		return v.later(Retried, said.delay, err)
 	}
-	return v.later(Retried, v.dispatcher.options.retryDelay(v.queued.ID, v.attempt(), err), err)
+	return v.later(Retried, v.retryDelay(err), err)
 }
 
 // lifeEnds tells whether the message's own life is over but for less than so long: if

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -18,7 +19,8 @@ type Dispatcher[T any] struct {
 	queue   queue.Queue
 	name    queue.Name
 	handler Handler[T]
-	options Options[T]
+	options Options[T] // guarded, see Options.guard
+	hooks   *hook.Guard
 
 	slots   *slots
 	follow  *follower
@@ -29,6 +31,7 @@ type Dispatcher[T any] struct {
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests requests        // parents of every settlement and renewal
 	halted   chan struct{}   // closed by Halt
+	stopping chan struct{}   // closed by Stop
 	halt     sync.Once
 
 	inFlight sync.WaitGroup // one for every message dispatched and not settled
@@ -51,11 +54,12 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
+	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
-		queue: q, name: q.Name(), handler: h, options: options,
+		queue: q, name: q.Name(), handler: h, options: options, hooks: hooks,
 		slots:  newSlots(options.Concurrency),
-		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
-		halted: make(chan struct{}),
+		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
 
@@ -70,7 +74,9 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers = ctx
+	d.handlers = context.WithValue(ctx, collectingKey{}, collecting{
+		stopping: d.stopping, breaker: d.breaker, timeout: d.options.Timeout,
+	})
 	d.requests.start(ctx)
 	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.next, d.options.StuckAfter)
 }
@@ -92,13 +98,13 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 		}
 		if probe {
 			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
-			if n == 0 {
-				d.breaker.unknown()
+			if n > 0 {
+				d.breaker.probe()
 			}
 			return n
 		}
 		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
-		if n == 0 || !d.breaker.open() {
+		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
 		d.slots.unreserve(n) // what freed the slots were the failures that opened it
@@ -127,8 +133,13 @@ func (d *Dispatcher[T]) linger() time.Duration {
 func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
-// has its default. Handlers that run beyond it finish.
-func (d *Dispatcher[T]) Resize(concurrency int) { d.slots.resize(max(concurrency, 1)) }
+// has its default, and how many failures in a row are an outage. Handlers that run beyond
+// it finish.
+func (d *Dispatcher[T]) Resize(concurrency int) {
+	concurrency = max(concurrency, 1)
+	d.slots.resize(concurrency)
+	d.breaker.resize(concurrency)
+}
 
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
@@ -162,7 +173,7 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
-		d.breaker.unknown()
+		d.breaker.unknown(asked)
 		return
 	}
 	// One allocation for the messages of a batch. It is freed with its last message, which

@@ -69,7 +69,8 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 
 // Handler does one job. Returning nil deletes the message; an error gives it back
 // with a delay that grows with the attempt. [Retry], [Poison] and [Discard] say it
-// explicitly, as does [Snooze]. A panic counts as an error.
+// explicitly, as does [Snooze]. A panic counts as an error, and so does a nil pointer in
+// the error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), the
 // handler's time is up ([ErrTimeout]) or the worker is stopping and its grace

@@ -21,7 +21,7 @@ type Delivery struct {
 // Observer is told what happens to deliveries: the seam that metrics and tracing hang
 // on. Every field may be nil. The functions are called on the way of the messages, from
 // many goroutines at once: they must be quick and must not block. What is passed to
-// them may be kept.
+// them may be kept. A panic in one stops nothing: see [HookError].
 type Observer struct {
 	// Started: its handler is about to run.
 	Started func(Delivery)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -87,7 +88,8 @@ type Options[T any] struct {
 
 	// Adopt puts a message without an envelope into one when it is first given back, so
 	// that attempts can be told from deliveries. Other consumers of the queue must then
-	// read envelopes. Defaults to false: a foreign message is never rewritten.
+	// read envelopes; here an envelope is read as one whatever the Format. Defaults to
+	// false: a foreign message is never rewritten.
 	Adopt bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
@@ -142,13 +144,19 @@ type Options[T any] struct {
 	// another can run; what it returns later settles nothing. Defaults to false.
 	GiveUp bool
 
+	// Seed makes the waits repeatable that depend on no message: how long an outage of the
+	// handlers is waited out. Processes that share a queue must not share it. Defaults to
+	// a random one.
+	Seed uint64
+
 	// OnRelease is told when a message that was given back becomes visible again. It must
 	// not block. Defaults to nothing.
 	OnRelease func(time.Time)
 
-	// OnError is told of every delivery that failed, as a [*DeliveryError], and of
-	// renewals that failed. It is called from many goroutines and should not
-	// block. Defaults to nothing.
+	// OnError is told of every delivery that failed, as a [*DeliveryError], of renewals
+	// that failed, of stuck handlers ([*StuckError]) and of functions in these options
+	// that panicked ([*HookError]). It is called from many goroutines and should not
+	// block. If it panics itself, slog's default logger is told. Defaults to nothing.
 	OnError func(error)
 }
 
@@ -199,6 +207,9 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.StuckAfter == 0 {
 		c.StuckAfter = DefaultStuckAfter
 	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
 	if c.OnError == nil {
 		c.OnError = func(error) {}
 	}
@@ -208,13 +219,10 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 // maxRetryDelay is the longest wait that the retry curve gives.
 const maxRetryDelay = time.Hour
 
-// retryDelay is how long a message waits after a failed attempt. The default curve is
-// attempt⁴ seconds, within 10 % that depend on the message, so that those that failed
-// together do not come back together.
-func (o *Options[T]) retryDelay(id queue.ID, attempt int, err error) time.Duration {
-	if o.RetryDelay != nil {
-		return min(max(o.RetryDelay(attempt, err), 0), queue.MaxVisibility)
-	}
+// retryDelay is the default curve of the waits after failed attempts: attempt⁴ seconds,
+// within 10 % that depend on the message, so that those that failed together do not come
+// back together.
+func retryDelay(id queue.ID, attempt int) time.Duration {
 	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*jitter.Of(string(id), attempt))
 	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }

@@ -10,7 +10,7 @@ import (
 
 // save is Message.Save of the delivery's message.
 func (v *delivery[T]) save(ctx context.Context, body T) error {
-	encoded, err := v.dispatcher.options.Codec.Encode(body)
+	encoded, err := v.dispatcher.encode(body)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, came == handled, v.attempt())
+	d.breaker.note(what, came == handled, v.attempt(), v.asked)
 	late := what.outcome == Lost && came == handled
 	if late {
 		d.follow.late() // before the slot is free: the next dequeue must know
@@ -42,14 +42,21 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	}
 	d.counts[result].Add(1)
 	d.slots.settled()
+	// A hook may end the goroutine: what follows it is deferred.
+	defer d.discharge(v)
+	defer v.complain(what, result, err)
 	v.observe(what, result, begin)
-	if err = errors.Join(what.err, err); err != nil {
-		d.options.OnError(&DeliveryError{
-			Queue: d.name, ID: v.queued.ID, Attempt: v.attempt(),
-			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
-		})
+}
+
+// complain tells of a delivery that did not end well.
+func (v *delivery[T]) complain(what decision, result Outcome, err error) {
+	if err = errors.Join(what.err, err); err == nil {
+		return
 	}
-	d.discharge(v)
+	v.dispatcher.options.OnError(&DeliveryError{
+		Queue: v.dispatcher.name, ID: v.queued.ID, Attempt: v.attempt(),
+		Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+	})
 }
 
 // released tells when the message is visible again, if it was given back.
@@ -194,7 +201,7 @@ func (v *delivery[T]) poison(what decision) error {
 	defer cancel()
 	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(d.options.retryDelay(v.queued.ID, v.attempt(), what.err), v.condemned(what)))
+		return errors.Join(copyError{err}, v.giveBack(v.retryDelay(what.err), v.condemned(what)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err

@@ -17,6 +17,12 @@
 // and shrink to Loops.Min when it stays empty; in between none is started twice for
 // the same work and the last ones cannot leave together.
 //
+// # Hooks
+//
+// A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops
+// neither a loop nor the listener: its default decides in its place, and a
+// *dispatcher.HookError goes to OnError and the log.
+//
 // # Shutdown
 //
 // When the context of [Listener.Run] ends, no dequeue is sent any more; one that is

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -44,6 +45,7 @@ type session[T any] struct {
 	fleet      fleet
 	scale      scale
 	report     *reporter
+	hooks      *hook.Guard
 	wake       *wake
 	settings   sync.Mutex  // held while they are changed
 	idle       idleSetting // never nil
@@ -109,8 +111,9 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	if err = errors.Join(err, derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
 	}
+	options.guard(report.hooks)
 	s := &session[T]{
-		queue: l.queue, options: options, dispatcher: d, report: report, wake: wake,
+		queue: l.queue, options: options, dispatcher: d, report: report, hooks: report.hooks, wake: wake,
 		failed: make(chan error, 1),
 	}
 	s.idle.Store(&options.Idle)
@@ -199,8 +202,8 @@ func (s *session[T]) scaled() {
 
 // startLoop starts one loop. It is called under the fleet's lock.
 func (s *session[T]) startLoop() {
-	l := s.newLoop()
-	s.work.Go(func() { l.run(s.looping) })
+	// Its curve is made there, not under the lock: a hook may block.
+	s.work.Go(func() { s.newLoop().run(s.looping) })
 }
 
 // fail ends the run with an error; the first one counts.

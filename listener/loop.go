@@ -98,8 +98,7 @@ func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, 
 func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	l.empties++
 	l.scale.rest()
-	if hook := l.options.QueueEmpty; hook != nil {
-		wait, stop := hook(l.empties)
+	if wait, stop, ok := l.askQueueEmpty(); ok {
 		if stop && l.leave() {
 			return 0, true // at once, without the wait
 		}
@@ -116,6 +115,16 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	// Who stays sleeps a little longer than Max, each differently: fleets that
 	// were started together do not poll together, and one poll per Max is a bound.
 	return wait + time.Duration(l.draw()*float64(wait)/10), false
+}
+
+// askQueueEmpty asks the hook, if there is one and it answers.
+func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
+	f := l.options.QueueEmpty
+	if f == nil {
+		return 0, false, false
+	}
+	ok = l.hooks.Contain("QueueEmpty", func() { wait, stop = f(l.empties) })
+	return wait, stop, ok
 }
 
 // failed decides what follows an error: never an end of the loop, but of the whole
@@ -178,12 +187,13 @@ func (l *loop[T]) idleNow() *scaling.Idle {
 
 // newCurve returns the waits after empty polls.
 func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
-	if idle.New != nil {
-		return idle.New()
-	}
-	return scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
+	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
 		return int(l.draw() * float64(n))
 	})
+	if idle.New != nil {
+		return guardCurve(l.hooks, idle.New, own)
+	}
+	return own
 }
 
 // draw returns the next number of [0, 1) for the waits of the loops. They share one

@@ -55,8 +55,8 @@ type Options[T any] struct {
 	Format codec.Format
 
 	// Adopt puts a message without an envelope into one when it is first given back, so
-	// that attempts can be told from deliveries. Defaults to false: a foreign message is
-	// never rewritten.
+	// that attempts can be told from deliveries; an envelope is read as one whatever the
+	// Format. Defaults to false: a foreign message is never rewritten.
 	Adopt bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
@@ -134,9 +134,10 @@ type Options[T any] struct {
 	// not share it. Defaults to a random one.
 	Seed uint64
 
-	// OnError is told of every error: polls, renewals, and deliveries that failed as
-	// a *dispatcher.DeliveryError (L-16, V-08). It is called from many goroutines and
-	// should not block. Defaults to nothing.
+	// OnError is told of every error: polls, renewals, deliveries that failed as a
+	// *dispatcher.DeliveryError (L-16, V-08), and functions in these options that
+	// panicked as a *dispatcher.HookError. It is called from many goroutines and should
+	// not block. Defaults to nothing.
 	OnError func(error)
 
 	// Logger is told of errors too, but of a flood of them only now and then.
@@ -205,7 +206,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
-		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp,
+		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
 }

@@ -54,13 +54,24 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 		Inserted: m.Inserted, Poisoned: time.Now().UTC(), Text: m.Text,
 	}
 	if cause != nil {
-		r.Error = cause.Error()
+		r.Error = text(cause)
 	}
 	if !m.Expires.IsZero() && m.Expires.Year() < neverExpires {
 		expires := m.Expires
 		r.Expires = &expires
 	}
 	return r
+}
+
+// text is what an error says. It is a handler's: its method may panic, and the message must
+// be moved all the same.
+func text(err error) (said string) {
+	defer func() {
+		if p := recover(); p != nil {
+			said = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
+		}
+	}()
+	return err.Error()
 }
 
 // ParseRecord reads the text of a message in a poison queue. A text that is no

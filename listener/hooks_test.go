@@ -1,0 +1,574 @@
+package listener
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// faults are the ways in which a function of the user's may fail to return.
+var faults = map[string]func(){
+	"panic":       func() { panic("the hook broke") },
+	"nil pointer": func() { var m *Message[job]; m.Attempt++ },
+	"Goexit":      runtime.Goexit,
+}
+
+// eachFault runs a test in a bubble of its own for each of them.
+func eachFault(t *testing.T, f func(b *bundle, fail func())) {
+	t.Helper()
+	for name, fail := range faults {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle) { f(b, fail) })
+		})
+	}
+}
+
+// brokenCurve is a curve of the user's with one method that fails.
+type brokenCurve struct{ next, reset func() }
+
+func (c brokenCurve) NextBackOff() time.Duration { c.next(); return time.Second }
+func (c brokenCurve) Reset()                     { c.reset() }
+
+// brokenHandler is a slog.Handler that fails.
+type brokenHandler struct{ enabled, handle func() }
+
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool  { h.enabled(); return true }
+func (h brokenHandler) Handle(context.Context, slog.Record) error { h.handle(); return nil }
+func (h brokenHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h brokenHandler) WithGroup(string) slog.Handler             { return h }
+
+// brokenCodec encodes or decodes in vain some jobs.
+type brokenCodec struct {
+	codec.Codec[job]
+	encode, decode func(n int)
+}
+
+func (c brokenCodec) Encode(j job) ([]byte, error) { c.encode(j.N); return c.Codec.Encode(j) }
+func (c brokenCodec) Decode(body []byte) (job, error) {
+	j, err := c.Codec.Decode(body)
+	c.decode(j.N)
+	return j, err
+}
+
+func works() {}
+
+// hooks are all the places where a listener calls functions of the user's, but for the
+// handler and the codec, each made to call fail.
+var hooks = map[string]func(o *Options[job], fail func()){
+	"Observer.Polled":   func(o *Options[job], fail func()) { o.Observer.Polled = func(Poll) { fail() } },
+	"Observer.Received": func(o *Options[job], fail func()) { o.Observer.Received = func([]queue.Message) { fail() } },
+	"Observer.Scaled":   func(o *Options[job], fail func()) { o.Observer.Scaled = func(Scale) { fail() } },
+	"Observer.Started":  func(o *Options[job], fail func()) { o.Observer.Started = func(dispatcher.Delivery) { fail() } },
+	"Observer.Finished": func(o *Options[job], fail func()) {
+		o.Observer.Finished = func(dispatcher.Delivery, time.Duration, error) { fail() }
+	},
+	"Observer.Renewed": func(o *Options[job], fail func()) {
+		o.Observer.Renewed = func(dispatcher.Delivery, time.Duration, error) { fail() }
+	},
+	"Observer.Lost": func(o *Options[job], fail func()) { o.Observer.Lost = func(dispatcher.Delivery, error) { fail() } },
+	"Observer.Settled": func(o *Options[job], fail func()) {
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { fail() }
+	},
+	"Observer.Poisoned": func(o *Options[job], fail func()) {
+		o.Observer.Poisoned = func(dispatcher.Delivery, poison.Reason, error) { fail() }
+	},
+	"RetryDelay": func(o *Options[job], fail func()) {
+		o.RetryDelay = func(int, error) time.Duration { fail(); return 0 }
+	},
+	"QueueEmpty": func(o *Options[job], fail func()) {
+		o.QueueEmpty = func(int) (time.Duration, bool) { fail(); return 0, false }
+	},
+	"QueueWorkDetected": func(o *Options[job], fail func()) {
+		o.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
+	},
+	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() backoff.BackOff { fail(); return nil } },
+	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
+		o.Idle.New = func() backoff.BackOff { return brokenCurve{fail, works} }
+	},
+	"Idle.New: Reset": func(o *Options[job], fail func()) {
+		o.Idle.New = func() backoff.BackOff { return brokenCurve{works, fail} }
+	},
+	"OnError": func(o *Options[job], fail func()) {
+		tell := o.OnError
+		o.OnError = func(err error) { tell(err); fail() }
+	},
+	"Logger": func(o *Options[job], fail func()) { o.Logger = slog.New(brokenHandler{works, fail}) },
+	"Logger, asked whether it is enabled": func(o *Options[job], fail func()) {
+		o.Logger = slog.New(brokenHandler{fail, works})
+	},
+}
+
+// The jobs of TestNoHookStopsTheListener that do more than succeed.
+const (
+	firstFails = 100 + iota
+	long
+	longToo
+	isPoison
+)
+
+// A hook that fails whenever it is called stops nothing: its default decides, every
+// message is handled and settled, whoever can be told is told which hook it is, and Run
+// returns.
+func TestNoHookStopsTheListener(t *testing.T) {
+	silenceStderr(t)
+	for name, set := range hooks {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(b *bundle, fail func()) { testBrokenHook(b, name, set, fail) })
+		})
+	}
+}
+
+func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fail func()) {
+	const n = 40
+	for i := range n {
+		b.send(i)
+	}
+	b.loseOneLease()
+	var calls atomic.Int64
+	var told errorList
+	var log bytes.Buffer
+	o := fixed(30 * time.Second)
+	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
+	o.Logger = textLogger(&log)
+	o.OnError = told.add
+	set(o, func() { calls.Add(1); fail() })
+	l := New(b.queue, troubled, o)
+	b.run(l)
+	after(time.Minute)
+	for _, special := range []int{firstFails, long, longToo, isPoison} {
+		b.send(special)
+	}
+	after(5 * time.Minute)
+	for i := range n { // more than there are slots: none is missing
+		b.send(i)
+	}
+	after(5 * time.Minute)
+	if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Loops < 1 {
+		b.Errorf("state %+v, want all at rest and a loop alive", st)
+	}
+	b.finished()
+	if st := l.State(); st.Succeeded != 2*n+3 || st.Retried != 1 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+		b.Errorf("%d left, state %+v; want all to end as without the hook", b.depth(b.queue.Queue), st)
+	}
+	if calls.Load() < 1 {
+		b.Error("the hook was not called: the test proves nothing")
+	}
+	hook, _, _ := strings.Cut(name, ",")
+	if failure := told.hook(hook); failure == nil && hook != "OnError" {
+		b.Errorf("nobody was told of %s", hook)
+	} else if failure != nil && !strings.Contains(string(failure.Stack), "hooks_test.go") {
+		b.Errorf("the stack does not say where: %s", failure.Stack)
+	}
+	if hook != "Logger" && (!strings.Contains(log.String(), "hook "+hook+" failed") || !strings.Contains(log.String(), "hooks_test.go")) {
+		b.Errorf("nothing in the log of %s: %s", hook, log.String())
+	}
+}
+
+// troubled is a handler that meets everything which hooks are told of.
+func troubled(ctx context.Context, m *Message[job]) error {
+	switch m.Body.N {
+	case firstFails:
+		if m.Attempt == 1 {
+			return errors.New("not yet")
+		}
+	case long, longToo:
+		select {
+		case <-time.After(20 * time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case isPoison:
+		return dispatcher.Poison(errors.New("never"))
+	}
+	return nil
+}
+
+// loseOneLease makes the first renewal find that the message is somebody else's.
+func (b *bundle) loseOneLease() {
+	var lost atomic.Bool
+	b.queue.tamper = func(op string, act func() error) error {
+		if op == "update" && time.Since(b.begin) > time.Minute+10*time.Second && lost.CompareAndSwap(false, true) {
+			return queue.ErrReceiptMismatch
+		}
+		return act()
+	}
+}
+
+// errorList is what OnError was told.
+type errorList struct {
+	mu   sync.Mutex
+	list []error // guarded by mu
+}
+
+func (l *errorList) add(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, err)
+}
+
+func (l *errorList) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.list)
+}
+
+// hook returns the first failure of the hook, or nil.
+func (l *errorList) hook(name string) *dispatcher.HookError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range l.list {
+		if e := (*dispatcher.HookError)(nil); errors.As(err, &e) && e.Hook == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// silenceStderr keeps what a listener says as a last resort out of the test's output, and
+// returns where it is.
+func silenceStderr(t *testing.T) (file string) {
+	t.Helper()
+	f, err := os.Create(t.TempDir() + "/stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = f
+	t.Cleanup(func() { os.Stderr = old; _ = f.Close() })
+	return f.Name()
+}
+
+// When both who are told of errors fail, it is not silent, and neither is told of the
+// other without end.
+func TestWhenNobodyCanBeToldStandardErrorIs(t *testing.T) {
+	file := silenceStderr(t)
+	eachFault(t, func(b *bundle, fail func()) {
+		b.send(firstFails)
+		var calls atomic.Int64
+		broken := func() { calls.Add(1); fail() }
+		o := options()
+		o.OnError = func(error) { broken() }
+		o.Logger = slog.New(brokenHandler{works, broken})
+		l := New(b.queue, troubled, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 {
+			b.Errorf("state %+v", st)
+		}
+		if n := calls.Load(); n < 2 || n > 10 {
+			b.Errorf("%d calls to tell of one failed attempt", n)
+		}
+	})
+	text, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(text), "hook Logger of test/jobs") < len(faults) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// A hook that fails for every message is told now and then, with how often.
+func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		const n = 500
+		b.put(n)
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { fail() }
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(11 * time.Second)
+		b.put(1)
+		after(time.Second)
+		b.finished()
+		if len(told.list) != 2 {
+			b.Fatalf("told of %d failures", len(told.list))
+		}
+		if e := told.list[1].(*dispatcher.HookError); e.Times != n || !strings.Contains(e.Error(), "500 times") {
+			b.Errorf("the second time it says %v", e)
+		}
+	})
+}
+
+// A codec that panics or ends its goroutine has found what it cannot read: the message is
+// poison, and its slot is another's.
+func TestACodecThatFailsCostsNoSlot(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		for i := range 50 {
+			b.send(i)
+		}
+		var told errorList
+		o := options()
+		o.Concurrency = 4
+		o.OnError = told.add
+		o.Codec = brokenCodec{codec.JSON[job](), nil, func(n int) {
+			if n%2 == 0 {
+				fail()
+			}
+		}}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		if st := l.State(); st.Running != 0 || st.Settling != 0 {
+			b.Errorf("state %+v", st)
+		}
+		b.finished()
+		if st := l.State(); st.Succeeded != 25 || st.Poisoned != 25 || b.depth(b.queue.Queue) != 0 {
+			b.Errorf("state %+v", st)
+		}
+		if e := told.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
+			b.Errorf("told %v", told.text())
+		}
+	})
+}
+
+// A codec that fails while progress is saved fails the attempt at most.
+func TestACodecThatFailsInSave(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		b.send(1)
+		o := options()
+		o.Codec = brokenCodec{codec.JSON[job](), func(int) { fail() }, func(int) {}}
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			if m.Attempt > 1 {
+				return nil
+			}
+			err := m.Save(ctx, job{2})
+			if e := (*dispatcher.HookError)(nil); !errors.As(err, &e) || e.Hook != "Codec.Encode" || m.Body.N != 1 {
+				b.Errorf("saved %v: %v", m.Body, err)
+			}
+			return err
+		}, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// unruly is an error with a method that fails.
+type unruly struct {
+	method string
+	fail   func()
+}
+
+func (e *unruly) call(method string) {
+	if e.method == method {
+		e.fail()
+	}
+}
+
+func (e *unruly) Error() string { e.call("Error"); return "unruly" }
+func (e *unruly) Is(error) bool { e.call("Is"); return false }
+func (e *unruly) As(any) bool   { e.call("As"); return false }
+func (e *unruly) Unwrap() error { e.call("Unwrap"); return nil }
+
+// wrapped is an error with another underneath.
+type wrapped struct{ err error }
+
+func (wrapped) Error() string   { return "wrapped" }
+func (w wrapped) Unwrap() error { return w.err }
+
+// An error whose methods fail, such as a nil pointer that is no nil, is a failed attempt
+// or what it was wrapped in, and everybody who is told of it can read it.
+func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		bad := []error{(*unruly)(nil)}
+		for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
+			bad = append(bad, &unruly{method, fail})
+		}
+		var returned []error
+		for _, err := range bad {
+			returned = append(returned, err, wrapped{err}, errors.Join(errors.New("good"), err),
+				dispatcher.Retry(time.Second, err), wrapped{dispatcher.Retry(time.Second, err)})
+		}
+		asked := len(returned)
+		for _, err := range bad {
+			returned = append(returned, dispatcher.Poison(err), dispatcher.Discard(err))
+		}
+		for i := range returned {
+			b.send(i)
+		}
+		b.send(1000) // the value of a panic
+		var told errorList
+		o := options()
+		o.Concurrency = 4
+		o.OnError = func(err error) { told.add(err); _ = err.Error(); errors.As(err, new(*queue.Error)) }
+		o.Observer.Finished = func(_ dispatcher.Delivery, _ time.Duration, err error) {
+			if err != nil {
+				_ = err.Error()
+				errors.As(err, new(*queue.Error))
+			}
+		}
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			switch {
+			case m.Attempt > 1:
+				return nil
+			case m.Body.N == 1000:
+				panic(error((*unruly)(nil)))
+			}
+			return returned[m.Body.N]
+		}, o)
+		b.run(l)
+		after(10 * time.Minute)
+		b.finished()
+		st := l.State()
+		if st.Succeeded != int64(asked)+1 || st.Retried != int64(asked)+1 || st.Poisoned != int64(len(bad)) || st.Discarded != int64(len(bad)) {
+			b.Errorf("state %+v, want %d retries and %d each of poison and discard", st, asked+1, len(bad))
+		}
+		text := told.text()
+		if !strings.Contains(text, "a nil *listener.unruly, which as an error is not nil") || !strings.Contains(text, "type *listener.unruly whose methods") {
+			b.Errorf("nobody was told what is wrong: %s", text)
+		}
+		for _, hook := range []string{"OnError", "Observer.Finished", "Logger"} {
+			if e := told.hook(hook); e != nil {
+				b.Errorf("a hook was given an error that it cannot ask: %v", e)
+			}
+		}
+		for _, m := range b.poisoned() {
+			if r, err := poison.ParseRecord(m.Text); err != nil || !strings.Contains(r.Error, "*listener.unruly") {
+				b.Errorf("record %+v, %v", r, err)
+			}
+		}
+	})
+}
+
+// The same in All and in Batch, which look at errors themselves: the other handlers are
+// called, and the other messages of the batch settled.
+func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
+	for name, wrap := range map[string]func(Handler[job]) Handler[job]{
+		"all": func(h Handler[job]) Handler[job] { return dispatcher.All(h, nothing, h) },
+		"batch": func(h Handler[job]) Handler[job] {
+			return dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) (results []error) {
+				for _, m := range ms {
+					results = append(results, h(ctx, m))
+				}
+				return results
+			}, 4, time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(b *bundle, fail func()) {
+				b.put(40)
+				l := New(b.queue, wrap(func(_ context.Context, m *Message[job]) error {
+					switch {
+					case m.Attempt > 1 || m.Body.N%4 == 0:
+						return nil
+					case m.Body.N%4 == 1:
+						return (*unruly)(nil)
+					}
+					return &unruly{"As", fail}
+				}), options())
+				b.run(l)
+				after(10 * time.Minute)
+				b.finished()
+				if st := l.State(); st.Succeeded != 40 || st.Retried != 30 {
+					b.Errorf("state %+v", st)
+				}
+			})
+		})
+	}
+}
+
+// A codec's error may be such a one as well.
+func TestACodecWhoseErrorsFail(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(10)
+		o := options()
+		o.Codec = untruthful{}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Poisoned != 10 {
+			b.Errorf("state %+v", st)
+		}
+		if r, err := poison.ParseRecord(b.poisoned()[0].Text); err != nil || !strings.Contains(r.Error, "codec returned a nil *listener.unruly") {
+			b.Errorf("record %+v, %v", r, err)
+		}
+	})
+}
+
+// untruthful is a codec that returns a nil pointer as its error.
+type untruthful struct{ codec.Codec[job] }
+
+func (untruthful) Decode([]byte) (job, error) { return job{}, (*unruly)(nil) }
+
+// A curve of Configure's is guarded as one of the options is.
+func TestABrokenCurveOfConfigure(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Second)
+		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() backoff.BackOff { fail(); return nil }}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		b.put(10)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 10 || st.Loops != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// A dispatcher without a listener survives its hooks as well, and has slog's default for
+// what its OnError cannot be told.
+func TestADispatchersOwnHooks(t *testing.T) {
+	for name, set := range map[string]func(*dispatcher.Options[job], func()){
+		"OnRelease": func(o *dispatcher.Options[job], fail func()) { o.OnRelease = func(time.Time) { fail() } },
+		"OnError":   func(o *dispatcher.Options[job], fail func()) { o.OnError = func(error) { fail() } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			old := slog.Default()
+			slog.SetDefault(textLogger(&log))
+			defer slog.SetDefault(old)
+			eachFault(t, func(b *bundle, fail func()) {
+				var told errorList
+				log.Reset()
+				o := &dispatcher.Options[job]{OnError: told.add}
+				set(o, fail)
+				d, err := dispatcher.New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Start(b.Context())
+				if _, err := producer.New[job](b.queue.Queue, nil).Send(b.Context(), job{1}, nil); err != nil {
+					b.Fatal(err)
+				}
+				batch, err := b.queue.Dequeue(b.Context(), 1, time.Minute)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Dispatch(batch, d.Reserve(b.Context()), time.Now(), time.Minute)
+				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != 1 {
+					b.Errorf("%d retried, %v", d.Count(dispatcher.Retried), err)
+				}
+				if said := told.text() + log.String(); !strings.Contains(said, "hook "+name+" of test/jobs") {
+					b.Errorf("nobody was told: %s", said)
+				}
+			})
+		})
+	}
+}
