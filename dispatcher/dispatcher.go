@@ -53,7 +53,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	}
 	return &Dispatcher[T]{
 		queue: q, name: q.Name(), handler: h, options: options,
-		slots:  newSlots(options.Concurrency),
+		slots:  newSlots(options.Concurrency, options.BatchSize),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
 		halted: make(chan struct{}),
 	}, nil
@@ -113,22 +113,35 @@ func (d *Dispatcher[T]) leastFetch() int {
 	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
 }
 
+// mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
+// more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
+const mostLinger = time.Second
+
 // linger is how long free slots wait for more. With slow handlers a fixed time would
 // end before a tenth of them have returned, and batches would stay small.
 func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return max(DefaultLinger, d.follow.usual()/5)
+	return min(max(DefaultLinger, d.follow.usual()/5), mostLinger)
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
-// beyond the bound finish.
-func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
+// beyond the bound finish. As long as they run, of the slots that were open before one batch
+// more than they use stays open, up to the second bound, so that new work is heard of.
+func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
+
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
+// [Dispatcher.Open], within Concurrency.
+func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
 // has its default. Handlers that run beyond it finish.
 func (d *Dispatcher[T]) Resize(concurrency int) { d.slots.resize(max(concurrency, 1)) }
+
+// Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
+// [Dispatcher.Open] allows is taken, while Concurrency allows more.
+func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }

@@ -82,12 +82,14 @@ func (f *fleet) changedBounds(c Loops) (Loops, error) {
 	return b, nil
 }
 
-// rebound puts new bounds in force.
-func (f *fleet) rebound(b Loops) {
+// rebound puts new bounds in force, and tells whether they allow more loops.
+func (f *fleet) rebound(b Loops) (raised bool) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	raised = b.Max > f.bounds.Max
 	f.bounds = b
 	f.changed(f.active) // the concurrency may have changed with them
-	f.mu.Unlock()
+	return raised
 }
 
 // surplus lets a loop end if there are more than the maximum.

@@ -83,6 +83,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
 	s.work.Go(func() { s.wake.watch(looping) })
+	s.work.Go(func() { s.watchSaturation(looping) })
 	s.grow(s.options.Loops.Min)
 
 	var failure error
@@ -113,11 +114,12 @@ func (l *Listener[T]) begin() (*session[T], error) {
 		queue: l.queue, options: options, dispatcher: d, report: report, wake: wake,
 		failed: make(chan error, 1),
 	}
+	s.scale.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
 	s.fleet.bounds = options.Loops
-	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
+	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 

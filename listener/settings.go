@@ -68,7 +68,9 @@ func (s *session[T]) configure(c Settings) error {
 	if c.Concurrency > 0 {
 		s.dispatcher.Resize(c.Concurrency)
 	}
-	s.fleet.rebound(bounds)
+	if s.fleet.rebound(bounds) {
+		s.scale.raise()
+	}
 	s.grow(bounds.Min)
 	s.wake.signal()
 	return nil

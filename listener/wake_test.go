@@ -308,4 +308,3 @@ func TestX10_WaitsDependOnTheSeed(t *testing.T) {
 		}
 	}
 }
-
