@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"fmt"
 	"sync"
 	"time"
 )
@@ -51,35 +50,6 @@ func (f *fleet) canGrow() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.active < f.bounds.Max
-}
-
-// changedBounds returns the bounds with those fields changed that c sets.
-func (f *fleet) changedBounds(c Loops) (Loops, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	b := f.bounds
-	if c.Min < 0 || c.Max < 0 {
-		return b, fmt.Errorf("loops %d…%d must be at least 1 (L-01)", c.Min, c.Max)
-	}
-	if c.Min > 0 {
-		b.Min = c.Min
-		if c.Max == 0 {
-			b.Max = max(b.Max, b.Min)
-		}
-	}
-	if c.Max > 0 {
-		b.Max = c.Max
-		if c.Min == 0 {
-			b.Min = min(b.Min, b.Max)
-		}
-	}
-	if c.Pause != 0 {
-		b.Pause = c.Pause
-	}
-	if b.Min > b.Max {
-		return b, fmt.Errorf("loops %d…%d: the minimum is above the maximum", b.Min, b.Max)
-	}
-	return b, nil
 }
 
 // rebound puts new bounds in force, and tells whether they allow more loops.

@@ -45,9 +45,11 @@ type session[T any] struct {
 	scale      scale
 	report     *reporter
 	wake       *wake
-	settings   sync.Mutex  // held while they are changed
 	idle       idleSetting // never nil
-	maxFollows bool        // the most loops follow the concurrency
+
+	settings    sync.Mutex // held while they are changed
+	concurrency int        // guarded by settings
+	loops       Loops      // as they were asked for; guarded by settings
 
 	looping  context.Context // ends when dequeuing must stop
 	requests context.Context // of dequeues; ends after the grace period
@@ -84,7 +86,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	}
 	s.work.Go(func() { s.wake.watch(looping) })
 	s.work.Go(func() { s.watchSaturation(looping) })
-	s.grow(s.options.Loops.Min)
+	s.grow(s.fleet.bounds.Min)
 
 	var failure error
 	select {
@@ -117,8 +119,8 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	s.scale.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
-	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
-	s.fleet.bounds = options.Loops
+	s.concurrency, s.loops = options.Concurrency, options.Loops
+	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
 	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }

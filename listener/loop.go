@@ -210,7 +210,8 @@ func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1)
 // newErrorWaits returns the waits after errors in a row, spread by how many such rows there
 // were before: like the draws they do not depend on which loop it is.
 func (s *session[T]) newErrorWaits() backoff.BackOff {
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+	first := min(max(s.idle.Load().Min, firstErrorWait), mostErrorWait)
+	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), first, mostErrorWait)
 }
 
 func (s *session[T]) newLoop() *loop[T] {

@@ -34,7 +34,7 @@ func TestSlowHandlersDoNotHideABacklog(t *testing.T) {
 		b.run(l)
 		after(90 * time.Second)
 		if n := l.State().Running; n != 64 {
-			t.Fatalf("%d handlers run, want 64", n)
+			b.Fatalf("%d handlers run, want 64", n)
 		}
 		b.put(3000)
 		after(31 * time.Second)
@@ -106,7 +106,7 @@ func TestWhatOthersHoldIsWorthOnePoll(t *testing.T) {
 		b.put(1920)
 		for range 60 { // somebody else's
 			if _, err := b.queue.Queue.Dequeue(b.Context(), queue.MaxBatch, 10*time.Hour); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 		}
 		requests := func() int { return len(b.queue.sent("dequeue")) + len(b.queue.sent("properties")) }
@@ -142,7 +142,7 @@ func TestATrickleOfFreeSlotsDoesNotHideABacklog(t *testing.T) {
 		b.run(l)
 		after(10*time.Minute - time.Second)
 		if n := l.State().Running; n != 32 {
-			t.Fatalf("%d handlers run, want 32", n)
+			b.Fatalf("%d handlers run, want 32", n)
 		}
 		b.put(3000)
 		after(time.Minute)
@@ -166,7 +166,7 @@ func TestRaisingTheConcurrencyTakesEffectAtOnce(t *testing.T) {
 		after(time.Minute)
 		for _, c := range []int{128, 640} {
 			if err := l.Configure(Settings{Concurrency: c}); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			after(time.Second)
 			if n := l.State().Running; n != c {
@@ -176,7 +176,7 @@ func TestRaisingTheConcurrencyTakesEffectAtOnce(t *testing.T) {
 		before := len(b.queue.sent("properties"))
 		for range 60 { // what raises nothing asks nothing
 			if err := l.Configure(Settings{Concurrency: 640}); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			after(time.Second)
 		}
@@ -209,7 +209,7 @@ func TestFreeSlotsBesideSlowHandlersListen(t *testing.T) {
 		}
 		after(time.Minute)
 		if n := l.State().Running; n != 60 {
-			t.Fatalf("%d handlers run, want 60 of 64", n)
+			b.Fatalf("%d handlers run, want 60 of 64", n)
 		}
 		for i := range 4 {
 			at := time.Since(b.begin)

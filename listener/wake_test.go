@@ -147,7 +147,7 @@ func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 		before := len(b.queue.sent("dequeue"))
 		for range 10 * 60 { // a release and a change of settings every second
 			if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Hour}}); err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			after(time.Second)
 		}
@@ -159,6 +159,29 @@ func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 		after(time.Minute)
 		if done := l.State().Succeeded; done != n {
 			t.Errorf("%d of %d were done a minute after the outage", done, n)
+		}
+		b.finished()
+	})
+}
+
+// L-16: an error is waited for at most 30 s, give or take a quarter, also where an empty
+// queue is waited for longer.
+func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.tamper = func(op string, act func() error) error {
+			if time.Since(b.begin) < 10*time.Second {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		b.send(1)
+		o := options()
+		o.Idle.Min = time.Hour
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(40 * time.Second)
+		if l.State().Succeeded != 1 {
+			t.Error("the job is not done 30 s after the outage")
 		}
 		b.finished()
 	})
@@ -188,7 +211,7 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				b.send(1)
 				after(10 * time.Minute) // all loops sleep for a minute by now
 				if n := l.State().Loops; n != 16 {
-					t.Fatalf("%d loops, want 16", n)
+					b.Fatalf("%d loops, want 16", n)
 				}
 				at, b.begin = nil, time.Now()
 				b.send(2)
@@ -198,7 +221,7 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				first := at[0]
 				after(time.Second)
 				if err := l.Configure(Settings{Concurrency: 4}); err != nil {
-					t.Fatal(err)
+					b.Fatal(err)
 				}
 				after(2 * time.Minute)
 				b.finished()
@@ -222,7 +245,7 @@ func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 		after(10 * time.Hour)
 		before := len(b.queue.sent("dequeue"))
 		if err := l.Configure(Settings{Loops: Loops{Max: 2}}); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		synctest.Wait()
 		if n, polls := l.State().Loops, len(b.queue.sent("dequeue"))-before; n != 2 || polls > 1 {
@@ -245,7 +268,7 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 		after(100 * time.Hour) // all sleep for ten hours
 		before := len(b.queue.sent("dequeue"))
 		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}, Loops: Loops{Min: 1}}); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		after(time.Minute)
 		if n := l.State().Loops; n != 1 {

@@ -155,6 +155,7 @@ func (p *process) options() *listener.Options[job] {
 		Logger:   slog.New(slog.DiscardHandler),
 	}
 	if w.hook {
+		o.Idle = scaling.Idle{}
 		o.QueueEmpty = func(idle int) (time.Duration, bool) {
 			breathe()
 			return d.within(w.idleMin, w.idleMax, w.name, "idle", str(idle)), idle > 3
