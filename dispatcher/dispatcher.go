@@ -171,7 +171,8 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 // slots, and frees those that the batch did not fill; an empty batch frees all.
 // The batch was asked for at the given instant, taken before the request was sent,
 // and hidden for the visibility. It does not block. Once a drain has begun the
-// messages are given back instead.
+// messages are given back instead, and so is what a queue returns beyond the reserved
+// slots, which OnError is told of.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
@@ -183,28 +184,40 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	deliveries := make([]delivery[T], len(batch))
 	shared := new(room)
 	shared.undecided.Store(int32(len(batch)))
-	shared.unused.Store(int32(reserved - len(batch)))
+	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
 	for i, m := range batch {
 		v := &deliveries[i]
 		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, shared
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
 	}
-	d.admit(deliveries)
+	d.admit(deliveries, reserved)
 	for i := range deliveries {
 		d.workers.run(&deliveries[i])
 	}
+	if len(batch) > reserved {
+		d.options.OnError(d.overfull(len(batch), reserved))
+	}
 }
 
-// admit counts the messages as in flight, and decides whether their handlers may start.
-// Both under one lock, so that Drain waits for all that came before it and nothing
-// starts after.
-func (d *Dispatcher[T]) admit(batch []delivery[T]) {
+// overfull is the error of a dequeue that brought more than there are slots for.
+func (d *Dispatcher[T]) overfull(got, asked int) error {
+	return &queue.Error{
+		Op: "dequeue", Queue: d.name,
+		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", d.queue),
+	}
+}
+
+// admit counts the messages as in flight, and decides whether their handlers may start,
+// as many as there are slots for them. Both under one lock, so that Drain waits for all that
+// came before it and nothing starts after.
+func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight.Add(len(batch))
 	for i := range batch {
 		v := &batch[i]
-		v.start = !d.draining
+		v.start = !d.draining && i < reserved
 		if v.next = d.active; v.next != nil {
 			v.next.before = v
 		}

@@ -82,7 +82,7 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	}
 	l.empties = 0
 	l.curve.Reset()
-	l.weigh(len(batch), len(batch) == reserved)
+	l.weigh(len(batch), len(batch) >= reserved)
 	return 0, false
 }
 

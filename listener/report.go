@@ -42,6 +42,10 @@ func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err
 
 // delivery reports what the dispatcher does.
 func (r *reporter) delivery(err error) {
+	if e, ok := err.(*queue.Error); ok && e.Op == "dequeue" { //nolint:errorlint // as the dispatcher says it
+		r.poll(err)
+		return
+	}
 	failure := (*dispatcher.DeliveryError)(nil)
 	if !errors.As(err, &failure) {
 		r.report(slog.LevelWarn, "renewal failed", err)
