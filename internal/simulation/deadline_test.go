@@ -42,12 +42,8 @@ func (w workerPlan) with(s listener.Settings) workerPlan {
 
 // settled is the plan after all its changes.
 func (w workerPlan) settled() workerPlan {
-	hook := w.idleMax
 	for _, c := range w.changes {
 		w = w.with(c.Settings)
-	}
-	if w.hook { // which does not change
-		w.idleMax = max(w.idleMax, hook)
 	}
 	return w
 }

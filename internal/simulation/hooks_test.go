@@ -55,7 +55,7 @@ func (p *process) hooks(o *listener.Options[job]) {
 		}
 	}
 	if w.hook {
-		o.QueueEmpty = p.queueEmpty
+		o.Idle, o.QueueEmpty = scaling.Idle{}, p.queueEmpty
 	}
 }
 

@@ -172,6 +172,9 @@ func (p *plan) change(w workerPlan, n int) (change, bool) {
 		c.Loops.Min = d.number(1, 3, about, "least loops")
 		c.Loops.Max = c.Loops.Min + d.number(0, 4, about, "more loops")
 	default:
+		if w.hook {
+			return c, false
+		}
 		c.Idle.Min = d.within(50*time.Millisecond, time.Second, about, "idle min")
 		c.Idle.Max = c.Idle.Min + d.steep(100*time.Millisecond, 20*time.Second, about, "idle max")
 	}
