@@ -57,7 +57,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
 		queue: q, name: q.Name(), handler: h, options: options, hooks: hooks,
-		slots:  newSlots(options.Concurrency),
+		slots:  newSlots(options.Concurrency, options.BatchSize),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
@@ -119,18 +119,27 @@ func (d *Dispatcher[T]) leastFetch() int {
 	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
 }
 
+// mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
+// more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
+const mostLinger = time.Second
+
 // linger is how long free slots wait for more. With slow handlers a fixed time would
 // end before a tenth of them have returned, and batches would stay small.
 func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return max(DefaultLinger, d.follow.usual()/5)
+	return min(max(DefaultLinger, d.follow.usual()/5), mostLinger)
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
-// beyond the bound finish.
-func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
+// beyond the bound finish. As long as they run, of the slots that were open before one batch
+// more than they use stays open, up to the second bound, so that new work is heard of.
+func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
+
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
+// [Dispatcher.Open], within Concurrency.
+func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
 // has its default, and how many failures in a row are an outage. Handlers that run beyond
@@ -140,6 +149,10 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 	d.slots.resize(concurrency)
 	d.breaker.resize(concurrency)
 }
+
+// Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
+// [Dispatcher.Open] allows is taken, while Concurrency allows more.
+func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
@@ -169,7 +182,8 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 // slots, and frees those that the batch did not fill; an empty batch frees all.
 // The batch was asked for at the given instant, taken before the request was sent,
 // and hidden for the visibility. It does not block. Once a drain has begun the
-// messages are given back instead.
+// messages are given back instead, and so is what a queue returns beyond the reserved
+// slots, which OnError is told of.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
@@ -181,28 +195,40 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	deliveries := make([]delivery[T], len(batch))
 	shared := new(room)
 	shared.undecided.Store(int32(len(batch)))
-	shared.unused.Store(int32(reserved - len(batch)))
+	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
 	for i, m := range batch {
 		v := &deliveries[i]
 		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, shared
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
 	}
-	d.admit(deliveries)
+	d.admit(deliveries, reserved)
 	for i := range deliveries {
 		d.workers.run(&deliveries[i])
 	}
+	if len(batch) > reserved {
+		d.options.OnError(d.overfull(len(batch), reserved))
+	}
 }
 
-// admit counts the messages as in flight, and decides whether their handlers may start.
-// Both under one lock, so that Drain waits for all that came before it and nothing
-// starts after.
-func (d *Dispatcher[T]) admit(batch []delivery[T]) {
+// overfull is the error of a dequeue that brought more than there are slots for.
+func (d *Dispatcher[T]) overfull(got, asked int) error {
+	return &queue.Error{
+		Op: "dequeue", Queue: d.name,
+		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", d.queue),
+	}
+}
+
+// admit counts the messages as in flight, and decides whether their handlers may start,
+// as many as there are slots for them. Both under one lock, so that Drain waits for all that
+// came before it and nothing starts after.
+func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight.Add(len(batch))
 	for i := range batch {
 		v := &batch[i]
-		v.start = !d.draining
+		v.start = !d.draining && i < reserved
 		if v.next = d.active; v.next != nil {
 			v.next.before = v
 		}

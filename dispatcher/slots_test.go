@@ -11,7 +11,7 @@ import (
 
 func TestAReservationWaitsForTheLeastOrTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(10)
+		s := newSlots(10, 32)
 		if n := s.reserve(t.Context(), 32, 4, time.Second); n != 10 {
 			t.Fatalf("got %d of 10 free slots", n)
 		}
@@ -44,7 +44,7 @@ func TestAReservationWaitsForTheLeastOrTheLinger(t *testing.T) {
 
 func TestAReservationEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
+		s := newSlots(1, 32)
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatal("the only slot is not free")
 		}
@@ -75,7 +75,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 // At most as many settlements as there are slots go on beside new handlers; beyond,
 // slots wait for them.
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
-	s := newSlots(2)
+	s := newSlots(2, 32)
 	for i := range 3 {
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatalf("no slot for delivery %d", i)
@@ -96,7 +96,7 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 func TestSlotsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
-		s := newSlots(size)
+		s := newSlots(size, 32)
 		open := size
 		reserved, running, settling := 0, 0, 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -136,7 +136,7 @@ func TestSlotsBalance(t *testing.T) {
 			},
 			"open": func(t *rapid.T) {
 				open = rapid.IntRange(1, 40).Draw(t, "open")
-				s.setOpen(open)
+				s.setOpen(open, 40)
 			},
 			"": func(t *rapid.T) {
 				s.mu.Lock()

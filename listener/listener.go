@@ -47,9 +47,11 @@ type session[T any] struct {
 	report     *reporter
 	hooks      *hook.Guard
 	wake       *wake
-	settings   sync.Mutex  // held while they are changed
 	idle       idleSetting // never nil
-	maxFollows bool        // the most loops follow the concurrency
+
+	settings    sync.Mutex // held while they are changed
+	concurrency int        // guarded by settings
+	loops       Loops      // as they were asked for; guarded by settings
 
 	looping  context.Context // ends when dequeuing must stop
 	requests context.Context // of dequeues; ends after the grace period
@@ -85,7 +87,8 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
 	s.work.Go(func() { s.wake.watch(looping) })
-	s.grow(s.options.Loops.Min)
+	s.work.Go(func() { s.watchSaturation(looping) })
+	s.grow(s.fleet.bounds.Min)
 
 	var failure error
 	select {
@@ -116,11 +119,12 @@ func (l *Listener[T]) begin() (*session[T], error) {
 		queue: l.queue, options: options, dispatcher: d, report: report, hooks: report.hooks, wake: wake,
 		failed: make(chan error, 1),
 	}
+	s.scale.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
-	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
-	s.fleet.bounds = options.Loops
-	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
+	s.concurrency, s.loops = options.Concurrency, options.Loops
+	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
+	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 

@@ -48,8 +48,11 @@ func (l *loop[T]) run(ctx context.Context) {
 		if leave {
 			return
 		}
-		l.pause(ctx, wait)
+		woken := l.pause(ctx, wait)
 		if l.surplus() {
+			if woken { // somebody has to poll
+				l.wake.signal()
+			}
 			return
 		}
 	}
@@ -79,7 +82,7 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	}
 	l.empties = 0
 	l.curve.Reset()
-	l.weigh(len(batch), len(batch) == reserved)
+	l.weigh(len(batch), len(batch) >= reserved)
 	return 0, false
 }
 
@@ -163,23 +166,36 @@ func hint(err error) error {
 	return &c
 }
 
-// pause waits, or returns early when there is a reason to poll or the listener stops.
-func (l *loop[T]) pause(ctx context.Context, d time.Duration) {
+// pause waits, or returns early when the listener stops or, as woken, when there is a
+// reason to poll. After an error nothing wakes it (L-16): the reason is remembered, and
+// worth a poll when the pause is over.
+func (l *loop[T]) pause(ctx context.Context, d time.Duration) (woken bool) {
 	if d <= 0 {
-		return
+		return false
+	}
+	wake := l.wake.now
+	if l.errors != nil {
+		wake = nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.wake.now:
+	case <-wake:
+		return true
 	case <-ctx.Done():
 	}
+	return false
 }
 
-// idleNow returns the Idle in force, with a new curve when it has changed.
+// idleNow returns the Idle in force, with a new curve when it has changed. A loop that
+// finds it changed wakes the next, which may sleep by the old one: were only one loop told
+// it could end, and the others sleep on for as long as they used to.
 func (l *loop[T]) idleNow() *scaling.Idle {
 	if now := l.session.idle.Load(); now != l.setting {
+		if l.setting != nil {
+			l.wake.signal()
+		}
 		l.setting, l.curve = now, l.newCurve(now)
 	}
 	return l.setting
@@ -204,7 +220,8 @@ func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1)
 // newErrorWaits returns the waits after errors in a row, spread by how many such rows there
 // were before: like the draws they do not depend on which loop it is.
 func (s *session[T]) newErrorWaits() backoff.BackOff {
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+	first := min(max(s.idle.Load().Min, firstErrorWait), mostErrorWait)
+	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), first, mostErrorWait)
 }
 
 func (s *session[T]) newLoop() *loop[T] {

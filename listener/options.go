@@ -29,22 +29,6 @@ type Handler[T any] = dispatcher.Handler[T]
 // Middleware wraps a handler. See dispatcher.Middleware.
 type Middleware[T any] = dispatcher.Middleware[T]
 
-// Loops bounds how many dequeue loops run.
-type Loops struct {
-	// Min is how many loops run at least, also while the queue is empty. Defaults
-	// to 1.
-	Min int
-
-	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
-	// ceil(Concurrency / BatchSize), or Min if that is more.
-	Max int
-
-	// Pause is how long after a growth no loop ends, so that a queue that fills in
-	// bursts does not grow and shrink all the time. Negative means none. Defaults
-	// to 30 s.
-	Pause time.Duration
-}
-
 // Options configure a [Listener]. Nil and the zero value are the defaults.
 type Options[T any] struct {
 	// Codec reads the body. Defaults to codec.JSON.
@@ -80,8 +64,9 @@ type Options[T any] struct {
 	// needs.
 	Loops Loops
 
-	// Idle says how long a loop waits when the queue is empty. Defaults to 100 ms …
-	// 1 s on the curve of scaling.Curve.
+	// Idle says how long a loop waits when the queue is empty. It is refused beside
+	// QueueEmpty, which decides in its place. Defaults to 100 ms … 1 s on the curve of
+	// scaling.Curve.
 	Idle scaling.Idle
 
 	// QueueEmpty, if set, decides after every empty poll in place of Idle: given how
@@ -153,30 +138,14 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c = *o
 	}
 	var errs []error
-	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	concurrency, batch := c.Concurrency, c.BatchSize
-	if concurrency == 0 {
-		concurrency = dispatcher.DefaultConcurrency
+	if c.Concurrency == 0 {
+		c.Concurrency = dispatcher.DefaultConcurrency
 	}
-	if batch == 0 {
-		batch = dispatcher.DefaultBatchSize
+	if c.BatchSize == 0 {
+		c.BatchSize = dispatcher.DefaultBatchSize
 	}
-	if c.Loops.Min < 0 || c.Loops.Max < 0 {
-		refuse("loops %d…%d must be at least 1 (L-01)", c.Loops.Min, c.Loops.Max)
-	}
-	if c.Loops.Min == 0 {
-		c.Loops.Min = 1
-	}
-	if c.Loops.Max == 0 && batch > 0 {
-		c.Loops.Max = max(loopsFor(concurrency, batch), c.Loops.Min)
-	}
-	if c.Loops.Max > 0 && c.Loops.Min > c.Loops.Max {
-		refuse("loops %d…%d: the minimum is above the maximum", c.Loops.Min, c.Loops.Max)
-	}
-	if c.Loops.Pause == 0 {
-		c.Loops.Pause = DefaultPause
-	}
+	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
 	var err error
 	if c.Idle, err = c.Idle.WithDefaults(); err != nil {
 		errs = append(errs, err)
@@ -196,7 +165,6 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.BatchSize = batch
 	return c, errors.Join(errs...)
 }
 
@@ -210,9 +178,6 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
 }
-
-// loopsFor is how many loops it takes to fill the slots in one go.
-func loopsFor(concurrency, batch int) int { return (concurrency + batch - 1) / batch }
 
 // check refuses what no option can mend.
 func check[T any](q queue.Queue, h Handler[T]) error {

@@ -62,6 +62,12 @@ func (r *reporter) delivery(err error) {
 		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
 	case *dispatcher.StuckError:
 		r.report(slog.LevelError, "handler stuck", err)
+	case *queue.Error:
+		if e.Op == "dequeue" {
+			r.poll(err)
+			return
+		}
+		r.report(slog.LevelWarn, "renewal failed", err)
 	default:
 		r.report(slog.LevelWarn, "renewal failed", err)
 	}

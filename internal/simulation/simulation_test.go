@@ -31,6 +31,9 @@ func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	t.Helper()
 	p := newPlan(seed)
 	p.way = over
+	if err := p.leaveOut(*without); err != nil {
+		t.Fatal(err)
+	}
 	watchdog := time.AfterFunc(time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "seed %d still runs after a minute: go test ./internal/simulation -run TestSeeds -seed %d\n", seed, seed)
 	})
