@@ -216,7 +216,7 @@ func (c collecting) patience(wait time.Duration) time.Duration {
 // together returns a context with the values of the first that ends when all have
 // ended.
 func together(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(contexts[0]))
+	ctx, cancel := context.WithCancelCause(withoutDelivery{context.WithoutCancel(contexts[0])})
 	var left atomic.Int64
 	left.Store(int64(len(contexts)))
 	stops := make([]func() bool, len(contexts))

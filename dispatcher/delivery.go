@@ -30,6 +30,7 @@ type delivery[T any] struct {
 	format  codec.Format
 	message Message[T]      // what its handler gets
 	ctx     context.Context // its handler's; nil when it never ran
+	context handlerContext  // what ctx points to, once it runs
 
 	room *room // of its batch
 
@@ -134,7 +135,8 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 func (v *delivery[T]) handle() {
 	d := v.dispatcher
 	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.ctx, v.lease.cancel, v.lease.watch = ctx, cancel, v
+	v.context = handlerContext{ctx, v}
+	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
 	d.enter(v, cancel)
 	begin := time.Now()
 	if d.options.Timeout > 0 {
@@ -145,7 +147,7 @@ func (v *delivery[T]) handle() {
 	body := v.message.Body
 	v.message = Message[T]{
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
-		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
+		Attempt: v.attempt(), MaxAttempts: d.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
 		delivery: v,
 	}

@@ -56,7 +56,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	}
 	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
-		queue: q, name: q.Name(), handler: h, options: options, hooks: hooks,
+		queue: q, name: q.Name(), handler: intercepted(h, options.Interceptors), options: options, hooks: hooks,
 		slots:  newSlots(options.Concurrency, options.BatchSize),
 		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),

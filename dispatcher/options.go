@@ -3,12 +3,10 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -119,9 +117,12 @@ type Options[T any] struct {
 	// long; its lease is not renewed beyond. Defaults to none.
 	Timeout time.Duration
 
+	// Interceptors run around every handler, the first outermost. Defaults to none.
+	Interceptors []Interceptor
+
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. It is bounded by the message's remaining life. Defaults to
-	// attempt⁴ seconds ± 10 %, at most 1 h.
+	// first. It is bounded by the message's remaining life. For some errors only, it may
+	// fall back on [RetryCurve]. Defaults to RetryCurve of the attempt.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five
@@ -214,15 +215,4 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 		c.OnError = func(error) {}
 	}
 	return c, errors.Join(errs...)
-}
-
-// maxRetryDelay is the longest wait that the retry curve gives.
-const maxRetryDelay = time.Hour
-
-// retryDelay is the default curve of the waits after failed attempts: attempt⁴ seconds,
-// within 10 % that depend on the message, so that those that failed together do not come
-// back together.
-func retryDelay(id queue.ID, attempt int) time.Duration {
-	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*jitter.Of(string(id), attempt))
-	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }

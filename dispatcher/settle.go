@@ -54,8 +54,7 @@ func (v *delivery[T]) complain(what decision, result Outcome, err error) {
 		return
 	}
 	v.dispatcher.options.OnError(&DeliveryError{
-		Queue: v.dispatcher.name, ID: v.queued.ID, Attempt: v.attempt(),
-		Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+		Delivery: v.described(), Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
 	})
 }
 
