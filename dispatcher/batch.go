@@ -31,7 +31,8 @@ var errResults = errors.New("batch handler returned the wrong number of results"
 // context has ended before its batch begins is left out.
 //
 // Every message of a batch keeps its own slot, lease and settlement, so Concurrency must
-// be at least size for batches to fill, and is what bounds how many batches run at once. A
+// be at least size for batches to fill (a [*SetupError] warns when it is not), and is what
+// bounds how many batches run at once. A
 // panic in h is an error for all of its batch. Size under 1 counts as 1; a negative wait as
 // none.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
@@ -44,6 +45,7 @@ type batcher[T any] struct {
 	handler BatchHandler[T]
 	size    int
 	wait    time.Duration
+	warned  atomic.Bool // that batches never fill
 
 	mu   sync.Mutex
 	open *batch[T] // the one that fills; nil when none does; guarded by mu
@@ -75,6 +77,7 @@ const (
 
 // handle is the handler of one message.
 func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
+	b.warn(m)
 	mine := &member[T]{ctx: ctx, message: m}
 	in, first := b.join(mine)
 	b.fill(in, mine, first)
@@ -85,6 +88,21 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 		<-in.done
 	}
 	return mine.result
+}
+
+// warn tells once that batches never fill, because fewer messages are handled at once.
+func (b *batcher[T]) warn(m *Message[T]) {
+	if m.delivery == nil || b.warned.Load() {
+		return
+	}
+	d := m.delivery.dispatcher
+	slots := d.slots.capacity()
+	if slots >= b.size || !b.warned.CompareAndSwap(false, true) {
+		return
+	}
+	d.options.OnError(&SetupError{Queue: d.name, Detail: fmt.Sprintf(
+		"batches of %d never fill with a Concurrency of %d, and wait %v each: raise Concurrency to a multiple of %d, or lower the size",
+		b.size, slots, b.wait, b.size)})
 }
 
 // join puts the message into the batch that fills, which begins when it is full.

@@ -154,6 +154,14 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 // [Dispatcher.Open] allows is taken, while Concurrency allows more.
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
+// PoisonQueue returns the name of the queue that poison is moved to, or "" if it is kept.
+func (d *Dispatcher[T]) PoisonQueue() string {
+	if d.options.Poison.Keep {
+		return ""
+	}
+	return d.options.Poison.Queue.Name().String()
+}
+
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
 
@@ -215,7 +223,7 @@ func (d *Dispatcher[T]) overfull(got, asked int) error {
 	return &queue.Error{
 		Op: "dequeue", Queue: d.name,
 		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
-		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", d.queue),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", innermost(d.queue)),
 	}
 }
 
@@ -287,4 +295,12 @@ func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.
 		return time.Time{}
 	}
 	return asked.Add(m.Expires.Sub(m.Until) + visibility - safety)
+}
+
+// innermost returns what a listener's own wrapper around a queue holds.
+func innermost(q queue.Queue) queue.Queue {
+	if w, ok := q.(interface{ Unwrap() queue.Queue }); ok {
+		return w.Unwrap()
+	}
+	return q
 }

@@ -31,6 +31,7 @@ type loop[T any] struct {
 	setting *scaling.Idle   // that the curve was made for
 	curve   backoff.BackOff // waits after empty polls
 	errors  backoff.BackOff // waits after errors in a row; nil before the first
+	created bool            // it made the queue, and no dequeue was answered since
 }
 
 // run fetches until the listener stops or the loop may end.
@@ -67,15 +68,15 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
 	l.observe(reserved, batch, time.Since(asked), err)
+	l.health.polled(err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
-	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+	if errors.Is(err, queue.ErrQueueMissing) {
+		return l.missing(err)
+	}
+	if err != nil {
 		return l.failed(err), false
 	}
-	l.errors = nil
-	if err != nil { // a missing queue is waited for, as an empty one
-		l.report.poll(hint(err))
-		return l.empty()
-	}
+	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
 		return l.empty()
@@ -120,6 +121,23 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	return wait + time.Duration(l.draw()*float64(wait)/10), false
 }
 
+// missing decides what follows a dequeue from a queue that does not exist: it is made if
+// the options say so, and otherwise waited for, as an empty one.
+func (l *loop[T]) missing(err error) (wait time.Duration, leave bool) {
+	if l.options.Create && !l.created {
+		err = l.queue.Create(l.requests, nil)
+		if err == nil || errors.Is(err, queue.ErrQueueExists) {
+			l.report.say("queue created")
+			l.errors, l.created = nil, true
+			return 0, false
+		}
+		return l.failed(err), false
+	}
+	l.errors, l.created = nil, false
+	l.report.poll(hint(err))
+	return l.empty()
+}
+
 // askQueueEmpty asks the hook, if there is one and it answers.
 func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	f := l.options.QueueEmpty
@@ -151,14 +169,14 @@ func (l *loop[T]) failed(err error) time.Duration {
 // hint adds what to do, where a listener knows more than its queue.
 func hint(err error) error {
 	e := (*queue.Error)(nil)
-	if !errors.As(err, &e) || e.Hint != "" {
+	if !errors.As(err, &e) {
 		return err
 	}
 	c := *e
 	switch {
-	case errors.Is(err, queue.ErrQueueMissing):
-		c.Hint = "waiting for it: create it, or check the name and the account"
-	case errors.Is(err, queue.ErrUnauthorized):
+	case errors.Is(err, queue.ErrQueueMissing): // whatever the queue says of it
+		c.Hint = fmt.Sprintf("waiting for it: make it with «millrace create %s» or set Options.Create, or check the name and the account", c.Queue.Queue)
+	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "":
 		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
 	default:
 		return err

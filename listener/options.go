@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -29,6 +30,9 @@ type Handler[T any] = dispatcher.Handler[T]
 // Middleware wraps a handler. See dispatcher.Middleware.
 type Middleware[T any] = dispatcher.Middleware[T]
 
+// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
+type Interceptor = dispatcher.Interceptor
+
 // Options configure a [Listener]. Nil and the zero value are the defaults.
 type Options[T any] struct {
 	// Codec reads the body. Defaults to codec.JSON.
@@ -42,6 +46,10 @@ type Options[T any] struct {
 	// that attempts can be told from deliveries; an envelope is read as one whatever the
 	// Format. Defaults to false: a foreign message is never rewritten.
 	Adopt bool
+
+	// Create makes the queue when it is missing, at the start and later; metadata that it
+	// has does not matter. Defaults to false: a missing queue is waited for.
+	Create bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
 	Concurrency int
@@ -85,11 +93,15 @@ type Options[T any] struct {
 	// within 10 s … 10 min.
 	Visibility dispatcher.Visibility
 
+	// Interceptors run around every handler, the first outermost: middleware that does not
+	// depend on T. Defaults to none.
+	Interceptors []Interceptor
+
 	// Timeout ends a handler's context when it has run this long. Defaults to none.
 	Timeout time.Duration
 
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. Defaults to attempt⁴ seconds ± 10 %, at most 1 h.
+	// first. Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five
@@ -97,7 +109,9 @@ type Options[T any] struct {
 	Poison poison.Policy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. Defaults to 30 s.
+	// all: they are cancelled at once. Grace and SettleTimeout together, and a second, should
+	// be less than what the platform leaves after its signal; Kubernetes leaves 30 s unless
+	// terminationGracePeriodSeconds says otherwise. Defaults to 30 s.
 	Grace time.Duration
 
 	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
@@ -125,8 +139,10 @@ type Options[T any] struct {
 	// not block. Defaults to nothing.
 	OnError func(error)
 
-	// Logger is told of errors too, but of a flood of them only now and then.
-	// Defaults to slog.Default().
+	// Logger is told when the listener starts, drains and ends, and of errors. Of errors
+	// whose texts differ in numbers and ids alone it gets one line in ten seconds, with the
+	// number of those left out; of messages that are moved to the poison queue and of panics
+	// it gets every one. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -173,7 +189,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
-		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
+		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
@@ -181,8 +197,8 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 
 // check refuses what no option can mend.
 func check[T any](q queue.Queue, h Handler[T]) error {
-	if q == nil {
-		return errors.New("a listener needs a queue")
+	if v := reflect.ValueOf(q); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("a listener needs a queue, and got nil: make it with New")
 	}
 	if h == nil {
 		return fmt.Errorf("listener of %v needs a handler", q.Name())

@@ -15,30 +15,23 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// quiet is how long after a line no other of the same class is logged.
-const quiet = 10 * time.Second
-
-// reporter tells the observer of every error and the log of some: a flood of errors
-// is not a flood of logs (V-08).
+// reporter tells OnError of every error, and the log of those that nobody has read a
+// moment ago.
 type reporter struct {
 	queue   queue.Name
 	onError func(error)
 	logger  *slog.Logger
 	errors  atomic.Int64
 	hooks   *hook.Guard // calls onError and logger, and the listener's hooks
+	lines   thinning
 
-	mu      sync.Mutex
-	classes map[string]*class // guarded by mu
-}
-
-// class is what is known of the errors that are logged alike.
-type class struct {
-	next       time.Time // when a line may be logged again
-	suppressed int       // since the last line
+	mu     sync.Mutex
+	last   error     // the last one of any kind; guarded by mu
+	lastAt time.Time // guarded by mu
 }
 
 func newReporter(q queue.Name, onError func(error), logger *slog.Logger) *reporter {
-	r := &reporter{queue: q, onError: onError, logger: logger, classes: make(map[string]*class)}
+	r := &reporter{queue: q, onError: onError, logger: logger}
 	r.hooks = hook.New(r.hook)
 	return r
 }
@@ -62,6 +55,8 @@ func (r *reporter) delivery(err error) {
 		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
 	case *dispatcher.StuckError:
 		r.report(slog.LevelError, "handler stuck", err)
+	case *dispatcher.SetupError:
+		r.report(slog.LevelWarn, "setup cannot work as meant", err)
 	case *queue.Error:
 		if e.Op == "dequeue" {
 			r.poll(err)
@@ -84,10 +79,10 @@ func (r *reporter) hook(f hook.Failure) {
 	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
 	switch f.Hook {
 	case onErrorHook:
-		r.errors.Add(1)
+		r.note(err)
 		r.log(slog.LevelError, "hook OnError failed", err)
 	case loggerHook:
-		r.errors.Add(1)
+		r.note(err)
 		hook.Run(func() { r.onError(err) }) // if that fails as well, nobody is left but
 		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
 	default:
@@ -96,60 +91,103 @@ func (r *reporter) hook(f hook.Failure) {
 }
 
 func (r *reporter) report(level slog.Level, what string, err error) {
-	r.errors.Add(1)
+	r.note(err)
 	r.hooks.Contain(onErrorHook, func() { r.onError(err) })
 	r.log(level, what, err)
 }
 
-// log writes a line, unless one of the class was written a moment ago.
+// note remembers the error for State.
+func (r *reporter) note(err error) {
+	r.errors.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.lastAt = err, time.Now()
+}
+
+func (r *reporter) lastError() (err error, at time.Time) { //nolint:revive // the error is what is asked for
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last, r.lastAt
+}
+
+// log writes a line about an error, unless one that says the same was written a moment
+// ago. What was moved to the poison queue, and panics, are always logged.
 func (r *reporter) log(level slog.Level, what string, err error) {
-	suppressed, ok := r.admit(what)
-	if !ok {
-		return
-	}
+	var leftOut int
 	r.hooks.Contain(loggerHook, func() {
-		attrs := []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
-		if stack := stackOf(err); stack != nil {
-			attrs = append(attrs, slog.String("stack", string(stack)))
+		stack := stackOf(err)
+		count, ok := r.lines.admit(what, reasonOf(err))
+		if !ok && len(stack) == 0 && !endsAsPoison(err) {
+			return
 		}
-		if suppressed > 0 {
-			attrs = append(attrs, slog.Int("suppressed", suppressed))
+		leftOut = count
+		attrs := r.describe(err)
+		if len(stack) > 0 {
+			attrs = append(attrs, slog.Any("stack", stack))
+		}
+		if leftOut > 0 {
+			attrs = append(attrs, slog.Int("left_out", leftOut))
 		}
 		r.logger.LogAttrs(context.Background(), level, what, attrs...)
 	})
 }
 
+// describe returns what there is to log of an error.
+func (r *reporter) describe(err error) []slog.Attr {
+	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
+		return e.Attrs()
+	}
+	return []slog.Attr{slog.String("queue", r.queue.String()), slog.String("error", err.Error())}
+}
+
+// reasonOf is the text by which errors are told apart.
+func reasonOf(err error) string {
+	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func endsAsPoison(err error) bool {
+	e, ok := err.(*dispatcher.DeliveryError) //nolint:errorlint // as above
+	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
+}
+
 // stackOf returns the stack of the panic that the error tells of, or nil.
-func stackOf(err error) (stack []byte) {
-	// What a handler returned may have methods that panic when they are asked for this.
-	defer func() { _ = recover() }()
-	var panicked *dispatcher.PanicError
+func stackOf(err error) []string {
 	var failed *dispatcher.HookError
+	var panicked *dispatcher.PanicError
 	switch {
 	case errors.As(err, &failed):
-		return failed.Stack
+		return frames(failed.Stack)
 	case errors.As(err, &panicked):
-		return panicked.Stack
+		return frames(panicked.Stack)
 	}
 	return nil
 }
 
-// admit tells whether a line of the class may be logged now, and how many were not
-// since the last.
-func (r *reporter) admit(what string) (suppressed int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.classes[what]
-	if c == nil {
-		c = &class{}
-		r.classes[what] = c
+// say writes a line about the listener itself.
+func (r *reporter) say(what string, attrs ...slog.Attr) {
+	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
+	r.hooks.Contain(loggerHook, func() {
+		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
+	})
+}
+
+// maxRest bounds how many lines tell in the end what was left out.
+const maxRest = 10
+
+// sayRest tells what was left out of the log and has not been counted yet.
+func (r *reporter) sayRest() {
+	rest := r.lines.rest()
+	for _, k := range rest[:min(len(rest), maxRest)] {
+		r.say("errors left out of the log", slog.Int("left_out", k.leftOut), slog.String("of", k.message), slog.String("last", k.example))
 	}
-	now := time.Now()
-	if now.Before(c.next) {
-		c.suppressed++
-		return 0, false
+	more := 0
+	for _, k := range rest[min(len(rest), maxRest):] {
+		more += k.leftOut
 	}
-	suppressed = c.suppressed
-	*c = class{next: now.Add(quiet)}
-	return suppressed, true
+	if more > 0 {
+		r.say("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
+	}
 }

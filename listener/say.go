@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
@@ -36,6 +37,12 @@ type PanicError = dispatcher.PanicError
 
 // StuckError is a handler that ignores the end of its context. See dispatcher.StuckError.
 type StuckError = dispatcher.StuckError
+
+// HookError is a panic in a function of the options. See dispatcher.HookError.
+type HookError = dispatcher.HookError
+
+// SetupError is a setup that cannot work as meant. See dispatcher.SetupError.
+type SetupError = dispatcher.SetupError
 
 // AbandonedError names handlers that still ran when a drain had to end. See
 // dispatcher.AbandonedError.
@@ -74,6 +81,18 @@ func Poison(err error) error { return dispatcher.Poison(err) }
 // Discard returns an error that deletes the message though it was not handled: nobody
 // needs it any more.
 func Discard(err error) error { return dispatcher.Discard(err) }
+
+// RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
+// hour. See dispatcher.RetryCurve.
+func RetryCurve(attempt int) time.Duration { return dispatcher.RetryCurve(attempt) }
+
+// Delivery describes one delivery of a message to what does not know its type. See
+// dispatcher.Delivery.
+type Delivery = dispatcher.Delivery
+
+// DeliveryFrom returns the delivery whose handler runs under ctx. See
+// dispatcher.DeliveryFrom.
+func DeliveryFrom(ctx context.Context) (Delivery, bool) { return dispatcher.DeliveryFrom(ctx) }
 
 // ResultOf reads what a handler's error asks for, so that middleware can tell a snooze
 // from a failure. See dispatcher.ResultOf for joined and nested errors.
