@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 // short is a plan that takes no time worth mentioning.
 func short(contenders ...contender) plan {
 	return plan{
-		handlers: []time.Duration{0, 20 * time.Millisecond}, latencies: []time.Duration{0}, concurrency: []int{64},
+		handlers: []time.Duration{0, 20 * time.Millisecond}, latencies: []time.Duration{0}, secure: []bool{false, true}, concurrency: []int{64},
 		contenders: contenders, only: regexp.MustCompile("handler20ms"), rounds: 1,
 		warmUp: 20 * time.Millisecond, window: 100 * time.Millisecond, size: 128,
 	}
@@ -28,34 +28,40 @@ func short(contenders ...contender) plan {
 
 // Every contender consumes, and the table says so.
 func TestEveryContenderWorks(t *testing.T) {
-	s, err := startServer([]time.Duration{0})
+	p := short(contenders...)
+	s, err := startServer(p.endpoints())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.stop()
-	results, err := short(contenders...).measure(t.Context(), s, func(string) {})
+	results, err := p.measure(t.Context(), s, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != 1 || len(results[0].rounds) != 1 || len(results[0].rounds[0]) != len(contenders) {
+	if len(results) != 2 {
 		t.Fatalf("measured %+v", results)
 	}
-	for i, taken := range results[0].rounds[0] {
-		if taken.messages <= 0 || taken.wall <= 0 || taken.processor <= 0 {
-			t.Errorf("%v: %+v", contenders[i], taken)
+	for _, r := range results {
+		if len(r.rounds) != 1 || len(r.rounds[0]) != len(contenders) {
+			t.Fatalf("measured %+v", r)
+		}
+		for i, taken := range r.rounds[0] {
+			if taken.messages <= 0 || taken.wall <= 0 || taken.processor <= 0 {
+				t.Errorf("%v in %v: %+v", contenders[i], r.cell, taken)
+			}
 		}
 	}
 	var table bytes.Buffer
 	if err := writeTable(&table, results); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(table.String(), "\n"); lines != 2+len(contenders) || !strings.Contains(table.String(), "| 3200 | millrace |") {
+	if lines := strings.Count(table.String(), "\n"); lines != 2+2*len(contenders) || !strings.Contains(table.String(), "| TLS | 3200 | millrace |") {
 		t.Errorf("the table is\n%s", table.String())
 	}
 }
 
 func TestMistakesAreNamed(t *testing.T) {
-	for _, args := range [][]string{{"-handlers", "x"}, {"-contenders", "nobody"}, {"-only", "("}, {"-concurrency", ""}} {
+	for _, args := range [][]string{{"-handlers", "x"}, {"-contenders", "nobody"}, {"-only", "("}, {"-concurrency", ""}, {"-tls", "perhaps"}} {
 		if err := run(t.Context(), args); err == nil {
 			t.Errorf("%v is taken", args)
 		}
@@ -79,25 +85,28 @@ func TestMedian(t *testing.T) {
 // BenchmarkConsume is the cell of no waiting at all with 64 handlers at once, 100
 // ms of it an iteration: for a look. The program is for measuring.
 func BenchmarkConsume(b *testing.B) {
-	s, err := startServer([]time.Duration{0})
+	p := short()
+	s, err := startServer(p.endpoints())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.stop()
-	for _, who := range contenders {
-		b.Run(who.name, func(b *testing.B) {
-			p := short(who)
-			var all sample
-			for b.Loop() {
-				taken, err := p.once(context.Background(), s, cell{concurrency: 64}, who)
-				if err != nil {
-					b.Fatal(err)
+	for _, secure := range p.secure {
+		for _, who := range contenders {
+			c := cell{concurrency: 64, secure: secure}
+			b.Run(c.wire()+"/"+who.name, func(b *testing.B) {
+				var all sample
+				for b.Loop() {
+					taken, err := p.once(context.Background(), s, c, who)
+					if err != nil {
+						b.Fatal(err)
+					}
+					all = sample{all.messages + taken.messages, all.wall + taken.wall, all.processor + taken.processor, all.mallocs + taken.mallocs}
 				}
-				all = sample{all.messages + taken.messages, all.wall + taken.wall, all.processor + taken.processor, all.mallocs + taken.mallocs}
-			}
-			b.ReportMetric(all.perSecond(), "messages/s")
-			b.ReportMetric(float64(all.processor.Microseconds())/float64(all.messages), "client-µs/message")
-			b.ReportMetric(float64(all.mallocs)/float64(all.messages), "allocs/message")
-		})
+				b.ReportMetric(all.perSecond(), "messages/s")
+				b.ReportMetric(float64(all.processor.Microseconds())/float64(all.messages), "client-µs/message")
+				b.ReportMetric(float64(all.mallocs)/float64(all.messages), "allocs/message")
+			})
+		}
 	}
 }

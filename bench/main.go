@@ -28,15 +28,17 @@ func run(ctx context.Context, args []string) error {
 	p := plan{
 		handlers:    []time.Duration{0, time.Millisecond, 20 * time.Millisecond},
 		latencies:   []time.Duration{0, 10 * time.Millisecond},
+		secure:      []bool{false},
 		concurrency: []int{256, 512},
 		contenders:  byDefault,
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	listVar(flags, &p.handlers, time.ParseDuration, "handlers", "how long a handler waits, separated by commas")
 	listVar(flags, &p.latencies, time.ParseDuration, "latencies", "how long the service takes over a request")
+	listVar(flags, &p.secure, strconv.ParseBool, "tls", "whether over TLS; true needs a system that heeds SSL_CERT_FILE, such as Linux")
 	listVar(flags, &p.concurrency, strconv.Atoi, "concurrency", "how many handlers run at once")
 	listVar(flags, &p.contenders, contenderByName, "contenders", "who: "+contenderNames())
-	only := flags.String("only", "", "a regular expression that a cell must match, such as \"c512/handler20ms/latency10ms\"")
+	only := flags.String("only", "", "a regular expression that a cell must match, such as \"c512/handler20ms/latency10ms/TLS\"")
 	flags.IntVar(&p.rounds, "rounds", 3, "how often every cell is measured")
 	flags.DurationVar(&p.window, "for", time.Second, "how long a cell is measured")
 	flags.DurationVar(&p.warmUp, "warm-up", 400*time.Millisecond, "how long it runs before that")
@@ -58,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 		defer func() { _ = file.Close() }() // only read by hand
 		p.profile = file
 	}
-	s, err := startServer(p.latencies)
+	s, err := startServer(p.endpoints())
 	if err != nil {
 		return err
 	}

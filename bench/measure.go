@@ -15,6 +15,7 @@ import (
 type plan struct {
 	handlers    []time.Duration
 	latencies   []time.Duration
+	secure      []bool // whether over TLS
 	concurrency []int
 	contenders  []contender
 	only        *regexp.Regexp // of cells
@@ -30,11 +31,22 @@ type cell struct {
 	concurrency int
 	handler     time.Duration
 	latency     time.Duration
+	secure      bool // over TLS
 }
 
 func (c cell) String() string {
-	return fmt.Sprintf("c%d/handler%v/latency%v", c.concurrency, c.handler, c.latency)
+	return fmt.Sprintf("c%d/handler%v/latency%v/%s", c.concurrency, c.handler, c.latency, c.wire())
 }
+
+// wire is what the requests go over.
+func (c cell) wire() string {
+	if c.secure {
+		return "TLS"
+	}
+	return "TCP"
+}
+
+func (c cell) endpoint() endpoint { return endpoint{c.latency, c.secure} }
 
 // bound is how many messages a second the waiting alone allows, when a slot is
 // held through handler and delete.
@@ -50,10 +62,23 @@ func (p plan) cells() []cell {
 	for _, concurrency := range p.concurrency {
 		for _, handler := range p.handlers {
 			for _, latency := range p.latencies {
-				if c := (cell{concurrency, handler, latency}); p.only == nil || p.only.MatchString(c.String()) {
-					all = append(all, c)
+				for _, secure := range p.secure {
+					if c := (cell{concurrency, handler, latency, secure}); p.only == nil || p.only.MatchString(c.String()) {
+						all = append(all, c)
+					}
 				}
 			}
+		}
+	}
+	return all
+}
+
+// endpoints are what the server must have.
+func (p plan) endpoints() []endpoint {
+	var all []endpoint
+	for _, latency := range p.latencies {
+		for _, secure := range p.secure {
+			all = append(all, endpoint{latency, secure})
 		}
 	}
 	return all
@@ -120,7 +145,7 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 	}
 	defer func() { _ = s.drop(queue) }() // a server that is gone has failed the window already
 	runtime.GC()                         // so that nobody pays for what others left
-	r, err := who.start(ctx, job{location: s.locations[c.latency], queue: queue, concurrency: c.concurrency, handler: c.handler})
+	r, err := who.start(ctx, job{location: s.locations[c.endpoint()], queue: queue, concurrency: c.concurrency, handler: c.handler})
 	if err != nil {
 		return sample{}, err
 	}

@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,8 +21,24 @@ import (
 )
 
 // serveVariable makes a process of this program the server. Its value is the
-// latencies.
+// endpoints, separated by commas.
 const serveVariable = "MILLRACE_BENCH_SERVE"
+
+// endpoint is a way into the server.
+type endpoint struct {
+	latency time.Duration
+	secure  bool // over TLS
+}
+
+func (e endpoint) String() string { return fmt.Sprintf("%v/%v", e.latency, e.secure) }
+
+func parseEndpoint(text string) (e endpoint, err error) {
+	latency, secure, _ := strings.Cut(text, "/")
+	if e.latency, err = time.ParseDuration(latency); err == nil {
+		e.secure, err = strconv.ParseBool(secure)
+	}
+	return e, err
+}
 
 // server is the emulator in a process of its own, spoken to over standard input
 // and output: a line each way.
@@ -27,22 +46,32 @@ type server struct {
 	process   *exec.Cmd
 	in        io.WriteCloser
 	out       *bufio.Scanner
-	locations map[time.Duration]string // by latency
+	locations map[endpoint]string
+	directory string // with the certificate of the endpoints with TLS; removed at the end
 }
 
-// startServer starts one endpoint for every latency, all over the same queues.
-func startServer(latencies []time.Duration) (*server, error) {
+// startServer starts these endpoints, all over the same queues.
+func startServer(endpoints []endpoint) (_ *server, err error) {
+	s := &server{locations: make(map[endpoint]string)}
+	if s.directory, err = trustedCertificate(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(s.directory))
+		}
+	}()
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := exec.Command(program)
-	for _, l := range latencies {
-		c.Env = append(c.Env, l.String())
+	for _, e := range endpoints {
+		c.Env = append(c.Env, e.String())
 	}
-	c.Env = append(os.Environ(), serveVariable+"="+strings.Join(c.Env, ","))
+	c.Env = append(os.Environ(), serveVariable+"="+strings.Join(c.Env, ","), certificateVariable+"="+s.directory)
 	c.Stderr = os.Stderr
-	s := &server{process: c, locations: make(map[time.Duration]string)}
+	s.process = c
 	if s.in, err = c.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -54,11 +83,11 @@ func startServer(latencies []time.Duration) (*server, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	for _, l := range latencies {
+	for _, e := range endpoints {
 		if !s.out.Scan() {
 			return nil, errors.Join(errors.New("the server did not start"), c.Wait())
 		}
-		s.locations[l] = s.out.Text()
+		s.locations[e] = s.out.Text()
 	}
 	return s, nil
 }
@@ -66,7 +95,7 @@ func startServer(latencies []time.Duration) (*server, error) {
 // stop ends the process and waits for it.
 func (s *server) stop() error {
 	closed := s.in.Close() // which is how it is told
-	return errors.Join(closed, s.process.Wait())
+	return errors.Join(closed, s.process.Wait(), os.RemoveAll(s.directory))
 }
 
 // keepFull creates a queue and keeps at least so many messages of that size in it.
@@ -93,25 +122,30 @@ func (s *server) tell(format string, args ...any) error {
 // serveIfAsked makes this process the server, and does not return, if it was
 // started as one.
 func serveIfAsked() {
-	latencies, asked := os.LookupEnv(serveVariable)
+	endpoints, asked := os.LookupEnv(serveVariable)
 	if !asked {
 		return
 	}
-	if err := serve(latencies); err != nil {
+	if err := serve(endpoints); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: server:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func serve(latencies string) error {
+func serve(endpoints string) error {
 	engine := localqueue.New(nil)
-	for one := range strings.SplitSeq(latencies, ",") {
-		delay, err := time.ParseDuration(one)
+	directory := os.Getenv(certificateVariable)
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(directory, certificateFile), filepath.Join(directory, keyFile))
+	if err != nil {
+		return err
+	}
+	for one := range strings.SplitSeq(endpoints, ",") {
+		at, err := parseEndpoint(one)
 		if err != nil {
 			return err
 		}
-		e, err := emulator.New(engine, &emulator.Options{Delay: delay}).Start("")
+		e, err := listenAt(emulator.New(engine, &emulator.Options{Delay: at.latency}), at, certificate)
 		if err != nil {
 			return err
 		}
@@ -128,6 +162,13 @@ func serve(latencies string) error {
 		fmt.Println("ok")
 	}
 	return nil
+}
+
+func listenAt(s *emulator.Server, at endpoint, certificate tls.Certificate) (*emulator.Endpoint, error) {
+	if at.secure {
+		return s.StartTLS("", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+	}
+	return s.Start("")
 }
 
 // filler keeps queues full.

@@ -45,6 +45,10 @@ type Head struct {
 	// Claim says where the body is, if it is not here. Empty when it is.
 	Claim string
 
+	// base64 says that the body is in Base64 although XML could carry it as it is. It
+	// stays so: escaped, it could be larger.
+	base64 bool
+
 	// more are parameters of a later release of the same version, kept as they came.
 	more string
 }
@@ -65,9 +69,32 @@ const (
 	current = 1
 )
 
-// Room is how many bytes a sealed text may still grow when attempts are recorded in
-// it. A producer leaves them free.
-const Room = 48
+// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts are
+// recorded in it. A producer leaves them free.
+const Room = len(largestRecord) + len(separator)
+
+// largestRecord is all that is ever recorded, with every count at its largest, each & as
+// XML has it. The first parameter of all has none, which makes Room one more.
+const (
+	separator     = "&amp;"
+	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "px=undecodable"
+)
+
+// Room is how many of the [Room] bytes are left when h is what a text records already.
+func (h Head) Room() int {
+	used := 0
+	count := func(key string, n int64) {
+		if n != 0 {
+			used += len(separator+"=") + len(key) + len(strconv.FormatInt(n, 10))
+		}
+	}
+	count("n", int64(h.Attempts))
+	count("s", h.Settled)
+	if h.Poison != "" {
+		used += len(separator+"px=") + len(url.QueryEscape(h.Poison))
+	}
+	return max(Room-used, 0)
+}
 
 // sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
@@ -101,7 +128,7 @@ func sealEnvelope(h Head, body []byte) string {
 	add("ts", h.TraceState)
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
-	base := !carriable(body)
+	base := h.base64 || !carriable(body)
 	if base {
 		add("e", "64")
 	}
@@ -144,6 +171,7 @@ func openEnvelope(text string) (Head, []byte, error) {
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
 	}
+	head.base64 = carriable(body)
 	return head, body, nil
 }
 

@@ -2,8 +2,10 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -51,20 +53,64 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 	})
 }
 
-// Recording attempts takes no more than the room that a producer leaves.
+// Recording attempts takes no more than the room that a producer leaves, counted as it
+// travels, and never more than is left of it.
 func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
+	body := []byte("body")
+	size := func(h codec.Head) int {
+		text, err := codec.Seal(h, body, codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return queue.RequestSize(text)
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		h := head(t)
-		h.Attempts, h.Settled, h.Poison = 0, 0, ""
-		fresh, _ := codec.Seal(h, []byte("body"), codec.Envelope)
-		h.Attempts = rapid.IntRange(0, 99_999).Draw(t, "attempts")
-		h.Settled = rapid.Int64Range(0, 999_999_999).Draw(t, "settled")
-		h.Poison = rapid.SampledFrom([]string{"", "attempts", "undecodable"}).Draw(t, "poison")
-		recorded, _ := codec.Seal(h, []byte("body"), codec.Envelope)
-		if grown := len(recorded) - len(fresh); grown > codec.Room {
-			t.Fatalf("it grew by %d bytes", grown)
+		record := func(h codec.Head, name string) codec.Head {
+			h.Attempts = rapid.IntRange(0, math.MaxInt32).Draw(t, name+" attempts")
+			h.Settled = rapid.Int64Range(0, math.MaxInt64).Draw(t, name+" settled")
+			h.Poison = rapid.SampledFrom([]string{"", "attempts", "lost", "undecodable", "rejected", "expiring"}).Draw(t, name+" poison")
+			return h
+		}
+		fresh := head(t)
+		fresh.Attempts, fresh.Settled, fresh.Poison = 0, 0, ""
+		once := record(fresh, "first")
+		twice := record(once, "second")
+		if grown := size(once) - size(fresh); grown > codec.Room {
+			t.Fatalf("it grew by %d bytes, %d are left for that", grown, codec.Room)
+		}
+		if grown := size(twice) - size(once); grown > once.Room() {
+			t.Fatalf("it grew by %d bytes, %d were left for that", grown, once.Room())
 		}
 	})
+	if fresh := (codec.Head{}).Room(); fresh != codec.Room {
+		t.Errorf("a fresh head has room for %d bytes, want %d", fresh, codec.Room)
+	}
+	forged := codec.Head{Attempts: math.MaxInt32, Settled: math.MaxInt64, Poison: strings.Repeat("x", 100)}
+	if room := forged.Room(); room != 0 {
+		t.Errorf("a head with a forged record has room for %d bytes", room)
+	}
+}
+
+// Somebody may have put into Base64 what XML could carry, because escaped it would be too
+// large: recording an attempt leaves it as it is.
+func TestABodyInBase64StaysInIt(t *testing.T) {
+	body := strings.Repeat(`"`, 48<<10)
+	text := "millrace/1?id=7&e=64\n" + base64.StdEncoding.EncodeToString([]byte(body))
+	h, opened, _, err := codec.Open(text[:len(text)-400], codec.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Attempts++
+	recorded, err := codec.Seal(h, opened, codec.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.CheckRequest(recorded, h.Room()); err != nil {
+		t.Error(err)
+	}
+	if _, again, _, err := codec.Open(recorded, codec.Auto); err != nil || !bytes.Equal(again, opened) {
+		t.Errorf("the body has become another, %v", err)
+	}
 }
 
 // B-19: a newer version is told from a broken one, and parameters that this program

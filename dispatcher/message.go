@@ -72,7 +72,8 @@ var errNoQueue = errors.New("the message came from no queue")
 // the service has accepted it. An error that is an [ErrLeaseLost] means that the message
 // is somebody else's; any other leaves the body as it was, or, if the outcome is unknown,
 // as one of the two. A message in an envelope stays in it; one without is rewritten in
-// the form that it came in.
+// the form that it came in. A body so large that later attempts could not be recorded in the
+// message is [queue.ErrTooLarge], and nothing is sent.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
 	if m.delivery != nil {

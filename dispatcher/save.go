@@ -18,7 +18,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	if err != nil {
 		return err
 	}
-	if err := queue.CheckText(text); err != nil {
+	if err := v.fits(text, encoded); err != nil {
 		return err
 	}
 	if err := v.dispatcher.keeper.rewrite(ctx, &v.lease, text); err != nil {
@@ -26,6 +26,27 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	}
 	v.body, v.queued.Text = encoded, text
 	return nil
+}
+
+// fits refuses a text, which carries the body, that could not be sent, or in which later
+// attempts and snoozes could not be recorded.
+func (v *delivery[T]) fits(text string, body []byte) error {
+	if err := queue.CheckText(text); err != nil {
+		return err
+	}
+	if v.enveloped() {
+		return queue.CheckRequest(text, v.head.Room())
+	}
+	if v.dispatcher.options.Adopt { // an attempt is recorded in an envelope
+		adopted, err := codec.Seal(v.head, body, codec.Envelope)
+		if err != nil {
+			return err
+		}
+		if err := queue.CheckRequest(adopted, v.head.Room()); err != nil {
+			return err
+		}
+	}
+	return queue.CheckRequest(text, 0)
 }
 
 // rewrite renews the lease with another text, now. It waits for a renewal on the wire,

@@ -2,7 +2,6 @@ package poison
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,8 +56,8 @@ func (p Policy) texts(r Record) []string {
 	}
 	var texts []string
 	add := func() {
-		if b, err := json.Marshal(r); err == nil && (len(texts) == 0 || len(b) < len(texts[len(texts)-1])) {
-			texts = append(texts, string(b))
+		if text, err := r.encode(); err == nil && (len(texts) == 0 || len(text) < len(texts[len(texts)-1])) {
+			texts = append(texts, text)
 		}
 	}
 	add()

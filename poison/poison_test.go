@@ -19,16 +19,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // setup returns a queue that exists beside a poison queue that does not yet.
-func setup(t *testing.T) *localqueue.Queue {
+func setup(t rapid.TB) *localqueue.Queue {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
-	if err := q.Create(t.Context(), nil); err != nil {
+	if err := q.Create(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func policy(t *testing.T, p poison.Policy, q queue.Queue) poison.Policy {
+func policy(t rapid.TB, p poison.Policy, q queue.Queue) poison.Policy {
 	t.Helper()
 	p, err := p.WithDefaults(q)
 	if err != nil {
@@ -37,9 +37,9 @@ func policy(t *testing.T, p poison.Policy, q queue.Queue) poison.Policy {
 	return p
 }
 
-func only(t *testing.T, q queue.Queue) queue.Message {
+func only(t rapid.TB, q queue.Queue) queue.Message {
 	t.Helper()
-	batch, err := q.Peek(t.Context(), 32)
+	batch, err := q.Peek(context.Background(), 32)
 	if err != nil || len(batch) != 1 {
 		t.Fatalf("%d messages in %v, %v; want one", len(batch), q.Name(), err)
 	}
@@ -81,6 +81,52 @@ func TestP05_TheCopyKeepsEverything(t *testing.T) {
 	}
 	if strings.Contains(kept.Text, "secret") {
 		t.Error("the receipt is in the record")
+	}
+}
+
+// A handler's error may have anything in it, also what XML cannot carry: it comes with the
+// copy all the same, and so does a reason that somebody forged.
+func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
+	check := func(t rapid.TB, said string) {
+		q := setup(t)
+		p := policy(t, poison.Policy{}, q)
+		r := poison.NewRecord(from, message("{}"), 5, poison.Reason(said), errors.New(said))
+		if err := p.Copy(context.Background(), r); err != nil {
+			t.Fatalf("%q: %v", said, err)
+		}
+		kept, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text)
+		// What is no UTF-8 has become U+FFFD.
+		if want := string([]rune(said)); err != nil || kept.Error != want || string(kept.Reason) != want || kept.Text != "{}" {
+			t.Errorf("%q: the record is %+v, %v", said, kept, err)
+		}
+	}
+	for _, said := range []string{
+		"\uFFFF", "read \uFFFE at 7", `a \uFFFF written out`, "\\\uFFFF", "\x00\x1b[31m", "caf\xe9", "\xed\xa0\x80", "a\r\nb\u2028c\x7f", `<&>"'`, "\uFDD0\U0010FFFF",
+	} {
+		check(t, said)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, rapid.OneOf(
+			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+			rapid.StringOf(rapid.SampledFrom([]rune("\uFFFE\uFFFF\uFFFD\\u\x00\"x"))),
+		).Draw(t, "error"))
+	})
+	// Angle brackets take no more than themselves.
+	brackets := setup(t)
+	if err := policy(t, poison.Policy{}, brackets).Copy(t.Context(), poison.NewRecord(from, message(strings.Repeat("<", 20_000)), 5, poison.ReasonAttempts, errors.New("no stock"))); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := poison.ParseRecord(only(t, brackets.Sibling("-poison")).Text); err != nil || r.Error != "no stock" {
+		t.Errorf("with 20,000 brackets in the text the record is %.80v, %v", r, err)
+	}
+	// One that is too long keeps its beginning.
+	q := setup(t)
+	p := policy(t, poison.Policy{}, q)
+	if err := p.Copy(t.Context(), poison.NewRecord(from, message("{}"), 5, poison.ReasonAttempts, errors.New(strings.Repeat("\uFFFF", 30_000)))); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text); err != nil || !strings.HasPrefix(r.Error, "\uFFFF\uFFFF") {
+		t.Errorf("the record is %+v, %v", r, err)
 	}
 }
 

@@ -66,7 +66,9 @@ func (p *Producer[T]) head() codec.Head {
 }
 
 // Send puts one job on the queue and returns when it is accepted. A job that cannot
-// be encoded or is too large fails before anything is sent.
+// be encoded or is too large ([queue.ErrTooLarge]) fails before anything is sent. Too large
+// is one over [queue.MaxText], or over [queue.MaxRequest] with its text escaped for XML,
+// whatever the queue; an envelope needs codec.Room bytes less, to record attempts in.
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
 	body, err := p.options.Codec.Encode(job)
 	if err != nil {
@@ -77,10 +79,12 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err != nil {
 		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
-	if spare := queue.MaxText - len(text); spare < codec.Room && spare >= 0 && p.options.Format.HasHead() {
-		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), &queue.Error{Kind: queue.ErrTooLarge,
-			Detail: fmt.Sprintf("message text has %d bytes, %d must be left to record attempts in it", len(text), codec.Room),
-			Hint:   "keep large bodies in a blob and send a reference"})
+	room := 0
+	if p.options.Format.HasHead() {
+		room = head.Room()
+	}
+	if err := queue.CheckRequest(text, room); err != nil {
+		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
 	}
 	if p.options.Timeout > 0 {
 		var cancel context.CancelFunc

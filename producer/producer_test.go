@@ -168,6 +168,12 @@ func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 		!strings.Contains(err.Error(), "record attempts") {
 		t.Errorf("a job with no room for its attempts: %v", err)
 	}
+	// 52 KB of text that are 156 KB on the wire.
+	escaped := order{strings.Repeat(`"`, 26_000)}
+	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), escaped, nil); !errors.Is(err, queue.ErrTooLarge) ||
+		!strings.Contains(err.Error(), "escaped for XML") {
+		t.Errorf("a job that is too large once escaped: %v", err)
+	}
 	large := order{strings.Repeat("x", queue.MaxText)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), large, nil); !errors.Is(err, queue.ErrTooLarge) {
 		t.Errorf("got %v", err)

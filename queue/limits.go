@@ -17,6 +17,11 @@ const (
 	// It counts the encoded form, so Base64 leaves 48 KiB (Q-07).
 	MaxText = 64 << 10
 
+	// MaxRequest is the largest body of a request that enqueues or updates, in bytes: the
+	// text in it is escaped for XML, which makes five bytes of a quote. Only the
+	// service's refusals tell (413 RequestBodyTooLarge).
+	MaxRequest = 131_584
+
 	// MaxMetadata is how many bytes the names and values of a queue's
 	// metadata may have together (Q-05).
 	MaxMetadata = 8 << 10
@@ -71,7 +76,7 @@ func CheckName(name string) error {
 func CheckText(text string) error {
 	if len(text) > MaxText {
 		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
-			Hint: "keep large bodies in a blob and send a reference"}
+			Hint: tooLargeHint}
 	}
 	for i := plain(text); i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf { // 3 times as fast as decoding
@@ -92,6 +97,47 @@ func CheckText(text string) error {
 	}
 	return nil
 }
+
+// around is what a request has around its escaped text, as azqueue writes it.
+const around = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
+
+// RequestSize returns how many bytes the request has that carries the text, which
+// [CheckText] has passed: more than the text, because it travels escaped, as encoding/xml
+// does it.
+func RequestSize(text string) int {
+	n := around + len(text)
+	for i := range len(text) {
+		switch text[i] {
+		case '"', '\'', '&', '\t', '\n', '\r': // &#34; &#39; &amp; &#x9; &#xA; &#xD;
+			n += 4
+		case '<', '>': // &lt; &gt;
+			n += 3
+		}
+	}
+	return n
+}
+
+// CheckRequest refuses, with [ErrTooLarge], a text that would be over [MaxText] or whose
+// request would be over [MaxRequest] if it had so many bytes more, escaped ones. Whoever
+// puts a text on a queue in which attempts are recorded leaves room for that; otherwise it
+// is 0. It says nothing of the characters: see [CheckText].
+func CheckRequest(text string, room int) error {
+	left := ""
+	if room > 0 {
+		left = fmt.Sprintf(", %d of which must be left to record attempts in", room)
+	}
+	if len(text)+room > MaxText {
+		return &Error{Kind: ErrTooLarge, Hint: tooLargeHint,
+			Detail: fmt.Sprintf("message text has %d bytes, the limit is %d%s", len(text), MaxText, left)}
+	}
+	if n := RequestSize(text); n+room > MaxRequest {
+		return &Error{Kind: ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
+			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %d%s", len(text), n, MaxRequest, left)}
+	}
+	return nil
+}
+
+const tooLargeHint = "keep large bodies in a blob and send a reference"
 
 // plain returns how many bytes at the beginning are certainly fit for XML: ASCII without
 // control characters, which is all of most texts, looked at eight at a time.

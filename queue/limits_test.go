@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"encoding/xml"
 	"errors"
 	"math"
 	"strings"
@@ -128,6 +129,48 @@ func TestCheckTextLooksEverywhere(t *testing.T) {
 				if err := queue.CheckText(strings.Replace(text, "%s", bad, 1)); !errors.Is(err, queue.ErrInvalid) {
 					t.Errorf("%q at %d before %q: %v", bad, at, other, err)
 				}
+			}
+		}
+	}
+}
+
+func TestTheRequestSizeIsThatOfTheEncoder(t *testing.T) {
+	const before, after = xml.Header + "<QueueMessage><MessageText>", "</MessageText></QueueMessage>"
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(
+			rapid.SampledFrom([]rune("\"'&<>\t\n\r ax]\u00e9\u4e16\U0001F680\uFFFD")),
+			rapid.Rune(),
+		)).Draw(t, "text")
+		if queue.CheckText(text) != nil {
+			return
+		}
+		var b strings.Builder
+		if err := xml.EscapeText(&b, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := queue.RequestSize(text), len(before)+b.Len()+len(after); got != want {
+			t.Errorf("%q is a request of %d bytes, counted %d", text, want, got)
+		}
+	})
+}
+
+// Both limits hold, that of the text and that of the request with the text escaped, and
+// both less what must be left.
+func TestQ07_ARequestIsRefusedByWhatTravels(t *testing.T) {
+	for _, room := range []int{0, 1, 100} {
+		plain := strings.Repeat("x", queue.MaxText-room)
+		quotes := (queue.MaxRequest - room - queue.RequestSize("")) / 5
+		escaped := strings.Repeat(`"`, quotes)
+		escaped += strings.Repeat("x", queue.MaxRequest-room-queue.RequestSize(escaped))
+		for _, text := range []string{"", plain, escaped} {
+			if err := queue.CheckRequest(text, room); err != nil {
+				t.Errorf("%d bytes with room for %d: %v", len(text), room, err)
+			}
+		}
+		for _, text := range []string{plain + "x", escaped + "x"} {
+			err := queue.CheckRequest(text, room)
+			if !errors.Is(err, queue.ErrTooLarge) || strings.Contains(err.Error(), "record attempts") != (room > 0) {
+				t.Errorf("%d bytes with room for %d: %v", len(text), room, err)
 			}
 		}
 	}

@@ -9,9 +9,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/sas"
 
+	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // sign returns a signature for one queue, or for the whole account when its name
@@ -103,4 +105,49 @@ func open(t *testing.T, location, name string) *azurequeue.Queue {
 	}
 	t.Cleanup(func() { q.Close() })
 	return q
+}
+
+// What the port calls the largest is taken by servers, put and updated, and comes back.
+func TestQ07_TheLargestTextsAreTakenByServers(t *testing.T) {
+	e, err := emulator.New(localqueue.New(nil), nil).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	quotes := (queue.MaxRequest - queue.RequestSize("")) / len("&#34;")
+	for server, location := range map[string]string{"the emulator": e.ConnectionString(), "Azurite": azuritetest.ConnectionString(t)} {
+		q := open(t, location, "largest")
+		if err := q.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{
+			"as it is": strings.Repeat("x", queue.MaxText),
+			"escaped":  strings.Repeat(`"`, quotes) + strings.Repeat("x", queue.MaxRequest-queue.RequestSize(strings.Repeat(`"`, quotes))),
+		} {
+			if err := queue.CheckRequest(text, 0); err != nil {
+				t.Fatal(err)
+			}
+			m, err := q.Enqueue(t.Context(), text, nil)
+			if err != nil {
+				t.Errorf("%s, %s: %v", server, name, err)
+				continue
+			}
+			l, err := q.Update(t.Context(), m.Lease, text, 0)
+			if err != nil {
+				t.Errorf("%s, %s: %v", server, name, err)
+			}
+			if seen, err := q.Peek(t.Context(), 1); err != nil || len(seen) != 1 || seen[0].Text != text {
+				t.Errorf("%s, %s: it does not come back: %d messages, %v", server, name, len(seen), err)
+			}
+			if err := q.Delete(t.Context(), l); err != nil {
+				t.Errorf("%s, %s: %v", server, name, err)
+			}
+			if _, err := q.Enqueue(t.Context(), text+"x", nil); !errors.Is(err, queue.ErrTooLarge) {
+				t.Errorf("%s, %s: a byte more: %v", server, name, err)
+			}
+		}
+		if err := q.Drop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package azurequeue
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -58,7 +59,7 @@ func (l *list) decode(document []byte) {
 // decoding is a policy in azqueue's pipeline that decodes lists of messages. The
 // SDK's decoder, encoding/xml, takes some 26 µs and 98 allocations a message, more
 // than all else that a message costs a consumer; ours takes one and a bit. What
-// ours does not understand goes to the SDK's as it came.
+// ours does not understand goes to the SDK's as it came, if it is a list at all.
 type decoding struct{}
 
 // noMessages is what is left for the SDK to decode.
@@ -85,8 +86,16 @@ func (decoding) Do(r *policy.Request) (*http.Response, error) {
 		return answer, err
 	}
 	if l.decode(buffer.Bytes()); !l.decoded {
-		answer.Body = io.NopCloser(buffer) // the buffer is the SDK's now
-		return answer, nil
+		// The SDK's decoder would find no messages in whatever is not a list of them.
+		switch err := checkList(buffer.Bytes()); {
+		case err == nil:
+			answer.Body = io.NopCloser(buffer) // the buffer is the SDK's now
+			return answer, nil
+		case errors.Is(err, errNoList):
+			return nil, foreignAnswer(answer, buffer.Bytes()) // likewise
+		default:
+			return nil, &unusable{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
+		}
 	}
 	if buffer.Cap() <= largest {
 		documents.Put(buffer)

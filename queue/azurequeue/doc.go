@@ -24,6 +24,11 @@
 // and the request id, on one line; [errors.As] still finds the SDK's
 // *azcore.ResponseError in it. Keys, signatures and receipts are in none.
 //
+// An answer that reports success and is not what the service answers, such as
+// the login page of a network for guests, an empty or a cut body, is
+// [queue.ErrOutcomeUnknown] and says what came. It is never an empty queue.
+// Redirects are not followed.
+//
 // # Concurrency and shutdown
 //
 // A [Queue] is safe for concurrent use. It and its siblings share one client

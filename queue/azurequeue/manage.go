@@ -2,8 +2,10 @@ package azurequeue
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/millrace/millrace/queue"
@@ -14,12 +16,16 @@ import (
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	var p queue.Properties
 	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
-		r, err := q.client.GetProperties(ctx, nil)
+		var answer *http.Response
+		r, err := q.client.GetProperties(runtime.WithCaptureResponse(ctx, &answer), nil)
 		if err != nil {
 			return err
 		}
-		if r.ApproximateMessagesCount == nil {
-			return errMalformed // a depth nobody told is not 0
+		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a depth nobody told is not 0
+			if body, err := runtime.Payload(answer); err == nil && len(body) > 0 {
+				return foreignAnswer(answer, body) // the service's has none
+			}
+			return incomplete(http.StatusOK, r.RequestID, "depth and an empty body")
 		}
 		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: make(map[string]string, len(r.Metadata))}
 		for name, v := range r.Metadata {

@@ -2,7 +2,7 @@ package azurequeue
 
 import (
 	"context"
-	"errors"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -12,9 +12,6 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 )
-
-// errMalformed means that the service answered yes, but not what.
-var errMalformed = errors.New("the answer is incomplete")
 
 // Enqueue implements [queue.Queue] with Put Message. A text whose request would
 // be over the service's limit once escaped for XML is [queue.ErrTooLarge], too.
@@ -51,7 +48,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 			}
 		}
 		if len(l.messages) != 1 {
-			return errMalformed
+			return incomplete(http.StatusCreated, r.RequestID, "message in it, or several")
 		}
 		m = l.messages[0]
 		m.Text = text
@@ -119,7 +116,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	bad := queue.CheckUpdate(l, text, visibility)
 	if bad == nil {
-		bad = checkSize(text)
+		bad = queue.CheckRequest(text, 0)
 	}
 	if bad == nil {
 		bad = checkID(l.ID)
@@ -134,7 +131,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 		id := string(l.ID)
 		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
 			renewed = queue.Lease{}
-			return errMalformed
+			return incomplete(http.StatusNoContent, r.RequestID, "new receipt")
 		}
 		return nil
 	})
@@ -157,7 +154,7 @@ func checkText(text string) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
-	return checkSize(text)
+	return queue.CheckRequest(text, 0)
 }
 
 // checkID refuses the ids that are no path segment. azqueue joins paths, and

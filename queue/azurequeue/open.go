@@ -23,7 +23,8 @@ type Options struct {
 	Credential azcore.TokenCredential
 
 	// Transport sends the requests: an [*http.Client], or something in
-	// process. Close does not touch it. Defaults to an HTTP client of our own
+	// process. Close does not touch it. A client without a CheckRedirect follows no
+	// redirect for us: the service sends none. Defaults to an HTTP client of our own
 	// that keeps Connections idle connections, since Go's own default pool of
 	// 2, and the SDK's of 10, open a new one for nearly every request of a
 	// burst.
@@ -137,7 +138,7 @@ func open(location, name string, o Options) (_ *account, accountName string, _ e
 // sdkOptions are those of azqueue that concern the wire: one call is one request.
 func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o := &azqueue.ClientOptions{}
-	o.Transport = onlyOnce{transport}
+	o.Transport = onlyOnce{staying(transport)}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	return o

@@ -11,6 +11,9 @@ import (
 // string.
 var secret = regexp.MustCompile(`(?i)\b(sig|popreceipt|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
 
+// proof matches what proves who we are, as it stands in a header.
+var proof = regexp.MustCompile(`(?i)\b(SharedKey|SharedKeyLite|Bearer)\s+[^\s"'<>]+`)
+
 // clean returns text on one line and without anything secret: neither what the
 // location holds, nor the receipts given here, nor what looks like one.
 func (a *account) clean(text string, receipts ...string) string {
@@ -22,7 +25,8 @@ func (a *account) clean(text string, receipts ...string) string {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, s, "REDACTED"), url.QueryEscape(s), "REDACTED")
 		}
 	}
-	return strings.Join(strings.Fields(secret.ReplaceAllString(text, "$1=REDACTED")), " ")
+	text = proof.ReplaceAllString(secret.ReplaceAllString(text, "$1=REDACTED"), "$1 REDACTED")
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // scrub returns err with a clean text. An [*url.Error] is left out: its text is

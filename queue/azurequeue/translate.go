@@ -23,6 +23,9 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
 		return a.translateAnswer(op, receipt, answer)
 	}
+	if answer := (*unusable)(nil); errors.As(err, &answer) {
+		return a.translateUnusable(answer, receipt)
+	}
 	if denied := (*credentialError)(nil); errors.As(err, &denied) {
 		return a.translateDenial(ctx, denied)
 	}
@@ -65,12 +68,14 @@ func (a *account) translateAnswer(op string, receipt queue.Receipt, answer *azco
 	e := &queue.Error{Status: answer.StatusCode, Code: answer.ErrorCode}
 	e.Hint, e.Kind = meaning(op, answer.StatusCode, answer.ErrorCode)
 	if r := answer.RawResponse; r != nil {
-		e.RequestID = r.Header.Get("x-ms-request-id")
+		e.RequestID = a.clean(r.Header.Get(requestIDHeader), string(receipt))
 		r.Request = harmless(r.Request)
 	}
-	e.Err = &answerError{answer, a.clean(said(answer), string(receipt))}
+	e.Err = &answerError{answer, a.said(answer, receipt)}
 	return e
 }
+
+const tooLargeHint = "Base64 text is not escaped and always fits; keep larger bodies in a blob and send a reference"
 
 // meaning is the kind of error that a status and a storage error code stand
 // for, and what to do about it. The codes are those of the Queue service REST
@@ -122,7 +127,7 @@ func meaning(op string, status int, code string) (hint string, kind error) {
 	case status >= 400:
 		return "", queue.ErrInvalid
 	default:
-		return "this is no answer of a queue service: check the address, and for a proxy in between", queue.ErrOutcomeUnknown
+		return foreignHint, queue.ErrOutcomeUnknown
 	}
 }
 
@@ -137,18 +142,26 @@ func (e *answerError) Error() string { return e.text }
 func (e *answerError) Unwrap() error { return e.answer }
 
 // said is the message of the error document, without its full stop and without
-// the lines that repeat the request id and the time.
-func said(answer *azcore.ResponseError) string {
+// the lines that repeat the request id and the time. Of what is no such document it is what
+// the status means, and what came.
+func (a *account) said(answer *azcore.ResponseError, receipt queue.Receipt) string {
 	if answer.RawResponse == nil {
 		return ""
 	}
 	var document struct{ Message string }
 	body, err := runtime.Payload(answer.RawResponse) // cached by now
-	if err != nil || xml.Unmarshal(body, &document) != nil || document.Message == "" {
-		return http.StatusText(answer.StatusCode)
+	if err == nil && xml.Unmarshal(body, &document) == nil && document.Message != "" {
+		line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
+		return a.clean(strings.TrimSuffix(strings.TrimSpace(line), "."), string(receipt))
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
-	return strings.TrimSuffix(strings.TrimSpace(line), ".")
+	text := http.StatusText(answer.StatusCode)
+	if host := redirection(answer.RawResponse); host != "" {
+		text += " to the host " + a.clean(host, string(receipt))
+	}
+	if err == nil && len(body) > 0 {
+		text = strings.TrimPrefix(text+": "+a.described(answer.RawResponse, body, receipt), ": ")
+	}
+	return text
 }
 
 // harmless is what may be kept of a request in an error: not its query, which

@@ -24,10 +24,25 @@ func newClient(connections int) *http.Client {
 			ExpectContinueTimeout: time.Second,
 			TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		},
-		// The service never redirects; who does is in between, and following
-		// would be a second request.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: stay,
 	}
+}
+
+// stay follows no redirect. The service never redirects; who does is in between: following
+// would be a second request, to somebody whom our signature is not for, and whose answer
+// is not the service's.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// staying returns the transport, or, of a client that would follow redirects without having
+// been told to, a copy that does not.
+func staying(t policy.Transporter) policy.Transporter {
+	c, ok := t.(*http.Client)
+	if !ok || c.CheckRedirect != nil {
+		return t
+	}
+	copied := *c
+	copied.CheckRedirect = stay
+	return &copied
 }
 
 // onlyOnce keeps net/http from sending a request twice. Its Transport repeats a

@@ -40,7 +40,7 @@ func breaking(t *testing.T) (address string, requests *atomic.Int64) {
 				io.Copy(io.Discard, r.Body)
 				requests.Add(1)
 				if i == 0 {
-					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nx-ms-approximate-messages-count: 0\r\n\r\n")
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n<QueueMessagesList/>")
 				}
 			}
 			c.Close()

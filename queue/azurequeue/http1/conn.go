@@ -1,11 +1,12 @@
 package http1
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"syscall"
+	"os"
 	"time"
 )
 
@@ -13,37 +14,50 @@ import (
 type conn struct {
 	raw       net.Conn // the socket
 	wire      net.Conn // raw, or TLS over it
+	below     *below   // what TLS reads from; nil without TLS
+	peeker    *peeker  // of raw
 	idleSince time.Time
 
 	in   []byte // what was read; in[r:w] is still to be used
 	r, w int
-
-	socket syscall.RawConn    // of raw; nil when it has none
-	probe  func(uintptr) bool // c.look, made once
-	quiet  bool               // what probe has found
 }
 
-func newConn(raw, wire net.Conn) *conn {
-	c := &conn{raw: raw, wire: wire, in: make([]byte, 4<<10)}
-	if s, ok := raw.(syscall.Conn); ok {
-		c.socket, _ = s.SyscallConn() // nil with an error
-	}
-	c.probe = c.look
-	return c
+func newConn(raw net.Conn) *conn {
+	return &conn{raw: raw, wire: raw, peeker: newPeeker(raw), in: make([]byte, 4<<10)}
+}
+
+// secure puts TLS between the socket and what is read and written. It returns it for its
+// handshake.
+func (c *conn) secure(config *tls.Config) *tls.Conn {
+	c.below = &below{Conn: c.raw, peeker: c.peeker}
+	over := tls.Client(c.below, config)
+	c.wire = over
+	return over
 }
 
 // unseen is how long a connection that cannot be looked at may have been idle and
 // is still trusted: no server is that impatient.
 const unseen = time.Second
 
-// stands tells whether an idle connection can be used: the server has neither
-// closed it nor said anything that nobody asked for.
+// stands tells whether an idle connection can be used: the server has neither closed it
+// nor said anything that nobody asked for, which would be taken for the next answer.
+// What TLS has read but not handed out counts, and so does a part of a record.
 func (c *conn) stands() bool {
-	if c.socket == nil || !canLook {
-		return time.Since(c.idleSince) < unseen
+	if c.peeker.socket == nil && time.Since(c.idleSince) >= unseen {
+		return false
 	}
-	c.quiet = false
-	return c.socket.Read(c.probe) == nil && c.quiet
+	var n int
+	var err error
+	if c.below == nil {
+		n, err = c.peeker.Read(c.in[:1]) // which is empty between requests
+	} else {
+		// TLS deals with its own messages, such as tickets, and goes on. It keeps what
+		// it has read of a record when its read times out.
+		c.below.peek = true
+		n, err = c.wire.Read(c.in[:1])
+		c.below.peek = false
+	}
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (c.below == nil || c.below.whole())
 }
 
 // abort makes reading and writing fail. It may be called at any time, and what
@@ -57,13 +71,27 @@ func (c *conn) close() { _ = c.raw.Close() }
 // can be used again.
 func (c *conn) exchange(request []byte) (answer *http.Response, again bool, err error) {
 	if _, err := c.wire.Write(request); err != nil {
-		return nil, false, err
+		return c.refusal(err)
 	}
 	answer, again, err = c.answer()
 	if errors.Is(err, io.EOF) {
 		err = errClosedEarly
 	}
 	return answer, again && c.r == c.w, err
+}
+
+// refusal reads the answer of a server that would not hear a request to its end: what it
+// says is worth more than the error of the write. Only that it refuses is believed.
+func (c *conn) refusal(broken error) (answer *http.Response, again bool, err error) {
+	answer, _, err = c.answer()
+	if err != nil {
+		return nil, false, broken
+	}
+	if answer.StatusCode < http.StatusBadRequest {
+		_ = answer.Body.Close() // which only gives its buffer back
+		return nil, false, broken
+	}
+	return answer, false, nil
 }
 
 // fill reads more, at least a byte.

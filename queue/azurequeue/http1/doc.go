@@ -28,8 +28,13 @@
 // A request is sent once. When the connection breaks under it, used before or not,
 // that is an error, from which a caller must conclude that the outcome is unknown;
 // net/http would send some of them again, without telling. Before a connection is
-// used again it is looked at, so that one that the server has closed meanwhile
-// costs no request.
+// used again it is looked at, through TLS where there is TLS, so that one that the
+// server has closed meanwhile costs no request, and what a server said unasked is
+// never taken for an answer. Where sockets cannot be looked at, which is so on
+// systems that are not Unix, only what has been read already is seen, and a
+// connection that was idle for a second is not used again.
+//
+// A server that refuses a request before it was sent whole is heard, if it hangs up.
 //
 // An error before the request could be sent is a [*net.OpError] of a dial, as with
 // net/http. No error has the request's query or its headers in it.

@@ -161,21 +161,24 @@ func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
 		}
 		return nil, err
 	}
+	c := newConn(raw)
 	if !h.secure {
-		return newConn(raw, raw), nil
+		return c, nil
 	}
 	config := o.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	config.ServerName = or(config.ServerName, h.server)
-	secure := tls.Client(raw, config)
+	// Small records show the beginning of a stream sooner. A request is of use when it is
+	// whole, and each record is a write to the socket.
+	config.DynamicRecordSizingDisabled = true
 	shaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	if err := secure.HandshakeContext(shaking); err != nil {
+	if err := c.secure(config).HandshakeContext(shaking); err != nil {
 		_ = raw.Close() // the handshake says why
 		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
 			err = http.ErrSchemeMismatch
 		}
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
-	return newConn(raw, secure), nil
+	return c, nil
 }

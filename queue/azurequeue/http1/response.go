@@ -154,6 +154,9 @@ func (c *conn) body(a *http.Response) (again bool, err error) {
 	a.Body = http.NoBody
 	coding, lengths := a.Header["Transfer-Encoding"], a.Header["Content-Length"]
 	if a.StatusCode == http.StatusNoContent || a.StatusCode == http.StatusNotModified {
+		if len(coding) > 0 || len(lengths) > 0 && lengths[0] != "0" {
+			again, a.Close = false, true // it has no body, but its server may think so
+		}
 		return again, nil
 	}
 	buffer := bodies.Get().(*[]byte)

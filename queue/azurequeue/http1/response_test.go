@@ -27,8 +27,7 @@ func cannedConn(text string, pieces bool) *conn {
 	if pieces {
 		r = iotest.OneByteReader(r)
 	}
-	c := canned{r: r}
-	return newConn(c, c)
+	return newConn(canned{r: r})
 }
 
 func TestAnswersThatAreTaken(t *testing.T) {

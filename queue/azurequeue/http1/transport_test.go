@@ -408,28 +408,44 @@ func TestTheDefaultFallbackWorks(t *testing.T) {
 	}
 }
 
-// BenchmarkExchange is one small request and its answer over a socket: here, and
-// with net/http.
+// BenchmarkExchange is one request and its answer over a socket, with and without TLS: here,
+// and with net/http. A delete is small; a put has 48 KiB.
 func BenchmarkExchange(b *testing.B) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
-	defer s.Close()
-	ours := New(nil)
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	}
+	plain := httptest.NewServer(http.HandlerFunc(answer))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.HandlerFunc(answer))
+	defer secure.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	ours := New(&Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
 	defer ours.Close()
 	theirs := ours.options.newFallback()
 	defer theirs.CloseIdleConnections()
-	for name, do := range map[string]func(*http.Request) (*http.Response, error){"http1": ours.Do, "net-http": theirs.Do} {
-		b.Run(name, func(b *testing.B) {
-			ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
-			defer cancel()
-			b.ReportAllocs()
-			for b.Loop() {
-				r := newRequest(b, "DELETE", s.URL+"/q/messages/1?popreceipt=r", "", "x-ms-version", "2026-04-06").WithContext(ctx)
-				answer, err := do(r)
-				if err != nil {
-					b.Fatal(err)
-				}
-				answer.Body.Close()
+	text := strings.Repeat("0123456789abcdef", 3<<10)
+	for _, to := range []struct{ name, address string }{{"plain", plain.URL}, {"tls", secure.URL}} {
+		for _, what := range []struct{ method, path, body string }{{"DELETE", "/q/messages/1?popreceipt=r", ""}, {"PUT", "/q/messages/1?popreceipt=r", text}} {
+			for _, by := range []struct {
+				name string
+				do   func(*http.Request) (*http.Response, error)
+			}{{"http1", ours.Do}, {"net-http", theirs.Do}} {
+				b.Run(to.name+"/"+what.method+"/"+by.name, func(b *testing.B) {
+					ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+					defer cancel()
+					b.ReportAllocs()
+					for b.Loop() {
+						r := newRequest(b, what.method, to.address+what.path, what.body, "x-ms-version", "2026-04-06").WithContext(ctx)
+						answer, err := by.do(r)
+						if err != nil {
+							b.Fatal(err)
+						}
+						answer.Body.Close()
+					}
+				})
 			}
-		})
+		}
 	}
 }

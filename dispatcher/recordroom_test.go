@@ -1,0 +1,231 @@
+package dispatcher_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// counting counts the updates that reach a service in process.
+type counting struct {
+	service *emulator.Server
+	n       atomic.Int64
+}
+
+func (c *counting) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		c.n.Add(1)
+	}
+	return c.service.RoundTrip(r)
+}
+
+// service opens a queue of a service in process, which holds both limits: that of the text
+// and that of the request, in which the text is escaped.
+func service(t *testing.T) (*azurequeue.Queue, *counting) {
+	t.Helper()
+	s := &counting{service: emulator.New(localqueue.New(nil), nil)}
+	q, err := azurequeue.Open(s.service.ConnectionString(), "orders", &azurequeue.Options{Transport: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return q, s
+}
+
+// patterns are what the largest texts are made of, each with its own limit.
+var patterns = map[string]string{
+	"letters": "x", "quotes": `"`, "line ends": "x\r\n", "no text": "\x00",
+}
+
+// repeated is a text of so many bytes.
+func repeated(pattern string, n int) string {
+	return strings.Repeat(pattern, n/len(pattern)+1)[:n]
+}
+
+// largest is the most bytes that do not fail for being too large.
+func largest(t *testing.T, try func(n int) error) int {
+	t.Helper()
+	n := sort.Search(queue.MaxText+1, func(n int) bool {
+		err := try(n)
+		if err != nil && !errors.Is(err, queue.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		return err != nil
+	}) - 1
+	if n < 10_000 {
+		t.Fatalf("only %d bytes are taken", n)
+	}
+	return n
+}
+
+// hurdles is a handler that postpones a message more often than it could be lost, and then
+// fails as often as it may without being poison.
+func hurdles(delivery int) error {
+	switch {
+	case delivery <= 7:
+		return dispatcher.Snooze(time.Second)
+	case delivery <= 11:
+		return dispatcher.Retry(time.Second, errors.New("not yet"))
+	}
+	return nil
+}
+
+// work runs a listener until a message was handled to success or is poison, or for a day.
+func work(t *testing.T, q queue.Queue, o *listener.Options[string], handler listener.Handler[string]) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
+	defer stop()
+	o.Codec, o.Logger = codec.Text(), slog.New(slog.DiscardHandler)
+	o.OnError = func(err error) {
+		ended := (*dispatcher.DeliveryError)(nil)
+		if !errors.As(err, &ended) || ended.Outcome != dispatcher.Retried {
+			t.Error(err)
+		}
+	}
+	err := listener.New(q, func(ctx context.Context, m *listener.Message[string]) error {
+		err := handler(ctx, m)
+		if err == nil {
+			time.AfterFunc(time.Second, stop)
+		}
+		return err
+	}, o).Run(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		t.Error("it was not handled to success in a day")
+	}
+	if p, err := q.Sibling("-poison").Properties(t.Context()); err == nil && p.Depth > 0 {
+		t.Errorf("%d messages are poison", p.Depth)
+	}
+}
+
+// The largest job that can be sent can be postponed, and can fail, as often as any other:
+// each time is recorded in it.
+func TestTheLargestSendIsNeverPoisonForWantOfRoom(t *testing.T) {
+	for name, pattern := range patterns {
+		synctest.Test(t, func(t *testing.T) {
+			q, _ := service(t)
+			scratch := q.Sibling("-scratch").(*azurequeue.Queue)
+			if err := scratch.Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			probe := producer.New(scratch, &producer.Options[string]{Codec: codec.Text()})
+			n := largest(t, func(n int) error {
+				_, err := probe.Send(t.Context(), repeated(pattern, n), nil)
+				return err
+			})
+			if _, err := producer.New(q, &producer.Options[string]{Codec: codec.Text()}).Send(t.Context(), repeated(pattern, n), nil); err != nil {
+				t.Fatal(err)
+			}
+			deliveries := 0
+			work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
+				deliveries++
+				if m.Body != repeated(pattern, n) || int(m.DequeueCount) != deliveries || m.Attempt != max(deliveries-7, 1) {
+					t.Errorf("%s: delivery %d is attempt %d, dequeued %d times, of %d bytes", name, deliveries, m.Attempt, m.DequeueCount, len(m.Body))
+				}
+				return hurdles(deliveries)
+			})
+			if deliveries != 12 {
+				t.Errorf("%s: %d deliveries, want 12", name, deliveries)
+			}
+		})
+	}
+}
+
+// So can the largest that can be saved, in whatever form the message came, and it can be
+// saved again at each later delivery.
+func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
+	for form, c := range map[string]struct {
+		format codec.Format // to read it in
+		text   string       // as it was sent
+		adopt  bool
+	}{
+		"envelope":        {codec.Auto, "millrace/1?id=7&at=1\nx", false},
+		"bare envelope":   {codec.Auto, "millrace/1?\nx", false},
+		"adopted":         {codec.Auto, "x", true},
+		"adopted, Base64": {codec.Auto, base64.StdEncoding.EncodeToString([]byte(`"x"`)), true},
+	} {
+		for name, pattern := range patterns {
+			if c.adopt && pattern == "\x00" {
+				continue // bare, it is no text of XML
+			}
+			synctest.Test(t, func(t *testing.T) {
+				q, s := service(t)
+				if _, err := q.Enqueue(t.Context(), c.text, nil); err != nil {
+					t.Fatal(err)
+				}
+				deliveries, n := 0, 0
+				work(t, q, &listener.Options[string]{Format: c.format, Adopt: c.adopt}, func(ctx context.Context, m *listener.Message[string]) error {
+					deliveries++
+					if deliveries == 1 {
+						n = largest(t, func(n int) error { return m.Save(ctx, repeated(pattern, n)) })
+					}
+					if deliveries == 2 || deliveries == 10 { // with little recorded, and with much
+						if err := m.Save(ctx, repeated(pattern, n)); err != nil {
+							t.Errorf("%s, %s: delivery %d: %v", form, name, deliveries, err)
+						}
+					}
+					if deliveries > 1 {
+						return hurdles(deliveries)
+					}
+					before := s.n.Load()
+					if err := m.Save(ctx, repeated(pattern, n+1)); !errors.Is(err, queue.ErrTooLarge) || s.n.Load() != before {
+						t.Errorf("%s, %s: a byte more: %v, after %d updates", form, name, err, s.n.Load()-before)
+					}
+					if m.Body != repeated(pattern, n) {
+						t.Errorf("%s, %s: the body has become one of %d bytes", form, name, len(m.Body))
+					}
+					return hurdles(deliveries)
+				})
+				if deliveries != 12 {
+					t.Errorf("%s, %s: %d deliveries, want 12", form, name, deliveries)
+				}
+			})
+		}
+	}
+}
+
+// A message that nothing is recorded in may be as large as the service takes it.
+func TestASaveThatNothingIsRecordedInMayBeAsLargeAsAnyText(t *testing.T) {
+	for name, c := range map[string]struct {
+		format codec.Format
+		text   string
+		want   int
+	}{
+		"plain":  {codec.Plain, "x", queue.MaxText},
+		"Base64": {codec.Base64, "eA==", queue.MaxText / 4 * 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, _ := service(t)
+			if _, err := q.Enqueue(t.Context(), c.text, nil); err != nil {
+				t.Fatal(err)
+			}
+			work(t, q, &listener.Options[string]{Format: c.format}, func(ctx context.Context, m *listener.Message[string]) error {
+				if n := largest(t, func(n int) error { return m.Save(ctx, repeated("x", n)) }); n != c.want {
+					t.Errorf("%s: at most %d bytes, want %d", name, n, c.want)
+				}
+				return nil
+			})
+		})
+	}
+}
