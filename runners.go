@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 	"sync"
+
+	"github.com/millrace/millrace/internal/isnil"
 )
 
 // composite is a runner of runners.
@@ -113,7 +114,7 @@ func check(rs []Runner) error {
 		return errors.New("millrace: nothing to run")
 	}
 	for i, r := range rs {
-		if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		if isnil.Value(r) {
 			return fmt.Errorf("millrace: runner %d of %d is nil", i+1, len(rs))
 		}
 	}

@@ -45,6 +45,33 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", int(f))
 }
 
+// MarshalText names the format, for JSON, flags and logs. An unknown one is an error.
+func (f Format) MarshalText() ([]byte, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	return []byte(f.String()), nil
+}
+
+// UnmarshalText reads what [Format.MarshalText] writes.
+func (f *Format) UnmarshalText(text []byte) error {
+	for one := Auto; one.Check() == nil; one++ {
+		if one.String() == string(text) {
+			*f = one
+			return nil
+		}
+	}
+	return fmt.Errorf("codec: %q is no format", text)
+}
+
+// Check returns an error for a format that there is not.
+func (f Format) Check() error {
+	if f < Auto || f > Base64 {
+		return fmt.Errorf("codec: there is no %v", f)
+	}
+	return nil
+}
+
 // HasHead tells whether the format, as one to write, carries a [Head].
 func (f Format) HasHead() bool { return f == Auto || f == Envelope }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -47,7 +48,7 @@ type Dispatcher[T any] struct {
 // New returns a dispatcher for the queue and the handler. It starts and sends
 // nothing. The error names every bad option.
 func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
-	if q == nil || h == nil {
+	if isnil.Value(q) || h == nil {
 		return nil, errors.New("dispatcher: both a queue and a handler are needed")
 	}
 	options, err := o.withDefaults(q)

@@ -174,6 +174,9 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.Codec == nil {
 		c.Codec = codec.JSON[T]()
 	}
+	if err := c.Format.Check(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"reflect"
 	"time"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -197,7 +197,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 
 // check refuses what no option can mend.
 func check[T any](q queue.Queue, h Handler[T]) error {
-	if v := reflect.ValueOf(q); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isnil.Value(q) {
 		return errors.New("a listener needs a queue, and got nil: make it with New")
 	}
 	if h == nil {

@@ -33,6 +33,9 @@ var errNotRunning = errors.New("it does not run: give its options to New instead
 // says what is wrong, none. It sends nothing and does not wait. It is safe for concurrent
 // use.
 func (l *Listener[T]) Configure(c Settings) error {
+	if err := check(l.queue, l.handler); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
 	l.mu.Lock()
 	s := l.session
 	l.mu.Unlock()
