@@ -262,10 +262,10 @@ func (d *Directory) failure(op string, ref Ref, err error) error {
 	return failure(op, ref, err)
 }
 
-// absent turns the system's word for a missing file into ours.
+// absent turns the system's word for a missing file into ours, and says where it is not.
 func (d *Directory) absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return ErrMissing
+		return fmt.Errorf("in %s: %w", d.path, ErrMissing)
 	}
 	return d.here(err)
 }

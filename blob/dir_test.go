@@ -163,3 +163,17 @@ func TestADirectoryThatWentAwayIsNotAMissingBlobOnPut(t *testing.T) {
 		t.Errorf("put: %v", err)
 	}
 }
+
+// TestAMissingBlobIsMissingFromADirectory: whoever looks in the wrong one must see it.
+func TestAMissingBlobIsMissingFromADirectory(t *testing.T) {
+	path := t.TempDir()
+	d := dir(t, path)
+	ref := blob.Ref{Container: "pictures", Name: "none"}
+	_, opened := d.Open(t.Context(), ref)
+	_, looked := d.Size(t.Context(), ref)
+	for _, err := range []error{opened, looked} {
+		if !errors.Is(err, blob.ErrMissing) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ref.String()) {
+			t.Errorf("%v", err)
+		}
+	}
+}

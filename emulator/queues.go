@@ -118,8 +118,8 @@ func (c *call) listQueues() *failure {
 			return errOutOfRangeInput.because("One of the request inputs is out of range.") // so the service; its documents have InvalidMarker
 		}
 	}
-	page, err := c.server.engine.List(c.request.Context(), c.account, &localqueue.ListOptions{
-		Prefix: prefix, From: from, Max: int(min(results, localqueue.MaxPage))})
+	page, err := c.server.engine.Account(c.account).List(c.request.Context(), &queue.ListOptions{
+		Prefix: prefix, Marker: from, Max: int(min(results, queue.MaxPage))})
 	if err != nil {
 		return toFailure(err)
 	}

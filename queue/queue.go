@@ -13,11 +13,11 @@ type Name struct {
 	Queue   string
 }
 
-// String returns "account/queue", for people and logs, or the queue alone when no account
-// is known.
+// String returns "account/queue", for people and logs, or the one of the two that is
+// known.
 func (n Name) String() string {
-	if n.Account == "" {
-		return n.Queue
+	if n.Account == "" || n.Queue == "" {
+		return n.Account + n.Queue
 	}
 	return n.Account + "/" + n.Queue
 }

@@ -40,7 +40,7 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	for _, account := range s.served() {
 		line("account", "%s", e.AccountURL(account))
 		if s.secret(account) {
-			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(the key of -account)"))
+			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(your key)"))
 			continue
 		}
 		if s.cert == "" && isUsual(e.Addr().String()) {
@@ -50,8 +50,19 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 		}
 		line("connection string", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
 	}
+	if step := s.firstStep(e.Addr().String()); step != "" {
+		line("from another shell", "%s", step)
+	}
 	text.WriteString("Stop it with Ctrl-C.\n")
 	_, _ = out.Write(text.Bytes()) // there is nobody else to tell
+}
+
+// firstStep is what to try where commands find this server by themselves.
+func (s *settings) firstStep(address string) string {
+	if s.cert != "" || s.public || s.secret(emulator.DevelopmentAccount) || !isUsual(address) {
+		return ""
+	}
+	return "millrace create orders"
 }
 
 // served is the names of the accounts, the development account first.

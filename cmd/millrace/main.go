@@ -7,86 +7,81 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"golang.org/x/term"
 )
 
 func main() {
-	os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	c := &console{in: os.Stdin, out: os.Stdout, errs: os.Stderr, typed: term.IsTerminal(int(os.Stdin.Fd())), getenv: os.Getenv}
+	os.Exit(c.command(context.Background(), os.Args[1:]))
 }
 
 // The statuses that the program ends with.
 const (
-	fine     = 0
-	failed   = 1
-	misused  = 2
-	seeHelp  = "see millrace help"
-	helpText = `Millrace serves the protocol of Azure Queue Storage on this machine.
-
-Usage:
-
-  millrace serve [flags]    serve until Ctrl-C
-  millrace version          say which version this is
-  millrace help             say this
-
-Flags of serve:
-
-`
-	rulesText = `
-Rules of -faults are operation:fault@when, separated by blanks or commas:
-
-  get:503@5%            one in twenty gets, by chance that -seed fixes
-  put:500@1/100         each hundredth put
-  delete:drop@#3,7      the third and the seventh delete are done and not answered
-  *:delay=200ms@10%     a tenth of all requests takes longer
-  update:duplicate      all updates are done twice
-
-Operations are *, put, get, peek, update, delete, clear and the service's own names, such as
-CreateQueue. Faults are 503, 500, 408, reset, drop, duplicate and delay=200ms.
-`
+	fine        = 0
+	failed      = 1
+	misused     = 2
+	interrupted = 130 // as shells have it
 )
+
+// console is what the program reads, writes and finds when it starts.
+type console struct {
+	in        io.Reader
+	out, errs io.Writer
+	typed     bool // in is a terminal, where somebody can be asked
+	getenv    func(string) string
+}
 
 // misuse is a command line that cannot be meant.
 type misuse struct{ error }
 
+// stopped is the end of a command that was told to stop.
+type stopped struct{ error }
+
 // command does what the arguments say and returns the status to end with.
-func command(ctx context.Context, args []string, out, errs io.Writer) int {
-	err := dispatch(ctx, args, out)
+func (c *console) command(ctx context.Context, args []string) int {
+	if len(args) == 0 {
+		say(c.errs, "%s", usage())
+		return misused
+	}
+	c.out = output{c.out}
+	err := c.dispatch(ctx, args)
 	if err == nil {
 		return fine
 	}
-	// One line, whatever an error from elsewhere is made of.
-	say(errs, "millrace: %s", strings.Join(strings.Fields(err.Error()), " "))
-	if errors.As(err, new(misuse)) {
+	if !closedPipe(err) { // who reads no more, as head, wants to hear no more
+		// One line, whatever an error from elsewhere is made of.
+		say(c.errs, "millrace: %s\n", redact(strings.Join(strings.Fields(err.Error()), " ")))
+	}
+	switch {
+	case errors.As(err, new(misuse)):
 		return misused
+	case errors.As(err, new(stopped)):
+		return interrupted
 	}
 	return failed
 }
 
-func dispatch(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return misuse{errors.New("say what to do, such as millrace serve; " + seeHelp)}
+func (c *console) dispatch(ctx context.Context, args []string) error {
+	name, args := args[0], args[1:]
+	switch name {
+	case "-version", "--version":
+		name = "version"
+	case "-h", "-help", "--help":
+		name = "help"
 	}
-	switch args[0] {
-	case "serve":
-		return serve(ctx, args[1:], out)
-	case "version", "-version", "--version":
-		if len(args) > 1 {
-			return misuse{fmt.Errorf("version takes no argument such as %q", args[1])}
+	for _, one := range commands() {
+		if one.name == name {
+			return one.do(ctx, c, args)
 		}
-		_, err := fmt.Fprintln(out, "millrace", version())
-		return err
-	case "help", "-h", "-help", "--help":
-		return help(out)
 	}
-	return misuse{fmt.Errorf("there is no command %q; %s", args[0], seeHelp)}
+	if strings.HasPrefix(name, "-") {
+		return misuse{fmt.Errorf("the command comes first, then its flags; %s", thereAre())}
+	}
+	return misuse{fmt.Errorf("there is no command %s; %s", quote(name), thereAre())}
 }
 
-func help(out io.Writer) error {
-	var text strings.Builder
-	text.WriteString(helpText)
-	flags := new(settings).flags()
-	flags.SetOutput(&text)
-	flags.PrintDefaults()
-	text.WriteString(rulesText)
-	_, err := io.WriteString(out, text.String())
-	return err
+// say writes what a person is told. Where it cannot be written there is nobody to tell.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format, args...)
 }

@@ -118,7 +118,7 @@ func (p *page) account(r *http.Request, name string) accountView {
 }
 
 func (p *page) queues(ctx context.Context, account string) (queues []queueView, more bool) {
-	listed, err := p.engine.List(ctx, account, &localqueue.ListOptions{Max: mostQueues})
+	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: mostQueues})
 	if err != nil {
 		return nil, false // the browser left
 	}

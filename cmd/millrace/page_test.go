@@ -22,10 +22,7 @@ const secretKey = "c2VjcmV0IG9mIG1pbmU="
 // "orders" of the account "mine" and the server on a socket.
 func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	t.Helper()
-	s, err := parse(append([]string{"-account", "mine:" + secretKey}, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := parsed(t, append([]string{"-serve-account", "mine:" + secretKey}, args...)...)
 	p := &page{settings: s, engine: localqueue.New(nil)}
 	q := p.engine.Queue(queue.Name{Account: "mine", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
@@ -41,6 +38,19 @@ func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	}
 	t.Cleanup(func() { e.Close() })
 	return p, e
+}
+
+// parsed are the settings of these arguments of serve.
+func parsed(t *testing.T, args ...string) *settings {
+	t.Helper()
+	s := new(settings)
+	if err := s.flags().Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.check(func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // answer is a response that was read.
@@ -188,13 +198,10 @@ func TestGreeting(t *testing.T) {
 		has, hasNo []string
 	}{
 		{"", []string{"AccountName=devstoreaccount1;AccountKey=" + emulator.DevelopmentKey}, []string{shortForm, "TLS"}},
-		{"-account devstoreaccount1:" + secretKey, []string{"AccountName=devstoreaccount1;AccountKey=(the key of -account);"}, []string{secretKey, emulator.DevelopmentKey}},
-		{"-public -account mine:" + secretKey, []string{"AccountName=mine;AccountKey=(the key", "without TLS"}, []string{"devstoreaccount1", secretKey}},
+		{"-serve-account devstoreaccount1:" + secretKey, []string{"AccountName=devstoreaccount1;AccountKey=(your key);"}, []string{secretKey, emulator.DevelopmentKey}},
+		{"-public -serve-account mine:" + secretKey, []string{"AccountName=mine;AccountKey=(your key", "without TLS"}, []string{"devstoreaccount1", secretKey}},
 	} {
-		s, err := parse(strings.Fields(c.args))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := parsed(t, strings.Fields(c.args)...)
 		e, err := emulator.New(nil, &emulator.Options{Accounts: s.keys, Public: s.public}).Start("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -213,6 +220,22 @@ func TestGreeting(t *testing.T) {
 			}
 		}
 	}
+	ours := map[string][]byte{emulator.DevelopmentAccount: {1}}
+	for i, c := range []struct {
+		s       settings
+		address string
+		says    bool
+	}{
+		{settings{}, "127.0.0.1:10001", true},
+		{settings{}, "127.0.0.1:10002", false},
+		{settings{cert: "x"}, "127.0.0.1:10001", false},
+		{settings{public: true}, "127.0.0.1:10001", false},
+		{settings{keys: ours}, "127.0.0.1:10001", false},
+	} {
+		if step := c.s.firstStep(c.address); (step != "") != c.says {
+			t.Errorf("%d: %q", i, step)
+		}
+	}
 	for host, want := range map[string]bool{"127.0.0.1:10001": true, "localhost:10001": true, "127.0.0.1:10002": false, "[::1]:10001": false, "x": false} {
 		if isUsual(host) != want {
 			t.Errorf("%s: %v", host, !want)
@@ -223,12 +246,11 @@ func TestGreeting(t *testing.T) {
 func TestVersionAndHelp(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"version", "millrace " + version() + "\n"},
-		{"help", "-deleting-for duration"},
+		{"help serve", "-deleting-for duration"},
 		{"serve -h", "-deleting-for duration"},
 	} {
-		var out, errs strings.Builder
-		if status := command(t.Context(), strings.Fields(c.args), &out, &errs); status != fine || !strings.Contains(out.String(), c.want) || errs.Len() > 0 {
-			t.Errorf("%s: %d, %q, %q", c.args, status, &out, &errs)
+		if r := (invocation{}).call(t, strings.Fields(c.args)...); r.status != fine || !strings.Contains(r.out, c.want) || r.errs != "" {
+			t.Errorf("%s: %+v", c.args, r)
 		}
 	}
 	released := &debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "v1.2.3"}}
@@ -247,7 +269,7 @@ func FuzzAccount(f *testing.F) {
 	f.Add("abc:" + secretKey + "!")
 	f.Add(":")
 	f.Fuzz(func(t *testing.T, given string) {
-		keys, err := accountFlags{given}.read()
+		keys, err := accountFlags{given}.read("")
 		name, key, _ := strings.Cut(given, ":")
 		if err == nil {
 			decoded, _ := base64.StdEncoding.DecodeString(key)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,28 +18,35 @@ import (
 // grace is how long requests that are under way may take when it is told to stop.
 const grace = 10 * time.Second
 
-// serve is the command: it serves until a signal, or until ctx ends.
-func serve(ctx context.Context, args []string, out io.Writer) error {
-	s, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return help(out)
-	}
-	if err != nil {
-		return err
-	}
+func serveCommand() *command {
+	s := new(settings)
+	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, rules: rulesText,
+		hint: func(wrong string) string {
+			if strings.HasSuffix(wrong, "not defined: -account") {
+				return "serve takes -serve-account name:key, and -account tells the other commands where an account is"
+			}
+			return ""
+		},
+		run: func(ctx context.Context, c *console, _ []string) error {
+			if err := s.check(c.getenv); err != nil {
+				return misuse{err}
+			}
+			return s.serve(ctx, c.out)
+		}}
+}
+
+// serve serves until a signal, or until ctx ends.
+func (s *settings) serve(ctx context.Context, out io.Writer) error {
 	out = &oneAtATime{to: out}
 	certificate, err := s.certificate()
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	d, err := s.openData()
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
-	if err := errors.Join(s.serveData(ctx, d, certificate, out), d.close()); err != nil {
-		return fmt.Errorf("serve: %w", err)
-	}
-	return nil
+	return errors.Join(s.serveData(ctx, d, certificate, out), d.close())
 }
 
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
@@ -96,7 +103,7 @@ func (s *service) Run(ctx context.Context) error {
 	case <-s.endpoint.Done(): // it cannot go on
 		return s.endpoint.Close()
 	}
-	say(s.out, "Stopping: requests under way may finish. Once more to stop at once.")
+	say(s.out, "Stopping: requests under way may finish. Once more to stop at once.\n")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -111,9 +118,9 @@ func (s *service) Run(ctx context.Context) error {
 	defer cancel()
 	switch err := s.endpoint.Shutdown(ending); {
 	case err == nil:
-		say(s.out, "Stopped.")
+		say(s.out, "Stopped.\n")
 	case ending.Err() != nil:
-		say(s.out, "Stopped. Requests that were under way were cut off.")
+		say(s.out, "Stopped. Requests that were under way were cut off.\n")
 	default:
 		return err
 	}
@@ -135,7 +142,20 @@ func (w *oneAtATime) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// say writes a line. Where it cannot be written there is nobody to tell.
-func say(out io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(out, format+"\n", args...)
-}
+const serveMore = `It serves the development account, whose key is public, or the accounts of -serve-account besides.
+A key on the command line can be seen by everybody on the machine: say name:@FILE, or put name:key
+into the environment variable ` + servedVariable + `.
+`
+
+const rulesText = `
+Rules of -faults are operation:fault@when, separated by blanks or commas:
+
+  get:503@5%            one in twenty gets, by chance that -seed fixes
+  put:500@1/100         each hundredth put
+  delete:drop@#3,7      the third and the seventh delete are done and not answered
+  *:delay=200ms@10%     a tenth of all requests takes longer
+  update:duplicate      all updates are done twice
+
+Operations are *, put, get, peek, update, delete, clear and the service's own names, such as
+CreateQueue. Faults are 503, 500, 408, reset, drop, duplicate and delay=200ms.
+`

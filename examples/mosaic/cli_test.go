@@ -375,3 +375,46 @@ func TestALinkedOutputReplacesTheFileBehindTheLink(t *testing.T) {
 	}
 	read(t, file)
 }
+
+// TestThePictureIsNotWrittenOnto, by whatever name: it would be lost.
+func TestThePictureIsNotWrittenOnto(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	photo(t, "in.png", 40, 40)
+	before, err := os.ReadFile("in.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("sub", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, link := range map[string]func(from, to string) error{"soft.png": os.Symlink, "hard.png": os.Link} {
+		if err := link("in.png", name); err != nil {
+			t.Skip(err)
+		}
+	}
+	if err := os.Symlink(dir, "dir"); err != nil {
+		t.Skip(err)
+	}
+	entries := len(left(t, dir))
+	for _, in := range []string{"in.png", "soft.png", "hard.png"} {
+		for _, out := range []string{"in.png", "./in.png", "sub/../in.png", filepath.Join(dir, "in.png"), "soft.png", "hard.png", "dir/in.png", "dir/soft.png"} {
+			// Nothing else is looked at, let alone done: the tiles and the account are none.
+			r := mosaic(t, "render", "-in", in, "-out", out, "-tiles", "missing", "-account", "nowhere", "-blobs", "blobs")
+			if r.status != statusUsage || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "-out "+out+" is the picture of -in "+in) {
+				t.Errorf("%s onto %s: %+v", in, out, r)
+			}
+		}
+	}
+	if after, err := os.ReadFile("in.png"); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the picture is another: %v", err)
+	}
+	if got := left(t, dir); len(got) != entries {
+		t.Errorf("left in the folder: %v", got)
+	}
+	// A copy is another file.
+	writeBytes(t, "copy.png", before)
+	if r := mosaic(t, "render", "-in", "in.png", "-out", "copy.png", "-tiles", fewTiles(t)); r.status != statusDone {
+		t.Errorf("onto a copy: %+v", r)
+	}
+}

@@ -17,6 +17,17 @@ type output struct {
 	mode fs.FileMode // of the file that is there, or what a new one gets
 }
 
+// notOnto refuses an output that is the input, by whatever name: through a link, or spelt
+// in another way. What is no file yet, or cannot be looked at, is for others to refuse.
+func notOnto(in, out string) error {
+	a, inErr := os.Stat(in)
+	b, outErr := os.Stat(out)
+	if inErr == nil && outErr == nil && os.SameFile(a, b) {
+		return wrongCall("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
+	}
+	return nil
+}
+
 // newOutput finds out whether the file can be written, before any work is spent on
 // what to write. Nothing of it stays.
 func newOutput(path string) (*output, error) {

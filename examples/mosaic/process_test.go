@@ -219,6 +219,67 @@ func TestKilledAndRunAgain(t *testing.T) {
 	})
 }
 
+// TestBlobsInAnotherFolderAreRefusedAtOnce has what a killed run has left on the account. A
+// program that looks for its blobs elsewhere says where it looked, and what to do.
+func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	e, err := emulator.New(nil, nil).Start("") // an account of its own: it is in use
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	location := e.ConnectionString()
+	dir := t.TempDir()
+	theirs, ours := filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
+	victim := start(t, work(t, dir, "-account", location, "-blobs", theirs)...)
+	victim.until("slices are laid")
+	victim.signal(syscall.SIGKILL)
+	if status := victim.wait(); status != -1 {
+		t.Fatalf("status %d: it was finished before it was killed", status)
+	}
+	small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
+	photo(t, small, 64, 64)
+	render := func(blobs string) result {
+		return mosaic(t, "render", "-in", small, "-out", out, "-tiles", fewTiles(t), "-account", location, "-blobs", blobs)
+	}
+	r := render(ours)
+	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"blobs in " + theirs + " on ", "looks in " + ours + " on ", "messages", "-blobs", "millrace clear imagerequest"} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("it does not say %q: %s", want, r.stderr)
+		}
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("it has left an output")
+	}
+	clearAll(t, location)
+	for _, blobs := range []string{ours, theirs} { // when nothing is left, either may have the account
+		if r := render(blobs); r.status != statusDone {
+			t.Errorf("with %s: %+v", blobs, r)
+		}
+	}
+}
+
+// clearAll does what the error says.
+func clearAll(t *testing.T, location string) {
+	t.Helper()
+	for _, name := range []string{"imagerequest", "slicerequest", "sliceresponse", "imageresponse"} {
+		q, err := azurequeue.Open(location, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(q.Clear(t.Context()), q.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // drop takes the queues away, for the next test and because Azurite gets slow.
 func drop(t *testing.T, location string) {
 	t.Helper()

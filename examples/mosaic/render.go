@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"path/filepath"
 	"time"
 
 	"github.com/millrace/millrace"
@@ -64,6 +65,9 @@ func (r *rendering) Run(ctx context.Context) error {
 
 func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	begin := time.Now()
+	if err := notOnto(r.in, r.out); err != nil {
+		return summary{}, err
+	}
 	account, err := openAccount(r.account)
 	if err != nil {
 		return summary{}, err
@@ -82,17 +86,17 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	if err != nil {
 		return summary{}, err
 	}
-	store, closeStore, err := r.openBlobs()
+	store, place, closeStore, err := r.openBlobs()
 	if err != nil {
 		return summary{}, err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 
 	first, cancel := context.WithTimeout(ctx, account.patience())
-	system, err := roles.Open(first, account.queue, store, &roles.Options{Idle: account.idle(), Grace: grace, Logger: r.logger})
+	system, err := roles.Open(first, account.queue, store, &roles.Options{Idle: account.idle(), Grace: grace, Logger: r.logger, Place: place})
 	cancel()
 	if err != nil {
-		return summary{}, err
+		return summary{}, elsewhere(err)
 	}
 	library, err := r.library(ctx)
 	if err != nil {
@@ -105,7 +109,7 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 		return summary{}, err
 	}
 	if err := r.make(ctx, system, order); err != nil {
-		return summary{}, err
+		return summary{}, elsewhere(err)
 	}
 	return summary{
 		out: output.path, plan: plan, tiles: library.Len(),
@@ -141,17 +145,26 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 // maxJPEGSide is the most that the header of a JPEG can say.
 const maxJPEGSide = 1<<16 - 1
 
-// openBlobs opens the store, and returns how to close it. A temporary one is in files
-// too: a large picture, its slices and the mosaic are too much to keep in memory beside
-// what is being worked on.
-func (r *rendering) openBlobs() (blob.Store, func() error, error) {
+// elsewhere says what to do about blobs in two places.
+func elsewhere(err error) error {
+	if e := (*roles.ElsewhereError)(nil); errors.As(err, &e) {
+		return fmt.Errorf("%w; give -blobs the same folder, or wait until the others are done; messages that nobody "+
+			"works on any more go away with millrace clear imagerequest, and the same for slicerequest, sliceresponse and imageresponse", e)
+	}
+	return err
+}
+
+// openBlobs opens the store, and returns where it is and how to close it. A temporary one
+// is in files too: a large picture, its slices and the mosaic are too much to keep in
+// memory beside what is being worked on.
+func (r *rendering) openBlobs() (_ blob.Store, place string, _ func() error, _ error) {
 	path, remove := r.blobs, func() error { return nil }
 	switch {
 	case path != "":
 	case r.account == embedded:
 		var err error
 		if path, err = os.MkdirTemp("", "mosaic-"); err != nil {
-			return nil, nil, fmt.Errorf("make a temporary folder: %w", err)
+			return nil, "", nil, fmt.Errorf("make a temporary folder: %w", err)
 		}
 		remove = func() error { return os.RemoveAll(path) }
 	default:
@@ -159,9 +172,20 @@ func (r *rendering) openBlobs() (blob.Store, func() error, error) {
 	}
 	store, err := blob.Dir(path)
 	if err != nil {
-		return nil, nil, errors.Join(err, remove())
+		return nil, "", nil, errors.Join(err, remove())
 	}
-	return store, func() error { return errors.Join(store.Close(), remove()) }, nil
+	return store, placeOf(path), func() error { return errors.Join(store.Close(), remove()) }, nil
+}
+
+// placeOf says where a folder is, to people who may sit at another machine.
+func placeOf(folder string) string {
+	if absolute, err := filepath.Abs(folder); err == nil {
+		folder = absolute
+	}
+	if host, err := os.Hostname(); err == nil {
+		return folder + " on " + host
+	}
+	return folder
 }
 
 // library makes the tiles, or reads them.

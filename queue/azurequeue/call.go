@@ -18,16 +18,24 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 	if bad == nil {
 		bad = q.bad
 	}
+	if bad == nil {
+		bad = q.account.call(ctx, op, receipt, send)
+	}
 	if bad != nil {
 		return queue.Explain(bad, op, q.name, id)
 	}
+	return nil
+}
+
+// call sends one request whose arguments are good.
+func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return queue.Explain(&queue.Error{Detail: "nothing was sent", Err: ended(ctx)}, op, q.name, id)
+		return &queue.Error{Detail: "nothing was sent", Err: ended(ctx)}
 	}
-	try, cancel := context.WithTimeoutCause(ctx, q.account.tryTimeout, errNoAnswer)
+	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errNoAnswer)
 	defer cancel()
 	if err := send(try); err != nil {
-		return queue.Explain(q.account.translate(ctx, try, op, receipt, err), op, q.name, id)
+		return a.translate(ctx, try, op, receipt, err)
 	}
 	return nil
 }

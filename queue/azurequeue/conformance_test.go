@@ -100,3 +100,44 @@ func TestConformanceOfAzurite(t *testing.T) {
 		},
 	})
 }
+
+// openAccount opens an account whose requests are counted.
+func openAccount(t *testing.T, location string, count *counter) queue.Account {
+	t.Helper()
+	a, err := azurequeue.OpenAccount(location, &azurequeue.Options{Transport: count})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestConformanceOfAccountsOfTheEmulatorInProcess(t *testing.T) {
+	var counts sync.Map // queue.Account → *counter
+	queuetest.RunAccount(t, queuetest.AccountHarness{
+		Bubble:  true,
+		Secrets: []string{emulator.DevelopmentKey},
+		Open: func(t *testing.T) queue.Account {
+			s := emulator.New(localqueue.New(nil), nil)
+			count := &counter{next: s}
+			a := openAccount(t, s.ConnectionString(), count)
+			counts.Store(a, count)
+			return a
+		},
+		Requests: func(a queue.Account) int {
+			count, _ := counts.Load(a)
+			return int(count.(*counter).n.Load())
+		},
+	})
+}
+
+func TestConformanceOfAccountsOfAzurite(t *testing.T) {
+	t.Parallel()
+	location := azuritetest.ConnectionString(t)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	queuetest.RunAccount(t, queuetest.AccountHarness{
+		Secrets: []string{azuritetest.Key},
+		Open:    func(t *testing.T) queue.Account { return openAccount(t, location, &counter{next: transport}) },
+		Quirks:  queuetest.Quirks{ListWhileCreating: "Azurite goes on after the queue with the number of the last one, and numbers queues as they are created"},
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // auth says what a location carries to prove who we are.
@@ -19,6 +21,7 @@ const (
 // location is where an account is and how to get in.
 type location struct {
 	account   string
+	queue     string // that the address is of; "" when it is the account's
 	endpoint  string // with a slash at the end and without a query
 	auth      auth
 	key       string // Base64
@@ -37,7 +40,7 @@ const locationHint = `use a connection string, "UseDevelopmentStorage=true", or 
 
 // parse reads a location. Its errors never contain the location: any part of
 // it may be a secret in the wrong place.
-func parse(text, queueName string) (location, error) {
+func parse(text string) (location, error) {
 	text = strings.TrimSpace(text) // a line from a file ends in one
 	lower := strings.ToLower(text)
 	var at location
@@ -46,7 +49,7 @@ func parse(text, queueName string) (location, error) {
 	case text == "":
 		return location{}, invalid(locationHint, "the location is empty")
 	case strings.HasPrefix(lower, "http://"), strings.HasPrefix(lower, "https://"):
-		at, err = parseURL(text, queueName)
+		at, err = parseURL(text)
 	case strings.Contains(text, "="):
 		at, err = parseConnectionString(text)
 	default:
@@ -61,13 +64,16 @@ func parse(text, queueName string) (location, error) {
 	if at.key != "" {
 		at.secrets = append(at.secrets, at.key)
 	}
+	if at.hint == "" && onLoopback(at.endpoint) {
+		at.hint = localHint
+	}
 	if query, err := url.ParseQuery(at.signature); err == nil && query.Get("sig") != "" {
 		at.secrets = append(at.secrets, query.Get("sig"), url.QueryEscape(query.Get("sig")))
 	}
 	return at, nil
 }
 
-func parseURL(text, queueName string) (location, error) {
+func parseURL(text string) (location, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		return location{}, invalid(locationHint, "the location is not a well-formed address")
@@ -77,19 +83,15 @@ func parseURL(text, queueName string) (location, error) {
 	}
 	// The portal and the SDK also hand out addresses of queues. What is left
 	// of the path is the account, or nothing when the host names it.
-	own := strings.Contains(u.Host, ".queue.")
-	path := strings.Trim(u.Path, "/")
-	if path == queueName && own {
-		path = ""
+	account, name := "", strings.Trim(u.Path, "/")
+	if !strings.Contains(u.Host, ".queue.") {
+		account, name, _ = strings.Cut(name, "/")
 	}
-	if !own {
-		path = strings.TrimSuffix(path, "/"+queueName)
+	if strings.Contains(name, "/") {
+		return location{}, invalid("leave out what follows the account", "the location has a path, which is not a queue's name")
 	}
-	if own && path != "" || strings.Contains(path, "/") {
-		return location{}, invalid("leave out what follows the account", "the location has a path, which is not the queue's name")
-	}
-	u.Path = path
-	at := location{signature: u.RawQuery}
+	u.Path = account
+	at := location{queue: name, signature: u.RawQuery}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if at.account, at.endpoint, err = endpoint(u); err != nil {
 		return location{}, err
@@ -201,8 +203,30 @@ func development(proxy string) (location, error) {
 		}
 	}
 	at.endpoint = host + ":10001/" + developmentAccount + "/"
-	at.hint = "start the emulator there"
+	at.hint = localHint
 	return at, nil
+}
+
+// localHint is what to do when nothing answers on this machine.
+const localHint = "start a server there with millrace serve"
+
+// onLoopback reports whether an address is one of this machine.
+func onLoopback(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// check refuses a name that the service would, and one that is not of the queue that the
+// address is of.
+func (at location) check(name string) error {
+	if at.queue != "" && at.queue != name {
+		return invalid("leave out what follows the account", "the location has a path, which is not the queue's name")
+	}
+	return queue.CheckName(name)
 }
 
 // validAccount reports whether an account can be called that (Q-04). Azure's

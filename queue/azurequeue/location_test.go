@@ -39,7 +39,7 @@ func TestLocations(t *testing.T) {
 		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
 		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
 	} {
-		got, err := parse(text, "orders")
+		got, err := parse(text)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -53,12 +53,29 @@ func TestLocations(t *testing.T) {
 	}
 }
 
+func TestLocationsSayWhereTheyAre(t *testing.T) {
+	for text, want := range map[string]struct{ queue, hint string }{
+		"UseDevelopmentStorage=true":                                       {"", localHint},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://a":   {"", localHint},
+		"http://127.0.0.1:20001/acct/orders?" + someSAS:                    {"orders", localHint},
+		"https://localhost:20001/acct":                                     {"", localHint},
+		"AccountName=a;AccountKey=AAAA;QueueEndpoint=http://[::1]:20001/a": {"", localHint},
+		"https://acct.queue.core.windows.net/orders/?" + someSAS:           {"orders", ""},
+		"https://queues.example.com/acct/orders?" + someSAS:                {"orders", ""},
+		"AccountName=acct;AccountKey=" + someKey:                           {"", ""},
+	} {
+		if at, err := parse(text); err != nil || at.queue != want.queue || at.hint != want.hint {
+			t.Errorf("%q: %+v, %v", text, at, err)
+		}
+	}
+}
+
 // A location read from a file ends in a newline.
 func TestLocationIsTrimmed(t *testing.T) {
-	if at, err := parse(" https://acct.queue.core.windows.net/orders\r\n", "orders"); err != nil || at.endpoint != "https://acct.queue.core.windows.net/" {
+	if at, err := parse(" https://acct.queue.core.windows.net/orders\r\n"); err != nil || at.endpoint != "https://acct.queue.core.windows.net/" {
 		t.Errorf("%+v, %v", at, err)
 	}
-	if _, err := parse(" \n", "orders"); !errors.Is(err, queue.ErrInvalid) {
+	if _, err := parse(" \n"); !errors.Is(err, queue.ErrInvalid) {
 		t.Errorf("blank: %v", err)
 	}
 }
@@ -126,7 +143,7 @@ func FuzzLocation(f *testing.F) {
 	f.Add("AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://[::1]:1/acct")
 	f.Add("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/")
 	f.Fuzz(func(t *testing.T, text string) {
-		at, err := parse(text, "orders")
+		at, err := parse(text)
 		if err != nil {
 			if !errors.Is(err, queue.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)

@@ -3,7 +3,6 @@ package azurequeue
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
@@ -27,10 +26,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 			}
 			return incomplete(http.StatusOK, r.RequestID, "depth and an empty body")
 		}
-		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: make(map[string]string, len(r.Metadata))}
-		for name, v := range r.Metadata {
-			p.Metadata[strings.ToLower(name)] = value(v)
-		}
+		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: lower(r.Metadata)}
 		return nil
 	})
 	return p, err

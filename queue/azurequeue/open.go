@@ -53,11 +53,10 @@ var _ queue.Manager = (*Queue)(nil)
 
 // account is what a queue shares with its siblings.
 type account struct {
+	location   location
 	service    *azqueue.ServiceClient
 	tryTimeout time.Duration
 	own        *http.Client // nil when the transport is the caller's
-	secrets    []string     // what no error text may contain
-	hint       string       // what to do when nothing answers there
 }
 
 // Open returns the queue of this name at a location. It sends nothing: a queue
@@ -74,30 +73,31 @@ func Open(location, name string, o *Options) (*Queue, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	a, accountName, err := open(location, name, *o)
-	if err != nil {
-		return nil, queue.Explain(err, "open", queue.Name{Account: accountName, Queue: name}, "")
+	at, err := parse(location)
+	n := queue.Name{Account: at.account, Queue: name}
+	if err == nil {
+		err = at.check(name)
 	}
-	return a.queue(queue.Name{Account: accountName, Queue: name}), nil
+	var a *account
+	if err == nil {
+		a, err = open(at, *o)
+	}
+	if err != nil {
+		return nil, queue.Explain(err, "open", n, "")
+	}
+	return a.queue(n), nil
 }
 
-func open(location, name string, o Options) (_ *account, accountName string, _ error) {
-	at, err := parse(location, name)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := queue.CheckName(name); err != nil {
-		return nil, at.account, err
-	}
+func open(at location, o Options) (_ *account, err error) {
 	switch {
 	case o.TryTimeout < 0:
-		return nil, at.account, invalid("", "TryTimeout %v is negative", o.TryTimeout)
+		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:
-		return nil, at.account, invalid("", "Connections %d is negative", o.Connections)
+		return nil, invalid("", "Connections %d is negative", o.Connections)
 	case o.Credential != nil && at.auth != bare:
-		return nil, at.account, invalid("leave one of them out", "there is a Credential, and the location carries a %s too", at.auth)
+		return nil, invalid("leave one of them out", "there is a Credential, and the location carries a %s too", at.auth)
 	}
-	a := &account{tryTimeout: o.TryTimeout, secrets: at.secrets, hint: at.hint}
+	a := &account{location: at, tryTimeout: o.TryTimeout}
 	if a.tryTimeout == 0 {
 		a.tryTimeout = 10 * time.Second
 	}
@@ -124,15 +124,15 @@ func open(location, name string, o Options) (_ *account, accountName string, _ e
 		c := o.Credential
 		if c == nil {
 			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, at.account, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.scrub(err), Hint: loginHint}
+				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.scrub(err), Hint: loginHint}
 			}
 		}
 		a.service, err = azqueue.NewServiceClient(at.endpoint, credential{c}, sdk)
 	}
 	if err != nil {
-		return nil, at.account, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
+		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
 	}
-	return a, at.account, nil
+	return a, nil
 }
 
 // sdkOptions are those of azqueue that concern the wire: one call is one request.
@@ -162,9 +162,11 @@ func (q *Queue) Sibling(suffix string) queue.Queue {
 // Close closes the idle connections of this queue and of its siblings. Calls
 // under way end as they would, and a later call opens a new connection. The
 // error is always nil.
-func (q *Queue) Close() error {
-	if q.account.own != nil {
-		q.account.own.CloseIdleConnections()
+func (q *Queue) Close() error { return q.account.close() }
+
+func (a *account) close() error {
+	if a.own != nil {
+		a.own.CloseIdleConnections()
 	}
 	return nil
 }

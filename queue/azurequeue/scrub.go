@@ -17,7 +17,7 @@ var proof = regexp.MustCompile(`(?i)\b(SharedKey|SharedKeyLite|Bearer)\s+[^\s"'<
 // clean returns text on one line and without anything secret: neither what the
 // location holds, nor the receipts given here, nor what looks like one.
 func (a *account) clean(text string, receipts ...string) string {
-	for _, s := range a.secrets {
+	for _, s := range a.location.secrets {
 		text = strings.ReplaceAll(text, s, "REDACTED")
 	}
 	for _, s := range receipts {

@@ -39,7 +39,7 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	}
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.scrub(err, string(receipt))}
 	if unsent(err) {
-		e.Kind, e.Hint = queue.ErrUnavailable, a.hint
+		e.Kind, e.Hint = queue.ErrUnavailable, a.location.hint
 		switch dns := (*net.DNSError)(nil); {
 		case errors.As(err, &dns) && dns.IsNotFound:
 			e.Hint = "check the account's name, and this machine's name resolution"
@@ -112,6 +112,8 @@ func meaning(op string, status int, code string) (hint string, kind error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return "check the credential and the account's firewall", queue.ErrUnauthorized
+	case status == http.StatusNotFound && op == opList:
+		return "check the account's name", queue.ErrInvalid
 	case status == http.StatusNotFound && op != "update" && op != "delete":
 		return "check the account and the queue's name", queue.ErrQueueMissing
 	case status == http.StatusNotFound:

@@ -26,3 +26,10 @@ func TestConformanceInRealTime(t *testing.T) {
 		Quirks: queuetest.Quirks{RecreateAtOnce: "the test does not wait for 30 s"},
 	})
 }
+
+func TestConformanceOfAccounts(t *testing.T) {
+	queuetest.RunAccount(t, queuetest.AccountHarness{
+		Bubble: true,
+		Open:   func(*testing.T) queue.Account { return localqueue.New(nil).Account("local") },
+	})
+}

@@ -149,8 +149,8 @@ func TestList(t *testing.T) {
 	}
 	var names []string
 	pages := 0
-	for o := (ListOptions{Prefix: "list-", Max: 100}); ; pages++ {
-		page, err := e.List(ctx, "a", &o)
+	for o := (queue.ListOptions{Prefix: "list-", Max: 100}); ; pages++ {
+		page, err := e.Account("a").List(ctx, &o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,21 +160,21 @@ func TestList(t *testing.T) {
 				t.Errorf("%s has the metadata %v", q.Name, q.Metadata)
 			}
 		}
-		if o.From = page.Next; o.From == "" {
+		if o.Marker = page.Next; o.Marker == "" {
 			break
 		}
 	}
 	if len(names) != 249 || !slices.IsSorted(names) || names[0] != "list-000" || slices.Contains(names, "list-100") || pages != 2 {
 		t.Errorf("%d names in %d pages and one: %v", len(names), pages, names)
 	}
-	if page, err := e.List(ctx, "a", nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
+	if page, err := e.Account("a").List(ctx, nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
 		t.Errorf("all: %d, %q, %v", len(page.Queues), page.Next, err)
 	}
-	if page, err := e.List(ctx, "nobody", nil); err != nil || len(page.Queues) != 0 {
+	if page, err := e.Account("nobody").List(ctx, nil); err != nil || len(page.Queues) != 0 {
 		t.Errorf("an account without queues: %+v, %v", page, err)
 	}
-	for _, n := range []int{-1, MaxPage + 1} {
-		if _, err := e.List(ctx, "a", &ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+	for _, n := range []int{-1, queue.MaxPage + 1} {
+		if _, err := e.Account("a").List(ctx, &queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("a page of %d: %v", n, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestRaces(t *testing.T) {
 				case 0:
 					err = q.Create(ctx, nil)
 				case 1:
-					_, err = e.List(ctx, "a", nil)
+					_, err = e.Account("a").List(ctx, nil)
 				case 2:
 					if i%50 == 0 {
 						err = q.Drop(ctx)

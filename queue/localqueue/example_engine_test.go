@@ -43,8 +43,8 @@ func ExampleEngine() {
 	// deleted: true
 }
 
-// A list comes in pages; each says where the next one begins.
-func ExampleEngine_List() {
+// A list comes in pages; each says where the next one begins. [queue.ListAll] walks them.
+func ExampleAccount_List() {
 	ctx := context.Background()
 	engine := localqueue.New(nil)
 	for _, name := range []string{"orders", "orders-poison", "mail"} {
@@ -52,16 +52,17 @@ func ExampleEngine_List() {
 			log.Fatal(err)
 		}
 	}
-	o := &localqueue.ListOptions{Prefix: "orders", Max: 1}
+	account := engine.Account("local")
+	o := &queue.ListOptions{Prefix: "orders", Max: 1}
 	for {
-		page, err := engine.List(ctx, "local", o)
+		page, err := account.List(ctx, o)
 		if err != nil {
 			log.Fatal(err)
 		}
 		for _, q := range page.Queues {
 			fmt.Println(q.Name)
 		}
-		if o.From = page.Next; o.From == "" {
+		if o.Marker = page.Next; o.Marker == "" {
 			break
 		}
 	}

@@ -9,73 +9,63 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// ListOptions say which queues of an account to list. Nil and the zero value
-// mean all of them, up to the largest page.
-type ListOptions struct {
-	// Prefix restricts the list to names that begin with it. Defaults to "",
-	// all names.
-	Prefix string
-
-	// From leaves out names before it: the Next of the page before. Defaults
-	// to "", the beginning.
-	From string
-
-	// Max is the size of the page, 1…[MaxPage]. Defaults to MaxPage.
-	Max int
+// Account is the queues of one account of an [Engine]: a [queue.Account]. It is safe for
+// concurrent use. Make one with [Engine.Account].
+type Account struct {
+	engine *Engine
+	name   string
 }
 
-// MaxPage is how many queues one page of a list has at most (List Queues,
-// maxresults).
-const MaxPage = 5000
+var _ queue.Account = (*Account)(nil)
 
-// Page is one page of a list of queues.
-type Page struct {
-	Queues []Listed // in order of their names
-	Next   string   // the From of the next page; "" when this is the last
+// Account returns the queues of the account of that name. It needs no making.
+func (e *Engine) Account(name string) *Account { return &Account{e, name} }
+
+// Name is the account's name.
+func (a *Account) Name() string { return a.name }
+
+// Open returns the queue of that name, whether or not it exists yet. Unlike
+// [Engine.Queue] it refuses a name that the service would not take.
+func (a *Account) Open(name string) (queue.Manager, error) {
+	q := a.engine.Queue(queue.Name{Account: a.name, Queue: name})
+	if q.refused != nil {
+		return nil, q.fail("open", "", q.refused)
+	}
+	return q, nil
 }
 
-// Listed is one queue in a list.
-type Listed struct {
-	Name     string
-	Metadata map[string]string
-}
-
-// List returns a page of the queues of an account, by name. An account that
-// holds none has an empty list. A page size out of range is
-// [queue.ErrInvalid]. The cost is O(log n) and the size of the page.
-func (e *Engine) List(ctx context.Context, accountName string, o *ListOptions) (Page, error) {
-	if o == nil {
-		o = &ListOptions{}
-	}
-	limit := o.Max
-	if limit == 0 {
-		limit = MaxPage
-	}
-	if err := ready(ctx, nil); err != nil {
-		return Page{}, queue.Explain(err, "list", queue.Name{Account: accountName}, "")
-	}
-	if limit < 1 || limit > MaxPage {
-		return Page{}, queue.Explain(&queue.Error{Kind: queue.ErrInvalid, Detail: "page size is outside 1…5000"},
-			"list", queue.Name{Account: accountName}, "")
-	}
-	if err := e.enter(reads); err != nil {
-		return Page{}, queue.Explain(err, "list", queue.Name{Account: accountName}, "")
-	}
-	page, seen := e.page(accountName, o, limit)
-	e.leave()
-	if err := seen.wait(ctx); err != nil {
-		return Page{}, queue.Explain(err, "list", queue.Name{Account: accountName}, "")
+// List implements [queue.Account]. A marker is the name of the queue that the page begins
+// with. The cost is O(log n) and the size of the page.
+func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	page, err := a.list(ctx, o)
+	if err != nil {
+		return queue.Page{}, queue.Explain(err, "list", queue.Name{Account: a.name}, "")
 	}
 	return page, nil
 }
 
+func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	if err := ready(ctx, queue.CheckList(o)); err != nil {
+		return queue.Page{}, err
+	}
+	if o == nil {
+		o = &queue.ListOptions{}
+	}
+	if err := a.engine.enter(reads); err != nil {
+		return queue.Page{}, err
+	}
+	page, seen := a.engine.page(a.name, o)
+	a.engine.leave()
+	return page, seen.wait(ctx)
+}
+
 // page also returns the newest change of what it shows.
-func (e *Engine) page(accountName string, o *ListOptions, limit int) (Page, *ticket) {
+func (e *Engine) page(accountName string, o *queue.ListOptions) (queue.Page, *ticket) {
 	a := e.account(accountName, false)
 	if a == nil {
-		return Page{}, nil
+		return queue.Page{}, nil
 	}
-	page, found, seen := a.page(o.Prefix, o.From, limit)
+	page, found, seen := a.page(o)
 	// Metadata comes after the account is let go: a list of thousands must not
 	// keep every other call of the account waiting. A queue dropped in between
 	// is listed still, as if the drop had come a moment later.
@@ -88,21 +78,21 @@ func (e *Engine) page(accountName string, o *ListOptions, limit int) (Page, *tic
 	return page, seen
 }
 
-func (a *account) page(prefix, from string, limit int) (Page, []*contents, *ticket) {
+func (a *account) page(o *queue.ListOptions) (queue.Page, []*contents, *ticket) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	start, _ := slices.BinarySearch(a.names, max(prefix, from))
-	var page Page
+	start, _ := slices.BinarySearch(a.names, max(o.Prefix, o.Marker))
+	var page queue.Page
 	var found []*contents
 	for _, name := range a.names[start:] {
-		if !strings.HasPrefix(name, prefix) {
+		if !strings.HasPrefix(name, o.Prefix) {
 			break
 		}
-		if len(found) == limit {
+		if len(found) == o.Size() {
 			page.Next = name
 			break
 		}
-		page.Queues = append(page.Queues, Listed{Name: name})
+		page.Queues = append(page.Queues, queue.Listed{Name: name})
 		found = append(found, a.queues[name])
 	}
 	return page, found, a.pending

@@ -44,6 +44,70 @@ var defects = []defect{
 	{"depth counts visible messages", "Q18_DepthCountsHiddenMessagesToo", func(q queue.Manager) queue.Manager { return shallow{q} }},
 }
 
+// accountDefects are mistakes that an account could have.
+var accountDefects = []struct {
+	name  string
+	found string
+	make  func(a queue.Account) queue.Account
+}{
+	{"prefix is ignored", "ListAllAreTheQueuesWithThePrefix", func(a queue.Account) queue.Account {
+		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Prefix = o.Prefix[:min(len(o.Prefix), 8)]; return o }, nil}
+	}},
+	{"pages have one more", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
+		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max++; return o }, nil}
+	}},
+	{"the marker is ignored", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
+		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Marker = ""; return o }, nil}
+	}},
+	{"the first page is the last", "AnyPrefixInPagesOfAnySize", func(a queue.Account) queue.Account {
+		return lists{a, nil, func(p *queue.Page) { p.Next = "" }}
+	}},
+	{"pages overlap", "PagesHaveEveryQueueOnce", func(a queue.Account) queue.Account {
+		return lists{a, nil, func(p *queue.Page) {
+			if p.Next != "" && len(p.Queues) > 1 {
+				p.Next = p.Queues[len(p.Queues)-1].Name
+			}
+		}}
+	}},
+	{"metadata are left out", "ListHasQueuesThatExistWithTheirMetadata", func(a queue.Account) queue.Account {
+		return lists{a, nil, func(p *queue.Page) {
+			for i := range p.Queues {
+				p.Queues[i].Metadata = nil
+			}
+		}}
+	}},
+	{"names are not checked", "Q04_OpenRefusesBadNames", func(a queue.Account) queue.Account { return opensAll{a} }},
+	{"sizes are not checked", "BadListsSpendNoRequest", func(a queue.Account) queue.Account {
+		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max = min(max(o.Max, 0), queue.MaxPage); return o }, nil}
+	}},
+}
+
+// lists changes what is asked for, or what is answered.
+type lists struct {
+	queue.Account
+	ask    func(queue.ListOptions) queue.ListOptions
+	answer func(*queue.Page)
+}
+
+func (a lists) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
+	if o == nil {
+		o = &queue.ListOptions{}
+	}
+	asked := *o
+	if a.ask != nil {
+		asked = a.ask(asked)
+	}
+	page, err := a.Account.List(ctx, &asked)
+	if a.answer != nil {
+		a.answer(&page)
+	}
+	return page, err
+}
+
+type opensAll struct{ queue.Account }
+
+func (a opensAll) Open(name string) (queue.Manager, error) { return local(name), nil }
+
 const chosen = "QUEUETEST_DEFECT"
 
 // TestDefective runs the suite against one defect. It fails, and so runs only
@@ -60,11 +124,26 @@ func TestDefective(t *testing.T) {
 			}})
 		}
 	}
+	for _, d := range accountDefects {
+		if d.name+d.found == name {
+			queuetest.RunAccount(t, queuetest.AccountHarness{Bubble: true, Open: func(*testing.T) queue.Account {
+				return d.make(localqueue.New(nil).Account("local"))
+			}})
+		}
+	}
 }
 
 func TestSuiteFindsDefects(t *testing.T) {
 	t.Parallel()
+	type sought struct{ name, found string }
+	var all []sought
 	for _, d := range defects {
+		all = append(all, sought{d.name, d.found})
+	}
+	for _, d := range accountDefects {
+		all = append(all, sought{d.name, d.found})
+	}
+	for _, d := range all {
 		t.Run(d.name+" "+d.found, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+d.found+"$", "-rapid.nofailfile")

@@ -11,6 +11,8 @@
 //		}})
 //	}
 //
+// [RunAccount] does the same for a [queue.Account].
+//
 // # Time
 //
 // With [Harness.Bubble] each test runs in a testing/synctest bubble: hours pass

@@ -84,7 +84,7 @@ func (e *env) written(err error) {
 		e.Errorf("error %v (%T) has no *queue.Error in it", err, err)
 		return
 	}
-	if known.Op == "" || known.Queue.Queue == "" {
+	if known.Op == "" || known.Queue == (queue.Name{}) {
 		e.Errorf("error %v says neither what failed nor where", err)
 	}
 	text := err.Error()

@@ -49,6 +49,9 @@ type Quirks struct {
 	// RecreateAtOnce: a dropped queue can be created again without waiting.
 	RecreateAtOnce string
 
+	// ListWhileCreating: a queue that is created during a list may be in two pages of it.
+	ListWhileCreating string
+
 	// LargeUnicode: a long text outside ASCII may come back changed.
 	LargeUnicode string
 }

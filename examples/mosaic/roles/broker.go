@@ -21,10 +21,15 @@ import (
 // Broker is the client interface (PM-01): it takes orders for mosaics and takes
 // delivery of them. The one of a [System] is safe for concurrent use.
 type Broker struct {
-	jobs   jobs
-	queues *queues
-	logger *slog.Logger
-	health health
+	jobs    jobs
+	queues  *queues
+	binding binding
+	logger  *slog.Logger
+	health  health
+
+	misled    chan struct{} // closed when this program looks for blobs in the wrong place
+	mislead   sync.Once
+	elsewhere error // why; set before misled is closed
 
 	patience time.Duration
 
@@ -168,13 +173,17 @@ func (b *Broker) seen(id uuid.UUID) {
 // fail is told that a message of the request becomes poison: the request ends, so
 // that nobody waits for it.
 func (b *Broker) fail(ctx context.Context, id uuid.UUID, reason string) error {
+	before, err := b.jobs.ended(ctx, id)
+	if err != nil {
+		return err
+	}
 	e, err := b.jobs.finish(ctx, id, end{Failed: reason})
 	if err != nil {
 		return err
 	}
 	if o := b.order(id); o != nil && e.Failed != "" {
 		o.finish(&FailedError{Reason: e.Failed})
-	} else if e.Failed != "" {
+	} else if e.Failed != "" && before == nil { // each of its messages may end it
 		b.logger.Warn("a request of an earlier run, or of another program, has failed", "request", id, "reason", e.Failed)
 	}
 	return nil
@@ -330,6 +339,10 @@ const (
 
 	// silence is how long the queues may fail to answer.
 	silence = 30 * time.Second
+
+	// idle is how long nothing may happen before the account is looked at: whether it is
+	// still used with these blobs.
+	idle = 2 * time.Second
 )
 
 // Wait returns when the order has ended, with nil if the mosaic was delivered, or
@@ -339,7 +352,7 @@ func (o *Order) Wait(ctx context.Context) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	begin := time.Now()
-	life := vital{laid: begin, polled: begin, read: begin}
+	life := vital{laid: begin, polled: begin, read: begin, bound: begin}
 	for {
 		select {
 		case <-o.finished:
@@ -364,6 +377,7 @@ type vital struct {
 	polls  int64
 	polled time.Time // when polls grew
 	read   time.Time // when the store could be read
+	bound  time.Time // when the account was last seen to be used with it
 }
 
 // look looks for the end of the request, and for signs of life. The error is how the
@@ -391,6 +405,12 @@ func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 	}
 	if err := b.health.lastError(); err != nil && now.Sub(life.polled) > silence {
 		return fmt.Errorf("the queues have not answered for %v: %w", silence, err)
+	}
+	if now.Sub(life.laid) > idle && now.Sub(o.lastSeen()) > idle && now.Sub(life.bound) > idle {
+		life.bound = now
+		if err := b.binding.check(ctx); errors.As(err, new(*ElsewhereError)) {
+			return err
+		}
 	}
 	if patience := b.patience + b.longestTimeout(); now.Sub(life.laid) > patience && now.Sub(o.lastSeen()) > patience {
 		return fmt.Errorf("nothing has happened for %v: if other programs work on the same account, they must use the same blobs", patience)

@@ -24,6 +24,10 @@
 // looks for it after it has stored something, so that a late one cleans up after
 // itself.
 //
+// Programs that share the queues must share the store. The queue of image requests says in
+// its metadata which store that is; a program with another one fails with an
+// [ElsewhereError] when it opens the account, or as soon as it finds out.
+//
 // A request without crashes and redeliveries is 2n+2 messages for n slices.
 //
 // # Concurrency and shutdown

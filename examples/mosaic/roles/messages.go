@@ -17,9 +17,10 @@ import (
 
 // Head is what every message begins with (PM-05).
 type Head struct {
-	ClientID  string    `json:"clientId"`  // who asks, such as a user name
-	RequestID uuid.UUID `json:"requestId"` // names the request and its blobs
-	QueueURI  QueueURI  `json:"queueUri"`  // where the message was sent
+	ClientID  string    `json:"clientId"`       // who asks, such as a user name
+	RequestID uuid.UUID `json:"requestId"`      // names the request and its blobs
+	QueueURI  QueueURI  `json:"queueUri"`       // where the message was sent
+	Blobs     uuid.UUID `json:"blobs,omitzero"` // the id of the store that has its blobs
 }
 
 // QueueURI names a queue of an account: "queue://account/queue".

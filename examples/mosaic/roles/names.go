@@ -25,6 +25,9 @@ const (
 	jobState     = "jobs"
 )
 
+// storeRef is where a store keeps its id.
+var storeRef = blob.Ref{Container: "store", Name: "id"}
+
 // inputRef is where the original picture of a request is.
 func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Name: id.String()} }
 

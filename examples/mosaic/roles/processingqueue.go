@@ -31,11 +31,14 @@ type ImageProcessingQueue[T Message] struct {
 	Timeout         time.Duration // how long a message is hidden; from the metadata
 	RawQueue        queue.Queue
 
+	found    queue.Properties // when it was opened
 	producer *producer.Producer[T]
 	logger   *slog.Logger
+	store    uuid.UUID                                      // of the blobs of this program
 	failed   func(context.Context, uuid.UUID, string) error // a message of the request becomes poison
 	sent     func(uuid.UUID)                                // a message was sent
 	seen     func(uuid.UUID)                                // a handler gets a message
+	strange  func(context.Context, Head) error              // what becomes of a message whose blobs are in another store; nil for one that is as it should be
 }
 
 // shared is what the four queues have in common.
@@ -45,13 +48,16 @@ type shared struct {
 	failed func(ctx context.Context, id uuid.UUID, reason string) error
 	sent   func(id uuid.UUID)
 	seen   func(id uuid.UUID)
+
+	store   uuid.UUID
+	strange func(context.Context, Head) error
 }
 
 // openQueue opens the queue for messages of type T, makes it if it does not exist,
 // and reads its settings. Failures that pass are repeated until ctx ends.
 func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[T], error) {
 	var message T
-	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen}
+	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, strange: s.strange}
 	var err error
 	if q.RawQueue, err = s.open(q.Name); err != nil {
 		return nil, err
@@ -77,6 +83,7 @@ func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[
 	if err != nil {
 		return nil, err
 	}
+	q.found = found
 	q.configure(found.Metadata)
 	return q, nil
 }
@@ -134,7 +141,7 @@ func (q *ImageProcessingQueue[T]) setting(metadata map[string]string, name strin
 
 // Head returns the head of a message of this queue that belongs to a request.
 func (q *ImageProcessingQueue[T]) Head(clientID string, id uuid.UUID) Head {
-	return Head{ClientID: clientID, RequestID: id, QueueURI: uriOf(q.RawQueue.Name())}
+	return Head{ClientID: clientID, RequestID: id, QueueURI: uriOf(q.RawQueue.Name()), Blobs: q.store}
 }
 
 // Submit sends a message, if it is valid.
@@ -163,6 +170,9 @@ func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *liste
 	valid := func(ctx context.Context, m *listener.Message[T]) error {
 		if err := m.Body.Validate(); err != nil {
 			return dispatcher.Poison(err)
+		}
+		if err := q.strange(ctx, m.Body.head()); err != nil {
+			return err
 		}
 		q.seen(m.Body.head().RequestID)
 		return h(ctx, m)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -28,7 +29,8 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 		},
 		logger: slog.New(slog.NewTextHandler(&log, nil)),
 		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
-		failed: func(context.Context, uuid.UUID, string) error { return nil },
+		failed:  func(context.Context, uuid.UUID, string) error { return nil },
+		strange: func(context.Context, Head) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +134,7 @@ func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
 
 func TestAQueueThatCannotBeOpenedIsAnError(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := Open(t.Context(), func(string) (queue.Queue, error) { return nil, broken }, nil, nil)
+	_, err := Open(t.Context(), func(string) (queue.Queue, error) { return nil, broken }, blob.Memory(), nil)
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}

@@ -36,6 +36,10 @@ type Options struct {
 	// Processors is how many slices are laid at once. Defaults to GOMAXPROCS.
 	Processors int
 
+	// Place says where the store is, for people: programs that look elsewhere show it.
+	// Defaults to "", not known.
+	Place string
+
 	// Patience is how long an order may go without a sign of life, beside the time for
 	// which its messages may be hidden. Defaults to 5 min.
 	Patience time.Duration
@@ -91,12 +95,21 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 		logger:   options.Logger,
 		patience: options.Patience,
 		orders:   make(map[uuid.UUID]*Order),
+		misled:   make(chan struct{}),
 	}
-	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen})
+	id, err := identify(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, strange: b.strange})
 	if err != nil {
 		return nil, err
 	}
 	b.queues = qs
+	b.binding = binding{queue: qs.imageRequests.RawQueue, store: id, place: options.Place}
+	if err := b.binding.bind(ctx, qs.imageRequests.found.Metadata, qs.depth(), options.Logger); err != nil {
+		return nil, err
+	}
 	memory, libs := newMemory(), newLibraries(store)
 	cutting, laying := newLanes(1, b.has, b.busy), newLanes(options.Processors, b.has, b.busy)
 	controller := &jobController{jobs: b.jobs, queues: qs, memory: memory, lanes: cutting, locks: newLocks(), stored: b.stored}
@@ -134,13 +147,19 @@ func openQueues(ctx context.Context, s shared) (*queues, error) {
 	return &qs, group.Wait()
 }
 
-// Runners are the listeners of the roles, for [millrace.Run].
+// depth is how many messages the queues had when they were opened.
+func (q *queues) depth() int64 {
+	return q.imageRequests.found.Depth + q.sliceRequests.found.Depth + q.sliceResponses.found.Depth + q.imageResponses.found.Depth
+}
+
+// Runners are the listeners of the roles, for [millrace.Run], and one that ends all of
+// them with an [*ElsewhereError] when the account turns out to be in use with other blobs.
 func (s *System) Runners() []millrace.Runner {
-	all := make([]millrace.Runner, len(s.listeners))
+	all := make([]millrace.Runner, len(s.listeners), len(s.listeners)+1)
 	for i, l := range s.listeners {
 		all[i] = l
 	}
-	return all
+	return append(all, misled{s.Broker})
 }
 
 // Preload keeps a library at hand that this process has anyway, so that its image

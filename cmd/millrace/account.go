@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+)
+
+// accountVariable is the environment variable that says where the account is.
+const accountVariable = "AZURE_STORAGE"
+
+const accountUsage = `where the queues are, a ` + "`location`" + `: a connection string,
+https://ACCOUNT.queue.core.windows.net with or without a shared access signature,
+UseDevelopmentStorage=true for the server on this machine, or @FILE for a file
+with one of them (default: the environment variable ` + accountVariable + `,
+or else the server on this machine)`
+
+// accountFlag is -account: where the queues are.
+type accountFlag struct{ given string }
+
+func (a *accountFlag) add(f *flag.FlagSet) {
+	f.Func("account", accountUsage, a.set)
+}
+
+// set does not look at the location: what the flag package says of a bad value quotes it.
+func (a *accountFlag) set(given string) error {
+	if strings.TrimSpace(given) == "" {
+		return errors.New("it is empty: leave it out for the server on this machine")
+	}
+	a.given = given
+	return nil
+}
+
+// location returns where the account is, and who says so.
+func (a *accountFlag) location(c *console) (location, source string, err error) {
+	switch {
+	case strings.HasPrefix(a.given, fromFile):
+		location, err = readSecret(strings.TrimPrefix(a.given, fromFile))
+		return location, "-account", err
+	case a.given != "":
+		return a.given, "-account", nil
+	case strings.TrimSpace(c.getenv(accountVariable)) != "":
+		return c.getenv(accountVariable), accountVariable, nil
+	}
+	return shortForm, "", nil
+}
+
+// open opens the account. It sends nothing.
+func (a *accountFlag) open(c *console) (*azurequeue.Account, error) {
+	location, source, err := a.location(c)
+	if err != nil {
+		return nil, misuse{fmt.Errorf("%s: %w", source, err)}
+	}
+	// A login may ask programs and services for a token before anything is sent.
+	account, err := azurequeue.OpenAccount(location, &azurequeue.Options{TryTimeout: 30 * time.Second})
+	return account, badLocation(source, err)
+}
+
+// badLocation is the error of a location that is none, or none of the queue that is meant.
+func badLocation(source string, err error) error {
+	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrInvalid) && errors.As(err, &known) {
+		return misuse{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
+	}
+	return err
+}
+
+// task is a command that works on an account until it is done or told to stop.
+type task struct {
+	console *console
+	account queue.Account
+	source  string // who has said which account; "" when nobody has, and it is the server here
+
+	// finish is for requests that change something: a first signal lets them end, so that
+	// it is known what came of them. A second one ends it.
+	finish context.Context
+}
+
+// onAccount runs do on the account, heeding signals.
+func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx context.Context, t *task) error) error {
+	account, err := a.open(c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = account.Close() }() // which never fails
+	finish, halt := context.WithCancel(ctx)
+	defer halt()
+	_, source, _ := a.location(c)
+	t := &task{console: c, account: account, source: source, finish: finish}
+	return millrace.Run(ctx, &running{task: t, halt: halt, do: do})
+}
+
+// onQueue is onAccount for one queue, whose name is checked first.
+func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do func(ctx context.Context, t *task, q queue.Manager) error) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	return c.onAccount(ctx, a, func(ctx context.Context, t *task) error {
+		q, err := t.account.Open(name)
+		if err != nil {
+			return badLocation(t.source, err)
+		}
+		return do(ctx, t, q)
+	})
+}
+
+// checkName refuses a name that no queue can have, without repeating what looks like a
+// location.
+func checkName(name string) error {
+	if isLocation(name) {
+		return misuse{fmt.Errorf("%s is no name of a queue", quote(name))}
+	}
+	if known := (*queue.Error)(nil); errors.As(queue.CheckName(name), &known) {
+		return misuse{errors.New(known.Detail)}
+	}
+	return nil
+}
+
+// running is a task as something to run.
+type running struct {
+	task *task
+	halt context.CancelFunc
+	do   func(ctx context.Context, t *task) error
+}
+
+// Run does it. What is cut off after a signal is cut off because of it.
+func (r *running) Run(ctx context.Context) error {
+	err := r.do(ctx, r.task)
+	switch {
+	case err == nil || errors.As(err, new(stopped)):
+		return err
+	case r.task.finish.Err() != nil:
+		return stopped{errors.New("interrupted; what was under way may have taken effect or not")}
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return stopped{errors.New("interrupted")}
+	}
+	return r.task.explain(err)
+}
+
+// Halt ends the request that is under way.
+func (r *running) Halt() { r.halt() }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// command is one thing that the program does. It is made anew for each command line,
+// because its flags point into it.
+type command struct {
+	name  string
+	args  string // what follows the name, for people
+	does  string // in a line
+	more  string // the rest of its help, before the flags
+	rules string // and after them
+	flags *flag.FlagSet
+	hint  func(wrong string) string // what to do about an error of the flags; nil for nothing
+	least int                       // arguments, flags aside
+	most  int                       // negative for any number
+	run   func(ctx context.Context, c *console, args []string) error
+}
+
+// commands are all of them, in the order of the help.
+func commands() []*command {
+	return []*command{
+		serveCommand(),
+		queuesCommand(), createCommand(), dropCommand(),
+		putCommand(), peekCommand(), clearCommand(), statCommand(),
+		versionCommand(), helpCommand(),
+	}
+}
+
+func newFlags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet("millrace "+name, flag.ContinueOnError)
+	f.SetOutput(io.Discard) // its errors are said by us, in a line
+	f.Usage = func() {}
+	return f
+}
+
+// do reads the arguments and runs the command.
+func (o *command) do(ctx context.Context, c *console, args []string) error {
+	args, err := mixed(o.flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return o.help(c.out)
+	case err != nil:
+		err = misuse{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
+	case o.most >= 0 && len(args) > o.most:
+		err = o.surplus(args[o.most])
+	case len(args) < o.least:
+		err = misuse{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
+	default:
+		err = o.run(ctx, c, args)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+	return nil
+}
+
+// advice is what to do about an error of the flags.
+func (o *command) advice(wrong string) string {
+	if o.hint != nil {
+		if hint := o.hint(wrong); hint != "" {
+			return hint
+		}
+	}
+	return "see millrace help " + o.name
+}
+
+func (o *command) surplus(arg string) error {
+	if o.most == 0 {
+		return misuse{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
+	}
+	return misuse{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
+}
+
+// mixed reads flags wherever they stand, before, between or after the other arguments,
+// which it returns. After -- there are no more flags.
+func mixed(f *flag.FlagSet, args []string) (others []string, err error) {
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		rest := f.Args()
+		if len(rest) == 0 {
+			return others, nil
+		}
+		// None of our flags takes -- as its value, so it is no value here.
+		if read := len(args) - len(rest); read > 0 && args[read-1] == "--" {
+			return append(others, rest...), nil
+		}
+		others, args = append(others, rest[0]), rest[1:]
+	}
+}
+
+// usage is what a person sees who says nothing.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("Millrace serves the protocol of Azure Queue Storage on this machine, and shows, fills and\nclears the queues of any account.\n\nUsage:\n\n")
+	for _, o := range commands() {
+		fmt.Fprintf(&b, "  %-34s%s\n", strings.TrimSpace("millrace "+o.name+" "+o.args), o.does)
+	}
+	b.WriteString(usageEnd)
+	return b.String()
+}
+
+const usageEnd = `
+millrace help COMMAND says more about one of them, such as its flags. Flags may stand before
+and after the other arguments.
+
+Without -account, commands work on the account that the environment variable AZURE_STORAGE
+says, or else on the server that millrace serve starts on this machine.
+
+Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 130 interrupted.
+`
+
+// thereAre says which commands there are.
+func thereAre() string {
+	var names []string
+	for _, o := range commands() {
+		names = append(names, o.name)
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+// help says everything about one command.
+func (o *command) help(out io.Writer) error {
+	var b strings.Builder
+	heading := "millrace " + o.name
+	if o.args != "" {
+		heading += " " + o.args
+	}
+	hasFlags := false
+	o.flags.VisitAll(func(*flag.Flag) { hasFlags = true })
+	if hasFlags {
+		heading += " [flags]"
+	}
+	fmt.Fprintf(&b, "Usage: %s\n\n%s.\n", heading, strings.ToUpper(o.does[:1])+o.does[1:])
+	if o.more != "" {
+		b.WriteString("\n" + o.more)
+	}
+	if hasFlags {
+		b.WriteString("\nFlags:\n\n")
+		o.flags.SetOutput(&b)
+		o.flags.PrintDefaults()
+	}
+	b.WriteString(o.rules)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func helpCommand() *command {
+	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), most: 1,
+		run: func(_ context.Context, c *console, args []string) error {
+			if len(args) == 0 {
+				_, err := io.WriteString(c.out, usage())
+				return err
+			}
+			for _, o := range commands() {
+				if o.name == args[0] {
+					return o.help(c.out)
+				}
+			}
+			return misuse{fmt.Errorf("there is no command %s; %s", quote(args[0]), thereAre())}
+		}}
+}
+
+func versionCommand() *command {
+	return &command{name: "version", does: "say which version this is", flags: newFlags("version"),
+		run: func(_ context.Context, c *console, _ []string) error {
+			_, err := fmt.Fprintln(c.out, "millrace", version())
+			return err
+		}}
+}

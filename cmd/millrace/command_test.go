@@ -1,0 +1,136 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+func TestSayingNothingShowsTheUsage(t *testing.T) {
+	t.Parallel()
+	r := invocation{}.call(t)
+	if r.status != misused || r.out != "" || r.errs != usage() {
+		t.Errorf("%+v", r)
+	}
+	if r := (invocation{}).call(t, "help"); r.status != fine || r.out != usage() || r.errs != "" {
+		t.Errorf("help: %+v", r)
+	}
+	for _, o := range commands() {
+		if !strings.Contains(usage(), "  millrace "+o.name+" ") {
+			t.Errorf("the usage has no %s", o.name)
+		}
+		ways := [][]string{{"help", o.name}, {o.name, "-h"}, {o.name, "--help"}}
+		for _, args := range ways {
+			if got := (invocation{}).ok(t, args...); !strings.HasPrefix(got, "Usage: millrace "+o.name) || !strings.Contains(strings.ToLower(got), strings.ToLower(o.does)) {
+				t.Errorf("%q: %q", args, got)
+			}
+		}
+	}
+	for _, line := range strings.Split(usage(), "\n") {
+		if len(line) > 100 {
+			t.Errorf("%q is wide", line)
+		}
+	}
+}
+
+func TestUnknownCommandsSayWhatThereIs(t *testing.T) {
+	t.Parallel()
+	const all = "there are serve, queues, create, drop, put, peek, clear, stat, version, help"
+	invocation{}.fails(t, misused, []string{`there is no command "list"; ` + all}, "list")
+	invocation{}.fails(t, misused, []string{`there is no command "list"; ` + all}, "help", "list")
+	invocation{}.fails(t, misused, []string{"the command comes first", all}, "-json", "queues")
+	invocation{}.fails(t, misused, []string{"give it with -account"}, "AccountName=a;AccountKey=S3cret")
+}
+
+func TestFlagsStandAnywhere(t *testing.T) {
+	for _, c := range []struct {
+		args  string
+		want  string
+		delay time.Duration
+	}{
+		{"", "", 0},
+		{"a b", "a b", 0},
+		{"-delay 5s a b", "a b", 5 * time.Second},
+		{"a -delay 5s b", "a b", 5 * time.Second},
+		{"a b --delay=5s", "a b", 5 * time.Second},
+		{"a -- -delay 5s", "a -delay 5s", 0},
+		{"-- a -delay", "a -delay", 0},
+		{"-delay 5s -- a", "a", 5 * time.Second},
+		{"a - b", "a - b", 0},
+		{"a -- -- b", "a -- b", 0},
+		{"a -delay 5s -delay 6s", "a", 6 * time.Second},
+	} {
+		var delay time.Duration
+		f := newFlags("x")
+		f.Var(duration{&delay}, "delay", "")
+		got, err := mixed(f, strings.Fields(c.args))
+		if err != nil || !slices.Equal(got, strings.Fields(c.want)) || delay != c.delay {
+			t.Errorf("%q: %q, %v and %v", c.args, got, delay, err)
+		}
+	}
+	for _, args := range []string{"-x", "a -x", "a -delay", "a -delay 5 b"} {
+		f := newFlags("x")
+		f.Var(duration{new(time.Duration)}, "delay", "")
+		if got, err := mixed(f, strings.Fields(args)); err == nil {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+}
+
+func TestDurationsSayWhatIsWrong(t *testing.T) {
+	for text, says := range map[string]string{
+		"30": "missing unit, write 30s", "1.5": "missing unit, write 1.5s", "-3": "missing unit, write -3s",
+		"": "number with a unit", "soon": "number with a unit", "5d": "number with a unit", "1e3": "number with a unit", "s": "number with a unit",
+	} {
+		if err := (duration{new(time.Duration)}).Set(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	var d time.Duration
+	for text, want := range map[string]time.Duration{"30s": 30 * time.Second, "0": 0, "1h30m": 90 * time.Minute} {
+		if err := (duration{&d}).Set(text); err != nil || d != want {
+			t.Errorf("%q: %v, %v", text, d, err)
+		}
+	}
+}
+
+// brokenOutput is an output that fails.
+type brokenOutput struct{ err error }
+
+func (b brokenOutput) Write([]byte) (int, error) { return 0, b.err }
+
+func TestOnlyAClosedOutputIsSilent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err    error
+		silent bool
+	}{{syscall.EPIPE, true}, {io.ErrClosedPipe, true}, {syscall.ENOSPC, false}} {
+		var errs strings.Builder
+		program := &console{in: strings.NewReader(""), out: brokenOutput{c.err}, errs: &errs, getenv: func(string) string { return "" }}
+		if status := program.command(t.Context(), []string{"help"}); status != failed || (errs.Len() == 0) != c.silent {
+			t.Errorf("%v: status %d and %q", c.err, status, &errs)
+		}
+	}
+	// A server that hangs up is heard of.
+	if closedPipe(&queue.Error{Kind: queue.ErrOutcomeUnknown, Err: syscall.EPIPE}) {
+		t.Error("a broken connection is taken for a closed output")
+	}
+}
+
+func TestSecretsAreNotSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		"open AccountKey=S3cret==;x":      "open AccountKey=REDACTED;x",
+		"https://a/?sv=1&SIG=S3cret&x=1":  "https://a/?sv=1&SIG=REDACTED&x=1",
+		"signature=public and sigh=a":     "signature=public and sigh=a",
+		"SharedAccessSignature=sv=S3cret": "SharedAccessSignature=REDACTED",
+	} {
+		if got := redact(text); got != want {
+			t.Errorf("%q is said as %q, want %q", text, got, want)
+		}
+	}
+}

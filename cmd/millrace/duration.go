@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// duration is a flag for a time. Unlike the flag package's own it says what is wrong.
+type duration struct{ to *time.Duration }
+
+// String implements flag.Value.
+func (d duration) String() string {
+	if d.to == nil || *d.to == 0 {
+		return "" // which the help leaves out
+	}
+	return d.to.String()
+}
+
+// Set implements flag.Value.
+func (d duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if err != nil && text != "" && strings.Trim(text, "+-.0123456789") == "" {
+		return fmt.Errorf("missing unit, write %ss for seconds", text)
+	}
+	if err != nil {
+		return errors.New("write a number with a unit, such as 500ms, 30s, 5m or 24h")
+	}
+	*d.to = parsed
+	return nil
+}

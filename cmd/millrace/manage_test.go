@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+)
+
+func TestAQueueIsMadeAndDropped(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		name := fresh(t, v)
+		q := v.open(t, name)
+		for range 2 { // one that exists is fine
+			if got, want := v.ok(t, "create", name), "Queue "+q.Name().String()+" is there.\n"; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		if err := q.SetMetadata(t.Context(), map[string]string{"a": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		v.ok(t, "create", name) // whatever its metadata
+		if p, err := q.Properties(t.Context()); err != nil || p.Metadata["a"] != "1" {
+			t.Errorf("%+v, %v", p, err)
+		}
+		if got, want := v.ok(t, "drop", "-yes", name), "Queue "+q.Name().String()+" is gone.\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		v.fails(t, failed, []string{"queue " + q.Name().String() + " does not exist\n"}, "drop", name, "-yes")
+	})
+}
+
+func TestClearDeletesAllMessages(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		name := made(t, v)
+		v.ok(t, "put", name, "1", "2")
+		v.ok(t, "put", name, "3", "-delay", "1h")
+		if got := v.ok(t, "clear", name, "-yes"); !strings.Contains(got, "has no messages") {
+			t.Errorf("%q", got)
+		}
+		if p, err := v.open(t, name).Properties(t.Context()); err != nil || p.Depth != 0 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		v.fails(t, failed, []string{"does not exist", "millrace create " + name + "x"}, "clear", name+"x", "-yes")
+	})
+}
+
+// TestLosingMessagesIsAskedFirst: the name is typed, or -yes is said, or nothing happens.
+func TestLosingMessagesIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	v := on(local(t))
+	for _, op := range []string{"drop", "clear"} {
+		name := made(t, v)
+		v.ok(t, "put", name, "1", "2", "3")
+		q := v.open(t, name)
+		v.fails(t, misused, []string{"no terminal", "-yes", q.Name().String()}, op, name)
+
+		terminal := v
+		terminal.typed = true
+		for typed, says := range map[string]string{"": "no name was typed", "\n": "that is not " + name, "yes\n": "that is not", name + "x\n": "that is not"} {
+			r := terminal.reads(typed).call(t, op, name)
+			if r.status != failed || r.out != "" || !strings.Contains(r.errs, says) || !strings.Contains(r.errs, "nothing was deleted") {
+				t.Errorf("%s, with %q typed: %+v", op, typed, r)
+			}
+			if !strings.Contains(r.errs, "about 3") || !strings.Contains(r.errs, "Type its name to go on, "+name+": ") {
+				t.Errorf("%s asks: %q", op, r.errs)
+			}
+		}
+		if p, err := q.Properties(t.Context()); err != nil || p.Depth != 3 {
+			t.Errorf("after refusals: %+v, %v", p, err)
+		}
+		terminal.reads(name+"\r\n").ok(t, op, name)
+		if p, err := q.Properties(t.Context()); p.Depth != 0 || op == "drop" && !errors.Is(err, queue.ErrQueueMissing) {
+			t.Errorf("after %s: %+v, %v", op, p, err)
+		}
+		if r := terminal.call(t, op, name+"-none"); r.status != failed || strings.Contains(r.errs, "Type") || !strings.Contains(r.errs, "does not exist") {
+			t.Errorf("%s of none: %+v", op, r)
+		}
+	}
+}
+
+func TestNamesAreRefusedWithTheirRule(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"create", "drop", "clear", "put", "peek", "stat"} {
+		args := []string{op}
+		if op == "put" {
+			args = []string{"put", "-plain", "--"}
+		}
+		for name, rule := range map[string]string{
+			"Orders":                 "only lower-case letters, digits and single hyphens",
+			"ab":                     "needs 3 to 63",
+			strings.Repeat("x", 64):  "needs 3 to 63",
+			"or--ders":               "a hyphen must stand between",
+			"orders/messages":        "only lower-case letters",
+			"https://a/?sig=S3cret":  "give it with -account",
+			"AccountKey=S3cret;Acc":  "give it with -account",
+			"UseDevelopmentStorage=": "give it with -account",
+		} {
+			all := append(append([]string{}, args...), name)
+			if op == "put" {
+				all = append(all, "x")
+			}
+			invocation{}.fails(t, misused, []string{rule}, all...)
+			if r := (invocation{}).call(t, all...); strings.Contains(r.errs, "S3cret") {
+				t.Errorf("%q: it tells a secret: %s", all, r.errs)
+			}
+		}
+		invocation{}.fails(t, misused, []string{"something is missing", "millrace " + op + " QUEUE"}, op)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+func peekCommand() *command {
+	var (
+		account accountFlag
+		most    int
+		asJSON  bool
+	)
+	f := newFlags("peek")
+	account.add(f)
+	f.IntVar(&most, "n", 10, "show so many messages at most, a `number` from 1 to 32")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object a message, one a line")
+	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, least: 1, most: 1, more: peekMore,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if most < 1 || most > queue.MaxBatch {
+				return misuse{fmt.Errorf("-n %d is outside 1…%d: that is what the service shows", most, queue.MaxBatch)}
+			}
+			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				return t.peek(ctx, q, most, asJSON)
+			})
+		}}
+}
+
+const peekMore = `It shows messages that a worker could get now. Those that are delayed, or that a worker has, are
+hidden; millrace stat counts them too. Nothing is taken, hidden or counted as a delivery.
+
+An object of -json has "body" when the job is JSON, otherwise "bodyText", or "bodyBase64" for what
+is no text; "text" is the message as it is on the queue. In a poison queue it has "poison", the
+record of why it is there.
+`
+
+// peek prints the messages at the head of a queue.
+func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) error {
+	messages, err := q.Peek(ctx, most)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(t.console.out)
+	for _, m := range messages {
+		seen := look(m)
+		if asJSON {
+			err = printJSON(out, seen)
+		} else {
+			err = seen.print(out, time.Now())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(messages) == 0 && !asJSON {
+		say(t.console.errs, "No message of %v can be seen now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
+	}
+	return out.Flush()
+}
+
+// seen is what a peek shows of a message, in its JSON.
+type seen struct {
+	ID           queue.ID   `json:"id"`
+	Inserted     time.Time  `json:"inserted"`
+	Expires      *time.Time `json:"expires"` // nil when never
+	DequeueCount int64      `json:"dequeueCount"`
+
+	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; none when it could not be read
+	Job      string     `json:"job,omitempty"`
+	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
+	Attempts int        `json:"attempts"`
+
+	Poison *poisonSeen `json:"poison,omitempty"`
+
+	Body       json.RawMessage `json:"body,omitempty"`
+	BodyText   *string         `json:"bodyText,omitempty"`
+	BodyBase64 *string         `json:"bodyBase64,omitempty"`
+
+	Error string `json:"error,omitempty"` // why it could not be read
+	Text  string `json:"text"`
+}
+
+// poisonSeen is what the record in a poison queue says of its message.
+type poisonSeen struct {
+	Reason       poison.Reason `json:"reason"`
+	Error        string        `json:"error,omitempty"`
+	Queue        string        `json:"queue"`
+	ID           queue.ID      `json:"id"`
+	DequeueCount int64         `json:"dequeueCount"`
+	Poisoned     time.Time     `json:"poisoned"`
+}
+
+// look reads a message, and what is in it when it is the record of a poisoned one.
+func look(m queue.Message) seen {
+	s := seen{ID: m.ID, Inserted: m.Inserted, DequeueCount: m.DequeueCount, Text: m.Text}
+	const never = 9999
+	if m.Expires.Year() < never {
+		s.Expires = &m.Expires
+	}
+	text := m.Text
+	record, err := poison.ParseRecord(text)
+	if err == nil {
+		s.Poison = &poisonSeen{record.Reason, record.Error, record.Queue, record.ID, record.DequeueCount, record.Poisoned}
+		text = record.Text
+	}
+	head, body, format, err := codec.Open(text, codec.Auto)
+	if err != nil {
+		s.Error = err.Error()
+		s.BodyText = &text
+		return s
+	}
+	s.Format, s.Job, s.Attempts = format.String(), head.ID, head.Attempts
+	if s.Poison != nil {
+		s.Attempts = record.Attempts
+	}
+	if !head.Enqueued.IsZero() {
+		s.Enqueued = &head.Enqueued
+	}
+	switch {
+	case !utf8.Valid(body):
+		encoded := base64.StdEncoding.EncodeToString(body)
+		s.BodyBase64 = &encoded
+	case json.Valid(body):
+		s.Body = body
+	default:
+		plain := string(body)
+		s.BodyText = &plain
+	}
+	return s
+}
+
+// print shows a message to people: a line about it, and its body.
+func (s *seen) print(out io.Writer, now time.Time) error {
+	about := []string{"message " + string(s.ID)}
+	add := func(format string, args ...any) { about = append(about, fmt.Sprintf(format, args...)) }
+	switch {
+	case s.Job != "":
+		add("job %s", s.Job)
+	case s.Format == codec.Base64.String():
+		add("in Base64 without an envelope")
+	case s.Format == codec.Plain.String():
+		add("without an envelope")
+	}
+	add("put %s ago", age(now.Sub(s.Inserted)))
+	if s.DequeueCount > 0 {
+		add("delivered %s", several(int(s.DequeueCount), "time"))
+	}
+	if s.Poison != nil {
+		if s.Poison.Reason == poison.ReasonAttempts {
+			add("poison of %s after %s", s.Poison.Queue, several(s.Attempts, "failed attempt"))
+		} else {
+			add("poison of %s (%s)", s.Poison.Queue, s.Poison.Reason)
+		}
+		if s.Poison.Error != "" {
+			about[len(about)-1] += ": " + s.Poison.Error
+		}
+	} else if s.Attempts > 0 {
+		add("%s", several(s.Attempts, "failed attempt"))
+	}
+	if s.Error != "" {
+		add("it cannot be read: %s", s.Error)
+	}
+	line := strings.Join(strings.Fields(printable(strings.Join(about, ", "))), " ")
+	_, err := fmt.Fprintf(out, "%s\n  %s\n", line, strings.ReplaceAll(printable(s.body()), "\n", "\n  "))
+	return err
+}
+
+// body is the body as people read it.
+func (s *seen) body() string {
+	switch {
+	case s.BodyText != nil:
+		return *s.BodyText
+	case s.BodyBase64 != nil:
+		return "(Base64) " + *s.BodyBase64
+	}
+	return string(s.Body)
+}
+
+// age is a time that has passed, in one or two units. Our clock and the service's differ:
+// what seems to lie ahead was just now.
+func age(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = max(d, 0).Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}

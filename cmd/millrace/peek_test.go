@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+func TestMessagesAreShownAndStay(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		name := made(t, v)
+		r := v.call(t, "peek", name)
+		if r.status != fine || r.out != "" || !strings.Contains(r.errs, "No message of ") || !strings.Contains(r.errs, "millrace stat "+name) {
+			t.Errorf("of an empty queue: %+v", r)
+		}
+		if r := v.call(t, "peek", name, "-json"); r != (result{}) {
+			t.Errorf("of an empty queue, in JSON: %+v", r)
+		}
+		v.ok(t, "put", name, `{"ID": "1", "more": "<&>"}`)
+		v.ok(t, "put", name, "-plain", "two\nlines")
+		for range 2 {
+			got := v.ok(t, "peek", name)
+			for _, want := range []string{", job ", `  {"ID": "1", "more": "<&>"}` + "\n", ", without an envelope, put ", "  two\n  lines\n", "s ago\n"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("it does not say %q: %q", want, got)
+				}
+			}
+			if strings.Contains(got, "delivered") {
+				t.Errorf("a peek is counted: %q", got)
+			}
+		}
+		if got := v.ok(t, "peek", "-n", "1", name); strings.Count(got, "message ") != 1 {
+			t.Errorf("of one: %q", got)
+		}
+		var shown []seen
+		for line := range strings.Lines(v.ok(t, "peek", name, "-json", "-n=32")) {
+			var s seen
+			d := json.NewDecoder(strings.NewReader(line))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&s); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			shown = append(shown, s)
+		}
+		if len(shown) != 2 {
+			t.Fatalf("%+v", shown)
+		}
+		job, text := shown[0], shown[1]
+		if job.Format != "envelope" || job.Job == "" || job.Enqueued == nil || job.ID == "" || job.Inserted.IsZero() || job.Expires != nil ||
+			string(job.Body) != `{"ID":"1","more":"<&>"}` || job.BodyText != nil || !strings.HasPrefix(job.Text, "millrace/1?") {
+			t.Errorf("the job is %+v", job)
+		}
+		if text.Format != "plain" || text.Job != "" || text.Body != nil || text.BodyText == nil || *text.BodyText != "two\nlines" || text.Text != "two\nlines" {
+			t.Errorf("the text is %+v", text)
+		}
+	})
+}
+
+func TestPeekHasBounds(t *testing.T) {
+	t.Parallel()
+	for _, n := range []string{"0", "-1", "33"} {
+		invocation{}.fails(t, misused, []string{"-n " + n + " is outside 1…32"}, "peek", "orders", "-n", n)
+	}
+	invocation{}.fails(t, misused, []string{`invalid value "x" for flag -n`}, "peek", "orders", "-n", "x")
+}
+
+// TestWhatIsInAMessage: envelopes, records of poison, and texts that are neither.
+func TestWhatIsInAMessage(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	seal := func(h codec.Head, body string, f codec.Format) string {
+		text, err := codec.Seal(h, []byte(body), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	job := seal(codec.Head{ID: "job-1", Enqueued: at, Attempts: 3, Settled: 4}, `{"a":1}`, codec.Envelope)
+	record := poison.NewRecord(queue.Name{Account: "acme", Queue: "orders"}, queue.Message{Lease: queue.Lease{ID: "m-1"}, Text: job, DequeueCount: 5}, 5, poison.ReasonAttempts, errors.New("no such order"))
+	poisoned, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread, err := json.Marshal(poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: "not json"}, 1, poison.ReasonUndecodable, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		m     queue.Message
+		json  []string // parts of it
+		human string
+	}{
+		"a job that was tried": {
+			queue.Message{Text: job, DequeueCount: 4, Expires: at.Add(time.Hour)},
+			[]string{`"dequeueCount":4`, `"format":"envelope"`, `"job":"job-1"`, `"enqueued":"2026-01-02T03:04:05Z"`, `"attempts":3`, `"body":{"a":1}`, `"expires":"2026-01-02T04:04:05Z"`},
+			"message id, job job-1, put 2m03s ago, delivered 4 times, 3 failed attempts\n  {\"a\":1}\n",
+		},
+		"poison": {
+			queue.Message{Text: string(poisoned)},
+			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
+			"message id, job job-1, put 2m03s ago, poison of orders after 5 failed attempts: no such order\n  {\"a\":1}\n",
+		},
+		"poison that nobody tried": {
+			queue.Message{Text: string(unread)},
+			[]string{`"reason":"undecodable"`, `"bodyText":"not json"`},
+			"message id, without an envelope, put 2m03s ago, poison of orders (undecodable)\n  not json\n",
+		},
+		"JSON in Base64": {
+			queue.Message{Text: seal(codec.Head{}, `{"a":1}`, codec.Base64), DequeueCount: 1},
+			[]string{`"format":"base64"`, `"body":{"a":1}`, `"text":"eyJhIjoxfQ=="`},
+			"message id, in Base64 without an envelope, put 2m03s ago, delivered 1 time\n  {\"a\":1}\n",
+		},
+		"no text": {
+			queue.Message{Text: seal(codec.Head{ID: "j"}, "\xff\x00", codec.Envelope)},
+			[]string{`"bodyBase64":"/wA="`},
+			"message id, job j, put 2m03s ago\n  (Base64) /wA=\n",
+		},
+		"nothing": {
+			queue.Message{},
+			[]string{`"bodyText":""`},
+			"message id, without an envelope, put 2m03s ago\n  \n",
+		},
+		"an envelope of a later version": {
+			queue.Message{Text: "millrace/9?x\nbody"},
+			[]string{`"error":"open an envelope: envelope of a newer version`, `"text":"millrace/9?x\nbody"`},
+			"message id, put 2m03s ago, it cannot be read: open an envelope: envelope of a newer version: 9, this program knows 1\n  millrace/9?x\n  body\n",
+		},
+		"what controls a terminal": {
+			queue.Message{Text: "a\x1b]0;x\x07\u009b1m\u202eb\r\tc\u200dd"},
+			[]string{`"bodyText":"a\u001b]0;x\u0007`},
+			"message id, without an envelope, put 2m03s ago\n  a\\x1b]0;x\\x07\\u009b1m\\u202eb\\x0d\tc\u200dd\n",
+		},
+	} {
+		c.m.ID, c.m.Inserted = "id", at
+		if c.m.Expires.IsZero() {
+			c.m.Expires = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+		}
+		s := look(c.m)
+		var human, object strings.Builder
+		if err := s.print(&human, at.Add(2*time.Minute+3*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if human.String() != c.human {
+			t.Errorf("%s: it is shown as\n%q, want\n%q", name, &human, c.human)
+		}
+		if err := printJSON(&object, s); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range c.json {
+			if !strings.Contains(object.String(), part) {
+				t.Errorf("%s: no %s in %s", name, part, &object)
+			}
+		}
+	}
+}
+
+func TestAges(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0s", 0: "0s", 400 * time.Millisecond: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m01s",
+		time.Hour + 2*time.Minute: "1h02m", 25 * time.Hour: "1d01h", 400 * 24 * time.Hour: "400d00h", 59*time.Minute + 59*time.Second + 600*time.Millisecond: "1h00m",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+)
+
+// putOptions are what the flags of put say.
+type putOptions struct {
+	account       accountFlag
+	plain, base64 bool
+	delay, ttl    time.Duration
+}
+
+func putCommand() *command {
+	o := new(putOptions)
+	f := newFlags("put")
+	o.account.add(f)
+	f.BoolVar(&o.plain, "plain", false, "send each text as it is, without an envelope; it need not be JSON")
+	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
+	f.Var(duration{&o.delay}, "delay", "hide the jobs for this `duration`, such as 30s")
+	f.Var(duration{&o.ttl}, "ttl", "drop the jobs after this `duration`, such as 24h; without, they never expire")
+	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, least: 1, most: -1, more: putMore,
+		hint: func(wrong string) string {
+			if strings.Contains(wrong, "not defined") {
+				return "a text that begins with a dash is given after --; see millrace help put"
+			}
+			return ""
+		},
+		run: func(ctx context.Context, c *console, args []string) error {
+			if err := o.check(args[1:]); err != nil {
+				return misuse{err}
+			}
+			return c.onQueue(ctx, &o.account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				return t.put(ctx, q, o, args[1:])
+			})
+		}}
+}
+
+const putMore = `Each text is one job, in JSON, and is sent in the envelope that workers of Millrace expect:
+
+  millrace put orders '{"ID":"1"}'
+
+Without a text, or with -, each line of the standard input is one job; empty lines are left
+out. A text that begins with a dash is given after --.
+`
+
+// standardInput as a text stands for the lines of the standard input.
+const standardInput = "-"
+
+// check refuses what cannot be meant, before anything is sent.
+func (o *putOptions) check(texts []string) error {
+	switch {
+	case o.plain && o.base64:
+		return errors.New("-plain and -base64 are two ways to send a text: give one of them")
+	case o.delay < 0:
+		return fmt.Errorf("-delay %v is negative: give how long the jobs are hidden, such as 30s", o.delay)
+	case o.delay > queue.MaxVisibility:
+		return fmt.Errorf("-delay %v is too long: a message can be hidden for %v at most, seven days", o.delay, queue.MaxVisibility)
+	case o.ttl != 0 && o.ttl < queue.MinTTL:
+		return fmt.Errorf("-ttl %v is too short: a message lives for a second at least; leave it out for one that never expires", o.ttl)
+	case queue.Seconds(o.ttl) > math.MaxInt32:
+		return fmt.Errorf("-ttl %v is too long: leave it out for messages that never expire", o.ttl)
+	case o.ttl != 0 && queue.Seconds(o.delay) >= queue.Seconds(o.ttl):
+		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would be dropped before anybody sees them", o.delay, o.ttl)
+	}
+	for i, text := range texts {
+		if text == standardInput && len(texts) > 1 {
+			return errors.New("- stands for the standard input and comes alone, without other texts")
+		}
+		if text == standardInput {
+			continue
+		}
+		if err := o.checkText(text); err != nil {
+			if len(texts) == 1 {
+				return err
+			}
+			return fmt.Errorf("text %d of %d: %w", i+1, len(texts), err)
+		}
+	}
+	return nil
+}
+
+// checkText refuses a text that a worker which reads JSON could not.
+func (o *putOptions) checkText(text string) error {
+	if o.plain || o.base64 {
+		return nil
+	}
+	var value json.RawMessage
+	err := json.Unmarshal([]byte(text), &value)
+	if err == nil {
+		return nil
+	}
+	where := ""
+	if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) && wrong.Offset > 0 && wrong.Offset < int64(len(text)) {
+		where = fmt.Sprintf(" at byte %d", wrong.Offset)
+	}
+	return fmt.Errorf("%s is not JSON: %w%s; write it like '{\"ID\":\"1\"}', in quotes for the shell, or say -plain to send it as it is", quote(text), err, where)
+}
+
+func (o *putOptions) format() codec.Format {
+	switch {
+	case o.plain:
+		return codec.Plain
+	case o.base64:
+		return codec.Base64
+	}
+	return codec.Envelope
+}
+
+// put sends the texts, or the lines of the standard input.
+func (t *task) put(ctx context.Context, q queue.Manager, o *putOptions, texts []string) error {
+	send, cancel := t.sender(q, o)
+	defer cancel()
+	var (
+		sent int
+		err  error
+	)
+	if len(texts) == 0 || texts[0] == standardInput {
+		sent, err = t.putLines(ctx, o, send, len(texts) == 1)
+	} else {
+		sent, err = putTexts(ctx, send, texts)
+	}
+	so := fmt.Sprintf("%s put on %v", several(sent, "job"), q.Name())
+	switch {
+	case err == nil:
+		return t.done(nil, "%s.\n", so)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		if t.console.typed {
+			say(t.console.errs, "\n") // after the ^C
+		}
+		if t.finish.Err() != nil {
+			so += ", and perhaps one more"
+		}
+		return stopped{fmt.Errorf("interrupted; %s", so)}
+	case sent > 0:
+		return &explained{fmt.Sprintf("%v; %s before that", err, so), err}
+	}
+	return err
+}
+
+func putTexts(ctx context.Context, send func(string) error, texts []string) (sent int, _ error) {
+	for i, text := range texts {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = send(text)
+		}
+		if err != nil && len(texts) > 1 {
+			err = fmt.Errorf("text %d of %d: %w", i+1, len(texts), err)
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(texts), nil
+}
+
+// putLines sends each line of the standard input that is not empty, and says how many
+// were sent.
+func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) error, asked bool) (sent int, _ error) {
+	c := t.console
+	if c.typed {
+		if !asked {
+			return 0, misuse{errors.New("give the job as a text, or - to type jobs, one a line")}
+		}
+		say(c.errs, "Type one job a line; Ctrl-D ends.\n")
+	}
+	n := 0
+	for line, err := range lines(ctx, c.in) {
+		n++
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // some programs begin a text with it
+		}
+		if ctx.Err() != nil {
+			return sent, context.Cause(ctx)
+		}
+		if err == nil && strings.TrimSpace(line) == "" {
+			continue
+		}
+		if err == nil {
+			err = o.checkText(line)
+		}
+		if err == nil {
+			err = send(line)
+		}
+		if err != nil {
+			return sent, fmt.Errorf("line %d: %w", n, err)
+		}
+		sent++
+	}
+	return sent, nil
+}
+
+// sender sends texts as a producer does, whose format carries them.
+func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) error, cancel func()) {
+	ctx, cancel := context.WithCancel(t.finish)
+	p := producer.New(queue.Queue(impatient{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
+	return func(text string) error {
+		_, err := p.Send(ctx, []byte(text), &queue.EnqueueOptions{Delay: o.delay, TTL: o.ttl})
+		return t.explain(err)
+	}, cancel
+}
+
+// impatient is a queue that a producer does not go on trying when nobody answers: whoever
+// sits before a terminal wants to know.
+type impatient struct {
+	queue.Queue
+	giveUp func()
+}
+
+// Enqueue implements [queue.Queue].
+func (q impatient) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	m, err := q.Queue.Enqueue(ctx, text, o)
+	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrUnavailable) && errors.As(err, &known) && known.Status == 0 {
+		q.giveUp()
+	}
+	return m, err
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestQueuesAreListed(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		first := made(t, v)
+		prefix := first[:strings.LastIndex(first, "-")+1]
+		if got := v.ok(t, "queues", first); got != first+"\n" {
+			t.Errorf("%q", got)
+		}
+		r := v.call(t, "queues", first+"x")
+		if r.status != fine || r.out != "" || !strings.Contains(r.errs, `begin with "`+first+`x"`) || !strings.Contains(r.errs, "millrace create QUEUE") {
+			t.Errorf("of none: %+v", r)
+		}
+		if r := v.call(t, "queues", "-json", first+"x"); r != (result{}) {
+			t.Errorf("of none, in JSON: %+v", r)
+		}
+		second := made(t, v)
+		if err := v.open(t, second).SetMetadata(t.Context(), map[string]string{"owner": "<ada>"}); err != nil {
+			t.Fatal(err)
+		}
+		listed := strings.Fields(v.ok(t, "queues"))
+		if !slices.IsSorted(listed) || !slices.Contains(listed, first) || !slices.Contains(listed, second) {
+			t.Errorf("all: %q", listed)
+		}
+		var objects []string
+		for line := range strings.Lines(v.ok(t, "queues", prefix, "-json")) {
+			if strings.Contains(line, second) {
+				objects = append(objects, line)
+			}
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%q is no JSON", line)
+			}
+		}
+		if want := `{"name":"` + second + `","metadata":{"owner":"<ada>"}}` + "\n"; len(objects) != 1 || objects[0] != want {
+			t.Errorf("in JSON: %q, want %q", objects, want)
+		}
+	})
+}
+
+func TestAPrefixThatNoQueueHasIsRefused(t *testing.T) {
+	t.Parallel()
+	invocation{}.fails(t, misused, []string{`begins with "Orders"`, "lower-case"}, "queues", "Orders")
+	invocation{}.fails(t, misused, []string{"one too many", "millrace queues [PREFIX]"}, "queues", "a", "b")
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+func statCommand() *command {
+	var (
+		account accountFlag
+		asJSON  bool
+	)
+	f := newFlags("stat")
+	account.add(f)
+	f.BoolVar(&asJSON, "json", false, "print a JSON object")
+	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, least: 1, most: 1,
+		more: "It tells how many messages there are, how many of them a worker could get now, how long the\noldest of these has been there, how many are in the poison queue, and the metadata.\n",
+		run: func(ctx context.Context, c *console, args []string) error {
+			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				s, err := gather(ctx, q)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(c.out, s)
+				}
+				return s.print(c.out, time.Now())
+			})
+		}}
+}
+
+// stat is what is known about a queue, in its JSON.
+type stat struct {
+	Account string `json:"account"`
+	Queue   string `json:"queue"`
+	Depth   int64  `json:"depth"` // about, and hidden ones too
+
+	// Visible is how many a worker could get now, as far as a peek sees.
+	Visible     int  `json:"visible"`
+	VisibleMore bool `json:"visibleMore"` // there may be more
+
+	// OldestInserted is when the oldest of those was put; nil when there are none.
+	OldestInserted *time.Time `json:"oldestInserted"`
+
+	// PoisonDepth is that of the poison queue; nil when there is none.
+	PoisonDepth *int64 `json:"poisonDepth"`
+
+	Metadata map[string]string `json:"metadata"`
+}
+
+// gather asks for all of it: three requests.
+func gather(ctx context.Context, q queue.Queue) (*stat, error) {
+	found, err := q.Properties(ctx)
+	if err != nil {
+		return nil, err
+	}
+	visible, err := q.Peek(ctx, queue.MaxBatch)
+	if err != nil {
+		return nil, err
+	}
+	s := &stat{Account: q.Name().Account, Queue: q.Name().Queue, Depth: found.Depth, Metadata: nonNil(found.Metadata),
+		Visible: len(visible), VisibleMore: len(visible) == queue.MaxBatch}
+	for _, m := range visible {
+		if s.OldestInserted == nil || m.Inserted.Before(*s.OldestInserted) {
+			s.OldestInserted = &m.Inserted
+		}
+	}
+	s.PoisonDepth, err = poisonDepth(ctx, q)
+	return s, err
+}
+
+// poisonDepth is the depth of the poison queue. One that is not there, that cannot be
+// there, or that is none of our business has none.
+func poisonDepth(ctx context.Context, q queue.Queue) (*int64, error) {
+	if strings.HasSuffix(q.Name().Queue, poison.Suffix) {
+		return nil, nil
+	}
+	found, err := q.Sibling(poison.Suffix).Properties(ctx)
+	switch {
+	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrUnauthorized):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &found.Depth, nil
+}
+
+// print shows it to people.
+func (s *stat) print(out io.Writer, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...))) // Flush tells
+	}
+	row("queue", "%s", queue.Name{Account: s.Account, Queue: s.Queue})
+	row("messages", "%d, hidden ones included", s.Depth)
+	visible := fmt.Sprint(s.Visible)
+	if s.VisibleMore {
+		visible += " or more"
+	}
+	row("visible now", "%s", visible)
+	if s.OldestInserted != nil {
+		row("oldest of them", "put %s ago", age(now.Sub(*s.OldestInserted)))
+	}
+	if s.PoisonDepth != nil {
+		row("poison", "%d in %s", *s.PoisonDepth, s.Queue+poison.Suffix)
+	}
+	for i, name := range slices.Sorted(maps.Keys(s.Metadata)) {
+		row([]string{"metadata", ""}[min(i, 1)], "%s=%s", name, s.Metadata[name])
+	}
+	return w.Flush()
+}

@@ -1,0 +1,104 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// paged is an account whose list has these pages, one of which may fail.
+type paged struct {
+	pages map[string]queue.Page // by their markers
+	asked []queue.ListOptions
+	err   error // of a page that is not there
+}
+
+func (*paged) Name() string                       { return "paged" }
+func (*paged) Open(string) (queue.Manager, error) { return nil, errors.ErrUnsupported }
+func (p *paged) List(_ context.Context, o *queue.ListOptions) (queue.Page, error) {
+	p.asked = append(p.asked, *o)
+	page, ok := p.pages[o.Marker]
+	if !ok {
+		return page, p.err
+	}
+	return page, nil
+}
+
+func listed(names ...string) (all []queue.Listed) {
+	for _, name := range names {
+		all = append(all, queue.Listed{Name: name})
+	}
+	return all
+}
+
+// all are the names that a list yields, up to so many, and how it ended.
+func all(a queue.Account, most int) (names []string, err error) {
+	for q, err := range queue.ListAll(context.Background(), a, "or") {
+		if err != nil {
+			return names, err
+		}
+		if names = append(names, q.Name); len(names) == most {
+			break
+		}
+	}
+	return names, nil
+}
+
+func TestListAllWalksThePages(t *testing.T) {
+	broken := errors.New("broken")
+	p := &paged{err: broken, pages: map[string]queue.Page{
+		"":       {Queues: listed("a", "b"), Next: "second"},
+		"second": {Next: "third"}, // one may be empty and not the last
+		"third":  {Queues: listed("c")},
+	}}
+	if names, err := all(p, 10); err != nil || !slices.Equal(names, []string{"a", "b", "c"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	if want := []queue.ListOptions{{Prefix: "or"}, {Prefix: "or", Marker: "second"}, {Prefix: "or", Marker: "third"}}; !slices.Equal(p.asked, want) {
+		t.Errorf("it asked for %+v", p.asked)
+	}
+	p.asked = nil
+	if names, err := all(p, 2); err != nil || len(names) != 2 || len(p.asked) != 1 {
+		t.Errorf("stopped early: %q, %v, asked for %+v", names, err, p.asked)
+	}
+	delete(p.pages, "third")
+	if names, err := all(p, 10); !errors.Is(err, broken) || len(names) != 2 {
+		t.Errorf("with a page that fails: %q, %v", names, err)
+	}
+	p.pages["second"] = queue.Page{Queues: listed("x"), Next: "second"}
+	if names, err := all(p, 100); err == nil || len(names) != 3 {
+		t.Errorf("with a page that leads to itself: %q, %v", names, err)
+	}
+}
+
+func TestNamesArePrintedAsFarAsTheyAreKnown(t *testing.T) {
+	for want, n := range map[string]queue.Name{
+		"acme/orders": {Account: "acme", Queue: "orders"},
+		"orders":      {Queue: "orders"},
+		"acme":        {Account: "acme"},
+		"":            {},
+	} {
+		if got := n.String(); got != want {
+			t.Errorf("%+v is printed as %q", n, got)
+		}
+	}
+}
+
+func TestSizesOfPages(t *testing.T) {
+	for _, o := range []*queue.ListOptions{nil, {}, {Max: 1}, {Max: queue.MaxPage}} {
+		if err := queue.CheckList(o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, n := range []int{-1, queue.MaxPage + 1} {
+		if err := queue.CheckList(&queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	if a, b, c := (*queue.ListOptions)(nil).Size(), (&queue.ListOptions{}).Size(), (&queue.ListOptions{Max: 7}).Size(); a != queue.MaxPage || b != queue.MaxPage || c != 7 {
+		t.Errorf("%d, %d and %d", a, b, c)
+	}
+}

@@ -1,0 +1,307 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// AccountHarness ties the suite of [RunAccount] to one backend. Open is required; the zero
+// values of the others describe a real, strict backend.
+type AccountHarness struct {
+	// Open returns an account. It may hold queues of other tests, also of tests that run
+	// at the same time. In a bubble everything the account needs must be made here.
+	// t.Cleanup takes away what was made.
+	Open func(t *testing.T) queue.Account
+
+	// Bubble runs each test in a testing/synctest bubble, as in [Harness].
+	Bubble bool
+
+	// Requests counts the requests that the account and its queues have sent to the
+	// backend so far. Defaults to nil, which leaves out what needs it.
+	Requests func(a queue.Account) int
+
+	// Secrets are texts that must be in no error, such as keys. Defaults to none.
+	Secrets []string
+
+	// Quirks are where the backend is known to differ from the service.
+	Quirks Quirks
+}
+
+// RunAccount runs the part of the suite that concerns a [queue.Account].
+func RunAccount(t *testing.T, h AccountHarness) {
+	for _, c := range accountTests {
+		t.Run(c.name, func(t *testing.T) {
+			if h.Bubble {
+				synctest.Test(t, func(t *testing.T) { c.run(newAccountEnv(t, h)) })
+				return
+			}
+			t.Parallel()
+			c.run(newAccountEnv(t, h))
+		})
+	}
+}
+
+// accountEnv is what one test of an account has at hand.
+type accountEnv struct {
+	*env
+	account  queue.Account
+	requests func() int
+	prefix   string // of the names of this test's queues, and of no others
+}
+
+func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
+	e := &accountEnv{
+		env:     &env{T: t, h: Harness{Bubble: h.Bubble, Secrets: h.Secrets, Quirks: h.Quirks}, ctx: t.Context()},
+		account: h.Open(t),
+		prefix:  fmt.Sprintf("conform-%08x-%d-", salt, names.Add(1)),
+	}
+	if h.Requests != nil {
+		e.requests = func() int { return h.Requests(e.account) }
+	}
+	return e
+}
+
+// make creates a queue with the prefix of this test before its name.
+func (e *accountEnv) make(name string, metadata map[string]string) queue.Manager {
+	e.Helper()
+	q, err := e.account.Open(e.prefix + name)
+	e.ok(err)
+	e.ok(q.Create(e.ctx, metadata))
+	e.Cleanup(func() { _ = q.Drop(context.Background()) }) // some tests have dropped it
+	return q
+}
+
+// page asks for one page of this test's queues.
+func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
+	e.Helper()
+	page, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix + prefix, Marker: marker, Max: size})
+	e.ok(err)
+	if size > 0 && len(page.Queues) > size {
+		e.Fatalf("a page of %d has %d queues", size, len(page.Queues))
+	}
+	return page
+}
+
+// walk asks for all pages and returns the names, without the prefix of this test.
+func (e *accountEnv) walk(prefix, marker string, size int) []string {
+	e.Helper()
+	var all []string
+	for pages := 0; ; pages++ {
+		page := e.page(prefix, marker, size)
+		all = append(all, e.names(page)...)
+		if page.Next == "" {
+			return all
+		}
+		if pages > 1000 {
+			e.Fatalf("the list does not end: %q", page.Next)
+		}
+		marker = page.Next
+	}
+}
+
+// names are the names of the page's queues, without the prefix of this test.
+func (e *accountEnv) names(page queue.Page) []string {
+	e.Helper()
+	var all []string
+	for _, q := range page.Queues {
+		name, ours := strings.CutPrefix(q.Name, e.prefix)
+		if !ours {
+			e.Errorf("%q does not begin with %q", q.Name, e.prefix)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// same compares names with what they should be.
+func (e *accountEnv) same(got, want []string, what string) {
+	e.Helper()
+	if !slices.Equal(got, want) {
+		e.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+var accountTests = []struct {
+	name string
+	run  func(e *accountEnv)
+}{
+	{"OpenReturnsTheQueueOfTheAccount", func(e *accountEnv) {
+		before := e.sent()
+		q, err := e.account.Open(e.prefix + "x")
+		e.ok(err)
+		if want := (queue.Name{Account: e.account.Name(), Queue: e.prefix + "x"}); want.Account == "" || q.Name() != want {
+			e.Errorf("its name is %+v, want %+v", q.Name(), want)
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("opening has sent %d requests", n)
+		}
+		e.is(q.Drop(e.ctx), queue.ErrQueueMissing, "drop of a queue that was only opened")
+		e.make("x", nil)
+		if _, err := q.Enqueue(e.ctx, "text", nil); err != nil {
+			e.Error(err)
+		}
+		again, err := e.account.Open(e.prefix + "x")
+		e.ok(err)
+		if seen, err := again.Peek(e.ctx, 1); err != nil || len(seen) != 1 || seen[0].Text != "text" {
+			e.Errorf("opened again it holds %+v, %v", seen, err)
+		}
+	}},
+	{"Q04_OpenRefusesBadNames", func(e *accountEnv) {
+		before := e.sent()
+		for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "or?ders", "..", strings.Repeat("x", 64)} {
+			q, err := e.account.Open(name)
+			e.is(err, queue.ErrInvalid, fmt.Sprintf("open %q", name))
+			if q != nil {
+				e.Errorf("open %q: there is an error and a queue", name)
+			}
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("opening has sent %d requests", n)
+		}
+	}},
+	{"ListOfNone", func(e *accountEnv) {
+		if page := e.page("", "", 0); len(page.Queues) != 0 || page.Next != "" {
+			e.Errorf("there are %+v", page)
+		}
+	}},
+	{"ListHasQueuesThatExistWithTheirMetadata", func(e *accountEnv) {
+		e.make("b", map[string]string{"owner": "ada", "empty": ""})
+		e.make("a", nil)
+		gone := e.make("c", nil)
+		page := e.page("", "", 0)
+		e.same(e.names(page), []string{"a", "b", "c"}, "the list")
+		if len(page.Queues) == 3 {
+			if got := page.Queues[0].Metadata; len(got) != 0 {
+				e.Errorf("a has the metadata %v", got)
+			}
+			if got := page.Queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
+				e.Errorf("b has the metadata %v", got)
+			}
+		}
+		e.ok(gone.Drop(e.ctx))
+		e.same(e.names(e.page("", "", 0)), []string{"a", "b"}, "the list after a drop")
+	}},
+	{"ListAllAreTheQueuesWithThePrefix", func(e *accountEnv) {
+		for _, name := range []string{"or", "orders", "orders-poison", "os", "a"} {
+			e.make(name, nil)
+		}
+		for prefix, want := range map[string][]string{
+			"":          {"a", "or", "orders", "orders-poison", "os"},
+			"or":        {"or", "orders", "orders-poison"},
+			"orders":    {"orders", "orders-poison"},
+			"orders-":   {"orders-poison"},
+			"orders-x":  nil,
+			"rders":     nil,
+			"or%ders":   nil,
+			"orders&x=": nil,
+		} {
+			before := e.sent()
+			var all []string
+			for q, err := range queue.ListAll(e.ctx, e.account, e.prefix+prefix) {
+				e.ok(err)
+				all = append(all, strings.TrimPrefix(q.Name, e.prefix))
+			}
+			e.same(all, want, fmt.Sprintf("with the prefix %q", prefix))
+			if n := e.sent() - before; e.requests != nil && n != 1 {
+				e.Errorf("one page was %d requests", n)
+			}
+		}
+	}},
+	{"PagesHaveEveryQueueOnce", func(e *accountEnv) {
+		var want []string
+		for i := range 7 {
+			want = append(want, fmt.Sprintf("q%d", i))
+			e.make(want[i], nil)
+		}
+		e.make("z", nil)
+		for size := 1; size <= 8; size++ {
+			before := e.sent()
+			e.same(e.walk("q", "", size), want, fmt.Sprintf("in pages of %d", size))
+			if least := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < least {
+				e.Errorf("in pages of %d: %d requests", size, e.sent()-before)
+			}
+		}
+	}},
+	{"AMarkerOutlivesItsQueue", func(e *accountEnv) {
+		all := map[string]queue.Manager{}
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			all[name] = e.make(name, nil)
+		}
+		page := e.page("", "", 2)
+		e.same(e.names(page), []string{"a", "b"}, "the first page")
+		if page.Next == "" {
+			e.Fatal("it says that it is the last")
+		}
+		e.ok(all["b"].Drop(e.ctx)) // before the page
+		e.ok(all["c"].Drop(e.ctx)) // with which it begins
+		e.same(e.walk("", page.Next, 2), []string{"d", "e"}, "what follows after the drops")
+		e.same(e.names(e.page("", page.Next, 1)), []string{"d"}, "the same marker again")
+		if why := e.h.Quirks.ListWhileCreating; why != "" {
+			e.Logf("left out: %s", why)
+			return
+		}
+		e.make("dd", nil)
+		e.same(e.walk("", page.Next, 2), []string{"d", "dd", "e"}, "what follows after a create")
+	}},
+	{"BadListsSpendNoRequest", func(e *accountEnv) {
+		before := e.sent()
+		for _, size := range []int{-1, queue.MaxPage + 1, math.MaxInt} {
+			page, err := e.account.List(e.ctx, &queue.ListOptions{Max: size})
+			e.is(err, queue.ErrInvalid, fmt.Sprintf("a page of %d", size))
+			if known := (*queue.Error)(nil); errors.As(err, &known) && (known.Op != "list" || known.Queue != queue.Name{Account: e.account.Name()}) {
+				e.Errorf("the error says %q on %v", known.Op, known.Queue)
+			}
+			if len(page.Queues) != 0 {
+				e.Errorf("there is an error and a page: %+v", page)
+			}
+		}
+		ended, cancel := context.WithCancel(e.ctx)
+		cancel()
+		late, cancelLate := context.WithDeadline(e.ctx, time.Now().Add(-time.Second))
+		defer cancelLate()
+		for ctx, want := range map[context.Context]error{ended: context.Canceled, late: context.DeadlineExceeded} {
+			_, err := e.account.List(ctx, nil)
+			e.is(err, want, "list with an ended context")
+			if errors.Is(err, queue.ErrOutcomeUnknown) {
+				e.Errorf("nothing was sent, and the outcome is unknown: %v", err)
+			}
+		}
+		if n := e.sent() - before; n != 0 {
+			e.Errorf("it has sent %d requests", n)
+		}
+		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: queue.MaxPage}); err != nil {
+			e.Errorf("the largest page: %v", err)
+		}
+	}},
+	{"AnyPrefixInPagesOfAnySize", func(e *accountEnv) {
+		all := []string{"a", "a-a", "a-b", "a0", "aa", "aaa", "b", "b-a", "ba", "c"} // as bytes sort
+		for _, name := range all {
+			e.make(name, nil)
+		}
+		sizes := []int{1, 3, len(all), len(all) + 1}
+		for _, prefix := range append(all, "", "a-", "b-", "0", "ab", "a-a-", "d") {
+			want := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+			for _, size := range sizes {
+				e.same(e.walk(prefix, "", size), want, fmt.Sprintf("with the prefix %q in pages of %d", prefix, size))
+			}
+		}
+	}},
+}
+
+// sent is how many requests were sent so far; always 0 when nobody counts.
+func (e *accountEnv) sent() int {
+	if e.requests == nil {
+		return 0
+	}
+	return e.requests()
+}
