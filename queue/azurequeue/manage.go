@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
@@ -16,7 +17,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	var p queue.Properties
 	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
 		var answer *http.Response
-		r, err := q.client.GetProperties(runtime.WithCaptureResponse(ctx, &answer), nil)
+		r, err := q.client.GetProperties(policy.WithCaptureResponse(ctx, &answer), nil)
 		if err != nil {
 			return err
 		}
