@@ -39,6 +39,7 @@ type account struct {
 	newest     queue.Receipt
 	deliveries []*delivery
 	kept       int64 // delivery after which it was first given back as poison that stays
+	settled    int64 // delivery of which it was last recorded what came of it
 	failures   int   // runs that failed by themselves
 	successes  int   // runs that succeeded
 	copies     int   // in the poison queue
@@ -53,6 +54,8 @@ type delivery struct {
 	who     string
 	entry   entry
 	head    codec.Head
+	text    string // with its start, if that was recorded
+	noted   bool   // it was
 	began   *entry
 	ended   *entry
 	copied  bool
@@ -230,7 +233,7 @@ func (b *books) deliver(a *account, e entry) {
 	if want := int64(len(a.deliveries)) + 1; e.count != want {
 		b.complain(e, "delivery %d of the message", want)
 	}
-	d := &delivery{account: a, who: e.who, entry: e}
+	d := &delivery{account: a, who: e.who, entry: e, text: e.text}
 	d.head, _, _, _ = codec.Open(e.text, codec.Auto)
 	a.deliveries = append(a.deliveries, d)
 	a.newest = e.receipt
@@ -240,8 +243,32 @@ func (b *books) deliver(a *account, e entry) {
 // counted tells whether attempts are counted in the text.
 func (d *delivery) counted() bool { return strings.HasPrefix(d.entry.text, "millrace/1") }
 
-// lost is how many deliveries before this one ended in nothing since the last record.
-func (d *delivery) lost() int64 { return d.entry.count - 1 - d.head.Settled }
+// missing is how many deliveries before this one ended in nothing, as far as is recorded.
+func (d *delivery) missing() int64 { return d.entry.count - 1 - d.head.Settled }
+
+// lost is how many starts of handlers may have ended their workers, as the worker of this
+// delivery can know it: those that it recorded itself did not, unless they have not ended,
+// and others may have left theirs out.
+func (d *delivery) lost() (n int) {
+	for _, o := range d.account.deliveries[d.account.settled : d.entry.count-1] {
+		if o.noted && (o.who != d.who || o.began != nil && o.ended == nil) {
+			n++
+		}
+	}
+	return min(n, d.head.Starts)
+}
+
+// isFirst tells whether its worker was never given the message since the last record, and so
+// cannot know more of it than it says.
+func (d *delivery) isFirst() bool {
+	return !slices.ContainsFunc(d.account.deliveries[d.account.settled:d.entry.count-1], func(o *delivery) bool { return o.who == d.who })
+}
+
+// starts tells whether an update with the text records that the handler is about to start.
+func (d *delivery) starts(text string) bool {
+	head, _, format, err := codec.Open(text, codec.Auto)
+	return err == nil && format == codec.Envelope && d.began == nil && head.Starts > 0 && head.Settled == d.head.Settled
+}
 
 func (b *books) start(a *account, e entry) {
 	s := b.staff[e.who]
@@ -268,11 +295,14 @@ func (b *books) start(a *account, e entry) {
 	attempt := int(e.count)
 	if d.counted() {
 		attempt = d.head.Attempts + 1
-		if d.lost() >= int64(p.maxLost) {
-			b.complain(e, "a handler runs after %d lost deliveries in a row, MaxLost is %d", d.lost(), p.maxLost)
+		if d.missing() > 0 && !d.noted {
+			b.complain(e, "a handler runs after %d deliveries that ended in nothing, and its start is not recorded", d.missing())
 		}
-		if n := a.runsSince(d.head.Settled); n > p.maxLost {
-			b.complain(e, "%d runs between two records, MaxLost is %d", n, p.maxLost)
+		if n := d.head.Starts; n >= p.maxLost && d.isFirst() {
+			b.complain(e, "a handler runs after %d starts that nothing came of, MaxLost is %d", n, p.maxLost)
+		}
+		if n := a.killed(); n > p.maxLost {
+			b.complain(e, "a handler runs after %d that never ended, MaxLost is %d", n, p.maxLost)
 		}
 	}
 	if e.n != attempt {
@@ -299,11 +329,11 @@ func (b *books) end(a *account, e entry) {
 	}
 }
 
-// runsSince counts the runs of deliveries after the one of that count.
-func (a *account) runsSince(count int64) int {
-	n := 0
-	for _, d := range a.deliveries {
-		if d.began != nil && d.entry.count > count {
+// killed counts the runs since the last record that have not ended, but for the newest.
+func (a *account) killed() int {
+	n := -1
+	for _, d := range a.deliveries[a.settled:] {
+		if d.began != nil && d.ended == nil {
 			n++
 		}
 	}
@@ -332,15 +362,17 @@ func (b *books) update(a *account, e entry) {
 	}
 	a.newest = e.receipt
 	b.receipts[e.receipt] = d
-	running := d.began != nil && d.ended == nil
-	if !running {
+	switch running := d.began != nil && d.ended == nil; {
+	case d.starts(e.text):
+		d.noted, d.text = true, e.text
+	case !running:
 		// A renewal can arrive after the handler has returned.
 		d.back = !d.said(didSucceed) && !d.said(didDiscard)
 		// In a foreign message, which is not rewritten, nothing can say so.
 		if a.kept == 0 && b.world.plan.keep && e.until > e.at+hour && strings.HasPrefix(e.text, "millrace/1") {
 			a.kept = d.entry.count
 		}
-	} else if e.text != a.text {
+	case e.text != a.text:
 		b.complain(e, "the text changes while the handler runs")
 	}
 	if e.text != a.text {
@@ -365,7 +397,7 @@ func (b *books) record(a *account, d *delivery, e entry) {
 		before = int(d.entry.count) - 1
 	}
 	switch recorded := head.Attempts - before; {
-	case recorded == 0 && d.said(didFail) && !strings.Contains(d.ended.said, "cut off") && b.staff[d.who].stopped == 0 && head.Attempts < b.world.plan.maxAttempts:
+	case recorded == 0 && d.said(didFail) && !strings.Contains(d.ended.said, "cut off") && b.staff[d.who].stopped == 0 && head.Attempts < b.world.plan.maxAttempts && !b.staff[d.who].failedAfter(d, faultqueue.Update):
 		b.complain(e, "a failure is not recorded")
 	case recorded == 0:
 	case b.world.plan.keep && head.Attempts == b.world.plan.maxAttempts && !d.said(didSucceed):
@@ -375,8 +407,19 @@ func (b *books) record(a *account, d *delivery, e entry) {
 	case !d.said(didFail):
 		b.complain(e, "a failure is recorded where there was none")
 	}
-	if head.Settled != d.entry.count {
-		b.complain(e, "settled is %d at delivery %d", head.Settled, d.entry.count)
+	switch {
+	case d.starts(e.text):
+		if d.missing() == 0 || head.Starts > d.head.Starts+1 {
+			b.complain(e, "%d starts are recorded after %d, with %d deliveries that ended in nothing", head.Starts, d.head.Starts, d.missing())
+		}
+	case d.counted() && d.began == nil && head.Poison == "":
+		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
+			b.complain(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
+		}
+	case head.Settled != d.entry.count || head.Starts != 0:
+		b.complain(e, "settled is %d with %d starts at delivery %d", head.Settled, head.Starts, d.entry.count)
+	default:
+		a.settled = d.entry.count
 	}
 	if head.Attempts > b.world.plan.maxAttempts && head.Attempts > before && d.counted() { // a foreign one brings its deliveries
 		b.complain(e, "%d failures are recorded, MaxAttempts is %d", head.Attempts, b.world.plan.maxAttempts)
@@ -419,7 +462,7 @@ func (b *books) copy(e entry) {
 	if record.Version == 0 {
 		return // bare: it has no reason
 	}
-	if record.Text != d.entry.text {
+	if record.Text != d.text {
 		b.complain(e, "the record is not of this delivery")
 	}
 	p := b.world.plan
@@ -432,7 +475,7 @@ func (b *books) copy(e entry) {
 	case poison.ReasonAttempts:
 		right = d.said(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
 	case poison.ReasonLost:
-		right = d.began == nil && d.counted() && d.lost() >= int64(p.maxLost)
+		right = d.began == nil && d.counted() && d.lost() >= p.maxLost
 	case poison.ReasonUndecodable:
 		right = d.began == nil && (a.job.form == junk || a.job.form == broken)
 	case poison.ReasonRejected:
@@ -464,7 +507,7 @@ func (b *books) origin(e entry) (found *delivery, _ poison.Record) {
 	// that has no copy yet.
 	for _, a := range b.order {
 		for _, d := range a.deliveries {
-			fits := d.who == e.who && d.entry.text == e.text && (d.began == nil || d.ended != nil)
+			fits := d.who == e.who && d.text == e.text && (d.began == nil || d.ended != nil)
 			if fits && (found == nil || found.copied || !d.copied) {
 				found = d
 			}
