@@ -27,7 +27,7 @@ var errResults = errors.New("batch handler returned the wrong number of results"
 // are size of them, or when the first has waited this long. It does not wait for company
 // that cannot come or would come too late: a batch begins at once when the worker is
 // stopping, when messages are held back because everything fails, when the context of one
-// of its messages ends, and when half of Options.Timeout has passed. A message whose
+// of its messages ends, and when half of the first one's time-out has passed. A message whose
 // context has ended before its batch begins is left out.
 //
 // Every message of a batch keeps its own slot, lease and settlement, so Concurrency must
@@ -128,7 +128,7 @@ func (b *batcher[T]) fill(in *batch[T], m *member[T], first bool) {
 	from := collectingFrom(m.ctx)
 	var waited <-chan time.Time
 	if first {
-		timer := time.NewTimer(from.patience(b.wait))
+		timer := time.NewTimer(patience(m.ctx, b.wait))
 		defer timer.Stop()
 		waited = timer.C
 	}
@@ -204,7 +204,6 @@ func (b *batcher[T]) run(in *batch[T]) {
 type collecting struct {
 	stopping <-chan struct{} // closed when no handler is started any more
 	breaker  *breaker
-	timeout  time.Duration // of handlers; 0 for none
 }
 
 type collectingKey struct{}
@@ -223,10 +222,10 @@ func (c collecting) heldBack() <-chan struct{} {
 	return c.breaker.opening()
 }
 
-// patience bounds a wait for company by half of what a handler has in all.
-func (c collecting) patience(wait time.Duration) time.Duration {
-	if c.timeout > 0 {
-		return min(wait, c.timeout/2)
+// patience bounds a wait for company by half of what the handler's time-out leaves.
+func patience(ctx context.Context, wait time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(wait, time.Until(deadline)/2)
 	}
 	return wait
 }

@@ -145,16 +145,6 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 // handle runs the handler under a kept lease and settles what it said.
 func (v *delivery[T]) handle() {
 	d := v.dispatcher
-	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.context = handlerContext{ctx, v}
-	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
-	d.enter(v, cancel)
-	begin := time.Now()
-	if d.options.Timeout > 0 {
-		v.lease.deadline = begin.Add(d.options.Timeout)
-	}
-	d.slots.started()
-	d.keeper.hold(&v.lease, v.asked, v.visibility)
 	body := v.message.Body
 	v.message = Message[T]{
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
@@ -162,11 +152,36 @@ func (v *delivery[T]) handle() {
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
 		delivery: v,
 	}
+	timeout := v.timeout()
+	begin := time.Now()
+	ctx, cancel := context.WithCancelCause(d.handlers)
+	v.context = handlerContext{Context: ctx, delivery: v}
+	if timeout > 0 {
+		v.lease.deadline = begin.Add(timeout)
+		v.context.deadline = v.lease.deadline
+	}
+	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
+	d.enter(v, cancel)
+	d.slots.started()
+	d.keeper.hold(&v.lease, v.asked, v.visibility)
 	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
 	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
 		d.options.Observer.Started(v.described())
 	}
+}
+
+// timeout is how long the handler of the message may run, or zero for ever.
+func (v *delivery[T]) timeout() time.Duration {
+	o := &v.dispatcher.options
+	if o.TimeoutFor == nil {
+		return o.Timeout
+	}
+	var own time.Duration
+	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = o.TimeoutFor(&v.message) }) || own == 0 {
+		return o.Timeout
+	}
+	return max(own, 0)
 }
 
 // execute calls the handler.
@@ -181,14 +196,14 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
 	d.follow.record(took)
-	defer v.conclude(err)
+	defer v.conclude(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
 }
 
 // conclude settles what the handler returned.
-func (v *delivery[T]) conclude(err error) {
+func (v *delivery[T]) conclude(err error, begin time.Time) {
 	d := v.dispatcher
 	v.survived(handled)
 	newest, state := d.keeper.release(&v.lease)
@@ -197,7 +212,7 @@ func (v *delivery[T]) conclude(err error) {
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
 	if err != nil && errors.Is(ended, ErrTimeout) {
-		err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
+		err = fmt.Errorf("%w after %v: %w", ErrTimeout, v.context.deadline.Sub(begin), err)
 	}
 	interrupted := errors.Is(ended, ErrStopping)
 	if state == held && errors.Is(ended, ErrLeaseExpired) {

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -17,10 +16,11 @@ type Delivery struct {
 	Attempt      int    // 1 at the first; see [Message]
 	MaxAttempts  int    // the attempt that is the last one
 	DequeueCount int64
-	Inserted     time.Time  // by the service's clock
-	Enqueued     time.Time  // by the producer's clock, from the envelope; zero for a foreign message
-	Expires      time.Time  // by the service's clock; in the year 9999 for a message that never does
-	Head         codec.Head // all that the envelope says; zero for a foreign message
+	Inserted     time.Time // by the service's clock
+	Enqueued     time.Time // by the producer's clock, from the envelope; zero for a foreign message
+	Expires      time.Time // by the service's clock; in the year 9999 for a message that never does
+	Trace        string    // the producer's W3C trace context, from the envelope; empty when none
+	TraceState   string
 }
 
 // Last tells whether this is the last attempt: an error moves the message to the poison
@@ -41,12 +41,13 @@ func (d Delivery) attrs() []slog.Attr {
 	return append(attrs, slog.Int("attempt", d.Attempt))
 }
 
-// described describes the delivery.
+// described describes the delivery. It is called while others record in the head what
+// happens, so it reads only what is never changed, and the attempts.
 func (v *delivery[T]) described() Delivery {
 	return Delivery{
 		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID,
 		Attempt: v.attempt(), MaxAttempts: v.dispatcher.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Enqueued: v.head.Enqueued, Expires: v.queued.Expires,
-		Head: v.head,
+		Trace: v.head.Trace, TraceState: v.head.TraceState,
 	}
 }

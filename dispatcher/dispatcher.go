@@ -77,7 +77,7 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
 	d.handlers = context.WithValue(ctx, collectingKey{}, collecting{
-		stopping: d.stopping, breaker: d.breaker, timeout: d.options.Timeout,
+		stopping: d.stopping, breaker: d.breaker,
 	})
 	d.requests.start(ctx)
 	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.renewal, d.options.StuckAfter)

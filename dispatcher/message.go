@@ -59,7 +59,8 @@ func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0)
 func (m *Message[T]) described() Delivery {
 	return Delivery{
 		Queue: m.Queue, ID: m.ID, Job: m.Head.ID, Attempt: m.Attempt, MaxAttempts: m.MaxAttempts,
-		DequeueCount: m.DequeueCount, Inserted: m.Inserted, Enqueued: m.Head.Enqueued, Expires: m.Expires, Head: m.Head,
+		DequeueCount: m.DequeueCount, Inserted: m.Inserted, Enqueued: m.Head.Enqueued, Expires: m.Expires,
+		Trace: m.Head.Trace, TraceState: m.Head.TraceState,
 	}
 }
 

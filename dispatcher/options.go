@@ -117,9 +117,14 @@ type Options[T any] struct {
 	// time within 10 s … 10 min.
 	Visibility Visibility
 
-	// Timeout ends a handler's context with [ErrTimeout] when it has run this
-	// long. Its lease goes on until it returns, or counts as stuck. Defaults to none.
+	// Timeout ends a handler's context when it has run this long: the context has that
+	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or counts as stuck. Defaults to none.
 	Timeout time.Duration
+
+	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
+	// Zero means Timeout, negative that there is no bound. It must not change the message.
+	// Defaults to none.
+	TimeoutFor func(m *Message[T]) time.Duration
 
 	// Interceptors run around every handler, the first outermost. Defaults to none.
 	Interceptors []Interceptor

@@ -60,10 +60,12 @@ func (v *delivery[T]) complain(what decision, result Outcome, err error) {
 	})
 }
 
-// released tells when the message is visible again, if it was given back.
+// released tells when the message is visible again, if it was given back. In the last second
+// of its life it is not worth a poll: no delay fits in, and it would be fetched and given
+// back as fast as requests go.
 func (v *delivery[T]) released(what decision) {
 	f := v.dispatcher.options.OnRelease
-	if f == nil {
+	if f == nil || v.lifeEnds(time.Second) {
 		return
 	}
 	switch what.outcome {

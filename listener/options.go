@@ -97,8 +97,14 @@ type Options[T any] struct {
 	// depend on T. Defaults to none.
 	Interceptors []Interceptor
 
-	// Timeout ends a handler's context when it has run this long. Defaults to none.
+	// Timeout ends a handler's context when it has run this long: the context has that
+	// deadline, and its cause is an [ErrTimeout]. Defaults to none.
 	Timeout time.Duration
+
+	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
+	// Zero means Timeout, negative that there is no bound. It must not change the message.
+	// Defaults to none.
+	TimeoutFor func(m *Message[T]) time.Duration
 
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
 	// first. Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
@@ -190,7 +196,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
-		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
+		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
