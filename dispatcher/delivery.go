@@ -19,20 +19,19 @@ import (
 type delivery[T any] struct {
 	dispatcher *Dispatcher[T]
 	queued     queue.Message // with the newest receipt, once its handler has returned
-	asked      time.Time     // just before the request that brought it
 	visibility time.Duration // that was asked for
 	start      bool          // whether its handler may start
+	announced  bool          // whether the start of its handler is recorded in its text
 	slot       slotState
 	lease      lease
 
-	head      codec.Head
-	body      []byte
-	format    codec.Format
-	starts    int             // how many of the recorded starts count
-	announced bool            // whether the start of its handler is recorded in its text
-	message   Message[T]      // what its handler gets
-	ctx       context.Context // its handler's; nil when it never ran
-	context   handlerContext  // what ctx points to, once it runs
+	head    codec.Head
+	body    []byte
+	format  codec.Format
+	starts  int             // how many of the recorded starts count
+	message Message[T]      // what its handler gets
+	ctx     context.Context // its handler's; nil when it never ran
+	context handlerContext  // what ctx points to, once it runs
 
 	room *room // of its batch
 
@@ -118,7 +117,7 @@ func (v *delivery[T]) decode() (readable bool) {
 // and handling: what a worker died of must not be touched again.
 func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
-	took := time.Since(v.asked)
+	took := time.Since(v.lease.asked)
 	v.dispatcher.follow.answered(took, v.visibility)
 	switch {
 	case took >= v.visibility-safety:
@@ -163,7 +162,7 @@ func (v *delivery[T]) handle() {
 	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
 	d.enter(v, cancel)
 	d.slots.started()
-	d.keeper.hold(&v.lease, v.asked, v.visibility)
+	d.keeper.hold(&v.lease, v.visibility)
 	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
 	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
