@@ -188,6 +188,29 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 	})
 }
 
+// A pause that is switched off lets go the loops that it held.
+func TestThePauseCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := many(5)
+		o.Loops.Pause = 24 * time.Hour
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		b.put(1)
+		after(time.Minute)
+		if n := l.State().Loops; n != 5 {
+			b.Fatalf("%d loops, want 5", n)
+		}
+		if err := l.Configure(Settings{Loops: Loops{Pause: -1}}); err != nil {
+			b.Fatal(err)
+		}
+		after(10 * time.Second)
+		if n := l.State().Loops; n != 1 {
+			t.Errorf("%d loops without a pause, want 1", n)
+		}
+		b.finished()
+	})
+}
+
 // What Configure makes of settings is what New makes of the same as options.
 func TestConfigureComesToTheSameAsNew(t *testing.T) {
 	for _, c := range []struct {

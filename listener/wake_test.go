@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,66 @@ func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 			t.Error("the job is not done 30 s after the outage")
 		}
 		b.finished()
+	})
+}
+
+// The pauses after errors begin with the Idle.Min in force.
+func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var down atomic.Bool
+		b.queue.tamper = func(op string, act func() error) error {
+			if down.Load() {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		o := options()
+		o.Idle.Min = 20 * time.Second
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		down.Store(true)
+		before := len(b.queue.sent("dequeue"))
+		after(10 * time.Second)
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 5 {
+			t.Errorf("%d polls in the first 10 s of an outage, want one after 0.1, 0.2, 0.4 s …", polls)
+		}
+		b.finished()
+	})
+}
+
+// A release that falls due in a second of which others already did is none of them.
+func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWake()
+		ctx, cancel := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		watching.Go(func() { w.watch(ctx) })
+		begin := time.Now()
+		var woken []time.Duration
+		for _, due := range []time.Duration{5200, 5300, 5900, 5950} {
+			w.at(begin.Add(due * time.Millisecond))
+			if due == 5200 || due == 5900 {
+				continue // two are given back together
+			}
+			select {
+			case <-w.now:
+				woken = append(woken, time.Since(begin)/time.Millisecond)
+			case <-time.After(time.Hour):
+			}
+		}
+		if len(woken) != 2 || woken[0] != 5300 || woken[1] != 5950 {
+			t.Errorf("woken at %v ms, want once for the first two and once for the others", woken)
+		}
+		if len(w.latest) > 0 || len(w.seconds) > 0 {
+			t.Errorf("%v is remembered for ever", w.latest)
+		}
+		cancel()
+		watching.Wait()
 	})
 }
 
