@@ -260,9 +260,9 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				o.Loops.Min = least
 				o.QueueWorkDetected = func(scaling.Load) int { return 16 }
 				o.Loops.Pause = 24 * time.Hour // all stay
-				var at []time.Duration
+				attempts := make(chan time.Time, 10)
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-					at = append(at, time.Since(b.begin))
+					attempts <- time.Now()
 					if m.Attempt == 1 {
 						return dispatcher.Retry(5*time.Second, errors.New("once"))
 					}
@@ -270,25 +270,22 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				}, o)
 				b.run(l)
 				b.send(1)
+				<-attempts
+				<-attempts
 				after(10 * time.Minute) // all loops sleep for a minute by now
 				if n := l.State().Loops; n != 16 {
 					b.Fatalf("%d loops, want 16", n)
 				}
-				at, b.begin = nil, time.Now()
 				b.send(2)
-				for len(at) == 0 {
-					after(time.Second)
-				}
-				first := at[0]
+				first := <-attempts
 				after(time.Second)
 				if err := l.Configure(Settings{Concurrency: 4}); err != nil {
 					b.Fatal(err)
 				}
-				after(2 * time.Minute)
-				b.finished()
-				if len(at) != 2 || at[1]-first > 6*time.Second {
-					t.Errorf("attempts at %v, want the second 5 s after the first", at)
+				if again := (<-attempts).Sub(first); again > 6*time.Second {
+					t.Errorf("the second attempt came after %v, want 5 s", again)
 				}
+				b.finished()
 			})
 		})
 	}
