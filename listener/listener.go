@@ -90,7 +90,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	s.begun()
 	s.work.Go(func() { s.wake.watch(looping) })
 	s.work.Go(func() { s.watchSaturation(looping) })
-	s.grow(s.fleet.bounds.Min)
+	s.grow(0) // which is Loops.Min
 
 	var failure error
 	select {

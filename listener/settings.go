@@ -75,7 +75,7 @@ func (s *session[T]) configure(c Settings) error {
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
 	if s.fleet.rebound(bounds) {
-		s.scale.raise()
+		offer(s.scale.raised)
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()
