@@ -149,6 +149,8 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
 	o.Logger = textLogger(&log)
 	o.OnError = told.add
+	var seen observed
+	seen.observe(&o.Observer)
 	set(o, func() { calls.Add(1); fail() })
 	l := New(b.queue, troubled, o)
 	b.run(l)
@@ -168,6 +170,7 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	if st := l.State(); st.Succeeded != 2*n+3 || st.Retried != 1 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
 		b.Errorf("%d left, state %+v; want all to end as without the hook", b.depth(b.queue.Queue), st)
 	}
+	seen.check(b, name)
 	if calls.Load() < 1 {
 		b.Error("the hook was not called: the test proves nothing")
 	}
@@ -179,6 +182,33 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	}
 	if hook != "Logger" && (!strings.Contains(log.String(), "hook "+hook+" failed") || !strings.Contains(log.String(), "hooks_test.go")) {
 		b.Errorf("nothing in the log of %s: %s", hook, log.String())
+	}
+}
+
+// observed counts the deliveries that the hooks were told of which do not fail.
+type observed struct{ started, finished, settled, poisoned, lost atomic.Int64 }
+
+func (n *observed) observe(o *Observer) {
+	o.Started = func(dispatcher.Delivery) { n.started.Add(1) }
+	o.Finished = func(dispatcher.Delivery, time.Duration, error) { n.finished.Add(1) }
+	o.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { n.settled.Add(1) }
+	o.Poisoned = func(dispatcher.Delivery, poison.Reason, error) { n.poisoned.Add(1) }
+	o.Lost = func(dispatcher.Delivery, error) { n.lost.Add(1) }
+}
+
+// check holds that a hook which fails keeps no other from being called.
+func (n *observed) check(b *bundle, failing string) {
+	b.Helper()
+	for name, c := range map[string]struct {
+		calls *atomic.Int64
+		want  int64
+	}{
+		"Observer.Started": {&n.started, 86}, "Observer.Finished": {&n.finished, 86}, "Observer.Settled": {&n.settled, 86},
+		"Observer.Poisoned": {&n.poisoned, 1}, "Observer.Lost": {&n.lost, 1},
+	} {
+		if got := c.calls.Load(); name != failing && got != c.want {
+			b.Errorf("%s was called %d times, want %d", name, got, c.want)
+		}
 	}
 }
 
@@ -235,7 +265,11 @@ func (l *errorList) hook(name string) *dispatcher.HookError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.list {
-		if e := (*dispatcher.HookError)(nil); errors.As(err, &e) && e.Hook == name {
+		e, _ := err.(*dispatcher.HookError) // an error of the test's must not be asked
+		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable {
+			errors.As(err, &e)
+		}
+		if e != nil && e.Hook == name {
 			return e
 		}
 	}
@@ -254,6 +288,71 @@ func silenceStderr(t *testing.T) (file string) {
 	os.Stderr = f
 	t.Cleanup(func() { os.Stderr = old; _ = f.Close() })
 	return f.Name()
+}
+
+// A hook that fails at each renewal costs no lease.
+func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(1)
+		o := fixed(10 * time.Second)
+		o.Observer.Renewed = func(dispatcher.Delivery, time.Duration, error) { fail() }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			select {
+			case <-time.After(10 * time.Minute):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}, o)
+		b.run(l)
+		after(11 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Renewed < 100 || st.Lost != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// Where a hook that decides fails, its default does: how many loops there are, and how long
+// they wait.
+func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
+	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
+		eachFault(t, func(b *bundle, fail func()) {
+			o := options()
+			hooks[name](o, fail)
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(time.Hour)
+			b.finished()
+			if n := l.State().Polls; n < 3200 || n > 3610 {
+				b.Errorf("%s: %d polls in an hour, want one in 1…1.1 s", name, n)
+			}
+		})
+	}
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(2000)
+		o := options()
+		o.Loops, o.Concurrency = Loops{Max: 4}, 128
+		hooks["QueueWorkDetected"](o, fail)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if n := l.State().LoopsPeak; n != 4 {
+			b.Errorf("%d loops for 2,000 messages, want 4", n)
+		}
+	})
+	bubble(t, func(b *bundle) {
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.Idle.New = func() backoff.BackOff { return nil }
+		b.run(New(b.queue, nothing, o))
+		after(time.Minute)
+		b.finished()
+		if e := told.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
+			b.Errorf("told %s of a curve that is nil", told.text())
+		}
+	})
 }
 
 // When both who are told of errors fail, it is not silent, and neither is told of the
@@ -344,6 +443,7 @@ func TestACodecThatFailsCostsNoSlot(t *testing.T) {
 func TestACodecThatFailsInSave(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.send(1)
+		saved := false
 		o := options()
 		o.Codec = brokenCodec{codec.JSON[job](), func(int) { fail() }, func(int) {}}
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
@@ -354,6 +454,7 @@ func TestACodecThatFailsInSave(t *testing.T) {
 			if e := (*dispatcher.HookError)(nil); !errors.As(err, &e) || e.Hook != "Codec.Encode" || m.Body.N != 1 {
 				b.Errorf("saved %v: %v", m.Body, err)
 			}
+			saved = true
 			return err
 		}, o)
 		b.run(l)
@@ -361,6 +462,9 @@ func TestACodecThatFailsInSave(t *testing.T) {
 		b.finished()
 		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
 			b.Errorf("state %+v", st)
+		}
+		if goexit := strings.HasSuffix(b.Name(), "Goexit"); saved == goexit { // that ends the handler
+			b.Errorf("Save has returned: %v", saved)
 		}
 	})
 }
@@ -485,6 +589,42 @@ func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 					b.Errorf("state %+v", st)
 				}
 			})
+		})
+	}
+}
+
+// An error that fails only now and then fails nobody either, also while the worker stops,
+// and nobody else is blamed.
+func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
+	for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
+		bubble(t, func(b *bundle) {
+			const n = 12
+			b.put(n + 1)
+			var told errorList
+			o := options()
+			o.OnError = told.add
+			o.Poison.MaxAttempts = 1
+			o.Grace = -1
+			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+				if m.Body.N%2 == 0 {
+					<-ctx.Done() // the end
+				}
+				calls := 0
+				return &unruly{method, func() {
+					if calls++; calls > m.Body.N/2 {
+						panic("now and then")
+					}
+				}}
+			}, o)
+			b.run(l)
+			after(time.Second)
+			b.finished()
+			if st := l.State(); st.GivenBack != n/2+1 || st.Poisoned != n/2 {
+				b.Errorf("%s: state %+v", method, st)
+			}
+			if e := told.hook("Logger"); e != nil {
+				b.Errorf("%s: the logger is blamed: %v", method, e)
+			}
 		})
 	}
 }
