@@ -593,39 +593,54 @@ func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 	}
 }
 
-// An error that fails only now and then fails nobody either, also while the worker stops,
-// and nobody else is blamed.
+// An error whose methods fail only after some calls fails nobody either, also while the
+// worker stops, and nobody else is blamed.
 func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
-	for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
+	test := func(method string, after int, explicit, stopping bool) {
 		bubble(t, func(b *bundle) {
-			const n = 12
-			b.put(n + 1)
+			b.put(1)
 			var told errorList
 			o := options()
 			o.OnError = told.add
 			o.Poison.MaxAttempts = 1
 			o.Grace = -1
-			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
-				if m.Body.N%2 == 0 {
-					<-ctx.Done() // the end
+			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+				if stopping {
+					<-ctx.Done()
 				}
 				calls := 0
-				return &unruly{method, func() {
-					if calls++; calls > m.Body.N/2 {
+				err := error(&unruly{method, func() {
+					if calls++; calls > after {
 						panic("now and then")
 					}
-				}}
+				}})
+				if explicit {
+					err = dispatcher.Poison(err)
+				}
+				return err
 			}, o)
 			b.run(l)
-			after(time.Second)
+			time.Sleep(time.Second)
 			b.finished()
-			if st := l.State(); st.GivenBack != n/2+1 || st.Poisoned != n/2 {
-				b.Errorf("%s: state %+v", method, st)
+			poisoned, back := int64(1), int64(0)
+			if stopping && !explicit {
+				poisoned, back = 0, 1
+			}
+			if st := l.State(); st.GivenBack != back || st.Poisoned != poisoned {
+				b.Errorf("%s fails after %d calls: state %+v", method, after, st)
 			}
 			if e := told.hook("Logger"); e != nil {
-				b.Errorf("%s: the logger is blamed: %v", method, e)
+				b.Errorf("%s fails after %d calls, and the logger is blamed: %v", method, after, e)
 			}
 		})
+	}
+	for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
+		for after := range 8 {
+			for _, explicit := range []bool{false, true} {
+				test(method, after, explicit, false)
+				test(method, after, explicit, true)
+			}
+		}
 	}
 }
 
