@@ -265,8 +265,8 @@ func (l *errorList) hook(name string) *dispatcher.HookError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.list {
-		e, _ := err.(*dispatcher.HookError) // an error of the test's must not be asked
-		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable {
+		e, _ := err.(*dispatcher.HookError)                                                       //nolint:errorlint // an error of the test's must not be asked
+		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable { //nolint:errorlint // the same
 			errors.As(err, &e)
 		}
 		if e != nil && e.Hook == name {
@@ -401,8 +401,9 @@ func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
 		if len(told.list) != 2 {
 			b.Fatalf("told of %d failures", len(told.list))
 		}
-		if e := told.list[1].(*dispatcher.HookError); e.Times != n || !strings.Contains(e.Error(), "500 times") {
-			b.Errorf("the second time it says %v", e)
+		var e *dispatcher.HookError
+		if !errors.As(told.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
+			b.Errorf("the second time it says %v", told.list[1])
 		}
 	})
 }
