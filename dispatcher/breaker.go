@@ -65,7 +65,7 @@ func (b *breaker) succeeded() {
 	if !b.open {
 		return
 	}
-	b.open, b.probed = false, time.Time{}
+	b.open = false
 	b.opened = make(chan struct{})
 	b.pauses.Reset()
 	b.notify()

@@ -243,19 +243,19 @@ func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		for round := range 2 {
 			x.fail(64)
-			probes, last := 0, 0
+			probes := 0
 			for begin := time.Now(); time.Since(begin) < 12*time.Second; probes++ {
-				last, _ = x.probe()
-				x.end(last, 1, errDown)
+				probe, _ := x.probe()
+				x.end(probe, 1, errDown)
 			}
 			if probes < 4 || probes > 5 {
 				t.Errorf("outage %d: %d probes in 12 s, want those after 1, 2, 4 and 8 s", round, probes)
 			}
 			for range 10 { // until the pause is the longest
-				last, _ = x.probe()
-				x.end(last, 1, errDown)
+				probe, _ := x.probe()
+				x.end(probe, 1, errDown)
 			}
-			last, _ = x.probe()
+			last, _ := x.probe()
 			x.end(last, 1, nil)
 			if !x.isClosed() {
 				t.Fatalf("outage %d does not end", round)
@@ -313,7 +313,7 @@ func TestProcessesDoNotProbeTogether(t *testing.T) {
 	if len(seen) != 50 {
 		t.Errorf("50 processes have %d series of waits", len(seen))
 	}
-	if waits(t, 7) != waits(t, 7) {
-		t.Error("one seed gives different waits")
+	if once, again := waits(t, 7), waits(t, 7); once != again {
+		t.Errorf("one seed gives the waits %v and %v", once, again)
 	}
 }

@@ -46,13 +46,9 @@ func examine(err error) *hook.Failure {
 		_ = err.Error()
 		findVerdict(err)
 		_ = errors.Is(err, context.Canceled)
-		_ = errors.Is(err, errNobody)
 		errors.As(err, new(*unsoundError))
 	})
 }
-
-// errNobody is what no error is, so that all of a tree are asked.
-var errNobody = errors.New("nobody returns this")
 
 // culprit returns the innermost of what the error wraps whose methods fail.
 func culprit(err error) error {

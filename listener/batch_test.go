@@ -196,8 +196,8 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 		"waits for company": {func(b *bundle, _ <-chan struct{}) Handler[job] {
 			return dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
 				return slices.Repeat([]error{failing(b)}, len(ms))
-			}, 20, time.Hour)
-		}, n - 19},
+			}, 60, time.Hour)
+		}, n - 59},
 	} {
 		for _, giveUp := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -224,6 +224,28 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In an outage nobody else is let through: a probe begins its batch alone, and so do those
+// that fill when the outage begins.
+func TestABatchDoesNotWaitForCompanyInAnOutage(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var mu sync.Mutex
+		var sizes []int // guarded by mu
+		l := New(b.queue, dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, len(ms))
+			return slices.Repeat([]error{errors.New("the database is down")}, len(ms))
+		}, 20, time.Hour), &Options[job]{Concurrency: 50, Logger: options().Logger})
+		b.put(200)
+		b.run(l)
+		after(10 * time.Second) // probes after 1, 2 and 4 s, each a quarter more or less
+		b.finished()
+		if n := len(sizes); n < 5 || sizes[0] != 20 || sizes[n-1] != 1 || sizes[n-2] != 1 {
+			b.Errorf("batches of %v", sizes)
+		}
+	})
 }
 
 // When an outage is over, batches fill again.

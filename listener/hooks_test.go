@@ -119,6 +119,8 @@ var hooks = map[string]func(o *Options[job], fail func()){
 // The jobs of TestNoHookStopsTheListener that do more than succeed.
 const (
 	firstFails = 100 + iota
+	panicsOnce
+	exitsOnce
 	long
 	longToo
 	isPoison
@@ -149,11 +151,13 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
 	o.Logger = textLogger(&log)
 	o.OnError = told.add
+	var seen observed
+	seen.observe(&o.Observer)
 	set(o, func() { calls.Add(1); fail() })
 	l := New(b.queue, troubled, o)
 	b.run(l)
 	after(time.Minute)
-	for _, special := range []int{firstFails, long, longToo, isPoison} {
+	for _, special := range []int{firstFails, panicsOnce, exitsOnce, long, longToo, isPoison} {
 		b.send(special)
 	}
 	after(5 * time.Minute)
@@ -165,9 +169,10 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 		b.Errorf("state %+v, want all at rest and a loop alive", st)
 	}
 	b.finished()
-	if st := l.State(); st.Succeeded != 2*n+3 || st.Retried != 1 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+	if st := l.State(); st.Succeeded != 2*n+5 || st.Retried != 3 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
 		b.Errorf("%d left, state %+v; want all to end as without the hook", b.depth(b.queue.Queue), st)
 	}
+	seen.check(b, name)
 	if calls.Load() < 1 {
 		b.Error("the hook was not called: the test proves nothing")
 	}
@@ -182,12 +187,47 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	}
 }
 
+// observed counts the deliveries that the hooks were told of which do not fail.
+type observed struct{ started, finished, settled, poisoned, lost atomic.Int64 }
+
+func (n *observed) observe(o *Observer) {
+	o.Started = func(dispatcher.Delivery) { n.started.Add(1) }
+	o.Finished = func(dispatcher.Delivery, time.Duration, error) { n.finished.Add(1) }
+	o.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { n.settled.Add(1) }
+	o.Poisoned = func(dispatcher.Delivery, poison.Reason, error) { n.poisoned.Add(1) }
+	o.Lost = func(dispatcher.Delivery, error) { n.lost.Add(1) }
+}
+
+// check holds that a hook which fails keeps no other from being called.
+func (n *observed) check(b *bundle, failing string) {
+	b.Helper()
+	for name, c := range map[string]struct {
+		calls *atomic.Int64
+		want  int64
+	}{
+		"Observer.Started": {&n.started, 90}, "Observer.Finished": {&n.finished, 90}, "Observer.Settled": {&n.settled, 90},
+		"Observer.Poisoned": {&n.poisoned, 1}, "Observer.Lost": {&n.lost, 1},
+	} {
+		if got := c.calls.Load(); name != failing && got != c.want {
+			b.Errorf("%s was called %d times, want %d", name, got, c.want)
+		}
+	}
+}
+
 // troubled is a handler that meets everything which hooks are told of.
 func troubled(ctx context.Context, m *Message[job]) error {
 	switch m.Body.N {
 	case firstFails:
 		if m.Attempt == 1 {
 			return errors.New("not yet")
+		}
+	case panicsOnce:
+		if m.Attempt == 1 {
+			panic("not yet")
+		}
+	case exitsOnce:
+		if m.Attempt == 1 {
+			runtime.Goexit()
 		}
 	case long, longToo:
 		select {
@@ -235,7 +275,11 @@ func (l *errorList) hook(name string) *dispatcher.HookError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.list {
-		if e := (*dispatcher.HookError)(nil); errors.As(err, &e) && e.Hook == name {
+		e, _ := err.(*dispatcher.HookError)                                                       //nolint:errorlint // an error of the test's must not be asked
+		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable { //nolint:errorlint // the same
+			errors.As(err, &e)
+		}
+		if e != nil && e.Hook == name {
 			return e
 		}
 	}
@@ -254,6 +298,71 @@ func silenceStderr(t *testing.T) (file string) {
 	os.Stderr = f
 	t.Cleanup(func() { os.Stderr = old; _ = f.Close() })
 	return f.Name()
+}
+
+// A hook that fails at each renewal costs no lease.
+func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(1)
+		o := fixed(10 * time.Second)
+		o.Observer.Renewed = func(dispatcher.Delivery, time.Duration, error) { fail() }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			select {
+			case <-time.After(10 * time.Minute):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}, o)
+		b.run(l)
+		after(11 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Renewed < 100 || st.Lost != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// Where a hook that decides fails, its default does: how many loops there are, and how long
+// they wait.
+func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
+	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
+		eachFault(t, func(b *bundle, fail func()) {
+			o := options()
+			hooks[name](o, fail)
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(time.Hour)
+			b.finished()
+			if n := l.State().Polls; n < 3200 || n > 3610 {
+				b.Errorf("%s: %d polls in an hour, want one in 1…1.1 s", name, n)
+			}
+		})
+	}
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(2000)
+		o := options()
+		o.Loops, o.Concurrency = Loops{Max: 4}, 128
+		hooks["QueueWorkDetected"](o, fail)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if n := l.State().LoopsPeak; n != 4 {
+			b.Errorf("%d loops for 2,000 messages, want 4", n)
+		}
+	})
+	bubble(t, func(b *bundle) {
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.Idle.New = func() backoff.BackOff { return nil }
+		b.run(New(b.queue, nothing, o))
+		after(time.Minute)
+		b.finished()
+		if e := told.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
+			b.Errorf("told %s of a curve that is nil", told.text())
+		}
+	})
 }
 
 // When both who are told of errors fail, it is not silent, and neither is told of the
@@ -302,8 +411,9 @@ func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
 		if len(told.list) != 2 {
 			b.Fatalf("told of %d failures", len(told.list))
 		}
-		if e := told.list[1].(*dispatcher.HookError); e.Times != n || !strings.Contains(e.Error(), "500 times") {
-			b.Errorf("the second time it says %v", e)
+		var e *dispatcher.HookError
+		if !errors.As(told.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
+			b.Errorf("the second time it says %v", told.list[1])
 		}
 	})
 }
@@ -344,6 +454,7 @@ func TestACodecThatFailsCostsNoSlot(t *testing.T) {
 func TestACodecThatFailsInSave(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.send(1)
+		saved := false
 		o := options()
 		o.Codec = brokenCodec{codec.JSON[job](), func(int) { fail() }, func(int) {}}
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
@@ -354,6 +465,7 @@ func TestACodecThatFailsInSave(t *testing.T) {
 			if e := (*dispatcher.HookError)(nil); !errors.As(err, &e) || e.Hook != "Codec.Encode" || m.Body.N != 1 {
 				b.Errorf("saved %v: %v", m.Body, err)
 			}
+			saved = true
 			return err
 		}, o)
 		b.run(l)
@@ -362,156 +474,11 @@ func TestACodecThatFailsInSave(t *testing.T) {
 		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
 			b.Errorf("state %+v", st)
 		}
-	})
-}
-
-// unruly is an error with a method that fails.
-type unruly struct {
-	method string
-	fail   func()
-}
-
-func (e *unruly) call(method string) {
-	if e.method == method {
-		e.fail()
-	}
-}
-
-func (e *unruly) Error() string { e.call("Error"); return "unruly" }
-func (e *unruly) Is(error) bool { e.call("Is"); return false }
-func (e *unruly) As(any) bool   { e.call("As"); return false }
-func (e *unruly) Unwrap() error { e.call("Unwrap"); return nil }
-
-// wrapped is an error with another underneath.
-type wrapped struct{ err error }
-
-func (wrapped) Error() string   { return "wrapped" }
-func (w wrapped) Unwrap() error { return w.err }
-
-// An error whose methods fail, such as a nil pointer that is no nil, is a failed attempt
-// or what it was wrapped in, and everybody who is told of it can read it.
-func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
-	eachFault(t, func(b *bundle, fail func()) {
-		bad := []error{(*unruly)(nil)}
-		for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
-			bad = append(bad, &unruly{method, fail})
-		}
-		var returned []error
-		for _, err := range bad {
-			returned = append(returned, err, wrapped{err}, errors.Join(errors.New("good"), err),
-				dispatcher.Retry(time.Second, err), wrapped{dispatcher.Retry(time.Second, err)})
-		}
-		asked := len(returned)
-		for _, err := range bad {
-			returned = append(returned, dispatcher.Poison(err), dispatcher.Discard(err))
-		}
-		for i := range returned {
-			b.send(i)
-		}
-		b.send(1000) // the value of a panic
-		var told errorList
-		o := options()
-		o.Concurrency = 4
-		o.OnError = func(err error) { told.add(err); _ = err.Error(); errors.As(err, new(*queue.Error)) }
-		o.Observer.Finished = func(_ dispatcher.Delivery, _ time.Duration, err error) {
-			if err != nil {
-				_ = err.Error()
-				errors.As(err, new(*queue.Error))
-			}
-		}
-		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-			switch {
-			case m.Attempt > 1:
-				return nil
-			case m.Body.N == 1000:
-				panic(error((*unruly)(nil)))
-			}
-			return returned[m.Body.N]
-		}, o)
-		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
-		st := l.State()
-		if st.Succeeded != int64(asked)+1 || st.Retried != int64(asked)+1 || st.Poisoned != int64(len(bad)) || st.Discarded != int64(len(bad)) {
-			b.Errorf("state %+v, want %d retries and %d each of poison and discard", st, asked+1, len(bad))
-		}
-		text := told.text()
-		if !strings.Contains(text, "a nil *listener.unruly, which as an error is not nil") || !strings.Contains(text, "type *listener.unruly whose methods") {
-			b.Errorf("nobody was told what is wrong: %s", text)
-		}
-		for _, hook := range []string{"OnError", "Observer.Finished", "Logger"} {
-			if e := told.hook(hook); e != nil {
-				b.Errorf("a hook was given an error that it cannot ask: %v", e)
-			}
-		}
-		for _, m := range b.poisoned() {
-			if r, err := poison.ParseRecord(m.Text); err != nil || !strings.Contains(r.Error, "*listener.unruly") {
-				b.Errorf("record %+v, %v", r, err)
-			}
+		if goexit := strings.HasSuffix(b.Name(), "Goexit"); saved == goexit { // that ends the handler
+			b.Errorf("Save has returned: %v", saved)
 		}
 	})
 }
-
-// The same in All and in Batch, which look at errors themselves: the other handlers are
-// called, and the other messages of the batch settled.
-func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
-	for name, wrap := range map[string]func(Handler[job]) Handler[job]{
-		"all": func(h Handler[job]) Handler[job] { return dispatcher.All(h, nothing, h) },
-		"batch": func(h Handler[job]) Handler[job] {
-			return dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) (results []error) {
-				for _, m := range ms {
-					results = append(results, h(ctx, m))
-				}
-				return results
-			}, 4, time.Second)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachFault(t, func(b *bundle, fail func()) {
-				b.put(40)
-				l := New(b.queue, wrap(func(_ context.Context, m *Message[job]) error {
-					switch {
-					case m.Attempt > 1 || m.Body.N%4 == 0:
-						return nil
-					case m.Body.N%4 == 1:
-						return (*unruly)(nil)
-					}
-					return &unruly{"As", fail}
-				}), options())
-				b.run(l)
-				after(10 * time.Minute)
-				b.finished()
-				if st := l.State(); st.Succeeded != 40 || st.Retried != 30 {
-					b.Errorf("state %+v", st)
-				}
-			})
-		})
-	}
-}
-
-// A codec's error may be such a one as well.
-func TestACodecWhoseErrorsFail(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.put(10)
-		o := options()
-		o.Codec = untruthful{}
-		l := New(b.queue, nothing, o)
-		b.run(l)
-		after(time.Minute)
-		b.finished()
-		if st := l.State(); st.Poisoned != 10 {
-			b.Errorf("state %+v", st)
-		}
-		if r, err := poison.ParseRecord(b.poisoned()[0].Text); err != nil || !strings.Contains(r.Error, "codec returned a nil *listener.unruly") {
-			b.Errorf("record %+v, %v", r, err)
-		}
-	})
-}
-
-// untruthful is a codec that returns a nil pointer as its error.
-type untruthful struct{ codec.Codec[job] }
-
-func (untruthful) Decode([]byte) (job, error) { return job{}, (*unruly)(nil) }
 
 // A curve of Configure's is guarded as one of the options is.
 func TestABrokenCurveOfConfigure(t *testing.T) {

@@ -265,3 +265,16 @@ func FuzzParseRecord(f *testing.F) {
 		}
 	})
 }
+
+// absent is an error that cannot be asked when it is nil.
+type absent struct{ text string }
+
+func (a *absent) Error() string { return a.text }
+
+// A handler's error whose text cannot be had is no reason not to move the message.
+func TestAnErrorWithoutATextIsRecorded(t *testing.T) {
+	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*absent)(nil))
+	if !strings.Contains(r.Error, "*poison_test.absent") {
+		t.Errorf("record %+v", r)
+	}
+}

@@ -27,6 +27,8 @@ func setup() (*hook.Guard, *[]hook.Failure) {
 	}), &told
 }
 
+var null any // what panic(nil) passes
+
 func breaks() { panic("broken") }
 func exits()  { runtime.Goexit() }
 
@@ -39,7 +41,7 @@ func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 			hook  func()
 			value any
 			stack string
-		}{{breaks, "broken", "breaks"}, {exits, nil, "exits"}, {func() { panic(nil) }, &runtime.PanicNilError{}, "hook_test"}} {
+		}{{breaks, "broken", "breaks"}, {exits, nil, "exits"}, {func() { panic(null) }, &runtime.PanicNilError{}, "hook_test"}} {
 			g, told := setup()
 			done := make(chan struct{})
 			go func() { // which runtime.Goexit may end
@@ -51,9 +53,9 @@ func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 				t.Fatalf("%s: told %v", name, *told)
 			}
 			f := (*told)[0]
-			_, null := f.Value.(*runtime.PanicNilError)
+			_, isNull := f.Value.(*runtime.PanicNilError)
 			_, wantNull := c.value.(*runtime.PanicNilError)
-			if f.Hook != "one" || f.Times != 1 || null != wantNull || !null && f.Value != c.value || !strings.Contains(string(f.Stack), c.stack) {
+			if f.Hook != "one" || f.Times != 1 || isNull != wantNull || !isNull && f.Value != c.value || !strings.Contains(string(f.Stack), c.stack) {
 				t.Errorf("%s: told %+v", name, f)
 			}
 		}
