@@ -51,7 +51,7 @@ func (e *DeliveryError) Attrs() []slog.Attr {
 		attrs = append(attrs, slog.String("reason", string(e.Reason)))
 	}
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("error", e.Err.Error()))
+		attrs = append(attrs, slog.Any("error", e.Err))
 	}
 	return attrs
 }

@@ -137,11 +137,17 @@ func (r *reporter) describe(err error) []slog.Attr {
 	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
 		return e.Attrs()
 	}
-	return []slog.Attr{slog.String("queue", r.queue.String()), slog.String("error", err.Error())}
+	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
 }
 
-// reasonOf is the text by which errors are told apart.
-func reasonOf(err error) string {
+// reasonOf is the text by which errors are told apart. The methods of a handler's error may
+// fail, also only now and then.
+func reasonOf(err error) (text string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = "an error whose methods panic"
+		}
+	}()
 	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
 		return e.Err.Error()
 	}
@@ -154,7 +160,8 @@ func endsAsPoison(err error) bool {
 }
 
 // stackOf returns the stack of the panic that the error tells of, or nil.
-func stackOf(err error) []string {
+func stackOf(err error) (stack []string) {
+	defer func() { _ = recover() }() // as in reasonOf
 	var failed *dispatcher.HookError
 	var panicked *dispatcher.PanicError
 	switch {
