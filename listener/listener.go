@@ -131,7 +131,7 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
 	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
-	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
+	s.fleet.changed = func(loops int) { d.OpenGently(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 
