@@ -71,7 +71,7 @@ func (d *data) summary() (line string, damage []string) {
 	}
 	line = fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue"))
 	if d.found.Torn {
-		line += "; the last commit was cut short, and was answered to nobody"
+		line += "; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"
 	}
 	return line, damage
 }

@@ -430,7 +430,7 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 	}
 
 	p = start(t, "-data", torn)
-	if got, want := p.value(t, "data"), torn+": 1 message in 1 queue; the last commit was cut short, and was answered to nobody"; got != want {
+	if got, want := p.value(t, "data"), torn+": 1 message in 1 queue; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"; got != want {
 		t.Errorf("data %q, want %q", got, want)
 	}
 	p = start(t, "-data", copyWith(t, dir, "one order", "ONE ORDER"))

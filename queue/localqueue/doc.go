@@ -42,7 +42,19 @@
 //
 // # Time
 //
-// The engine reads the wall clock, as the service does: it is what survives a
-// suspended laptop and what a client compares with. In a testing/synctest
-// bubble it lives on the bubble's clock and must be made inside the bubble.
+// An engine has a time of its own. It begins with the wall clock and goes forward with the
+// monotonic clock of the process: a wall clock that is set, back or forth, hides no message,
+// shows none that is hidden, and ends no life. Where the monotonic clock stands still while a
+// machine is suspended, leases and lives do too, as the leases of the workers on that machine
+// do. Over a [Store] it begins no earlier than the newest time in the store: if the clock is
+// behind that after a restart, what was visible is visible, and what is hidden is so for as
+// long as was left. A clock that is far ahead at a restart ends the lives that are over by it:
+// that cannot be told from a long time.
+//
+// Times are shown by the wall clock as it is when they are shown, so that a client can compare
+// them with its own. After the wall clock was set by more than a second, the same message is
+// shown with other times than before.
+//
+// In a testing/synctest bubble an engine lives on the bubble's clock and must be made inside
+// the bubble.
 package localqueue

@@ -20,6 +20,7 @@ import (
 type Engine struct {
 	deletingFor time.Duration
 	identity    identity
+	clock       *clock
 	ordinal     atomic.Uint64 // queues created so far
 	closed      atomic.Bool   // over a store, guarded by the journal's gate
 	journal     *journal      // nil in memory; never changes
@@ -68,6 +69,7 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 	return &Engine{
 		deletingFor: o.deletingFor(),
 		identity:    newIdentity(secret),
+		clock:       newClock(0),
 		accounts:    make(map[string]*account),
 	}
 }
@@ -199,7 +201,7 @@ func (e *Engine) create(a *account, name queue.Name, metadata map[string]string)
 		}
 		return false, seen, nil
 	}
-	a.release(now())
+	a.release(e.clock.now())
 	if _, taken := a.leaving[name.Queue]; taken {
 		return false, a.pending, &queue.Error{Kind: queue.ErrQueueBeingDeleted, Hint: "the name of a dropped queue is free again after 30 seconds or more"}
 	}
@@ -225,7 +227,7 @@ func (e *Engine) drop(a *account, name string) (*ticket, error) {
 		return a.pending, missing
 	}
 	a.remove(s)
-	at := now()
+	at := e.clock.now()
 	a.release(at)
 	leaving := LeavingName{Name: s.name}
 	if e.deletingFor > 0 {

@@ -23,12 +23,13 @@ import (
 // after is undone too, newest first, which leaves memory as the disk is.
 type journal struct {
 	store Store
+	clock *clock
 
 	// gate is held for reading by whoever changes memory, from the first look
 	// until the change is in a batch, and for writing to undo.
 	gate  sync.RWMutex
-	full  instant // guarded by gate; until here nothing is taken on that needs space
-	cause error   // guarded by gate; why
+	full  time.Time // guarded by gate; until here nothing is taken on that needs space
+	cause error     // guarded by gate; why
 
 	mu      sync.Mutex
 	filling *commit // guarded by mu; the one being filled
@@ -71,7 +72,7 @@ const fullFor = time.Second
 // who needs space, such as an enqueue, for a while after there was none.
 func (j *journal) enter(space bool) error {
 	j.gate.RLock()
-	if space && j.cause != nil && now() < j.full {
+	if space && j.cause != nil && time.Now().Before(j.full) {
 		defer j.gate.RUnlock()
 		return j.cause
 	}
@@ -80,9 +81,10 @@ func (j *journal) enter(space bool) error {
 
 func (j *journal) leave() { j.gate.RUnlock() }
 
-func newJournal(store Store) *journal {
+func newJournal(store Store, clock *clock) *journal {
 	j := &journal{
 		store:   store,
+		clock:   clock,
 		wake:    make(chan struct{}, 1),
 		ready:   make(chan struct{}, 1),
 		stop:    make(chan struct{}),
@@ -240,6 +242,9 @@ func (j *journal) write(b *commit) (more bool, err error) {
 	if len(b.expired) > 0 { // behind what was written of the same messages before they were over
 		changes = append(changes, b.expired)
 	}
+	if len(changes) > 0 {
+		changes = append(changes, TimePassed(j.clock.now()))
+	}
 	began := time.Now()
 	more, err = j.store.Commit(changes)
 	if err != nil {
@@ -283,7 +288,7 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	}
 	// A failure may cost the store a look at the whole file: do not spend all
 	// the time on that.
-	j.full, j.cause = now()+instant(max(fullFor, 10*took)), unchanged
+	j.full, j.cause = time.Now().Add(max(fullFor, 10*took)), unchanged
 }
 
 // wait returns when the batch of the ticket is durable, and why not.

@@ -29,7 +29,7 @@ func Open(store Store, o *Options) (*Engine, error) {
 	if err := e.load(saved); err != nil {
 		return nil, err
 	}
-	e.journal = newJournal(store)
+	e.journal = newJournal(store, e.clock)
 	e.journal.nudge() // for what a clear may have left
 	go e.journal.run()
 	return e, nil
@@ -62,27 +62,34 @@ func (e *Engine) load(saved Saved) error {
 		}
 		slices.Sort(a.names)
 	}
+	newest, err := loadMessages(saved, byOrdinal)
+	if err != nil {
+		return err
+	}
+	e.clock = newClock(max(instant(saved.Time), newest))
 	slices.SortFunc(saved.Leaving, func(a, b LeavingName) int { return cmp.Compare(a.Until, b.Until) })
-	at := now()
+	at := e.clock.now()
 	for _, l := range saved.Leaving {
 		if instant(l.Until) > at {
 			e.account(l.Name.Account, true).takeLeave(l.Name.Queue, instant(l.Until))
 		}
 	}
-	return loadMessages(saved, byOrdinal)
+	return nil
 }
 
-func loadMessages(saved Saved, queues map[uint64]*contents) error {
+// loadMessages also returns when the newest of them was enqueued.
+func loadMessages(saved Saved, queues map[uint64]*contents) (newest instant, err error) {
 	if saved.Messages == nil {
-		return nil
+		return 0, nil
 	}
 	for state := range saved.Messages {
 		s := queues[state.Queue]
 		if s == nil {
-			return &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, and no such queue", state.Queue)}
+			return 0, &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, and no such queue", state.Queue)}
 		}
 		s.enqueued = max(s.enqueued, state.Sequence)
 		s.receipts = max(s.receipts, state.Receipt)
+		newest = max(newest, instant(state.Inserted))
 		s.backlog.add(&message{
 			sequence: state.Sequence,
 			inserted: instant(state.Inserted),
@@ -92,5 +99,5 @@ func loadMessages(saved Saved, queues map[uint64]*contents) error {
 			receipt:  state.Receipt,
 		})
 	}
-	return nil
+	return newest, nil
 }

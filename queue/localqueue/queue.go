@@ -61,7 +61,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if q.engine.journal != nil {
 		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.withdraw(m) })
 	}
-	out := m.shown()
+	out := m.shown(q.engine.clock)
 	ids := m.numbers()
 	if err := q.leave(s).wait(ctx); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
@@ -92,7 +92,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	}
 	q.reserve(s, uint64(n))
 	room := min(n, s.backlog.len())
-	b := batch{messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
+	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
 	var moved *moves
 	if q.engine.journal != nil {
 		moved = &moves{in: s}
@@ -146,7 +146,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 		q.leave(s)
 		return nil, q.fail(op, "", err)
 	}
-	b := batch{messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
+	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
 	for _, m := range first {
 		b.add(m, texts)
 	}
@@ -206,7 +206,7 @@ func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility tim
 	if err := q.leave(s).wait(ctx); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: until.shown()}, nil
+	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: q.engine.clock.shown(until)}, nil
 }
 
 // change gives m a new receipt, another time to become visible and, unless text
@@ -353,7 +353,7 @@ func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
 	if s != nil {
 		s.mu.Lock()
 		if !s.dropped {
-			at := now() // with the lock held, so that time goes forward in a queue
+			at := q.engine.clock.now() // with the lock held, so that time goes forward in a queue
 			q.collect(s, at)
 			return s, at, nil
 		}
@@ -414,12 +414,13 @@ func (q *Queue) answer(op string, err error) error {
 
 // batch is the messages of an answer on their way out of the lock.
 type batch struct {
+	clock    *clock
 	messages []queue.Message
 	numbers  []numbers
 }
 
 func (b *batch) add(m *message, texts *texts) {
-	out := m.shown()
+	out := m.shown(b.clock)
 	if texts.has(m) {
 		out.Text = m.text
 	} else {
@@ -441,11 +442,11 @@ func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
 }
 
 // shown is the message as the port shows it, without its id, receipt and text.
-func (m *message) shown() queue.Message {
+func (m *message) shown(by *clock) queue.Message {
 	return queue.Message{
-		Lease:        queue.Lease{Until: m.due.shown()},
+		Lease:        queue.Lease{Until: by.shown(m.due)},
 		DequeueCount: m.dequeues,
-		Inserted:     m.inserted.shown(),
-		Expires:      m.expires.shown(),
+		Inserted:     by.shown(m.inserted),
+		Expires:      by.shown(m.expires),
 	}
 }

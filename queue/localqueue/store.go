@@ -65,6 +65,10 @@ type Saved struct {
 	// included.
 	Ordinal uint64
 
+	// Time is the last [TimePassed] ever saved, 0 when none was. An engine goes
+	// on from there when the clock of the machine was set back.
+	Time int64
+
 	Accounts []AccountState
 	Queues   []QueueState
 	Leaving  []LeavingName
@@ -164,6 +168,10 @@ type (
 	// once: whoever loads them sees that they are over.
 	MessagesExpired []MessageKey
 
+	// TimePassed is when the changes were committed, by the engine's clock, which
+	// never goes back: in nanoseconds since 1970.
+	TimePassed int64
+
 	// MessageSetAside takes a message away from its queue whose text is
 	// [ErrDamaged], and keeps what there is of it for people to look at.
 	MessageSetAside MessageKey
@@ -180,3 +188,4 @@ func (MessagesMoved) change()    {}
 func (MessageRemoved) change()   {}
 func (MessagesExpired) change()  {}
 func (MessageSetAside) change()  {}
+func (TimePassed) change()       {}

@@ -18,36 +18,46 @@ const ballastSize = 2*logSize + mostTouched*2*4096
 // commit of them has to write first. It is let go when the disk is full. Until it
 // is back, as much has to be free inside the file before anything grows.
 type ballast struct {
-	path  string
-	there bool // owned by whoever calls Commit
+	dir  *directory
+	file os.FileInfo // nil when there is none; owned by whoever calls Commit
+}
+
+func (b *ballast) there() bool { return b.file != nil }
+
+// find takes what was left of the ballast by who had the directory before.
+func (b *ballast) find() {
+	if info, err := b.dir.root.Lstat(roomName); err == nil && info.Size() == ballastSize {
+		b.file = info
+	}
 }
 
 // raise brings the ballast back, if there is space for it.
 func (b *ballast) raise() error {
-	if info, err := os.Stat(b.path); err == nil && info.Size() == ballastSize {
-		b.there = true
-	}
-	if b.there {
+	if b.there() {
 		return nil
 	}
-	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := b.dir.create(roomName, os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
 	// Noise, because some file systems find a place for zeros anywhere.
 	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), ballastSize)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(b.path))
+	info, failed := f.Stat()
+	if err := errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, b.dir.root.Remove(roomName))
 	}
-	b.there = true
+	b.file = info
 	return nil
 }
 
 // drop lets the ballast go and tells whether there was any.
 func (b *ballast) drop() bool {
-	dropped := b.there && os.Remove(b.path) == nil
-	b.there = false
-	return dropped
+	if !b.there() {
+		return false
+	}
+	dropped, err := b.dir.removeOwn(roomName, b.file)
+	b.file = nil
+	return dropped && err == nil
 }
 
 // grow tells whether any of the changes needs space for good.

@@ -44,8 +44,9 @@ type singleValues struct {
 	ordinal uint64
 	tally   tally
 	tallied bool
-	folded  uint64 // the last commit that the tree has
-	logs    uint64 // noLogs or hasLogs
+	counted bool // the tally only counts messages
+	folded  folded
+	commit  uint64 // of the tree; 0 when an earlier version wrote it
 }
 
 // kept is a record and where it is to be kept.
@@ -88,9 +89,22 @@ func takeCensus(f *os.File) (*census, error) {
 	if !whole {
 		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
 	}
+	if !inTurn(in.meta, in.last) {
+		c.broken = true
+		c.found.damage(Damage{What: "the two meta pages are not those of one commit and of the one before: the newest commit may be lost"})
+	}
 	c.visit(in, c.record)
 	if c.newer {
 		return nil, ErrNewer
+	}
+	if c.folded.logs == oldLogs {
+		return nil, errOldLogs
+	}
+	if c.scanned {
+		c.folded = folded{time: c.folded.time} // it may be of any commit: all that is in the logs is taken
+	}
+	if c.commit != 0 && c.commit != in.meta.commit && !c.scanned {
+		c.found.damage(Damage{What: fmt.Sprintf("the tree is that of commit %d and should be that of commit %d: what came in between is lost, or was deleted and is back", c.commit, in.meta.commit)})
 	}
 	c.wasted = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
 	c.settle()
@@ -151,10 +165,8 @@ func (c *census) record(in bucket, key, value []byte) {
 	default:
 		c.bad = append(c.bad, badRecord{kept{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
 	}
-	if in.is(bodies) {
-		if k, err := readKey(key); err == nil {
-			c.have.add(k) // bad ones too: the tally is of keys
-		}
+	if d := c.have.of(in); d != nil {
+		d.add(key, value) // bad ones too: they are counted as they were written
 	}
 }
 
@@ -228,11 +240,12 @@ func (c *census) readSingles(key, value []byte) (err error) {
 	case bytes.Equal(key, keyOrdinal):
 		err = readSingle(key, value, &c.ordinal)
 	case bytes.Equal(key, keyTally):
-		if err = readSingle(key, value, &c.tally.count, &c.tally.sum); err == nil {
-			c.tallied = true
-		}
+		c.tally, c.counted, err = readTally(value)
+		c.tallied = c.tallied || err == nil
+	case bytes.Equal(key, keyCommit):
+		err = readSingle(key, value, &c.commit)
 	case bytes.Equal(key, keyFolded):
-		err = readSingle(key, value, &c.folded, &c.logs)
+		c.folded, err = readFolded(value)
 	default:
 		err = errRecord
 	}
@@ -246,9 +259,7 @@ func (c *census) settle() {
 	for _, b := range c.bad {
 		c.found.damage(c.explain(b))
 	}
-	if c.tallied && c.have != c.tally || !c.tallied && c.have.count > 0 {
-		c.found.damage(Damage{What: fmt.Sprintf("there should be %d messages in the file and there are %d: some are lost, or were deleted and are back", c.tally.count, c.have.count)})
-	}
+	c.compareTallies()
 	c.settleMessages()
 	for ordinal, n := range c.orphans {
 		c.found.damage(Damage{What: fmt.Sprintf("%d messages are of the queue with the ordinal %d, which is not known: they were set aside", n, ordinal)})
@@ -260,6 +271,21 @@ func (c *census) settle() {
 			_, _ = rand.Read(c.secret[:]) // which never fails
 			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, no receipt from before is good, and what only a log had is lost"})
 		}
+	}
+}
+
+// compareTallies finds out whether the records are those of the newest commit.
+func (c *census) compareTallies() {
+	have, want := c.have.bodies, c.tally.bodies
+	if c.counted {
+		have.sum = want.sum
+	}
+	if have != want {
+		c.found.damage(Damage{What: fmt.Sprintf("there should be %d messages in the file and there are %d: some are lost, or were deleted and are back, or are as they were before", want.count, have.count)})
+	}
+	have, want = c.have.others, c.tally.others
+	if have != want && !c.counted {
+		c.found.damage(Damage{What: fmt.Sprintf("there should be %d records besides the messages in the file and there are %d: some queues, their settings, or when messages are due are lost, or are as they were before", want.count, have.count)})
 	}
 }
 

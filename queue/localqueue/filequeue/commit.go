@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -17,6 +18,7 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
+	s.remember(changes)
 	if err = s.roomFor(changes); err == nil {
 		more, err = s.commit(changes)
 	}
@@ -24,17 +26,28 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 		more, err = s.commit(changes)
 	}
 	if err != nil {
-		return false, fmt.Errorf("filequeue: commit to %s: %w", s.path, err)
+		return false, fmt.Errorf("filequeue: commit to %s: %w", s.Path(), err)
 	}
 	return more, nil
 }
 
-func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
-	if s.sweeping || !loggable(changes) {
-		return s.fold(changes)
+// remember takes the time of a commit, which the next to the tree writes.
+func (s *Store) remember(changes []localqueue.Change) {
+	for _, c := range changes {
+		if at, is := c.(localqueue.TimePassed); is {
+			s.time = max(s.time, int64(at))
+		}
 	}
-	if len(changes) == 0 {
+}
+
+func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
+	switch {
+	case s.sweeping || !loggable(changes):
+		return s.foldAndLog(changes)
+	case len(changes) == 0:
 		return false, nil
+	case !s.ready:
+		return s.foldAndLog(changes)
 	}
 	switch err := s.log(changes); {
 	case err == nil:
@@ -45,16 +58,42 @@ func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
 	return s.fold(changes)
 }
 
+// foldAndLog commits to the tree, and begins logs if there are none that can be used.
+func (s *Store) foldAndLog(changes []localqueue.Change) (more bool, err error) {
+	more, err = s.fold(changes)
+	if err == nil && !s.ready {
+		_ = s.startLogs() // else it is tried again with the next commit
+	}
+	return more, err
+}
+
 // roomFor fails when the changes need space for good that the disk did not have
-// and the file has not either.
+// and the file has not either. What deletes made free is in the log until a checkpoint, so
+// there is one before anything is refused; then there is nothing to gain by another, however
+// many are refused.
 func (s *Store) roomFor(changes []localqueue.Change) error {
-	if s.ballast.there || !grow(changes) || s.db.Stats().FreePageN*s.db.Info().PageSize >= ballastSize {
+	if s.ballast.there() || !grow(changes) || s.roomInside() {
 		return nil
 	}
-	if err := s.ballast.raise(); err != nil {
-		return fmt.Errorf("the disk was full, and still is: %w", err)
+	err := s.ballast.raise()
+	if err == nil {
+		return nil
 	}
-	return nil
+	if len(s.pending.messages) > 0 || s.sweeping {
+		if _, failed := s.fold(nil); failed != nil {
+			err = errors.Join(err, failed)
+		} else if s.roomInside() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the disk was full, and still is: %w", err)
+}
+
+// roomInside tells whether as much as the ballast is free inside the file, or will be with
+// the next commit.
+func (s *Store) roomInside() bool {
+	stats := s.db.Stats()
+	return (stats.FreePageN+stats.PendingPageN)*s.pageSize >= ballastSize
 }
 
 // mostTouched is how many messages that the tree has may be changed in the log. Each may
@@ -65,7 +104,7 @@ const mostTouched = 512
 func touches(changes []localqueue.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded:
+		case localqueue.MessageAdded, localqueue.TimePassed:
 		case localqueue.MessagesMoved:
 			n += len(c)
 		case localqueue.MessagesExpired:
@@ -83,6 +122,11 @@ func (s *Store) log(changes []localqueue.Change) (err error) {
 	if s.pending.touched+touches(changes) > mostTouched {
 		return errLogFull
 	}
+	if time.Since(s.looked) >= lookEvery {
+		if err := s.deleted(); err != nil {
+			return err
+		}
+	}
 	to, number := s.logs[s.logging], s.number+1
 	s.record, err = to.append(number, appendChanges(s.record[:recordHeader], changes))
 	if cap(s.record) > 2*logSize { // many large texts came together
@@ -92,7 +136,7 @@ func (s *Store) log(changes []localqueue.Change) (err error) {
 		return err
 	}
 	if err != nil {
-		if again := to.revoke(); again != nil {
+		if again := to.endHere(s.number); again != nil {
 			return s.uncertain(errors.Join(err, again))
 		}
 		return err
@@ -107,11 +151,16 @@ func (s *Store) log(changes []localqueue.Change) (err error) {
 // what leads there, waits for the disk, then writes where the newest tree begins, and
 // waits again: a kill or a power cut in between leaves the commit before.
 func (s *Store) fold(changes []localqueue.Change) (more bool, err error) {
+	for _, c := range changes {
+		if _, is := c.(localqueue.SecretSaved); is {
+			s.ready = false // what is in the logs is salted with another
+		}
+	}
 	var w writing
-	err = s.db.Update(func(tx *bolt.Tx) error {
+	err = s.update(func(tx *bolt.Tx) error {
 		w = writing{tally: s.tally}
 		w.begin(tx)
-		return w.all(s.pending.inOrder(), changes, s.number+1)
+		return w.all(s.pending.inOrder(), changes, s.foldedNext())
 	})
 	if err != nil {
 		if err = s.failed(&w, err); err != nil {
@@ -119,14 +168,24 @@ func (s *Store) fold(changes []localqueue.Change) (more bool, err error) {
 		}
 	}
 	s.number++
+	s.folded = s.number
 	s.tally, s.sweeping = w.tally, w.more
 	for _, c := range changes {
 		if secret, is := c.(localqueue.SecretSaved); is {
+			s.secret = secret
 			s.saltLogs(secret)
 		}
 	}
 	s.forget()
 	return w.more, nil
+}
+
+// foldedNext is what the tree has after the commit that comes next.
+func (s *Store) foldedNext() folded {
+	if s.ready {
+		return folded{s.number + 1, hasLogs, s.time}
+	}
+	return folded{s.number + 1, noLogs, s.time}
 }
 
 // forget goes on with an empty log. The one that was used is left as it is until the
@@ -135,9 +194,11 @@ func (s *Store) fold(changes []localqueue.Change) (more bool, err error) {
 func (s *Store) forget() {
 	s.pending = newPending()
 	s.recent.Store(newRecent(s.number))
-	if s.logs[s.logging].end > 0 {
+	if l := s.logs[s.logging]; l != nil && l.end > 0 {
 		s.logging = 1 - s.logging
-		s.logs[s.logging].end = 0
+		if l := s.logs[s.logging]; l != nil {
+			l.end = 0
+		}
 	}
 }
 
@@ -154,17 +215,19 @@ func (s *Store) uncertain(cause error) error {
 // what it could not write; but another commit writes the other meta page, and if
 // that reaches the disk so has all that it rests on.
 func (s *Store) failed(w *writing, cause error) error {
-	tx, err := s.db.Begin(false)
+	if s.broken != nil {
+		return cause
+	}
+	newest, err := s.newestCommit()
 	if err != nil {
 		s.broken = err
 		return err
 	}
-	landed := tx.ID() >= w.id
-	if err := tx.Rollback(); err != nil || !landed {
+	if newest < w.id {
 		return cause
 	}
 	again := func(tx *bolt.Tx) error { return tx.Bucket(singles).Put(keyTally, w.tally.record()) }
-	if s.db.Update(again) == nil {
+	if s.update(again) == nil {
 		return nil
 	}
 	return s.uncertain(cause)
@@ -176,7 +239,7 @@ type writing struct {
 	tally tally
 	more  bool
 
-	singles, accounts, queues, names, leaving, sweeps, heads, bodies, aside *bolt.Bucket
+	singles, accounts, queues, names, leaving, sweeps, heads, bodies, aside tallied
 
 	key []byte // room for the next one
 }
@@ -187,16 +250,13 @@ const fill = 0.95
 
 func (w *writing) begin(tx *bolt.Tx) {
 	w.id = tx.ID()
-	for name, b := range map[string]**bolt.Bucket{
-		string(singles): &w.singles, string(accounts): &w.accounts, string(queues): &w.queues, string(names): &w.names,
-		string(leaving): &w.leaving, string(sweeps): &w.sweeps, string(heads): &w.heads, string(bodies): &w.bodies, string(aside): &w.aside,
-	} {
-		*b = tx.Bucket([]byte(name))
+	for _, name := range buckets {
+		*w.bucket(name) = tallied{tx.Bucket(name), w.tally.of(name)}
 	}
 	w.bodies.FillPercent = fill
 }
 
-func (w *writing) all(log []outcome, changes []localqueue.Change, number uint64) error {
+func (w *writing) all(log []outcome, changes []localqueue.Change, has folded) error {
 	for _, o := range log {
 		if err := w.outcome(o); err != nil {
 			return err
@@ -210,12 +270,12 @@ func (w *writing) all(log []outcome, changes []localqueue.Change, number uint64)
 	if err := w.sweep(); err != nil {
 		return err
 	}
-	return w.end(number)
+	return w.end(has)
 }
 
 // end writes what every commit does: what the bodies are, and which commit it is.
-func (w *writing) end(number uint64) error {
-	if err := w.singles.Put(keyFolded, foldedRecord(number, hasLogs)); err != nil {
+func (w *writing) end(has folded) error {
+	if err := w.singles.Put(keyFolded, has.record()); err != nil {
 		return err
 	}
 	return w.singles.Put(keyTally, w.tally.record())
@@ -260,6 +320,8 @@ func (w *writing) change(c localqueue.Change) error {
 		return w.removeAll(c)
 	case localqueue.MessageSetAside:
 		return w.setAside(localqueue.MessageKey(c))
+	case localqueue.TimePassed:
+		return nil // it is with what the tree has
 	}
 	return fmt.Errorf("a change of an unknown kind, %T", c)
 }
@@ -289,7 +351,7 @@ func (w *writing) create(key []byte, q localqueue.QueueState) error {
 			return err
 		}
 	}
-	if err := w.singles.Put(keyOrdinal, ordinalRecord(max(largest, q.Ordinal))); err != nil {
+	if err := w.singles.Put(keyOrdinal, singleRecord(keyOrdinal, max(largest, q.Ordinal))); err != nil {
 		return err
 	}
 	if err := w.leaving.Delete(leavingKey(q.Name)); err != nil {
@@ -319,7 +381,6 @@ func (w *writing) add(m localqueue.MessageState, text string) error {
 	// bbolt keeps the value until the commit and copies the key.
 	key := appendKey(w.key[:0], m.MessageKey)
 	w.key = key
-	w.tally.add(m.MessageKey)
 	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
 }
 
@@ -349,12 +410,8 @@ func (w *writing) move(moved localqueue.MessagesMoved) error {
 func (w *writing) remove(k localqueue.MessageKey) error {
 	key := appendKey(w.key[:0], k)
 	w.key = key
-	c := w.bodies.Cursor()
-	if found, _ := c.Seek(key); bytes.Equal(found, key) {
-		if err := c.Delete(); err != nil {
-			return err
-		}
-		w.tally.remove(k)
+	if err := w.bodies.Delete(key); err != nil {
+		return err
 	}
 	return w.heads.Delete(key)
 }

@@ -113,6 +113,20 @@ func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error)
 	t.Helper()
 	dir, remove := scratch(t)
 	defer remove()
+	return inspectDamagedIn(t, dir, file, texts)
+}
+
+// inspectDamagedIn is inspectDamaged in a directory that may have been used for that before:
+// then its ballast need not be written again.
+func inspectDamagedIn(t tester, dir string, file []byte, texts map[string]bool) (Found, error) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, "queues.*"))
+	for _, name := range left {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, fileName), file, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,20 +164,36 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	}
 	saved, view := loaded(t, s)
 	var served []string
+	all := map[localqueue.MessageKey]string{}
 	for m := range saved.Messages {
 		text, err := view.Text(m.MessageKey)
 		if err != nil || !texts[text] {
 			t.Fatalf("served %.40q, %v", text, err)
 		}
 		served = append(served, text)
+		all[m.MessageKey] = text
 	}
 	view.Close()
-	// It can be written to, through every part of the tree that a commit touches.
+	// It can be written to, through every part of the tree that a commit touches, and that does
+	// nothing to the messages.
 	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
+	name := queue.Name{Account: account, Queue: "another"}
+	var moved localqueue.MessagesMoved
+	var rewritten []localqueue.Change
+	for m := range saved.Messages {
+		moved = append(moved, m)
+		rewritten = append(rewritten, localqueue.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
+	}
+	many := make([]localqueue.Change, 300)
+	for i := range many {
+		many[i] = localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: uint64(i + 2)}}, Text: text}
+	}
 	for _, c := range [][]localqueue.Change{
-		{localqueue.QueueSaved{Ordinal: key.Queue, Name: queue.Name{Account: account, Queue: "another"}},
-			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}},
-		{localqueue.QueueDropped{Ordinal: key.Queue}}, {}, {},
+		{localqueue.QueueSaved{Ordinal: key.Queue, Name: name}, localqueue.AccountSaved{Name: "another"},
+			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}, moved},
+		append(many, localqueue.MessageSetAside(key)),
+		append(rewritten, localqueue.QueueCleared{Queue: key.Queue, Sequence: 7}),
+		{localqueue.QueueDropped{Ordinal: key.Queue, Leaving: localqueue.LeavingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)
@@ -199,6 +229,7 @@ func TestUndamaged(t *testing.T) {
 func TestDamage(t *testing.T) {
 	s := sampled(t)
 	page := os.Getpagesize()
+	dir := memoryDirectory(t)
 	rapid.Check(t, func(t *rapid.T) {
 		file := slices.Clone(s.file)
 		switch rapid.SampledFrom([]string{"cut", "flip", "zero", "repeat", "tail"}).Draw(t, "how") {
@@ -218,7 +249,7 @@ func TestDamage(t *testing.T) {
 		case "tail":
 			clear(file[rapid.IntRange(0, len(file)).Draw(t, "from"):])
 		}
-		found, err := inspectDamaged(t, file, s.texts)
+		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
 			t.Fatalf("%d of %d messages are left, and nothing is said", found.Messages, s.depth)
 		}
@@ -228,11 +259,11 @@ func TestDamage(t *testing.T) {
 // TestEveryPageZeroed loses one page after the other.
 func TestEveryPageZeroed(t *testing.T) {
 	s := sampled(t)
-	page := os.Getpagesize()
+	page, dir := os.Getpagesize(), memoryDirectory(t)
 	for at := 0; at < len(s.file); at += page {
 		file := slices.Clone(s.file)
 		clear(file[at:min(at+page, len(file))])
-		found, err := inspectDamaged(t, file, s.texts)
+		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err != nil {
 			t.Errorf("page %d: %v", at/page, err)
 		} else if found.Messages < s.depth && found.Damaged == 0 {
@@ -290,9 +321,10 @@ func FuzzOpen(f *testing.F) {
 		patch := binary.BigEndian.AppendUint32(nil, uint32((rand.IntN(len(s.file)/4096)*4096+i*2)<<8)|uint32(i*37))
 		f.Add(patch, uint32(0))
 	}
+	dir := memoryDirectory(f)
 	f.Fuzz(func(t *testing.T, patches []byte, less uint32) {
 		file := patched(s.file, patches)
 		file = file[:len(file)-int(less)%len(file)]
-		_, _ = inspectDamaged(t, file, s.texts)
+		_, _ = inspectDamagedIn(t, dir, file, s.texts)
 	})
 }

@@ -10,7 +10,8 @@
 // the disk.
 //
 // A commit of what every message makes is a record in a log: one write and one wait for
-// the disk, whatever it changes. When the log is full, a mebibyte, or has touched many
+// the disk, whatever it changes. The write ends with an end mark, which the next record is
+// written over. When the log is full, a mebibyte, or has touched many
 // messages, it is folded into a tree, the file queues.db, whose pages are never
 // overwritten while a commit still needs them: one that was cut short leaves the one
 // before. What is rare, such as a new queue, goes into the tree at once. There are two
@@ -20,9 +21,11 @@
 // # Damage
 //
 // Open reads the tree and the logs whole. Every record has a checksum of its own, a tally
-// tells whether there are as many messages as there should be, and the commits of a log
-// are numbered: a last one that was cut short is [Found.Torn], one that is missing is
-// damage, and those after it are kept. A record that is damaged is set aside inside the
+// tells whether the records of the tree are those of its newest commit, and the commits of a
+// log are numbered: one that is missing is damage, and those after it are kept. Where a log
+// should end stands an end mark, or the beginning of a commit that was cut short, which is
+// [Found.Torn]: nobody can tell that from some kinds of damage, so what it had may have been
+// acknowledged. Anything else there is damage. A record that is damaged is set aside inside the
 // file and the others are served. If pages are damaged the file is kept as it was, beside,
 // and what could be read is written into a new one: of the newest commit, else of the one
 // before, else of every page there is, and then messages that were deleted may be back.
@@ -30,13 +33,25 @@
 // [ErrCorrupt] and is left alone. A message that turns out to be
 // damaged later is set aside when it is dequeued, and the caller is told.
 //
-// A disk that fails to read a page while the engine runs ends the process: the file
-// is mapped into memory, where the system has no other way to say so.
+// A page of the tree that cannot be read any more while the engine runs, or is not what it
+// was, fails the call that needs it. After a commit failed so, or the disk turned out not to
+// have what it said that it has written, nothing is committed any more: close the store and
+// open it again, which mends what can be mended. Only if the disk fails to write a commit to
+// the tree, too, the process may end, as if it were killed.
+//
+// # The directory
+//
+// A store holds the directory open, and goes on in it when it is renamed; another store may
+// then begin under the old name. If its files are deleted, no commit is acknowledged from a
+// second later on, and errors say why. A store removes no file that it did not make.
+//
+// A directory of an earlier version is read if it was closed in order, and refused if it
+// was not.
 //
 // # A full disk
 //
-// A call that needs space fails with [queue.ErrUnavailable] and changes nothing.
-// Six mebibytes are kept in a file of their own and let go then, so that deletes go
+// A call that needs space fails with [queue.ErrUnavailable] and changes nothing. Before that
+// the log is folded, so that all that deletes made free counts. Six mebibytes are kept in a file of their own and let go then, so that deletes go
 // on, which make the room, unless another program takes it; enqueues are tried again after
 // a second. Dequeues of very many messages that nobody deletes use that room up, and then
 // fail too. If the disk fails at the very end of a commit, the caller gets

@@ -17,3 +17,7 @@ var (
 	// was not changed.
 	ErrNewer = errors.New("the file was written by a later version")
 )
+
+// errOldLogs means that an earlier version was killed over the directory: this one cannot
+// read its logs.
+var errOldLogs = errors.New("an earlier version of this program wrote the logs beside the file, and was not stopped in order: nothing was changed; open the directory with that version, stop it in order, then open it with this one")

@@ -23,8 +23,10 @@ type Found struct {
 	// the file, since the directory was made.
 	SetAside int
 
-	// Torn says that the last commit was cut short, by a kill or a power cut: what it
-	// had was answered to nobody, unless the disk lost it afterwards.
+	// Torn says that the log ends in the middle of a commit, as a kill or a power cut
+	// leaves it. Then nothing is lost that was acknowledged. But damage at the end of
+	// the log can look the same, and then the last commits are lost, which may have been
+	// acknowledged.
 	Torn bool
 
 	// Copy is the path of the file as it was found, kept because parts of it

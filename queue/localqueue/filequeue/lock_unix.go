@@ -17,3 +17,6 @@ func lock(f *os.File) error {
 	}
 	return err
 }
+
+// unlock gives the file back although this process still has it, mapped into memory.
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

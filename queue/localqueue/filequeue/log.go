@@ -3,8 +3,10 @@ package filequeue
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
-	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 )
 
@@ -14,14 +16,16 @@ import (
 // that comes and goes meanwhile the tree never hears.
 //
 // It has a record for each commit, which begins with the commit's number and at a
-// sector of its own, so that to write one touches none that is durable. When it is
+// sector of its own, so that to write one touches none that is durable. Behind it stands
+// an end mark with the same number, which is written with the record and which the next
+// one is written over: so a log that ends can be told from one that was cut. When it is
 // full it is written over from the beginning: a disk is quickest where it was written
 // to before. What an older commit left there says so by its number.
 //
-// The checksum of a record covers a salt that only this store knows, so that no text
-// of a message can look like a record.
+// Checksums cover a salt that only this store knows, so that no text of a message can look
+// like a record, and where the record stands, so that one that the disk put elsewhere is none.
 type log struct {
-	path string
+	name string
 	file *os.File
 	salt uint32
 	most int64 // how large it becomes
@@ -39,23 +43,32 @@ const (
 	// logStep is by how much it grows.
 	logStep = 256 << 10
 
-	recordHeader = 8 + 4 + crc32.Size // number, length of what follows, checksum
+	recordHeader = 8 + 4 + 2*crc32.Size // number, length of the fields, checksum of these, checksum of the header
+
+	endMark = math.MaxUint32 // stands for the length: there are no fields
 )
 
-// openLog opens a log, or makes it when there is none.
-func openLog(path string, most int64) (l *log, made bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if made = errors.Is(err, os.ErrNotExist); made {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// openLog opens a log, and makes it if it is to be made.
+func openLog(d *directory, number int, most int64, flag int) (*log, error) {
+	l := &log{name: fmt.Sprintf("%s-%d", logName, number), most: most}
+	var err error
+	if l.file, err = d.root.OpenFile(l.name, os.O_RDWR|flag, 0o600); err != nil {
+		return nil, d.explain(err)
 	}
+	info, err := l.file.Stat()
 	if err != nil {
-		return nil, false, err
+		return nil, errors.Join(err, l.file.Close())
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, false, errors.Join(err, f.Close())
+	l.size = info.Size()
+	return l, nil
+}
+
+// opened returns the file. Safe on nil, for which it is nil.
+func (l *log) opened() *os.File {
+	if l == nil {
+		return nil
 	}
-	return &log{path: path, file: f, most: most, size: info.Size()}, made, nil
+	return l.file
 }
 
 // errLogFull means that a log has no room for a record, and nothing was written.
@@ -66,11 +79,11 @@ var errLogFull = errors.New("the log has no room")
 // disk; after another error the record may be there, see revoke. It returns b, to be
 // used again.
 func (l *log) append(number uint64, b []byte) ([]byte, error) {
-	fields := b[recordHeader:]
-	binary.BigEndian.PutUint64(b, number)
-	binary.BigEndian.PutUint32(b[8:], uint32(len(fields)))
-	binary.BigEndian.PutUint32(b[12:], l.checksum(b[:12], fields))
+	l.sign(b, l.end, number, uint32(len(b)-recordHeader))
 	b = append(b, make([]byte, -len(b)&(sector-1))...)
+	length := len(b)
+	b = append(b, make([]byte, sector)...)
+	l.sign(b[length:], l.end+int64(length), number, endMark)
 	if err := l.reach(l.end + int64(len(b))); err != nil {
 		return b, err
 	}
@@ -83,30 +96,57 @@ func (l *log) append(number uint64, b []byte) ([]byte, error) {
 	if err := flush(l.file); err != nil {
 		return b, err
 	}
-	l.end += int64(len(b))
+	l.end += int64(length)
 	return b, nil
 }
 
+// sign writes a header, of a record whose fields stand behind it or of an end mark.
+func (l *log) sign(b []byte, at int64, number uint64, length uint32) {
+	binary.BigEndian.PutUint64(b, number)
+	binary.BigEndian.PutUint32(b[8:], length)
+	var fields []byte
+	if length != endMark {
+		fields = b[recordHeader:][:length]
+	}
+	binary.BigEndian.PutUint32(b[12:], l.checksum(b[:12], fields))
+	binary.BigEndian.PutUint32(b[16:], l.headerSum(b, at))
+}
+
 // reach sees to it that the disk has room up to there, by writing: then a record
-// cannot fail for want of it when a part of it is written.
+// cannot fail for want of it when a part of it is written. It waits for the disk, so that
+// an end mark is never behind the end of the file, whenever the machine stops. It writes
+// noise, because some file systems find a place for zeros anywhere, and because zeros
+// are what a disk has in place of something that it lost.
 func (l *log) reach(end int64) error {
 	if end > l.most {
 		return errLogFull
 	}
+	if l.size >= end {
+		return nil
+	}
 	for l.size < end {
-		n, err := l.file.WriteAt(make([]byte, logStep-l.size%logStep), l.size)
+		noise := make([]byte, logStep-l.size%logStep)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // which never fails
+		n, err := l.file.WriteAt(noise, l.size)
 		if l.size += int64(n); err != nil {
 			return errors.Join(errLogFull, err)
 		}
 	}
+	if err := flush(l.file); err != nil {
+		return errors.Join(errLogFull, err)
+	}
 	return nil
 }
 
-// revoke makes sure that what an append left that failed is no record.
-func (l *log) revoke() error {
-	if _, err := l.file.WriteAt(make([]byte, sector), l.end); err != nil {
+// endHere writes that the log ends, after a commit of that number, where the next record
+// would begin. After an append that failed it makes sure that what is left is no record.
+func (l *log) endHere(number uint64) error {
+	mark := make([]byte, sector)
+	l.sign(mark, l.end, number, endMark)
+	if _, err := l.file.WriteAt(mark, l.end); err != nil {
 		return err
 	}
+	l.size = max(l.size, l.end+sector)
 	return flush(l.file)
 }
 
@@ -114,46 +154,8 @@ func (l *log) checksum(head, fields []byte) uint32 {
 	return crc32.Update(crc32.Update(l.salt, castagnoli, head), castagnoli, fields)
 }
 
-// logged is a commit that was found in a log.
-type logged struct {
-	number uint64
-	fields []byte
-	in     *log
-	at     int64 // where its record begins
-	end    int64 // and ends
-	whole  bool  // else it was begun, as far as one can see
-}
-
-// read finds all records, of whatever age, and what looks like the beginning of one. They
-// have reached the disk when it returns: one that was killed may have left some that had not.
-func (l *log) read() (found []logged, err error) {
-	if err := flush(l.file); err != nil {
-		return nil, err
-	}
-	b := make([]byte, min(l.size, 4*logSize)) // none of ours is as large
-	n, err := l.file.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	for b, at := b[:n], 0; at+recordHeader <= len(b); {
-		r := l.recordAt(b, at)
-		found = append(found, r)
-		at = int(r.end)
-	}
-	return found, nil
-}
-
-// recordAt returns the record at the sector that begins there.
-func (l *log) recordAt(b []byte, at int) logged {
-	h := b[at : at+recordHeader]
-	r := logged{number: binary.BigEndian.Uint64(h), in: l, at: int64(at), end: int64(at + sector)}
-	length := int64(binary.BigEndian.Uint32(h[8:]))
-	if length <= int64(len(b)-at-recordHeader) {
-		r.fields = b[at+recordHeader:][:length]
-		r.whole = r.number > 0 && binary.BigEndian.Uint32(h[12:]) == l.checksum(h[:12], r.fields)
-	}
-	if r.whole {
-		r.end = int64(at) + (recordHeader+length+sector-1)/sector*sector
-	}
-	return r
+// headerSum is the checksum of a header and of where it stands.
+func (l *log) headerSum(header []byte, at int64) uint32 {
+	where := binary.BigEndian.AppendUint64([]byte(l.name), uint64(at))
+	return crc32.Update(crc32.Update(l.salt, castagnoli, where), castagnoli, header[:16])
 }

@@ -2,7 +2,6 @@ package filequeue
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,7 +22,7 @@ import (
 // abandon leaves the directory as a kill would.
 func (s *Store) abandon(t tester) {
 	t.Helper()
-	if err := errors.Join(s.closeFiles(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.closeFiles(), s.lock.Close(), s.dir.close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -209,14 +208,14 @@ func TestViewsOutliveFolds(t *testing.T) {
 type killed struct {
 	files map[string][]byte
 	texts map[uint64]string
-	ever  map[uint64]string // those that were removed, too
+	ever  map[uint64]string // those that were removed, too; nil when that does not matter
 }
 
 // killedSample has been folded, and has then as much in the log.
 func killedSample(t testing.TB) killed {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	k := killed{files: map[string][]byte{}, texts: map[uint64]string{}, ever: map[uint64]string{}}
+	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
 			commit(t, s, localqueue.AccountSaved{Name: "folds"})
@@ -233,6 +232,14 @@ func killedSample(t testing.TB) killed {
 	k.texts[0], k.ever[0] = text, text
 	commit(t, s, added(0, text))
 	s.abandon(t)
+	k.files = killedAt(t, dir).files
+	return k
+}
+
+// killedAt is what is in a directory that was abandoned, whatever texts those are.
+func killedAt(t testing.TB, dir string) killed {
+	t.Helper()
+	k := killed{files: map[string][]byte{}}
 	for _, name := range []string{fileName, logName + "-1", logName + "-2"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -281,7 +288,7 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	defer remove()
 	found, texts := reopenedTexts(t, dir)
 	for n, text := range texts {
-		if text != k.ever[n] {
+		if k.ever != nil && text != k.ever[n] {
 			t.Fatalf("message %d is %.40q", n, text)
 		}
 	}
@@ -290,30 +297,6 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 		t.Fatalf("opened again: %+v and %d messages; at first %+v and %d", again, len(same), found, len(texts))
 	}
 	return found, texts
-}
-
-// TestATornRecord: a commit that was cut short was answered to nobody. All before it are
-// there, and it is said.
-func TestATornRecord(t *testing.T) {
-	k := killedSample(t)
-	name, at := k.newestLog(t)
-	without := maps.Clone(k.texts)
-	delete(without, 0)
-	for end := at; end < at+3000; end += sector / 2 {
-		torn := slices.Clone(k.files[name])
-		clear(torn[end:])
-		found, texts := k.found(t, map[string][]byte{name: torn})
-		if found.Damaged > 0 || found.Torn != (end > at) || !maps.Equal(texts, without) {
-			t.Errorf("torn after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
-		}
-		found, texts = k.found(t, map[string][]byte{name: torn[:end]})
-		if found.Damaged > 0 || !maps.Equal(texts, without) {
-			t.Errorf("cut after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
-		}
-	}
-	if found, texts := k.found(t, nil); found.Damaged > 0 || found.Torn || !maps.Equal(texts, k.texts) {
-		t.Errorf("whole: found %+v and %d messages, want %d", found, len(texts), len(k.texts))
-	}
 }
 
 // TestADamagedLog: what was durable and is lost is never lost in silence, and what comes
@@ -336,20 +319,6 @@ func TestADamagedLog(t *testing.T) {
 	})
 }
 
-// TestADamagedNumber: a record that says that it is the next is damaged, not torn, when it
-// stands where the next would not.
-func TestADamagedNumber(t *testing.T) {
-	k := killedSample(t)
-	name, last := k.newestLog(t)
-	b := slices.Clone(k.files[name])
-	for next := range uint64(3) { // mending is a commit too
-		binary.BigEndian.PutUint64(b, binary.BigEndian.Uint64(b[last:])+next+1)
-		if found, _ := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || found.Torn {
-			t.Errorf("found %+v", found)
-		}
-	}
-}
-
 func TestAMissingLog(t *testing.T) {
 	k := killedSample(t)
 	for name := range k.files {
@@ -367,8 +336,12 @@ func TestAMissingLog(t *testing.T) {
 // before it made them, lacks nothing.
 func TestKilledBeforeTheLogs(t *testing.T) {
 	dir := memoryDirectory(t)
-	s := &Store{path: filepath.Join(dir, fileName), census: newCensus()}
-	if err := s.rebuild(nil, filepath.Join(dir, nextName)); err != nil {
+	d, err := openDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{dir: d, census: newCensus()}
+	if err := errors.Join(s.rebuild(nil), d.close()); err != nil {
 		t.Fatal(err)
 	}
 	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 {
@@ -398,21 +371,19 @@ func TestTheTreeBefore(t *testing.T) {
 func TestTextThatLooksLikeARecord(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	next := s.number + 2
-	forger := log{most: logSize} // which does not know the salt
+	to := s.logs[s.logging]
+	forger := log{name: to.name} // which does not know the salt
 	fields := appendChanges(make([]byte, recordHeader), []localqueue.Change{added(99, "forged")})
-	binary.BigEndian.PutUint64(fields, next)
-	binary.BigEndian.PutUint32(fields[8:], uint32(len(fields)-recordHeader))
-	binary.BigEndian.PutUint32(fields[12:], forger.checksum(fields[:12], fields[recordHeader:]))
+	forger.sign(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
 	commit(t, s, added(1, text))
 	s.abandon(t)
-	b, err := os.ReadFile(s.logs[s.logging].path)
+	b, err := os.ReadFile(filepath.Join(dir, to.name))
 	if err != nil || bytes.Index(b, fields)%sector != 0 {
 		t.Fatalf("the forged record stands at %d, not at a sector, %v", bytes.Index(b, fields), err)
 	}
 	copy(b, make([]byte, sector)) // the real one is torn
-	if err := os.WriteFile(s.logs[s.logging].path, b, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, to.name), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, texts := reopenedTexts(t, dir); len(texts) != 0 {
@@ -430,7 +401,7 @@ func TestLogCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if l.file, err = os.Open(l.path); err != nil { // to read
+		if l.file, err = os.Open(filepath.Join(dir, l.name)); err != nil { // to read
 			t.Fatal(err)
 		}
 	}
@@ -447,19 +418,15 @@ func TestLogCannotBeWritten(t *testing.T) {
 
 // TestRevoked: what was written before the wait for the disk failed is no commit.
 func TestRevoked(t *testing.T) {
-	l, _, err := openLog(filepath.Join(memoryDirectory(t), logName), logSize)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.file.Close()
+	l := newLog(t)
 	whole := func() (n int) {
 		t.Helper()
-		found, err := l.read()
+		r, err := l.read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range found {
-			if r.whole {
+		for _, f := range r.found {
+			if f.kind == wholeRecord {
 				n++
 			}
 		}
@@ -472,9 +439,32 @@ func TestRevoked(t *testing.T) {
 	}
 	l.end -= sector // as after an error
 	before := whole()
-	if err := l.revoke(); err != nil || before != 2 || whole() != 1 {
+	if err := l.endHere(1); err != nil || before != 2 || whole() != 1 {
 		t.Errorf("%d records, then %d, %v", before, whole(), err)
 	}
+	r, err := l.read()
+	if err != nil || r.ending(1, l.end) != ended {
+		t.Errorf("the log ends as %v, %v", r.ending(1, l.end), err)
+	}
+}
+
+// newLog is an empty log until the test ends.
+func newLog(t testing.TB) *log {
+	t.Helper()
+	d, err := openDirectory(memoryDirectory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := openLog(d, 1, logSize, os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(l.file.Close(), d.close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
 }
 
 // TestChangesInRecords come out as they went in.
@@ -491,7 +481,7 @@ func TestChangesInRecords(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "n") {
 			m, text := state(), rapid.String().Draw(t, "text")
-			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
 				changes, want = append(changes, localqueue.MessageAdded{MessageState: m, Text: text}), append(want, localqueue.MessageAdded{MessageState: m, Text: text})
 			case 1:
@@ -507,6 +497,8 @@ func TestChangesInRecords(t *testing.T) {
 			case 4:
 				changes = append(changes, localqueue.MessagesExpired{m.MessageKey, {}})
 				want = append(want, localqueue.MessageRemoved(m.MessageKey), localqueue.MessageRemoved{})
+			case 5:
+				changes, want = append(changes, localqueue.TimePassed(m.Due)), append(want, localqueue.TimePassed(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -531,7 +523,7 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzReadChanges: whatever the fields of a record are, they are read as far as they go.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1))}))
+	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.TimePassed(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

@@ -6,12 +6,14 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// What a record of the log says became of a message, each with the message's key.
+// What a record of the log says became of a message, each with the message's key, and when.
 const (
 	logAdded     = 1 // the whole message follows
 	logRewritten = 2 // the same
 	logMoved     = 3 // when it is due, how often it was dequeued and its receipt follow
 	logRemoved   = 4 // nothing follows
+
+	logTime = 5 // no key: the time of the commit follows
 )
 
 // loggable tells whether all changes are such as the log has words for: those that every
@@ -20,7 +22,7 @@ func loggable(changes []localqueue.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
 		case localqueue.MessageAdded, localqueue.MessageRewritten, localqueue.MessagesMoved,
-			localqueue.MessageRemoved, localqueue.MessagesExpired:
+			localqueue.MessageRemoved, localqueue.MessagesExpired, localqueue.TimePassed:
 		default:
 			return false
 		}
@@ -46,6 +48,8 @@ func appendChanges(b []byte, changes []localqueue.Change) []byte {
 			for _, k := range c {
 				b = appendKey(append(b, logRemoved), k)
 			}
+		case localqueue.TimePassed:
+			b = binary.BigEndian.AppendUint64(append(b, logTime), uint64(c))
 		}
 	}
 	return b
@@ -63,6 +67,12 @@ func readChanges(b []byte) (changes []localqueue.Change, err error) {
 	for f := (fields{rest: b}); len(f.rest) > 0; {
 		kind := f.rest[0]
 		f.rest = f.rest[1:]
+		if kind == logTime {
+			if changes = append(changes, localqueue.TimePassed(f.int64())); f.short {
+				return nil, errRecord
+			}
+			continue
+		}
 		m := localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
 		switch kind {
 		case logAdded, logRewritten:

@@ -19,14 +19,13 @@ func (c *census) mend(tx *bolt.Tx) error {
 	if err := c.release(&w); err != nil {
 		return err
 	}
-	if c.found.Damaged == 0 && !c.anew {
-		return nil
-	}
-	if err := c.setAside(&w); err != nil {
-		return err
-	}
-	if err := c.restore(&w); err != nil {
-		return err
+	if c.found.Damaged > 0 || c.anew {
+		if err := c.setAside(&w); err != nil {
+			return err
+		}
+		if err := c.restore(&w); err != nil {
+			return err
+		}
 	}
 	c.have = w.tally
 	return w.singles.Put(keyTally, w.tally.record())
@@ -93,7 +92,7 @@ func (c *census) restore(w *writing) error {
 			return err
 		}
 	}
-	if err := w.singles.Put(keyOrdinal, ordinalRecord(c.ordinal)); err != nil {
+	if err := w.singles.Put(keyOrdinal, singleRecord(keyOrdinal, c.ordinal)); err != nil {
 		return err
 	}
 	for _, a := range c.accounts {
@@ -124,17 +123,17 @@ func (c *census) restore(w *writing) error {
 }
 
 // bucket returns the bucket of a name, which is one of buckets.
-func (w *writing) bucket(name bucket) *bolt.Bucket {
+func (w *writing) bucket(name bucket) *tallied {
 	for _, b := range []struct {
 		name bucket
-		in   *bolt.Bucket
+		in   *tallied
 	}{
-		{singles, w.singles}, {accounts, w.accounts}, {names, w.names}, {queues, w.queues}, {leaving, w.leaving},
-		{sweeps, w.sweeps}, {heads, w.heads}, {bodies, w.bodies},
+		{singles, &w.singles}, {accounts, &w.accounts}, {names, &w.names}, {queues, &w.queues}, {leaving, &w.leaving},
+		{sweeps, &w.sweeps}, {heads, &w.heads}, {bodies, &w.bodies},
 	} {
 		if bytes.Equal(b.name, name) {
 			return b.in
 		}
 	}
-	return w.aside
+	return &w.aside
 }

@@ -38,6 +38,7 @@ type meta struct {
 	high     uint64 // pages from here on were never used
 	free     uint64 // page of the list of free pages, or noFreelist
 	commit   uint64
+	place    uint64 // 0 for the first, 1 for the second
 }
 
 func readMeta(b []byte) (meta, bool) {
@@ -109,6 +110,7 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 		if !ok || at != 0 && int64(m.pageSize) != at {
 			return meta{}
 		}
+		m.place = uint64(min(at, 1))
 		return m
 	}
 	newest = read(0)
@@ -124,6 +126,12 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 		return meta{}, meta{}, errNoMeta
 	}
 	return newest, last, nil
+}
+
+// inTurn tells whether two meta pages are those of one commit and of the one before.
+func inTurn(newest, last meta) bool {
+	misplaced := newest.commit%2 != newest.place || last.pageSize != 0 && last.commit%2 != last.place
+	return !misplaced && (last.pageSize == 0 || newest.commit == last.commit+1)
 }
 
 // take marks a page and its overflow as seen, unless one of them was.
@@ -192,7 +200,8 @@ type element struct {
 	child      uint64
 }
 
-// elements reads the entries of a page. It stops at the first that is not sound.
+// elements reads the entries of a page. It stops at the first that is not sound: bbolt writes
+// them one behind the other.
 func elements(page []byte, visit func(i int, leaf bool, e element) error) error {
 	n := binary.NativeEndian
 	flags, count := n.Uint16(page[8:]), int(n.Uint16(page[10:]))
@@ -203,8 +212,8 @@ func elements(page []byte, visit func(i int, leaf bool, e element) error) error 
 	if !leaf && count == 0 {
 		return errors.New("it leads nowhere")
 	}
-	data := pageHeader + count*elementSize
-	if data > len(page) {
+	data := uint64(pageHeader + count*elementSize)
+	if data > uint64(len(page)) {
 		return fmt.Errorf("it claims %d entries", count)
 	}
 	for i := range count {
@@ -223,9 +232,10 @@ func elements(page []byte, visit func(i int, leaf bool, e element) error) error 
 			e.child = n.Uint64(header[8:])
 		}
 		begin += uint64(at)
-		if key == 0 || begin < uint64(data) || begin+key+value > uint64(len(page)) {
-			return fmt.Errorf("entry %d is outside the page", i)
+		if key == 0 || begin != data || begin+key+value > uint64(len(page)) {
+			return fmt.Errorf("entry %d is not where it should be", i)
 		}
+		data += key + value
 		e.key, e.value = page[begin:begin+key], page[begin+key:begin+key+value]
 		if err := visit(i, leaf, e); err != nil {
 			return err

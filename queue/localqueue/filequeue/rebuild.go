@@ -3,8 +3,6 @@ package filequeue
 import (
 	"errors"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -30,15 +28,15 @@ func (c *census) wasteful(f *os.File) bool {
 // rebuild makes a file of what the census found, reading texts from the old file
 // f, and puts it in its place at once: a kill leaves the one or the other. With a
 // nil f it makes the first one.
-func (s *Store) rebuild(f *os.File, next string) (err error) {
+func (s *Store) rebuild(f *os.File) (err error) {
 	s.census.anew = true
-	db, err := openFile(next)
+	db, err := s.openTree(nextName)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, db.Close(), os.Remove(next))
+			err = errors.Join(err, db.Close(), s.dir.root.Remove(nextName))
 		}
 	}()
 	db.NoSync = true // until it is whole
@@ -48,10 +46,10 @@ func (s *Store) rebuild(f *os.File, next string) (err error) {
 	if err := errors.Join(db.Sync(), db.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(next, s.path); err != nil {
+	if err := s.dir.root.Rename(nextName, fileName); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(s.path))
+	return s.dir.sync()
 }
 
 // fill writes a new file.
@@ -68,9 +66,6 @@ func (c *census) fill(db *bolt.DB, f *os.File) error {
 		return err
 	}
 	c.have = tally{}
-	for _, m := range c.messages {
-		c.have.add(m.MessageKey)
-	}
 	if f != nil {
 		if err := c.copyFrom(f, db); err != nil {
 			return err
@@ -80,7 +75,10 @@ func (c *census) fill(db *bolt.DB, f *os.File) error {
 		if err := c.mend(tx); err != nil {
 			return err
 		}
-		return tx.Bucket(singles).Put(keyFolded, foldedRecord(c.folded, c.logs)) // the logs, if any, are still to be read
+		if err := tx.Bucket(singles).Put(keyFolded, c.folded.record()); err != nil { // the logs, if any, are still to be read
+			return err
+		}
+		return number(tx)
 	})
 }
 
@@ -105,6 +103,7 @@ func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
 		}
 	})
 	to.flush()
+	c.have = to.tally
 	return to.err
 }
 
@@ -112,6 +111,7 @@ func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
 type copying struct {
 	db     *bolt.DB
 	newest map[localqueue.MessageKey]uint64 // the receipt of what was copied
+	tally  tally
 	ready  []kept
 	size   int
 	err    error // the first
@@ -146,8 +146,8 @@ func (to *copying) put(in bucket, key, record []byte) {
 
 func (to *copying) flush() {
 	if to.err == nil {
+		w := writing{tally: to.tally}
 		to.err = to.db.Update(func(tx *bolt.Tx) error {
-			w := writing{}
 			w.begin(tx)
 			for _, r := range to.ready {
 				if err := w.bucket(r.in).Put(r.key, r.record); err != nil {
@@ -156,18 +156,7 @@ func (to *copying) flush() {
 			}
 			return nil
 		})
+		to.tally = w.tally
 	}
 	to.ready, to.size = nil, 0
-}
-
-// syncDirectory makes a new name durable. Windows has no such call, and needs none.
-func syncDirectory(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

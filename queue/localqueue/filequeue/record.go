@@ -13,7 +13,10 @@ import (
 // bucket, key and all before it: a record that was damaged, or that stands where
 // another should, is found out by itself. Numbers are big-endian, so that keys
 // sort by them; strings carry their length.
-const recordVersion = 1
+const (
+	recordVersion = 1
+	secondVersion = 2 // of the kinds that have had two
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -33,14 +36,20 @@ func checksum(in bucket, key, fields []byte) uint32 {
 
 // unseal returns the fields of a record, if it is one.
 func unseal(in bucket, key, record []byte) (fields, error) {
+	_, f, err := unsealUpTo(recordVersion, in, key, record)
+	return f, err
+}
+
+// unsealUpTo is unseal for a kind that has had so many versions.
+func unsealUpTo(newest byte, in bucket, key, record []byte) (version byte, f fields, err error) {
 	end := len(record) - crc32.Size
 	if end < 1 || binary.BigEndian.Uint32(record[end:]) != checksum(in, key, record[:end]) {
-		return fields{}, errRecord
+		return 0, f, errRecord
 	}
-	if record[0] != recordVersion {
-		return fields{}, ErrNewer
+	if record[0] < recordVersion || record[0] > newest {
+		return 0, f, ErrNewer
 	}
-	return fields{rest: record[1:end]}, nil
+	return record[0], fields{rest: record[1:end]}, nil
 }
 
 // fields reads the fields of a record, one after the other. What is missing
@@ -289,6 +298,7 @@ var (
 	keyOrdinal = []byte("ordinal") // the largest of all queues ever
 	keyTally   = []byte("tally")
 	keyFolded  = []byte("folded")
+	keyCommit  = []byte("commit") // of the tree, as bbolt counts them
 )
 
 func secretRecord(in bucket, secret [32]byte) []byte {
@@ -306,51 +316,49 @@ func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
 	return [32]byte(f.rest), nil
 }
 
-func ordinalRecord(ordinal uint64) []byte {
-	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, ordinal), 0, singles, keyOrdinal)
+func singleRecord(key []byte, n uint64) []byte {
+	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, n), 0, singles, key)
 }
 
 // What the record of the last commit in the tree says of logs.
 const (
 	noLogs  uint64 = iota // the tree has everything
+	oldLogs               // they are there, and an earlier version wrote them, without end marks
 	hasLogs               // they are there, and may have more
 )
 
-// foldedRecord says which commit is the last that the tree has, and whether there are
-// logs.
-func foldedRecord(number, logs uint64) []byte {
-	b := binary.BigEndian.AppendUint64([]byte{recordVersion}, number)
-	return seal(binary.BigEndian.AppendUint64(b, logs), 0, singles, keyFolded)
+// folded says what the tree has.
+type folded struct {
+	number uint64 // the last commit
+	logs   uint64 // noLogs, oldLogs or hasLogs
+	time   int64  // of the last commit, by the engine's clock; 0 when it is not known
 }
 
-func readSingle(key, record []byte, into ...*uint64) error {
+func (f folded) record() []byte {
+	b := binary.BigEndian.AppendUint64([]byte{secondVersion}, f.number)
+	b = binary.BigEndian.AppendUint64(b, f.logs)
+	return seal(binary.BigEndian.AppendUint64(b, uint64(f.time)), 0, singles, keyFolded)
+}
+
+func readFolded(record []byte) (folded, error) {
+	version, f, err := unsealUpTo(secondVersion, singles, keyFolded, record)
+	if err != nil {
+		return folded{}, err
+	}
+	read := folded{number: f.uint64(), logs: f.uint64()}
+	if version == secondVersion {
+		read.time = f.int64()
+	} else if read.logs != noLogs {
+		read.logs = oldLogs
+	}
+	return read, f.end()
+}
+
+func readSingle(key, record []byte, into *uint64) error {
 	f, err := unseal(singles, key, record)
 	if err != nil {
 		return err
 	}
-	for _, n := range into {
-		*n = f.uint64()
-	}
+	*into = f.uint64()
 	return f.end()
-}
-
-// tally says which bodies there are, whatever their order: how many, and the sum
-// of their keys' hashes. Every commit writes it, so that a page of an earlier
-// commit in place of the newest is found out, which checksums of records cannot.
-type tally struct{ count, sum uint64 }
-
-func (t *tally) add(k localqueue.MessageKey)    { t.count++; t.sum += hash(k) }
-func (t *tally) remove(k localqueue.MessageKey) { t.count--; t.sum -= hash(k) }
-
-// hash mixes both halves with the finalizer of SplitMix64.
-func hash(k localqueue.MessageKey) uint64 {
-	h := k.Queue*0x9E3779B97F4A7C15 + k.Sequence
-	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
-	h = (h ^ h>>27) * 0x94D049BB133111EB
-	return h ^ h>>31
-}
-
-func (t *tally) record() []byte {
-	b := binary.BigEndian.AppendUint64([]byte{recordVersion}, t.count)
-	return seal(binary.BigEndian.AppendUint64(b, t.sum), 0, singles, keyTally)
 }

@@ -2,9 +2,10 @@ package filequeue
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/crc32"
-	"path/filepath"
+	"io/fs"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -12,58 +13,65 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// openLogs opens both logs. New ones have their names on the disk when it returns.
+// openLogs opens the logs that there are.
 func (s *Store) openLogs() error {
-	anyMade := false
 	for i := range s.logs {
-		l, made, err := openLog(fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(s.path), logName), i+1), s.mostLogged)
+		l, err := openLog(s.dir, i+1, s.mostLogged, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			if s.census.folded.logs == hasLogs {
+				s.census.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		s.logs[i], anyMade = l, anyMade || made
+		s.logs[i] = l
 	}
 	s.saltLogs(s.census.secret)
-	if !anyMade {
-		return nil
-	}
-	if s.census.logs == hasLogs {
-		s.census.found.damage(Damage{What: "a log is missing: what was answered last may be lost"})
-	}
-	return syncDirectory(filepath.Dir(s.path))
+	return nil
 }
+
+// mayBeLost is what it means that a part of a log is missing.
+const mayBeLost = "the last commits may be lost, also such as were acknowledged: messages that they enqueued are gone, and messages that they deleted are back"
 
 func (s *Store) saltLogs(secret [32]byte) {
 	for _, l := range s.logs {
-		l.salt = crc32.Checksum(secret[:], castagnoli)
+		if l != nil {
+			l.salt = crc32.Checksum(secret[:], castagnoli)
+		}
 	}
 }
 
 // replay takes from the logs what the tree has not. It changes nothing but memory.
 func (s *Store) replay() error {
-	var found []logged
+	var reads []*logRead
+	var records []logged
 	for _, l := range s.logs {
-		in, err := l.read()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", l.path, err)
+		if l == nil {
+			continue
 		}
-		found = append(found, in...)
+		r, err := l.read()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", l.name, err)
+		}
+		reads = append(reads, r)
+		records = append(records, slices.DeleteFunc(slices.Clone(r.found), func(f logged) bool { return f.kind != wholeRecord })...)
 	}
-	slices.SortStableFunc(found, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
-	s.number, s.pending = s.census.folded, newPending()
-	if first := slices.IndexFunc(found, isWhole); first >= 0 && s.number == 0 && s.census.found.Damaged > 0 {
-		s.number = found[first].number - 1 // it is not known what the tree has: to take something twice does no harm
+	slices.SortStableFunc(records, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
+	s.number, s.time, s.pending = s.census.folded.number, s.census.folded.time, newPending()
+	if len(records) > 0 && s.number == 0 && s.census.found.Damaged > 0 {
+		s.number = records[0].number - 1 // it is not known what the tree has: to take something twice does no harm
 	}
 	s.recent.Store(newRecent(s.number))
-	s.writeAfter(found)
-	for _, r := range found {
+	for _, r := range records {
 		if err := s.take(r); err != nil {
 			return err
 		}
 	}
-	for _, r := range found {
-		if !r.whole && r.number == s.number+1 && r.in == s.logs[s.logging] && r.at == r.in.end {
-			s.census.found.Torn = true
-		}
+	s.goOnAfter(records)
+	if s.census.folded.logs == hasLogs || s.number > s.census.folded.number {
+		s.judge(reads)
 	}
 	return s.db.View(func(tx *bolt.Tx) error {
 		s.census.merge(&s.pending, tx.Bucket(bodies))
@@ -71,36 +79,54 @@ func (s *Store) replay() error {
 	})
 }
 
-func isWhole(r logged) bool { return r.whole }
-
-// writeAfter goes on after the newest record, if the tree has not that too: then that
+// goOnAfter goes on after the newest record, if the tree has not that too: then that
 // log is left as it is, see forget.
-func (s *Store) writeAfter(found []logged) {
-	for _, r := range found {
-		if r.whole {
-			s.logging = slices.Index(s.logs[:], r.in)
-			r.in.end = r.end
+func (s *Store) goOnAfter(records []logged) {
+	if len(records) == 0 {
+		return
+	}
+	newest := records[len(records)-1]
+	s.logging = slices.Index(s.logs[:], newest.in)
+	newest.in.end = newest.end
+	if newest.number <= s.census.folded.number {
+		s.logging = 1 - s.logging
+		if l := s.logs[s.logging]; l != nil {
+			l.end = 0
 		}
 	}
-	if last := slices.IndexFunc(found, func(r logged) bool { return r.whole && r.number > s.census.folded }); last < 0 {
-		s.logging = 1 - s.logging
-		s.logs[s.logging].end = 0
+}
+
+// judge says whether the logs end as they should: the one that is written after its newest
+// record, the other one with what is older.
+func (s *Store) judge(reads []*logRead) {
+	for _, r := range reads {
+		at := int64(0)
+		if r.of == s.logs[s.logging] {
+			at = r.of.end
+		}
+		switch r.ending(s.number, at) {
+		case torn:
+			s.census.found.Torn = true
+		case broken:
+			s.census.found.damage(Damage{What: fmt.Sprintf("the log %s is cut off or damaged after commit %d: %s", r.of.name, s.number, mayBeLost)})
+		}
 	}
 }
 
 // take takes a commit, unless the tree has it.
 func (s *Store) take(r logged) error {
-	if !r.whole || r.number <= s.number {
+	if r.number <= s.number {
 		return nil
 	}
 	changes, err := readChanges(r.fields)
 	if err != nil { // and its checksum is right
-		return fmt.Errorf("commit %d in %s: %w", r.number, r.in.path, err)
+		return fmt.Errorf("commit %d in %s: %w", r.number, r.in.name, err)
 	}
 	if r.number != s.number+1 {
 		s.census.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
+	s.remember(changes)
 	s.pending.apply(changes)
 	s.recent.Load().add(r.number, changes)
 	return nil

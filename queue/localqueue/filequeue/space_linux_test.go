@@ -2,32 +2,21 @@ package filequeue
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 // TestAFullDiskCanBeDrained fills a disk to the last page, stops and starts, takes
 // every message out, and fills it again.
 func TestAFullDiskCanBeDrained(t *testing.T) {
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m")
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		if azuritetest.Required("mount") {
-			t.Fatal(err)
-		}
-		t.Skipf("NOT TRIED ON A DISK THAT IS FULL: that takes the right to mount one: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := smallDisk(t)
 	e := opened(t, dir)
 	n := fillToTheEnd(t, made(t, e, "full"))
 	closed(t, e)
@@ -57,6 +46,132 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 		t.Errorf("%d messages fitted at first, %d after they were drained", n, again)
 	}
 	closed(t, e)
+}
+
+// smallDisk is a directory on a disk of 24 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m")
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		if azuritetest.Required("mount") {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TRIED ON A DISK THAT IS FULL: that takes the right to mount one: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestAFullDiskAndAKill: a store is killed on a full disk, opened again there, killed after
+// every ten deletes, and takes puts again when it is empty.
+func TestAFullDiskAndAKill(t *testing.T) {
+	dir := smallDisk(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	for n := uint64(1); ; n++ {
+		if _, err := s.Commit([]localqueue.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		texts[n] = largeText
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+	for len(texts) > 0 {
+		s, err := Open(dir)
+		if err != nil {
+			t.Fatalf("%d are left: %v", len(texts), err)
+		}
+		if found := s.Found(); found.Damaged > 0 || found.Torn || found.Messages != len(texts) {
+			t.Fatalf("found %+v, want %d messages", found, len(texts))
+		}
+		for sequence := range texts {
+			commit(t, s, localqueue.MessageRemoved(key(sequence)))
+			if delete(texts, sequence); len(texts)%10 == 0 {
+				break
+			}
+		}
+		if len(texts) == 0 {
+			commit(t, s, added(9999, largeText))
+		}
+		s.abandon(t)
+	}
+	reopenedWhole(t, dir, map[uint64]string{9999: largeText})
+}
+
+// TestNoRoomForALog: a store is opened on a disk that others have filled to the last byte. It
+// does without a log then, and begins one when there is room.
+func TestNoRoomForALog(t *testing.T) {
+	dir := smallDisk(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	for n := range uint64(50) {
+		put(t, s, texts, n, largeText)
+	}
+	for n := range uint64(25) { // so that there are free pages
+		commit(t, s, localqueue.MessageRemoved(key(n)))
+		delete(texts, n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, roomName)); err != nil {
+		t.Fatal(err)
+	}
+	taken := occupy(t, dir)
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := s.Found(); s.ready || found.Damaged > 0 || found.Messages != len(texts) {
+		t.Errorf("found %+v, logs are ready: %v", found, s.ready)
+	}
+	for n := uint64(25); n < 30; n++ {
+		commit(t, s, localqueue.MessageRemoved(key(n)))
+		delete(texts, n)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+	if s, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(taken); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, texts, 100, "with room again")
+	before := treeCommits(t, s)
+	put(t, s, texts, 101, "in the log")
+	if got := treeCommits(t, s) - before; got != 0 || !s.ready {
+		t.Errorf("with room again it took %d commits of the tree", got)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+}
+
+// occupy fills a disk to the last byte.
+func occupy(t *testing.T, dir string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, "of another program")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func fillToTheEnd(t *testing.T, q queue.Queue) (n int) {

@@ -3,13 +3,13 @@ package filequeue
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -26,13 +26,16 @@ const (
 // Store is a directory that an engine keeps its queues in. Make one with [Open].
 // It implements [localqueue.Store] and is as safe for concurrent use as that asks.
 type Store struct {
-	path string
+	dir  *directory
 	lock *os.File
 
 	mostLogged int64 // how large a log becomes
 
-	db    *bolt.DB
-	found Found
+	db       *bolt.DB
+	file     *os.File // that of db
+	counted  bool     // the file system counts the names of a file
+	pageSize int      // of db, in bytes
+	found    Found
 
 	census *census // until Load
 	recent atomic.Pointer[recent]
@@ -40,14 +43,20 @@ type Store struct {
 	// What follows is owned by whoever calls Commit.
 
 	ballast  ballast
-	tally    tally  // of the bodies in the tree
-	number   uint64 // of the last commit
+	tally    tally    // of the records in the tree
+	number   uint64   // of the last commit
+	time     int64    // of it, by the engine's clock
+	folded   uint64   // of the last one that the tree has
+	secret   [32]byte // that the logs are salted with
 	logs     [2]*log
-	logging  int     // which of them is written
-	pending  pending // what the log has and the tree has not
-	sweeping bool    // the tree has work left over
-	record   []byte  // room for one
-	broken   error   // why nothing can be committed any more
+	ready    bool      // there are logs, and the tree says so: else all goes into the tree
+	logging  int       // which of them is written
+	pending  pending   // what the log has and the tree has not
+	sweeping bool      // the tree has work left over
+	record   []byte    // room for one
+	looked   time.Time // when it was last looked whether a file was deleted
+	broken   error     // why nothing can be committed any more
+	left     bool      // bbolt was left in the middle of a call, and must not be called again
 }
 
 var _ localqueue.Store = (*Store)(nil)
@@ -60,23 +69,36 @@ var _ localqueue.Store = (*Store)(nil)
 func Open(dir string) (*Store, error) { return openWith(dir, logSize) }
 
 // openWith is Open with logs of so many bytes.
-func openWith(dir string, mostLogged int64) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("filequeue: make the data directory: %w", err)
-	}
-	held, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+func openWith(path string, mostLogged int64) (*Store, error) {
+	dir, err := openDirectory(path)
 	if err != nil {
-		return nil, fmt.Errorf("filequeue: lock the data directory: %w", err)
+		return nil, fmt.Errorf("filequeue: %w", err)
 	}
-	s := &Store{path: filepath.Join(dir, fileName), lock: held, mostLogged: mostLogged, ballast: ballast{path: filepath.Join(dir, roomName)}}
-	if err := lock(held); err != nil {
-		return nil, errors.Join(refused(dir, held, err), held.Close())
-	}
-	sign(held)
-	if err := s.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("filequeue: %s: %w", s.path, err), held.Close())
+	return openIn(dir, mostLogged)
+}
+
+// openIn opens the store in a directory, which it takes over.
+func openIn(dir *directory, mostLogged int64) (*Store, error) {
+	s := &Store{dir: dir, mostLogged: mostLogged, ballast: ballast{dir: dir}}
+	if err := s.openLocked(); err != nil {
+		return nil, fmt.Errorf("filequeue: %w", errors.Join(err, dir.close()))
 	}
 	return s, nil
+}
+
+// openLocked locks the directory and opens what is in it.
+func (s *Store) openLocked() (err error) {
+	if s.lock, err = s.dir.create(lockName, os.O_RDWR); err != nil {
+		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
+	}
+	if err := lock(s.lock); err != nil {
+		return errors.Join(s.refused(err), s.lock.Close())
+	}
+	sign(s.lock)
+	if err := s.open(); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", s.Path(), err), s.lock.Close())
+	}
+	return nil
 }
 
 // sign writes into the lock whose it is, for who finds it taken. That it fails, as
@@ -88,138 +110,96 @@ func sign(held *os.File) {
 }
 
 // refused says why the directory could not be locked.
-func refused(dir string, held *os.File, cause error) error {
+func (s *Store) refused(cause error) error {
 	if !errors.Is(cause, ErrLocked) {
-		return fmt.Errorf("filequeue: lock the data directory %s: %w", dir, cause)
+		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, cause)
 	}
 	var who [32]byte
-	n, _ := held.ReadAt(who[:], 0)
+	n, _ := s.lock.ReadAt(who[:], 0)
 	by := "another program"
 	if n > 0 {
 		by = string(who[:n])
 	}
-	return fmt.Errorf("filequeue: %s: %w by %s: stop that one, or give this one another directory", dir, ErrLocked, by)
+	return fmt.Errorf("%s: %w by %s: stop that one, or give this one another directory", s.dir.path, ErrLocked, by)
 }
 
 // open makes the file, or reads it and mends what is wrong with it.
 func (s *Store) open() error {
-	next := filepath.Join(filepath.Dir(s.path), nextName)
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) { // of one who was killed over it
+	if err := s.dir.remove(nextName); err != nil { // of one who was killed over it
 		return err
 	}
-	f, err := os.Open(s.path)
+	f, err := s.dir.root.OpenFile(fileName, os.O_RDWR, 0)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		s.census = newCensus()
-		if err := s.rebuild(nil, next); err != nil {
+		if err := s.orphanedLogs(); err != nil {
+			return err
+		}
+		if err := s.rebuild(nil); err != nil {
 			return err
 		}
 	case err != nil:
 		return err
 	default:
-		err := s.inspect(f, next)
+		err := s.inspect(f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}
-	if s.db, err = openFile(s.path); err != nil {
+	if s.db, err = s.openTree(fileName); err != nil {
 		return err
 	}
+	info, err := s.file.Stat()
+	s.counted, s.pageSize = err == nil && linked(info), s.db.Info().PageSize
 	if err := s.goOn(); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
 	return nil
 }
 
-// goOn goes on where the logs end. Of a store that was damaged they may have the only
-// copy of something, so they are folded at once.
-func (s *Store) goOn() error {
-	if err := s.openLogs(); err != nil {
-		return err
-	}
-	if err := s.replay(); err != nil {
-		return err
-	}
-	if err := s.db.Update(s.begin); err != nil {
-		return err
-	}
-	s.tally, s.sweeping = s.census.have, len(s.census.sweeps) > 0
-	s.record = make([]byte, recordHeader)
-	if s.census.found.Damaged > 0 {
-		if _, err := s.fold(nil); err != nil {
-			return err
-		}
-	}
-	s.found = s.census.found
-	_ = s.ballast.raise() // else the disk is full: it is tried again before anything grows
-	return nil
-}
-
-// begin mends the tree, and writes down that there are logs now, whose names have reached
-// the disk.
-func (s *Store) begin(tx *bolt.Tx) error {
-	if !s.census.anew {
-		if err := s.census.mend(tx); err != nil {
-			return err
-		}
-	}
-	return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.census.folded, hasLogs))
-}
-
 // inspect takes the census. A file whose pages cannot all be read is set aside as
 // it is, and one with what could be read takes its place; one that is nearly empty
 // is made anew, because bbolt never gives space back.
-func (s *Store) inspect(f *os.File, next string) (err error) {
+func (s *Store) inspect(f *os.File) (err error) {
+	// The directory is locked, but a lock that was deleted keeps nobody out, and to mend a
+	// file that another writes would be its end.
+	if err := lock(f); err != nil {
+		return fmt.Errorf("%w: stop the other program, or give this one another directory", err)
+	}
 	if s.census, err = takeCensus(f); err != nil {
 		return err
 	}
 	if s.census.broken {
-		if s.census.found.Copy, err = keepCopy(s.path); err != nil {
+		if s.census.found.Copy, err = s.keepCopy(fileName); err != nil {
 			return fmt.Errorf("keep the damaged file: %w", err)
 		}
 	}
 	if !s.census.broken && !s.census.wasteful(f) {
 		return nil
 	}
-	err = s.rebuild(f, next)
+	err = s.rebuild(f)
 	if copied := s.census.found.Copy; err != nil && copied != "" {
-		err = errors.Join(err, os.Remove(copied)) // the file is still there under its own name
+		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file is still there under its own name
 	}
 	return err
 }
 
-// keepCopy gives the file another name beside its own, the first that is free.
-func keepCopy(path string) (string, error) {
+// keepCopy keeps a file under another name too, the first that is free, and returns its path.
+func (s *Store) keepCopy(name string) (string, error) {
 	for n := 1; ; n++ {
-		to := fmt.Sprintf("%s.damaged-%d", path, n)
-		err := os.Link(path, to)
-		if !errors.Is(err, os.ErrExist) {
-			return to, err
+		to := fmt.Sprintf("%s.damaged-%d", name, n)
+		err := s.dir.duplicate(name, to)
+		if !errors.Is(err, fs.ErrExist) {
+			return s.dir.named(to), err
 		}
 	}
-}
-
-// openFile opens a file that is sound, or none.
-//
-// Free pages are not written with each commit, and are kept in a map: after a big
-// drain there are so many that either would take most of the time of a commit.
-func openFile(path string) (*bolt.DB, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		NoFreelistSync: true,
-		FreelistType:   bolt.FreelistMapType,
-		Timeout:        time.Millisecond, // one try: where lock does nothing, this is the lock
-	})
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w: stop the other program, or give this one another directory", ErrLocked)
-	}
-	return db, err
 }
 
 // Found says what [Open] found.
 func (s *Store) Found() Found { return s.found }
 
-// Path is the path of the file.
-func (s *Store) Path() string { return s.path }
+// Path is the path of the file, as it was when it was opened.
+func (s *Store) Path() string { return s.dir.named(fileName) }
 
 // Load implements [localqueue.Store].
 func (s *Store) Load() (localqueue.Saved, error) {
@@ -227,6 +207,7 @@ func (s *Store) Load() (localqueue.Saved, error) {
 		return localqueue.Saved{}, errors.New("filequeue: it was loaded before")
 	}
 	saved := s.census.saved()
+	saved.Time = s.time
 	s.census = nil // the engine has it now
 	return saved, nil
 }
@@ -255,33 +236,31 @@ type view struct {
 }
 
 // Text implements [localqueue.View].
-func (v view) Text(k localqueue.MessageKey) (string, error) {
+func (v view) Text(k localqueue.MessageKey) (text string, err error) {
 	if text, is := v.recent.text(k, v.after); is {
 		return text, nil
 	}
+	defer survive(func(cause error) {
+		text, err = "", fmt.Errorf("filequeue: read message %d of queue %d: %w", k.Sequence, k.Queue, cause)
+	})()
 	key := appendKey(nil, k)
-	_, text, err := readBody(key, v.tree.Bucket(bodies).Get(key))
+	_, read, err := readBody(key, v.tree.Bucket(bodies).Get(key))
 	if err != nil {
 		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
 	}
-	return string(text), nil // a copy: the record is the file's
+	return string(read), nil // a copy: the record is the file's
 }
 
 // Close implements [localqueue.View].
 func (v view) Close() { _ = v.tree.Rollback() } // which fails only when it was closed
 
 // Close gives the directory back. All is in one file then, without a log, unless the
-// disk was too full for it.
+// disk was too full for it. After an error the logs have what the file has not.
 func (s *Store) Close() error {
 	folded := s.broken == nil && s.foldLast() == nil // else the next who opens it finds the logs
-	err := s.closeFiles()
-	if folded {
-		for _, l := range s.logs {
-			err = errors.Join(err, os.Remove(l.path))
-		}
-	}
-	if err = errors.Join(err, s.lock.Close()); err != nil {
-		return fmt.Errorf("filequeue: close %s: %w", s.path, err)
+	err := errors.Join(s.broken, s.removeLogs(folded), s.closeFiles(), s.lock.Close(), s.dir.close())
+	if err != nil {
+		return fmt.Errorf("filequeue: close %s: %w", s.Path(), err)
 	}
 	return nil
 }
@@ -294,13 +273,14 @@ func (s *Store) foldLast() error {
 			return err
 		}
 	}
-	return s.db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, foldedRecord(s.number, noLogs))
+	return s.update(func(tx *bolt.Tx) error {
+		return tx.Bucket(singles).Put(keyFolded, folded{s.number, noLogs, s.time}.record())
 	})
 }
 
+// closeFiles closes the tree and the logs.
 func (s *Store) closeFiles() error {
-	err := s.db.Close()
+	err := s.closeTree()
 	for _, l := range s.logs {
 		if l != nil {
 			err = errors.Join(err, l.file.Close())

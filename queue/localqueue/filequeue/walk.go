@@ -28,9 +28,10 @@ func (in *inspector) trees() ([]tree, error) {
 			bad = errors.New("its root holds something that is no bucket")
 			return
 		}
-		t := tree{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value)}
-		if t.page == 0 {
-			t.inline = slices.Clone(value[bucketHeader:])
+		t := tree{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value), inline: slices.Clone(value[bucketHeader:])}
+		if t.page != 0 && len(t.inline) > 0 {
+			bad = fmt.Errorf("the bucket %q is in its root and has a page", name)
+			return
 		}
 		found = append(found, t)
 	}
@@ -54,13 +55,22 @@ func (in *inspector) bucket(t tree, visit entry) {
 		in.walk(t.page, nil, nil, 0, plain)
 		return
 	}
-	if len(t.inline) < pageHeader {
-		in.damaged(0, fmt.Errorf("bucket %q is cut off", t.name))
-		return
-	}
-	if err := in.leaf(t.inline, nil, nil, plain); err != nil {
+	if err := in.inline(t.inline, plain); err != nil {
 		in.damaged(0, fmt.Errorf("bucket %q: %w", t.name, err))
 	}
+}
+
+// inline visits the entries of a bucket that is small enough to stand in the root. It has a
+// page of its own there, without a number: by the number bbolt gives pages back.
+func (in *inspector) inline(b []byte, visit func(key, value []byte, isBucket bool)) error {
+	n := binary.NativeEndian
+	if len(b) < pageHeader {
+		return errors.New("it is cut off")
+	}
+	if id, overflow := n.Uint64(b), n.Uint32(b[12:]); id != 0 || overflow != 0 {
+		return fmt.Errorf("it stands in the root and says that it is page %d, with %d more", id, overflow)
+	}
+	return in.leaf(b, nil, nil, visit)
 }
 
 // walk visits the leaves below a page, whose keys must begin with low and, unless
@@ -119,6 +129,9 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 		children = append(children, e)
 		return nil
 	})
+	if err == nil && len(children) < 2 {
+		err = errors.New("it has one entry") // bbolt leaves none so, and cannot take away from it
+	}
 	if err != nil {
 		in.damaged(page, err)
 	}

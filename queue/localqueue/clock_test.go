@@ -1,0 +1,187 @@
+package localqueue
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// wallClock is a clock that is set to other times, beside the one of the bubble that goes on.
+type wallClock struct{ off time.Duration }
+
+func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
+
+// steppedEngine is an engine in memory whose wall clock can be set.
+func steppedEngine(t *testing.T) (*wallClock, *Queue) {
+	t.Helper()
+	e, w := New(nil), &wallClock{}
+	e.clock.wall = w.read
+	q := e.Queue(name("stepped"))
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return w, q
+}
+
+func send(t *testing.T, q *Queue, text string, o *queue.EnqueueOptions) queue.Message {
+	t.Helper()
+	m, err := q.Enqueue(t.Context(), text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// receive dequeues one message, and wants it to be that one; "" for none.
+func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
+	t.Helper()
+	batch, err := q.Dequeue(t.Context(), 1, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(batch) > 0 {
+		m = batch[0]
+	}
+	if m.Text != want {
+		t.Fatalf("%s: got %q, want %q", when, m.Text, want)
+	}
+	return m
+}
+
+// TestTheWallClockIsSetWhileItRuns: neither back nor forth does that hide a message, show one
+// that is hidden, or end its life, and times are shown by the clock as it is then.
+func TestTheWallClockIsSetWhileItRuns(t *testing.T) {
+	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forth": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forth": 150 * 365 * 24 * time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wall, q := steppedEngine(t)
+				send(t, q, "leased", &queue.EnqueueOptions{TTL: queue.Forever})
+				receive(t, q, "at first", "leased")
+				send(t, q, "short-lived", &queue.EnqueueOptions{TTL: time.Hour})
+				time.Sleep(time.Second)
+
+				wall.off = step
+				receive(t, q, "enqueued before", "short-lived")
+				receive(t, q, "hidden", "")
+				m := send(t, q, "after", &queue.EnqueueOptions{Delay: time.Minute, TTL: queue.Forever})
+				if now := time.Now().Add(step).UTC().Truncate(time.Second); !m.Inserted.Equal(now) && step > -100_000*time.Hour {
+					t.Errorf("inserted %v, and it is %v", m.Inserted, now)
+				}
+				time.Sleep(29 * time.Second)
+				receive(t, q, "when the lease has ended", "leased")
+				time.Sleep(2 * time.Second)
+				receive(t, q, "when the other one has ended", "short-lived")
+				time.Sleep(30 * time.Second)
+				receive(t, q, "when the lease has ended again", "leased")
+				receive(t, q, "when the delay has ended", "after")
+				time.Sleep(time.Hour)
+				if p, err := q.Properties(t.Context()); err != nil || p.Depth != 2 {
+					t.Errorf("%d messages, %v, want all but the short-lived", p.Depth, err)
+				}
+			})
+		})
+	}
+}
+
+// TestSmallStepsOfTheWallClock: to keep a clock right moves nothing that is shown.
+func TestSmallStepsOfTheWallClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wall, q := steppedEngine(t)
+		first := send(t, q, "a", nil)
+		for range 10 {
+			wall.off += 90 * time.Millisecond
+			if m, err := q.Peek(t.Context(), 1); err != nil || !m[0].Inserted.Equal(first.Inserted) {
+				t.Fatalf("inserted %v, then %v, %v", first.Inserted, m[0].Inserted, err)
+			}
+		}
+	})
+}
+
+// savedStore is a store that keeps what it is given, as far as these tests need it.
+type savedStore struct {
+	*mapStore
+	saved Saved
+}
+
+func (s *savedStore) Load() (Saved, error) { return s.saved, nil }
+
+// TestAStoreThatDoesNotKnowTheTime: then no message is older than the clock.
+func TestAStoreThatDoesNotKnowTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		later := time.Now().Add(time.Hour).UnixNano()
+		store := &savedStore{newMapStore(), Saved{
+			Secret: [32]byte{1}, Ordinal: 1,
+			Queues: []QueueState{{Ordinal: 1, Name: name("stepped")}},
+			Messages: func(yield func(MessageState) bool) {
+				_ = yield(MessageState{MessageKey: MessageKey{1, 1}, Inserted: later, Due: later, Expires: int64(never)})
+			},
+		}}
+		store.messages[MessageKey{1, 1}] = "from the future"
+		e, err := Open(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		receive(t, e.Queue(name("stepped")), "opened", "from the future")
+	})
+}
+
+// TestATimeGoesWithEveryCommit, and never back.
+func TestATimeGoesWithEveryCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &timesStore{mapStore: newMapStore()}
+		e, err := Open(store, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wall := &wallClock{}
+		e.clock.wall = wall.read
+		q := e.Queue(name("stepped"))
+		if err := q.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for n := range 5 {
+			time.Sleep(time.Minute)
+			wall.off -= time.Hour
+			send(t, q, "a", nil)
+			if want := TimePassed(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+				t.Errorf("commit %d came at %d, want %d", n, store.last, want)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// timesStore remembers the time of the last commit.
+type timesStore struct {
+	*mapStore
+	last TimePassed
+}
+
+func (s *timesStore) Commit(changes []Change) (bool, error) {
+	for _, c := range changes {
+		if at, is := c.(TimePassed); is {
+			s.last = at
+		}
+	}
+	return s.mapStore.Commit(changes)
+}
+
+// TestAClockOutOfItsMind: whatever the wall clock says, the longest life is longer than none.
+func TestAClockOutOfItsMind(t *testing.T) {
+	for year, want := range map[int]int{1: 1970, 1899: 1970, 2026: 2026, 2300: 2190, 3000: 2190, 9999: 2190} {
+		at := wallTime(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
+		if got := time.Unix(0, int64(at)).UTC().Year(); got != want {
+			t.Errorf("in the year %d it is %d, want %d", year, got, want)
+		}
+		if at.after(math.MaxInt32) < at {
+			t.Errorf("in the year %d the longest life is over at once", year)
+		}
+	}
+}

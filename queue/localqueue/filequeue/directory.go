@@ -1,0 +1,119 @@
+package filequeue
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// directory is the data directory, held open. It stays the one that was locked when it is
+// renamed and another takes its name, so that a store never touches the files of another.
+type directory struct {
+	root *os.Root
+	path string // as it was opened: only for people to read
+
+	link func(from, to string) error // Root.Link, but in tests
+}
+
+// openDirectory opens a directory, which it makes if there is none.
+func openDirectory(path string) (*directory, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the data directory: %w", err)
+	}
+	return &directory{root: root, path: path, link: root.Link}, nil
+}
+
+// named is the path of a file, for people to read.
+func (d *directory) named(name string) string { return filepath.Join(d.path, name) }
+
+// create opens a file that may be there already.
+func (d *directory) create(name string, flag int) (*os.File, error) {
+	f, err := d.root.OpenFile(name, flag|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, d.explain(err)
+	}
+	return f, nil
+}
+
+// explain adds to an error of making a file that the directory was deleted, which the system
+// does not say.
+func (d *directory) explain(err error) error {
+	info, failed := d.root.Stat(".")
+	if failed == nil && !linked(info) || errors.Is(failed, fs.ErrNotExist) {
+		return fmt.Errorf("the data directory %s was deleted while it was in use: %w", d.path, err)
+	}
+	return err
+}
+
+// remove removes a file, if there is one.
+func (d *directory) remove(name string) error {
+	if err := d.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeOwn removes a file if it is still the one that info is of: another store may have
+// made one of the same name, after everything in the directory was deleted.
+func (d *directory) removeOwn(name string, info os.FileInfo) (removed bool, err error) {
+	now, err := d.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = d.root.Remove(name)
+	return err == nil, err
+}
+
+// duplicate keeps a file under another name too: by a second link to it, or as a copy where
+// there are no links.
+func (d *directory) duplicate(name, to string) error {
+	err := d.link(name, to)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	from, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	copied, err := d.create(to, os.O_WRONLY|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(copied, from)
+	if err := errors.Join(err, copied.Sync(), copied.Close()); err != nil {
+		return errors.Join(err, d.root.Remove(to))
+	}
+	return nil
+}
+
+// sync makes new names durable. Windows has no such call, and needs none; file systems that
+// have none say that it is invalid.
+func (d *directory) sync() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := d.root.Open(".")
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (d *directory) close() error { return d.root.Close() }

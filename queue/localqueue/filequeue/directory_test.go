@@ -1,0 +1,226 @@
+package filequeue
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// put commits one message, and the texts of all that were put.
+func put(t testing.TB, s *Store, texts map[uint64]string, sequence uint64, text string) {
+	t.Helper()
+	commit(t, s, added(sequence, text))
+	texts[sequence] = text
+}
+
+func reopenedWhole(t *testing.T, dir string, want map[uint64]string) {
+	t.Helper()
+	found, texts := reopenedTexts(t, dir)
+	if found.Damaged > 0 || found.Torn || len(texts) != len(want) {
+		t.Errorf("%s: found %+v and %d messages, want %d", dir, found, len(texts), len(want))
+	}
+	for n, text := range want {
+		if texts[n] != text {
+			t.Errorf("%s: message %d is %q, want %q", dir, n, texts[n], text)
+		}
+	}
+}
+
+// TestTheDirectoryIsRenamedUnderneath: a store goes on in the directory that it opened, and
+// its stop takes nothing of the one that has the name by then.
+func TestTheDirectoryIsRenamedUnderneath(t *testing.T) {
+	parent := memoryDirectory(t)
+	name, away := filepath.Join(parent, "data"), filepath.Join(parent, "away")
+	first, mine := begun(t, name), map[uint64]string{}
+	put(t, first, mine, 1, "before it was renamed")
+	if err := os.Rename(name, away); err != nil {
+		t.Fatal(err)
+	}
+	second, theirs := begun(t, name), map[uint64]string{}
+	put(t, second, theirs, 1, "of the second")
+	put(t, first, mine, 2, "after it was renamed")
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	put(t, second, theirs, 2, "of the second, after the stop of the first")
+	second.abandon(t)
+	reopenedWhole(t, name, theirs)
+	reopenedWhole(t, away, mine)
+}
+
+// TestTheFilesAreDeletedUnderneath: what cannot be kept is not acknowledged, and the stop
+// takes nothing of a second store that began anew in the same directory.
+func TestTheFilesAreDeletedUnderneath(t *testing.T) {
+	dir := memoryDirectory(t)
+	first := begun(t, dir)
+	put(t, first, map[uint64]string{}, 1, "deleted")
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, theirs := begun(t, dir), map[uint64]string{}
+	put(t, second, theirs, 1, "of the second")
+	first.looked = time.Time{} // a second passes
+	for range 2 {              // it stays so
+		if _, err := first.Commit([]localqueue.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+			t.Errorf("a commit to a deleted log: %v", err)
+		}
+	}
+	first.ballast.drop()
+	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+		t.Errorf("the stop: %v", err)
+	}
+	put(t, second, theirs, 2, "of the second, after the stop of the first")
+	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+		t.Errorf("the room for deletes of the second: %v", err)
+	}
+	second.abandon(t)
+	reopenedWhole(t, dir, theirs)
+}
+
+// TestTheTreeIsDeletedUnderneath: a checkpoint is no more acknowledged than a commit.
+func TestTheTreeIsDeletedUnderneath(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "folds"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+		t.Errorf("a commit to a deleted tree: %v", err)
+	}
+	s.abandon(t)
+	if found, _ := reopenedTexts(t, dir); found.Damaged == 0 {
+		t.Error("the tree is missing, there are logs, and nothing is said")
+	}
+	if kept, err := filepath.Glob(filepath.Join(dir, logName+"-*.damaged-1")); err != nil || len(kept) != 2 {
+		t.Errorf("kept %v of the logs, %v", kept, err)
+	}
+	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 {
+		t.Errorf("opened again: %v", found.Damage)
+	}
+}
+
+// TestTheDirectoryIsDeletedUnderneath: the error says so where something must be made in it.
+func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.ballast.drop()
+	if err := s.ballast.raise(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
+		t.Errorf("room for deletes: %v", err)
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+		t.Errorf("the stop: %v", err)
+	}
+}
+
+// TestTheLockIsDeletedUnderneath: a second store is kept out all the same, before it mends
+// a file that another one writes.
+func TestTheLockIsDeletedUnderneath(t *testing.T) {
+	dir := memoryDirectory(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	put(t, s, texts, 1, "kept")
+	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second: %v", err)
+	}
+	put(t, s, texts, 2, "kept too")
+	newest, _, err := metas(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be made anew
+	if _, err := s.file.ReadAt(page, int64(newest.place)*int64(s.pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.file.WriteAt(page, int64(1-newest.place)*int64(s.pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	before := contentsOf(t, dir)
+	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second, when the file must be made anew: %v", err)
+	}
+	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
+		t.Error("it changed the files")
+	}
+	s.abandon(t)
+	if _, kept := reopenedTexts(t, dir); !maps.Equal(kept, texts) {
+		t.Errorf("%d messages are left of %d", len(kept), len(texts))
+	}
+}
+
+// TestOnlyOwnFilesAreRemoved: where nobody can tell that a file was deleted, a stop still takes
+// nothing of a second store.
+func TestOnlyOwnFilesAreRemoved(t *testing.T) {
+	dir := memoryDirectory(t)
+	first := begun(t, dir)
+	first.counted = false
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, theirs := begun(t, dir), map[uint64]string{}
+	put(t, second, theirs, 1, "of the second")
+	first.ballast.drop()
+	if err := first.Close(); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+		t.Errorf("the room for deletes of the second: %v", err)
+	}
+	second.abandon(t)
+	reopenedWhole(t, dir, theirs)
+}
+
+// TestADamagedFileWithoutHardLinks: where a file cannot have two names, the damaged one is
+// copied.
+func TestADamagedFileWithoutHardLinks(t *testing.T) {
+	s := sampled(t)
+	file := slices.Clone(s.file)
+	page := os.Getpagesize()
+	clear(file[len(file)/2/page*page:][:page])
+	dir := memoryDirectory(t)
+	if err := os.WriteFile(filepath.Join(dir, fileName), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.link = func(string, string) error { return errors.New("operation not permitted") }
+	if err := os.WriteFile(filepath.Join(dir, fileName+".damaged-1"), []byte("of another day"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := openIn(d, logSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.abandon(t)
+	found := store.Found()
+	if want := filepath.Join(dir, fileName+".damaged-2"); found.Damaged == 0 || found.Copy != want {
+		t.Errorf("found %+v, want a copy in %s", found, want)
+	}
+	if kept, err := os.ReadFile(found.Copy); err != nil || !slices.Equal(kept, file) {
+		t.Errorf("the copy is not the file as it was: %v", err)
+	}
+}

@@ -1,0 +1,95 @@
+package filequeue
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+var largeText = strings.Repeat("x", 60_000)
+
+// fullStore is a store on a disk that has no room for anything that stays: messages of 60 kB
+// fill the file, and its ballast cannot be raised, because a directory is in its place.
+func fullStore(t *testing.T, messages uint64) *Store {
+	t.Helper()
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	for n := range messages {
+		commit(t, s, added(n, largeText))
+	}
+	s.ballast.drop()
+	if err := os.Mkdir(filepath.Join(dir, roomName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.abandon(t) })
+	return s
+}
+
+func refused(t *testing.T, s *Store) {
+	t.Helper()
+	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk was full, and still is") {
+		t.Fatalf("a put: %v", err)
+	}
+}
+
+// TestAFullDiskThatWasDrainedTakesPutsAgain: what was deleted last is in the log alone, and
+// counts as room all the same, without a restart.
+func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
+	for how, drain := range map[string]func(t *testing.T, s *Store){
+		"deleted": func(t *testing.T, s *Store) {
+			for n := range uint64(150) { // too few for a checkpoint
+				commit(t, s, localqueue.MessageRemoved(key(n)))
+			}
+		},
+		"deleted between refused puts": func(t *testing.T, s *Store) {
+			for n := range uint64(150) {
+				if n < 80 {
+					refused(t, s)
+				}
+				commit(t, s, localqueue.MessageRemoved(key(n)))
+			}
+		},
+		"cleared": func(t *testing.T, s *Store) { commit(t, s, localqueue.QueueCleared(key(9000))) },
+		"cleared in part": func(t *testing.T, s *Store) { // the rest takes more commits
+			s.sweeping = true
+			if err := s.update(func(tx *bolt.Tx) error {
+				w := writing{tally: s.tally}
+				w.begin(tx)
+				err := w.sweepLater(key(9000))
+				s.tally = w.tally
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := fullStore(t, 150)
+			refused(t, s)
+			drain(t, s)
+			commit(t, s, added(10_000, "accepted again"))
+		})
+	}
+}
+
+// TestAStormOfRefusedPutsIsCheap: only the first of them is worth a checkpoint.
+func TestAStormOfRefusedPutsIsCheap(t *testing.T) {
+	s := fullStore(t, 20)
+	commit(t, s, localqueue.MessageRemoved(key(7)))
+	before := treeCommits(t, s)
+	for range 100 {
+		refused(t, s)
+	}
+	if got := treeCommits(t, s) - before; got != 1 {
+		t.Errorf("100 refused puts made %d commits of the tree", got)
+	}
+	commit(t, s, localqueue.MessageRemoved(key(8)))
+	if got := treeCommits(t, s) - before; got != 1 {
+		t.Errorf("a delete was no commit of the log")
+	}
+}

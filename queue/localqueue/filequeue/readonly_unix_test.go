@@ -1,0 +1,50 @@
+//go:build darwin || linux
+
+package filequeue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestAReadOnlyDirectory is refused, and says which and why.
+func TestAReadOnlyDirectory(t *testing.T) {
+	dir := filepath.Join(memoryDirectory(t), "data")
+	s := begun(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]fs.FileMode{dir: 0o555, filepath.Dir(dir): 0o755, filepath.Join(dir, fileName): 0o444, filepath.Join(dir, lockName): 0o444} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	process, lines := startTask(t, "open read-only", dir, "")
+	lines.Scan()
+	if err := errors.Join(process.Wait(), os.Chmod(dir, 0o700)); err != nil {
+		t.Error(err)
+	}
+	if said := lines.Text(); !strings.Contains(said, "permission denied") || !strings.Contains(said, dir) {
+		t.Errorf("it says %q", said)
+	}
+}
+
+func init() { tasks["open read-only"] = openReadOnly }
+
+// openReadOnly opens a directory without the right of an administrator to write everywhere.
+func openReadOnly(dir, _ string) error {
+	if os.Geteuid() == 0 {
+		if err := syscall.Setuid(65534); err != nil {
+			return err
+		}
+	}
+	_, err := Open(dir)
+	fmt.Println(err)
+	return nil
+}

@@ -1,0 +1,96 @@
+package filequeue
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// tally says which records there are in the tree, whatever their order. Every commit writes
+// it, so that a page of an earlier commit in place of the newest is found out, which
+// checksums of records cannot.
+type tally struct {
+	bodies digest
+	others digest // those of the other buckets, but for the one that the tally is in
+}
+
+// digest says which records there are: how many, and the sum of their hashes.
+type digest struct{ count, sum uint64 }
+
+func (d *digest) add(key, record []byte)    { d.count++; d.sum += hash(key, record) }
+func (d *digest) remove(key, record []byte) { d.count--; d.sum -= hash(key, record) }
+
+// hash is that of a key and of the checksum that ends its record, mixed with the finalizer of
+// SplitMix64.
+func hash(key, record []byte) uint64 {
+	var sum [crc32.Size]byte
+	copy(sum[:], record[max(0, len(record)-crc32.Size):])
+	h := uint64(crc32.Checksum(key, castagnoli))<<32 | uint64(binary.BigEndian.Uint32(sum[:]))
+	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
+	h = (h ^ h>>27) * 0x94D049BB133111EB
+	return h ^ h>>31
+}
+
+// of returns the digest of a bucket, nil for the one that the tally is in.
+func (t *tally) of(b bucket) *digest {
+	switch {
+	case b.is(singles):
+		return nil
+	case b.is(bodies):
+		return &t.bodies
+	default:
+		return &t.others
+	}
+}
+
+func (t *tally) record() []byte {
+	b := []byte{secondVersion}
+	for _, n := range []uint64{t.bodies.count, t.bodies.sum, t.others.count, t.others.sum} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return seal(b, 0, singles, keyTally)
+}
+
+// readTally also tells whether the record is of a version that only counted messages.
+func readTally(record []byte) (t tally, onlyCounted bool, err error) {
+	version, f, err := unsealUpTo(secondVersion, singles, keyTally, record)
+	if err != nil {
+		return t, false, err
+	}
+	t.bodies = digest{f.uint64(), f.uint64()}
+	if version == secondVersion {
+		t.others = digest{f.uint64(), f.uint64()}
+	}
+	return t, version == recordVersion, f.end()
+}
+
+// tallied is a bucket whose records are counted.
+type tallied struct {
+	*bolt.Bucket
+	digest *digest // nil when they are not
+}
+
+// Put puts a record in place of the one that is there.
+func (t tallied) Put(key, record []byte) error {
+	if t.digest != nil {
+		if was := t.Get(key); was != nil {
+			t.digest.remove(key, was)
+		}
+		t.digest.add(key, record)
+	}
+	return t.Bucket.Put(key, record)
+}
+
+// Delete takes a record away, if it is there.
+func (t tallied) Delete(key []byte) error {
+	c := t.Cursor()
+	found, was := c.Seek(key)
+	if string(found) != string(key) {
+		return nil
+	}
+	if t.digest != nil {
+		t.digest.remove(key, was)
+	}
+	return c.Delete()
+}

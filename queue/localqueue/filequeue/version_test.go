@@ -1,0 +1,89 @@
+package filequeue
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// firstVersion turns the tree into one as the first version of this package left it.
+func firstVersion(t *testing.T, s *Store, logs uint64) {
+	t.Helper()
+	err := s.update(func(tx *bolt.Tx) error {
+		two := func(key []byte, a, b uint64) error {
+			record := binary.BigEndian.AppendUint64([]byte{recordVersion}, a)
+			return tx.Bucket(singles).Put(key, seal(binary.BigEndian.AppendUint64(record, b), 0, singles, key))
+		}
+		return errors.Join(two(keyFolded, s.number, logs), two(keyTally, s.tally.bodies.count, 12345)) // a sum of keys alone
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestADirectoryOfAnEarlierVersion that was closed in order is read, and from then on has
+// everything that this version writes.
+func TestADirectoryOfAnEarlierVersion(t *testing.T) {
+	dir := memoryDirectory(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	put(t, s, texts, 1, "old")
+	if err := s.foldLast(); err != nil {
+		t.Fatal(err)
+	}
+	firstVersion(t, s, noLogs)
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, texts, 2, "new")
+	if err := s.foldLast(); err != nil || s.tally.others.count == 0 {
+		t.Errorf("%v, the tally is %+v", err, s.tally)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+}
+
+// TestLogsOfAnEarlierVersion: they are neither read wrongly nor thrown away. The directory is
+// refused and left as it is.
+func TestLogsOfAnEarlierVersion(t *testing.T) {
+	dir := memoryDirectory(t)
+	s := begun(t, dir)
+	put(t, s, map[uint64]string{}, 1, "old")
+	const theirLogs = 1
+	firstVersion(t, s, theirLogs)
+	s.abandon(t)
+	before := contentsOf(t, dir)
+	if _, err := Open(dir); !errors.Is(err, errOldLogs) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("opened: %v", err)
+	}
+	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
+		t.Error("it was changed")
+	}
+}
+
+// contentsOf is what the files of a directory have, but for the lock.
+func contentsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path == lockName {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
