@@ -68,6 +68,7 @@ func (w *world) heal(name string, keeps bool) *process {
 	})
 	w.surviving.Go(p.live)
 	<-p.born
+	time.Sleep(rest)
 	w.clear([]*process{p})
 	return p
 }
@@ -143,11 +144,11 @@ func (w *world) sent(text string) jobPlan {
 	return w.jobs[w.texts[text]]
 }
 
-// hanging tells whether a run of the message takes its time whatever happens.
-func (w *world) hanging(id queue.ID) bool {
+// hangsUntil returns until when a run of the message takes whatever happens.
+func (w *world) hangsUntil(id queue.ID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hangs[id] > w.now()
+	return w.hangs[id]
 }
 
 // toDo counts what is left that the workers can do something about, and shows it. They

@@ -144,7 +144,7 @@ func (r *handling) work() {
 // waitForTheDatabase is what a run comes to that cannot do without it.
 func (r *handling) waitForTheDatabase(o outagePlan) {
 	if r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
-		r.world.hang(r.message.ID, o.hanging)
+		r.world.hang(r.process, r.message.ID, o.hanging)
 		r.spend(r.ctx, o.hanging, true)
 	} else {
 		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)
