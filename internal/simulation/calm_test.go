@@ -57,12 +57,14 @@ func (w *world) calm() {
 
 // heal starts a worker whose settings are those of the world, and lets it clear up.
 func (w *world) heal(name string, keeps bool) *process {
-	policy := w.plan.policy
-	policy.keep = keeps
+	policy, idle := w.plan.policy, 10*time.Second
+	if policy.keep = keeps; keeps { // it will be idle for long
+		idle = time.Minute
+	}
 	p := w.employ(workerPlan{
 		name: name, survives: true, ending: stopped, release: 2, policy: policy,
 		faults:      faultqueue.Options{Seed: uint64(w.plan.dice), UsualLatency: usual, Record: true},
-		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: 10 * time.Second,
+		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: idle,
 		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.Fixed(30 * time.Second),
 		grace: 10 * time.Minute, settle: 15 * time.Second, mostRetryDelay: 5 * time.Second,
 	})

@@ -64,6 +64,15 @@ func (w workerPlan) mostLoops() int {
 	return max((w.concurrency+w.batch-1)/w.batch, w.leastLoops())
 }
 
+// severalLoops tells whether there may ever be more than one.
+func (w workerPlan) severalLoops() bool {
+	several := w.loops.Max != 1
+	for _, c := range w.changes {
+		several = several || c.Loops.Max > 1
+	}
+	return several
+}
+
 // capacity is how many handlers run at once with so many loops.
 func (w workerPlan) capacity(loops int) int { return min(w.concurrency, loops*w.batch) }
 
@@ -129,7 +138,7 @@ func (w *world) pace(by []*process) pace {
 
 // course is how often a message is run yet at most, and how long its runs take together.
 func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
-	j, n := l.job, c.world.begun(id)
+	j, n := l.job, max(c.world.begun(id)-1, 0) // the last one may be running
 	if j.form == junk || j.form == broken || j.undecoded != "" {
 		return 0, 0
 	}

@@ -117,7 +117,7 @@ func (p *plan) befall() {
 	if !p.ordinary && d.chance(0.2, "outage") {
 		p.outage = outagePlan{
 			from: d.within(0, p.horizon/2, "outage", "from"), long: d.within(20*time.Second, p.horizon/2, "outage", "long"),
-			hangs: d.unit("outage", "hangs") * 0.5, hanging: d.within(time.Minute, 40*time.Minute, "outage", "hanging"),
+			hangs: d.unit("outage", "hangs") * 0.5, hanging: d.within(time.Minute, 20*time.Minute, "outage", "hanging"),
 		}
 	}
 }

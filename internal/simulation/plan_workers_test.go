@@ -91,7 +91,7 @@ func (p *plan) worker(i int) workerPlan {
 	if d.chance(0.5, about, "least") {
 		w.least = d.number(1, w.concurrency, about, "least fetch")
 	}
-	w.idleMax = w.idleMin + d.steep(100*time.Millisecond, 20*time.Second, about, "idle max")
+	w.idleMax = w.idleMin + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
 	if d.chance(0.1, about, "patient") { // only wake-ups let it go on sooner
 		w.idleMax = 10 * time.Minute
 	}
@@ -180,7 +180,7 @@ func (p *plan) change(w workerPlan, n int) (change, bool) {
 			return c, false
 		}
 		c.Idle.Min = d.within(50*time.Millisecond, time.Second, about, "idle min")
-		c.Idle.Max = c.Idle.Min + d.steep(100*time.Millisecond, 20*time.Second, about, "idle max")
+		c.Idle.Max = c.Idle.Min + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
 	}
 	return c, true
 }
