@@ -224,3 +224,27 @@ func TestFreeSlotsBesideSlowHandlersListen(t *testing.T) {
 		<-b.done
 	})
 }
+
+// Deletes that are slower than handlers hold slots back; each that ends lets go of one.
+func TestSlowSettlementsDoNotStopTheListener(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 50
+		b.put(n)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "delete" {
+				time.Sleep(5 * time.Second)
+			}
+			return act()
+		}
+		o := options()
+		o.Concurrency = 2
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(10 * time.Minute)
+		st := l.State()
+		b.finished()
+		if st.Succeeded != n {
+			t.Errorf("%d of %d were done", st.Succeeded, n)
+		}
+	})
+}
