@@ -122,7 +122,7 @@ func (w *world) pace(by []*process) pace {
 		c.lingering = max(c.lingering, lingering)
 		c.discovery = max(c.discovery, s.idleMax+s.idleMax/10)
 		c.delay = max(c.delay, s.mostRetryDelay)
-		if s.hookPanic > 0 { // then the usual curve holds
+		if s.hookPanic > 0 || s.mostRetryDelay == 0 { // then the usual curve holds
 			c.delay = max(c.delay, time.Duration(1.1*math.Pow(float64(s.policy.maxAttempts), 4))*time.Second)
 		}
 		c.attempts, c.lost = max(c.attempts, s.policy.maxAttempts), max(c.lost, s.policy.maxLost)

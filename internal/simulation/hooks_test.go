@@ -27,9 +27,11 @@ func (p *process) hook(name string, about ...string) {
 func (p *process) hooks(o *listener.Options[job]) {
 	d, w := p.world.plan.dice, p.plan
 	o.OnError = p.onError
-	o.RetryDelay = func(attempt int, err error) time.Duration {
-		p.hook("RetryDelay", str(attempt))
-		return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+	if w.mostRetryDelay > 0 {
+		o.RetryDelay = func(attempt int, err error) time.Duration {
+			p.hook("RetryDelay", str(attempt))
+			return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+		}
 	}
 	o.Observer.Scaled = func(v listener.Scale) {
 		breathe()

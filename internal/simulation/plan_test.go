@@ -39,6 +39,7 @@ type policyPlan struct {
 type outagePlan struct {
 	from, long time.Duration
 	hangs      float64       // share of the runs in it that hang; the others fail soon
+	hangsAfter time.Duration // since from: before that none does
 	hanging    time.Duration // for how long, whatever becomes of their contexts
 }
 

@@ -41,7 +41,7 @@ type workerPlan struct {
 	settle             time.Duration
 	stuckAfter         time.Duration
 	giveUp             bool
-	mostRetryDelay     time.Duration
+	mostRetryDelay     time.Duration // 0 for the usual curve
 
 	together  int           // messages that its handler does in one go; 0 for one at a time
 	company   time.Duration // how long the first waits for others
