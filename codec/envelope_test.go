@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,8 @@ func head(t *rapid.T) codec.Head {
 	text := rapid.OneOf(rapid.Just(""), rapid.StringN(0, 40, -1))
 	h := codec.Head{
 		ID: text.Draw(t, "id"), ContentType: text.Draw(t, "content type"),
-		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, 1<<62).Draw(t, "settled"),
+		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, math.MaxInt64).Draw(t, "settled"),
+		Starts: rapid.IntRange(0, 1<<31-1).Draw(t, "starts"),
 		Poison: text.Draw(t, "poison"), Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
 		Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
@@ -55,10 +57,11 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := head(t)
-		h.Attempts, h.Settled, h.Poison = 0, 0, ""
+		h.Attempts, h.Settled, h.Starts, h.Poison = 0, 0, 0, ""
 		fresh, _ := codec.Seal(h, []byte("body"), codec.Envelope)
 		h.Attempts = rapid.IntRange(0, 99_999).Draw(t, "attempts")
 		h.Settled = rapid.Int64Range(0, 999_999_999).Draw(t, "settled")
+		h.Starts = rapid.IntRange(0, 99_999).Draw(t, "starts")
 		h.Poison = rapid.SampledFrom([]string{"", "attempts", "undecodable"}).Draw(t, "poison")
 		recorded, _ := codec.Seal(h, []byte("body"), codec.Envelope)
 		if grown := len(recorded) - len(fresh); grown > codec.Room {
@@ -91,7 +94,8 @@ func TestB19_NewerEnvelopes(t *testing.T) {
 func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	for _, text := range []string{
 		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
-		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
+		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?st=x\n",
+		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
 			t.Errorf("%q: got %v, %v", text, format, err)
@@ -102,9 +106,18 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	}
 }
 
+// A count is read up to the largest number that its field holds, and not beyond, where it
+// would be negative.
+func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
+	h, _, _, err := codec.Open("millrace/1?n=2147483647&s=9223372036854775807&st=2147483647\n", codec.Auto)
+	if err != nil || h.Attempts != math.MaxInt32 || h.Settled != math.MaxInt64 || h.Starts != math.MaxInt32 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+}
+
 // FuzzEnvelope holds that what opens can be sealed and opened again to the same.
 func FuzzEnvelope(f *testing.F) {
-	f.Add("millrace/1?id=7&at=1&n=2&s=3&tp=t&ts=u&dk=d&cl=c\n{}")
+	f.Add("millrace/1?id=7&at=1&n=2&s=3&st=1&tp=t&ts=u&dk=d&cl=c\n{}")
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
 	f.Fuzz(func(t *testing.T, text string) {

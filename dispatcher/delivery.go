@@ -25,11 +25,13 @@ type delivery[T any] struct {
 	slot       slotState
 	lease      lease
 
-	head    codec.Head
-	body    []byte
-	format  codec.Format
-	message Message[T]      // what its handler gets
-	ctx     context.Context // its handler's; nil when it never ran
+	head      codec.Head
+	body      []byte
+	format    codec.Format
+	starts    int             // how many of the recorded starts count
+	announced bool            // whether the start of its handler is recorded in its text
+	message   Message[T]      // what its handler gets
+	ctx       context.Context // its handler's; nil when it never ran
 
 	room *room // of its batch
 
@@ -56,7 +58,7 @@ func (v *delivery[T]) attempt() int {
 	return int(min(v.queued.DequeueCount, 1<<30))
 }
 
-// missing is how many deliveries ended in nothing since the last one that was recorded.
+// missing is how many deliveries ended in nothing, as far as is recorded.
 func (v *delivery[T]) missing() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
 // newerDelay is how long a message of a newer release is left to a newer worker.
@@ -66,11 +68,17 @@ const newerDelay = 30 * time.Second
 func (v *delivery[T]) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
+	v.countStarts()
 	if what, no := v.refuse(err); no {
 		v.settle(what, held, refused)
 		return
 	}
 	v.decided()
+	if what, no := v.recordStart(); no { // before the body is decoded, which may kill as well
+		v.survived(unstarted)
+		v.settle(what, held, unstarted)
+		return
+	}
 	if v.decode() {
 		v.handle()
 	}
@@ -96,7 +104,8 @@ func (v *delivery[T]) decode() (readable bool) {
 			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
 		}
 		if readable = err == nil; !readable {
-			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, undecoded)
+			v.survived(unstarted)
+			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, unstarted)
 		}
 	}()
 	v.message.Body, err = d.options.Codec.Decode(v.body)
@@ -108,8 +117,10 @@ func (v *delivery[T]) decode() (readable bool) {
 // and handling: what a worker died of must not be touched again.
 func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
+	took := time.Since(v.asked)
+	v.dispatcher.follow.answered(took, v.visibility)
 	switch {
-	case time.Since(v.asked) >= v.visibility-safety:
+	case took >= v.visibility-safety:
 		// The answer took as long as the lease: somebody else may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
@@ -120,8 +131,8 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 		return v.poisoned(poison.ReasonUndecodable, unread), true
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.enveloped() && v.missing() >= int64(bounds.MaxLost):
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.missing())), true
+	case v.starts >= bounds.MaxLost:
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
@@ -177,6 +188,7 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 // conclude settles what the handler returned.
 func (v *delivery[T]) conclude(err error) {
 	d := v.dispatcher
+	v.survived(handled)
 	newest, state := d.keeper.release(&v.lease)
 	// Not the id, which observers may be reading.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
@@ -185,7 +197,14 @@ func (v *delivery[T]) conclude(err error) {
 	if err != nil && errors.Is(ended, ErrTimeout) {
 		err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
 	}
-	v.settle(v.decide(err, state, errors.Is(ended, ErrStopping)), state, handled)
+	interrupted := errors.Is(ended, ErrStopping)
+	if state == held && errors.Is(ended, ErrLeaseExpired) {
+		// A renewal was so slow that the handler had to be told to end, and took effect.
+		// It is not the job that failed.
+		interrupted = true
+		d.follow.short(v.visibility)
+	}
+	v.settle(v.decide(err, state, interrupted), state, handled)
 }
 
 // progress is how far a delivery has come when it is settled.
@@ -193,7 +212,7 @@ type progress int
 
 const (
 	refused   progress = iota // its handler must not run
-	undecoded                 // its body could not be read
+	unstarted                 // its start could not be recorded, or its body not be read
 	handled                   // its handler has returned
 )
 
@@ -260,8 +279,9 @@ type decision struct {
 	err     error
 }
 
-// decide turns a handler's result into what is to be done.
-func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decision {
+// decide turns a handler's result into what is to be done. A handler that was interrupted
+// has not failed.
+func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
 	said := saidBy(err)
 	explicit := said != nil
 	switch {
@@ -271,7 +291,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
 	case err == nil:
 		return decision{outcome: Deleted}
-	case stopping && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
+	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
 		return decision{outcome: Discarded, err: err}
@@ -319,11 +339,7 @@ func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) dec
 // move it to.
 func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		delay := maxRetryDelay
-		if !v.lease.end.IsZero() {
-			delay = min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
-		}
-		return decision{outcome: Kept, delay: delay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

@@ -26,6 +26,7 @@ type Dispatcher[T any] struct {
 	follow  *follower
 	breaker *breaker
 	keeper  *keeper
+	starts  starts
 	workers workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
@@ -78,7 +79,7 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 		stopping: d.stopping, breaker: d.breaker, timeout: d.options.Timeout,
 	})
 	d.requests.start(ctx)
-	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.next, d.options.StuckAfter)
+	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.renewal, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when
@@ -155,7 +156,7 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
 // Visibility returns what to ask for with the next dequeue.
-func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
+func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next(d.keeper.held()) }
 
 // Running returns how many handlers run, and how many settlements are under way.
 func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }

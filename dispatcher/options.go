@@ -33,7 +33,11 @@ const (
 
 // Visibility bounds how long a dequeued message is hidden. The first batches get
 // First; once handling times are known, twice their 95th percentile, within
-// Min…Max. All are rounded up to whole seconds. Equal bounds switch following off.
+// Min…Max; more while leases turn out to be too short, or when thousands are held.
+// Renewals ask for as long again as the handler has run, if that is longer. So the
+// message of a worker that died is back before it has waited for as long as its handler
+// had run, or for the visibility it was fetched with. All are rounded up to whole seconds.
+// Equal bounds switch all this off.
 type Visibility struct {
 	// First is asked for until handling times are known. Defaults to 30 s, moved
 	// into Min…Max.
@@ -116,7 +120,7 @@ type Options[T any] struct {
 	Visibility Visibility
 
 	// Timeout ends a handler's context with [ErrTimeout] when it has run this
-	// long; its lease is not renewed beyond. Defaults to none.
+	// long. Its lease goes on until it returns, or counts as stuck. Defaults to none.
 	Timeout time.Duration
 
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
@@ -136,8 +140,8 @@ type Options[T any] struct {
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a [*StuckError], with the stacks of handlers. Negative means never.
-	// Defaults to 1 min.
+	// reported as a [*StuckError], with the stacks of handlers. Its lease is renewed no
+	// longer then. Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
 	// GiveUp, if true, frees the slot of a handler that is reported as stuck, so that

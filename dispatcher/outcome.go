@@ -39,7 +39,7 @@ const (
 	Kept                     // the message is poison, and stays hidden where it is
 	Snoozed                  // the message was given back for later, and no attempt was recorded
 	GivenBack                // the message was not handled to an end and is visible again
-	Lost                     // the lease was lost: somebody else has the message, or will
+	Lost                     // the lease was lost, or too short to start: somebody else has the message, or will
 	Unsettled                // the service would not take the settlement: the message will be delivered again
 
 	outcomes // how many there are

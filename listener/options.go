@@ -108,7 +108,8 @@ type Options[T any] struct {
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a *dispatcher.StuckError. Negative means never. Defaults to 1 min.
+	// reported as a *dispatcher.StuckError and loses its lease. Negative means never.
+	// Defaults to 1 min.
 	StuckAfter time.Duration
 
 	// GiveUp, if true, frees the slot of a handler that is reported as stuck. Defaults to

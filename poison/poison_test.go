@@ -161,6 +161,21 @@ func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
 	})
 }
 
+// A copy that is not made until the time is over is an error, whatever it was that passes.
+func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
+	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			q := setup(t)
+			p := policy(t, poison.Policy{Queue: &flaky{Queue: q.Sibling("-poison"), failures: 1 << 30, err: kind}}, q)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := p.Copy(ctx, poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); !errors.Is(err, kind) {
+				t.Errorf("%v to the end: got %v", kind, err)
+			}
+		})
+	}
+}
+
 // P-02: the bounds are a queue's own, with defaults.
 func TestDefaultsOfThePolicy(t *testing.T) {
 	engine := localqueue.New(nil)

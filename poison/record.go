@@ -14,7 +14,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonAttempts    Reason = "attempts"    // the handler failed too often
-	ReasonLost        Reason = "lost"        // its deliveries ended in nothing too often: a worker died or lost its lease
+	ReasonLost        Reason = "lost"        // its handlers started and came to nothing too often: a worker died or lost its lease
 	ReasonUndecodable Reason = "undecodable" // the text is no job of this type
 	ReasonRejected    Reason = "rejected"    // the handler said so
 	ReasonExpiring    Reason = "expiring"    // its life ends before another attempt could be made
