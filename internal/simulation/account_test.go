@@ -137,6 +137,8 @@ func (b *books) record(d *delivery, e entry, head codec.Head) {
 		b.complain(e, "%d attempts are recorded after one run", recorded)
 	case !d.said(didFail):
 		b.complain(e, "a failure is recorded where there was none")
+	case strings.Contains(d.ended.said, "(cut off: lease"):
+		b.complain(e, "a lost lease is recorded as a failure")
 	}
 	if head.Settled != d.entry.count {
 		b.complain(e, "settled is %d at delivery %d", head.Settled, d.entry.count)

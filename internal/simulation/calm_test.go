@@ -57,17 +57,20 @@ func (w *world) calm() {
 
 // heal starts a worker whose settings are those of the world, and lets it clear up.
 func (w *world) heal(name string, keeps bool) *process {
-	policy := w.plan.policy
-	policy.keep = keeps
+	policy, idle := w.plan.policy, 10*time.Second
+	if policy.keep = keeps; keeps { // it will be idle for long
+		idle = time.Minute
+	}
 	p := w.employ(workerPlan{
 		name: name, survives: true, ending: stopped, release: 2, policy: policy,
 		faults:      faultqueue.Options{Seed: uint64(w.plan.dice), UsualLatency: usual, Record: true},
-		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: 10 * time.Second,
+		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: idle,
 		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.Fixed(30 * time.Second),
 		grace: 10 * time.Minute, settle: 15 * time.Second, mostRetryDelay: 5 * time.Second,
 	})
 	w.surviving.Go(p.live)
 	<-p.born
+	time.Sleep(rest)
 	w.clear([]*process{p})
 	return p
 }
@@ -143,11 +146,11 @@ func (w *world) sent(text string) jobPlan {
 	return w.jobs[w.texts[text]]
 }
 
-// hanging tells whether a run of the message takes its time whatever happens.
-func (w *world) hanging(id queue.ID) bool {
+// hangsUntil returns until when a run of the message takes whatever happens.
+func (w *world) hangsUntil(id queue.ID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hangs[id] > w.now()
+	return w.hangs[id]
 }
 
 // toDo counts what is left that the workers can do something about, and shows it. They

@@ -14,7 +14,7 @@ const (
 	longestErrorWait  = 40 * time.Second // of a loop after errors, with its spread
 	longestProbePause = 20 * time.Second // of an outage, with its spread
 	leastOutage       = 16               // failures in a row that are one
-	wakeUp            = 2 * time.Second  // from a release's instant to its delivery: whole seconds, and a call or two
+	wakeUp            = 3 * time.Second  // from a release's instant to its delivery: whole seconds, twice, and a call or two
 	mostStep          = time.Second      // from any step of a message to its next, when nothing goes wrong
 	mostUnasked       = 30 * time.Second // with all open slots taken
 	stuckByDefault    = time.Minute      // after the end of a handler's context
@@ -48,12 +48,29 @@ func (w workerPlan) settled() workerPlan {
 	return w
 }
 
+// leastLoops is how many loops there must be.
+func (w workerPlan) leastLoops() int {
+	if w.loops.Max > 0 {
+		return w.loops.Min
+	}
+	return min(w.loops.Min, w.concurrency)
+}
+
 // mostLoops is how many loops there may be.
 func (w workerPlan) mostLoops() int {
 	if w.loops.Max > 0 {
 		return w.loops.Max
 	}
-	return max((w.concurrency+w.batch-1)/w.batch, w.loops.Min)
+	return max((w.concurrency+w.batch-1)/w.batch, w.leastLoops())
+}
+
+// severalLoops tells whether there may ever be more than one.
+func (w workerPlan) severalLoops() bool {
+	several := w.loops.Max != 1
+	for _, c := range w.changes {
+		several = several || c.Loops.Max > 1
+	}
+	return several
 }
 
 // capacity is how many handlers run at once with so many loops.
@@ -79,6 +96,7 @@ func (w workerPlan) settling() time.Duration {
 type pace struct {
 	world     *world
 	capacity  int           // handlers at once
+	blocked   time.Duration // until when runs hang that take slots now
 	discovery time.Duration // until what is visible is found
 	lingering time.Duration // of free slots for more of them
 	delay     time.Duration // longest before another attempt
@@ -94,7 +112,9 @@ func (w *world) pace(by []*process) pace {
 	c := pace{world: w}
 	for _, p := range by {
 		s := p.plan.settled()
-		c.capacity += s.capacity(s.loops.Min)
+		hung, until := w.hanging(p)
+		c.capacity += max(s.capacity(s.leastLoops())-hung, 0)
+		c.blocked = max(c.blocked, until)
 		lingering := max(s.linger, 0)
 		if s.linger == 0 { // it follows how long handlers take
 			lingering = max(100*time.Millisecond, time.Duration(p.longest.Load())/5)
@@ -102,7 +122,7 @@ func (w *world) pace(by []*process) pace {
 		c.lingering = max(c.lingering, lingering)
 		c.discovery = max(c.discovery, s.idleMax+s.idleMax/10)
 		c.delay = max(c.delay, s.mostRetryDelay)
-		if s.hookPanic > 0 { // then the usual curve holds
+		if s.hookPanic > 0 || s.mostRetryDelay == 0 { // then the usual curve holds
 			c.delay = max(c.delay, time.Duration(1.1*math.Pow(float64(s.policy.maxAttempts), 4))*time.Second)
 		}
 		c.attempts, c.lost = max(c.attempts, s.policy.maxAttempts), max(c.lost, s.policy.maxLost)
@@ -118,7 +138,7 @@ func (w *world) pace(by []*process) pace {
 
 // course is how often a message is run yet at most, and how long its runs take together.
 func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
-	j, n := l.job, c.world.begun(id)
+	j, n := l.job, max(c.world.begun(id)-1, 0) // the last one may be running
 	if j.form == junk || j.form == broken || j.undecoded != "" {
 		return 0, 0
 	}
@@ -182,9 +202,9 @@ func (w *world) deadline(by []*process) deadline {
 		work += long
 		chain = max(chain, long+2*mostStep+time.Duration(runs)*(2*mostStep+c.pause(l.job)+wakeUp+c.lingering))
 		probes += time.Duration(runs) * longestProbePause
-		if w.hanging(id) {
+		if until := w.hangsUntil(id); until > w.now() {
 			hang[id] = true
-			hangs = max(hangs, l.hidden, w.hangs[id])
+			hangs = max(hangs, l.hidden, until)
 		} else {
 			soon = max(soon, l.hidden)
 		}
@@ -192,11 +212,10 @@ func (w *world) deadline(by []*process) deadline {
 	if !w.mayLookLikeAnOutage(c) {
 		probes = 0
 	}
-	capacity := c.capacity - len(hang)
-	if capacity <= 0 {
-		soon, capacity = max(soon, hangs), c.capacity
+	if c.capacity <= 0 { // all slots are taken by what hangs
+		soon, c.capacity = max(soon, c.blocked), 1
 	}
-	long := longestErrorWait + longestProbePause + c.discovery + c.lingering + work/time.Duration(capacity) + chain + probes
+	long := longestErrorWait + longestProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
 	return deadline{soon + long, max(soon, hangs) + long, hang}
 }
 

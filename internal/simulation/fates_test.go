@@ -47,6 +47,29 @@ func (b *books) close(a *account) {
 	if b.world.plan.faultless {
 		b.closeExactly(a)
 	}
+	b.closeHealthy(a)
+}
+
+// closeHealthy checks that nothing becomes poison, nor is taken for a failure, of which
+// nothing is wrong but the network, and what that does to workers.
+func (b *books) closeHealthy(a *account) {
+	p, j := b.world.plan, a.job
+	healthy := p.ordinary && p.outage.long == 0 && j.form == enveloped && j.manner == succeeds && j.undecoded == "" && j.ttl == 0
+	for _, w := range p.workers {
+		healthy = healthy && w.together == 0 // with others, whose failures are its own
+	}
+	if !healthy {
+		return
+	}
+	if a.copies > 0 {
+		b.complain(a.acceptance, "a healthy message was poisoned")
+	}
+	for _, d := range a.deliveries {
+		if d.head.Attempts > 0 {
+			b.complain(d.entry, "a healthy message was taken for a failure")
+			return
+		}
+	}
 }
 
 // ends are where the message ended that was accepted once: more than one is an overlap.
@@ -82,7 +105,7 @@ func (b *books) closeExactly(a *account) {
 			b.complain(a.acceptance, "without faults: the message expired in silence under its handler, whose run %s", last.result())
 		}
 	}
-	counts := a.job.form == enveloped && a.job.manner == never && !mortal && a.successes == 0
+	counts := a.job.form == enveloped && a.job.undecoded == "" && a.job.manner == never && !mortal && a.successes == 0
 	if counts && a.failures != p.maxAttempts && !b.outlived(a) {
 		b.complain(a.acceptance, "without faults: %d failed runs, MaxAttempts is %d", a.failures, p.maxAttempts)
 	}

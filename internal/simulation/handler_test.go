@@ -143,8 +143,8 @@ func (r *handling) work() {
 
 // waitForTheDatabase is what a run comes to that cannot do without it.
 func (r *handling) waitForTheDatabase(o outagePlan) {
-	if r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
-		r.world.hang(r.message.ID, o.hanging)
+	if r.world.now() >= o.from+o.hangsAfter && r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
+		r.world.hang(r.process, r.message.ID, o.hanging)
 		r.spend(r.ctx, o.hanging, true)
 	} else {
 		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)

@@ -23,39 +23,47 @@ func (p *process) hook(name string, about ...string) {
 	}
 }
 
-// hooks sets all hooks of a listener.
+// hooks sets the hooks of a listener.
 func (p *process) hooks(o *listener.Options[job]) {
 	d, w := p.world.plan.dice, p.plan
 	o.OnError = p.onError
-	o.Observer = listener.Observer{
-		Observer: dispatcher.Observer{
-			Started:  func(v dispatcher.Delivery) { p.hook("Started", told(v)) },
-			Finished: func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) },
-			Renewed:  func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) },
-			Lost:     func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) },
-			Settled: func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
-				p.hook("Settled", told(v), o.String())
-			},
-			Poisoned: func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) },
-		},
-		Polled: func(v listener.Poll) { p.hook("Polled", v.Took.String()) },
-		Received: func(batch []queue.Message) {
-			p.hook("Received", string(batch[0].ID), fmt.Sprint(batch[0].DequeueCount))
-		},
-		Scaled: func(v listener.Scale) { breathe(); p.hook("Scaled", str(v.Loops)) },
+	if w.mostRetryDelay > 0 {
+		o.RetryDelay = func(attempt int, err error) time.Duration {
+			p.hook("RetryDelay", str(attempt))
+			return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+		}
 	}
-	o.RetryDelay = func(attempt int, err error) time.Duration {
-		p.hook("RetryDelay", str(attempt))
-		return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+	o.Observer.Scaled = func(v listener.Scale) {
+		breathe()
+		p.hook("Scaled", str(v.Loops))
+	}
+	if w.hook {
+		o.Idle, o.QueueEmpty = scaling.Idle{}, p.queueEmpty
 	}
 	if w.hookPanic > 0 {
+		p.observe(&o.Observer)
 		o.QueueWorkDetected = func(l scaling.Load) int {
 			p.hook("QueueWorkDetected", fmt.Sprint(l))
 			return scaling.PerBatch(l)
 		}
 	}
-	if w.hook {
-		o.Idle, o.QueueEmpty = scaling.Idle{}, p.queueEmpty
+}
+
+// observe sets the hooks that do nothing but panic.
+func (p *process) observe(o *listener.Observer) {
+	o.Observer = dispatcher.Observer{
+		Started:  func(v dispatcher.Delivery) { p.hook("Started", told(v)) },
+		Finished: func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) },
+		Renewed:  func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) },
+		Lost:     func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) },
+		Settled: func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
+			p.hook("Settled", told(v), o.String())
+		},
+		Poisoned: func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) },
+	}
+	o.Polled = func(v listener.Poll) { p.hook("Polled", v.Took.String()) }
+	o.Received = func(batch []queue.Message) {
+		p.hook("Received", string(batch[0].ID), fmt.Sprint(batch[0].DequeueCount))
 	}
 }
 
@@ -70,7 +78,9 @@ func (p *process) onError(err error) {
 		}
 		p.world.history.note(e)
 	}
-	p.hook("OnError", text(err))
+	if p.plan.hookPanic > 0 {
+		p.hook("OnError", text(err))
+	}
 }
 
 // givenUp is what a report says of a handler whose slot is another's.

@@ -8,19 +8,19 @@ func (w *world) muster(p *process) {
 	s := p.plan.settled()
 	loops := s.mostLoops()
 	if s.hookPanic > 0 { // nobody may have said how many loops there should be
-		loops = s.loops.Min
+		loops = s.leastLoops()
 	}
 	slots := s.capacity(loops)
 	c := w.pace([]*process{p})
 	assembled := 2*(c.discovery+c.lingering) + 2*mostUnasked
-	if s.timeout > 0 || len(w.hangs) > 0 && p.listener.State().Running > 0 {
+	if hung, _ := w.hanging(p); s.timeout > 0 || hung > 0 {
 		return // runs would be cut off; or some slots are taken yet
 	}
 	// One that succeeds at once ends what the worker may take for an outage.
 	w.offer(1, time.Millisecond)
 	w.clear([]*process{p})
 	// First what the fewest loops can take, so that the others are a backlog behind it.
-	first := s.capacity(s.loops.Min)
+	first := s.capacity(s.leastLoops())
 	for _, wave := range []int{first, slots - first} {
 		w.offer(wave, 4*assembled)
 		time.Sleep(assembled)

@@ -69,6 +69,9 @@ func (p *plan) job(n int) jobPlan {
 		unsayable: d.chance(0.1, about, "unsayable"),
 		shortest:  time.Microsecond,
 	}
+	if p.ordinary && d.chance(0.5, about, "healthy") {
+		j.form, j.manner = enveloped, succeeds
+	}
 	if d.chance(0.4, about, "burst") { // many at once, so that batches are full
 		j.at = p.horizon*time.Duration(d.number(0, 2, about, "which burst"))/4 + d.within(0, time.Second, about, "in burst")
 	}

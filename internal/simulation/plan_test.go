@@ -11,10 +11,11 @@ type plan struct {
 	dice      dice
 	way       way  // how processes reach the engine
 	faultless bool // neither faults nor deaths: the books are exact
-	ordinary  bool // bounds, visibility and times of all workers are the defaults
+	ordinary  bool // bounds, visibility and times of all workers are the defaults, and more jobs are healthy
 
 	policy    policyPlan // of workers that have none of their own
 	manyLoops bool       // whether listeners may have more than one
+	hooked    bool       // whether listeners may have a QueueEmpty hook: see doc.go
 
 	horizon  time.Duration // when all that goes wrong has ended, and calm begins
 	jobs     []jobPlan
@@ -38,6 +39,7 @@ type policyPlan struct {
 type outagePlan struct {
 	from, long time.Duration
 	hangs      float64       // share of the runs in it that hang; the others fail soon
+	hangsAfter time.Duration // since from: before that none does
 	hanging    time.Duration // for how long, whatever becomes of their contexts
 }
 
@@ -50,8 +52,9 @@ func newPlan(seed uint64) *plan {
 	p := &plan{
 		dice:      d,
 		faultless: d.chance(0.2, "faultless"),
-		ordinary:  d.chance(0.3, "ordinary"),
+		ordinary:  d.chance(0.4, "ordinary"),
 		manyLoops: d.chance(0.5, "many loops"),
+		hooked:    d.chance(0.1, "hooked"),
 		horizon:   d.within(2*time.Minute, 12*time.Minute, "horizon"),
 	}
 	p.policy = p.bounds("world")
@@ -105,13 +108,17 @@ func (p *plan) befall() {
 	if p.faultless {
 		return
 	}
-	for i := range d.number(0, 3, "troubles") {
+	least := 0
+	if p.ordinary {
+		least = 2
+	}
+	for i := range d.number(least, 3, "troubles") {
 		p.troubles = append(p.troubles, p.trouble(i))
 	}
-	if d.chance(0.15, "outage") {
+	if !p.ordinary && d.chance(0.2, "outage") {
 		p.outage = outagePlan{
 			from: d.within(0, p.horizon/2, "outage", "from"), long: d.within(20*time.Second, p.horizon/2, "outage", "long"),
-			hangs: d.unit("outage", "hangs") * 0.5, hanging: d.within(time.Minute, 40*time.Minute, "outage", "hanging"),
+			hangs: d.unit("outage", "hangs") * 0.5, hanging: d.within(time.Minute, 20*time.Minute, "outage", "hanging"),
 		}
 	}
 }

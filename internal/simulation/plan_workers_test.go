@@ -41,7 +41,7 @@ type workerPlan struct {
 	settle             time.Duration
 	stuckAfter         time.Duration
 	giveUp             bool
-	mostRetryDelay     time.Duration
+	mostRetryDelay     time.Duration // 0 for the usual curve
 
 	together  int           // messages that its handler does in one go; 0 for one at a time
 	company   time.Duration // how long the first waits for others
@@ -69,7 +69,7 @@ func (p *plan) worker(i int) workerPlan {
 		batch:          d.number(1, 12, about, "batch"),
 		linger:         pick(d, []time.Duration{0, -1, 50 * time.Millisecond, 2 * time.Second}, about, "linger"),
 		idleMin:        d.within(50*time.Millisecond, time.Second, about, "idle min"),
-		hook:           d.chance(0.3, about, "hook"),
+		hook:           p.hooked && d.chance(0.7, about, "hook"),
 		grace:          d.within(time.Millisecond, time.Minute, about, "grace"),
 		mostRetryDelay: d.steep(100*time.Millisecond, time.Minute, about, "retry delay"),
 	}
@@ -91,7 +91,7 @@ func (p *plan) worker(i int) workerPlan {
 	if d.chance(0.5, about, "least") {
 		w.least = d.number(1, w.concurrency, about, "least fetch")
 	}
-	w.idleMax = w.idleMin + d.steep(100*time.Millisecond, 20*time.Second, about, "idle max")
+	w.idleMax = w.idleMin + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
 	if d.chance(0.1, about, "patient") { // only wake-ups let it go on sooner
 		w.idleMax = 10 * time.Minute
 	}
@@ -141,14 +141,18 @@ func (p *plan) time(w *workerPlan) {
 // misbehave draws how what a user wrote for the worker does.
 func (p *plan) misbehave(w *workerPlan) {
 	d, about := p.dice, w.name
-	if d.chance(0.3, about, "together") {
+	rare := 1.0
+	if p.ordinary { // most of these let healthy jobs be healthy
+		rare = 0.1
+	}
+	if d.chance(0.3*rare, about, "together") {
 		w.together = d.number(1, 8, about, "how many together")
 		w.company = d.steep(10*time.Millisecond, time.Minute, about, "company")
 	}
 	if d.chance(0.3, about, "hooks panic") {
 		w.hookPanic = d.unit(about, "how often hooks panic") * 0.3
 	}
-	w.hookExits = d.chance(0.1, about, "hooks exit")
+	w.hookExits = d.chance(0.5, about, "hooks exit")
 }
 
 // change draws a change of settings. What may be changed depends on what was said at the
@@ -176,7 +180,7 @@ func (p *plan) change(w workerPlan, n int) (change, bool) {
 			return c, false
 		}
 		c.Idle.Min = d.within(50*time.Millisecond, time.Second, about, "idle min")
-		c.Idle.Max = c.Idle.Min + d.steep(100*time.Millisecond, 20*time.Second, about, "idle max")
+		c.Idle.Max = c.Idle.Min + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
 	}
 	return c, true
 }

@@ -73,7 +73,7 @@ func (s *worker) bounds() (concurrency, loops int) {
 }
 
 // leastLoops is how many loops there must be.
-func (s *worker) leastLoops() int { return s.limits[len(s.limits)-1].plan.loops.Min }
+func (s *worker) leastLoops() int { return s.limits[len(s.limits)-1].plan.leastLoops() }
 
 // onDuty checks what is true of a process whatever it does.
 func (b *books) onDuty(s *worker, e entry) {
@@ -150,7 +150,7 @@ func (b *books) closeWorker(s *worker) {
 	if len(s.abandoned) == 0 && (st.Running != 0 || st.Settling != 0) || st.Loops != 0 {
 		b.complain(entry{}, "%s: Run has returned and State says %+v", s.plan.name, st)
 	}
-	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.loops.Min {
-		b.complain(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.loops.Min, loops)
+	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.leastLoops() {
+		b.complain(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.leastLoops(), loops)
 	}
 }

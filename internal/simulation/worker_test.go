@@ -27,9 +27,10 @@ type process struct {
 	born     chan struct{}         // closed when it has begun
 	calm     chan struct{}         // ends a worker that survives; nil for the others
 
-	longest   atomic.Int64  // of the runs that have ended
-	birth     time.Duration // when its clocks began
-	death     time.Duration // 0 while it lives
+	longest   atomic.Int64    // of the runs that have ended
+	hangs     []time.Duration // until when its runs hang; guarded by world.mu
+	birth     time.Duration   // when its clocks began
+	death     time.Duration   // 0 while it lives
 	state     listener.State
 	err       error              // what Run returned
 	abandoned map[queue.ID]int64 // deliveries

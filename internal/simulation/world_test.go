@@ -99,11 +99,25 @@ func (w *world) add(j jobPlan) jobPlan {
 	return j
 }
 
-// hang notes that a run of the message takes until then whatever happens.
-func (w *world) hang(id queue.ID, long time.Duration) {
+// hang notes that a run of the message takes so long whatever happens, and its slot with it.
+func (w *world) hang(p *process, id queue.ID, long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hangs[id] = max(w.hangs[id], w.now()+long)
+	until := w.now() + long
+	w.hangs[id] = max(w.hangs[id], until)
+	p.hangs = append(p.hangs, until)
+}
+
+// hanging returns how many runs of the process hang now, and until when at most.
+func (w *world) hanging(p *process) (n int, until time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, end := range p.hangs {
+		if end > w.now() {
+			n, until = n+1, max(until, end)
+		}
+	}
+	return n, until
 }
 
 // server is the queue as a process reaches it when nothing goes wrong.
