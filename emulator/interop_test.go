@@ -390,6 +390,35 @@ func TestPublic(t *testing.T) {
 	}
 }
 
+// TestPublicWantsKeys: a key that everyone knows or can guess is refused where other machines
+// come in, whatever the account is called, and only there.
+func TestPublicWantsKeys(t *testing.T) {
+	zeros := append([]byte{1}, make([]byte, 63)...) // the same key as {1}, for HMAC
+	for name, c := range map[string]struct {
+		key  []byte
+		want string // a part of the error; "" for none
+	}{
+		"well-known":               {wellKnownKey(), "everyone knows"},
+		"one byte":                 {[]byte{1}, "can guess"},
+		"one byte, and zeros":      {zeros, "can guess"},
+		"fifteen bytes":            {[]byte("fifteen bytes i"), "can guess"},
+		"sixteen bytes":            {[]byte("sixteen bytes it"), ""},
+		"the well-known, and more": {append(wellKnownKey(), 0), ""}, // which is quite another one
+	} {
+		for _, account := range []string{DevelopmentAccount, "shop"} {
+			for _, public := range []bool{true, false} {
+				e, err := New(nil, &Options{Public: public, Accounts: map[string][]byte{account: c.key, "good": []byte("a key of this test alone")}}).Start("")
+				if err == nil {
+					e.Close()
+				}
+				if want := c.want != "" && public; (err != nil) != want || want && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s, account %s, public %v: %v", name, account, public, err)
+				}
+			}
+		}
+	}
+}
+
 func TestKeyOfDevelopmentAccount(t *testing.T) {
 	s := New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("mine")}})
 	if !strings.Contains(s.ConnectionString(), "AccountKey="+base64.StdEncoding.EncodeToString([]byte("mine"))+";") {

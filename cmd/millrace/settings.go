@@ -18,6 +18,7 @@ import (
 type settings struct {
 	addr        string
 	public      bool
+	hosts       hostFlags
 	data        string
 	accounts    accountFlags
 	cert, key   string
@@ -50,6 +51,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.Usage = func() {}
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -account")
+	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\nwith -public to this machine's own and these only")
 	f.StringVar(&s.data, "data", "", "keep everything in `directory`; without, in memory only")
 	f.Var(&s.accounts, "account", "serve a further account, `name:key` with the key in Base64; may be repeated")
 	f.StringVar(&s.cert, "cert", "", "serve TLS with the certificates in `file`, PEM; needs -key")
@@ -115,6 +117,8 @@ func (s *settings) checkAddress() error {
 	case !s.public && !onLoopback(host):
 		return fmt.Errorf("-addr %s can be reached by other machines, and the key of the development account is public: "+
 			"use 127.0.0.1, or say -public with an -account", s.addr)
+	case s.public:
+		return s.checkPublicKeys()
 	}
 	return nil
 }
