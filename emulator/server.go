@@ -179,6 +179,7 @@ type call struct {
 
 	parameters [4]parameter // room for query
 	signedText []byte       // room for what was signed
+	collated   bool         // what is signed has its headers in the order of languages
 }
 
 // calls are used again: with the room in them they are larger than all else that a

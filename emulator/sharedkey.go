@@ -53,16 +53,31 @@ func (c *call) authenticateKey(credentials string, scheme signingScheme) *failur
 	if f := scheme.check(c); f != nil {
 		return f
 	}
-	c.signedText = scheme.appendText(c, c.signedText[:0], c.resource)
-	if c.known.signed(c.signedText, signature) {
+	if c.signedWith(scheme, c.resource, signature) {
 		return nil
 	}
 	// The documents want the address of the primary location to be signed,
 	// clients sign what they call. Both mean the same.
-	if primary, ok := c.primaryResource(); ok && c.known.signed(scheme.appendText(c, nil, primary), signature) {
+	if primary, ok := c.primaryResource(); ok && c.signedWith(scheme, primary, signature) {
 		return nil
 	}
 	return denied("The signature does not match: check the account key.")
+}
+
+// signedWith reports whether a signature is that of the request with this path, in one of the
+// two orders of its headers.
+func (c *call) signedWith(scheme signingScheme, resource string, signature []byte) bool {
+	c.collated = false
+	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
+	if c.known.signed(c.signedText, signature) {
+		return true
+	}
+	if !collates(c.request.Header) {
+		return false
+	}
+	c.collated = true
+	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
+	return c.known.signed(c.signedText, signature)
 }
 
 // signed compares in constant time, so that a signature cannot be guessed byte

@@ -123,7 +123,7 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	line(first(h, "If-Unmodified-Since"))
 	line(first(h, "Range"))
 
-	dst = appendHeaders(dst, h)
+	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
 	dst = append(dst, c.account...)
 	dst = append(dst, resource...)
@@ -164,7 +164,7 @@ func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
 	} else {
 		line(first(h, "Date"))
 	}
-	dst = appendHeaders(dst, h)
+	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
 	dst = append(dst, c.account...)
 	dst = append(dst, resource...)
@@ -177,7 +177,8 @@ func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
 
 // appendHeaders appends all x-ms- headers, a line for each, in the order of
 // their names.
-func appendHeaders(dst []byte, h http.Header) []byte {
+func (c *call) appendHeaders(dst []byte) []byte {
+	h := c.request.Header
 	var room [8]string
 	names := room[:0]
 	for name := range h { // canonical case, so that equal names are one
@@ -185,7 +186,11 @@ func appendHeaders(dst []byte, h http.Header) []byte {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, compareFolded)
+	if c.collated {
+		slices.SortFunc(names, compareCollated)
+	} else {
+		slices.SortFunc(names, compareFolded)
+	}
 	for _, name := range names {
 		for i := range len(name) {
 			dst = append(dst, lower(name[i]))
@@ -210,6 +215,45 @@ func compareFolded(a, b string) int {
 		}
 	}
 	return cmp.Compare(len(a), len(b))
+}
+
+// compareCollated orders names as languages do, and with them the service and the clients for
+// Python and JavaScript: hyphens do not count, and an underscore is before digits.
+func compareCollated(a, b string) int {
+	i, j := 0, 0
+	for {
+		for i < len(a) && a[i] == '-' {
+			i++
+		}
+		for j < len(b) && b[j] == '-' {
+			j++
+		}
+		if i == len(a) || j == len(b) {
+			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), compareFolded(a, b))
+		}
+		if c := cmp.Compare(weight(a[i]), weight(b[j])); c != 0 {
+			return c
+		}
+		i, j = i+1, j+1
+	}
+}
+
+func weight(c byte) byte {
+	if c == '_' {
+		return '0' - 1
+	}
+	return lower(c)
+}
+
+// collates reports whether the two orders of headers may differ: only metadata has
+// underscores.
+func collates(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, "X-Ms-Meta-") && strings.IndexByte(name, '_') >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func lower(c byte) byte {

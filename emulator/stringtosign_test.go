@@ -27,9 +27,15 @@ func signedTexts(c *call, scheme signingScheme) []string {
 	if scheme.check(c) != nil {
 		return nil
 	}
-	texts := []string{string(scheme.appendText(c, nil, c.resource))}
+	resources := []string{c.resource}
 	if primary, ok := c.primaryResource(); ok {
-		texts = append(texts, string(scheme.appendText(c, nil, primary)))
+		resources = append(resources, primary)
+	}
+	var texts []string
+	for _, resource := range resources {
+		for _, c.collated = range []bool{false, true} {
+			texts = append(texts, string(scheme.appendText(c, nil, resource)))
+		}
 	}
 	return texts
 }
@@ -129,6 +135,29 @@ func TestSharedKeyTellsHeadersApart(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHeadersInTheOrderOfTheClient: clients sort names with an underscore in two ways, and both
+// are right.
+func TestHeadersInTheOrderOfTheClient(t *testing.T) {
+	s := New(nil, nil)
+	for queue, sorted := range map[string][]string{
+		"bytes":     {"x-ms-meta-a1b", "x-ms-meta-a_b", "x-ms-meta-ab"}, // azqueue
+		"languages": {"x-ms-meta-a_b", "x-ms-meta-a1b", "x-ms-meta-ab"}, // the service, Python, JavaScript
+		"neither":   {"x-ms-meta-ab", "x-ms-meta-a_b", "x-ms-meta-a1b"},
+	} {
+		r := signed("PUT", "/"+queue, "")
+		text := "PUT" + strings.Repeat("\n", 12) + "x-ms-date:" + r.Header.Get("x-ms-date") + "\n"
+		for _, name := range sorted {
+			r.Header.Set(name, "1")
+			text += name + ":1\n"
+		}
+		text += "x-ms-version:" + newestVersion + "\n/devstoreaccount1/devstoreaccount1/" + queue
+		r.Header.Set("Authorization", "SharedKey devstoreaccount1:"+mac(DevelopmentKey, text))
+		if a := do(t, s, r); (a.status == 201) != (queue != "neither") {
+			t.Errorf("%s: %d %s", queue, a.status, a.body)
+		}
+	}
 }
 
 // TestSharedKeyTellsAddressesApart: no two addresses of different things have the same string
