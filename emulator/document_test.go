@@ -46,7 +46,7 @@ func (x exchange) statusCell() string {
 // line is the request in short.
 func (x exchange) line() string {
 	path := x.path
-	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\n|`<") {
+	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\r\n|`<") {
 		path = decoded
 	}
 	const enough = 90

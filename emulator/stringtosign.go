@@ -217,8 +217,8 @@ func compareFolded(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareCollated orders names as languages do, and with them the service and the clients for
-// Python and JavaScript: hyphens do not count, and an underscore is before digits.
+// compareCollated orders names as the clients for Python and JavaScript do, which follow the
+// service in this: hyphens do not count, and an underscore is before digits.
 func compareCollated(a, b string) int {
 	i, j := 0, 0
 	for {
