@@ -37,9 +37,9 @@ func (c *call) authenticate() *failure {
 	}
 	switch {
 	case scheme == "SharedKey":
-		return c.authenticateKey(credentials, (*call).appendStringToSign)
+		return c.authenticateKey(credentials, sharedKey)
 	case scheme == "SharedKeyLite":
-		return c.authenticateKey(credentials, (*call).appendLiteStringToSign)
+		return c.authenticateKey(credentials, sharedKeyLite)
 	case strings.EqualFold(scheme, "Bearer"):
 		if c.query.has("sig") {
 			return c.authenticateSAS(credentials)

@@ -105,7 +105,9 @@ func BenchmarkSocket(b *testing.B) {
 	}
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 64<<10)
+	host := e.Addr().String()
 	do := func(r *http.Request) []byte {
+		r.Host = host
 		if err := r.Write(conn); err != nil {
 			b.Fatal(err)
 		}

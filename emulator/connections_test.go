@@ -104,7 +104,7 @@ func TestShutdownLetsOrdinaryRequestsFinish(t *testing.T) {
 	}
 	conn, in := dial(t, e)
 	idle, _ := dial(t, e)
-	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-entered
 	done := make(chan error, 1)
 	go func() { done <- e.Shutdown(context.Background()) }()

@@ -81,11 +81,8 @@ func (c *call) checkDelegationSAS(s signature, token string) *failure {
 	if s.version < oldestDelegation {
 		return denied("The Queue service has user delegation SAS since sv " + oldestDelegation + ".")
 	}
-	text := strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(),
-		s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant, s.userObject,
-		s.addresses, s.protocols, s.version}, "\n")
 	h := hmac.New(sha256.New, c.known.delegated(s))
-	h.Write([]byte(text))
+	h.Write([]byte(c.delegationText(s)))
 	if !hmac.Equal(h.Sum(nil), s.given) {
 		return errSignature
 	}
@@ -106,4 +103,11 @@ func (c *call) checkDelegationSAS(s signature, token string) *failure {
 		return denied("The SAS is bound to another user than the token's.")
 	}
 	return nil
+}
+
+// delegationText is the string to sign of a user delegation SAS.
+func (c *call) delegationText(s signature) string {
+	return strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(),
+		s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant, s.userObject,
+		s.addresses, s.protocols, s.version}, "\n")
 }

@@ -52,7 +52,12 @@
 // but not the signature, for which a local server has no keys: tokens, like the
 // development account's public key, protect nothing. So endpoints listen on
 // loopback addresses only, unless [Options].Public says otherwise, and then there
-// are neither. No key, signature, token, receipt or text is ever in an error or a
+// are neither. Nor do they take what a web page of somebody else makes a browser
+// send: requests with another Host than this machine's own or one of
+// [Options].Hosts, and those that a browser marks as another origin's, unless a
+// CORS rule allows it. In process that is not checked.
+//
+// What has the same string to sign as another request is refused. No key, signature, token, receipt or text is ever in an error or a
 // log.
 //
 // # Concurrency and shutdown

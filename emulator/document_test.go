@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,16 +29,24 @@ func tables() string {
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n### %s\n\n| exchange | request | status | code | Azurite |\n|---|---|---|---|---|\n", s.name)
 		for _, x := range s.exchanges {
-			fmt.Fprintf(&b, "| %s | `%s` | %d | %s | %s |\n", x.name, x.line(), x.status, x.code, x.azuriteCell())
+			fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", x.name, x.line(), x.statusCell(), x.code, x.azuriteCell())
 		}
 	}
 	return b.String() + "\n"
 }
 
+// statusCell is the status, and that in process where it is another one.
+func (x exchange) statusCell() string {
+	if x.inside == 0 {
+		return strconv.Itoa(x.status)
+	}
+	return fmt.Sprintf("%d, in process %d", x.status, x.inside)
+}
+
 // line is the request in short.
 func (x exchange) line() string {
 	path := x.path
-	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\n|`<") {
+	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\r\n|`<") {
 		path = decoded
 	}
 	const enough = 90

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -118,13 +119,13 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 }
 
 // answer is what an endpoint does with a request: it goes to the front when it is
-// for it, and to the protocol otherwise.
+// for it, and to the protocol otherwise, which also refuses what no page may send.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	if s.front != nil && s.atFront(r) {
+	if s.front != nil && s.atFront(r) && s.checkPage(r) == nil {
 		s.front.ServeHTTP(w, r)
 		return
 	}
-	s.ServeHTTP(w, r)
+	s.serveHTTP(w, r, true)
 }
 
 // atFront reports whether a request is what a browser sends that was pointed at the
@@ -251,14 +252,36 @@ func (s *Server) checkAddress(address string) error {
 			return fmt.Errorf("emulator: account %q has an empty key, with which anyone could sign: give it one in Options.Accounts", name)
 		}
 	}
+	if err := checkHosts(s.hosts); err != nil {
+		return err
+	}
 	if s.public {
-		if len(s.accounts) == 0 {
-			return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
-		}
-		return nil
+		return s.checkPublic()
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it; Options.Public says otherwise", address)
+	}
+	return nil
+}
+
+// leastPublicKey is how many bytes a key has at least that other machines may guess at.
+const leastPublicKey = 16
+
+// checkPublic refuses accounts that protect nothing where other machines come in.
+func (s *Server) checkPublic() error {
+	if len(s.accounts) == 0 {
+		return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
+	}
+	public := wellKnownKey()
+	for name, account := range s.accounts {
+		switch {
+		case bytes.Equal(account.key, public):
+			return fmt.Errorf("emulator: account %q has the development account's key, which everyone knows: "+
+				"give it one of its own in Options.Accounts where other machines come in (openssl rand -base64 64 makes one)", name)
+		case len(bytes.TrimRight(account.key, "\x00")) < leastPublicKey: // HMAC takes a key and the same with zeros behind it for one
+			return fmt.Errorf("emulator: the key of account %q has fewer than %d bytes, so that other machines can guess it: "+
+				"give it a longer one in Options.Accounts (openssl rand -base64 64 makes one)", name, leastPublicKey)
+		}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func underway(ctx context.Context, t *testing.T, e *Endpoint) (release func(), r
 	body := wrap("x")
 	blocked, reading, status := make(chan struct{}), make(chan struct{}), make(chan int, 1)
 	r := signed("POST", "/orders/messages", body)
-	r.URL.Host = e.Addr().String()
+	r.URL.Host, r.Host = e.Addr().String(), ""
 	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body[:1]), after{blocked}, strings.NewReader(body[1:])))
 	r.Header.Set("Expect", "100-continue") // which a server sends when its handler reads the body
 	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(reading) }}))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sections are all exchanges, under the headings of docs/protocol.md.
@@ -73,6 +74,9 @@ var sections = []section{
 	{"Get Queue Service Stats", []exchange{
 		{name: "stats", account: "devstoreaccount1-secondary", verb: "GET", path: "/?restype=service&comp=stats", status: 200,
 			has: `^<\?xml version="1.0" encoding="utf-8"\?><StorageServiceStats><GeoReplication><Status>live</Status><LastSyncTime>` + anyDate + `</LastSyncTime></GeoReplication></StorageServiceStats>$`},
+		{name: "stats: as the Python client asks for them", account: "devstoreaccount1-secondary", verb: "GET", path: "/devstoreaccount1/?restype=service&comp=stats", status: 200, has: `<Status>live</Status>`},
+		{name: "stats: of a queue", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue"},
+		{name: "stats: as the Python client asks for them, of the primary location", verb: "GET", path: "/devstoreaccount1/?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue"},
 		{name: "stats: of the primary location", verb: "GET", path: "/?restype=service&comp=stats", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>comp</QueryParameterName><QueryParameterValue>stats</QueryParameterValue>`},
 		{name: "stats: verb", account: "devstoreaccount1-secondary", verb: "PUT", path: "/?restype=service&comp=stats", status: 405, code: "UnsupportedHttpVerb"},
 	}},
@@ -114,10 +118,11 @@ var sections = []section{
 		{name: "any origin", account: "second", verb: "HEAD", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200,
 			back: map[string]string{"Access-Control-Allow-Origin": `^\*$`, "Access-Control-Allow-Credentials": "^$", "Vary": "^$"}},
 		{name: "any origin, none given", account: "second", verb: "HEAD", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": `^\*$`}},
-		{name: "origin that no rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://y.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
+		{name: "origin that no rule names", account: "second", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://y.example", "", ""), status: 403, inside: 200, code: "AuthorizationFailure", back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
 		{name: "no origin", account: "second", verb: "GET", path: "/orders?comp=metadata", status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^Origin$"}},
-		{name: "origin without rules", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^$"}},
+		{name: "origin without rules", verb: "GET", path: "/orders?comp=metadata", header: preflight("https://x.example", "", ""), status: 403, inside: 200, code: "AuthorizationFailure", back: map[string]string{"Access-Control-Allow-Origin": "^$", "Vary": "^$"}},
 	}},
+	{"Requests that a browser sends for a page", pageExchanges},
 	{"Create Queue", []exchange{
 		{name: "create", verb: "PUT", path: "/new", status: 201},
 		{name: "create with metadata", verb: "PUT", path: "/new", header: meta("a", "1"), status: 201},
@@ -297,11 +302,22 @@ var sections = []section{
 		{name: "host style: service SAS", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/orders/messages", change: serviceSAS("orders"), status: 200},
 		{name: "host style: stats", host: "devstoreaccount1-secondary.queue.localhost", verb: "GET", path: "/?restype=service&comp=stats", status: 200, has: `<Status>live</Status>`},
 		{name: "host style: put on the secondary location", host: "devstoreaccount1-secondary.queue.localhost", verb: "POST", path: "/orders/messages", body: wrap("x"), status: 403, code: "InsufficientAccountPermissions"},
+		{name: "host style: queue named like the account", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/devstoreaccount1/messages", status: 403, code: "AuthenticationFailed", has: `path-style`},
+		{name: "host style: queue named like the secondary location", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/devstoreaccount1-secondary/messages", status: 403, code: "AuthenticationFailed"},
+		{name: "host style: queue named like the account, Lite", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/devstoreaccount1/messages", change: signLite, status: 403, code: "AuthenticationFailed", has: `path-style`},
+		{name: "host style: queue named like the account, SAS", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/devstoreaccount1/messages", change: serviceSAS("devstoreaccount1"), status: 404, code: "QueueNotFound"},
+		{name: "queue named like the account", verb: "GET", path: "/devstoreaccount1/messages", status: 404, code: "QueueNotFound"},
 		{name: "host that is no account", host: "azurite.queue.svc", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
 		{name: "host style: address too long", host: "devstoreaccount1.queue.localhost", verb: "GET", path: "/orders/messages/a/b", status: 400, code: "InvalidUri"},
 		{name: "host that is not of the service", host: "devstoreaccount1.blob.localhost", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
 		{name: "secondary: peek", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders/messages?peekonly=true", status: 200, has: `<MessageId>{id}</MessageId>`},
 		{name: "secondary: signed for the primary address", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders?comp=metadata", change: signPrimary, status: 200},
+		{name: "secondary: signed for a queue without the suffix", account: "devstoreaccount1%2Dsecondary", verb: "GET", path: "/orders-secondary?comp=metadata", change: func(r *http.Request) {
+			address := *r.URL
+			r.URL = r.URL.JoinPath("../orders")
+			sign(r)
+			r.URL = &address
+		}, status: 403, code: "AuthenticationFailed", has: `The signature does not match`},
 		{name: "secondary: get", account: "devstoreaccount1-secondary", verb: "GET", path: "/orders/messages", status: 403, code: "InsufficientAccountPermissions"},
 		{name: "secondary: put", account: "devstoreaccount1-secondary", verb: "POST", path: "/orders/messages", body: wrap("x"), status: 403, code: "InsufficientAccountPermissions"},
 		{name: "secondary: update", account: "devstoreaccount1-secondary", verb: "PUT", path: "/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0", status: 403, code: "InsufficientAccountPermissions"},
@@ -329,6 +345,19 @@ var sections = []section{
 		{name: "queue changed", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.URL.Path = "/devstoreaccount1/full/messages" }, status: 403, code: "AuthenticationFailed"},
 		{name: "no date", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Del("x-ms-date") }, status: 403, code: "AuthenticationFailed", has: `no x-ms-date`},
 		{name: "bad date", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("x-ms-date", "today") }, status: 403, code: "AuthenticationFailed"},
+		{name: "empty date", verb: "GET", path: "/orders/messages", change: func(r *http.Request) {
+			r.Header.Set("x-ms-date", "")
+			r.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+			r.Header.Set("Authorization", authorization(r, ""))
+		}, status: 403, code: "AuthenticationFailed", has: `x-ms-date is empty`},
+		{name: "peek sent as a get", verb: "GET", path: "/orders/messages?numofmessages=32&peekonly=true", change: withQuery("numofmessages:32%0Apeekonly=true"), status: 403, code: "AuthenticationFailed", has: `a line feed or a colon`},
+		{name: "line feed in the name of a parameter", verb: "GET", path: "/orders/messages?a%0Ab=c", status: 403, code: "AuthenticationFailed", has: `a line feed or a colon`},
+		{name: "colon in the name of a parameter", verb: "GET", path: "/orders/messages?a%3Ab=c", status: 403, code: "AuthenticationFailed", has: `a line feed or a colon`},
+		{name: "line feed in the value of a parameter", verb: "GET", path: "/orders/messages?a=b%0Apeekonly:true", status: 403, code: "AuthenticationFailed", has: `parameter a has a line feed`},
+		{name: "colon and comma in the value of a parameter", verb: "GET", path: "/orders/messages?a=b:c,d%0Df", status: 200},
+		{name: "unknown parameter twice", verb: "GET", path: "/orders/messages?a=1&A=2", status: 400, code: "InvalidQueryParameterValue", has: `<QueryParameterName>a</QueryParameterName><Reason>It is given more than once.</Reason>`},
+		{name: "version twice", verb: "GET", path: "/orders/messages", header: map[string]string{"x-ms-version": "2026-04-06,2026-04-06"}, change: repeated("X-Ms-Version", "2026-04-06", "2026-04-06"), status: 400, code: "InvalidHeaderValue"},
+		{name: "metadata twice", verb: "PUT", path: "/orders?comp=metadata", header: meta("a", "1,2"), change: repeated("X-Ms-Meta-A", "1", "2"), status: 204},
 		{name: "signed with Date", verb: "GET", path: "/orders/messages", change: signWithDate, status: 200},
 	}},
 	{"Shared Key Lite", []exchange{
@@ -424,6 +453,7 @@ var sections = []section{
 		{name: "service SAS: no permissions", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sp", ""), status: 403, code: "AuthenticationFailed"},
 		{name: "service SAS: for TLS", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "spr", "https"), status: 403, code: "AuthorizationProtocolMismatch"},
 		{name: "service SAS: from another address", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "sip", "10.0.0.1"), status: 403, code: "AuthorizationSourceIPMismatch"},
+		{name: "service SAS: line feed in the queue's name", verb: "GET", path: "/ord%0Aers/messages", change: serviceSAS("ord\ners"), status: 403, code: "AuthenticationFailed"},
 		{name: "service SAS: missing queue", verb: "GET", path: "/missing/messages", change: serviceSAS("missing"), status: 404, code: "QueueNotFound"},
 		{name: "policy", verb: "GET", path: "/orders/messages", change: serviceSAS("orders", "si", "all", "sp", "", "se", ""), status: 200},
 		{name: "policy without expiry", verb: "GET", path: "/orders/messages?peekonly=true", change: serviceSAS("orders", "si", "open", "sp", ""), status: 200},
@@ -527,6 +557,11 @@ func withParameter(name, value string) func(*http.Request) {
 		query.Set(name, value)
 		r.URL.RawQuery = query.Encode()
 	}
+}
+
+// withQuery gives a request other parameters than were signed.
+func withQuery(query string) func(*http.Request) {
+	return func(r *http.Request) { r.URL.RawQuery = query }
 }
 
 func withoutVersion(r *http.Request) { r.Header.Del("x-ms-version") }

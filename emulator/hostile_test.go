@@ -116,13 +116,14 @@ func TestForms(t *testing.T) {
 		"large headers":          {"GET", "GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 2*maxHeader) + "\r\n\r\n", []int{431}},
 		"many headers":           {"GET", "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("a: b\r\n", 2*maxHeader/6) + "\r\n", []int{431}},
 		"asterisk":               {"OPTIONS", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{200}},
-		"CONNECT":                {"CONNECT", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n", []int{400}},
+		"CONNECT":                {"CONNECT", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n", []int{403}},
+		"CONNECT to us":          {"CONNECT", "CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n", []int{400}},
 		"no host":                {"GET", "GET / HTTP/1.1\r\n\r\n", []int{400}},
 		"two hosts":              {"GET", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", []int{400}},
 		"two lengths":            {"POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", []int{400}},
 		"negative length":        {"POST", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", []int{400}},
 		"other coding":           {"POST", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", []int{501}},
-		"HTTP/2":                 {"PRI", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []int{400}},
+		"HTTP/2":                 {"PRI", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []int{403}}, // it names no host
 		"TLS":                    {"GET", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", []int{400}},
 		"NUL in a header":        {"GET", "GET / HTTP/1.1\r\nHost: a\r\nB: \x00\r\n\r\n", []int{400}},
 		"bad escape":             {"GET", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", []int{400}},
@@ -186,7 +187,7 @@ func TestSlowClients(t *testing.T) {
 		"half a line":     {patience{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
 		"half the header": {patience{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
 		"half a body":     {patience{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
-		"half a chunk":    {patience{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
+		"half a chunk":    {patience{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
 		"no next request": {patience{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -117,7 +117,7 @@ func TestTLSOnly(t *testing.T) {
 	s := New(nil, nil)
 	e, transport := overTLS(t, s)
 	r := signed("GET", "?comp=list", "")
-	r.URL.Host = e.Addr().String()
+	r.URL.Host, r.Host = e.Addr().String(), ""
 	if a := send(t, transport, r); a.status != http.StatusBadRequest || a.header.Get("x-ms-request-id") != "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -268,7 +268,7 @@ func TestAzqueueStatistics(t *testing.T) {
 // TestAzqueueHostStyle uses the addresses of the service itself, which a
 // transport leads to the endpoint.
 func TestAzqueueHostStyle(t *testing.T) {
-	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil).Start("")
+	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), &Options{Hosts: []string{DevelopmentAccount + ".queue.core.windows.net"}}).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestDelegationKeyEnds(t *testing.T) {
 }
 
 func TestPublic(t *testing.T) {
-	key, _ := base64.StdEncoding.DecodeString("c2VjcmV0IGtleQ==")
+	key := []byte("a key of this test alone")
 	s := New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key, "zoo": key}})
 	e, err := s.Start("0.0.0.0:0")
 	if err != nil {
@@ -356,7 +356,7 @@ func TestPublic(t *testing.T) {
 	defer e.Close()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	if !strings.HasPrefix(e.URL(), "http://127.0.0.1:") || !strings.HasSuffix(e.URL(), "/shop") || !strings.Contains(e.ConnectionString(), "AccountName=shop;AccountKey=c2VjcmV0IGtleQ==;") {
+	if !strings.HasPrefix(e.URL(), "http://127.0.0.1:") || !strings.HasSuffix(e.URL(), "/shop") || !strings.Contains(e.ConnectionString(), "AccountName=shop;AccountKey="+base64.StdEncoding.EncodeToString(key)+";") {
 		t.Errorf("%s, %s", e.URL(), e.ConnectionString())
 	}
 	if _, err := service(t, e.ConnectionString(), transport).CreateQueue(t.Context(), "orders", nil); err != nil {
@@ -387,6 +387,35 @@ func TestPublic(t *testing.T) {
 	}
 	if e, err := s.StartTLS("", nil); err == nil || !strings.Contains(err.Error(), "without a certificate") {
 		t.Errorf("without a certificate: %v %v", e, err)
+	}
+}
+
+// TestPublicWantsKeys: a key that everyone knows or can guess is refused where other machines
+// come in, whatever the account is called, and only there.
+func TestPublicWantsKeys(t *testing.T) {
+	zeros := append([]byte{1}, make([]byte, 63)...) // the same key as {1}, for HMAC
+	for name, c := range map[string]struct {
+		key  []byte
+		want string // a part of the error; "" for none
+	}{
+		"well-known":               {wellKnownKey(), "everyone knows"},
+		"one byte":                 {[]byte{1}, "can guess"},
+		"one byte, and zeros":      {zeros, "can guess"},
+		"fifteen bytes":            {[]byte("fifteen bytes i"), "can guess"},
+		"sixteen bytes":            {[]byte("sixteen bytes it"), ""},
+		"the well-known, and more": {append(wellKnownKey(), 0), ""}, // which is quite another one
+	} {
+		for _, account := range []string{DevelopmentAccount, "shop"} {
+			for _, public := range []bool{true, false} {
+				e, err := New(nil, &Options{Public: public, Accounts: map[string][]byte{account: c.key, "good": []byte("a key of this test alone")}}).Start("")
+				if err == nil {
+					e.Close()
+				}
+				if want := c.want != "" && public; (err != nil) != want || want && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s, account %s, public %v: %v", name, account, public, err)
+				}
+			}
+		}
 	}
 }
 

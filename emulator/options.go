@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -26,9 +27,20 @@ type Options struct {
 	// that whoever reaches the endpoint could do everything. Bearer tokens
 	// are not taken then: their signatures cannot be checked, so that
 	// whoever reaches the endpoint could make one. Keys and signatures
-	// are all there is to protect the queues, so serve over TLS. Defaults to
-	// false: loopback addresses only.
+	// are all there is to protect the queues, so serve over TLS; Start refuses
+	// the development account's key, under whatever name, and keys of fewer than
+	// 16 bytes. Defaults to false: loopback addresses only.
 	Public bool
+
+	// Hosts are further names or addresses, without ports, that endpoints may be
+	// called by (the Host of requests). They answer to loopback addresses, to
+	// localhost and to names below it, and refuse every other one, so that no web
+	// page can reach them by a name of its own that leads here. Of a name over
+	// plain HTTP browsers do not tell which page asks for an image or the like,
+	// as they do of loopback addresses and over TLS: see docs/protocol.md. A
+	// public endpoint answers to every host when Hosts is empty, and else to
+	// these and this machine's own. Defaults to none.
+	Hosts []string
 
 	// Delay makes every request take this much longer: half of it passes
 	// before the operation, half after it, as on a network. A client that
@@ -72,16 +84,28 @@ func (o *Options) delay() time.Duration {
 	return max(o.Delay, 0)
 }
 
+func (o *Options) hosts() []string {
+	if o == nil {
+		return nil
+	}
+	return slices.Clone(o.Hosts)
+}
+
 func (o *Options) public() bool { return o != nil && o.Public }
+
+// wellKnownKey is [DevelopmentKey], decoded.
+func wellKnownKey() []byte {
+	key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return key
+}
 
 func (o *Options) accounts() map[string]*account {
 	all := make(map[string]*account)
 	if !o.public() {
-		key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
-		if err != nil {
-			panic(err) // it is a constant
-		}
-		all[DevelopmentAccount] = newAccount(key)
+		all[DevelopmentAccount] = newAccount(wellKnownKey())
 	}
 	if o == nil {
 		return all

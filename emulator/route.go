@@ -98,7 +98,6 @@ func (c *call) route() *failure {
 	if count > 1 && parts[1] != "messages" {
 		return errInvalidURI
 	}
-	c.queue, c.message = parts[0], parts[2]
 	if c.query, f = parseQuery(c.parameters[:0], c.request.URL.RawQuery); f != nil {
 		return f
 	}
@@ -106,6 +105,12 @@ func (c *call) route() *failure {
 	if f != nil {
 		return f
 	}
+	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hosted {
+		// The Python client puts the account's path behind the secondary location's. Nothing else
+		// has this address: queues have no stats.
+		parts[0], count = "", 0
+	}
+	c.queue, c.message = parts[0], parts[2]
 	switch count {
 	case 0:
 		return c.routeAccount(comp)

@@ -106,6 +106,9 @@ func (c *call) signature() (s signature, f *failure) {
 			return s, denied("The parameter " + p.name + " has a line feed in it.")
 		}
 	}
+	if strings.Contains(c.queue, "\n") { // which is signed too
+		return s, denied("The queue has a line feed in its name.")
+	}
 	if !isVersion(s.version) || s.version < oldestSAS || s.version > newestSAS {
 		return s, denied("The parameter sv is not a version from " + oldestSAS + " to " + newestSAS + ".")
 	}
@@ -120,11 +123,7 @@ var errSignature = denied("The signature does not match: check the key that sign
 
 // checkAccountSAS checks the signature of an account SAS.
 func (c *call) checkAccountSAS(s signature) *failure {
-	lines := []string{c.account, s.permissions, s.services, s.resources, s.start, s.expiry, s.addresses, s.protocols, s.version}
-	if s.version >= encryptionScopeSAS {
-		lines = append(lines, s.scope)
-	}
-	if !c.known.signed([]byte(strings.Join(append(lines, ""), "\n")), s.given) {
+	if !c.known.signed([]byte(c.accountText(s)), s.given) {
 		return errSignature
 	}
 	if s.permissions == "" || s.expiry == "" {
@@ -133,11 +132,19 @@ func (c *call) checkAccountSAS(s signature) *failure {
 	return nil
 }
 
+// accountText is the string to sign of an account SAS.
+func (c *call) accountText(s signature) string {
+	lines := []string{c.account, s.permissions, s.services, s.resources, s.start, s.expiry, s.addresses, s.protocols, s.version}
+	if s.version >= encryptionScopeSAS {
+		lines = append(lines, s.scope)
+	}
+	return strings.Join(append(lines, ""), "\n")
+}
+
 // checkServiceSAS checks the signature of a SAS for one queue, and takes what it
 // leaves to a stored access policy from there.
 func (c *call) checkServiceSAS(s *signature) *failure {
-	text := strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(), s.identifier, s.addresses, s.protocols, s.version}, "\n")
-	if !c.known.signed([]byte(text), s.given) {
+	if !c.known.signed([]byte(c.serviceText(*s)), s.given) {
 		return errSignature
 	}
 	if s.identifier != "" {
@@ -149,6 +156,11 @@ func (c *call) checkServiceSAS(s *signature) *failure {
 		return denied("Neither the SAS nor a stored access policy of the queue has both permissions and an expiry.")
 	}
 	return nil
+}
+
+// serviceText is the string to sign of a service SAS.
+func (c *call) serviceText(s signature) string {
+	return strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(), s.identifier, s.addresses, s.protocols, s.version}, "\n")
 }
 
 // canonicalName is the queue as shared access signatures name it, whatever the

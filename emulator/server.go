@@ -25,6 +25,7 @@ type Server struct {
 	engine   *localqueue.Engine
 	accounts map[string]*account // never changes
 	public   bool                // other machines may reach us
+	hosts    []string            // that endpoints answer to, besides this machine's own
 	delay    time.Duration
 	front    http.Handler  // or nil
 	faults   *faultRules   // nil for none
@@ -44,7 +45,7 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
 	}
-	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), delay: o.delay(), front: o.front(), counters: newCounters()}
+	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters()}
 	if o != nil {
 		s.log = o.Log
 		if s.bad = o.Limits.check(); s.bad == nil {
@@ -58,11 +59,15 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	return s
 }
 
-// ServeHTTP answers one request. Whatever the request, it panics only with
+// ServeHTTP answers one request. It does not check whether a web page of another origin has
+// made a browser send it, as an [Endpoint] does. Whatever the request, it panics only with
 // [http.ErrAbortHandler], by which a handler breaks the connection, when a fault
 // does; without [Options].Faults it never panics.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if broken := s.serve(w, r); broken != nil {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r, false) }
+
+// serveHTTP is ServeHTTP; on an endpoint it checks who has made a browser send the request.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool) {
+	if broken := s.serve(w, r, endpoint); broken != nil {
 		if errors.Is(broken, errReset) {
 			resetConnection(r.Context())
 		}
@@ -72,7 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers one request, or returns with what error a fault breaks the
 // connection.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) (broken error) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (broken error) {
 	c := calls.Get().(*call)
 	c.server, c.request, c.header, c.operation = s, r, w.Header(), Unknown
 	defer c.release()
@@ -81,6 +86,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (broken error) {
 	}
 	c.begin()
 	f := c.route()
+	if endpoint {
+		f = cmp.Or(c.checkPage(), f)
+	}
 	c.tally = s.counters.operations[c.operation]
 	c.tally.requests.Add(1)
 	switch {
@@ -171,6 +179,7 @@ type call struct {
 
 	parameters [4]parameter // room for query
 	signedText []byte       // room for what was signed
+	collated   bool         // what is signed has its headers in the order of languages
 }
 
 // calls are used again: with the room in them they are larger than all else that a

@@ -1,14 +1,12 @@
 package emulator
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"hash"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,9 +34,8 @@ func newAccount(key []byte) *account {
 }
 
 // authenticateKey refuses a request that is not signed with the key of the
-// account it addresses. The credentials are the account and the signature; what
-// was signed differs between SharedKey and SharedKeyLite.
-func (c *call) authenticateKey(credentials string, appendText func(*call, []byte, string) []byte) *failure {
+// account it addresses. The credentials are the account and the signature.
+func (c *call) authenticateKey(credentials string, scheme signingScheme) *failure {
 	name, encoded, ok := strings.Cut(strings.TrimSpace(credentials), ":")
 	if !ok {
 		return errInvalidAuthentication
@@ -53,19 +50,34 @@ func (c *call) authenticateKey(credentials string, appendText func(*call, []byte
 	if f := c.server.checkDate(c.request.Header); f != nil {
 		return f
 	}
-	c.signedText = appendText(c, c.signedText[:0], c.resource)
-	if c.known.signed(c.signedText, signature) {
+	if f := scheme.check(c); f != nil {
+		return f
+	}
+	if c.signedWith(scheme, c.resource, signature) {
 		return nil
 	}
-	if c.secondary && !c.hosted {
-		// The documents want the address of the primary location to be signed,
-		// clients sign what they call. Both mean the same.
-		primary := strings.Replace(c.resource, secondarySuffix, "", 1)
-		if c.known.signed(appendText(c, nil, primary), signature) {
-			return nil
-		}
+	// The documents want the address of the primary location to be signed,
+	// clients sign what they call. Both mean the same.
+	if primary, ok := c.primaryResource(); ok && c.signedWith(scheme, primary, signature) {
+		return nil
 	}
 	return denied("The signature does not match: check the account key.")
+}
+
+// signedWith reports whether a signature is that of the request with this path, in one of the
+// two orders of its headers.
+func (c *call) signedWith(scheme signingScheme, resource string, signature []byte) bool {
+	c.collated = false
+	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
+	if c.known.signed(c.signedText, signature) {
+		return true
+	}
+	if !collates(c.request.Header) {
+		return false
+	}
+	c.collated = true
+	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
+	return c.known.signed(c.signedText, signature)
 }
 
 // signed compares in constant time, so that a signature cannot be guessed byte
@@ -88,9 +100,13 @@ type dated struct {
 // checkDate keeps the last date that it read: clients that are busy send the same one for
 // a second.
 func (s *Server) checkDate(h http.Header) *failure {
-	value := first(h, "X-Ms-Date")
-	if value == "" {
-		value = first(h, "Date")
+	// An x-ms-date that is there takes the place of Date in what is signed, even when it is
+	// empty: nothing else may be believed then.
+	value := first(h, "Date")
+	if dates := h["X-Ms-Date"]; len(dates) > 0 {
+		if value = dates[0]; value == "" {
+			return denied("The header x-ms-date is empty.")
+		}
 	}
 	if value == "" {
 		return denied("The request has no x-ms-date and no Date.")
@@ -108,127 +124,4 @@ func (s *Server) checkDate(h http.Header) *failure {
 		return denied("The date of the request is more than 15 minutes off: check the clock.")
 	}
 	return nil
-}
-
-// appendStringToSign appends what the client has signed: the verb, standard
-// headers, all x-ms- headers and the resource with its parameters (Authorize with
-// Shared Key, "Blob, Queue, and File services").
-func (c *call) appendStringToSign(dst []byte, resource string) []byte {
-	h := c.request.Header
-	line := func(s string) { dst = append(append(dst, s...), '\n') }
-
-	line(c.request.Method)
-	line(first(h, "Content-Encoding"))
-	line(first(h, "Content-Language"))
-	if n := c.request.ContentLength; n > 0 { // empty when there is no body
-		dst = strconv.AppendInt(dst, n, 10)
-	}
-	line("")
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
-	if len(h["X-Ms-Date"]) > 0 {
-		line("") // x-ms-date stands in for it
-	} else {
-		line(first(h, "Date"))
-	}
-	line(first(h, "If-Modified-Since"))
-	line(first(h, "If-Match"))
-	line(first(h, "If-None-Match"))
-	line(first(h, "If-Unmodified-Since"))
-	line(first(h, "Range"))
-
-	dst = appendHeaders(dst, h)
-	dst = append(dst, '/')
-	dst = append(dst, c.account...)
-	dst = append(dst, resource...)
-	sorted := c.query.sorted()
-	for i, p := range sorted {
-		if i > 0 && sorted[i-1].name == p.name { // values of one name are joined
-			dst = append(dst, ',')
-		} else {
-			dst = append(dst, '\n')
-			dst = append(dst, p.name...)
-			dst = append(dst, ':')
-		}
-		dst = append(dst, p.value...)
-	}
-	return dst
-}
-
-// first is the first value of a header by its canonical name: Get would make that of it
-// again, a dozen times a request.
-func first(h http.Header, name string) string {
-	if values := h[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// appendLiteStringToSign appends what the client has signed under the scheme
-// SharedKeyLite: fewer headers, and of the parameters only comp (Authorize with
-// Shared Key, "Blob, Queue, and File services (Shared Key Lite)").
-func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
-	h := c.request.Header
-	line := func(s string) { dst = append(append(dst, s...), '\n') }
-	line(c.request.Method)
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
-	if len(h["X-Ms-Date"]) > 0 {
-		line("")
-	} else {
-		line(first(h, "Date"))
-	}
-	dst = appendHeaders(dst, h)
-	dst = append(dst, '/')
-	dst = append(dst, c.account...)
-	dst = append(dst, resource...)
-	if comp, found, _ := c.query.get("comp"); found { // twice was refused before
-		dst = append(dst, "?comp="...)
-		dst = append(dst, comp...)
-	}
-	return dst
-}
-
-// appendHeaders appends all x-ms- headers, a line for each, in the order of
-// their names.
-func appendHeaders(dst []byte, h http.Header) []byte {
-	var room [8]string
-	names := room[:0]
-	for name := range h { // canonical case, so that equal names are one
-		if strings.HasPrefix(name, "X-Ms-") {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, compareFolded)
-	for _, name := range names {
-		for i := range len(name) {
-			dst = append(dst, lower(name[i]))
-		}
-		dst = append(dst, ':')
-		for i, value := range h[name] {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, strings.TrimSpace(value)...)
-		}
-		dst = append(dst, '\n')
-	}
-	return dst
-}
-
-// compareFolded orders names as their lower-case forms are ordered.
-func compareFolded(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		if c := cmp.Compare(lower(a[i]), lower(b[i])); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
 }

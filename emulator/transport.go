@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // RoundTrip answers a request in process, as a socket would: with the Server as
@@ -36,7 +37,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w := &response{header: make(http.Header, 8)}
-	broken := s.serve(w, in)
+	broken := s.serve(w, in, false)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -79,7 +80,12 @@ func incoming(r *http.Request) (*http.Request, error) {
 	}
 	for name, values := range r.Header {
 		name = http.CanonicalHeaderKey(name)
-		in.Header[name] = append(in.Header[name], values...)
+		for _, value := range values {
+			if strings.ContainsAny(name+value, "\r\n\x00") {
+				return nil, errors.New("emulator: a header of the request cannot be sent over HTTP")
+			}
+			in.Header[name] = append(in.Header[name], strings.Trim(value, " \t")) // as it arrives
+		}
 	}
 	switch {
 	case r.Body == nil || r.Body == http.NoBody:

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/millrace/millrace/emulator"
 )
@@ -39,16 +40,18 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 	}
 	for _, account := range s.served() {
 		line("account", "%s", e.AccountURL(account))
+		key := emulator.DevelopmentKey
 		if s.secret(account) {
-			line("connection string", "%s", connectionString(e.AccountURL(account), account, "(your key)"))
-			continue
+			key = "(your key)"
 		}
-		if s.cert == "" && isUsual(e.Addr().String()) {
+		long := connectionString(e.AccountURL(account), account, key)
+		if !s.secret(account) && s.cert == "" && isUsual(e.Addr().String()) {
 			line("connection string", "%s", shortForm)
-			line("  or", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
-			continue
+			line("  or", "%s", long)
+		} else {
+			line("connection string", "%s", long)
 		}
-		line("connection string", "%s", connectionString(e.AccountURL(account), account, emulator.DevelopmentKey))
+		line("  for Python", "%s", long+pythonSecondary(e.AccountURL(account)))
 	}
 	if step := s.firstStep(e.Addr().String()); step != "" {
 		line("from another shell", "%s", step)
@@ -96,4 +99,12 @@ func connectionString(url, account, key string) string {
 		scheme = "https"
 	}
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;QueueEndpoint=%s;", scheme, account, key, url)
+}
+
+// pythonSecondary is what the Python client must be told to find the secondary location, of
+// which it reads the stats: it makes up an address in the cloud otherwise. It wants it
+// without a scheme; other clients refuse a connection string for that.
+func pythonSecondary(url string) string {
+	_, address, _ := strings.Cut(url, "://")
+	return "QueueSecondaryEndpoint=" + address + "-secondary;"
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-const secretKey = "c2VjcmV0IG9mIG1pbmU="
+const secretKey = "c2VjcmV0IG9mIG1pbmUsIGFsbCBtaW5l"
 
 // served is a page with the settings of these arguments, with one message in the queue
 // "orders" of the account "mine" and the server on a socket.
@@ -31,7 +31,7 @@ func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
 		t.Fatal(err)
 	}
-	p.server = emulator.New(p.engine, &emulator.Options{Accounts: s.keys, Public: s.public, Front: p})
+	p.server = emulator.New(p.engine, &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Front: p})
 	e, err := p.server.Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -121,16 +121,20 @@ func TestPage(t *testing.T) {
 // public one shows, is no more than what this is.
 func TestPageTellsOthersNothing(t *testing.T) {
 	_, e := served(t)
+	_, named := served(t, "-host", "millrace")
 	_, public := served(t, "-public")
 	for name, c := range map[string]struct {
 		e    *emulator.Endpoint
 		host string
+		says string
 	}{
-		"another host": {e, "attacker.example:10001"},
-		"public":       {public, ""},
+		"another host":  {e, "attacker.example:10001", "does not answer to the host"},
+		"allowed host":  {named, "millrace:10001", "emulator of Azure Queue Storage"},
+		"public":        {public, "", "emulator of Azure Queue Storage"},
+		"public's name": {public, "millrace.example", "emulator of Azure Queue Storage"},
 	} {
 		_, body := get(t, "GET", "http://"+c.e.Addr().String()+"/", c.host)
-		if !strings.Contains(body, "emulator of Azure Queue Storage") {
+		if !strings.Contains(body, c.says) {
 			t.Errorf("%s: %s", name, body)
 		}
 		for _, unwanted := range []string{"orders", "mine", "devstoreaccount1", "AccountKey", "Requests"} {

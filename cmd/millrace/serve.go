@@ -51,7 +51,7 @@ func (s *settings) serve(ctx context.Context, out io.Writer) error {
 
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: d.engine}
-	o := &emulator.Options{Accounts: s.keys, Public: s.public, Delay: s.delay, Front: front}
+	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front}
 	s.trouble(o, out)
 	server := emulator.New(d.engine, o)
 	front.server = server
@@ -60,11 +60,11 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 		start = func(addr string) (*emulator.Endpoint, error) { return server.StartTLS(addr, certificate) }
 	}
 	endpoint, err := start(s.addr)
+	if network := new(net.OpError); errors.As(err, &network) { // the rest is said here
+		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
+	}
 	if err != nil {
-		if network := new(net.OpError); errors.As(err, &network) {
-			err = network.Err // the rest is said here
-		}
-		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, err)
+		return err
 	}
 	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {

@@ -15,6 +15,7 @@ import (
 type settings struct {
 	addr        string
 	public      bool
+	hosts       hostFlags
 	data        string
 	accounts    accountFlags
 	cert, key   string
@@ -34,6 +35,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f := newFlags("serve")
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -serve-account")
+	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\nwith -public to this machine's own and these only")
 	path(f, &s.data, "data", "keep everything in `directory`; without, in memory only")
 	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+servedVariable+"\nhas more of them, separated by semicolons")
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; needs -key")
@@ -94,6 +96,8 @@ func (s *settings) checkAddress() error {
 	case !s.public && !onLoopback(host):
 		return fmt.Errorf("-addr %s can be reached by other machines, and the key of the development account is public: "+
 			"use 127.0.0.1, or say -public with a -serve-account", s.addr)
+	case s.public:
+		return s.checkPublicKeys()
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ const code = (wanted) => (error) => error.code === wanted || error.details?.erro
 
 async function messages(service, name) {
   const queue = service.getQueueClient(name);
-  await queue.create({ metadata: { kind: "test" } });
+  await queue.create({ metadata: { kind: "test", a_b: "1", a1b: "2" } });
   // No line ends: this client takes line feeds out of what it sends.
   await queue.sendMessage("<&> \"' привет", { messageTimeToLive: -1 });
   await queue.sendMessage("second", { visibilityTimeout: 0 });
@@ -31,7 +31,7 @@ async function messages(service, name) {
   assert.equal((await queue.receiveMessages()).receivedMessageItems[0].messageText, "changed");
   const properties = await queue.getProperties();
   assert.equal(properties.approximateMessagesCount, 1);
-  assert.deepEqual(properties.metadata, { kind: "test" });
+  assert.deepEqual(properties.metadata, { kind: "test", a_b: "1", a1b: "2" });
   await queue.setMetadata({ kind: "other" });
   await queue.clearMessages();
   assert.equal((await queue.getProperties()).approximateMessagesCount, 0);

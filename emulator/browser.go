@@ -1,0 +1,162 @@
+package emulator
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// A web page can make the browser of its visitor send requests to this machine, and the key
+// of the development account is public, so that a page can sign what it likes. A browser
+// says so: by Origin on what a page does with fetch, forms and WebSockets, and by
+// Sec-Fetch-Site on everything, images and links included (Fetch Metadata Request Headers).
+// A page that was loaded from a name which its owner then points to 127.0.0.1 is of the same
+// origin as the endpoint, and says both truly; there the Host tells (DNS rebinding).
+//
+// Endpoints check this. Other clients send neither header and call the endpoint by its
+// address, so they notice nothing.
+
+var (
+	errForeignHost = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
+	errForeignPage = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation. "+
+		"A browser sent it for a web page of another origin, and no CORS rule of the account's Queue service allows that origin and method "+
+		"(Set Queue Service Properties adds one).")
+)
+
+// checkPage refuses a request that a browser sends for a page of another origin, unless a
+// CORS rule of the account allows it or it asks for those rules.
+func (c *call) checkPage() *failure {
+	f := c.server.checkPage(c.request)
+	if f != errForeignPage { //nolint:errorlint // it is this very one, or another
+		return f
+	}
+	origins := c.request.Header["Origin"]
+	if len(origins) != 1 || origins[0] == "" {
+		return f
+	}
+	if c.request.Method == http.MethodOptions || c.allowsPage(origins[0]) {
+		return nil
+	}
+	return f.with(queuexml.Detail{Name: "Origin", Value: shorten(origins[0])})
+}
+
+// allowsPage reports whether a CORS rule of the account allows pages of an origin to send
+// requests with this method.
+func (c *call) allowsPage(origin string) bool {
+	if c.known == nil || !printable(origin) {
+		return false
+	}
+	rules, f := c.rules()
+	return f == nil && slices.ContainsFunc(rules, func(r queuexml.CORSRule) bool {
+		return allowsOrigin(r, origin) && allowsMethod(r, c.request.Method)
+	})
+}
+
+// checkPage refuses a request to a host that is not ours, and one that a browser sends for a
+// page of another origin: the latter with [errForeignPage].
+func (s *Server) checkPage(r *http.Request) *failure {
+	if !s.answersTo(r.Host) {
+		return errForeignHost.because("%s This server does not answer to the host %s: call it by 127.0.0.1, localhost or a name below "+
+			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quote(r.Host))
+	}
+	if origins := r.Header["Origin"]; len(origins) > 0 && (len(origins) > 1 || !isOwnOrigin(r, origins[0])) {
+		return errForeignPage
+	}
+	sites := r.Header["Sec-Fetch-Site"]
+	switch {
+	case len(sites) == 0, len(sites) == 1 && (sites[0] == "none" || sites[0] == "same-origin"):
+		return nil
+	case s.atFront(r) && r.Method == http.MethodGet && r.URL.Path == "/" && slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}):
+		return nil // a link to the front page: the page that has it cannot read what it leads to
+	}
+	return errForeignPage
+}
+
+// isOwnOrigin reports whether an origin is that of the endpoint, as the client has called it.
+func isOwnOrigin(r *http.Request, origin string) bool {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	host, ok := strings.CutPrefix(origin, scheme)
+	return ok && r.Host != "" && strings.EqualFold(host, r.Host)
+}
+
+// answersTo reports whether a Host is one that the server may be called by: this machine's
+// own, or one that was allowed. A public server may be called by any, unless some were named.
+func (s *Server) answersTo(host string) bool {
+	if s.public && len(s.hosts) == 0 {
+		return true
+	}
+	name, ok := hostName(host)
+	return ok && (isLocal(name) || slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, name) }))
+}
+
+// hostName is a Host without its port, without the brackets of an address of IPv6 and without
+// the dot that may end a name. It is false for what is no host.
+func hostName(host string) (name string, ok bool) {
+	port := ""
+	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
+		if name, port, ok = strings.Cut(rest, "]"); !ok || !strings.Contains(name, ":") {
+			return "", false
+		}
+		if port, ok = strings.CutPrefix(port, ":"); !ok && port != "" {
+			return "", false
+		}
+	} else {
+		name, port, _ = strings.Cut(host, ":")
+		name = strings.TrimSuffix(name, ".")
+	}
+	return name, name != "" && (port == "" || isDigits(port))
+}
+
+// isLocal reports whether the name of a host always is this machine: a loopback address,
+// localhost, or a name below it (RFC 6761, section 6.3).
+func isLocal(name string) bool {
+	const local = "localhost"
+	if below := len(name) - len(local); below >= 0 && strings.EqualFold(name[below:], local) {
+		return below == 0 || name[below-1] == '.' && isDNSName(name)
+	}
+	at, err := netip.ParseAddr(name)
+	return err == nil && at.Unmap().IsLoopback()
+}
+
+// isDNSName reports whether a text is labels of letters, digits, hyphens and underscores.
+func isDNSName(text string) bool {
+	for label := range strings.SplitSeq(text, ".") {
+		if label == "" {
+			return false
+		}
+		for i := range len(label) {
+			switch b := lower(label[i]); {
+			case 'a' <= b && b <= 'z', '0' <= b && b <= '9', b == '-', b == '_':
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkHosts returns what is wrong with hosts that are to be allowed, or nil.
+func checkHosts(hosts []string) error {
+	for _, h := range hosts {
+		if _, err := netip.ParseAddr(h); err != nil && !isDNSName(h) {
+			return fmt.Errorf("emulator: Options.Hosts: %s is neither a name nor an address: give it without a port, such as millrace", quote(h))
+		}
+	}
+	return nil
+}
+
+// shorten keeps what a client has sent short enough for an error.
+func shorten(text string) string {
+	const enough = 100
+	if len(text) > enough {
+		return strings.ToValidUTF8(text[:enough], "") + "…"
+	}
+	return text
+}
