@@ -76,10 +76,7 @@ func TestHostFlag(t *testing.T) {
 // that is printed for it: it puts the path of the primary location behind the secondary one,
 // and signs that. It is asked with azqueue here, which signs alike.
 func TestPythonReadsStats(t *testing.T) {
-	s, err := parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := parsed(t)
 	e, err := emulator.New(nil, nil).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
