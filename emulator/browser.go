@@ -31,7 +31,7 @@ var (
 // CORS rule of the account allows it or it asks for those rules.
 func (c *call) checkPage() *failure {
 	f := c.server.checkPage(c.request)
-	if f != errForeignPage { //nolint:errorlint // it is this very one, or another
+	if f != errForeignPage { // it is this very one, or another
 		return f
 	}
 	origins := c.request.Header["Origin"]
@@ -99,7 +99,7 @@ func (s *Server) answersTo(host string) bool {
 // hostName is a Host without its port, without the brackets of an address of IPv6 and without
 // the dot that may end a name. It is false for what is no host.
 func hostName(host string) (name string, ok bool) {
-	port := ""
+	var port string
 	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
 		if name, port, ok = strings.Cut(rest, "]"); !ok || !strings.Contains(name, ":") {
 			return "", false

@@ -176,6 +176,7 @@ func TestPagesOnTheWire(t *testing.T) {
 		"fetch of the front":                        {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other + "\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n\r\n", []int{403}},
 		"link to the front of an origin":            {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other + "\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
 		"image of the front":                        {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{403}},
+		"link to the icon of the front":             {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
 		"icon of the front":                         {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{200}},
 		"own page with the front's address":         {"GET / HTTP/1.1\r\n" + host(own) + "Origin: http://" + own + "\r\nSec-Fetch-Site: same-origin\r\n\r\n", []int{200}},
 		"two origins at the front, the first is ok": {"GET / HTTP/1.1\r\n" + host(own) + "Origin: http://" + own + "\r\nOrigin: null\r\n\r\n", []int{403}},
@@ -248,7 +249,7 @@ func TestPagesOfAPublicServer(t *testing.T) {
 		"another page":   {"millrace.example", elsewhere, "cross-site", 403},
 		"a page's image": {"millrace.example", "", "cross-site", 403},
 	} {
-		r, err := http.NewRequest("GET", "http://"+e.Addr().String()+"/shop/orders/messages", nil)
+		r, err := http.NewRequest(http.MethodGet, "http://"+e.Addr().String()+"/shop/orders/messages", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

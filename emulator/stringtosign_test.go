@@ -187,7 +187,7 @@ func TestSharedKeyTellsAddressesApart(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					c, ok := received(s, &http.Request{Method: "GET", Host: host, URL: u, Header: header})
+					c, ok := received(s, &http.Request{Method: http.MethodGet, Host: host, URL: u, Header: header})
 					if !ok {
 						continue
 					}
@@ -227,7 +227,7 @@ func TestSignaturesAreOfOneRequest(t *testing.T) {
 			}
 			name := rapid.SampledFrom([]string{"q", "q\n", "q\na", "a\nq", "q/a"}).Draw(t, "queue")
 			u := &url.URL{Path: "/" + DevelopmentAccount + "/" + name + "/messages", RawPath: "/" + DevelopmentAccount + "/" + url.PathEscape(name) + "/messages", RawQuery: q.Encode()}
-			c, ok := received(s, &http.Request{Method: "GET", Host: "127.0.0.1", URL: u, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}})
+			c, ok := received(s, &http.Request{Method: http.MethodGet, Host: "127.0.0.1", URL: u, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}})
 			if !ok {
 				t.Fatalf("%v is refused before", u)
 			}
@@ -365,7 +365,7 @@ func TestSecondarySuffixIsOfTheAccount(t *testing.T) {
 		if strings.Contains(sent, "?") {
 			query = "&comp=metadata"
 		}
-		r, err := http.NewRequest("GET", "http://"+inProcess+signedAs+"?comp=metadata", nil)
+		r, err := http.NewRequest(http.MethodGet, "http://"+inProcess+signedAs+"?comp=metadata", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
