@@ -184,14 +184,14 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 		moved = append(moved, m)
 		rewritten = append(rewritten, localqueue.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
 	}
-	many := make([]localqueue.Change, 300)
-	for i := range many {
-		many[i] = localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: uint64(i + 2)}}, Text: text}
+	many := []localqueue.Change{localqueue.MessageSetAside(key)}
+	for n := range uint64(300) {
+		many = append(many, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
 	}
 	for _, c := range [][]localqueue.Change{
 		{localqueue.QueueSaved{Ordinal: key.Queue, Name: name}, localqueue.AccountSaved{Name: "another"},
 			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}, moved},
-		append(many, localqueue.MessageSetAside(key)),
+		many,
 		append(rewritten, localqueue.QueueCleared{Queue: key.Queue, Sequence: 7}),
 		{localqueue.QueueDropped{Ordinal: key.Queue, Leaving: localqueue.LeavingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
@@ -325,6 +325,9 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, patches []byte, less uint32) {
 		file := patched(s.file, patches)
 		file = file[:len(file)-int(less)%len(file)]
-		_, _ = inspectDamagedIn(t, dir, file, s.texts)
+		found, err := inspectDamagedIn(t, dir, file, s.texts)
+		if err == nil && found.Damaged == 0 && (found.Messages != s.depth || found.Queues != 3) {
+			t.Fatalf("%d messages of %d queues are left, and nothing is said", found.Messages, found.Queues)
+		}
 	})
 }

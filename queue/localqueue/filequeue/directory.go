@@ -87,13 +87,12 @@ func (d *directory) duplicate(name, to string) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close()
 	copied, err := d.create(to, os.O_WRONLY|os.O_EXCL)
 	if err != nil {
-		return err
+		return errors.Join(err, from.Close())
 	}
 	_, err = io.Copy(copied, from)
-	if err := errors.Join(err, copied.Sync(), copied.Close()); err != nil {
+	if err := errors.Join(err, copied.Sync(), copied.Close(), from.Close()); err != nil {
 		return errors.Join(err, d.root.Remove(to))
 	}
 	return nil

@@ -517,7 +517,10 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte{}, uint32(700))
 	f.Fuzz(func(t *testing.T, patches []byte, less uint32) {
 		b := patched(k.files[name], patches)
-		_, _ = k.found(t, map[string][]byte{name: b[:len(b)-int(less)%len(b)]})
+		found, texts := k.found(t, map[string][]byte{name: b[:len(b)-int(less)%len(b)]})
+		if found.Damaged == 0 && !found.Torn && !maps.Equal(texts, k.texts) {
+			t.Fatalf("%d messages are there, want %d, and nothing is said", len(texts), len(k.texts))
+		}
 	})
 }
 
