@@ -85,7 +85,7 @@ func (s *session[T]) configure(c Settings) error {
 // idleBesideHook refuses idle waits that would have no effect.
 func idleBesideHook(idle scaling.Idle, hook bool) error {
 	if hook && isSet(idle) {
-		return errors.New("Idle has no effect beside a QueueEmpty hook, which says itself how long to wait: set one of them")
+		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
 	}
 	return nil
 }

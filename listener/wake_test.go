@@ -226,8 +226,8 @@ func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 		watching.Go(func() { w.watch(ctx) })
 		begin := time.Now()
 		var woken []time.Duration
-		for _, due := range []time.Duration{5200, 5300, 5900, 5950} {
-			w.at(begin.Add(due * time.Millisecond))
+		for _, due := range []int{5200, 5300, 5900, 5950} {
+			w.at(begin.Add(time.Duration(due) * time.Millisecond))
 			if due == 5200 || due == 5900 {
 				continue // two are given back together
 			}
