@@ -72,14 +72,15 @@ func (v *delivery[T]) run() {
 		return
 	}
 	v.decided()
-	if what, no := v.recordStart(); no { // before the body is decoded, which may kill as well
+	what, no := v.recordStart() // before the body is decoded, which may kill as well
+	if !no {
+		if v.message.Body, err = v.decode(); err != nil {
+			what, no = v.poisoned(poison.ReasonUndecodable, err), true
+		}
+	}
+	if no {
 		v.survived(unstarted)
 		v.settle(what, held, unstarted)
-		return
-	}
-	if v.message.Body, err = v.decode(); err != nil {
-		v.survived(unstarted)
-		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, unstarted)
 		return
 	}
 	v.handle()
