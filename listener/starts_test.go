@@ -322,6 +322,47 @@ func TestWhatCannotBeDecodedIsPoisonAfterItsStartIsRecorded(t *testing.T) {
 	})
 }
 
+// A settlement that may not have taken effect does not make the process forget what it knows.
+func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.die()
+		var updates atomic.Int64
+		b.queue.tamper = func(op string, act func() error) error {
+			switch {
+			case op == "dequeue" && updates.Load() > 1 && updates.Load() < 4:
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled} // somebody else is to have it
+			case op != "update":
+				return act()
+			}
+			switch updates.Add(1) {
+			case 2: // the give-back after the recorded start
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			case 3: // and again, when somebody else has had it
+				time.Sleep(6 * time.Second)
+				b.die()
+				defer updates.Add(1)
+			}
+			return act()
+		}
+		runs := 0
+		o := fixed(5 * time.Second)
+		o.Poison.MaxLost = 1
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			if runs++; runs == 1 {
+				return errors.New("no")
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if st := l.State(); runs != 2 || st.Retried != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
+			t.Errorf("%d runs, state %+v, records %+v", runs, st, b.copies())
+		}
+	})
+}
+
 // A handler that returned has not killed its worker, though its lease was lost. But a job
 // that loses it each time does not run for ever.
 func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T) {
