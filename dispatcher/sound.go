@@ -44,7 +44,7 @@ func sound(who string, err error) error {
 func examine(err error) *hook.Failure {
 	return hook.Run(func() {
 		_ = err.Error()
-		findVerdict(err)
+		_ = findVerdict(err)
 		_ = errors.Is(err, context.Canceled)
 		errors.As(err, new(*unsoundError))
 	})

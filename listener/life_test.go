@@ -79,7 +79,7 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 		latency time.Duration
 		refused int // at most: until it is known how long calls take
 	}{
-		"newer": {text: "millrace/2?\n", handler: nothing},
+		"newer":   {text: "millrace/2?\n", handler: nothing},
 		"started": {old: 50 * time.Second, handler: nothing},
 		"snoozed": {handler: func(context.Context, *Message[job]) error {
 			return dispatcher.Snooze(time.Hour)

@@ -261,7 +261,7 @@ func (s *session[T]) state() State {
 		Visibility: s.dispatcher.Visibility(),
 	}
 	s.health.fill(&st)
-	st.LastError, st.LastErrorAt = s.report.lastError()
+	st.LastErrorAt, st.LastError = s.report.lastError()
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.fleet.counts()
 	st.Running, st.Settling = s.dispatcher.Running()
 	s.scale.mu.Lock()

@@ -337,7 +337,7 @@ func TestManyLongHandlersKeepTheirLeasesAndRenewThemSeldom(t *testing.T) {
 		b.run(l)
 		after(7 * time.Minute)
 		most := 0 // in a minute
-		for begin := 0; begin < 7; begin++ {
+		for begin := range 7 {
 			n := 0
 			for _, one := range c.updates[60*begin : min(60*(begin+1), len(c.updates))] {
 				n += one

@@ -104,10 +104,10 @@ func (r *reporter) note(err error) {
 	r.last, r.lastAt = err, time.Now()
 }
 
-func (r *reporter) lastError() (err error, at time.Time) { //nolint:revive // the error is what is asked for
+func (r *reporter) lastError() (at time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last, r.lastAt
+	return r.lastAt, r.last
 }
 
 // log writes a line about an error, unless one that says the same was written a moment
