@@ -27,10 +27,18 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	}
 	v.leaveSlot(came)
 
-	what.delay = v.withinLife(what.delay)
+	wanted := what.delay
+	what.delay = v.withinLife(wanted)
 	result := what.outcome
-	err := v.carryOut(what, state)
+	// With less than a second to live there is no delay to ask for: it would be delivered
+	// again at once, and again, until its life ends. Its lease hides it for as long.
+	leave := wanted > 0 && what.delay == 0
+	var err error
+	if !leave {
+		err = v.carryOut(what, state)
+	}
 	switch {
+	case leave:
 	case err == nil:
 		v.released(what)
 		v.removed(result)
@@ -230,6 +238,9 @@ func (v *delivery[T]) poison(what decision) error {
 		delay := v.retryDelay(what.err)
 		if !v.lease.end.IsZero() { // or it would not come up again to be copied
 			delay = min(delay, time.Until(v.lease.end)/2)
+		}
+		if v.withinLife(time.Second) == 0 { // see settle
+			return copyError{err}
 		}
 		return errors.Join(copyError{err}, v.giveBack(max(delay, 0), v.condemned(what)))
 	}
