@@ -19,19 +19,18 @@ import (
 type delivery[T any] struct {
 	dispatcher *Dispatcher[T]
 	queued     queue.Message // with the newest receipt, once its handler has returned
-	asked      time.Time     // just before the request that brought it
 	visibility time.Duration // that was asked for
 	start      bool          // whether its handler may start
+	announced  bool          // whether the start of its handler is recorded in its text
 	slot       slotState
 	lease      lease
 
-	head      codec.Head
-	body      []byte
-	format    codec.Format
-	starts    int             // how many of the recorded starts count
-	announced bool            // whether the start of its handler is recorded in its text
-	message   Message[T]      // what its handler gets
-	ctx       context.Context // its handler's; nil when it never ran
+	head    codec.Head
+	body    []byte
+	format  codec.Format
+	starts  int             // how many of the recorded starts count
+	message Message[T]      // what its handler gets
+	ctx     context.Context // its handler's; nil when it never ran
 
 	room *room // of its batch
 
@@ -117,7 +116,7 @@ func (v *delivery[T]) decode() (readable bool) {
 // and handling: what a worker died of must not be touched again.
 func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
-	took := time.Since(v.asked)
+	took := time.Since(v.lease.asked)
 	v.dispatcher.follow.answered(took, v.visibility)
 	switch {
 	case took >= v.visibility-safety:
@@ -152,7 +151,7 @@ func (v *delivery[T]) handle() {
 		v.lease.deadline = begin.Add(d.options.Timeout)
 	}
 	d.slots.started()
-	d.keeper.hold(&v.lease, v.asked, v.visibility)
+	d.keeper.hold(&v.lease, v.visibility)
 	body := v.message.Body
 	v.message = Message[T]{
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,

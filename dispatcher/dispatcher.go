@@ -199,8 +199,8 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, shared
-		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
+		v.dispatcher, v.queued, v.visibility, v.room = d, m, visibility, shared
+		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, end: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries, reserved)
 	for i := range deliveries {

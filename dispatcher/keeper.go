@@ -25,19 +25,18 @@ type lease struct {
 	watch  watcher                 // is told what happens to the lease
 
 	newest   queue.Lease // with the newest receipt
-	begun    time.Time   // when it began
+	asked    time.Time   // just before the request for it; does not change while it is kept
 	expiry   time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
 	renewAt  time.Time   // when to renew next; zero for never
 	deadline time.Time   // when the handler's time is up; zero for never
 	stuckAt  time.Time   // when a cancelled handler counts as stuck; zero for never
-	slowAt   time.Time   // when the renewal on the wire counts as slow; zero when it does, or there is none
 	end      time.Time   // when the message's own life ends; zero for never
-	renewals int         // how often it was extended
+	renewals int32       // how often it was extended
+	index    int32       // in the heap; -1 when not in it
 	stuck    bool        // its handler was reported as stuck: it is extended no more
 	state    leaseState
 	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
-	at       time.Time     // when the keeper must look at it next: the earliest of the above
-	index    int           // in the heap; -1 when not in it
+	at       time.Duration // since the keeper's birth, when it must look at it next: the earliest of the above
 }
 
 // watcher is told what happens to a lease, without the keeper's lock.
@@ -57,19 +56,19 @@ const (
 
 // due is when the keeper must look at the lease next, or zero for never.
 func (l *lease) due() time.Time {
-	due := l.expiry
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
-			due = t
-		}
-	}
+	due := earlier(earlier(l.expiry, l.deadline), l.stuckAt)
 	if l.running == nil {
-		earlier(l.renewAt)
+		due = earlier(due, l.renewAt)
 	}
-	earlier(l.deadline)
-	earlier(l.stuckAt)
-	earlier(l.slowAt)
 	return due
+}
+
+// earlier returns the earlier of two instants, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // keeper renews the leases of running handlers, cancels handlers whose lease or
@@ -85,10 +84,13 @@ type keeper struct {
 	stop    chan struct{}
 	workers sync.WaitGroup // the keeper's own goroutine and the renewers
 
+	birth time.Time
+
 	mu      sync.Mutex
 	leases  leaseHeap // guarded by mu
 	alarm   time.Time // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
 	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
+	onWire  []*flight // renewals on the wire, oldest first, and some that are not any more; guarded by mu
 	renewer int       // renewers alive, but for those with a slow renewal; guarded by mu
 	renewed int64     // renewals that succeeded; guarded by mu
 
@@ -97,7 +99,7 @@ type keeper struct {
 
 func newKeeper(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *keeper {
 	k := &keeper{
-		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx,
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx, birth: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	k.workers.Go(k.watch)
@@ -118,19 +120,17 @@ func (k *keeper) close() {
 	k.workers.Wait()
 }
 
-// hold begins to keep a lease that was asked for at the given instant.
-func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
+// hold begins to keep a lease that was asked for with the visibility.
+func (k *keeper) hold(l *lease, visibility time.Duration) {
 	k.mu.Lock()
-	l.begun = asked
-	k.extend(l, asked, visibility)
-	l.at = l.due()
+	k.extend(l, l.asked, visibility)
+	next := l.due()
+	l.at = next.Sub(k.birth)
 	heap.Push(&k.leases, l)
 	// A lease that is released leaves the alarm as it is: with short handlers it would be
 	// set anew for nearly every message, and one look in vain costs less.
-	sooner := k.alarm.IsZero() || l.at.Before(k.alarm)
-	if sooner {
-		k.alarm = l.at
-	}
+	sooner := k.alarm.IsZero() || next.Before(k.alarm)
+	k.alarm = earlier(k.alarm, next)
 	k.mu.Unlock()
 	if sooner {
 		k.wakeUp()
@@ -158,7 +158,7 @@ func (k *keeper) extend(l *lease, asked time.Time, visibility time.Duration) {
 // answer would come too late, it is sooner. Requires mu.
 func (k *keeper) wait(l *lease, visibility time.Duration) time.Duration {
 	half := visibility / 2
-	wait := half + time.Duration(jitter.Of(string(l.id), l.renewals)*float64(half)/4)
+	wait := half + time.Duration(jitter.Of(string(l.id), int(l.renewals))*float64(half)/4)
 	return min(wait, max(visibility-safety-k.margin(), visibility/4))
 }
 
@@ -186,7 +186,7 @@ func (k *keeper) release(l *lease) (queue.Lease, leaseState) {
 // Requires mu.
 func (k *keeper) remove(l *lease) {
 	if l.index >= 0 {
-		heap.Remove(&k.leases, l.index)
+		heap.Remove(&k.leases, int(l.index))
 	}
 }
 
@@ -214,11 +214,12 @@ func (k *keeper) watch() {
 func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	slow := k.replaceSlow(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		if l.at.After(now) {
-			k.alarm = l.at
-			return l.at, true
+		if at := k.birth.Add(l.at); at.After(now) {
+			k.alarm = earlier(at, slow)
+			return k.alarm, true
 		}
 		switch {
 		case past(l.deadline, now):
@@ -233,8 +234,6 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 		case past(l.stuckAt, now):
 			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
 			k.workers.Go(l.watch.stuck) // it dumps stacks: not under the lock
-		case past(l.slowAt, now):
-			k.replaceRenewer(l)
 		default:
 			k.queueRenewal(l, now)
 		}
@@ -243,6 +242,7 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	if !k.alarm.After(now) {
 		k.alarm = time.Time{}
 	}
+	k.alarm = earlier(k.alarm, slow)
 	return k.alarm, !k.alarm.IsZero()
 }
 
@@ -265,11 +265,13 @@ func (k *keeper) fix(l *lease) {
 	if l.index < 0 {
 		return
 	}
-	if l.at = l.due(); l.at.IsZero() {
-		heap.Remove(&k.leases, l.index)
+	due := l.due()
+	if due.IsZero() {
+		heap.Remove(&k.leases, int(l.index))
 		return
 	}
-	heap.Fix(&k.leases, l.index)
+	l.at = due.Sub(k.birth)
+	heap.Fix(&k.leases, int(l.index))
 }
 
 // gone tells that the message is not ours any more, and never will be: the lease
@@ -291,15 +293,15 @@ func (k *keeper) wakeUp() {
 type leaseHeap []*lease
 
 func (h leaseHeap) Len() int           { return len(h) }
-func (h leaseHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].at < h[j].at }
 func (h leaseHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *leaseHeap) Push(x any) {
 	l := x.(*lease)
-	l.index = len(*h)
+	l.index = int32(len(*h))
 	*h = append(*h, l)
 }
 

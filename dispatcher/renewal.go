@@ -24,6 +24,13 @@ const mostPatience = 20 * time.Second
 // renewed, if the lease lasts that long.
 const cleanUp = time.Second
 
+// flight is a renewal on the wire that a renewer sent.
+type flight struct {
+	slowAt   time.Time // when it counts as slow
+	over     bool      // it has returned; guarded by keeper.mu
+	replaced bool      // it was slow, and its renewer counts no more; guarded by keeper.mu
+}
+
 // queueRenewal hands the lease to a renewer, if that is worth it now. Requires mu.
 func (k *keeper) queueRenewal(l *lease, now time.Time) {
 	if l.renewAt = k.worthRenewing(l, now); l.renewAt.After(now) || l.renewAt.IsZero() {
@@ -47,7 +54,7 @@ func (k *keeper) hire() {
 // comes first. A handler whose time is up well before the lease ends is waited for: most
 // return then. Requires mu.
 func (k *keeper) worthRenewing(l *lease, now time.Time) time.Time {
-	visibility := k.visibility(len(k.leases), now.Sub(l.begun))
+	visibility := k.visibility(len(k.leases), now.Sub(l.asked))
 	if !l.deadline.IsZero() {
 		returned := l.deadline.Add(cleanUp)
 		if l.expiry.Sub(returned) >= max(visibility/4, k.margin()) {
@@ -93,12 +100,23 @@ func (k *keeper) renew() {
 	}
 }
 
-// replaceRenewer lets another take the place of the renewer whose renewal of the lease is
-// slow. Requires mu.
-func (k *keeper) replaceRenewer(l *lease) {
-	l.slowAt = time.Time{}
-	k.renewer--
-	k.hire()
+// replaceSlow lets others take the place of renewers whose renewals are slow by now, and
+// returns when the next one will be, or zero. Requires mu.
+func (k *keeper) replaceSlow(now time.Time) time.Time {
+	for len(k.onWire) > 0 {
+		f := k.onWire[0]
+		if !f.over && f.slowAt.After(now) {
+			return f.slowAt
+		}
+		k.onWire = k.onWire[1:]
+		if !f.over {
+			f.replaced = true
+			k.renewer--
+			k.hire()
+		}
+	}
+	k.onWire = nil
+	return time.Time{}
 }
 
 // renewNow sends one renewal, if it is still worth anything, for a caller that is no
@@ -113,13 +131,13 @@ func (k *keeper) renewNow(l *lease) error {
 func (k *keeper) send(l *lease, renewer bool) (counts bool, err error) {
 	k.mu.Lock()
 	asked := time.Now()
-	visibility := k.extension(l, asked, k.visibility(len(k.leases), asked.Sub(l.begun)))
+	visibility := k.extension(l, asked, k.visibility(len(k.leases), asked.Sub(l.asked)))
 	if l.index < 0 || l.state == lost {
 		visibility = 0 // released or lost while it waited for a renewer
 	}
+	f := &flight{slowAt: asked.Add(slowRenewal), replaced: !renewer}
 	if renewer {
-		l.slowAt = asked.Add(slowRenewal)
-		k.sooner(l)
+		k.watchFlight(f)
 	}
 	old, text := l.newest, l.text
 	k.mu.Unlock()
@@ -130,30 +148,29 @@ func (k *keeper) send(l *lease, renewer bool) (counts bool, err error) {
 		fresh, err = k.queue.Update(ctx, old, text, visibility)
 		cancel()
 	}
-	counts = k.renewedOne(l, asked, visibility, fresh, err)
+	k.renewedOne(l, asked, visibility, fresh, err, f)
 	if visibility <= 0 {
-		return counts, ErrLeaseExpired
+		err = ErrLeaseExpired
 	}
-	return counts, err
+	return !f.replaced, err // nobody writes it any more
 }
 
-// sooner moves the lease, and sees to it that the keeper looks at it in time. Requires mu.
-func (k *keeper) sooner(l *lease) {
-	k.fix(l)
-	if l.index >= 0 && (k.alarm.IsZero() || l.at.Before(k.alarm)) {
-		k.alarm = l.at
+// watchFlight sees to it that the keeper notices when the renewal is slow. Requires mu.
+func (k *keeper) watchFlight(f *flight) {
+	k.onWire = append(k.onWire, f)
+	if k.alarm.IsZero() || f.slowAt.Before(k.alarm) {
+		k.alarm = f.slowAt
 		k.wakeUp()
 	}
 }
 
-// renewedOne notes the outcome of a renewal, and tells whether a renewer that sent it still
-// counts. Without a visibility there was none.
-func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error) (counts bool) {
+// renewedOne notes the outcome of a renewal. Without a visibility there was none.
+func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error, f *flight) {
 	now := time.Now()
 	k.mu.Lock()
 	close(l.running)
 	l.running = nil
-	counts, l.slowAt = !l.slowAt.IsZero(), time.Time{}
+	f.over = true
 	if visibility > 0 {
 		k.took(now.Sub(asked))
 	}
@@ -189,7 +206,6 @@ func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration,
 	if visibility > 0 {
 		l.watch.renewed(visibility, err)
 	}
-	return counts
 }
 
 // took notes how long a renewal took. One that is slow counts at once, and is forgotten

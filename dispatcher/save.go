@@ -31,7 +31,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 		return err
 	}
 	v.body, v.queued.Text = encoded, text
-	v.progressed(head)
+	v.head.Settled, v.head.Starts = head.Settled, head.Starts
 	return nil
 }
 

@@ -20,7 +20,7 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, came == handled, v.attempt(), v.asked)
+	d.breaker.note(what, came == handled, v.attempt(), v.lease.asked)
 	late := what.outcome == Lost && came == handled
 	if late {
 		d.follow.late(v.visibility) // before the slot is free: the next dequeue must know

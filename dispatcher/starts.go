@@ -48,8 +48,8 @@ type recordedStart struct {
 // count. When others have recorded more meanwhile it may not be known whether the record
 // took effect; then it is as few as it can be.
 func (s recordedStart) counts(head codec.Head) int {
-	if head.Settled >= s.delivery {
-		return head.Starts // it was settled meanwhile, and these are others
+	if head.Settled >= s.delivery-1 {
+		return head.Starts // it was settled meanwhile, or has come further, and these are others
 	}
 	base := s.written
 	if head.Starts >= s.read {
@@ -78,7 +78,9 @@ func (s *starts) remember(id queue.ID, one recordedStart) {
 			break
 		}
 	}
-	one.returned = known.returned
+	if one.settled < known.delivery { // it was not settled since
+		one.returned = known.returned
+	}
 	s.byID[id] = one
 }
 
@@ -119,8 +121,7 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 // have been settled or started more often than there were any: such a head is forged, or
 // was copied from another message.
 func (v *delivery[T]) countStarts() {
-	before := max(v.queued.DequeueCount-1, 0)
-	if v.head.Settled > before || int64(v.head.Starts) > before-v.head.Settled {
+	if before := max(v.queued.DequeueCount-1, 0); int64(v.head.Starts) > before-v.head.Settled {
 		v.head.Settled, v.head.Starts = 0, 0
 	}
 	v.starts = v.head.Starts
@@ -157,7 +158,7 @@ func (v *delivery[T]) recordStart() (what decision, refused bool) {
 	d.starts.remember(v.queued.ID, v.lastStart(head.Starts))
 	v.head.Starts, v.queued.Text, v.lease.text = head.Starts, text, text
 	v.announced = true
-	if time.Since(v.asked) >= v.visibility-safety {
+	if time.Since(v.lease.asked) >= v.visibility-safety {
 		d.follow.short(v.visibility)
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	}
@@ -169,11 +170,7 @@ func (v *delivery[T]) recordStart() (what decision, refused bool) {
 // receipt is not known either, and no handler can start.
 func (v *delivery[T]) announce(text string) error {
 	d := v.dispatcher
-	if err := queue.CheckText(text); err != nil {
-		return err
-	}
-	ends := v.asked.Add(v.visibility - safety)
-	ctx, cancel := context.WithDeadline(d.requests.context(), ends)
+	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safety))
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(v.queued.ID), func(ctx context.Context) error {
@@ -183,16 +180,13 @@ func (v *delivery[T]) announce(text string) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, queue.ErrReceiptMismatch)
 		if err == nil {
 			v.queued.Receipt, v.queued.Until = fresh.Receipt, fresh.Until
-			v.lease.newest, v.asked, v.visibility = fresh, asked, visibility
+			v.lease.newest, v.lease.asked, v.visibility = fresh, asked, visibility
 		}
 		return err
 	})
 	if err != nil && unknown {
 		one := v.lastStart(v.head.Starts)
-		one.spared++
-		if errors.Is(err, queue.ErrReceiptMismatch) && time.Now().Before(ends) {
-			one.read = one.written // nobody else can have the message yet: it took effect
-		}
+		one.spared++ // it never happened
 		d.starts.remember(v.queued.ID, one)
 	}
 	return err
@@ -220,15 +214,5 @@ func (v *delivery[T]) removed(result Outcome) {
 		if v.missing() > 0 && v.enveloped() {
 			v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
 		}
-	}
-}
-
-// progressed notes that the message was saved with the head: what was recorded of starts
-// before may be gone from it.
-func (v *delivery[T]) progressed(head codec.Head) {
-	v.head.Settled, v.head.Starts = head.Settled, head.Starts
-	if head.Starts == 0 && v.announced {
-		v.announced = false
-		v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
 	}
 }

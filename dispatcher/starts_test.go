@@ -30,7 +30,8 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 		"the same, and others after it":            {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 4}, 1},
 		"less was written, and others after it":    {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 2}, 1},
 		"settled since, and started by others":     {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 3, Starts: 2}, 2},
-		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 2, Starts: 2}, 0},
+		"saved with progress by it":                {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Settled: 2, Starts: 1}, 1},
+		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 1, Starts: 2}, 0},
 		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, spared: 1}, codec.Head{Starts: 1}, 1},
 	} {
 		if got := c.known.counts(c.head); got != c.want {
@@ -68,6 +69,10 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 		if spared() == 0 {
 			t.Error("a start that never happened is not spared")
 		}
+	}
+	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1})
+	if s.spare("m", 101, true); spared() != 1 {
+		t.Error("it was settled, and a start is not spared on account of those before")
 	}
 	if s.forget("m", 1); spared() == 0 {
 		t.Error("what is known of a later delivery is forgotten")

@@ -73,12 +73,14 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
+		old     time.Duration // when it is first delivered, and lost
 		keep    bool
 		handler Handler[job]
 		latency time.Duration
 		refused int // at most: until it is known how long calls take
 	}{
 		"newer": {text: "millrace/2?\n", handler: nothing},
+		"started": {old: 50 * time.Second, handler: nothing},
 		"snoozed": {handler: func(context.Context, *Message[job]) error {
 			return dispatcher.Snooze(time.Hour)
 		}},
@@ -103,6 +105,10 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 			}
 			if _, err := b.queue.Queue.Enqueue(t.Context(), c.text, &queue.EnqueueOptions{TTL: 75 * time.Second}); err != nil {
 				t.Fatal(err)
+			}
+			if c.old > 0 {
+				after(c.old)
+				b.die()
 			}
 			b.queue.latency = c.latency
 			o := fixed(30 * time.Second)

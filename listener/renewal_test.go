@@ -45,7 +45,7 @@ func TestV05_LeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 		if st := l.State(); st.Late != 8 || st.Visibility != time.Minute {
 			t.Errorf("after the first: state %+v, want a visibility of a minute", st)
 		}
-		after(30 * time.Second)
+		after(32 * time.Second)
 		if st := l.State(); st.Late != 16 || st.Visibility != 2*time.Minute {
 			t.Errorf("after the second: state %+v, want one of two minutes", st)
 		}
@@ -104,7 +104,7 @@ func TestAStuckHandlerLosesItsLease(t *testing.T) {
 		if n := l.State().Renewed; runs.Load() != 1 || n < 3 {
 			t.Errorf("%d runs, %d renewals before it is stuck", runs.Load(), n)
 		}
-		after(32 * time.Second)
+		after(34 * time.Second)
 		if st := l.State(); runs.Load() != 2 || st.Succeeded != 1 {
 			t.Errorf("%d runs, state %+v, half a minute after it was reported", runs.Load(), st)
 		}

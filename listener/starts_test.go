@@ -24,8 +24,8 @@ func (b *bundle) process(o *faultqueue.Options, h Handler[job], lo *Options[job]
 }
 
 // killers runs the jobs in one process after the other, each of which is killed by the first
-// handler that starts, until none starts any more, and returns how many did.
-func (b *bundle) killers(o faultqueue.Options) (runs int) {
+// handler when it has run for so long, until none starts any more, and returns how many did.
+func (b *bundle) killers(o faultqueue.Options, ran time.Duration) (runs int) {
 	b.Helper()
 	for quiet := false; !quiet && runs < 50; o.Seed++ {
 		var q *faultqueue.Queue
@@ -41,6 +41,7 @@ func (b *bundle) killers(o faultqueue.Options) (runs int) {
 		select {
 		case <-started:
 			runs++
+			after(ran)
 			q.Kill()
 		case <-time.After(3 * time.Hour):
 			quiet = true
@@ -72,14 +73,16 @@ func (b *bundle) copies() (records []poison.Record) {
 // Invariant 5: what kills its worker runs MaxLost times after the first, which is not
 // recorded, and is poison then.
 func TestInvariant5_AKillerIsPoison(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.send(1)
-		runs := b.killers(faultqueue.Options{})
-		c := b.copies()
-		if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("%d runs, records %+v", runs, c)
-		}
-	})
+	for _, ran := range []time.Duration{0, time.Minute} { // a minute is renewed
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			runs := b.killers(faultqueue.Options{}, ran)
+			c := b.copies()
+			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost || b.depth(b.queue.Queue) != 0 {
+				t.Errorf("after %v: %d runs, records %+v", ran, runs, c)
+			}
+		})
+	}
 }
 
 // The same behind a network that loses a third of everything.
@@ -87,7 +90,7 @@ func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
 	for seed := range uint64(10) {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			runs := b.killers(faultqueue.Options{Seed: seed * 1000, Every: bad})
+			runs := b.killers(faultqueue.Options{Seed: seed * 1000, Every: bad}, 0)
 			c := b.copies()
 			if runs < 2 || runs > 1+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
 				t.Errorf("seed %d: %d runs, records %+v", seed, runs, c)
@@ -280,6 +283,86 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 	}
 }
 
+// Where that answer takes as long as the lease, the next one is longer.
+func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.die()
+		b.queue.tamper = func(op string, act func() error) error {
+			err := act()
+			if op == "update" {
+				time.Sleep(29200 * time.Millisecond)
+			}
+			return err
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Lost != 1 || st.Succeeded != 1 || st.Visibility != time.Minute {
+			t.Errorf("state %+v", st)
+		}
+	})
+}
+
+// A body is decoded after its start is recorded, because that may kill too; what cannot be
+// decoded is poison then, settled with the receipt of the record.
+func TestWhatCannotBeDecodedIsPoisonAfterItsStartIsRecorded(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putText("millrace/1?id=7\nno job")
+		b.die()
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		c := b.copies()
+		if st := l.State(); st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 || len(c) != 1 || c[0].Reason != poison.ReasonUndecodable || len(b.queue.sent("update")) != 1 {
+			t.Errorf("state %+v, records %+v", st, c)
+		}
+	})
+}
+
+// A settlement that may not have taken effect does not make the process forget what it knows.
+func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.die()
+		var updates atomic.Int64
+		b.queue.tamper = func(op string, act func() error) error {
+			switch {
+			case op == "dequeue" && updates.Load() > 1 && updates.Load() < 4:
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled} // somebody else is to have it
+			case op != "update":
+				return act()
+			}
+			switch updates.Add(1) {
+			case 2: // the give-back after the recorded start
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			case 3: // and again, when somebody else has had it
+				time.Sleep(6 * time.Second)
+				b.die()
+				defer updates.Add(1)
+			}
+			return act()
+		}
+		runs := 0
+		o := fixed(5 * time.Second)
+		o.Poison.MaxLost = 1
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			if runs++; runs == 1 {
+				return errors.New("no")
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(5 * time.Minute)
+		b.finished()
+		if st := l.State(); runs != 2 || st.Retried != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
+			t.Errorf("%d runs, state %+v, records %+v", runs, st, b.copies())
+		}
+	})
+}
+
 // A handler that returned has not killed its worker, though its lease was lost. But a job
 // that loses it each time does not run for ever.
 func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T) {
@@ -371,7 +454,7 @@ func TestAForgedCountDoesNotSwitchMaxLostOff(t *testing.T) {
 	for _, forged := range []string{"s=9223372036854775807", "s=1000", "s=9223372036854775807&st=2147483647", "st=100"} {
 		bubble(t, func(b *bundle) {
 			b.putText("millrace/1?id=7&" + forged + "\n" + `{"N":1}`)
-			runs := b.killers(faultqueue.Options{})
+			runs := b.killers(faultqueue.Options{}, 0)
 			c := b.copies()
 			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
 				t.Errorf("%s: %d runs, records %+v", forged, runs, c)
@@ -396,8 +479,10 @@ func TestSavedProgressStartsTheCountOfLostStartsAnew(t *testing.T) {
 					} else {
 						next = m.Body.N
 					}
-					if err := m.Save(ctx, job{next}); err != nil {
-						t.Error(err)
+					for range 2 { // the second has come no further
+						if err := m.Save(ctx, job{next}); err != nil {
+							t.Error(err)
+						}
 					}
 					started <- struct{}{}
 					<-ctx.Done()
