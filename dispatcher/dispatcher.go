@@ -134,12 +134,15 @@ func (d *Dispatcher[T]) linger() time.Duration {
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
-// beyond the bound finish. As long as they run, of the slots that were open before one batch
-// more than they use stays open, up to the second bound, so that new work is heard of.
-func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
+// beyond the bound finish.
+func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots, slots) }
+
+// OpenGently is [Dispatcher.Open], but of the slots that were open before one batch more than
+// handlers use stays open while they run, up to the second bound, so that new work is heard of.
+func (d *Dispatcher[T]) OpenGently(slots, most int) { d.slots.setOpen(slots, most) }
 
 // OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
-// [Dispatcher.Open], within Concurrency.
+// [Dispatcher.OpenGently], within Concurrency.
 func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
@@ -152,7 +155,7 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 }
 
 // Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
-// [Dispatcher.Open] allows is taken, while Concurrency allows more.
+// [Dispatcher.OpenGently] allows is taken, while Concurrency allows more.
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
 // Visibility returns what to ask for with the next dequeue.

@@ -111,7 +111,7 @@ type Options[T any] struct {
 	// Linger is how long free slots wait for more before a dequeue is sent for
 	// what there is. Negative means not at all. Defaults to 100 ms, or a fifth of the
 	// handling time if that is more: as long as it takes, twice over, until a tenth of
-	// the handlers have returned.
+	// the handlers have returned; but at most 1 s.
 	Linger time.Duration
 
 	// Visibility is how long dequeued messages are hidden; leases are renewed

@@ -137,11 +137,18 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	s := newSlots(1000, 32)
 	s.setOpen(640, 640)
-	take := func() int { n, _ := s.take(32, 1, false); return n }
-	used := 0
-	for used < 600 {
-		n, _ := s.take(min(32, 600-used), 1, false)
-		used += n
+	take := func() int { n, _ := s.take(1000, 1, false); return n }
+	for s.used < 600 {
+		s.take(min(32, 600-s.used), 1, false)
+	}
+	for range 40 {
+		s.started()
+	}
+	returned := func(n int) {
+		for range n {
+			s.settling(true)
+			s.settled()
+		}
 	}
 	for _, step := range []struct {
 		what string
@@ -151,10 +158,16 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 		{"19 of 20 loops have ended", func() { s.setOpen(32, 640) }, 32},
 		{"the dequeue found nothing", func() { s.unreserve(32) }, 32},
 		{"it found 32", func() {}, 0},
-		{"100 handlers returned", func() { s.unreserve(100) }, 32},
-		{"nothing", func() { s.unreserve(32) }, 32},
-		{"more loops", func() { s.setOpen(640, 640) }, 32},
-		{"still", func() {}, 32},
+		{"many had no handler", func() { s.unreserve(100) }, 32},
+		{"nothing came, and 20 handlers returned", func() { s.unreserve(32); take(); s.unreserve(32); returned(20) }, 32},
+		{"more loops", func() { s.setOpen(640, 640) }, 640 - 532 - 12},
+		{"few loops again", func() { s.unreserve(640 - 500); s.setOpen(32, 640) }, 32},
+		{"one after the other is given up", func() {
+			s.unreserve(32)
+			for range 10 {
+				s.giveUp()
+			}
+		}, 32},
 		{"at most one loop may run", func() { s.unreserve(64); s.setOpen(32, 32) }, 0},
 		{"all handlers but one returned", func() { s.unreserve(s.used - 1) }, 31},
 		{"more concurrency is no more room", func() { s.unreserve(31); s.resize(2000) }, 31},
@@ -200,6 +213,14 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 		s.unreserve(2)
 		if n := <-got; n != 2 {
 			t.Errorf("got %d slots", n)
+		}
+		s.resize(40)
+		for range 100 {
+			s.pend()
+		}
+		s.unreserve(2)
+		if n, _ := s.take(1, 1, false); n > 0 || s.saturated() {
+			t.Errorf("got %d slots beside too many settlements; saturated, though slots are open: %v", n, s.saturated())
 		}
 	})
 }

@@ -31,38 +31,44 @@ type step struct {
 }
 
 func drawStep(t *rapid.T) (s step) {
-	seconds := func(name string, of ...int) time.Duration {
-		return time.Duration(rapid.SampledFrom(of).Draw(t, name)) * time.Second
-	}
 	switch rapid.SampledFrom([]string{"put", "put", "configure", "configure", "toggle"}).Draw(t, "step") {
 	case "put":
 		e := errand{
-			Takes:   seconds("takes", 0, 0, 1, 20, 200, 1200),
-			Snooze:  seconds("snooze", 0, 1, 7, 90),
-			Snoozes: rapid.Int64Range(0, 3).Draw(t, "snoozes"),
+			Takes:   seconds(t, "takes", 0, 0, 20, 300, 1200),
+			Snooze:  seconds(t, "snooze", 0, 1, 7, 90),
+			Snoozes: rapid.Int64Range(0, 2).Draw(t, "snoozes"),
 		}
-		for range rapid.SampledFrom([]int{1, 1, 2, 40, 300}).Draw(t, "jobs") {
+		for range rapid.SampledFrom([]int{1, 1, 32, 64, 300}).Draw(t, "jobs") {
 			s.put = append(s.put, e)
 		}
 	case "configure":
-		if rapid.Bool().Draw(t, "concurrency?") {
-			s.set.Concurrency = rapid.SampledFrom([]int{1, 2, 5, 64, 200, 500}).Draw(t, "concurrency")
-		}
-		if rapid.Bool().Draw(t, "loops?") {
-			s.set.Loops.Min = rapid.IntRange(0, 9).Draw(t, "min")
-			if rapid.Bool().Draw(t, "max?") {
-				s.set.Loops.Max = s.set.Loops.Min + rapid.IntRange(0, 9).Draw(t, "more")
-			}
-			s.set.Loops.Pause = rapid.SampledFrom([]time.Duration{0, -1, time.Second, time.Minute}).Draw(t, "pause")
-		}
-		if rapid.Bool().Draw(t, "idle?") {
-			s.set.Idle.Max = seconds("idle", 1, 5, 60, 3600)
-		}
+		s.set = drawSettings(t)
 	case "toggle":
 		s.toggle = true
 	}
-	s.leftAlone = seconds("left alone", 0, 1, 3, 40, 200, 700)
+	s.leftAlone = seconds(t, "left alone", 0, 1, 3, 40, 90, 700)
 	return s
+}
+
+func drawSettings(t *rapid.T) (s Settings) {
+	if rapid.Bool().Draw(t, "concurrency?") {
+		s.Concurrency = rapid.SampledFrom([]int{1, 5, 64, 200, 500}).Draw(t, "concurrency")
+	}
+	if rapid.Bool().Draw(t, "loops?") {
+		s.Loops.Min = rapid.IntRange(0, 9).Draw(t, "min")
+		if rapid.Bool().Draw(t, "max?") {
+			s.Loops.Max = s.Loops.Min + rapid.IntRange(0, 9).Draw(t, "more")
+		}
+		s.Loops.Pause = rapid.SampledFrom([]time.Duration{0, -1, time.Second, time.Minute}).Draw(t, "pause")
+	}
+	if rapid.Bool().Draw(t, "idle?") {
+		s.Idle.Max = seconds(t, "idle", 1, 5, 600, 36000)
+	}
+	return s
+}
+
+func seconds(t *rapid.T, name string, of ...int) time.Duration {
+	return time.Duration(rapid.SampledFrom(of).Draw(t, name)) * time.Second
 }
 
 // watched is a listener whose every second is looked at.
@@ -150,17 +156,18 @@ func (w *watched) play(s step) {
 // more loops run than should.
 func TestConfiguringNeverLosesWork(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
+		begin := drawSettings(rt)
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 10).Draw(rt, "steps")
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
-			w := &watched{bundle: setup(t), idle: time.Second}
+			w := &watched{bundle: setup(t), idle: max(begin.Idle.Max, time.Second)}
 			w.queue.tamper = func(op string, act func() error) error {
 				if w.down.Load() && (op == "dequeue" || op == "properties") {
 					return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 				}
 				return act()
 			}
-			o := &Options[errand]{Logger: options().Logger}
+			o := &Options[errand]{Logger: options().Logger, Concurrency: begin.Concurrency, Loops: begin.Loops, Idle: begin.Idle}
 			w.listener = New(w.queue, func(ctx context.Context, m *Message[errand]) error {
 				if err := sleep(ctx, m.Body.Takes); err != nil || m.DequeueCount > m.Body.Snoozes {
 					return err

@@ -181,7 +181,11 @@ func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 	for at, want := range map[time.Duration]int64{68 * time.Second: 1, 68*time.Second + time.Millisecond: 0} {
 		bubble(t, func(b *bundle) {
 			b.mortal(100 * time.Second)
-			l := New(b.queue, func(context.Context, *Message[job]) error {
+			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+				if m.DequeueCount > 1 { // which comes at once
+					<-ctx.Done()
+					return ctx.Err()
+				}
 				time.Sleep(at)
 				return dispatcher.Retry(0, errors.New("no"))
 			}, fixed(30*time.Second))

@@ -88,7 +88,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	}
 	s.work.Go(func() { s.wake.watch(looping) })
 	s.work.Go(func() { s.watchSaturation(looping) })
-	s.grow(s.fleet.bounds.Min)
+	s.grow(0) // which is Loops.Min
 
 	var failure error
 	select {
@@ -124,7 +124,7 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
 	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
-	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
+	s.fleet.changed = func(loops int) { d.OpenGently(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 

@@ -57,7 +57,7 @@ type Options[T any] struct {
 
 	// Linger is how long free slots wait for more before a dequeue is sent for what
 	// there is. Negative means not at all. Defaults to 100 ms, or a fifth of the handling
-	// time if that is more.
+	// time if that is more, at most 1 s.
 	Linger time.Duration
 
 	// Loops bounds how many dequeue loops run. Defaults to 1 … what Concurrency

@@ -30,8 +30,10 @@ func TestAQueueThatReturnsTooMuchDoesNotExceedTheBound(t *testing.T) {
 				b.send(i)
 			}
 			var running, most, told atomic.Int64
+			var log strings.Builder // read when nobody writes any more
 			o := options()
-			o.Concurrency = concurrency
+			o.Logger = textLogger(&log)
+			o.Concurrency, o.BatchSize = concurrency, 8
 			o.OnError = func(err error) {
 				if strings.Contains(err.Error(), "generous") && strings.Contains(err.Error(), b.queue.Name().String()) {
 					told.Add(1)
@@ -62,6 +64,12 @@ func TestAQueueThatReturnsTooMuchDoesNotExceedTheBound(t *testing.T) {
 			}
 			if st.Succeeded != n || told.Load() == 0 || st.Errors != told.Load() {
 				t.Errorf("%d of %d done, %d errors, told of the queue's fault %d times", st.Succeeded, n, st.Errors, told.Load())
+			}
+			if want := (concurrency + 7) / 8; st.LoopsPeak != want {
+				t.Errorf("%d loops at the peak, want %d: too full a batch is a full one", st.LoopsPeak, want)
+			}
+			if !strings.Contains(log.String(), "poll failed") || strings.Contains(log.String(), "renewal") {
+				t.Errorf("the log says\n%s", log.String())
 			}
 			if left := b.depth(b.queue.Queue); left != 0 || st.Poisoned != 0 {
 				t.Errorf("%d left, %d poisoned", left, st.Poisoned)

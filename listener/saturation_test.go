@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
 )
 
 // slowly is a handler that takes so long, or until it is cancelled.
@@ -92,6 +93,32 @@ func TestTheDepthBehindSlowHandlersIsReadTwiceAMinute(t *testing.T) {
 	}
 }
 
+// A depth that is what we hold is worth no poll, even where it deserves more loops.
+func TestTheDepthOfWhatWeHoldIsWorthNoPoll(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 640
+		l := New(b.queue, slowly(time.Hour), o)
+		b.put(64)
+		b.run(l)
+		after(time.Minute)
+		b.put(1)
+		after(31 * time.Second)
+		if st := l.State(); st.Running != 65 || st.Loops != 2 {
+			t.Errorf("%d handlers in %d loops, want 65 in 2", st.Running, st.Loops)
+		}
+		reads, polls := len(b.queue.sent("properties")), len(b.queue.sent("dequeue"))
+		after(10 * time.Minute)
+		reads, polls = len(b.queue.sent("properties"))-reads, len(b.queue.sent("dequeue"))-polls
+		if reads < 19 || reads > 20 || polls > 0 {
+			t.Errorf("%d readings of the depth and %d polls in ten minutes, want 20 and none", reads, polls)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
 // What others hold is in the depth too, and what was given back for later. That there is
 // more than we hold is worth one poll, and only what it finds starts loops: or many
 // processes would poll for what is being handled elsewhere.
@@ -173,15 +200,122 @@ func TestRaisingTheConcurrencyTakesEffectAtOnce(t *testing.T) {
 				t.Errorf("%d handlers run a second after the concurrency was raised to %d", n, c)
 			}
 		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// What raises nothing asks nothing.
+func TestConfiguringAllTheTimeDoesNotAskAllTheTime(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(32)
+		o := options()
+		o.Concurrency = 640
+		l := New(b.queue, slowly(time.Hour), o)
+		b.run(l)
+		after(time.Minute)
 		before := len(b.queue.sent("properties"))
-		for range 60 { // what raises nothing asks nothing
-			if err := l.Configure(Settings{Concurrency: 640}); err != nil {
+		for i := range 60 {
+			if err := l.Configure(Settings{Concurrency: 640 - i}); err != nil {
 				b.Fatal(err)
 			}
 			after(time.Second)
 		}
-		if reads := len(b.queue.sent("properties")) - before; reads > 0 {
-			t.Errorf("the depth was read %d times", reads)
+		if reads := len(b.queue.sent("properties")) - before; reads > 2 {
+			t.Errorf("the depth was read %d times in a minute", reads)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// Batches that free slots bring now and then and the look at slots that are all taken
+// share the half minute; and where the rule wants no more loops, no more is dequeued.
+func TestTheRuleAndTheHalfMinuteHold(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 640
+		o.LeastFetch = 1
+		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			return sleep(ctx, 10*time.Minute+time.Duration(m.Body.N)*20*time.Second)
+		}, o)
+		b.put(32)
+		b.run(l)
+		after(time.Minute)
+		b.put(1000)
+		after(10 * time.Minute) // a handler returns every 20 s from now on
+		reads, polls := len(b.queue.sent("properties")), len(b.queue.sent("dequeue"))
+		after(9 * time.Minute)
+		reads, polls = len(b.queue.sent("properties"))-reads, len(b.queue.sent("dequeue"))-polls
+		if reads > 18 || reads < 9 || polls < 27 || polls > 28 {
+			t.Errorf("%d readings of the depth and %d polls in nine minutes, want at most 18 and 27", reads, polls)
+		}
+		if st := l.State(); st.Running != 32 || st.Loops != 1 {
+			t.Errorf("%d handlers in %d loops, want 32 in 1", st.Running, st.Loops)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// A job now and then beside slow handlers is fetched by the loop that listens, and starts
+// no others: those that the backlog took have ended because the queue is empty.
+func TestATrickleBesideSlowHandlersStartsNoLoops(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(600)
+		o := options()
+		o.Concurrency = 640
+		l := New(b.queue, slowly(2*time.Hour), o)
+		b.run(l)
+		after(5 * time.Minute)
+		before, started := len(b.queue.sent("dequeue")), l.State().LoopsStarted
+		for i := range 7 { // as many as the room of 19 loops still has, but one
+			b.put(1)
+			after(3 * time.Second)
+			if n := l.State().Running; n != 601+i {
+				t.Errorf("%d handlers run, want %d", n, 601+i)
+			}
+			after(57 * time.Second)
+		}
+		if polls, loops := len(b.queue.sent("dequeue"))-before, l.State().LoopsStarted-started; polls > 7*60+7*10 || loops > 0 {
+			t.Errorf("%d polls in seven minutes and %d loops, want those of one loop, and no more loops", polls, loops)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// Fewer loops at most is less work at most, also when no loop has to end for it: what a
+// backlog opened does not stay open.
+func TestALowerMaxTakesOnLessWork(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(600)
+		o := options()
+		o.Concurrency = 640
+		l := New(b.queue, slowly(time.Hour), o)
+		b.run(l)
+		after(10 * time.Minute)
+		if st := l.State(); st.Running != 600 || st.Loops != 1 {
+			b.Fatalf("%d handlers in %d loops, want 600 in 1", st.Running, st.Loops)
+		}
+		b.put(10)
+		after(5 * time.Second)
+		if n := l.State().Running; n != 610 {
+			t.Errorf("%d handlers run, want 610", n)
+		}
+		after(5 * time.Minute) // all loops but one have ended again
+		if err := l.Configure(Settings{Loops: Loops{Max: 1}}); err != nil {
+			b.Fatal(err)
+		}
+		b.put(10)
+		after(10 * time.Minute)
+		if n := l.State().Running; n != 610 {
+			t.Errorf("%d handlers run with one loop at most, want the 610 of before", n)
 		}
 		b.stop()
 		l.Halt()

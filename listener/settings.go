@@ -72,7 +72,7 @@ func (s *session[T]) configure(c Settings) error {
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
 	if s.fleet.rebound(bounds) {
-		s.scale.raise()
+		offer(s.scale.raised)
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()
@@ -82,7 +82,7 @@ func (s *session[T]) configure(c Settings) error {
 // idleBesideHook refuses idle waits that would have no effect.
 func idleBesideHook(idle scaling.Idle, hook bool) error {
 	if hook && isSet(idle) {
-		return errors.New("Idle has no effect beside a QueueEmpty hook, which says itself how long to wait: set one of them")
+		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
 	}
 	return nil
 }

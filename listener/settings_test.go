@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,6 +189,29 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 	})
 }
 
+// A pause that is switched off lets go the loops that it held.
+func TestThePauseCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := many(5)
+		o.Loops.Pause = 24 * time.Hour
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		b.put(1)
+		after(time.Minute)
+		if n := l.State().Loops; n != 5 {
+			b.Fatalf("%d loops, want 5", n)
+		}
+		if err := l.Configure(Settings{Loops: Loops{Pause: -1}}); err != nil {
+			b.Fatal(err)
+		}
+		after(10 * time.Second)
+		if n := l.State().Loops; n != 1 {
+			t.Errorf("%d loops without a pause, want 1", n)
+		}
+		b.finished()
+	})
+}
+
 // What Configure makes of settings is what New makes of the same as options.
 func TestConfigureComesToTheSameAsNew(t *testing.T) {
 	for _, c := range []struct {
@@ -274,5 +298,40 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 		if n := len(b.queue.sent("dequeue")); n == 0 || n > 3*70 {
 			t.Errorf("%d polls", n)
 		}
+	})
+}
+
+// Configure may be called by many at once, from the first moment to the last. What is in
+// force in the end follows from what was asked for last.
+func TestConfigureByManyAtOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(500)
+		l := New(b.queue, slowly(100*time.Millisecond), options())
+		b.run(l)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				for n := 1; n <= 50; n++ {
+					c := Settings{Concurrency: 1 + (n*37+i)%300}
+					if i%2 == 0 {
+						c = Settings{Loops: Loops{Min: 1 + (n+i)%6}, Idle: scaling.Idle{Max: time.Duration(n) * time.Second}}
+					}
+					if err := l.Configure(c); err != nil && !errors.Is(err, errNotRunning) {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(i*n) * time.Millisecond)
+				}
+			})
+		}
+		callers.Wait()
+		after(time.Minute)
+		s, st := l.session, l.State()
+		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.fleet.bounds != want || st.Loops < want.Min {
+			t.Errorf("bounds %+v with %d loops, want %+v", s.fleet.bounds, st.Loops, want)
+		}
+		if st.Succeeded != 500 {
+			t.Errorf("%d of 500 were done", st.Succeeded)
+		}
+		b.finished()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -187,6 +188,66 @@ func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 	})
 }
 
+// The pauses after errors begin with the Idle.Min in force.
+func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var down atomic.Bool
+		b.queue.tamper = func(op string, act func() error) error {
+			if down.Load() {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		o := options()
+		o.Idle.Min = 20 * time.Second
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		down.Store(true)
+		before := len(b.queue.sent("dequeue"))
+		after(10 * time.Second)
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 5 {
+			t.Errorf("%d polls in the first 10 s of an outage, want one after 0.1, 0.2, 0.4 s …", polls)
+		}
+		b.finished()
+	})
+}
+
+// A release that falls due in a second of which others already did is none of them.
+func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWake()
+		ctx, cancel := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		watching.Go(func() { w.watch(ctx) })
+		begin := time.Now()
+		var woken []time.Duration
+		for _, due := range []int{5200, 5300, 5900, 5950} {
+			w.at(begin.Add(time.Duration(due) * time.Millisecond))
+			if due == 5200 || due == 5900 {
+				continue // two are given back together
+			}
+			select {
+			case <-w.now:
+				woken = append(woken, time.Since(begin)/time.Millisecond)
+			case <-time.After(time.Hour):
+			}
+		}
+		if len(woken) != 2 || woken[0] != 5300 || woken[1] != 5950 {
+			t.Errorf("woken at %v ms, want once for the first two and once for the others", woken)
+		}
+		if len(w.latest) > 0 || len(w.seconds) > 0 {
+			t.Errorf("%v is remembered for ever", w.latest)
+		}
+		cancel()
+		watching.Wait()
+	})
+}
+
 // A loop that ends because the settings allow fewer passes on what woke it: a retry due
 // in 5 s is fetched then, though the concurrency was lowered meanwhile.
 func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
@@ -199,9 +260,9 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				o.Loops.Min = least
 				o.QueueWorkDetected = func(scaling.Load) int { return 16 }
 				o.Loops.Pause = 24 * time.Hour // all stay
-				var at []time.Duration
+				attempts := make(chan time.Time, 10)
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-					at = append(at, time.Since(b.begin))
+					attempts <- time.Now()
 					if m.Attempt == 1 {
 						return dispatcher.Retry(5*time.Second, errors.New("once"))
 					}
@@ -209,25 +270,22 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				}, o)
 				b.run(l)
 				b.send(1)
+				<-attempts
+				<-attempts
 				after(10 * time.Minute) // all loops sleep for a minute by now
 				if n := l.State().Loops; n != 16 {
 					b.Fatalf("%d loops, want 16", n)
 				}
-				at, b.begin = nil, time.Now()
 				b.send(2)
-				for len(at) == 0 {
-					after(time.Second)
-				}
-				first := at[0]
+				first := <-attempts
 				after(time.Second)
 				if err := l.Configure(Settings{Concurrency: 4}); err != nil {
 					b.Fatal(err)
 				}
-				after(2 * time.Minute)
-				b.finished()
-				if len(at) != 2 || at[1]-first > 6*time.Second {
-					t.Errorf("attempts at %v, want the second 5 s after the first", at)
+				if again := (<-attempts).Sub(first); again > 6*time.Second {
+					t.Errorf("the second attempt came after %v, want 5 s", again)
 				}
+				b.finished()
 			})
 		})
 	}

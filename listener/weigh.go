@@ -59,8 +59,11 @@ func (s *session[T]) weigh(received int, full bool) {
 	s.scale.mu.Unlock()
 
 	if !full {
+		// What runs beyond the room of the loops was fetched by others, which have ended since:
+		// the queue is empty, and it is no reason to start them again.
 		running, _ := s.dispatcher.Running()
-		s.resize(int64(max(running, received)))
+		active, _, _ := s.fleet.counts()
+		s.resize(int64(max(min(running, active*s.options.BatchSize), received)))
 		return
 	}
 	// Beside the loop, which has the next batch to fetch.
@@ -69,15 +72,6 @@ func (s *session[T]) weigh(received int, full bool) {
 			s.resize(depth)
 		}
 	})
-}
-
-// raise notes that more loops are allowed than before: the next full batch, or slots that
-// all are taken, are worth a reading of the depth at once.
-func (s *scale) raise() {
-	s.mu.Lock()
-	s.since = messagesPerDepth
-	s.mu.Unlock()
-	offer(s.raised)
 }
 
 // begin notes that its caller reads the depth. Requires mu.
