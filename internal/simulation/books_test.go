@@ -412,7 +412,7 @@ func (b *books) record(a *account, d *delivery, e entry) {
 		if d.missing() == 0 || head.Starts > d.head.Starts+1 {
 			b.complain(e, "%d starts are recorded after %d, with %d deliveries that ended in nothing", head.Starts, d.head.Starts, d.missing())
 		}
-	case d.counted() && d.began == nil && head.Poison == "":
+	case d.counted() && d.began == nil:
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.complain(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
 		}
