@@ -32,6 +32,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	}
 	v.body, v.queued.Text = encoded, text
 	v.head.Settled, v.head.Starts = head.Settled, head.Starts
+	v.announced = v.announced && head.Starts > 0 // or its end would spare a later start
 	return nil
 }
 

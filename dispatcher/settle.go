@@ -164,15 +164,17 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 }
 
 // update sends one update that gives the message back. The service refuses a delay that
-// passes the end of the message's life, and then records nothing: an update that was so
-// long on its way is sent again with less.
+// passes the end of the message's life, and then records nothing: one that was too long on
+// its way is sent again with as much less.
 func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) error {
-	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
-		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
-		if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
-			return err
-		}
+	delay, sent := v.withinLife(delay), time.Now()
+	_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+	if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
+		return err
 	}
+	delay = max(v.withinLife(delay)-time.Since(sent), 0).Truncate(time.Second)
+	_, err = v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+	return err
 }
 
 // withinLife returns as much of the delay as the message's own life leaves.
@@ -215,7 +217,7 @@ func (v *delivery[T]) recorded(failures int) string {
 	head := v.head
 	head.Attempts = failures
 	head.Settled, head.Starts = v.queued.DequeueCount, 0
-	if v.ctx == nil && v.enveloped() && head.Poison == "" {
+	if v.ctx == nil && v.enveloped() {
 		// No handler started: this delivery is accounted for, but not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}

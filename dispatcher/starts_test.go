@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -103,6 +104,46 @@ func (q *written) Update(_ context.Context, l queue.Lease, text string, _ time.D
 	defer q.mu.Unlock()
 	q.text = text
 	return l, nil
+}
+
+// A start that a save has taken out of the count is not in it, so that its handler's end
+// takes nothing out of it: the start in it is that of a later delivery.
+func TestAStartThatASaveTookOutOfTheCountSparesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := make(chan struct{})
+		d, err := New(&written{}, func(ctx context.Context, m *Message[[]byte]) error {
+			if m.DequeueCount == 4 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			if err := m.Save(ctx, []byte("y")); err != nil {
+				t.Error(err)
+			}
+			<-first
+			return errors.New("failed")
+		}, &Options[[]byte]{Codec: codec.Bytes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Start(t.Context())
+		deliver := func(count int64, text string) {
+			m := queue.Message{Lease: queue.Lease{ID: "m", Receipt: "r"}, Text: text, DequeueCount: count}
+			d.Dispatch([]queue.Message{m}, d.Reserve(t.Context()), time.Now(), time.Minute)
+			synctest.Wait()
+		}
+		deliver(3, "millrace/1?id=7&s=1\nx")
+		deliver(4, "millrace/1?id=7&s=2\ny") // its lease was lost, and it still runs
+		close(first)
+		synctest.Wait()
+		if one, known := d.starts.recall("m"); !known || one.delivery != 4 || one.spared != 0 {
+			t.Errorf("of the start of the second delivery it is known: %v, %+v", known, one)
+		}
+		grace, over := context.WithCancel(t.Context())
+		over()
+		if err := d.Drain(grace); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A delivery that is given back before its handler started accounts for itself, and leaves

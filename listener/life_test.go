@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,8 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 	}
 }
 
+func rejected(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }
+
 // No update asks for more than the message's life: neither what leaves a newer message
 // alone, nor a snooze, nor what keeps poison, nor a renewal or a save that takes a while.
 func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
@@ -76,17 +79,18 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 		old     time.Duration // when it is first delivered, and lost
 		keep    bool
 		handler Handler[job]
-		latency time.Duration
-		refused int // at most: until it is known how long calls take
+		latency time.Duration // of updates
+		busy    time.Duration // how long updates are throttled
+		refused int           // at most: until it is known how long calls take
 	}{
-		"newer": {text: "millrace/2?\n", handler: nothing},
+		"newer":   {text: "millrace/2?\n", handler: nothing},
 		"started": {old: 50 * time.Second, handler: nothing},
 		"snoozed": {handler: func(context.Context, *Message[job]) error {
 			return dispatcher.Snooze(time.Hour)
 		}},
-		"kept": {keep: true, handler: func(context.Context, *Message[job]) error {
-			return dispatcher.Poison(errors.New("no"))
-		}},
+		"kept":                        {keep: true, handler: rejected},
+		"kept when the service is up": {keep: true, handler: rejected, busy: 5 * time.Second},
+		"kept by a slow call":         {keep: true, handler: rejected, latency: 3 * time.Second, refused: 1},
 		"renewed": {latency: 3 * time.Second, refused: 1, handler: func(ctx context.Context, _ *Message[job]) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -110,12 +114,29 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 				after(c.old)
 				b.die()
 			}
-			b.queue.latency = c.latency
+			b.queue.tamper = func(op string, act func() error) error {
+				if op == "update" && time.Since(b.begin) < c.busy {
+					return &queue.Error{Op: op, Kind: queue.ErrThrottled}
+				}
+				if op == "update" {
+					time.Sleep(c.latency)
+				}
+				return act()
+			}
+			var runs atomic.Int64
 			o := fixed(30 * time.Second)
 			o.Poison.Keep = c.keep
-			b.run(New(b.queue, c.handler, o))
+			o.OnError = func(err error) {
+				if failed := (*dispatcher.DeliveryError)(nil); errors.As(err, &failed) && failed.Delay > 75*time.Second {
+					t.Errorf("%s: told of a delay of %v", name, failed.Delay)
+				}
+			}
+			b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error { runs.Add(1); return c.handler(ctx, m) }, o))
 			after(2 * time.Minute)
 			b.finished()
+			if c.keep && runs.Load() != 1 {
+				t.Errorf("%s: poison that is kept was handled %d times", name, runs.Load())
+			}
 			updates := len(b.queue.sent("update"))
 			if n := b.refused(); updates == 0 || n > c.refused {
 				t.Errorf("%s: %d of %d updates were refused", name, n, updates)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -17,6 +18,7 @@ type account struct {
 	newest     queue.Receipt
 	deliveries []*delivery
 	kept       int64 // delivery after which it was first given back as poison that stays
+	settled    int64 // delivery up to which it is recorded what came of it
 	failures   int   // runs that failed by themselves
 	successes  int   // runs that succeeded
 	copies     int   // in the poison queue
@@ -59,13 +61,13 @@ func (b *books) deliver(a *account, e entry) {
 	var body []byte
 	d.head, body, _, _ = codec.Open(e.text, codec.Auto)
 	d.bodies = []string{string(body)}
+	if int64(d.head.Starts) > e.count-1-d.head.Settled { // more than can have been: forged
+		d.head.Settled, d.head.Starts = 0, 0
+	}
 	a.deliveries = append(a.deliveries, d)
 	a.newest = e.receipt
 	b.receipts[e.receipt] = d
 }
-
-// hour is longer than any delay but that of poison which is kept.
-const hour = 50 * time.Minute
 
 func (b *books) update(a *account, e entry) {
 	d := b.receipts[e.with]
@@ -82,11 +84,14 @@ func (b *books) update(a *account, e entry) {
 	a.newest = e.receipt
 	b.receipts[e.receipt] = d
 	running := d.began != nil && d.ended == nil
-	if !running {
+	switch {
+	case b.starts(d, e.text):
+		d.noted = true
+	case !running:
 		// A renewal can arrive after the handler has returned.
 		d.back = !d.said(didSucceed) && !d.said(didDiscard)
 		// In a foreign message, which is not rewritten, nothing can say so.
-		if a.kept == 0 && b.policy(d).keep && e.until > e.at+hour && strings.HasPrefix(e.text, thisMark) {
+		if a.kept == 0 && strings.HasPrefix(e.text, thisMark) && poisoned(e.text) {
 			a.kept = d.entry.count
 		}
 	}
@@ -106,29 +111,57 @@ func (b *books) rewrite(a *account, d *delivery, e entry, running bool) {
 		b.complain(e, "the text is neither the one before nor one that its handler has saved: %q", a.text)
 		return
 	}
-	was, _, wasFormat, _ := codec.Open(a.text, codec.Auto)
+	was, before, wasFormat, _ := codec.Open(a.text, codec.Auto)
 	switch {
-	case head == was && format == wasFormat: // saved
+	case head == was && format == wasFormat: // saved, without an envelope
 	case format != codec.Envelope:
 		b.complain(e, "an envelope is taken away: %q", a.text)
-	case running:
-		b.complain(e, "the head changes while the handler runs: %q", a.text)
 	case wasFormat != codec.Envelope && !b.policy(d).adopt:
 		b.complain(e, "a foreign message is rewritten")
+	case running && string(body) != string(before):
+		b.progress(a, d, e, head, was)
+	case running:
+		b.complain(e, "the head changes while the handler runs: %q", a.text)
+	case b.starts(d, e.text):
+		b.recordStart(d, e, head)
 	default:
-		b.record(d, e, head)
+		b.record(a, d, e, head)
+	}
+}
+
+// progress checks what a save wrote into the head: what was lost before it does not count
+// any more.
+func (b *books) progress(a *account, d *delivery, e entry, head, was codec.Head) {
+	if head.Settled != d.entry.count-1 || head.Starts != 0 {
+		b.complain(e, "settled is %d with %d starts when delivery %d saves", head.Settled, head.Starts, d.entry.count)
+	}
+	head.Settled, head.Starts = was.Settled, was.Starts
+	if head != was {
+		b.complain(e, "a save changes more than the body: %q", a.text)
+	}
+	a.settled = d.entry.count - 1
+}
+
+// recordStart checks the record of a handler that is about to start.
+func (b *books) recordStart(d *delivery, e entry, head codec.Head) {
+	if d.missing() == 0 || head.Starts > d.head.Starts+1 {
+		b.complain(e, "%d starts are recorded after %d, with %d deliveries that ended in nothing", head.Starts, d.head.Starts, d.missing())
+	}
+	head.Starts = d.head.Starts
+	if head != d.head {
+		b.complain(e, "the record of a start changes more than that")
 	}
 }
 
 // record checks what a settlement wrote into the head.
-func (b *books) record(d *delivery, e entry, head codec.Head) {
+func (b *books) record(a *account, d *delivery, e entry, head codec.Head) {
 	p := b.policy(d)
 	before := d.head.Attempts
 	if !d.counted() {
 		before = int(d.entry.count) - 1
 	}
 	switch recorded := head.Attempts - before; {
-	case recorded == 0 && d.said(didFail) && !strings.Contains(d.ended.said, "cut off") && b.staff[d.who].stopped == 0 && head.Attempts < p.maxAttempts:
+	case recorded == 0 && d.failed() && b.staff[d.who].stopped == 0 && head.Attempts < p.maxAttempts:
 		b.complain(e, "a failure is not recorded")
 	case recorded == 0:
 	case p.keep && head.Attempts == p.maxAttempts && !d.said(didSucceed):
@@ -137,11 +170,18 @@ func (b *books) record(d *delivery, e entry, head codec.Head) {
 		b.complain(e, "%d attempts are recorded after one run", recorded)
 	case !d.said(didFail):
 		b.complain(e, "a failure is recorded where there was none")
-	case strings.Contains(d.ended.said, "(cut off: lease"):
+	case strings.Contains(d.ended.said, "(cut off: lease") && head.Poison != string(poison.ReasonExpiring): // nobody will try that again
 		b.complain(e, "a lost lease is recorded as a failure")
 	}
-	if head.Settled != d.entry.count {
-		b.complain(e, "settled is %d at delivery %d", head.Settled, d.entry.count)
+	switch {
+	case d.counted() && d.began == nil: // it accounts for itself, and for nothing before
+		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
+			b.complain(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
+		}
+	case head.Settled != d.entry.count || head.Starts != 0:
+		b.complain(e, "settled is %d with %d starts at delivery %d", head.Settled, head.Starts, d.entry.count)
+	default:
+		a.settled = d.entry.count
 	}
 	if head.Attempts > p.maxAttempts && head.Attempts > before && d.counted() { // a foreign one brings its deliveries
 		b.complain(e, "%d failures are recorded, MaxAttempts is %d", head.Attempts, p.maxAttempts)

@@ -100,7 +100,6 @@ func (w *world) clear(by []*process) {
 		}
 	}
 	w.toDo(by, complain(d.late))
-	println("CLEAR", by[0].plan.name, int((w.now()-begin)/time.Second), int((d.soon-begin)/time.Second), int((d.late-begin)/time.Second))
 }
 
 // leftover is a message that is in the queue yet.
@@ -132,6 +131,9 @@ func (w *world) look() {
 		}
 	}
 }
+
+// hour is longer than any delay but that of poison which is kept.
+const hour = 50 * time.Minute
 
 // poisoned tells whether an envelope says that it is poison.
 func poisoned(text string) bool {

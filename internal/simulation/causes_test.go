@@ -21,7 +21,7 @@ func (b *books) why(d *delivery) string {
 		return "the dequeue was done twice"
 	case a.dropped:
 		return "the queue was dropped"
-	case a.acceptance.until > 0 && a.removed == nil && a.acceptance.until <= d.over()+s.plan.settling()+longestCall:
+	case a.acceptance.until > 0 && a.acceptance.until <= d.over()+s.plan.settling()+longestCall:
 		return "its life ended meanwhile"
 	case s.abandoned[a.id] > 0:
 		return "the handler was abandoned"

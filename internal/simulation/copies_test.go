@@ -32,7 +32,7 @@ func (b *books) copy(e entry) {
 		b.complain(e, "the record has lost the error")
 	}
 	if !b.right(d, record.Reason) {
-		b.complain(e, "the reason %q is not what happened: after %d runs since the last record, %s", record.Reason, a.runsSince(d.head.Settled), d.result())
+		b.complain(e, "the reason %q is not what happened: %d starts lost of %d recorded, %s", record.Reason, d.lost(), d.head.Starts, d.result())
 	}
 }
 
@@ -52,7 +52,7 @@ func (b *books) right(d *delivery, reason poison.Reason) bool {
 	case poison.ReasonAttempts:
 		return d.said(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
 	case poison.ReasonLost:
-		return d.began == nil && d.counted() && a.runsSince(d.head.Settled) >= p.maxLost
+		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
 		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded != "")
 	case poison.ReasonRejected:

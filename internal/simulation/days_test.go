@@ -92,7 +92,7 @@ func (b *books) sent() (all []*account) {
 func (b *books) tally() (sum tally) {
 	for _, a := range b.sent() {
 		sum.messages++
-		runs := a.runsSince(0)
+		runs := a.runs()
 		sum.runs, sum.most = sum.runs+runs, max(sum.most, runs)
 		if a.successes > 0 {
 			sum.succeeded++

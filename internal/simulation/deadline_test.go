@@ -158,7 +158,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 		return c.world.plan.dice.within(j.shortest, j.longest, "run", string(id), str(n+k), "length")
 	}
 	most := time.Duration(0)
-	for k := range runs + failing + c.lost + 1 {
+	for k := range runs + failing + c.lost + 1 + mostSpared {
 		most = max(most, draw(k))
 	}
 	cut := c.timeout > 0 && c.timeout < most
@@ -169,7 +169,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 		}
 	}
 	if cut && (j.heedless || j.cleaning > 0) { // and be lost when it is stuck
-		runs += c.lost + 1
+		runs += c.lost + 1 + mostSpared
 	}
 	for k := range runs {
 		long += draw(k) + time.Duration(j.saves)*mostStep/10

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -16,8 +17,10 @@ type delivery struct {
 	entry    entry
 	head     codec.Head
 	bodies   []string // that the message may have: as it was delivered or saved; several where an outcome is unknown
+	noted    bool     // that its handler starts is recorded in the message
 	began    *entry
 	cut      time.Duration // when the handler's context ended while it ran; 0 for not
+	cause    string        // and why
 	reported time.Duration // when it was reported as stuck; 0 for not
 	givenUp  bool          // its slot is another's
 	ended    *entry
@@ -77,11 +80,62 @@ func (b *books) save(d *delivery, e entry) {
 	}
 }
 
-// runsSince counts the runs of deliveries after the one of that count.
-func (a *account) runsSince(count int64) int {
-	n := 0
+// failed tells whether its handler has failed, by itself or because its time was up. One
+// that was interrupted by the loss of its lease or by the stop has not, whatever it said.
+func (d *delivery) failed() bool {
+	return d.said(didFail) && (d.cut == 0 || d.cause == dispatcher.ErrTimeout.Error())
+}
+
+// missing is how many deliveries before this one ended in nothing, as far as is recorded.
+func (d *delivery) missing() int64 { return d.entry.count - 1 - d.head.Settled }
+
+// starts tells whether an update with the text records that the handler is about to start.
+// A worker that cannot read the message gives it back with the text that it has.
+func (b *books) starts(d *delivery, text string) bool {
+	if d.account.job.form == newer && b.staff[d.who].plan.release < 2 {
+		return false
+	}
+	head, _, format, err := codec.Open(text, codec.Auto)
+	return err == nil && format == codec.Envelope && d.began == nil && head.Starts > 0 && head.Settled == d.head.Settled
+}
+
+// before is the deliveries since the last settlement that was recorded.
+func (d *delivery) before() []*delivery {
+	return d.account.deliveries[min(d.account.settled, d.entry.count-1) : d.entry.count-1]
+}
+
+// lost is how many starts of handlers may have ended their workers, as the worker of this
+// delivery can know it: those that it recorded itself did not, unless they have not ended,
+// and others may have left theirs out.
+func (d *delivery) lost() (n int) {
+	for _, o := range d.before() {
+		if o.noted && (o.who != d.who || o.began != nil && o.ended == nil) {
+			n++
+		}
+	}
+	return min(n, d.head.Starts)
+}
+
+// killed counts the runs before this one, since the last settlement, that have not ended.
+func (d *delivery) killed() (n int) {
+	for _, o := range d.before() {
+		if o.began != nil && o.ended == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// isFirst tells whether its worker was never given the message since the last record, and so
+// cannot know more of it than it says.
+func (d *delivery) isFirst() bool {
+	return !slices.ContainsFunc(d.before(), func(o *delivery) bool { return o.who == d.who })
+}
+
+// runs is how often the message was handled.
+func (a *account) runs() (n int) {
 	for _, d := range a.deliveries {
-		if d.began != nil && d.entry.count > count {
+		if d.began != nil {
 			n++
 		}
 	}

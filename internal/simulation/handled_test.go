@@ -34,14 +34,14 @@ func (b *books) handled(a *account, e entry) {
 	}
 	switch e.kind {
 	case cutOff:
-		d.cut = e.at
+		d.cut, d.cause = e.at, e.said
 	case saving, saved:
 		b.save(d, e)
 	case batched:
 		if e.n > s.plan.together {
 			b.complain(e, "%d messages are handled in one go, at most %d may be", e.n, s.plan.together)
 		}
-		if s.stopped > 0 && e.at > s.stopped+mostStep {
+		if s.stopped > 0 && e.at > max(s.stopped, d.began.at)+mostStep {
 			b.complain(e, "a batch waits for company after the stop at %v", s.stopped)
 		}
 	case ended:
@@ -54,7 +54,7 @@ func (b *books) start(a *account, d *delivery, s *worker, e entry) {
 	if most := s.concurrency(e.at); s.running > most {
 		b.complain(e, "%d handlers run at once, the concurrency is %d", s.running, most)
 	}
-	if s.stopped > 0 && e.at > s.stopped+mostStep {
+	if s.stopped > 0 && e.at > s.stopped+mostStep && !d.noted { // to record it takes a call
 		b.complain(e, "a handler starts after the stop at %v", s.stopped)
 	}
 	switch {
@@ -69,9 +69,18 @@ func (b *books) start(a *account, d *delivery, s *worker, e entry) {
 	p, attempt := s.plan.policy, int(e.count)
 	if d.counted() {
 		attempt = d.head.Attempts + 1
-		// The first of them costs nothing, and so is not counted.
-		if n := a.runsSince(d.head.Settled); n > p.maxLost+1 {
-			b.complain(e, "%d runs between two records, MaxLost is %d", n, p.maxLost)
+		if d.missing() > 0 && !d.noted && !a.job.largest { // which may have no room for it
+			b.complain(e, "a handler runs after %d deliveries that ended in nothing, and its start is not recorded", d.missing())
+		}
+		if n := d.head.Starts; n >= p.maxLost && d.isFirst() {
+			b.complain(e, "a handler runs after %d starts that nothing came of, MaxLost is %d", n, p.maxLost)
+		}
+		// The first of them was not recorded.
+		if n := d.killed(); n > p.maxLost {
+			b.complain(e, "a handler runs after %d that never ended, MaxLost is %d", n, p.maxLost)
+		}
+		if n := len(d.before()); n > 0 && b.runsOf(d.before()) > p.maxLost+1+mostSpared*len(b.staff) {
+			b.complain(e, "%d deliveries between two settlements, MaxLost is %d", n, p.maxLost)
 		}
 	}
 	if e.n != attempt {
@@ -83,6 +92,20 @@ func (b *books) start(a *account, d *delivery, s *worker, e entry) {
 	if format := formatOf(a.text); format == codec.Envelope && strings.Contains(a.text, "\n"+thisMark) {
 		b.complain(e, "an envelope in an envelope")
 	}
+}
+
+// mostSpared is how many starts a worker leaves out of the count because their handlers
+// returned.
+const mostSpared = 20
+
+// runsOf counts the deliveries whose handlers ran.
+func (b *books) runsOf(ds []*delivery) (n int) {
+	for _, d := range ds {
+		if d.began != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func formatOf(text string) codec.Format {
