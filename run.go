@@ -22,33 +22,50 @@ type Runner interface {
 }
 
 // Run runs every runner until ctx ends, the process gets SIGINT or SIGTERM, or one
-// of them fails; all of them then drain. A second signal halts them; a third one has
-// its usual effect. Run returns when all have returned, with their errors joined. It
-// is an error to run nothing.
+// of them returns; all of them then drain, at the same time. A second signal halts them;
+// a third one has its usual effect. Run returns when all have returned, with their errors
+// joined. A runner that panics or calls runtime.Goexit has failed, and the others drain:
+// the error has the stack. It is an error to run nothing, and to run nil. The runners see
+// the values of ctx. Use [RunOrdered] where one must outlive another.
 func Run(ctx context.Context, rs ...Runner) error {
-	if len(rs) == 0 {
-		return errors.New("millrace: nothing to run")
+	all, err := together(rs)
+	if err != nil {
+		return err
 	}
+	return untilSignalled(ctx, all)
+}
+
+// RunOrdered is [Run] with an order to stop in: the last runner drains first, and each one
+// before it goes on until all after it have returned. An HTTP server that answers probes
+// and shows metrics stays up this way until the listeners have drained:
+//
+//	millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(orders, emails))
+//
+// When one of them returns by itself, the others stop in the same order. A second signal
+// halts them all.
+func RunOrdered(ctx context.Context, rs ...Runner) error {
+	stages, err := inOrder(rs)
+	if err != nil {
+		return err
+	}
+	return untilSignalled(ctx, stages)
+}
+
+// untilSignalled runs r under the signals of the process.
+func untilSignalled(ctx context.Context, r composite) error {
 	// Room for both signals that count, so that none is missed.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	return run(ctx, signals, func() { signal.Stop(signals) }, rs)
+	return run(ctx, signals, func() { signal.Stop(signals) }, r)
 }
 
-// run is Run with the signals given, and what to do when no further one counts.
-func run(ctx context.Context, signals <-chan os.Signal, enough func(), rs []Runner) error {
+// run runs r with the signals given, and what to do when no further one counts.
+func run(ctx context.Context, signals <-chan os.Signal, enough func(), r composite) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	errs := make([]error, len(rs))
-	var running sync.WaitGroup
-	for i, r := range rs {
-		running.Go(func() {
-			defer stop() // one that ended takes the others with it
-			errs[i] = r.Run(ctx)
-		})
-	}
 	done := make(chan struct{})
+	var halted error // of Halt; set before watch is done
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
@@ -63,12 +80,10 @@ func run(ctx context.Context, signals <-chan os.Signal, enough func(), rs []Runn
 			return
 		}
 		enough()
-		for _, r := range rs {
-			r.Halt()
-		}
+		halted = r.haltAll()
 	})
-	running.Wait()
+	err := r.Run(ctx)
 	close(done)
 	watch.Wait()
-	return errors.Join(errs...)
+	return errors.Join(err, halted)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,7 +46,7 @@ func TestTheFirstSignalDrainsAndTheSecondHalts(t *testing.T) {
 		enough := make(chan struct{})
 		done := make(chan error)
 		go func() {
-			done <- run(t.Context(), signals, func() { close(enough) }, []Runner{newRunner(untilStopped), newRunner(untilHalted)})
+			done <- run(t.Context(), signals, func() { close(enough) }, group{newRunner(untilStopped), newRunner(untilHalted)})
 		}()
 		synctest.Wait()
 		signals <- os.Interrupt
@@ -87,5 +88,47 @@ func TestTheEndOfTheContextDrains(t *testing.T) {
 func TestNothingToRunIsAnError(t *testing.T) {
 	if err := Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing to run") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A runner that panics or ends its goroutine has failed, which is said, and the others
+// drain.
+func TestARunnerThatDoesNotReturnStopsTheOthers(t *testing.T) {
+	for name, fail := range map[string]func(){"panicked: the runner broke": func() { panic("the runner broke") }, "runtime.Goexit": runtime.Goexit} {
+		drained := false
+		err := Run(t.Context(),
+			newRunner(func(ctx context.Context, _ <-chan struct{}) error {
+				<-ctx.Done()
+				drained = true
+				return nil
+			}),
+			newRunner(func(context.Context, <-chan struct{}) error { fail(); return nil }),
+		)
+		if err == nil || !drained || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run_test.go") {
+			t.Errorf("%s: drained %v, got %v", name, drained, err)
+		}
+	}
+}
+
+// hasty is a runner whose Halt fails.
+type hasty struct {
+	*runner
+	fail func()
+}
+
+func (h hasty) Halt() { h.fail() }
+
+// A Halt that does not return keeps no other runner from being halted.
+func TestAHaltThatFailsHaltsTheOthers(t *testing.T) {
+	for name, fail := range map[string]func(){"panicked: the halt broke": func() { panic("the halt broke") }, "runtime.Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			signals := make(chan os.Signal, 2)
+			signals <- os.Interrupt
+			signals <- os.Interrupt
+			err := run(t.Context(), signals, func() {}, group{group{hasty{newRunner(untilStopped), fail}}, newRunner(untilHalted)})
+			if err == nil || !strings.Contains(err.Error(), "Halt of millrace.hasty") || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -147,4 +148,36 @@ func ExampleOpen() {
 	// Output:
 	// {"ID":"7"} plain
 	// {"ID":"7"} base64
+}
+
+// On a queue whose messages are adopted an envelope is read as one whatever the format, and
+// what only looks like one is what the format says.
+func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
+	const envelope = "millrace/1?n=2\n{}"
+	for _, c := range []struct {
+		text   string
+		format codec.Format
+		body   string // "" for an error
+		was    codec.Format
+	}{
+		{envelope, codec.Auto, "{}", codec.Envelope},
+		{envelope, codec.Envelope, "{}", codec.Envelope},
+		{envelope, codec.Plain, "{}", codec.Envelope},
+		{envelope, codec.Base64, "{}", codec.Envelope},
+		{"e30=", codec.Base64, "{}", codec.Base64},
+		{"e30=", codec.Plain, "e30=", codec.Plain},
+		{"millrace/docs", codec.Plain, "millrace/docs", codec.Plain},
+		{"millrace/1?n=x\n{}", codec.Plain, "millrace/1?n=x\n{}", codec.Plain},
+		{"millrace/1?n=x\n{}", codec.Base64, "", codec.Base64},
+		{"{}", codec.Envelope, "", codec.Envelope},
+		{"millrace/2?n=1\n{}", codec.Plain, "", codec.Envelope},
+	} {
+		h, body, was, err := codec.OpenAdopted(c.text, c.format)
+		if string(body) != c.body || (err != nil) != (c.body == "") || was != c.was || c.text == envelope && h.Attempts != 2 {
+			t.Errorf("%q as %v: got %+v, %q, %v, %v", c.text, c.format, h, body, was, err)
+		}
+	}
+	if _, _, _, err := codec.OpenAdopted("millrace/2?n=1\n{}", codec.Plain); !errors.Is(err, codec.ErrNewer) {
+		t.Errorf("a newer envelope: %v", err)
+	}
 }

@@ -27,9 +27,14 @@ type Head struct {
 	// Attempts is how many attempts have been recorded as failed.
 	Attempts int
 
-	// Settled is the dequeue count of the last delivery that was given back with a
-	// record of it. Deliveries after it that ended in nothing were lost.
+	// Settled is how many deliveries are accounted for: all up to the last that was
+	// given back with a record of what its handler did, and each one after it that was
+	// given back before a handler started.
 	Settled int64
+
+	// Starts is how many handlers were recorded to start since the last recorded
+	// settlement or saved progress. Those before the newest delivery may have died.
+	Starts int
 
 	// Poison says why the message is poison, if it is and could not be moved away: no
 	// handler sees it any more. Empty when it is not.
@@ -69,15 +74,15 @@ const (
 	current = 1
 )
 
-// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts are
-// recorded in it. A producer leaves them free.
+// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
+// starts are recorded in it. A producer leaves them free.
 const Room = len(largestRecord) + len(separator)
 
 // largestRecord is all that is ever recorded, with every count at its largest, each & as
 // XML has it. The first parameter of all has none, which makes Room one more.
 const (
 	separator     = "&amp;"
-	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "px=undecodable"
+	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
 )
 
 // Room is how many of the [Room] bytes are left when h is what a text records already.
@@ -90,6 +95,7 @@ func (h Head) Room() int {
 	}
 	count("n", int64(h.Attempts))
 	count("s", h.Settled)
+	count("st", int64(h.Starts))
 	if h.Poison != "" {
 		used += len(separator+"px=") + len(url.QueryEscape(h.Poison))
 	}
@@ -122,6 +128,9 @@ func sealEnvelope(h Head, body []byte) string {
 	}
 	if h.Settled != 0 {
 		add("s", strconv.FormatInt(h.Settled, 10))
+	}
+	if h.Starts != 0 {
+		add("st", strconv.Itoa(h.Starts))
 	}
 	add("px", h.Poison)
 	add("tp", h.Trace)
@@ -213,6 +222,12 @@ func parseHead(query string) (h Head, base bool, err error) {
 				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
 			}
 			h.Settled = int64(n)
+		case "st":
+			n, err := strconv.ParseUint(value, 10, 31)
+			if err != nil {
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
+			}
+			h.Starts = int(n)
 		case "px":
 			h.Poison = value
 		case "tp":

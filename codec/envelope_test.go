@@ -20,7 +20,8 @@ func head(t *rapid.T) codec.Head {
 	text := rapid.OneOf(rapid.Just(""), rapid.StringN(0, 40, -1))
 	h := codec.Head{
 		ID: text.Draw(t, "id"), ContentType: text.Draw(t, "content type"),
-		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, 1<<62).Draw(t, "settled"),
+		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, math.MaxInt64).Draw(t, "settled"),
+		Starts: rapid.IntRange(0, 1<<31-1).Draw(t, "starts"),
 		Poison: text.Draw(t, "poison"), Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
 		Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
@@ -68,11 +69,12 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 		record := func(h codec.Head, name string) codec.Head {
 			h.Attempts = rapid.IntRange(0, math.MaxInt32).Draw(t, name+" attempts")
 			h.Settled = rapid.Int64Range(0, math.MaxInt64).Draw(t, name+" settled")
+			h.Starts = rapid.IntRange(0, math.MaxInt32).Draw(t, name+" starts")
 			h.Poison = rapid.SampledFrom([]string{"", "attempts", "lost", "undecodable", "rejected", "expiring"}).Draw(t, name+" poison")
 			return h
 		}
 		fresh := head(t)
-		fresh.Attempts, fresh.Settled, fresh.Poison = 0, 0, ""
+		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison = 0, 0, 0, ""
 		once := record(fresh, "first")
 		twice := record(once, "second")
 		if grown := size(once) - size(fresh); grown > codec.Room {
@@ -137,7 +139,8 @@ func TestB19_NewerEnvelopes(t *testing.T) {
 func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	for _, text := range []string{
 		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
-		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
+		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?st=x\n",
+		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
 			t.Errorf("%q: got %v, %v", text, format, err)
@@ -148,9 +151,18 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	}
 }
 
+// A count is read up to the largest number that its field holds, and not beyond, where it
+// would be negative.
+func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
+	h, _, _, err := codec.Open("millrace/1?n=2147483647&s=9223372036854775807&st=2147483647\n", codec.Auto)
+	if err != nil || h.Attempts != math.MaxInt32 || h.Settled != math.MaxInt64 || h.Starts != math.MaxInt32 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+}
+
 // FuzzEnvelope holds that what opens can be sealed and opened again to the same.
 func FuzzEnvelope(f *testing.F) {
-	f.Add("millrace/1?id=7&at=1&n=2&s=3&tp=t&ts=u&dk=d&cl=c\n{}")
+	f.Add("millrace/1?id=7&at=1&n=2&s=3&st=1&tp=t&ts=u&dk=d&cl=c\n{}")
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -44,6 +45,33 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", int(f))
 }
 
+// MarshalText names the format, for JSON, flags and logs. An unknown one is an error.
+func (f Format) MarshalText() ([]byte, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	return []byte(f.String()), nil
+}
+
+// UnmarshalText reads what [Format.MarshalText] writes.
+func (f *Format) UnmarshalText(text []byte) error {
+	for one := Auto; one.Check() == nil; one++ {
+		if one.String() == string(text) {
+			*f = one
+			return nil
+		}
+	}
+	return fmt.Errorf("codec: %q is no format", text)
+}
+
+// Check returns an error for a format that there is not.
+func (f Format) Check() error {
+	if f < Auto || f > Base64 {
+		return fmt.Errorf("codec: there is no %v", f)
+	}
+	return nil
+}
+
 // HasHead tells whether the format, as one to write, carries a [Head].
 func (f Format) HasHead() bool { return f == Auto || f == Envelope }
 
@@ -60,6 +88,21 @@ func Seal(h Head, body []byte, f Format) (string, error) {
 		return base64.StdEncoding.EncodeToString(body), nil
 	}
 	return "", fmt.Errorf("seal a body: unknown format %v", f)
+}
+
+// OpenAdopted is [Open] for a queue on which messages are put into envelopes when they are
+// given back: an envelope is opened as one, whatever the format, and what is none as the
+// format says. A text that begins as an envelope does and cannot be read as one is no
+// envelope either, unless it is one of a newer version.
+func OpenAdopted(text string, f Format) (Head, []byte, Format, error) {
+	if f == Auto || f == Envelope || !strings.HasPrefix(text, mark) {
+		return Open(text, f)
+	}
+	h, body, err := openEnvelope(text)
+	if err != nil && !errors.Is(err, ErrNewer) {
+		return Open(text, f)
+	}
+	return h, body, Envelope, err
 }
 
 // Open returns the head and the body that text carries and the format it was in:

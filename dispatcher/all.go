@@ -1,9 +1,6 @@
 package dispatcher
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // All returns a handler that gives every message to each of the handlers, one after
 // the other, and answers for them together: poison if one says so, else the first
@@ -24,20 +21,10 @@ func All[T any](hs ...Handler[T]) Handler[T] {
 
 // rank orders results by how much they ask for.
 func rank(err error) int {
-	said := (*verdict)(nil)
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case !errors.As(err, &said):
-		return 3
-	case said.outcome == Discarded:
-		return 1
-	case said.outcome == Snoozed:
-		return 2
-	case said.outcome == Poisoned:
-		return 4
 	}
-	return 3
+	return saidBy(err).weight()
 }
 
 // Chain wraps a handler in middleware: the first is the outermost.

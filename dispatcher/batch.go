@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// BatchHandler does several jobs in one go. It returns one result for each message, in
-// their order, each meaning what it means for a [Handler]; nil for all of them if all
-// succeeded. Any other number of results is an error for every message.
+// BatchHandler does several jobs in one go. It returns nil if all succeeded, and otherwise
+// one result for each message, in their order, each meaning what it means for a [Handler].
+// Any other number of results, none at all in a slice that is not nil among them, is an
+// error for every message.
 //
-// The context ends when those of all its messages have ended, with the cause of the
-// last.
+// The context has the values of the first message's, and ends when those of all its
+// messages have ended, with the cause of the last.
 type BatchHandler[T any] func(ctx context.Context, ms []*Message[T]) []error
 
 // errResults is what every message of a batch gets when its handler returned another
@@ -23,10 +24,17 @@ type BatchHandler[T any] func(ctx context.Context, ms []*Message[T]) []error
 var errResults = errors.New("batch handler returned the wrong number of results")
 
 // Batch returns a handler that collects messages and hands them to h: as soon as there
-// are size of them, or when the first has waited this long. Every message of a batch
-// keeps its own slot, lease and settlement, so Concurrency must be at least size for
-// batches to fill, and is what bounds how many batches run at once. A panic in h is an
-// error for all of its batch. Size under 1 counts as 1; a negative wait as none.
+// are size of them, or when the first has waited this long. It does not wait for company
+// that cannot come or would come too late: a batch begins at once when the worker is
+// stopping, when messages are held back because everything fails, when the context of one
+// of its messages ends, and when half of the first one's time-out has passed. A message whose
+// context has ended before its batch begins is left out.
+//
+// Every message of a batch keeps its own slot, lease and settlement, so Concurrency must
+// be at least size for batches to fill (a [*SetupError] warns when it is not), and is what
+// bounds how many batches run at once. A
+// panic in h is an error for all of its batch. Size under 1 counts as 1; a negative wait as
+// none.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	b := &batcher[T]{handler: h, size: max(size, 1), wait: max(wait, 0)}
 	return b.handle
@@ -37,6 +45,7 @@ type batcher[T any] struct {
 	handler BatchHandler[T]
 	size    int
 	wait    time.Duration
+	warned  atomic.Bool // that batches never fill
 
 	mu   sync.Mutex
 	open *batch[T] // the one that fills; nil when none does; guarded by mu
@@ -44,89 +53,187 @@ type batcher[T any] struct {
 
 // batch is a batch from its first message to its results.
 type batch[T any] struct {
-	messages []*Message[T] // complete once it is closed
-	contexts []context.Context
-	full     chan struct{} // closed when it is complete
-	done     chan struct{} // closed when the results are there
-	results  []error
+	members []*member[T]  // guarded by batcher.mu until begun is closed, constant then
+	begun   chan struct{} // closed when nobody joins any more
+	done    chan struct{} // closed when the results are there
 }
 
-// handle is the handler of one message. The first message of a batch leads it: its
-// goroutine waits for the others and runs the handler, so no goroutine is started that
-// nobody owns.
+// member is a message of a batch.
+type member[T any] struct {
+	ctx     context.Context
+	message *Message[T]
+	part    part  // constant once the batch has begun
+	result  error // constant once the batch is done; of one that is left out, once it has begun
+}
+
+// part is what becomes of a member when its batch begins.
+type part uint8
+
+const (
+	follows part = iota
+	leads        // its goroutine runs the handler, so that none is started which nobody owns
+	leaves       // its context has ended
+)
+
+// handle is the handler of one message.
 func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
-	mine, place := b.join(ctx, m)
-	if place == 0 {
-		b.lead(ctx, mine)
-	} else {
-		<-mine.done
+	b.warn(m)
+	mine := &member[T]{ctx: ctx, message: m}
+	in, first := b.join(mine)
+	b.fill(in, mine, first)
+	switch mine.part {
+	case leads:
+		b.run(in)
+	case follows:
+		<-in.done
 	}
-	return mine.results[place]
+	return mine.result
 }
 
-// join puts the message into the batch that fills, and closes that when it is full.
-func (b *batcher[T]) join(ctx context.Context, m *Message[T]) (mine *batch[T], place int) {
+// warn tells once that batches never fill, because fewer messages are handled at once.
+func (b *batcher[T]) warn(m *Message[T]) {
+	if m.delivery == nil || b.warned.Load() {
+		return
+	}
+	d := m.delivery.dispatcher
+	slots := d.slots.capacity()
+	if slots >= b.size || !b.warned.CompareAndSwap(false, true) {
+		return
+	}
+	d.options.OnError(&SetupError{Queue: d.name, Detail: fmt.Sprintf(
+		"batches of %d never fill with a Concurrency of %d, and wait %v each: raise Concurrency to a multiple of %d, or lower the size",
+		b.size, slots, b.wait, b.size)})
+}
+
+// join puts the message into the batch that fills, which begins when it is full.
+func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
-		b.open = &batch[T]{full: make(chan struct{}), done: make(chan struct{})}
+		b.open = &batch[T]{begun: make(chan struct{}), done: make(chan struct{})}
+		first = true
 	}
-	mine, place = b.open, len(b.open.messages)
-	mine.messages = append(mine.messages, m)
-	mine.contexts = append(mine.contexts, ctx)
-	if len(mine.messages) == b.size {
-		b.open = nil
-		close(mine.full)
+	in = b.open
+	in.members = append(in.members, m)
+	if len(in.members) == b.size {
+		b.begin(in)
 	}
-	return mine, place
+	return in, first
 }
 
-// lead waits until the batch is full or has waited, and runs it.
-func (b *batcher[T]) lead(ctx context.Context, mine *batch[T]) {
-	timer := time.NewTimer(b.wait)
-	defer timer.Stop()
+// fill waits until the batch has begun, and begins it when the member has a reason: its
+// context or its worker comes to an end, nobody else is let through, or, if it is the
+// first, it has waited long enough.
+func (b *batcher[T]) fill(in *batch[T], m *member[T], first bool) {
+	from := collectingFrom(m.ctx)
+	var waited <-chan time.Time
+	if first {
+		timer := time.NewTimer(patience(m.ctx, b.wait))
+		defer timer.Stop()
+		waited = timer.C
+	}
 	select {
-	case <-mine.full:
-	case <-timer.C:
-	case <-ctx.Done(): // its own lease, or the shutdown, does not wait
+	case <-in.begun:
+		return
+	case <-waited:
+	case <-m.ctx.Done():
+	case <-from.stopping:
+	case <-from.heldBack():
 	}
 	b.mu.Lock()
-	if b.open == mine {
-		b.open = nil
-	}
-	b.mu.Unlock()
-
-	defer close(mine.done)
-	// For everybody, also if the handler panics or ends this goroutine.
-	mine.results = make([]error, len(mine.messages))
-	fill(mine.results, errGoexit)
-	defer func() {
-		if p := recover(); p != nil {
-			fill(mine.results, &PanicError{Value: p, Stack: debug.Stack()})
-		}
-	}()
-	all, cancel := together(mine.contexts)
-	defer cancel(nil)
-	switch results := b.handler(all, mine.messages); len(results) {
-	case len(mine.messages):
-		copy(mine.results, results)
-	case 0:
-		clear(mine.results)
-	default:
-		fill(mine.results, fmt.Errorf("%w: %d for %d messages", errResults, len(results), len(mine.messages)))
+	defer b.mu.Unlock()
+	if b.open == in {
+		b.begin(in)
 	}
 }
 
-func fill(results []error, err error) {
-	for i := range results {
-		results[i] = err
+// begin lets nobody join any more, and says who leads and who leaves. Requires mu.
+func (b *batcher[T]) begin(in *batch[T]) {
+	b.open = nil
+	led := false
+	for _, m := range in.members {
+		switch {
+		case m.ctx.Err() != nil:
+			m.part, m.result = leaves, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
+		case !led:
+			m.part, led = leads, true
+		}
 	}
+	close(in.begun)
+}
+
+// run calls the handler for those that have not left, one of whom calls it.
+func (b *batcher[T]) run(in *batch[T]) {
+	defer close(in.done)
+	var messages []*Message[T]
+	var contexts []context.Context
+	var stay []*member[T]
+	for _, m := range in.members {
+		if m.part != leaves {
+			messages, contexts, stay = append(messages, m.message), append(contexts, m.ctx), append(stay, m)
+		}
+	}
+	fail := func(err error) {
+		for _, m := range stay {
+			m.result = err
+		}
+	}
+	fail(errGoexit) // for everybody, should the handler end this goroutine
+	defer func() {
+		if p := recover(); p != nil {
+			fail(&PanicError{Value: p, Stack: debug.Stack()})
+		}
+	}()
+	all, cancel := together(contexts)
+	defer cancel(nil)
+	results := b.handler(all, messages)
+	switch {
+	case results == nil:
+		fail(nil)
+	case len(results) != len(stay):
+		fail(fmt.Errorf("%w: %d for %d messages (nil if all succeeded, or one for each)", errResults, len(results), len(stay)))
+	default:
+		for i, m := range stay {
+			m.result = results[i]
+		}
+	}
+}
+
+// collecting is what a handler that collects messages must know of the dispatcher that it
+// runs in. The zero value, of none, knows nothing.
+type collecting struct {
+	stopping <-chan struct{} // closed when no handler is started any more
+	breaker  *breaker
+}
+
+type collectingKey struct{}
+
+// collectingFrom returns what the dispatcher of a handler with that context lets it know.
+func collectingFrom(ctx context.Context) collecting {
+	from, _ := ctx.Value(collectingKey{}).(collecting)
+	return from
+}
+
+// heldBack returns what is closed when no company is let through.
+func (c collecting) heldBack() <-chan struct{} {
+	if c.breaker == nil {
+		return nil
+	}
+	return c.breaker.opening()
+}
+
+// patience bounds a wait for company by half of what the handler's time-out leaves.
+func patience(ctx context.Context, wait time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(wait, time.Until(deadline)/2)
+	}
+	return wait
 }
 
 // together returns a context with the values of the first that ends when all have
 // ended.
 func together(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(contexts[0]))
+	ctx, cancel := context.WithCancelCause(withoutDelivery{context.WithoutCancel(contexts[0])})
 	var left atomic.Int64
 	left.Store(int64(len(contexts)))
 	stops := make([]func() bool, len(contexts))

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,74 +26,113 @@ const (
 
 // breaker watches the results of handlers and holds reservations back.
 type breaker struct {
-	threshold int
-
-	mu       sync.Mutex
-	failures int             // in a row; guarded by mu
-	pauses   backoff.BackOff // how long to wait next; guarded by mu
-	until    time.Time       // when the next probe may be let through; guarded by mu
-	probing  bool            // a probe is on its way; guarded by mu
-	changed  chan struct{}   // closed and replaced when anything here changes; guarded by mu
+	mu        sync.Mutex
+	threshold int             // failures in a row that open it; guarded by mu
+	failures  int             // in a row, while it is closed; guarded by mu
+	open      bool            // messages are held back; guarded by mu
+	opened    chan struct{}   // closed when it opens, replaced when it closes; guarded by mu
+	pauses    backoff.BackOff // how long to wait next; guarded by mu
+	until     time.Time       // when the next probe may be let through; guarded by mu
+	probed    time.Time       // when the probe was let through whose result is awaited; zero for none; guarded by mu
+	changed   chan struct{}   // closed and replaced when anything here changes; guarded by mu
 }
 
-func newBreaker(concurrency int) *breaker {
-	return &breaker{
-		threshold: max(leastFailures, concurrency),
-		pauses:    retry.Waits("breaker", firstPause, longestPause),
-		changed:   make(chan struct{}),
+// newBreaker returns a closed one. The seed spreads its pauses: processes that meet the
+// same outage do not probe together.
+func newBreaker(concurrency int, seed uint64) *breaker {
+	b := &breaker{
+		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, longestPause),
+		opened:  make(chan struct{}),
+		changed: make(chan struct{}),
 	}
+	b.resize(concurrency)
+	return b
 }
 
-// succeeded closes the breaker.
+// resize follows a change of the concurrency. One that is open stays so.
+func (b *breaker) resize(concurrency int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.threshold = max(leastFailures, concurrency)
+}
+
+// succeeded closes the breaker, whoever succeeded: also a probe that was given up for
+// another.
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures == 0 {
+	b.failures = 0
+	if !b.open {
 		return
 	}
-	if b.failures >= b.threshold {
-		b.pauses.Reset()
-		b.notify()
-	}
-	b.failures, b.probing = 0, false
+	b.open = false
+	b.opened = make(chan struct{})
+	b.pauses.Reset()
+	b.notify()
 }
 
-// failed counts a failure, and opens the breaker when there were too many in a row.
-func (b *breaker) failed(attempt int) {
+// failed counts the failure of a delivery that was asked for at that instant, and opens
+// the breaker when there were too many in a row. While it is open only the probe's
+// failure means another pause, not those of handlers that began before.
+func (b *breaker) failed(attempt int, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures < b.threshold && attempt > 1 {
-		return
+	if b.open {
+		if !b.awaits(asked) {
+			return
+		}
+	} else {
+		if attempt > 1 {
+			return
+		}
+		if b.failures++; b.failures < b.threshold {
+			return
+		}
+		b.open = true
+		close(b.opened)
 	}
-	b.failures++
-	// One pause a round: not for each of the handlers that were still running.
-	if b.failures == b.threshold || b.failures > b.threshold && b.probing {
-		b.until = time.Now().Add(b.pauses.NextBackOff())
-		b.probing = false
-		b.notify()
-	}
+	b.probed, b.until = time.Time{}, time.Now().Add(b.pauses.NextBackOff())
+	b.notify()
 }
 
 // note takes the decision on a delivery, whose handler ran or did not, as a result. A
 // handler that says poison, discard or snooze works.
-func (b *breaker) note(what decision, ran bool, attempt int) {
+func (b *breaker) note(what decision, ran bool, attempt int, asked time.Time) {
 	switch {
 	case !ran || what.outcome == Lost || what.outcome == GivenBack:
-		b.unknown()
+		b.unknown(asked)
 	case what.outcome == Retried, what.reason == poison.ReasonAttempts, what.reason == poison.ReasonExpiring:
-		b.failed(attempt)
+		b.failed(attempt, asked)
 	default:
 		b.succeeded()
 	}
 }
 
-// unknown ends a probe that told nothing, such as one that found no message.
-func (b *breaker) unknown() {
+// unknown ends a probe that told nothing, such as one that found no message: the next
+// one may go at once.
+func (b *breaker) unknown(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.probing {
-		b.probing = false
+	if b.awaits(asked) {
+		b.probed, b.until = time.Time{}, time.Time{}
 		b.notify()
+	}
+}
+
+// awaits tells whether what was asked for at that instant is the probe whose result is
+// awaited: neither from before the outage nor an earlier probe. Requires mu.
+func (b *breaker) awaits(asked time.Time) bool {
+	return !b.probed.IsZero() && !asked.Before(b.probed)
+}
+
+// probe notes that a message is let through, if it is still worth one. Whatever becomes
+// of it, the next one goes after the longest pause: its handler may hang.
+func (b *breaker) probe() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		b.probed = time.Now()
+		b.until = b.probed.Add(longestPause)
 	}
 }
 
@@ -102,47 +142,44 @@ func (b *breaker) notify() {
 	b.changed = make(chan struct{})
 }
 
-// pass waits until messages may be fetched, and says whether only one may: a probe. It
-// returns false when ctx ended first. The caller has the turn to reserve.
+// pass waits until messages may be fetched, and says whether only one may, as a probe: the
+// caller, who has the turn to reserve, tells when it has the slot for it. It returns false
+// when ctx ended first.
 func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 	for {
 		b.mu.Lock()
-		if b.failures < b.threshold {
-			b.mu.Unlock()
-			return false, true
-		}
-		wait := time.Until(b.until)
-		if wait <= 0 && !b.probing {
-			b.probing = true
-			b.mu.Unlock()
-			return true, true
-		}
-		changed := b.changed
+		open, wait, changed := b.open, time.Until(b.until), b.changed
 		b.mu.Unlock()
+		if !open || wait <= 0 {
+			return open, true
+		}
 		if !hold(ctx, changed, wait) {
 			return false, false
 		}
 	}
 }
 
-// open tells whether messages are held back.
-func (b *breaker) open() bool {
+// isOpen tells whether messages are held back.
+func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failures >= b.threshold
+	return b.open
 }
 
-// hold waits for a change, or for the time to pass if there is any left.
+// opening returns what is closed while messages are held back, and when that begins.
+func (b *breaker) opening() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opened
+}
+
+// hold waits for a change, or for the time to pass.
 func hold(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
-	var passed <-chan time.Time
-	if wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		passed = t.C
-	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
 	select {
 	case <-changed:
-	case <-passed:
+	case <-t.C:
 	case <-ctx.Done():
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -18,17 +19,19 @@ import (
 type delivery[T any] struct {
 	dispatcher *Dispatcher[T]
 	queued     queue.Message // with the newest receipt, once its handler has returned
-	asked      time.Time     // just before the request that brought it
 	visibility time.Duration // that was asked for
 	start      bool          // whether its handler may start
+	announced  bool          // whether the start of its handler is recorded in its text
 	slot       slotState
 	lease      lease
 
 	head    codec.Head
 	body    []byte
 	format  codec.Format
+	starts  int             // how many of the recorded starts count
 	message Message[T]      // what its handler gets
 	ctx     context.Context // its handler's; nil when it never ran
+	context handlerContext  // what ctx points to, once it runs
 
 	room *room // of its batch
 
@@ -55,7 +58,7 @@ func (v *delivery[T]) attempt() int {
 	return int(min(v.queued.DequeueCount, 1<<30))
 }
 
-// missing is how many deliveries ended in nothing since the last one that was recorded.
+// missing is how many deliveries ended in nothing, as far as is recorded.
 func (v *delivery[T]) missing() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
 // newerDelay is how long a message of a newer release is left to a newer worker.
@@ -64,35 +67,60 @@ const newerDelay = 30 * time.Second
 // run takes the message from its slot to its settlement.
 func (v *delivery[T]) run() {
 	var err error
-	v.head, v.body, v.format, err = codec.Open(v.queued.Text, v.dispatcher.options.Format)
+	v.head, v.body, v.format, err = v.open()
+	v.countStarts()
 	if what, no := v.refuse(err); no {
 		v.settle(what, held, refused)
 		return
 	}
 	v.decided()
-	if v.message.Body, err = v.decode(); err != nil {
-		v.settle(v.poisoned(poison.ReasonUndecodable, err), held, undecoded)
+	if what, no := v.recordStart(); no { // before the body is decoded, which may kill as well
+		v.survived(unstarted)
+		v.settle(what, held, unstarted)
 		return
 	}
-	v.handle()
+	if v.decode() {
+		v.handle()
+	}
 }
 
-// decode reads the body. A codec that panics has found what it cannot read.
-func (v *delivery[T]) decode() (body T, err error) {
+// open reads the text. What was adopted is in an envelope, whatever the format.
+func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
+	o := &v.dispatcher.options
+	if o.Adopt {
+		return codec.OpenAdopted(v.queued.Text, o.Format)
+	}
+	return codec.Open(v.queued.Text, o.Format)
+}
+
+// decode reads the body, or settles the message as one that cannot be read. A codec that
+// panics, or ends the goroutine, has found what it cannot read.
+func (v *delivery[T]) decode() (readable bool) {
+	d := v.dispatcher
+	returned := false
+	var err error
 	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+		if p := recover(); p != nil || !returned {
+			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
+		}
+		if readable = err == nil; !readable {
+			v.survived(unstarted)
+			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, unstarted)
 		}
 	}()
-	return v.dispatcher.options.Codec.Decode(v.body)
+	v.message.Body, err = d.options.Codec.Decode(v.body)
+	returned = true
+	return
 }
 
 // refuse decides on a message whose handler must not run. Poison comes before decoding
 // and handling: what a worker died of must not be touched again.
 func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
+	took := time.Since(v.lease.asked)
+	v.dispatcher.follow.answered(took, v.visibility)
 	switch {
-	case time.Since(v.asked) >= v.visibility-safety:
+	case took >= v.visibility-safety:
 		// The answer took as long as the lease: somebody else may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
@@ -103,8 +131,8 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 		return v.poisoned(poison.ReasonUndecodable, unread), true
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.enveloped() && v.missing() >= int64(bounds.MaxLost):
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing: the worker died or lost its lease", v.missing())), true
+	case v.starts >= bounds.MaxLost:
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
@@ -116,48 +144,83 @@ func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
 // handle runs the handler under a kept lease and settles what it said.
 func (v *delivery[T]) handle() {
 	d := v.dispatcher
-	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.ctx, v.lease.cancel, v.lease.watch = ctx, cancel, v
-	d.enter(v, cancel)
-	begin := time.Now()
-	if d.options.Timeout > 0 {
-		v.lease.deadline = begin.Add(d.options.Timeout)
-	}
-	d.slots.started()
-	d.keeper.hold(&v.lease, v.asked, v.visibility)
-	if d.options.Observer.Started != nil {
-		d.options.Observer.Started(v.described())
-	}
 	body := v.message.Body
 	v.message = Message[T]{
 		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
-		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
+		Attempt: v.attempt(), MaxAttempts: d.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
 		delivery: v,
 	}
-	err := errGoexit
-	// In a deferred call, because runtime.Goexit in a handler runs nothing else.
-	defer func() { v.returned(err, begin) }()
-	err = d.call(ctx, &v.message)
+	timeout := v.timeout()
+	begin := time.Now()
+	ctx, cancel := context.WithCancelCause(d.handlers)
+	v.context = handlerContext{Context: ctx, delivery: v}
+	if timeout > 0 {
+		v.lease.deadline = begin.Add(timeout)
+		v.context.deadline = v.lease.deadline
+	}
+	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
+	d.enter(v, cancel)
+	d.slots.started()
+	d.keeper.hold(&v.lease, v.visibility)
+	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
+	defer v.execute(begin)
+	if d.options.Observer.Started != nil {
+		d.options.Observer.Started(v.described())
+	}
 }
 
-// returned settles what the handler that began then returned.
+// timeout is how long the handler of the message may run, or zero for ever.
+func (v *delivery[T]) timeout() time.Duration {
+	o := &v.dispatcher.options
+	if o.TimeoutFor == nil {
+		return o.Timeout
+	}
+	var own time.Duration
+	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = o.TimeoutFor(&v.message) }) || own == 0 {
+		return o.Timeout
+	}
+	return max(own, 0)
+}
+
+// execute calls the handler.
+func (v *delivery[T]) execute(begin time.Time) {
+	err := errGoexit
+	defer func() { v.returned(err, begin) }()
+	err = v.dispatcher.call(v.ctx, &v.message)
+}
+
+// returned takes the result of the handler that began then.
 func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
 	d.follow.record(took)
+	defer v.conclude(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
+}
+
+// conclude settles what the handler returned.
+func (v *delivery[T]) conclude(err error, begin time.Time) {
+	d := v.dispatcher
+	v.survived(handled)
 	newest, state := d.keeper.release(&v.lease)
 	// Not the id, which observers may be reading.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
 	if err != nil && errors.Is(ended, ErrTimeout) {
-		err = fmt.Errorf("%w after %v: %w", ErrTimeout, d.options.Timeout, err)
+		err = fmt.Errorf("%w after %v: %w", ErrTimeout, v.context.deadline.Sub(begin), err)
 	}
-	v.settle(v.decide(err, state, errors.Is(ended, ErrStopping)), state, handled)
+	interrupted := errors.Is(ended, ErrStopping)
+	if state == held && errors.Is(ended, ErrLeaseExpired) {
+		// A renewal was so slow that the handler had to be told to end, and took effect.
+		// It is not the job that failed.
+		interrupted = true
+		d.follow.short(v.visibility)
+	}
+	v.settle(v.decide(err, state, interrupted), state, handled)
 }
 
 // progress is how far a delivery has come when it is settled.
@@ -165,7 +228,7 @@ type progress int
 
 const (
 	refused   progress = iota // its handler must not run
-	undecoded                 // its body could not be read
+	unstarted                 // its start could not be recorded, or its body not be read
 	handled                   // its handler has returned
 )
 
@@ -200,10 +263,10 @@ func (v *delivery[T]) decided() {
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = sound("handler", &PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	return d.handler(ctx, m)
+	return sound("handler", d.handler(ctx, m))
 }
 
 // renewed tells of a renewal of the lease, as the keeper's watcher.
@@ -232,10 +295,11 @@ type decision struct {
 	err     error
 }
 
-// decide turns a handler's result into what is to be done.
-func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decision {
-	said := (*verdict)(nil)
-	explicit := errors.As(err, &said)
+// decide turns a handler's result into what is to be done. A handler that was interrupted
+// has not failed.
+func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
+	said := saidBy(err)
+	explicit := said != nil
 	switch {
 	case state == expired && err != nil && v.lifeEnds(LeastVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
@@ -243,7 +307,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
 	case err == nil:
 		return decision{outcome: Deleted}
-	case stopping && (!explicit || said.outcome == Retried || said.outcome == Snoozed || errors.Is(err, context.Canceled)):
+	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
 		return decision{outcome: Discarded, err: err}
@@ -256,7 +320,7 @@ func (v *delivery[T]) decide(err error, state leaseState, stopping bool) decisio
 	case explicit:
 		return v.later(Retried, said.delay, err)
 	}
-	return v.later(Retried, v.dispatcher.options.retryDelay(v.queued.ID, v.attempt(), err), err)
+	return v.later(Retried, v.retryDelay(err), err)
 }
 
 // lifeEnds tells whether the message's own life is over but for less than so long: if
@@ -291,11 +355,7 @@ func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) dec
 // move it to.
 func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		delay := maxRetryDelay
-		if !v.lease.end.IsZero() {
-			delay = min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
-		}
-		return decision{outcome: Kept, delay: delay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -18,17 +20,20 @@ type Dispatcher[T any] struct {
 	queue   queue.Queue
 	name    queue.Name
 	handler Handler[T]
-	options Options[T]
+	options Options[T] // guarded, see Options.guard
+	hooks   *hook.Guard
 
 	slots   *slots
 	follow  *follower
 	breaker *breaker
 	keeper  *keeper
+	starts  starts
 	workers workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests requests        // parents of every settlement and renewal
 	halted   chan struct{}   // closed by Halt
+	stopping chan struct{}   // closed by Stop
 	halt     sync.Once
 
 	inFlight sync.WaitGroup // one for every message dispatched and not settled
@@ -44,18 +49,19 @@ type Dispatcher[T any] struct {
 // New returns a dispatcher for the queue and the handler. It starts and sends
 // nothing. The error names every bad option.
 func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
-	if q == nil || h == nil {
+	if isnil.Value(q) || h == nil {
 		return nil, errors.New("dispatcher: both a queue and a handler are needed")
 	}
 	options, err := o.withDefaults(q)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
+	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
-		queue: q, name: q.Name(), handler: h, options: options,
-		slots:  newSlots(options.Concurrency),
-		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency),
-		halted: make(chan struct{}),
+		queue: q, name: q.Name(), handler: intercepted(h, options.Interceptors), options: options, hooks: hooks,
+		slots:  newSlots(options.Concurrency, options.BatchSize),
+		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
 
@@ -70,9 +76,11 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers = ctx
+	d.handlers = context.WithValue(ctx, collectingKey{}, collecting{
+		stopping: d.stopping, breaker: d.breaker,
+	})
 	d.requests.start(ctx)
-	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.next, d.options.StuckAfter)
+	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.renewal, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when
@@ -92,13 +100,13 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 		}
 		if probe {
 			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
-			if n == 0 {
-				d.breaker.unknown()
+			if n > 0 {
+				d.breaker.probe()
 			}
 			return n
 		}
 		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
-		if n == 0 || !d.breaker.open() {
+		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
 		d.slots.unreserve(n) // what freed the slots were the failures that opened it
@@ -113,25 +121,54 @@ func (d *Dispatcher[T]) leastFetch() int {
 	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
 }
 
+// mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
+// more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
+const mostLinger = time.Second
+
 // linger is how long free slots wait for more. With slow handlers a fixed time would
 // end before a tenth of them have returned, and batches would stay small.
 func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return max(DefaultLinger, d.follow.usual()/5)
+	return min(max(DefaultLinger, d.follow.usual()/5), mostLinger)
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run
 // beyond the bound finish.
-func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots) }
+func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots, slots) }
+
+// OpenGently is [Dispatcher.Open], but of the slots that were open before one batch more than
+// handlers use stays open while they run, up to the second bound, so that new work is heard of.
+func (d *Dispatcher[T]) OpenGently(slots, most int) { d.slots.setOpen(slots, most) }
+
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
+// [Dispatcher.OpenGently], within Concurrency.
+func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
-// has its default. Handlers that run beyond it finish.
-func (d *Dispatcher[T]) Resize(concurrency int) { d.slots.resize(max(concurrency, 1)) }
+// has its default, and how many failures in a row are an outage. Handlers that run beyond
+// it finish.
+func (d *Dispatcher[T]) Resize(concurrency int) {
+	concurrency = max(concurrency, 1)
+	d.slots.resize(concurrency)
+	d.breaker.resize(concurrency)
+}
+
+// Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
+// [Dispatcher.OpenGently] allows is taken, while Concurrency allows more.
+func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
+
+// PoisonQueue returns the name of the queue that poison is moved to, or "" if it is kept.
+func (d *Dispatcher[T]) PoisonQueue() string {
+	if d.options.Poison.Keep {
+		return ""
+	}
+	return d.options.Poison.Queue.Name().String()
+}
 
 // Visibility returns what to ask for with the next dequeue.
-func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next() }
+func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next(d.keeper.held()) }
 
 // Running returns how many handlers run, and how many settlements are under way.
 func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }
@@ -158,11 +195,12 @@ func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
 // slots, and frees those that the batch did not fill; an empty batch frees all.
 // The batch was asked for at the given instant, taken before the request was sent,
 // and hidden for the visibility. It does not block. Once a drain has begun the
-// messages are given back instead.
+// messages are given back instead, and so is what a queue returns beyond the reserved
+// slots, which OnError is told of.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
-		d.breaker.unknown()
+		d.breaker.unknown(asked)
 		return
 	}
 	// One allocation for the messages of a batch. It is freed with its last message, which
@@ -170,28 +208,40 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	deliveries := make([]delivery[T], len(batch))
 	shared := new(room)
 	shared.undecided.Store(int32(len(batch)))
-	shared.unused.Store(int32(reserved - len(batch)))
+	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.asked, v.visibility, v.room = d, m, asked, visibility, shared
-		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, index: -1, end: endOfLife(m, asked, visibility)}
+		v.dispatcher, v.queued, v.visibility, v.room = d, m, visibility, shared
+		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, end: endOfLife(m, asked, visibility)}
 	}
-	d.admit(deliveries)
+	d.admit(deliveries, reserved)
 	for i := range deliveries {
 		d.workers.run(&deliveries[i])
 	}
+	if len(batch) > reserved {
+		d.options.OnError(d.overfull(len(batch), reserved))
+	}
 }
 
-// admit counts the messages as in flight, and decides whether their handlers may start.
-// Both under one lock, so that Drain waits for all that came before it and nothing
-// starts after.
-func (d *Dispatcher[T]) admit(batch []delivery[T]) {
+// overfull is the error of a dequeue that brought more than there are slots for.
+func (d *Dispatcher[T]) overfull(got, asked int) error {
+	return &queue.Error{
+		Op: "dequeue", Queue: d.name,
+		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", innermost(d.queue)),
+	}
+}
+
+// admit counts the messages as in flight, and decides whether their handlers may start,
+// as many as there are slots for them. Both under one lock, so that Drain waits for all that
+// came before it and nothing starts after.
+func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight.Add(len(batch))
 	for i := range batch {
 		v := &batch[i]
-		v.start = !d.draining
+		v.start = !d.draining && i < reserved
 		if v.next = d.active; v.next != nil {
 			v.next.before = v
 		}
@@ -250,4 +300,12 @@ func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.
 		return time.Time{}
 	}
 	return asked.Add(m.Expires.Sub(m.Until) + visibility - safety)
+}
+
+// innermost returns what a listener's own wrapper around a queue holds.
+func innermost(q queue.Queue) queue.Queue {
+	if w, ok := q.(interface{ Unwrap() queue.Queue }); ok {
+		return w.Unwrap()
+	}
+	return q
 }

@@ -19,6 +19,14 @@
 // them, after which slots wait. One keeper renews all leases: a heap and a few
 // workers, no timer a message.
 //
+// # Hooks
+//
+// A panic in a handler is a failed attempt. One in any other function of [Options], or in
+// a method of an error that a handler returns, stops nothing either: the default of the
+// function decides in its place, the message is handled and settled, and a [*HookError]
+// goes to OnError. So does runtime.Goexit, which t.FailNow calls. A codec that panics has
+// found what it cannot read. A panic in a queue.Queue is not survived.
+//
 // # Shutdown
 //
 // [Dispatcher.Drain] gives back what was not started, lets handlers finish while

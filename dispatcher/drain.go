@@ -10,11 +10,14 @@ import (
 const haltPatience = time.Second
 
 // Stop begins the shutdown: messages dispatched from now on are given back, handlers
-// that run go on.
+// that run go on, and those of a [Batch] wait for no more company.
 func (d *Dispatcher[T]) Stop() {
 	d.mu.Lock()
-	d.draining = true
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	if !d.draining {
+		d.draining = true
+		close(d.stopping)
+	}
 }
 
 // Drain ends the dispatcher: it lets handlers finish until ctx ends (the grace

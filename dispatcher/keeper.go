@@ -16,9 +16,6 @@ import (
 // 4).
 const safety = time.Second
 
-// maxRenewers bounds how many renewals are on the wire at once.
-const maxRenewers = 32
-
 // lease is one message under its handler, as the keeper sees it. All fields but
 // the first group are guarded by keeper.mu.
 type lease struct {
@@ -28,17 +25,18 @@ type lease struct {
 	watch  watcher                 // is told what happens to the lease
 
 	newest   queue.Lease // with the newest receipt
+	asked    time.Time   // just before the request for it; does not change while it is kept
 	expiry   time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
 	renewAt  time.Time   // when to renew next; zero for never
 	deadline time.Time   // when the handler's time is up; zero for never
 	stuckAt  time.Time   // when a cancelled handler counts as stuck; zero for never
 	end      time.Time   // when the message's own life ends; zero for never
-	renewals int         // how often it was extended
-	last     bool        // its handler's time is up: it is extended no more
+	renewals int32       // how often it was extended
+	index    int32       // in the heap; -1 when not in it
+	stuck    bool        // its handler was reported as stuck: it is extended no more
 	state    leaseState
 	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
-	at       time.Time     // when the keeper must look at it next: the earliest of the above
-	index    int           // in the heap; -1 when not in it
+	at       time.Duration // since the keeper's birth, when it must look at it next: the earliest of the above
 }
 
 // watcher is told what happens to a lease, without the keeper's lock.
@@ -58,18 +56,19 @@ const (
 
 // due is when the keeper must look at the lease next, or zero for never.
 func (l *lease) due() time.Time {
-	due := l.expiry
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
-			due = t
-		}
-	}
+	due := earlier(earlier(l.expiry, l.deadline), l.stuckAt)
 	if l.running == nil {
-		earlier(l.renewAt)
+		due = earlier(due, l.renewAt)
 	}
-	earlier(l.deadline)
-	earlier(l.stuckAt)
 	return due
+}
+
+// earlier returns the earlier of two instants, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // keeper renews the leases of running handlers, cancels handlers whose lease or
@@ -77,29 +76,41 @@ func (l *lease) due() time.Time {
 // whatever the number of messages.
 type keeper struct {
 	queue      queue.Queue
-	visibility func() time.Duration
-	stuckAfter time.Duration // negative for never
+	visibility func(held int, ran time.Duration) time.Duration // what to ask for with so many leases, for a handler that has run for so long
+	stuckAfter time.Duration                                   // negative for never
 
 	ctx     context.Context // of renewal requests; ends only when the dispatcher is closed
 	wake    chan struct{}   // the heap's top has changed
 	stop    chan struct{}
 	workers sync.WaitGroup // the keeper's own goroutine and the renewers
 
+	birth time.Time
+
 	mu      sync.Mutex
 	leases  leaseHeap // guarded by mu
 	alarm   time.Time // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
 	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
-	renewer int       // renewers alive; guarded by mu
+	onWire  []*flight // renewals on the wire, oldest first, and some that are not any more; guarded by mu
+	renewer int       // renewers alive, but for those with a slow renewal; guarded by mu
 	renewed int64     // renewals that succeeded; guarded by mu
+
+	latency time.Duration // what renewals take of late, the slow ones above all; guarded by mu
 }
 
-func newKeeper(ctx context.Context, q queue.Queue, visibility func() time.Duration, stuckAfter time.Duration) *keeper {
+func newKeeper(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *keeper {
 	k := &keeper{
-		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx,
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx, birth: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	k.workers.Go(k.watch)
 	return k
+}
+
+// held returns how many leases are kept.
+func (k *keeper) held() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.leases)
 }
 
 // close stops the keeper and waits for its goroutines. Leases still in it are
@@ -109,18 +120,17 @@ func (k *keeper) close() {
 	k.workers.Wait()
 }
 
-// hold begins to keep a lease that was asked for at the given instant.
-func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
+// hold begins to keep a lease that was asked for with the visibility.
+func (k *keeper) hold(l *lease, visibility time.Duration) {
 	k.mu.Lock()
-	l.extend(asked, visibility)
-	l.at = l.due()
+	k.extend(l, l.asked, visibility)
+	next := l.due()
+	l.at = next.Sub(k.birth)
 	heap.Push(&k.leases, l)
 	// A lease that is released leaves the alarm as it is: with short handlers it would be
 	// set anew for nearly every message, and one look in vain costs less.
-	sooner := k.alarm.IsZero() || l.at.Before(k.alarm)
-	if sooner {
-		k.alarm = l.at
-	}
+	sooner := k.alarm.IsZero() || next.Before(k.alarm)
+	k.alarm = earlier(k.alarm, next)
 	k.mu.Unlock()
 	if sooner {
 		k.wakeUp()
@@ -129,22 +139,32 @@ func (k *keeper) hold(l *lease, asked time.Time, visibility time.Duration) {
 
 // extend sets the times after a request, sent at the given instant, that hid the
 // message for the visibility. The instant before the request is a lower bound for
-// when the service began to count, whatever the clocks say.
-func (l *lease) extend(asked time.Time, visibility time.Duration) {
+// when the service began to count, whatever the clocks say. Requires mu.
+func (k *keeper) extend(l *lease, asked time.Time, visibility time.Duration) {
 	l.expiry = asked.Add(visibility - safety)
 	if !l.end.IsZero() && l.end.Before(l.expiry) {
 		l.expiry = l.end // a dequeue may hide a message beyond its life
 	}
-	// Jitter only upwards, so that a handler of half the visibility is never
-	// renewed; up to a tenth, so that a batch is not renewed in one burst.
-	if l.last {
-		l.renewAt = time.Time{} // a renewal that was on the wire when the time was up
-		return
-	}
-	half := visibility / 2
 	l.renewals++
-	l.renewAt = asked.Add(half + time.Duration(jitter.Of(string(l.id), l.renewals)*float64(half)/10))
+	l.renewAt = time.Time{}
+	if !l.stuck {
+		l.renewAt = asked.Add(k.wait(l, visibility))
+	}
 }
+
+// wait is how long after the request for a lease it is renewed. Jitter only upwards, so
+// that a handler of half the visibility is never renewed; up to a quarter, so that those
+// that began together are not renewed in one burst. Where renewals take so long that the
+// answer would come too late, it is sooner. Requires mu.
+func (k *keeper) wait(l *lease, visibility time.Duration) time.Duration {
+	half := visibility / 2
+	wait := half + time.Duration(jitter.Of(string(l.id), int(l.renewals))*float64(half)/4)
+	return min(wait, max(visibility-safety-k.margin(), visibility/4))
+}
+
+// margin is how long before the end of a lease, or of a message's life, a renewal must be
+// sent to be in time, going by what renewals take. Requires mu.
+func (k *keeper) margin() time.Duration { return k.latency * 3 / 2 }
 
 // release ends the keeping of a lease: its handler has returned. It waits for a
 // renewal on the wire, never cancels it, because that renewal's receipt is the one
@@ -166,7 +186,7 @@ func (k *keeper) release(l *lease) (queue.Lease, leaseState) {
 // Requires mu.
 func (k *keeper) remove(l *lease) {
 	if l.index >= 0 {
-		heap.Remove(&k.leases, l.index)
+		heap.Remove(&k.leases, int(l.index))
 	}
 }
 
@@ -194,24 +214,25 @@ func (k *keeper) watch() {
 func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	slow := k.replaceSlow(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		if l.at.After(now) {
-			k.alarm = l.at
-			return l.at, true
+		if at := k.birth.Add(l.at); at.After(now) {
+			k.alarm = earlier(at, slow)
+			return k.alarm, true
 		}
 		switch {
 		case past(l.deadline, now):
-			// The lease itself goes on: its expiry still has to be told from the
-			// handler's failure. It is not renewed beyond the deadline.
-			l.deadline, l.renewAt, l.last = time.Time{}, time.Time{}, true
+			// The lease goes on, so that what the handler still says can be recorded.
+			l.deadline = time.Time{}
 			k.end(l, now, ErrTimeout)
 		case past(l.expiry, now):
+			// It is still renewed: nobody else may have the message yet.
 			l.state = expired
-			l.expiry, l.renewAt = time.Time{}, time.Time{}
+			l.expiry = time.Time{}
 			k.end(l, now, ErrLeaseExpired)
 		case past(l.stuckAt, now):
-			l.stuckAt = time.Time{}
+			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
 			k.workers.Go(l.watch.stuck) // it dumps stacks: not under the lock
 		default:
 			k.queueRenewal(l, now)
@@ -221,6 +242,7 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 	if !k.alarm.After(now) {
 		k.alarm = time.Time{}
 	}
+	k.alarm = earlier(k.alarm, slow)
 	return k.alarm, !k.alarm.IsZero()
 }
 
@@ -229,7 +251,7 @@ func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 // end cancels the handler, and begins to count how long it goes on. Requires mu.
 func (k *keeper) end(l *lease, now time.Time, cause error) {
 	l.cancel(cause)
-	if k.stuckAfter >= 0 && l.stuckAt.IsZero() {
+	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
 		l.stuckAt = now.Add(k.stuckAfter)
 	}
 	if !errors.Is(cause, ErrTimeout) {
@@ -243,126 +265,13 @@ func (k *keeper) fix(l *lease) {
 	if l.index < 0 {
 		return
 	}
-	if l.at = l.due(); l.at.IsZero() {
-		heap.Remove(&k.leases, l.index)
+	due := l.due()
+	if due.IsZero() {
+		heap.Remove(&k.leases, int(l.index))
 		return
 	}
-	heap.Fix(&k.leases, l.index)
-}
-
-// queueRenewal hands the lease to a renewer, if that is worth it now. Requires mu.
-func (k *keeper) queueRenewal(l *lease, now time.Time) {
-	if l.renewAt = k.worthRenewing(l, now); l.renewAt.After(now) || l.renewAt.IsZero() {
-		return
-	}
-	l.running = make(chan struct{})
-	k.waiting = append(k.waiting, l)
-	if k.renewer < maxRenewers {
-		k.renewer++
-		k.workers.Go(k.renew)
-	}
-}
-
-// worthRenewing returns when a renewal moves the expiry: now, or later if visibility has
-// become shorter than what is left, or never (zero) if a deadline or the end of the
-// message's own life comes first. Requires mu.
-func (k *keeper) worthRenewing(l *lease, now time.Time) time.Time {
-	if !l.deadline.IsZero() && !l.deadline.After(l.expiry) {
-		return time.Time{}
-	}
-	visibility := k.visibility()
-	extension := l.extension(now, visibility)
-	switch {
-	case now.Add(extension - safety).After(l.expiry):
-		return now
-	case extension < visibility:
-		return time.Time{}
-	}
-	return l.expiry.Add(-visibility / 2)
-}
-
-// extension is the visibility that a renewal asks for: the service refuses one
-// that passes the end of the message's life. Requires mu, or the end to be known.
-func (l *lease) extension(now time.Time, visibility time.Duration) time.Duration {
-	if l.end.IsZero() {
-		return visibility
-	}
-	return min(visibility, l.end.Sub(now).Truncate(time.Second))
-}
-
-// renew is a renewer: it renews what waits and ends when nothing does.
-func (k *keeper) renew() {
-	for {
-		k.mu.Lock()
-		if len(k.waiting) == 0 {
-			k.waiting = nil
-			k.renewer--
-			k.mu.Unlock()
-			return
-		}
-		l := k.waiting[0]
-		k.waiting = k.waiting[1:]
-		k.mu.Unlock()
-		_ = k.renewNow(l) // it is told to the lease's watcher
-	}
-}
-
-// renewNow sends one renewal, if it is still worth anything. Running must be set.
-func (k *keeper) renewNow(l *lease) error {
-	k.mu.Lock()
-	asked := time.Now()
-	visibility := l.extension(asked, k.visibility())
-	if l.index < 0 || l.state != held {
-		visibility = 0 // released or expired while it waited for a renewer
-	}
-	old, text := l.newest, l.text
-	k.mu.Unlock()
-
-	fresh, err := old, error(nil)
-	if visibility > 0 {
-		fresh, err = k.queue.Update(k.ctx, old, text, visibility)
-	}
-	k.renewedOne(l, asked, visibility, fresh, err)
-	if visibility <= 0 && err == nil {
-		return ErrLeaseExpired
-	}
-	return err
-}
-
-// renewedOne notes the outcome of a renewal. Without a visibility there was none.
-func (k *keeper) renewedOne(l *lease, asked time.Time, visibility time.Duration, fresh queue.Lease, err error) {
-	now := time.Now()
-	k.mu.Lock()
-	close(l.running)
-	l.running = nil
-	kept := l.index >= 0 // its handler still runs
-	switch {
-	case visibility <= 0:
-		l.renewAt = time.Time{} // not worth it, and it will not be
-	case err == nil:
-		l.newest = fresh
-		k.renewed++
-		l.extend(asked, visibility)
-		l.state = held // also if our clock had given it up meanwhile
-	case gone(err):
-		if kept && l.state == held {
-			k.end(l, now, ErrLeaseLost)
-		}
-		l.state = lost
-		l.expiry, l.renewAt = time.Time{}, time.Time{}
-	case l.state != held:
-		// Our clock had given it up while the renewal was on the wire, which failed.
-	default:
-		// Unknown or refused for now: again with the old receipt, ever sooner as
-		// the end comes near, until the expiry cancels the handler.
-		l.renewAt = now.Add(max(l.expiry.Sub(now)/4, 250*time.Millisecond))
-	}
-	k.fix(l)
-	k.mu.Unlock()
-	k.wakeUp()
-	if visibility > 0 {
-		l.watch.renewed(visibility, err)
-	}
+	l.at = due.Sub(k.birth)
+	heap.Fix(&k.leases, int(l.index))
 }
 
 // gone tells that the message is not ours any more, and never will be: the lease
@@ -384,15 +293,15 @@ func (k *keeper) wakeUp() {
 type leaseHeap []*lease
 
 func (h leaseHeap) Len() int           { return len(h) }
-func (h leaseHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].at < h[j].at }
 func (h leaseHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *leaseHeap) Push(x any) {
 	l := x.(*lease)
-	l.index = len(*h)
+	l.index = int32(len(*h))
 	*h = append(*h, l)
 }
 

@@ -28,6 +28,9 @@ type Message[T any] struct {
 	// a worker that died holding the message counts too.
 	Attempt int
 
+	// MaxAttempts is the attempt that is the last one, from Options.Poison.
+	MaxAttempts int
+
 	// DequeueCount is how often the message has been delivered, this time included.
 	DequeueCount int64
 
@@ -43,6 +46,22 @@ type Message[T any] struct {
 	Expires time.Time
 
 	delivery *delivery[T] // nil for a message that came from no queue
+}
+
+// Last tells whether this is the last attempt: an error moves the message to the poison
+// queue, unless it is a [Snooze].
+func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
+
+// AttemptsLeft is how many attempts follow if this one fails.
+func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0) }
+
+// described describes the delivery, also of a message that a test has made by hand.
+func (m *Message[T]) described() Delivery {
+	return Delivery{
+		Queue: m.Queue, ID: m.ID, Job: m.Head.ID, Attempt: m.Attempt, MaxAttempts: m.MaxAttempts,
+		DequeueCount: m.DequeueCount, Inserted: m.Inserted, Enqueued: m.Head.Enqueued, Expires: m.Expires,
+		Trace: m.Head.Trace, TraceState: m.Head.TraceState,
+	}
 }
 
 // errNoQueue is what Save says of a message that a test has made by hand.
@@ -70,12 +89,13 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 
 // Handler does one job. Returning nil deletes the message; an error gives it back
 // with a delay that grows with the attempt. [Retry], [Poison] and [Discard] say it
-// explicitly, as does [Snooze]. A panic counts as an error.
+// explicitly, as does [Snooze]. A panic counts as an error, and so does a nil pointer in
+// the error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), the
 // handler's time is up ([ErrTimeout]) or the worker is stopping and its grace
 // period is over ([ErrStopping]); context.Cause says which. It does not end when
-// shutdown begins.
+// shutdown begins. [DeliveryFrom] finds the delivery in it.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
 // Middleware wraps a handler, for logging, tracing, limits and the like.

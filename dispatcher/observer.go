@@ -4,24 +4,12 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/poison"
-	"github.com/millrace/millrace/queue"
 )
-
-// Delivery names one delivery of a message to an [Observer].
-type Delivery struct {
-	Queue        queue.Name
-	ID           queue.ID
-	Job          string // the job's id from the envelope; empty for a foreign message
-	Attempt      int
-	DequeueCount int64
-	Inserted     time.Time // by the service's clock
-	Enqueued     time.Time // by the producer's clock, from the envelope; zero for a foreign message
-}
 
 // Observer is told what happens to deliveries: the seam that metrics and tracing hang
 // on. Every field may be nil. The functions are called on the way of the messages, from
 // many goroutines at once: they must be quick and must not block. What is passed to
-// them may be kept.
+// them may be kept. A panic in one stops nothing: see [HookError].
 type Observer struct {
 	// Started: its handler is about to run.
 	Started func(Delivery)
@@ -42,12 +30,4 @@ type Observer struct {
 	// Poisoned: it was moved to the poison queue, or is kept hidden, for this reason.
 	// Settled is called too.
 	Poisoned func(Delivery, poison.Reason, error)
-}
-
-func (v *delivery[T]) described() Delivery {
-	return Delivery{
-		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID,
-		Attempt: v.attempt(), DequeueCount: v.queued.DequeueCount,
-		Inserted: v.queued.Inserted, Enqueued: v.head.Enqueued,
-	}
 }

@@ -3,11 +3,10 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -32,7 +31,11 @@ const (
 
 // Visibility bounds how long a dequeued message is hidden. The first batches get
 // First; once handling times are known, twice their 95th percentile, within
-// Min…Max. All are rounded up to whole seconds. Equal bounds switch following off.
+// Min…Max; more while leases turn out to be too short, or when thousands are held.
+// Renewals ask for as long again as the handler has run, if that is longer. So the
+// message of a worker that died is back before it has waited for as long as its handler
+// had run, or for the visibility it was fetched with. All are rounded up to whole seconds.
+// Equal bounds switch all this off.
 type Visibility struct {
 	// First is asked for until handling times are known. Defaults to 30 s, moved
 	// into Min…Max.
@@ -87,7 +90,8 @@ type Options[T any] struct {
 
 	// Adopt puts a message without an envelope into one when it is first given back, so
 	// that attempts can be told from deliveries. Other consumers of the queue must then
-	// read envelopes. Defaults to false: a foreign message is never rewritten.
+	// read envelopes; here an envelope is read as one whatever the Format. Defaults to
+	// false: a foreign message is never rewritten.
 	Adopt bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
@@ -105,7 +109,7 @@ type Options[T any] struct {
 	// Linger is how long free slots wait for more before a dequeue is sent for
 	// what there is. Negative means not at all. Defaults to 100 ms, or a fifth of the
 	// handling time if that is more: as long as it takes, twice over, until a tenth of
-	// the handlers have returned.
+	// the handlers have returned; but at most 1 s.
 	Linger time.Duration
 
 	// Visibility is how long dequeued messages are hidden; leases are renewed
@@ -113,13 +117,21 @@ type Options[T any] struct {
 	// time within 10 s … 10 min.
 	Visibility Visibility
 
-	// Timeout ends a handler's context with [ErrTimeout] when it has run this
-	// long; its lease is not renewed beyond. Defaults to none.
+	// Timeout ends a handler's context when it has run this long: the context has that
+	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or counts as stuck. Defaults to none.
 	Timeout time.Duration
 
+	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
+	// Zero means Timeout, negative that there is no bound. It must not change the message.
+	// Defaults to none.
+	TimeoutFor func(m *Message[T]) time.Duration
+
+	// Interceptors run around every handler, the first outermost. Defaults to none.
+	Interceptors []Interceptor
+
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. It is bounded by the message's remaining life. Defaults to
-	// attempt⁴ seconds ± 10 %, at most 1 h.
+	// first. It is bounded by the message's remaining life. For some errors only, it may
+	// fall back on [RetryCurve]. Defaults to RetryCurve of the attempt.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five
@@ -134,21 +146,27 @@ type Options[T any] struct {
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a [*StuckError], with the stacks of handlers. Negative means never.
-	// Defaults to 1 min.
+	// reported as a [*StuckError], with the stacks of handlers. Its lease is renewed no
+	// longer then. Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
 	// GiveUp, if true, frees the slot of a handler that is reported as stuck, so that
 	// another can run; what it returns later settles nothing. Defaults to false.
 	GiveUp bool
 
+	// Seed makes the waits repeatable that depend on no message: how long an outage of the
+	// handlers is waited out. Processes that share a queue must not share it. Defaults to
+	// a random one.
+	Seed uint64
+
 	// OnRelease is told when a message that was given back becomes visible again. It must
 	// not block. Defaults to nothing.
 	OnRelease func(time.Time)
 
-	// OnError is told of every delivery that failed, as a [*DeliveryError], and of
-	// renewals that failed. It is called from many goroutines and should not
-	// block. Defaults to nothing.
+	// OnError is told of every delivery that failed, as a [*DeliveryError], of renewals
+	// that failed, of stuck handlers ([*StuckError]) and of functions in these options
+	// that panicked ([*HookError]). It is called from many goroutines and should not
+	// block. If it panics itself, slog's default logger is told. Defaults to nothing.
 	OnError func(error)
 }
 
@@ -164,6 +182,9 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 
 	if c.Codec == nil {
 		c.Codec = codec.JSON[T]()
+	}
+	if err := c.Format.Check(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)
@@ -199,22 +220,11 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.StuckAfter == 0 {
 		c.StuckAfter = DefaultStuckAfter
 	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
 	if c.OnError == nil {
 		c.OnError = func(error) {}
 	}
 	return c, errors.Join(errs...)
-}
-
-// maxRetryDelay is the longest wait that the retry curve gives.
-const maxRetryDelay = time.Hour
-
-// retryDelay is how long a message waits after a failed attempt. The default curve is
-// attempt⁴ seconds, within 10 % that depend on the message, so that those that failed
-// together do not come back together.
-func (o *Options[T]) retryDelay(id queue.ID, attempt int, err error) time.Duration {
-	if o.RetryDelay != nil {
-		return min(max(o.RetryDelay(attempt, err), 0), queue.MaxVisibility)
-	}
-	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*jitter.Of(string(id), attempt))
-	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }

@@ -1,51 +1,63 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
 // Why a handler's context ended: context.Cause returns one of these.
 var (
-	// ErrLeaseLost means that the service said so: the message is somebody
+	// ErrLeaseLost is queue.ErrLeaseLost: the service says that the message is somebody
 	// else's, or gone. The handler's result settles nothing.
-	ErrLeaseLost = errors.New("lease lost: the message belongs to somebody else or is gone")
+	ErrLeaseLost = queue.ErrLeaseLost
 
 	// ErrLeaseExpired means that the lease could not be renewed in time by our
 	// own clock. A handler that still succeeds tries one delete.
 	ErrLeaseExpired = errors.New("lease expired: it could not be renewed in time")
 
-	// ErrTimeout means that the handler's time is up. It counts as a failure.
-	ErrTimeout = errors.New("handler time-out")
+	// ErrTimeout means that the handler's time is up. It counts as a failure, and matches
+	// context.DeadlineExceeded as well.
+	ErrTimeout error = timeoutError{}
 
 	// ErrStopping means that the worker is stopping and its grace period is over.
 	// The message is given back at once and no attempt is recorded.
 	ErrStopping = errors.New("worker is stopping")
 )
 
-// Outcome is how a delivery ended.
+// timeoutError is [ErrTimeout].
+type timeoutError struct{}
+
+func (timeoutError) Error() string { return "handler time-out" }
+
+// Timeout makes it what package net calls a time-out.
+func (timeoutError) Timeout() bool { return true }
+
+// Is matches what a context says whose deadline has passed.
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Outcome is how a delivery ended. The zero value is none of them.
 type Outcome int
 
 // The outcomes.
 const (
-	Deleted   Outcome = iota // the handler succeeded and the message was deleted
-	Retried                  // the handler failed and the message was given back with a delay
-	Discarded                // the handler had no use for the message, which was deleted
-	Poisoned                 // the message was copied to the poison queue and deleted
-	Kept                     // the message is poison, and stays hidden where it is
-	Snoozed                  // the message was given back for later, and no attempt was recorded
-	GivenBack                // the message was not handled to an end and is visible again
-	Lost                     // the lease was lost: somebody else has the message, or will
-	Unsettled                // the service would not take the settlement: the message will be delivered again
+	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
+	Retried                      // the handler failed and the message was given back with a delay
+	Discarded                    // the handler had no use for the message, which was deleted
+	Poisoned                     // the message was copied to the poison queue and deleted
+	Kept                         // the message is poison, and stays hidden where it is
+	Snoozed                      // the message was given back for later, and no attempt was recorded
+	GivenBack                    // the message was not handled to an end and is visible again
+	Lost                         // the lease was lost, or too short to start: somebody else has the message, or will
+	Unsettled                    // the service would not take the settlement: the message will be delivered again
 
 	outcomes // how many there are
 )
 
-var outcomeNames = [outcomes]string{"deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled"}
+var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled"}
 
 // String names the outcome.
 func (o Outcome) String() string {
@@ -53,6 +65,25 @@ func (o Outcome) String() string {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
 	return outcomeNames[o]
+}
+
+// MarshalText names the outcome, for JSON and logs. An unknown one is an error.
+func (o Outcome) MarshalText() ([]byte, error) {
+	if o < 0 || o >= outcomes {
+		return nil, fmt.Errorf("dispatcher: there is no %v", o)
+	}
+	return []byte(o.String()), nil
+}
+
+// UnmarshalText reads what [Outcome.MarshalText] writes.
+func (o *Outcome) UnmarshalText(text []byte) error {
+	for i, name := range outcomeNames {
+		if name == string(text) {
+			*o = Outcome(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("dispatcher: %q is no outcome", text)
 }
 
 // verdict is what a handler asks for by returning an error of this type.
@@ -112,35 +143,6 @@ func (e *PanicError) Unwrap() error {
 
 // errGoexit is the result of a handler that ended its goroutine.
 var errGoexit = errors.New("handler called runtime.Goexit")
-
-// DeliveryError is a delivery that did not end well: what happened to which message and
-// what becomes of it. It goes to Options.OnError.
-type DeliveryError struct {
-	Queue   queue.Name
-	ID      queue.ID
-	Attempt int
-	Outcome Outcome
-	Delay   time.Duration // until the message is visible again, for Retried, Snoozed and Kept
-	Reason  poison.Reason // why it is poison, for Poisoned and Kept
-	Err     error
-}
-
-// Error says it in one line.
-func (f *DeliveryError) Error() string {
-	what := f.Outcome.String()
-	switch f.Outcome {
-	case Retried, Snoozed:
-		what = fmt.Sprintf("%v, next delivery in %v", f.Outcome, f.Delay)
-	case Poisoned:
-		what = fmt.Sprintf("moved to the poison queue (%s)", f.Reason)
-	case Kept:
-		what = fmt.Sprintf("poison (%s), kept hidden for %v", f.Reason, f.Delay)
-	}
-	return fmt.Sprintf("message %s of %v, attempt %d, %s: %v", string(f.ID), f.Queue, f.Attempt, what, f.Err)
-}
-
-// Unwrap returns the error underneath.
-func (f *DeliveryError) Unwrap() error { return f.Err }
 
 // AbandonedError names the messages whose handlers or settlements still ran when
 // a drain had to end. They are visible again when their leases run out.

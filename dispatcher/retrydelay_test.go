@@ -10,16 +10,17 @@ import (
 )
 
 func TestTheRetryDelayGrowsWithTheFourthPower(t *testing.T) {
-	var o Options[string]
 	for attempt, want := range map[int]float64{-1: 1, 0: 1, 1: 1, 2: 16, 3: 81, 5: 625, 7: 2401} {
 		for i := range 50 {
-			if got := o.retryDelay(queue.ID(fmt.Sprint(i)), attempt, nil).Seconds(); got < 0.9*want || got > 1.1*want {
-				t.Errorf("attempt %d: %v s, want %v within 10 %%", attempt, got, want)
+			for _, got := range []float64{retryDelay(queue.ID(fmt.Sprint(i)), attempt).Seconds(), RetryCurve(attempt).Seconds()} {
+				if got < 0.9*want || got > 1.1*want {
+					t.Errorf("attempt %d: got %v s, want %v within 10 %%", attempt, got, want)
+				}
 			}
 		}
 	}
 	for i, attempt := range []int{9, 1000, math.MaxInt} {
-		if got := o.retryDelay(queue.ID(fmt.Sprint(i)), attempt, nil); got != time.Hour {
+		if got := retryDelay(queue.ID(fmt.Sprint(i)), attempt); got != time.Hour {
 			t.Errorf("attempt %d: %v, want an hour", attempt, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,49 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 			}
 			d.Dispatch(nil, got.slots, time.Now(), time.Minute) // it found nothing
 		}
+		if err := d.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a queue returns beyond the reserved slots takes none and is given back, also beside
+// messages that no handler may see, and the slots add up afterwards.
+func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
+		var told []error
+		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
+			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1,
+			OnError: func(err error) {
+				if e := (*queue.Error)(nil); errors.As(err, &e) {
+					told = append(told, err)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Start(t.Context())
+		d.Dispatch(nil, d.Reserve(t.Context())-6, time.Now(), time.Minute) // six stay reserved
+		d.Dispatch(envelopes(20), 6, time.Now(), time.Minute)              // three of these six are of a newer release
+		synctest.Wait()
+		if handlers, settlements := d.Running(); handlers != 3 || settlements != 17 {
+			t.Errorf("%d handlers and %d settlements, want 3 and 17", handlers, settlements)
+		}
+		if len(told) != 1 || !strings.Contains(told[0].Error(), "dispatcher_test.slow") || !strings.Contains(told[0].Error(), "14 are given back") {
+			t.Errorf("told %v, want one error that names the queue's type and how many are given back", told)
+		}
+		time.Sleep(time.Minute)
+		if n := d.Count(dispatcher.GivenBack); n != 14 {
+			t.Errorf("%d were given back, want 14", n)
+		}
+		if n := d.Reserve(t.Context()); n != 9 {
+			t.Errorf("%d slots are free beside three handlers, want 9 of 12", n)
+		}
+		d.Dispatch(nil, 9, time.Now(), time.Minute)
+		close(release)
 		if err := d.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -10,11 +11,16 @@ import (
 
 // save is Message.Save of the delivery's message.
 func (v *delivery[T]) save(ctx context.Context, body T) error {
-	encoded, err := v.dispatcher.options.Codec.Encode(body)
+	encoded, err := v.dispatcher.encode(body)
 	if err != nil {
 		return err
 	}
-	text, err := codec.Seal(v.head, encoded, v.format)
+	head := v.head
+	if !bytes.Equal(encoded, v.body) {
+		// It has come further: what was lost before does not count any more.
+		head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	}
+	text, err := codec.Seal(head, encoded, v.format)
 	if err != nil {
 		return err
 	}
@@ -25,6 +31,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 		return err
 	}
 	v.body, v.queued.Text = encoded, text
+	v.head.Settled, v.head.Starts = head.Settled, head.Starts
 	return nil
 }
 

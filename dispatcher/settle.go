@@ -20,42 +20,52 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, came == handled, v.attempt())
+	d.breaker.note(what, came == handled, v.attempt(), v.lease.asked)
 	late := what.outcome == Lost && came == handled
 	if late {
-		d.follow.late() // before the slot is free: the next dequeue must know
+		d.follow.late(v.visibility) // before the slot is free: the next dequeue must know
 	}
 	v.leaveSlot(came)
 
+	what.delay = v.withinLife(what.delay)
 	result := what.outcome
 	err := v.carryOut(what, state)
 	switch {
 	case err == nil:
 		v.released(what)
+		v.removed(result)
 	case gone(err):
 		result = Lost
 	default:
 		result = Unsettled
 	}
 	if result == Lost && came == handled && !late {
-		d.follow.late()
+		d.follow.late(v.visibility)
 	}
 	d.counts[result].Add(1)
 	d.slots.settled()
+	// A hook may end the goroutine: what follows it is deferred.
+	defer d.discharge(v)
+	defer v.complain(what, result, err)
 	v.observe(what, result, begin)
-	if err = errors.Join(what.err, err); err != nil {
-		d.options.OnError(&DeliveryError{
-			Queue: d.name, ID: v.queued.ID, Attempt: v.attempt(),
-			Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
-		})
-	}
-	d.discharge(v)
 }
 
-// released tells when the message is visible again, if it was given back.
+// complain tells of a delivery that did not end well.
+func (v *delivery[T]) complain(what decision, result Outcome, err error) {
+	if err = errors.Join(what.err, err); err == nil {
+		return
+	}
+	v.dispatcher.options.OnError(&DeliveryError{
+		Delivery: v.described(), Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+	})
+}
+
+// released tells when the message is visible again, if it was given back. In the last second
+// of its life it is not worth a poll: no delay fits in, and it would be fetched and given
+// back as fast as requests go.
 func (v *delivery[T]) released(what decision) {
 	f := v.dispatcher.options.OnRelease
-	if f == nil {
+	if f == nil || v.lifeEnds(time.Second) {
 		return
 	}
 	switch what.outcome {
@@ -132,11 +142,11 @@ func (v *delivery[T]) remove() error {
 func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
-		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+		err := v.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
 			// Adopted, or sent with no room to record in: better uncounted than lost.
 			text = v.queued.Text
-			_, err = v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+			err = v.update(ctx, delay, text)
 		}
 		if unknown && errors.Is(err, queue.ErrReceiptMismatch) {
 			return nil
@@ -144,6 +154,26 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
+}
+
+// update sends one update that gives the message back. The service refuses a delay that
+// passes the end of the message's life, and then records nothing: an update that was so
+// long on its way is sent again with less.
+func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) error {
+	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
+		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
+		if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
+			return err
+		}
+	}
+}
+
+// withinLife returns as much of the delay as the message's own life leaves.
+func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
+	if v.lease.end.IsZero() {
+		return delay
+	}
+	return min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
 }
 
 // condemned returns the text of a message that is poison and stays in its queue: it says
@@ -168,8 +198,8 @@ func (v *delivery[T]) failures() int {
 	return v.attempt()
 }
 
-// recorded returns the text with so many failures recorded, and the dequeue count up to
-// which deliveries are accounted for (invariant 5). A foreign message is not rewritten
+// recorded returns the text with so many failures recorded, and how many deliveries are
+// accounted for (invariant 5). A foreign message is not rewritten
 // unless it is to be adopted, nor is one that cannot be read.
 func (v *delivery[T]) recorded(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
@@ -177,7 +207,11 @@ func (v *delivery[T]) recorded(failures int) string {
 	}
 	head := v.head
 	head.Attempts = failures
-	head.Settled = v.queued.DequeueCount
+	head.Settled, head.Starts = v.queued.DequeueCount, 0
+	if v.ctx == nil && v.enveloped() && head.Poison == "" {
+		// No handler started: this delivery is accounted for, but not those before it.
+		head.Settled, head.Starts = v.head.Settled+1, v.starts
+	}
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err != nil || v.body == nil {
 		return v.queued.Text
@@ -194,7 +228,11 @@ func (v *delivery[T]) poison(what decision) error {
 	defer cancel()
 	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(d.options.retryDelay(v.queued.ID, v.attempt(), what.err), v.condemned(what)))
+		delay := v.retryDelay(what.err)
+		if !v.lease.end.IsZero() { // or it would not come up again to be copied
+			delay = min(delay, time.Until(v.lease.end)/2)
+		}
+		return errors.Join(copyError{err}, v.giveBack(max(delay, 0), v.condemned(what)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err

@@ -19,17 +19,25 @@ type slots struct {
 	// freed wakes the loop that holds the turn.
 	freed chan struct{}
 
+	batch int // how many slots a dequeue uses at most
+
 	mu      sync.Mutex
-	size    int // concurrency; guarded by mu
-	wanted  int // what setOpen was told; guarded by mu
-	open    int // how many may be used, min(size, wanted); guarded by mu
-	used    int // reserved or running; guarded by mu
-	running int // handlers running; guarded by mu
-	pending int // settlements under way; guarded by mu
+	size    int  // concurrency; guarded by mu
+	wanted  int  // what setOpen was told; guarded by mu
+	most    int  // what setOpen was told; guarded by mu
+	open    int  // how many may be used, see narrow; guarded by mu
+	extra   int  // how many more than open the next reservation may use; guarded by mu
+	used    int  // reserved or running; guarded by mu
+	running int  // handlers running; guarded by mu
+	pending int  // settlements under way; guarded by mu
+	starved bool // who reserved last found no free slot, and waits; guarded by mu
 }
 
-func newSlots(size int) *slots {
-	return &slots{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), size: size, wanted: size, open: size}
+func newSlots(size, batch int) *slots {
+	return &slots{
+		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch,
+		size: size, wanted: size, most: size, open: size,
+	}
 }
 
 // takeTurn waits until nobody else reserves, or returns false when ctx ended first.
@@ -76,12 +84,18 @@ func (s *slots) reserve(ctx context.Context, most, least int, linger time.Durati
 func (s *slots) take(most, least int, patient bool) (n, free int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free = s.open - s.used - s.surplus()
+	free = s.open - s.used
+	if free <= 0 {
+		free = min(s.extra, s.size-s.used)
+	}
+	free -= s.surplus()
+	s.starved = free <= 0
 	if free <= 0 || patient && free < min(least, most, s.open) {
 		return 0, free
 	}
 	n = min(most, free)
 	s.used += n
+	s.extra = 0
 	return n, free
 }
 
@@ -92,6 +106,7 @@ func (s *slots) surplus() int { return max(s.pending-s.size, 0) }
 func (s *slots) unreserve(n int) {
 	s.mu.Lock()
 	s.used -= n
+	s.narrow()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -112,6 +127,7 @@ func (s *slots) settling(ran bool) {
 	}
 	s.pending++
 	s.used--
+	s.narrow()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -121,6 +137,7 @@ func (s *slots) giveUp() {
 	s.mu.Lock()
 	s.running--
 	s.used--
+	s.narrow()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -143,11 +160,26 @@ func (s *slots) settled() {
 	}
 }
 
-// setOpen changes how many slots may be used.
-func (s *slots) setOpen(n int) {
+// setOpen changes how many slots may be used to those wanted, as narrow says.
+func (s *slots) setOpen(wanted, most int) {
 	s.mu.Lock()
-	s.wanted = n
-	s.open = min(n, s.size)
+	s.wanted, s.most = wanted, most
+	s.narrow()
+	s.mu.Unlock()
+	s.signal()
+}
+
+// narrow closes the slots that are open and no longer wanted, as handlers return: as long
+// as handlers use what was opened, room for one dequeue beside them stays open, or nobody
+// would hear of new work until they are done. Requires mu.
+func (s *slots) narrow() {
+	s.open = min(max(s.wanted, min(s.open, s.used+s.batch, s.most)), s.size)
+}
+
+// openOnce lets one reservation use up to n slots though all that are open are taken.
+func (s *slots) openOnce(n int) {
+	s.mu.Lock()
+	s.extra = n
 	s.mu.Unlock()
 	s.signal()
 }
@@ -156,9 +188,17 @@ func (s *slots) setOpen(n int) {
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.size = n
-	s.open = min(s.wanted, n)
+	s.narrow()
 	s.mu.Unlock()
 	s.signal()
+}
+
+// saturated tells whether somebody waits because all open slots are taken, and more could
+// be opened.
+func (s *slots) saturated() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starved && s.used >= s.open && s.open < s.size
 }
 
 func (s *slots) capacity() int {

@@ -11,7 +11,7 @@ import (
 
 func TestAReservationWaitsForTheLeastOrTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(10)
+		s := newSlots(10, 32)
 		if n := s.reserve(t.Context(), 32, 4, time.Second); n != 10 {
 			t.Fatalf("got %d of 10 free slots", n)
 		}
@@ -44,7 +44,7 @@ func TestAReservationWaitsForTheLeastOrTheLinger(t *testing.T) {
 
 func TestAReservationEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
+		s := newSlots(1, 32)
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatal("the only slot is not free")
 		}
@@ -75,7 +75,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 // At most as many settlements as there are slots go on beside new handlers; beyond,
 // slots wait for them.
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
-	s := newSlots(2)
+	s := newSlots(2, 32)
 	for i := range 3 {
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatalf("no slot for delivery %d", i)
@@ -92,11 +92,144 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	}
 }
 
+// A reservation that waits because too many settlements are under way goes on when one has
+// ended, though no handler returns meanwhile.
+func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(2, 32)
+		for range 4 {
+			if s.reserve(t.Context(), 1, 1, 0) != 1 {
+				t.Fatal("no slot")
+			}
+			s.started()
+			s.settling(true)
+		}
+		got := make(chan int)
+		go func() { got <- s.reserve(t.Context(), 2, 1, 0) }()
+		for _, want := range []int{1, 1} {
+			synctest.Wait()
+			select {
+			case n := <-got:
+				t.Fatalf("got %d slots while as many settlements as slots too many are under way", n)
+			default:
+			}
+			s.settled()
+			synctest.Wait()
+			select {
+			case n := <-got:
+				if n != want {
+					t.Fatalf("got %d slots, want %d", n, want)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("nobody was woken when a settlement ended")
+			}
+			go func() { got <- s.reserve(t.Context(), 1, 1, 0) }()
+		}
+		s.unreserve(2)
+		if n := <-got; n != 1 {
+			t.Errorf("got %d slots", n)
+		}
+	})
+}
+
+// Slots that loops have opened close as handlers return once they are not wanted any more;
+// room for one dequeue beside the handlers stays open, within the most that is allowed.
+func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
+	s := newSlots(1000, 32)
+	s.setOpen(640, 640)
+	take := func() int { n, _ := s.take(1000, 1, false); return n }
+	for s.used < 600 {
+		s.take(min(32, 600-s.used), 1, false)
+	}
+	for range 40 {
+		s.started()
+	}
+	returned := func(n int) {
+		for range n {
+			s.settling(true)
+			s.settled()
+		}
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		free int
+	}{
+		{"19 of 20 loops have ended", func() { s.setOpen(32, 640) }, 32},
+		{"the dequeue found nothing", func() { s.unreserve(32) }, 32},
+		{"it found 32", func() {}, 0},
+		{"many had no handler", func() { s.unreserve(100) }, 32},
+		{"nothing came, and 20 handlers returned", func() { s.unreserve(32); take(); s.unreserve(32); returned(20) }, 32},
+		{"more loops", func() { s.setOpen(640, 640) }, 640 - 532 - 12},
+		{"few loops again", func() { s.unreserve(640 - 500); s.setOpen(32, 640) }, 32},
+		{"one after the other is given up", func() {
+			s.unreserve(32)
+			for range 10 {
+				s.giveUp()
+			}
+		}, 32},
+		{"at most one loop may run", func() { s.unreserve(64); s.setOpen(32, 32) }, 0},
+		{"all handlers but one returned", func() { s.unreserve(s.used - 1) }, 31},
+		{"more concurrency is no more room", func() { s.unreserve(31); s.resize(2000) }, 31},
+		{"less is less", func() { s.unreserve(31); s.resize(3) }, 2},
+	} {
+		step.do()
+		if n := take(); n != step.free {
+			t.Fatalf("%s: %d slots to be had, want %d; open %d, used %d", step.what, n, step.free, s.open, s.used)
+		}
+	}
+}
+
+// A reservation may go beyond what is open when it is let, once and within the concurrency.
+func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(50, 32)
+		s.setOpen(32, 50)
+		if n := s.reserve(t.Context(), 32, 1, 0); n != 32 || s.saturated() {
+			t.Fatalf("got %d slots; saturated before anybody waits: %v", n, s.saturated())
+		}
+		got := make(chan int)
+		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
+		synctest.Wait()
+		if !s.saturated() {
+			t.Error("not saturated, though all that is open is taken and somebody waits")
+		}
+		s.openOnce(32)
+		if n := <-got; n != 18 {
+			t.Errorf("got %d slots, want the 18 that the concurrency leaves", n)
+		}
+		s.unreserve(18) // it found nothing
+		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
+		synctest.Wait()
+		select {
+		case n := <-got:
+			t.Errorf("got %d slots more, which nobody let through", n)
+		default:
+		}
+		s.resize(32)
+		if s.saturated() {
+			t.Error("saturated, though no more could be opened")
+		}
+		s.unreserve(2)
+		if n := <-got; n != 2 {
+			t.Errorf("got %d slots", n)
+		}
+		s.resize(40)
+		for range 100 {
+			s.pend()
+		}
+		s.unreserve(2)
+		if n, _ := s.take(1, 1, false); n > 0 || s.saturated() {
+			t.Errorf("got %d slots beside too many settlements; saturated, though slots are open: %v", n, s.saturated())
+		}
+	})
+}
+
 // The books of the slots balance under any order of events.
 func TestSlotsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
-		s := newSlots(size)
+		s := newSlots(size, 32)
 		open := size
 		reserved, running, settling := 0, 0, 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -136,14 +269,18 @@ func TestSlotsBalance(t *testing.T) {
 			},
 			"open": func(t *rapid.T) {
 				open = rapid.IntRange(1, 40).Draw(t, "open")
-				s.setOpen(open)
+				s.setOpen(open, rapid.IntRange(open, 60).Draw(t, "most"))
 			},
+			"open once": func(t *rapid.T) { s.openOnce(rapid.IntRange(1, 32).Draw(t, "extra")) },
 			"": func(t *rapid.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if s.used != reserved+running || s.running != running || s.pending != settling {
 					t.Fatalf("used %d running %d pending %d; want %d, %d, %d", s.used, s.running, s.pending,
 						reserved+running, running, settling)
+				}
+				if s.open > size || s.open < min(open, size) {
+					t.Fatalf("%d slots are open, %d wanted of %d", s.open, open, size)
 				}
 				if held := max(settling-size, 0); s.used+held > size {
 					t.Fatalf("of %d slots %d are used and %d held", size, s.used, held)

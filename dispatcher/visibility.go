@@ -10,19 +10,24 @@ import (
 
 // follower chooses the visibility of the next batch from the handling times of
 // the last ones: twice their 95th percentile, so that one handler in twenty is
-// renewed at half of it, within bounds (V-05).
+// renewed at half of it, within bounds (V-05). While leases turn out to be too short it
+// is longer than that.
 type follower struct {
 	bounds Visibility
 
-	mu      sync.Mutex
-	recent  [256]time.Duration // ring of handling times; guarded by mu
-	n       int                // how many were recorded, ever; guarded by mu
-	current time.Duration      // guarded by mu
-	long    int                // how many of the ring are not brief; guarded by mu
-	p95     time.Duration      // of the handling times; zero until they are known, or if it is brief; guarded by mu
-	floor   time.Duration      // what late settlements have raised Min to; guarded by mu
-	lates   int64              // settlements that came too late; guarded by mu
+	mu       sync.Mutex
+	recent   [256]time.Duration // ring of handling times; guarded by mu
+	n        int                // how many were recorded, ever; guarded by mu
+	followed time.Duration      // what the handling times ask for; guarded by mu
+	long     int                // how many of the ring are not brief; guarded by mu
+	p95      time.Duration      // of the handling times; zero until they are known, or if it is brief; guarded by mu
+	floor    time.Duration      // what leases that were too short have raised Min to; guarded by mu
+	shortAt  time.Time          // when one last was, or would have been without the floor; guarded by mu
+	lates    int64              // settlements that came too late; guarded by mu
 }
+
+// calm is how long no lease may have been too short until the floor is halved.
+const calm = 10 * time.Minute
 
 // recompute after this many handling times: sorting the ring costs ten microseconds.
 const recompute = 32
@@ -33,14 +38,38 @@ const recompute = 32
 const brief = 5 * DefaultLinger
 
 func newFollower(bounds Visibility) *follower {
-	return &follower{bounds: bounds, current: wholeSeconds(bounds.First)}
+	return &follower{bounds: bounds, followed: bounds.First}
 }
 
-// next returns the visibility to ask for, in whole seconds.
-func (f *follower) next() time.Duration {
+// affordable bounds how many leases a second are renewed on account of their number: who
+// holds many asks for longer ones.
+const affordable = 500
+
+// next returns the visibility that a dequeue asks for while so many leases are held, in
+// whole seconds.
+func (f *follower) next(held int) time.Duration { return f.renewal(held, 0) }
+
+// renewal returns the visibility that a renewal asks for when the handler has run for so
+// long: what a dequeue asks for, or as long again. Leases of long handlers are so renewed
+// ever less often, and still a message whose worker died is back before it has waited for
+// as long as its handler had run (or for the visibility, if that is longer).
+func (f *follower) renewal(held int, ran time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.current
+	if f.floor > 0 {
+		f.relax(time.Now())
+	}
+	many := time.Duration(held) * 2 * time.Second / affordable // a lease is renewed at half
+	return wholeSeconds(min(max(f.followed, f.floor, many, ran), f.bounds.Max))
+}
+
+// relax lowers the floor if it has been calm for long enough. Requires mu.
+func (f *follower) relax(now time.Time) {
+	for ; f.floor > 0 && now.Sub(f.shortAt) >= calm; f.shortAt = f.shortAt.Add(calm) {
+		if f.floor /= 2; f.floor <= f.bounds.Min {
+			f.floor = 0
+		}
+	}
 }
 
 // record notes how long a handler ran.
@@ -55,10 +84,7 @@ func (f *follower) record(d time.Duration) {
 		return
 	}
 	f.p95 = f.percentile95()
-	f.current = wholeSeconds(min(max(2*f.p95, f.bounds.Min, f.floor), f.bounds.Max))
-	if f.n%len(f.recent) == 0 {
-		f.floor /= 2 // a whole round without a late one: the reason may be gone
-	}
+	f.followed = max(2*f.p95, f.bounds.Min)
 }
 
 func notBrief(d time.Duration) int {
@@ -81,15 +107,46 @@ func (f *follower) percentile95() time.Duration {
 	return times[rank]
 }
 
-// late notes a settlement that failed because the visibility had ended: whatever the
-// handling times say, it was too short (V-05). The next is twice as long, and for a
-// while none is shorter.
-func (f *follower) late() {
+// late notes a settlement that failed because the visibility had ended, of a message that
+// was fetched with the visibility: whatever the handling times say, it was too short (V-05).
+func (f *follower) late(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lates++
-	f.floor = min(2*f.current, f.bounds.Max)
-	f.current = max(f.current, wholeSeconds(f.floor))
+	f.raise(visibility)
+}
+
+// short notes a lease of the visibility that was too short for the requests about it.
+func (f *follower) short(visibility time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.raise(visibility)
+}
+
+// answered notes how long the answer took that brought a message. A handler that starts
+// with less than half its lease left may well lose it; with less than three quarters it
+// would, if the visibility were half as long.
+func (f *follower) answered(took, visibility time.Duration) {
+	if took < visibility/4 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if took >= visibility/2 {
+		f.raise(visibility)
+	} else if f.floor > 0 {
+		f.shortAt = time.Now()
+	}
+}
+
+// raise makes the next visibility at least twice as long as the one that was too short.
+// All leases that were asked for with the same one are one reason: eight of them that end
+// together double it once. Requires mu.
+func (f *follower) raise(visibility time.Duration) {
+	now := time.Now()
+	f.relax(now)
+	f.floor = max(f.floor, min(2*visibility, f.bounds.Max))
+	f.shortAt = now
 }
 
 // usual returns the handling time that hardly any exceeds, or zero when none is known or

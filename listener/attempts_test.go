@@ -69,26 +69,6 @@ func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
 	})
 }
 
-// Invariant 5: what kills its worker MaxLost times in a row is poison before it can do
-// so again.
-func TestInvariant5_AKillerIsPoison(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.send(1)
-		for range 5 {
-			b.die()
-		}
-		runs := 0
-		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
-		b.run(l)
-		after(time.Minute)
-		b.finished()
-		r, err := poison.ParseRecord(b.poisoned()[0].Text)
-		if runs != 0 || err != nil || r.Reason != poison.ReasonLost {
-			t.Errorf("%d runs, record %+v, %v", runs, r, err)
-		}
-	})
-}
-
 // A snooze gives the message back for later and is no attempt, however often.
 func TestASnoozeIsNoAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -15,7 +15,16 @@
 // no more than there are free slots, so no message waits in memory. The loops grow
 // with the depth of the queue when work appears and while full batches keep coming,
 // and shrink to Loops.Min when it stays empty; in between none is started twice for
-// the same work and the last ones cannot leave together.
+// the same work and the last ones cannot leave together. When they shrink
+// while handlers run on, the room that these use closes with them, and room for one more
+// dequeue stays open. Work that comes while all that is open is taken by slow handlers is
+// noticed within 30 s.
+//
+// # Hooks
+//
+// A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops
+// neither a loop nor the listener: its default decides in its place, and a
+// *dispatcher.HookError goes to OnError and the log.
 //
 // # Shutdown
 //
@@ -31,5 +40,5 @@
 // One transaction a dequeue and one a delete: 1 + 1/batch a message. An idle
 // listener polls once per Idle.Max (times up to 1.1) and loop, of which Loops.Min
 // remain. The depth is read when work appears and at most once per 256 messages
-// after.
+// after, or once in 30 s, while loops could be added.
 package listener

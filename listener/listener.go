@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -19,8 +20,7 @@ type Listener[T any] struct {
 	handler Handler[T]
 	options *Options[T]
 
-	halted chan struct{} // closed by Halt
-	halt   sync.Once
+	halted gate // opened by Halt
 
 	mu      sync.Mutex
 	session *session[T] // what Run runs, nil before; guarded by mu
@@ -33,7 +33,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) *Listener[T] {
 		c := *o
 		o = &c
 	}
-	return &Listener[T]{queue: q, handler: h, options: o, halted: make(chan struct{})}
+	return &Listener[T]{queue: q, handler: h, options: o}
 }
 
 // session is one run of a listener.
@@ -44,10 +44,13 @@ type session[T any] struct {
 	fleet      fleet
 	scale      scale
 	report     *reporter
+	hooks      *hook.Guard
 	wake       *wake
-	settings   sync.Mutex  // held while they are changed
 	idle       idleSetting // never nil
-	maxFollows bool        // the most loops follow the concurrency
+
+	settings    sync.Mutex // held while they are changed
+	concurrency int        // guarded by settings
+	loops       Loops      // as they were asked for; guarded by settings
 
 	looping  context.Context // ends when dequeuing must stop
 	requests context.Context // of dequeues; ends after the grace period
@@ -58,6 +61,8 @@ type session[T any] struct {
 	troubles atomic.Int64 // rows of errors that loops met, to tell their waits apart
 	failed   chan error   // what ends the run early; room for one
 
+	health                      health
+	requested                   atomic.Int64 // requests sent
 	polls, emptyPolls, received atomic.Int64
 }
 
@@ -82,19 +87,24 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if !l.publish(s) {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
+	s.begun()
 	s.work.Go(func() { s.wake.watch(looping) })
-	s.grow(s.options.Loops.Min)
+	s.work.Go(func() { s.watchSaturation(looping) })
+	s.grow(0) // which is Loops.Min
 
 	var failure error
 	select {
 	case <-ctx.Done():
-	case <-l.halted:
+	case <-l.halted.opened():
 	case failure = <-s.failed:
 	}
 	stop()
 	s.fleet.close()
 	s.dispatcher.Stop()
-	return errors.Join(failure, l.drain(s, hangUp))
+	s.draining(failure)
+	err = errors.Join(failure, l.drain(s, hangUp))
+	s.ended()
+	return err
 }
 
 // begin checks everything before anything starts.
@@ -105,19 +115,23 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	options, err := l.options.withDefaults()
 	report := newReporter(l.queue.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	d, derr := dispatcher.New(l.queue, l.handler, options.dispatcher(report.delivery, wake.at))
+	s := &session[T]{report: report, hooks: report.hooks, wake: wake, failed: make(chan error, 1)}
+	s.queue = counted{l.queue, &s.requested}
+	if options.Poison.Queue != nil {
+		options.Poison.Queue = counted{options.Poison.Queue, &s.requested}
+	}
+	d, derr := dispatcher.New(s.queue, l.handler, options.dispatcher(report.delivery, wake.at))
 	if err = errors.Join(err, derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
 	}
-	s := &session[T]{
-		queue: l.queue, options: options, dispatcher: d, report: report, wake: wake,
-		failed: make(chan error, 1),
-	}
+	options.guard(report.hooks)
+	s.options, s.dispatcher = options, d
+	s.scale.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
-	s.maxFollows = l.options == nil || l.options.Loops.Max == 0
-	s.fleet.bounds = options.Loops
-	s.fleet.changed = func(loops int) { d.Open(loops * options.BatchSize) }
+	s.concurrency, s.loops = options.Concurrency, options.Loops
+	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
+	s.fleet.changed = func(loops int) { d.OpenGently(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 
@@ -141,13 +155,13 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 	var watch sync.WaitGroup // owned by this call, which ends it
 	watch.Go(func() {
 		select {
-		case <-l.halted:
+		case <-l.halted.opened():
 			over()
 		case <-grace.Done():
 		}
 		hangUp()
 		select {
-		case <-l.halted: // also after the grace period, while handlers do not stop
+		case <-l.halted.opened(): // also after the grace period, while handlers do not stop
 			s.dispatcher.Halt()
 		case <-ended:
 		}
@@ -163,7 +177,7 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 // Halt stops the listener without a grace period, or ends the one that runs: the
 // contexts of handlers are cancelled, their messages given back. Run returns soon
 // after. It is safe to call at any time and more than once.
-func (l *Listener[T]) Halt() { l.halt.Do(func() { close(l.halted) }) }
+func (l *Listener[T]) Halt() { l.halted.open() }
 
 // grow starts loops up to the target and tells the observer, not under the fleet's lock.
 func (s *session[T]) grow(target int) {
@@ -199,8 +213,8 @@ func (s *session[T]) scaled() {
 
 // startLoop starts one loop. It is called under the fleet's lock.
 func (s *session[T]) startLoop() {
-	l := s.newLoop()
-	s.work.Go(func() { l.run(s.looping) })
+	// Its curve is made there, not under the lock: a hook may block.
+	s.work.Go(func() { s.newLoop().run(s.looping) })
 }
 
 // fail ends the run with an error; the first one counts.
@@ -232,8 +246,13 @@ func (l *Listener[T]) State() State {
 	if s == nil {
 		return State{}
 	}
+	return s.state()
+}
+
+// state is [Listener.State] of a run.
+func (s *session[T]) state() State {
 	st := State{
-		Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Requests: s.requested.Load(), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
@@ -241,6 +260,8 @@ func (l *Listener[T]) State() State {
 		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}
+	s.health.fill(&st)
+	st.LastErrorAt, st.LastError = s.report.lastError()
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.fleet.counts()
 	st.Running, st.Settling = s.dispatcher.Running()
 	s.scale.mu.Lock()

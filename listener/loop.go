@@ -31,6 +31,7 @@ type loop[T any] struct {
 	setting *scaling.Idle   // that the curve was made for
 	curve   backoff.BackOff // waits after empty polls
 	errors  backoff.BackOff // waits after errors in a row; nil before the first
+	created bool            // it made the queue, and no dequeue was answered since
 }
 
 // run fetches until the listener stops or the loop may end.
@@ -48,8 +49,11 @@ func (l *loop[T]) run(ctx context.Context) {
 		if leave {
 			return
 		}
-		l.pause(ctx, wait)
+		woken := l.pause(ctx, wait)
 		if l.surplus() {
+			if woken { // somebody has to poll
+				l.wake.signal()
+			}
 			return
 		}
 	}
@@ -64,22 +68,22 @@ func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
 	l.observe(reserved, batch, time.Since(asked), err)
+	l.health.polled(err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
-	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+	if errors.Is(err, queue.ErrQueueMissing) {
+		return l.missing(err)
+	}
+	if err != nil {
 		return l.failed(err), false
 	}
-	l.errors = nil
-	if err != nil { // a missing queue is waited for, as an empty one
-		l.report.poll(hint(err))
-		return l.empty()
-	}
+	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
 		return l.empty()
 	}
 	l.empties = 0
 	l.curve.Reset()
-	l.weigh(len(batch), len(batch) == reserved)
+	l.weigh(len(batch), len(batch) >= reserved)
 	return 0, false
 }
 
@@ -98,8 +102,7 @@ func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, 
 func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	l.empties++
 	l.scale.rest()
-	if hook := l.options.QueueEmpty; hook != nil {
-		wait, stop := hook(l.empties)
+	if wait, stop, ok := l.askQueueEmpty(); ok {
 		if stop && l.leave() {
 			return 0, true // at once, without the wait
 		}
@@ -116,6 +119,33 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 	// Who stays sleeps a little longer than Max, each differently: fleets that
 	// were started together do not poll together, and one poll per Max is a bound.
 	return wait + time.Duration(l.draw()*float64(wait)/10), false
+}
+
+// missing decides what follows a dequeue from a queue that does not exist: it is made if
+// the options say so, and otherwise waited for, as an empty one.
+func (l *loop[T]) missing(err error) (wait time.Duration, leave bool) {
+	if l.options.Create && !l.created {
+		err = l.queue.Create(l.requests, nil)
+		if err == nil || errors.Is(err, queue.ErrQueueExists) {
+			l.report.say("queue created")
+			l.errors, l.created = nil, true
+			return 0, false
+		}
+		return l.failed(err), false
+	}
+	l.errors, l.created = nil, false
+	l.report.poll(hint(err))
+	return l.empty()
+}
+
+// askQueueEmpty asks the hook, if there is one and it answers.
+func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
+	f := l.options.QueueEmpty
+	if f == nil {
+		return 0, false, false
+	}
+	ok = l.hooks.Contain("QueueEmpty", func() { wait, stop = f(l.empties) })
+	return wait, stop, ok
 }
 
 // failed decides what follows an error: never an end of the loop, but of the whole
@@ -139,14 +169,14 @@ func (l *loop[T]) failed(err error) time.Duration {
 // hint adds what to do, where a listener knows more than its queue.
 func hint(err error) error {
 	e := (*queue.Error)(nil)
-	if !errors.As(err, &e) || e.Hint != "" {
+	if !errors.As(err, &e) {
 		return err
 	}
 	c := *e
 	switch {
-	case errors.Is(err, queue.ErrQueueMissing):
-		c.Hint = "waiting for it: create it, or check the name and the account"
-	case errors.Is(err, queue.ErrUnauthorized):
+	case errors.Is(err, queue.ErrQueueMissing): // whatever the queue says of it
+		c.Hint = fmt.Sprintf("waiting for it: make it with «millrace create %s» or set Options.Create, or check the name and the account", c.Queue.Queue)
+	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "":
 		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
 	default:
 		return err
@@ -154,23 +184,36 @@ func hint(err error) error {
 	return &c
 }
 
-// pause waits, or returns early when there is a reason to poll or the listener stops.
-func (l *loop[T]) pause(ctx context.Context, d time.Duration) {
+// pause waits, or returns early when the listener stops or, as woken, when there is a
+// reason to poll. After an error nothing wakes it (L-16): the reason is remembered, and
+// worth a poll when the pause is over.
+func (l *loop[T]) pause(ctx context.Context, d time.Duration) (woken bool) {
 	if d <= 0 {
-		return
+		return false
+	}
+	wake := l.wake.now
+	if l.errors != nil {
+		wake = nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.wake.now:
+	case <-wake:
+		return true
 	case <-ctx.Done():
 	}
+	return false
 }
 
-// idleNow returns the Idle in force, with a new curve when it has changed.
+// idleNow returns the Idle in force, with a new curve when it has changed. A loop that
+// finds it changed wakes the next, which may sleep by the old one: were only one loop told
+// it could end, and the others sleep on for as long as they used to.
 func (l *loop[T]) idleNow() *scaling.Idle {
 	if now := l.session.idle.Load(); now != l.setting {
+		if l.setting != nil {
+			l.wake.signal()
+		}
 		l.setting, l.curve = now, l.newCurve(now)
 	}
 	return l.setting
@@ -178,12 +221,13 @@ func (l *loop[T]) idleNow() *scaling.Idle {
 
 // newCurve returns the waits after empty polls.
 func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
-	if idle.New != nil {
-		return idle.New()
-	}
-	return scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
+	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
 		return int(l.draw() * float64(n))
 	})
+	if idle.New != nil {
+		return guardCurve(l.hooks, idle.New, own)
+	}
+	return own
 }
 
 // draw returns the next number of [0, 1) for the waits of the loops. They share one
@@ -194,7 +238,8 @@ func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1)
 // newErrorWaits returns the waits after errors in a row, spread by how many such rows there
 // were before: like the draws they do not depend on which loop it is.
 func (s *session[T]) newErrorWaits() backoff.BackOff {
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), max(s.options.Idle.Min, firstErrorWait), mostErrorWait)
+	first := min(max(s.idle.Load().Min, firstErrorWait), mostErrorWait)
+	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), first, mostErrorWait)
 }
 
 func (s *session[T]) newLoop() *loop[T] {

@@ -77,9 +77,9 @@ func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 		var ended []int
 		o := many(2)
 		o.Loops.Min = 2 // both from the start; the hook below lets one go
-		curves := 0
+		var curves atomic.Int64
 		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() backoff.BackOff {
-			curves++
+			curves.Add(1)
 			return scaling.Curve(0, time.Second)
 		}}
 		l := New(b.queue, nothing, o)
@@ -87,8 +87,8 @@ func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 		b.run(l)
 		after(0)
 		polls := len(b.queue.sent("dequeue"))
-		if polls != 2 || curves != 2 {
-			t.Errorf("%d polls and %d curves at the start, want 2 and 2", polls, curves)
+		if n := curves.Load(); polls != 2 || n != 2 {
+			t.Errorf("%d polls and %d curves at the start, want 2 and 2", polls, n)
 		}
 		after(2 * time.Second)
 		for _, c := range b.queue.sent("dequeue") {

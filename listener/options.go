@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -29,21 +30,8 @@ type Handler[T any] = dispatcher.Handler[T]
 // Middleware wraps a handler. See dispatcher.Middleware.
 type Middleware[T any] = dispatcher.Middleware[T]
 
-// Loops bounds how many dequeue loops run.
-type Loops struct {
-	// Min is how many loops run at least, also while the queue is empty. Defaults
-	// to 1.
-	Min int
-
-	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
-	// ceil(Concurrency / BatchSize), or Min if that is more.
-	Max int
-
-	// Pause is how long after a growth no loop ends, so that a queue that fills in
-	// bursts does not grow and shrink all the time. Negative means none. Defaults
-	// to 30 s.
-	Pause time.Duration
-}
+// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
+type Interceptor = dispatcher.Interceptor
 
 // Options configure a [Listener]. Nil and the zero value are the defaults.
 type Options[T any] struct {
@@ -55,9 +43,13 @@ type Options[T any] struct {
 	Format codec.Format
 
 	// Adopt puts a message without an envelope into one when it is first given back, so
-	// that attempts can be told from deliveries. Defaults to false: a foreign message is
-	// never rewritten.
+	// that attempts can be told from deliveries; an envelope is read as one whatever the
+	// Format. Defaults to false: a foreign message is never rewritten.
 	Adopt bool
+
+	// Create makes the queue when it is missing, at the start and later; metadata that it
+	// has does not matter. Defaults to false: a missing queue is waited for.
+	Create bool
 
 	// Concurrency is how many handlers run at once. Defaults to 64.
 	Concurrency int
@@ -73,15 +65,16 @@ type Options[T any] struct {
 
 	// Linger is how long free slots wait for more before a dequeue is sent for what
 	// there is. Negative means not at all. Defaults to 100 ms, or a fifth of the handling
-	// time if that is more.
+	// time if that is more, at most 1 s.
 	Linger time.Duration
 
 	// Loops bounds how many dequeue loops run. Defaults to 1 … what Concurrency
 	// needs.
 	Loops Loops
 
-	// Idle says how long a loop waits when the queue is empty. Defaults to 100 ms …
-	// 1 s on the curve of scaling.Curve.
+	// Idle says how long a loop waits when the queue is empty. It is refused beside
+	// QueueEmpty, which decides in its place. Defaults to 100 ms … 1 s on the curve of
+	// scaling.Curve.
 	Idle scaling.Idle
 
 	// QueueEmpty, if set, decides after every empty poll in place of Idle: given how
@@ -100,11 +93,21 @@ type Options[T any] struct {
 	// within 10 s … 10 min.
 	Visibility dispatcher.Visibility
 
-	// Timeout ends a handler's context when it has run this long. Defaults to none.
+	// Interceptors run around every handler, the first outermost: middleware that does not
+	// depend on T. Defaults to none.
+	Interceptors []Interceptor
+
+	// Timeout ends a handler's context when it has run this long: the context has that
+	// deadline, and its cause is an [ErrTimeout]. Defaults to none.
 	Timeout time.Duration
 
+	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
+	// Zero means Timeout, negative that there is no bound. It must not change the message.
+	// Defaults to none.
+	TimeoutFor func(m *Message[T]) time.Duration
+
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. Defaults to attempt⁴ seconds ± 10 %, at most 1 h.
+	// first. Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five
@@ -112,7 +115,9 @@ type Options[T any] struct {
 	Poison poison.Policy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. Defaults to 30 s.
+	// all: they are cancelled at once. Grace and SettleTimeout together, and a second, should
+	// be less than what the platform leaves after its signal; Kubernetes leaves 30 s unless
+	// terminationGracePeriodSeconds says otherwise. Defaults to 30 s.
 	Grace time.Duration
 
 	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
@@ -123,7 +128,8 @@ type Options[T any] struct {
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a *dispatcher.StuckError. Negative means never. Defaults to 1 min.
+	// reported as a *dispatcher.StuckError and loses its lease. Negative means never.
+	// Defaults to 1 min.
 	StuckAfter time.Duration
 
 	// GiveUp, if true, frees the slot of a handler that is reported as stuck. Defaults to
@@ -134,13 +140,16 @@ type Options[T any] struct {
 	// not share it. Defaults to a random one.
 	Seed uint64
 
-	// OnError is told of every error: polls, renewals, and deliveries that failed as
-	// a *dispatcher.DeliveryError (L-16, V-08). It is called from many goroutines and
-	// should not block. Defaults to nothing.
+	// OnError is told of every error: polls, renewals, deliveries that failed as a
+	// *dispatcher.DeliveryError (L-16, V-08), and functions in these options that
+	// panicked as a *dispatcher.HookError. It is called from many goroutines and should
+	// not block. Defaults to nothing.
 	OnError func(error)
 
-	// Logger is told of errors too, but of a flood of them only now and then.
-	// Defaults to slog.Default().
+	// Logger is told when the listener starts, drains and ends, and of errors. Of errors
+	// whose texts differ in numbers and ids alone it gets one line in ten seconds, with the
+	// number of those left out; of messages that are moved to the poison queue and of panics
+	// it gets every one. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -152,30 +161,14 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c = *o
 	}
 	var errs []error
-	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	concurrency, batch := c.Concurrency, c.BatchSize
-	if concurrency == 0 {
-		concurrency = dispatcher.DefaultConcurrency
+	if c.Concurrency == 0 {
+		c.Concurrency = dispatcher.DefaultConcurrency
 	}
-	if batch == 0 {
-		batch = dispatcher.DefaultBatchSize
+	if c.BatchSize == 0 {
+		c.BatchSize = dispatcher.DefaultBatchSize
 	}
-	if c.Loops.Min < 0 || c.Loops.Max < 0 {
-		refuse("loops %d…%d must be at least 1 (L-01)", c.Loops.Min, c.Loops.Max)
-	}
-	if c.Loops.Min == 0 {
-		c.Loops.Min = 1
-	}
-	if c.Loops.Max == 0 && batch > 0 {
-		c.Loops.Max = max(loopsFor(concurrency, batch), c.Loops.Min)
-	}
-	if c.Loops.Max > 0 && c.Loops.Min > c.Loops.Max {
-		refuse("loops %d…%d: the minimum is above the maximum", c.Loops.Min, c.Loops.Max)
-	}
-	if c.Loops.Pause == 0 {
-		c.Loops.Pause = DefaultPause
-	}
+	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
 	var err error
 	if c.Idle, err = c.Idle.WithDefaults(); err != nil {
 		errs = append(errs, err)
@@ -195,7 +188,6 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.BatchSize = batch
 	return c, errors.Join(errs...)
 }
 
@@ -204,19 +196,16 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
-		Visibility: o.Visibility, Timeout: o.Timeout, RetryDelay: o.RetryDelay, Poison: o.Poison,
-		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp,
+		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
+		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
 	}
 }
 
-// loopsFor is how many loops it takes to fill the slots in one go.
-func loopsFor(concurrency, batch int) int { return (concurrency + batch - 1) / batch }
-
 // check refuses what no option can mend.
 func check[T any](q queue.Queue, h Handler[T]) error {
-	if q == nil {
-		return errors.New("a listener needs a queue")
+	if isnil.Value(q) {
+		return errors.New("a listener needs a queue, and got nil: make it with New")
 	}
 	if h == nil {
 		return fmt.Errorf("listener of %v needs a handler", q.Name())

@@ -293,12 +293,13 @@ func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
 	})
 }
 
-// The observer sees every step, in order.
+// The observer sees every step, in order; the loops beside it.
 func TestV09_TheObserverSeesEveryStep(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		var mu sync.Mutex
 		var steps []string
+		var scaled atomic.Int64
 		note := func(format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -314,7 +315,7 @@ func TestV09_TheObserverSeesEveryStep(t *testing.T) {
 				}
 			},
 			Received: func(ms []queue.Message) { note("received %d", len(ms)) },
-			Scaled:   func(s Scale) { note("scaled to %d", s.Loops) },
+			Scaled:   func(s Scale) { scaled.Store(int64(s.Loops)) },
 			Observer: dispatcher.Observer{
 				Started: func(d dispatcher.Delivery) { note("started attempt %d", d.Attempt) },
 				Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
@@ -336,8 +337,11 @@ func TestV09_TheObserverSeesEveryStep(t *testing.T) {
 		b.run(l)
 		after(time.Minute)
 		b.finished()
+		if n := scaled.Load(); n != 1 {
+			t.Errorf("scaled to %d", n)
+		}
 		want := []string{
-			"scaled to 1", "polled 1 of 32", "received 1", "started attempt 1", "renewed for 30s, <nil>",
+			"polled 1 of 32", "received 1", "started attempt 1", "renewed for 30s, <nil>",
 			"finished attempt 1 after 20s: no", "settled: retried",
 			"polled 1 of 32", "received 1", "started attempt 2", "finished attempt 2 after 0s: no",
 			"poisoned true: attempts, no", "settled: poisoned",

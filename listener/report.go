@@ -3,38 +3,37 @@ package listener
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
-// quiet is how long after a line no other of the same class is logged.
-const quiet = 10 * time.Second
-
-// reporter tells the observer of every error and the log of some: a flood of errors
-// is not a flood of logs (V-08).
+// reporter tells OnError of every error, and the log of those that nobody has read a
+// moment ago.
 type reporter struct {
 	queue   queue.Name
 	onError func(error)
 	logger  *slog.Logger
 	errors  atomic.Int64
+	hooks   *hook.Guard // calls onError and logger, and the listener's hooks
+	lines   thinning
 
-	mu      sync.Mutex
-	classes map[string]*class // guarded by mu
-}
-
-// class is what is known of the errors that are logged alike.
-type class struct {
-	next       time.Time // when a line may be logged again
-	suppressed int       // since the last line
+	mu     sync.Mutex
+	last   error     // the last one of any kind; guarded by mu
+	lastAt time.Time // guarded by mu
 }
 
 func newReporter(q queue.Name, onError func(error), logger *slog.Logger) *reporter {
-	return &reporter{queue: q, onError: onError, logger: logger, classes: make(map[string]*class)}
+	r := &reporter{queue: q, onError: onError, logger: logger}
+	r.hooks = hook.New(r.hook)
+	return r
 }
 
 // poll reports a dequeue or a read of the depth that failed.
@@ -42,54 +41,160 @@ func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err
 
 // delivery reports what the dispatcher does.
 func (r *reporter) delivery(err error) {
-	failure := (*dispatcher.DeliveryError)(nil)
-	if !errors.As(err, &failure) {
+	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
+	case *dispatcher.DeliveryError:
+		level := slog.LevelWarn
+		switch e.Outcome {
+		case dispatcher.Poisoned, dispatcher.Kept, dispatcher.Unsettled:
+			level = slog.LevelError
+		case dispatcher.Discarded:
+			level = slog.LevelInfo
+		}
+		r.report(level, "delivery "+e.Outcome.String(), err)
+	case *dispatcher.HookError:
+		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
+	case *dispatcher.StuckError:
+		r.report(slog.LevelError, "handler stuck", err)
+	case *dispatcher.SetupError:
+		r.report(slog.LevelWarn, "setup cannot work as meant", err)
+	case *queue.Error:
+		if e.Op == "dequeue" {
+			r.poll(err)
+			return
+		}
 		r.report(slog.LevelWarn, "renewal failed", err)
-		return
+	default:
+		r.report(slog.LevelWarn, "renewal failed", err)
 	}
-	level := slog.LevelWarn
-	switch failure.Outcome {
-	case dispatcher.Poisoned, dispatcher.Kept, dispatcher.Unsettled:
-		level = slog.LevelError
-	case dispatcher.Discarded:
-		level = slog.LevelInfo
+}
+
+// The hooks that are told of errors. Where one fails the other is told, and never itself.
+const (
+	onErrorHook = "OnError"
+	loggerHook  = "Logger"
+)
+
+// hook reports a function of the options that failed.
+func (r *reporter) hook(f hook.Failure) {
+	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
+	switch f.Hook {
+	case onErrorHook:
+		r.note(err)
+		r.log(slog.LevelError, "hook OnError failed", err)
+	case loggerHook:
+		r.note(err)
+		hook.Run(func() { r.onError(err) }) // if that fails as well, nobody is left but
+		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
+	default:
+		r.delivery(err)
 	}
-	r.report(level, "delivery "+failure.Outcome.String(), err)
 }
 
 func (r *reporter) report(level slog.Level, what string, err error) {
-	r.errors.Add(1)
-	r.onError(err)
-	suppressed, ok := r.admit(what)
-	if !ok {
-		return
-	}
-	attrs := []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
-	if p := (*dispatcher.PanicError)(nil); errors.As(err, &p) {
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
-	}
-	if suppressed > 0 {
-		attrs = append(attrs, slog.Int("suppressed", suppressed))
-	}
-	r.logger.LogAttrs(context.Background(), level, what, attrs...)
+	r.note(err)
+	r.hooks.Contain(onErrorHook, func() { r.onError(err) })
+	r.log(level, what, err)
 }
 
-// admit tells whether a line of the class may be logged now, and how many were not
-// since the last.
-func (r *reporter) admit(what string) (suppressed int, ok bool) {
+// note remembers the error for State.
+func (r *reporter) note(err error) {
+	r.errors.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.classes[what]
-	if c == nil {
-		c = &class{}
-		r.classes[what] = c
+	r.last, r.lastAt = err, time.Now()
+}
+
+func (r *reporter) lastError() (at time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lastAt, r.last
+}
+
+// log writes a line about an error, unless one that says the same was written a moment
+// ago. What was moved to the poison queue, and panics, are always logged.
+func (r *reporter) log(level slog.Level, what string, err error) {
+	var leftOut int
+	r.hooks.Contain(loggerHook, func() {
+		stack := stackOf(err)
+		count, ok := r.lines.admit(what, reasonOf(err))
+		if !ok && len(stack) == 0 && !endsAsPoison(err) {
+			return
+		}
+		leftOut = count
+		attrs := r.describe(err)
+		if len(stack) > 0 {
+			attrs = append(attrs, slog.Any("stack", stack))
+		}
+		if leftOut > 0 {
+			attrs = append(attrs, slog.Int("left_out", leftOut))
+		}
+		r.logger.LogAttrs(context.Background(), level, what, attrs...)
+	})
+}
+
+// describe returns what there is to log of an error.
+func (r *reporter) describe(err error) []slog.Attr {
+	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
+		return e.Attrs()
 	}
-	now := time.Now()
-	if now.Before(c.next) {
-		c.suppressed++
-		return 0, false
+	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
+}
+
+// reasonOf is the text by which errors are told apart. The methods of a handler's error may
+// fail, also only now and then.
+func reasonOf(err error) (text string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = "an error whose methods panic"
+		}
+	}()
+	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
+		return e.Err.Error()
 	}
-	suppressed = c.suppressed
-	*c = class{next: now.Add(quiet)}
-	return suppressed, true
+	return err.Error()
+}
+
+func endsAsPoison(err error) bool {
+	e, ok := err.(*dispatcher.DeliveryError) //nolint:errorlint // as above
+	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
+}
+
+// stackOf returns the stack of the panic that the error tells of, or nil.
+func stackOf(err error) (stack []string) {
+	defer func() { _ = recover() }() // as in reasonOf
+	var failed *dispatcher.HookError
+	var panicked *dispatcher.PanicError
+	switch {
+	case errors.As(err, &failed):
+		return frames(failed.Stack)
+	case errors.As(err, &panicked):
+		return frames(panicked.Stack)
+	}
+	return nil
+}
+
+// say writes a line about the listener itself.
+func (r *reporter) say(what string, attrs ...slog.Attr) {
+	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
+	r.hooks.Contain(loggerHook, func() {
+		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
+	})
+}
+
+// maxRest bounds how many lines tell in the end what was left out.
+const maxRest = 10
+
+// sayRest tells what was left out of the log and has not been counted yet.
+func (r *reporter) sayRest() {
+	rest := r.lines.rest()
+	for _, k := range rest[:min(len(rest), maxRest)] {
+		r.say("errors left out of the log", slog.Int("left_out", k.leftOut), slog.String("of", k.message), slog.String("last", k.example))
+	}
+	more := 0
+	for _, k := range rest[min(len(rest), maxRest):] {
+		more += k.leftOut
+	}
+	if more > 0 {
+		r.say("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
+	}
 }

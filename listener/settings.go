@@ -15,13 +15,14 @@ type Settings struct {
 	// finish.
 	Concurrency int
 
-	// Loops bounds how many dequeue loops run, Max following Concurrency if it never was
-	// set: missing ones start at once, surplus ones
-	// end with their next turn. Raising Min by n is the source's StartListener(n) (L-01).
+	// Loops bounds how many dequeue loops run: missing ones start at once, surplus ones
+	// end with their next turn. What was set stays set, and Max follows Concurrency while it
+	// never was: see Loops. A Max below Min holds, and a Min above Max raises Max.
 	Loops Loops
 
 	// Idle says how long loops wait when the queue is empty. It holds from the next
-	// empty poll on.
+	// empty poll on, and every loop polls once to learn of it. It is refused beside a
+	// QueueEmpty hook, which decides in its place.
 	Idle scaling.Idle
 }
 
@@ -32,6 +33,9 @@ var errNotRunning = errors.New("it does not run: give its options to New instead
 // says what is wrong, none. It sends nothing and does not wait. It is safe for concurrent
 // use.
 func (l *Listener[T]) Configure(c Settings) error {
+	if err := check(l.queue, l.handler); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
 	l.mu.Lock()
 	s := l.session
 	l.mu.Unlock()
@@ -55,24 +59,38 @@ func (s *session[T]) configure(c Settings) error {
 	if err != nil {
 		return err
 	}
-	if c.Concurrency > 0 && c.Loops.Max == 0 && s.maxFollows {
-		c.Loops.Max = loopsFor(c.Concurrency, s.options.BatchSize)
-	}
-	bounds, err := s.fleet.changedBounds(c.Loops)
-	if err != nil {
+	if err := idleBesideHook(c.Idle, s.options.QueueEmpty != nil); err != nil {
 		return err
 	}
-	if c.Idle.Min != 0 || c.Idle.Max != 0 || c.Idle.New != nil {
-		s.idle.Store(&idle)
+	if err := c.Loops.check(); err != nil {
+		return err
 	}
+	s.loops = s.loops.changed(c.Loops)
 	if c.Concurrency > 0 {
+		s.concurrency = c.Concurrency
 		s.dispatcher.Resize(c.Concurrency)
 	}
-	s.fleet.rebound(bounds)
+	if isSet(c.Idle) {
+		s.idle.Store(&idle)
+	}
+	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
+	if s.fleet.rebound(bounds) {
+		offer(s.scale.raised)
+	}
 	s.grow(bounds.Min)
 	s.wake.signal()
 	return nil
 }
+
+// idleBesideHook refuses idle waits that would have no effect.
+func idleBesideHook(idle scaling.Idle, hook bool) error {
+	if hook && isSet(idle) {
+		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
+	}
+	return nil
+}
+
+func isSet(i scaling.Idle) bool { return i.Min != 0 || i.Max != 0 || i.New != nil }
 
 // idleSetting is the Idle in force. Loops compare the pointer to see a change.
 type idleSetting = atomic.Pointer[scaling.Idle]

@@ -3,8 +3,12 @@ package listener
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
@@ -140,5 +144,194 @@ func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
 		if len(at) != 3 || at[1]-want[1] > time.Second || at[2]-want[2] > time.Second {
 			t.Errorf("deliveries at %v, want %v", at, want)
 		}
+	})
+}
+
+// What was set explicitly stays set: a lower concurrency takes effect on fewer loops, and
+// gives them back with a higher one.
+func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 256
+		o.Loops.Min = 8
+		o.Loops.Pause = -1
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Second)
+		for i, c := range []struct {
+			set  Settings
+			want int
+		}{
+			{Settings{}, 8},
+			{Settings{Concurrency: 3}, 3}, // a loop for each slot, and no more
+			{Settings{Concurrency: 1}, 1},
+			{Settings{Loops: Loops{Pause: time.Second}}, 1},
+			{Settings{Concurrency: 64}, 8},
+			{Settings{Concurrency: 512}, 8},
+			{Settings{Concurrency: 2, Loops: Loops{Min: 9}}, 2},
+			{Settings{Concurrency: 100}, 9},
+			{Settings{Loops: Loops{Max: 2}}, 2},
+			{Settings{Concurrency: 64}, 2}, // Max is explicit now, too
+			{Settings{Concurrency: 512}, 2},
+			{Settings{Loops: Loops{Max: 20}}, 9},
+			{Settings{Loops: Loops{Min: 30}}, 30}, // the newest counts
+			{Settings{Loops: Loops{Min: 1}}, 1},
+		} {
+			if err := l.Configure(c.set); err != nil {
+				b.Fatal(err)
+			}
+			after(time.Minute)
+			if n := l.State().Loops; n != c.want {
+				t.Errorf("step %d, %+v: %d loops, want %d", i, c.set, n, c.want)
+			}
+		}
+		b.finished()
+	})
+}
+
+// A pause that is switched off lets go the loops that it held.
+func TestThePauseCanChangeWhileRunning(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := many(5)
+		o.Loops.Pause = 24 * time.Hour
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		b.put(1)
+		after(time.Minute)
+		if n := l.State().Loops; n != 5 {
+			b.Fatalf("%d loops, want 5", n)
+		}
+		if err := l.Configure(Settings{Loops: Loops{Pause: -1}}); err != nil {
+			b.Fatal(err)
+		}
+		after(10 * time.Second)
+		if n := l.State().Loops; n != 1 {
+			t.Errorf("%d loops without a pause, want 1", n)
+		}
+		b.finished()
+	})
+}
+
+// What Configure makes of settings is what New makes of the same as options.
+func TestConfigureComesToTheSameAsNew(t *testing.T) {
+	for _, c := range []struct {
+		concurrency int
+		loops       Loops
+	}{
+		{64, Loops{Min: 8}}, {4, Loops{Min: 8}}, {512, Loops{}}, {64, Loops{Max: 5}}, {2, Loops{Min: 3, Max: 5}}, {1, Loops{}},
+	} {
+		bubble(t, func(b *bundle) {
+			o := options()
+			o.Concurrency, o.Loops = c.concurrency, c.loops
+			made := New(b.queue, nothing, o)
+			b.run(made)
+			after(0)
+			want := made.session.fleet.bounds
+			b.finished()
+
+			o = options()
+			o.Concurrency, o.Loops.Min = 1000, c.loops.Min
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(0)
+			if err := l.Configure(Settings{Concurrency: c.concurrency, Loops: c.loops}); err != nil {
+				b.Fatal(err)
+			}
+			if got := l.session.fleet.bounds; got != want {
+				t.Errorf("%+v: Configure comes to %+v, New to %+v", c, got, want)
+			}
+			b.finished()
+		})
+	}
+}
+
+// The most loops follow the concurrency only until they are set, by whatever means.
+func TestAMaxThatWasConfiguredStays(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(5000)
+		l := New(b.queue, slowly(time.Minute), options())
+		b.run(l)
+		after(time.Second)
+		for _, c := range []Settings{{Loops: Loops{Max: 3}}, {Concurrency: 640}} {
+			if err := l.Configure(c); err != nil {
+				b.Fatal(err)
+			}
+		}
+		after(5 * time.Minute)
+		if st := l.State(); st.LoopsPeak != 3 {
+			t.Errorf("%d loops at the peak, want 3", st.LoopsPeak)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// A setting that would have no effect beside a hook is refused, at the start and later.
+func TestIdleBesideItsHookIsRefused(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		curve := func() backoff.BackOff { return scaling.Curve(0, time.Second) }
+		for _, idle := range []scaling.Idle{{Min: time.Second}, {Max: time.Minute}, {New: curve}} {
+			o := options()
+			o.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }
+			o.Idle = idle
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			defer cancel()
+			err := New(b.queue, nothing, o).Run(ctx)
+			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
+				b.Fatalf("%+v beside a hook: %v, want an error that names both", idle, err)
+			}
+
+			o.Idle = scaling.Idle{}
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(time.Minute)
+			err = l.Configure(Settings{Idle: idle, Concurrency: 3})
+			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
+				t.Errorf("%+v beside a hook: %v, want an error that names both", idle, err)
+			}
+			if n := l.session.fleet.bounds.Max; n != 2 {
+				t.Errorf("settings that were refused allow %d loops, want the 2 of before", n)
+			}
+			b.finished()
+		}
+		if n := len(b.queue.sent("dequeue")); n == 0 || n > 3*70 {
+			t.Errorf("%d polls", n)
+		}
+	})
+}
+
+// Configure may be called by many at once, from the first moment to the last. What is in
+// force in the end follows from what was asked for last.
+func TestConfigureByManyAtOnce(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(500)
+		l := New(b.queue, slowly(100*time.Millisecond), options())
+		b.run(l)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				for n := 1; n <= 50; n++ {
+					c := Settings{Concurrency: 1 + (n*37+i)%300}
+					if i%2 == 0 {
+						c = Settings{Loops: Loops{Min: 1 + (n+i)%6}, Idle: scaling.Idle{Max: time.Duration(n) * time.Second}}
+					}
+					if err := l.Configure(c); err != nil && !errors.Is(err, errNotRunning) {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(i*n) * time.Millisecond)
+				}
+			})
+		}
+		callers.Wait()
+		after(time.Minute)
+		s, st := l.session, l.State()
+		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.fleet.bounds != want || st.Loops < want.Min {
+			t.Errorf("bounds %+v with %d loops, want %+v", s.fleet.bounds, st.Loops, want)
+		}
+		if st.Succeeded != 500 {
+			t.Errorf("%d of 500 were done", st.Succeeded)
+		}
+		b.finished()
 	})
 }

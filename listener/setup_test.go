@@ -203,6 +203,10 @@ func (w *wire) Properties(ctx context.Context) (p queue.Properties, err error) {
 	return p, err
 }
 
+func (w *wire) Create(ctx context.Context, metadata map[string]string) error {
+	return w.do("create", 1, func() (int, error) { return 0, w.Queue.Create(ctx, metadata) })
+}
+
 func (w *wire) Sibling(suffix string) queue.Queue {
 	return &wire{Queue: w.Queue.Sibling(suffix), calls: w.calls}
 }

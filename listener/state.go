@@ -1,10 +1,60 @@
 package listener
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// Phase is how far a listener has come in its life. The zero value is [Waiting].
+type Phase int
+
+// The phases.
+const (
+	Waiting  Phase = iota // Run was not called yet
+	Running               // jobs are taken
+	Draining              // no job is taken any more, handlers finish
+	Stopped               // Run has returned
+)
+
+var phaseNames = []string{"waiting", "running", "draining", "stopped"}
+
+// String names the phase.
+func (p Phase) String() string {
+	if p < 0 || int(p) >= len(phaseNames) {
+		return fmt.Sprintf("Phase(%d)", int(p))
+	}
+	return phaseNames[p]
+}
+
+// MarshalText names the phase, for JSON and logs. An unknown one is an error.
+func (p Phase) MarshalText() ([]byte, error) {
+	if p < 0 || int(p) >= len(phaseNames) {
+		return nil, fmt.Errorf("listener: there is no %v", p)
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText reads what [Phase.MarshalText] writes.
+func (p *Phase) UnmarshalText(text []byte) error {
+	for i, name := range phaseNames {
+		if name == string(text) {
+			*p = Phase(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("listener: %q is no phase", text)
+}
 
 // State is what a listener is doing: the source's QueryState (L-02) grown up. The
 // counts are of this listener since its start.
 type State struct {
+	Phase Phase
+
+	LastPoll    time.Time // when a dequeue was answered last; zero when none ever was
+	PollError   error     `json:"-"` // why the last dequeue was not answered; nil when it was
+	LastError   error     `json:"-"` // the last error of any kind; nil when there was none
+	LastErrorAt time.Time // when it was
+
 	Depth   int64     // the depth last read: approximate, invisible messages included; see DepthAt
 	DepthAt time.Time // when it was read; zero when it never was
 
@@ -15,6 +65,7 @@ type State struct {
 	Running  int // handlers that run now
 	Settling int // settlements under way
 
+	Requests   int64 // all requests, each of them a billed transaction
 	Polls      int64 // dequeues that were answered
 	EmptyPolls int64 // those of them that found nothing
 	Received   int64 // messages dequeued
@@ -34,3 +85,13 @@ type State struct {
 
 	Visibility time.Duration // what the next dequeue will ask for
 }
+
+// Ready tells whether jobs are taken: the listener runs, and the service answered the last
+// dequeue. A queue that is missing is not ready. It is what a readiness probe asks.
+func (s State) Ready() bool {
+	return s.Phase == Running && !s.LastPoll.IsZero() && s.PollError == nil
+}
+
+// Healthy tells whether Run has not returned. An outage of the service is no reason to
+// start a worker anew, so it is healthy in one. It is what a liveness probe asks.
+func (s State) Healthy() bool { return s.Phase != Stopped }

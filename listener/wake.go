@@ -10,33 +10,47 @@ import (
 // wake is where all reasons to poll before the timer meet: messages that we gave back
 // ourselves fall due, the settings have changed. One place in the channel is enough: any
 // number of reasons is worth one poll, and whoever finds work polls on at once.
+//
+// Who takes a signal owes a poll. A loop that ends instead signals again.
 type wake struct {
 	now chan struct{}
 
-	mu    sync.Mutex
-	dues  dueHeap       // when messages that we gave back become visible; guarded by mu
-	fresh chan struct{} // the earliest of them has changed
-}
+	epoch time.Time // what seconds are counted from
 
-// mostDues bounds how many releases are remembered. They are hints: what is forgotten is
-// found by the next poll.
-const mostDues = 1024
+	mu      sync.Mutex
+	seconds secondHeap          // in which messages that we gave back become visible; guarded by mu
+	latest  map[int64]time.Time // when the last of each such second does; guarded by mu
+	fresh   chan struct{}       // there is a new earliest second
+}
 
 func newWake() *wake {
-	return &wake{now: make(chan struct{}, 1), fresh: make(chan struct{}, 1)}
+	return &wake{
+		now: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
+		epoch: time.Now(), latest: make(map[int64]time.Time),
+	}
 }
 
-// signal wakes one loop that sleeps, or the next one that is about to.
+// signal wakes the loop that sleeps longest, or the next one that is about to.
 func (w *wake) signal() { offer(w.now) }
 
-// at asks for a signal when a message that was given back becomes visible.
+// at asks for a signal when a message that was given back becomes visible. Those of one
+// second share a signal, at the last of them: they are worth one poll, and what is
+// remembered is bounded by the longest delay and not by the number of messages.
 func (w *wake) at(due time.Time) {
-	w.mu.Lock()
-	first := false
-	if len(w.dues) < mostDues {
-		heap.Push(&w.dues, due)
-		first = w.dues[0].Equal(due)
+	if !due.After(time.Now()) {
+		w.signal()
+		return
 	}
+	second := int64(due.Sub(w.epoch) / time.Second)
+	w.mu.Lock()
+	last, known := w.latest[second]
+	if !known {
+		heap.Push(&w.seconds, second)
+	}
+	if due.After(last) {
+		w.latest[second] = due
+	}
+	first := !known && w.seconds[0] == second
 	w.mu.Unlock()
 	if first {
 		offer(w.fresh)
@@ -48,14 +62,17 @@ func (w *wake) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		if wait, some := w.next(time.Now()); some {
+		fell, wait, more := w.next(time.Now())
+		if fell {
+			w.signal()
+		}
+		if more {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()
 		}
 		select {
 		case <-timer.C:
-			w.signal()
 		case <-w.fresh:
 		case <-ctx.Done():
 			return
@@ -63,17 +80,19 @@ func (w *wake) watch(ctx context.Context) {
 	}
 }
 
-// next drops what has fallen due and returns how long it is until the next.
-func (w *wake) next(now time.Time) (wait time.Duration, some bool) {
+// next removes what has fallen due, and tells whether anything had, and how long it is
+// until more does.
+func (w *wake) next(now time.Time) (fell bool, wait time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.dues) > 0 && !w.dues[0].After(now) {
-		heap.Pop(&w.dues)
+	for len(w.seconds) > 0 {
+		if last := w.latest[w.seconds[0]]; last.After(now) {
+			return fell, last.Sub(now), true
+		}
+		delete(w.latest, heap.Pop(&w.seconds).(int64))
+		fell = true
 	}
-	if len(w.dues) == 0 {
-		return 0, false
-	}
-	return w.dues[0].Sub(now), true
+	return fell, 0, false
 }
 
 func offer(c chan struct{}) {
@@ -83,13 +102,13 @@ func offer(c chan struct{}) {
 	}
 }
 
-type dueHeap []time.Time
+type secondHeap []int64
 
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].Before(h[j]) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(time.Time)) }
-func (h *dueHeap) Pop() any {
+func (h secondHeap) Len() int           { return len(h) }
+func (h secondHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h secondHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *secondHeap) Push(x any)        { *h = append(*h, x.(int64)) }
+func (h *secondHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	*h = old[:len(old)-1]

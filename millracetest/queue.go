@@ -2,6 +2,8 @@ package millracetest
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,15 +13,42 @@ import (
 
 // Queue returns an empty queue in memory, alone in its account. To producers and
 // listeners it is what one in Azure is, with receipts, visibility and limits; besides,
-// it tells [Enqueued] what it holds while nobody can see it. In a synctest bubble it must
-// be made inside. It is safe for concurrent use and needs no closing.
+// it tells [Enqueued] what it holds while nobody can see it. Its name is "jobs"; further
+// queues of the same test are "jobs-2", "jobs-3" and so on, so that messages and errors
+// tell them apart. In a synctest bubble it must be made inside. It is safe for concurrent
+// use and needs no closing.
 func Queue(t testing.TB) queue.Manager {
 	t.Helper()
-	q := newKnown("jobs")
+	q := newKnown(made.name(t))
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatalf("millracetest: make a queue: %v", err)
 	}
 	return q
+}
+
+// made counts the queues of each test that runs.
+var made = counter{of: map[testing.TB]int{}}
+
+type counter struct {
+	mu sync.Mutex
+	of map[testing.TB]int // guarded by mu
+}
+
+// name returns the name of the next queue of a test.
+func (c *counter) name(t testing.TB) string {
+	c.mu.Lock()
+	c.of[t]++
+	n := c.of[t]
+	c.mu.Unlock()
+	if n > 1 {
+		return fmt.Sprintf("jobs-%d", n)
+	}
+	t.Cleanup(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.of, t)
+	})
+	return "jobs"
 }
 
 func newKnown(name string) *known {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -35,8 +36,13 @@ func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.O
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
+	var broken brokenHooks
+	options.OnError = broken.watch(options.OnError)
 	l := listener.New(q, h, &options)
 	err := l.Run(ctx)
+	if first := broken.first; first != "" {
+		t.Fatalf("millracetest: a listener survives this, a test should not: %s", first)
+	}
 	if failure := q.failure(); failure != nil { // the better reason
 		err = failure
 	}
@@ -44,6 +50,38 @@ func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.O
 		t.Fatalf("millracetest: %v", err)
 	}
 	return outcomes(l.State())
+}
+
+// brokenHooks keeps the first failure of a function in the options.
+type brokenHooks struct {
+	mu    sync.Mutex
+	first string // guarded by mu until the round is over
+}
+
+// watch returns an OnError that notes failures of hooks, its own among them.
+func (b *brokenHooks) watch(tell func(error)) func(error) {
+	return func(err error) {
+		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
+			b.note(fmt.Sprintf("%v\n%s", failure, failure.Stack))
+		}
+		if tell == nil {
+			return
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				b.note(fmt.Sprintf("hook OnError panicked: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		tell(err)
+	}
+}
+
+func (b *brokenHooks) note(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.first == "" {
+		b.first = what
+	}
 }
 
 // outcomes turns the counts of a listener into a map without zeros.

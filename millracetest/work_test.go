@@ -217,3 +217,16 @@ func TestWorkLogsToTheTest(t *testing.T) {
 	millracetest.Work(f, returning(errBroken), Order{}, nil)
 	says(t, f.log.String(), "delivery retried", "broken")
 }
+
+// A hook that fails ends the test, though a listener survives it.
+func TestABrokenHookEndsTheTest(t *testing.T) {
+	for name, o := range map[string]*listener.Options[Order]{
+		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},
+		"OnError":          {OnError: func(error) { panic("not told") }},
+		"Observer.Started": {Observer: listener.Observer{Observer: dispatcher.Observer{Started: func(dispatcher.Delivery) { runtime.Goexit() }}}},
+	} {
+		says(t, failing(t, func(t testing.TB) {
+			millracetest.Work(t, func(context.Context, *listener.Message[Order]) error { return errors.New("no stock") }, Order{}, o)
+		}), "hook "+name, "work_test.go")
+	}
+}

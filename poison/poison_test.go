@@ -207,6 +207,21 @@ func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
 	})
 }
 
+// A copy that is not made until the time is over is an error, whatever it was that passes.
+func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
+	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			q := setup(t)
+			p := policy(t, poison.Policy{Queue: &flaky{Queue: q.Sibling("-poison"), failures: 1 << 30, err: kind}}, q)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := p.Copy(ctx, poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); !errors.Is(err, kind) {
+				t.Errorf("%v to the end: got %v", kind, err)
+			}
+		})
+	}
+}
+
 // P-02: the bounds are a queue's own, with defaults.
 func TestDefaultsOfThePolicy(t *testing.T) {
 	engine := localqueue.New(nil)
@@ -249,4 +264,17 @@ func FuzzParseRecord(f *testing.F) {
 			t.Errorf("%q has no version", text)
 		}
 	})
+}
+
+// absent is an error that cannot be asked when it is nil.
+type absent struct{ text string }
+
+func (a *absent) Error() string { return a.text }
+
+// A handler's error whose text cannot be had is no reason not to move the message.
+func TestAnErrorWithoutATextIsRecorded(t *testing.T) {
+	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*absent)(nil))
+	if !strings.Contains(r.Error, "*poison_test.absent") {
+		t.Errorf("record %+v", r)
+	}
 }

@@ -25,10 +25,13 @@ type Policy struct {
 	// P-04). Defaults to 5. Negative is refused.
 	MaxAttempts int
 
-	// MaxLost is how many deliveries in a row may end in nothing, because the worker
-	// died or lost its lease, before the message is poison: it may be what kills the
-	// worker. It counts for messages with an envelope. Defaults to 5. Negative is
-	// refused.
+	// MaxLost is how many handlers in a row may be recorded to start and come to nothing,
+	// because the worker died or lost its lease, before the message is poison: it may be
+	// what kills the worker. The first start after each settlement is not recorded, so a
+	// job that kills its worker runs MaxLost + 1 times. Deliveries that no handler saw do
+	// not count, nor do, in the same process, handlers that returned without their lease,
+	// up to 20 times. It counts for messages with an envelope; where the text has no room
+	// for the record every delivery counts. Defaults to 5. Negative is refused.
 	MaxLost int
 
 	// Queue is where poison goes; it is created when missing. Defaults to the
@@ -49,7 +52,7 @@ type Policy struct {
 // that says what is wrong.
 func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 	if p.MaxAttempts < 0 || p.MaxLost < 0 {
-		return p, fmt.Errorf("poison thresholds of %d attempts and %d lost deliveries must be at least 1", p.MaxAttempts, p.MaxLost)
+		return p, fmt.Errorf("poison thresholds of %d attempts and %d lost starts must be at least 1", p.MaxAttempts, p.MaxLost)
 	}
 	if p.MaxLost == 0 {
 		p.MaxLost = DefaultMaxLost

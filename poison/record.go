@@ -14,7 +14,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonAttempts    Reason = "attempts"    // the handler failed too often
-	ReasonLost        Reason = "lost"        // its deliveries ended in nothing too often: a worker died or lost its lease
+	ReasonLost        Reason = "lost"        // its handlers started and came to nothing too often: a worker died or lost its lease
 	ReasonUndecodable Reason = "undecodable" // the text is no job of this type
 	ReasonRejected    Reason = "rejected"    // the handler said so
 	ReasonExpiring    Reason = "expiring"    // its life ends before another attempt could be made
@@ -54,13 +54,24 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 		Inserted: m.Inserted, Poisoned: time.Now().UTC(), Text: m.Text,
 	}
 	if cause != nil {
-		r.Error = cause.Error()
+		r.Error = text(cause)
 	}
 	if !m.Expires.IsZero() && m.Expires.Year() < neverExpires {
 		expires := m.Expires
 		r.Expires = &expires
 	}
 	return r
+}
+
+// text is what an error says. It is a handler's: its method may panic, and the message must
+// be moved all the same.
+func text(err error) (said string) {
+	defer func() {
+		if p := recover(); p != nil {
+			said = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
+		}
+	}()
+	return err.Error()
 }
 
 // ParseRecord reads the text of a message in a poison queue. A text that is no

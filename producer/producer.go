@@ -3,10 +3,12 @@ package producer
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -27,6 +29,13 @@ type Options[T any] struct {
 	// Timeout bounds one Send, all tries together. Negative means none but the
 	// context's. Defaults to 30 s.
 	Timeout time.Duration
+
+	// Create makes the queue when a Send finds that it is missing; metadata that it has does
+	// not matter. Defaults to false: a missing queue is an error.
+	Create bool
+
+	// Interceptors run around every Send, the first outermost. Defaults to none.
+	Interceptors []Interceptor
 }
 
 // SendOptions say when a job appears and disappears. Nil and the zero value mean at
@@ -39,14 +48,18 @@ type Sent struct {
 	Inserted time.Time // when it was accepted, by the service's clock
 }
 
-// Producer sends jobs to one queue. Make one with [New].
+// Producer sends jobs to one queue. Make one with [New]; the zero value sends nothing.
 type Producer[T any] struct {
 	queue   queue.Queue
 	options Options[T]
 }
 
-// New returns a producer for the queue, which must not be nil. It sends nothing.
+// New returns a producer for the queue. It sends nothing. It panics if the queue is nil,
+// which is a mistake in the program.
 func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
+	if isnil.Value(q) {
+		panic("producer.New: the queue is nil")
+	}
 	p := &Producer[T]{queue: q}
 	if o != nil {
 		p.options = *o
@@ -60,45 +73,57 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	return p
 }
 
-// head names the job and says when it was sent.
-func (p *Producer[T]) head() codec.Head {
-	return codec.Head{ID: rand.Text(), Enqueued: time.Now()}
-}
+// errZero is what the zero Producer says.
+var errZero = errors.New("send: the producer was not made with producer.New")
 
 // Send puts one job on the queue and returns when it is accepted. A job that cannot
 // be encoded or is too large ([queue.ErrTooLarge]) fails before anything is sent. Too large
 // is one over [queue.MaxText], or over [queue.MaxRequest] with its text escaped for XML,
 // whatever the queue; an envelope needs codec.Room bytes less, to record attempts in.
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
-	body, err := p.options.Codec.Encode(job)
-	if err != nil {
-		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+	if p == nil || p.queue == nil {
+		return Sent{}, errZero
 	}
-	head := p.head()
-	text, err := codec.Seal(head, body, p.options.Format)
+	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{ID: rand.Text(), Enqueued: time.Now()}}
+	if o != nil {
+		s.Options = *o
+	}
+	body, err := p.options.Codec.Encode(job)
+	if err == nil {
+		if p.options.Timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
+			defer cancel()
+		}
+		err = p.intercepted(s, body)(ctx)
+	}
 	if err != nil {
-		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+		return Sent{}, fmt.Errorf("send to %v: %w", s.Queue, err)
+	}
+	return s.Sent, nil
+}
+
+// enqueue seals the body and puts it on the queue.
+func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
+	text, err := codec.Seal(s.Head, body, p.options.Format)
+	if err != nil {
+		return err
 	}
 	room := 0
 	if p.options.Format.HasHead() {
-		room = head.Room()
+		room = s.Head.Room()
 	}
 	if err := queue.CheckRequest(text, room); err != nil {
-		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+		return err
 	}
-	if p.options.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
-		defer cancel()
-	}
-	var accepted queue.Message
-	err = retry.Do(ctx, head.ID, func(ctx context.Context) error {
-		var err error
-		accepted, err = p.queue.Enqueue(ctx, text, o)
+	return retry.Do(ctx, s.Head.ID, func(ctx context.Context) error {
+		accepted, err := p.queue.Enqueue(ctx, text, &s.Options)
+		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
+			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
+				accepted, err = p.queue.Enqueue(ctx, text, &s.Options)
+			}
+		}
+		s.Sent = Sent{ID: accepted.ID, Inserted: accepted.Inserted}
 		return err
 	})
-	if err != nil {
-		return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
-	}
-	return Sent{ID: accepted.ID, Inserted: accepted.Inserted}, nil
 }

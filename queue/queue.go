@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,19 @@ func (n Name) String() string {
 		return n.Account + n.Queue
 	}
 	return n.Account + "/" + n.Queue
+}
+
+// MarshalText returns what [Name.String] does, for JSON and logs.
+func (n Name) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText reads what [Name.MarshalText] writes.
+func (n *Name) UnmarshalText(text []byte) error {
+	account, name, found := strings.Cut(string(text), "/")
+	if !found {
+		account, name = "", account
+	}
+	*n = Name{Account: account, Queue: name}
+	return nil
 }
 
 // ID identifies a message within its queue. It is opaque: the service uses

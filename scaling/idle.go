@@ -28,8 +28,9 @@ type Idle struct {
 
 	// New makes the curve of one loop; it is called once a loop. What the curve
 	// returns is clamped to Min…Max, backoff.Stop counting as Max. It must not
-	// return nil. Defaults to nil, for [CurveFrom] of Min and Max with the listener's
-	// own random numbers.
+	// return nil: where it does, or panics, the default is used and OnError told.
+	// Defaults to nil, for [CurveFrom] of Min and Max with the listener's own random
+	// numbers.
 	New func() backoff.BackOff
 }
 

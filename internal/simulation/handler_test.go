@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -13,8 +12,12 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// job is what is sent.
-type job struct{ N, Try int }
+// job is what is sent. Step is how far it has come, as its handler has saved it.
+type job struct {
+	N, Try int
+	Step   int    `json:",omitempty"`
+	Pad    string `json:",omitempty"`
+}
 
 // The results of a run, as the history has them. A failure has its error after it.
 const (
@@ -23,85 +26,212 @@ const (
 	didPoison  = "poisoned"
 	didDiscard = "discarded"
 	didSnooze  = "snoozed"
+	didNothing = "not begun" // the job was never looked at: its batch did not begin
 )
 
-var errBroken = errors.New("the job is broken")
+var (
+	errBroken = errors.New("the job is broken")
+	errOutage = errors.New("the database is away")
+)
+
+// careless is an error of the kind that is returned as a nil pointer by mistake.
+type careless struct{ text string }
+
+func (e *careless) Error() string { return e.text }
+
+// handling is one run of a handler with one message.
+type handling struct {
+	*process
+	ctx     context.Context
+	message *listener.Message[job]
+	job     jobPlan
+	n       int // runs of the message before this one, wherever
+
+	said string        // the result, as the history has it
+	err  error         // what is returned
+	cut  bool          // the context ended first
+	at   time.Duration // when it began
+	last func()        // panics, or ends the goroutine; nil for neither
+}
 
 // handle does what the plan of the job says. It never takes no time at all: what
 // happens at one instant happens in any order.
 func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
-	w := p.world
-	run := w.run(m.ID)
-	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
-	w.running.Add(1)
-	defer w.running.Done()
-
-	time.Sleep(w.plan.dice.within(1, 10*time.Millisecond, "begin", string(m.ID), str(run)))
-	j := w.plan.jobs[m.Body.N]
-	about := []string{"run", string(m.ID), str(run)}
-	cut := p.spend(ctx, j, w.plan.dice.within(j.shortest, j.longest, about...), w.plan.dice.within(0, 10*time.Millisecond, append(about, "heeding")...))
-	said, err := didFail, error(nil)
-	switch {
-	case cut && j.stubborn:
-		said = didSucceed
-	case cut:
-		err = context.Cause(ctx)
-	default:
-		said, err = result(j, run, w.plan.dice.within(0, 30*time.Second, append(about, "delay")...))
+	r := p.begin(ctx, m)
+	defer r.end()
+	time.Sleep(r.within(1, 10*time.Millisecond, "begin"))
+	if p.together != nil {
+		p.parts.Store(m, r)
+		defer time.Sleep(r.within(1, 10*time.Millisecond, "apart")) // its slot is free at an instant of its own
+		return p.together(ctx, m)
 	}
+	r.work()
 	if p.isDead() {
 		return errBroken // a dead process has no results
 	}
-	full := said
-	if err != nil {
-		full += ": " + err.Error()
+	if r.last != nil {
+		r.last()
 	}
-	if cut {
-		full += " (cut off: " + context.Cause(ctx).Error() + ")"
-	}
-	w.history.note(entry{kind: ended, who: p.plan.name, id: m.ID, count: m.DequeueCount, said: full})
-	if said == didFail && !cut {
-		switch j.manner {
-		case panics:
-			panic(err)
-		case exits:
-			runtime.Goexit()
-		}
-	}
-	return err
+	return r.err
 }
 
-// spend lets the time of a run pass, and tells whether its context ended first.
-func (p *process) spend(ctx context.Context, j jobPlan, long, heeding time.Duration) (cut bool) {
+// begin writes down that a run begins, and when its context ends.
+func (p *process) begin(ctx context.Context, m *listener.Message[job]) *handling {
+	w := p.world
+	r := &handling{process: p, ctx: ctx, message: m, job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), said: didNothing}
+	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
+	w.running.Add(1)
+	context.AfterFunc(ctx, func() {
+		// At the end of a run it is ended by its dispatcher, which is no news.
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !p.isDead() {
+			w.history.note(entry{kind: cutOff, who: p.plan.name, id: m.ID, count: m.DequeueCount, said: cause.Error()})
+		}
+	})
+	return r
+}
+
+// end writes down how it ended.
+func (r *handling) end() {
+	defer r.world.running.Done()
+	if r.isDead() {
+		return
+	}
+	r.longest.Store(max(r.longest.Load(), int64(r.world.now()-r.at))) // no two runs end at one instant
+	full := r.said
+	if r.err != nil {
+		full += ": " + text(r.err)
+	}
+	if r.cut {
+		full += " (cut off: " + context.Cause(r.ctx).Error() + ")"
+	}
+	r.world.history.note(entry{kind: ended, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, said: full})
+}
+
+// text is the text of an error, also of one that has none.
+func text(err error) string {
+	if e, is := err.(*careless); is && e == nil { //nolint:errorlint // that very value, not one wrapped
+		return "a typed nil"
+	}
+	return err.Error()
+}
+
+// within draws a time about the run.
+func (r *handling) within(least, most time.Duration, about string) time.Duration {
+	return r.world.plan.dice.within(least, most, "run", string(r.message.ID), str(r.n), about)
+}
+
+// work takes the time of the run, in portions after each of which it saves, and draws the
+// result.
+func (r *handling) work() {
+	if o := r.world.plan.outage; o.covers(r.world.now()) {
+		r.waitForTheDatabase(o)
+		return
+	}
+	j := r.job
+	portion := r.within(j.shortest, j.longest, "length") / time.Duration(j.saves+1)
+	for i := range j.saves + 1 {
+		if r.cut = r.spend(r.ctx, portion, j.heedless); r.cut {
+			time.Sleep(j.cleaning)
+			break
+		}
+		if i < j.saves && r.save() {
+			break
+		}
+	}
+	r.decide()
+}
+
+// waitForTheDatabase is what a run comes to that cannot do without it.
+func (r *handling) waitForTheDatabase(o outagePlan) {
+	if r.world.now() >= o.from+o.hangsAfter && r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
+		r.world.hang(r.process, r.message.ID, o.hanging)
+		r.spend(r.ctx, o.hanging, true)
+	} else {
+		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)
+	}
+	r.said, r.err = didFail, errOutage
+}
+
+// decide draws the result of a run that has taken its time.
+func (r *handling) decide() {
+	switch {
+	case r.err != nil: // a save told it that the message is lost
+	case r.cut && r.job.stubborn:
+		r.said = didSucceed
+	case r.cut:
+		r.said, r.err = didFail, context.Cause(r.ctx)
+	default:
+		r.said, r.err = result(r.job, r.n, r.within(0, 30*time.Second, "delay"))
+		if r.said != didFail {
+			return
+		}
+		switch r.job.manner {
+		case panics:
+			r.last = func() { panic(r.err) }
+		case exits:
+			r.last = runtime.Goexit
+		}
+	}
+}
+
+// spend lets time pass, and tells whether the context ended first.
+func (r *handling) spend(ctx context.Context, long time.Duration, heedless bool) (cut bool) {
 	t := time.NewTimer(max(long, 1))
 	defer t.Stop()
 	over := ctx.Done()
-	if j.heedless {
+	if heedless {
 		over = nil
 	}
 	select {
 	case <-t.C:
 		return false
-	case <-p.wire.Died():
+	case <-r.wire.Died():
 		return false
 	case <-over:
 		// The contexts of a whole batch end at one instant; nobody notices at the same.
-		time.Sleep(heeding)
+		time.Sleep(r.within(0, 10*time.Millisecond, "heeding"))
 		return true
 	}
 }
 
+// save saves how far the job has come, and tells whether the message is somebody else's.
+func (r *handling) save() (lost bool) {
+	if r.isDead() {
+		return true
+	}
+	next, w := r.message.Body, r.world
+	next.Step++
+	body, _ := codec.JSON[job]().Encode(next)
+	e := entry{kind: saving, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, n: next.Step, text: string(body)}
+	w.history.note(e)
+	err := r.message.Save(r.ctx, next)
+	if r.isDead() {
+		return true
+	}
+	e.kind, e.said = saved, said(err)
+	w.history.note(e)
+	if lost = errors.Is(err, dispatcher.ErrLeaseLost); lost {
+		r.said, r.err, r.cut = didFail, err, r.ctx.Err() != nil
+	}
+	return lost
+}
+
 // result is what a run that was not cut off says.
 func result(j jobPlan, run int, delay time.Duration) (string, error) {
+	if j.atOnce {
+		delay = 0
+	}
 	switch again := run < j.times; {
 	case j.manner == never, again && (j.manner == fails || j.manner == panics || j.manner == exits):
-		return didFail, fmt.Errorf("run %d: %w", run, errBroken)
+		return didFail, j.says(run)
+	case again && j.manner == typedNil:
+		return didFail, (*careless)(nil)
 	case j.manner == poisons:
-		return didPoison, dispatcher.Poison(errBroken)
+		return didPoison, dispatcher.Poison(j.says(run))
 	case j.manner == discards:
-		return didDiscard, dispatcher.Discard(errBroken)
+		return didDiscard, dispatcher.Discard(j.says(run))
 	case again && j.manner == retries:
-		return didFail, dispatcher.Retry(delay, errBroken)
+		return didFail, dispatcher.Retry(delay, j.says(run))
 	case again && j.manner == snoozes:
 		return didSnooze, dispatcher.Snooze(delay)
 	}
@@ -116,32 +246,18 @@ func (r reader) Encode(v job) ([]byte, error) { return codec.JSON[job]().Encode(
 
 func (r reader) Decode(body []byte) (job, error) {
 	v, err := codec.JSON[job]().Decode(body)
-	if err != nil {
+	var bad manner
+	if err == nil {
+		bad = r.world.job(v.N).undecoded
+	}
+	if err != nil || bad != "" {
 		time.Sleep(r.world.plan.dice.within(1, 10*time.Millisecond, "decode", string(body)))
 	}
+	switch bad {
+	case panics:
+		panic(fmt.Sprintf("the codec cannot read job %d", v.N))
+	case exits:
+		runtime.Goexit()
+	}
 	return v, err
-}
-
-// text is what the message of a job carries. It is another one with every try, so that
-// a bare copy in the poison queue tells whose it is.
-func (j jobPlan) text(at time.Time, try int) string {
-	body := fmt.Sprintf(`{"N":%d,"Try":%d}`, j.n, try)
-	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Enqueued: at}, []byte(body), codec.Envelope)
-	if err != nil {
-		panic(err)
-	}
-	switch j.form {
-	case foreign:
-		return body
-	case base64ed:
-		coded, _ := codec.Seal(codec.Head{}, []byte(body), codec.Base64)
-		return coded
-	case junk:
-		return "no job but " + body
-	case broken:
-		return "millrace/1?n=many\n" + body
-	case newer:
-		return strings.Replace(sealed, "millrace/1", "millrace/2", 1)
-	}
-	return sealed
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -31,6 +32,13 @@ const (
 	copyStays kind = "copy stays" // in the poison queue, at the end
 	acked     kind = "acked"      // the producer was told that its message is accepted
 	sampled   kind = "sampled"    // a listener's state
+
+	configured kind = "configured" // a listener's settings were changed
+	cutOff     kind = "cut off"    // a handler's context ended while it ran
+	batched    kind = "batched"    // several messages are handled in one go
+	saving     kind = "saving"     // a handler saves its progress
+	saved      kind = "saved"      // and what came of it
+	reported   kind = "reported"   // a handler is reported as stuck
 )
 
 // entry is one thing that happened, as it is written down where it happens: at the
@@ -42,19 +50,25 @@ type entry struct {
 	who     string
 	id      queue.ID
 	count   int64         // dequeue count, of the delivery it concerns
-	n       int           // asked for, by a poll; number of the job, at acceptance
+	n       int           // asked for, by a poll; number of the job, at acceptance; attempt, at a start; step, of a save
 	text    string        // of the message
 	receipt queue.Receipt // the one handed out; of an update the new one
 	with    queue.Receipt // the one shown
 	until   time.Duration // until when it is hidden; when it expires, at acceptance, 0 for never
+	hidden  time.Duration // until when, at acceptance
 	said    string        // a result, or an error
 	state   sample
+
+	settings listener.Settings // that were changed
 }
 
 // sample is a look at a listener from the outside.
 type sample struct {
 	loops, running int
 }
+
+// mostShown is how much of a text the trace has.
+const mostShown = 300
 
 // String is the line of the trace. Receipts are left out: what they say is in the
 // count.
@@ -71,7 +85,10 @@ func (e entry) String() string {
 		fmt.Fprintf(&b, " until %v", e.until)
 	}
 	if e.text != "" {
-		fmt.Fprintf(&b, " %q", e.text)
+		fmt.Fprintf(&b, " %q", e.text[:min(len(e.text), mostShown)])
+		if len(e.text) > mostShown {
+			fmt.Fprintf(&b, " and so on, %d bytes", len(e.text))
+		}
 	}
 	if e.said != "" {
 		fmt.Fprintf(&b, ": %s", e.said)

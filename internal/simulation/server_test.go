@@ -34,6 +34,9 @@ func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 	if s.poison {
 		e.kind = copied
 	}
+	if o != nil {
+		e.hidden = time.Since(s.history.birth) + time.Duration(queue.Seconds(o.Delay))*time.Second
+	}
 	if life := o.Life(); life != queue.Forever {
 		e.until = time.Since(s.history.birth) + time.Duration(queue.Seconds(life))*time.Second
 	}

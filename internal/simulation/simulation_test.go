@@ -31,6 +31,9 @@ func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	t.Helper()
 	p := newPlan(seed)
 	p.way = over
+	if err := p.leaveOut(*without); err != nil {
+		t.Fatal(err)
+	}
 	watchdog := time.AfterFunc(time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "seed %d still runs after a minute: go test ./internal/simulation -run TestSeeds -seed %d\n", seed, seed)
 	})
@@ -98,7 +101,7 @@ func report(t *testing.T, n uint64, b *books) {
 	t.Errorf("seed %d: the books do not balance; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
 		n, n, strings.Join(b.complaints, "\n"))
 	if *seed != 0 && b.world != nil {
-		t.Logf("%+v\n%s", b.world.plan, strings.Join(b.world.history.trace(), "\n"))
+		t.Logf("%s\n%s", b.world.plan.described(), strings.Join(b.world.history.trace(), "\n"))
 		for _, p := range b.world.processes {
 			t.Logf("calls of %s, since %v, which returned %v: %+v", p.plan.name, p.birth, p.err, p.state)
 			for _, c := range p.wire.Trace() {
@@ -106,4 +109,18 @@ func report(t *testing.T, n uint64, b *books) {
 			}
 		}
 	}
+}
+
+// described is the plan, one job and one worker a line.
+func (p *plan) described() string {
+	all := *p
+	all.jobs, all.workers = nil, nil
+	text := fmt.Sprintf("%+v", all)
+	for _, j := range p.jobs {
+		text += fmt.Sprintf("\n%+v", j)
+	}
+	for _, w := range p.workers {
+		text += fmt.Sprintf("\n%+v", w)
+	}
+	return text
 }

@@ -44,8 +44,11 @@ func (q *staggered) Dequeue(ctx context.Context, n int, visibility time.Duration
 // Of those that first ask for the same at the same instant any may be the first: there is
 // nothing else that tells them apart.
 func (q *staggered) turn(n int) turns {
-	var stack [64]byte
-	id, _, _ := strings.Cut(string(stack[:runtime.Stack(stack[:], false)]), "[")
+	id := ""
+	if q.process.plan.severalLoops() {
+		var stack [64]byte
+		id, _, _ = strings.Cut(string(stack[:runtime.Stack(stack[:], false)]), "[")
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.loops[id]

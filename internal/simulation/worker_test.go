@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
@@ -22,10 +22,15 @@ type process struct {
 	plan     workerPlan
 	wire     *faultqueue.Queue
 	listener *listener.Listener[job]
-	quiet    chan struct{} // ends the healthy worker; nil for the others
+	together listener.Handler[job] // of several messages; nil for one at a time
+	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch
+	born     chan struct{}         // closed when it has begun
+	calm     chan struct{}         // ends a worker that survives; nil for the others
 
-	birth     time.Duration // when its clocks began
-	death     time.Duration // 0 while it lives
+	longest   atomic.Int64    // of the runs that have ended
+	hangs     []time.Duration // until when its runs hang; guarded by world.mu
+	birth     time.Duration   // when its clocks began
+	death     time.Duration   // 0 while it lives
 	state     listener.State
 	err       error              // what Run returned
 	abandoned map[queue.ID]int64 // deliveries
@@ -43,10 +48,15 @@ func (p *process) isDead() bool {
 // live is the life of a worker from its start to its end.
 func (p *process) live() {
 	w := p.world
-	time.Sleep(p.plan.start)
+	time.Sleep(p.plan.start - w.now())
 	p.birth = w.now()
-	p.wire = faultqueue.New(w.server(p.plan.name), &p.plan.faults)
+	p.wire = faultqueue.New(w.server(p.plan.name), w.plan.since(p.birth, p.plan.faults))
+	if p.plan.together > 0 {
+		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
+	}
 	p.listener = listener.New(p.queue(), w.breakage.handler(p.handle), p.options())
+
+	close(p.born)
 
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -84,10 +94,22 @@ func (p *process) live() {
 	}
 }
 
-// watch looks at the listener now and then until the process is to end or dies.
+// watch looks at the listener and changes its settings now and then, until the process is
+// to end or dies.
 func (p *process) watch(done chan error) {
+	changes := p.plan.changes
 	for look := 0; ; look++ {
-		left := p.plan.end - p.world.now()
+		next := p.world.plan.dice.within(time.Millisecond, 40*time.Second, p.plan.name, "look", str(look))
+		if p.plan.survives && p.world.now() > p.world.plan.horizon {
+			next *= 10 // there is not much to see
+		}
+		left, change := p.plan.end-p.world.now(), time.Duration(1<<62)
+		if p.plan.survives {
+			left = 1 << 62
+		}
+		if len(changes) > 0 {
+			change = max(p.birth+changes[0].at-p.world.now(), 1)
+		}
 		if left <= 0 {
 			if p.plan.ending == killed {
 				p.wire.Kill()
@@ -95,18 +117,34 @@ func (p *process) watch(done chan error) {
 			return
 		}
 		select {
-		case <-time.After(min(left, p.world.plan.dice.within(time.Millisecond, 40*time.Second, p.plan.name, "look", str(look)))):
+		case <-time.After(min(left, next, change)):
 		case <-p.wire.Died():
 			return
-		case <-p.quiet:
+		case <-p.calm:
 			return
 		case err := <-done:
 			p.world.complain("%s: Run returned before it was told to: %v", p.plan.name, err)
 			done <- err
 			return
 		}
+		if change <= min(left, next) {
+			p.configure(changes[0])
+			changes = changes[1:]
+			continue
+		}
 		st := p.listener.State()
 		p.world.history.note(entry{kind: sampled, who: p.plan.name, state: sample{st.Loops, st.Running}})
+	}
+}
+
+// configure changes the settings of the listener.
+func (p *process) configure(c change) {
+	if c.Idle.Min > 0 {
+		c.Idle.New = p.curve
+	}
+	p.world.history.note(entry{kind: configured, who: p.plan.name, settings: c.Settings})
+	if err := p.listener.Configure(c.Settings); err != nil {
+		p.world.complain("%s: %v", p.plan.name, err)
 	}
 }
 
@@ -130,58 +168,31 @@ func (p *process) drain(done chan error) {
 }
 
 func (p *process) queue() queue.Queue {
-	return &staggered{Queue: p.world.breakage.wire(p, p.wire), process: p, loops: make(map[string]*turns), fresh: make(map[string]int)}
+	q := p.world.breakage.wire(p, p.wire)
+	if p.plan.release == 2 {
+		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
+	}
+	return &staggered{Queue: q, process: p, loops: make(map[string]*turns), fresh: make(map[string]int)}
 }
 
 func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
 	o := &listener.Options[job]{
 		Codec:       reader{p},
-		Adopt:       p.world.plan.adopt,
+		Adopt:       w.policy.adopt,
 		Concurrency: w.concurrency, BatchSize: w.batch, LeastFetch: w.least, Linger: w.linger,
 		Loops:      w.loops,
 		Idle:       scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
 		Visibility: w.visibility, Timeout: w.timeout, Grace: w.grace, SettleTimeout: w.settle,
-		RetryDelay: func(attempt int, err error) time.Duration {
-			return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
-		},
+		StuckAfter: w.stuckAfter, GiveUp: w.giveUp,
 		Poison: poison.Policy{
-			MaxAttempts: p.world.plan.maxAttempts, MaxLost: p.world.plan.maxLost,
-			Bare: p.world.plan.bare, Keep: p.world.plan.keep,
+			MaxAttempts: w.policy.maxAttempts, MaxLost: w.policy.maxLost,
+			Bare: w.policy.bare, Keep: w.policy.keep,
 		},
-		Seed:     1 + uint64(d.unit(w.name, "listener")*(1<<53)),
-		OnError:  func(error) {},
-		Observer: listener.Observer{Scaled: func(listener.Scale) { breathe() }},
-		Logger:   slog.New(slog.DiscardHandler),
+		Seed:   1 + uint64(d.unit(w.name, "listener")*(1<<53)),
+		Logger: slog.New(slog.DiscardHandler),
 	}
-	if w.hook {
-		o.QueueEmpty = func(idle int) (time.Duration, bool) {
-			breathe()
-			return d.within(w.idleMin, w.idleMax, w.name, "idle", str(idle)), idle > 3
-		}
-	}
+	p.hooks(o)
 	p.world.breakage.options(o)
 	return o
-}
-
-// curve is the waits of one loop after empty polls.
-func (p *process) curve() backoff.BackOff { return &curve{process: p} }
-
-type curve struct {
-	*process
-	empty int
-}
-
-func (c *curve) NextBackOff() time.Duration {
-	breathe()
-	c.empty++
-	grown := c.plan.idleMin << min(c.empty, 8)
-	// Below the maximum the jitter is ours, from there on the listener's.
-	return grown + c.world.plan.dice.within(0, c.plan.idleMin, c.plan.name, "curve", str(c.empty))
-}
-
-// Reset is called after a batch and before the next dequeue.
-func (c *curve) Reset() {
-	c.empty = 0
-	breathe()
 }

@@ -44,6 +44,11 @@ type Options struct {
 	// Defaults to never.
 	Missing Window
 
+	// Phases are spans of time with rates of their own: an outage, a poison queue that is
+	// away, the calm at the end of a test. Of those that name the operation and that a call
+	// begins in, the first counts. Defaults to none.
+	Phases []Phase
+
 	// Record keeps a trace of all calls, which grows with them. Defaults to
 	// false.
 	Record bool
@@ -73,6 +78,30 @@ type Range struct{ Min, Max time.Duration }
 // Window is a span of time that begins at a seeded instant within the first
 // Within since [New], and lasts For. The zero value is none.
 type Window struct{ Within, For time.Duration }
+
+// Phase is a span of time, since [New], in which other rates hold. The zero value is
+// none.
+type Phase struct {
+	// From is when it begins, negative for before [New], and For how long it lasts.
+	From, For time.Duration
+
+	// Queue is the name of the queue that it concerns, such as "jobs-poison". Defaults to
+	// q and all its siblings.
+	Queue string
+
+	// Faults are the rates of the operations named in it. Those of the others stay as they
+	// are. Defaults to none.
+	Faults map[Op]Rates
+
+	// Skew is added to [Options].Skew where the server acts within the phase: its clock is
+	// set. Of several phases the first counts. Defaults to 0.
+	Skew time.Duration
+}
+
+// covers tells whether that instant is in the phase, for the queue.
+func (p *Phase) covers(queue string, at time.Duration) bool {
+	return at >= p.From && at-p.From < p.For && (p.Queue == "" || p.Queue == queue)
+}
 
 func (r Range) or(otherwise Range) Range {
 	if r == (Range{}) {

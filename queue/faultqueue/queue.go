@@ -57,38 +57,34 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if bad == nil {
 		bad = queue.CheckText(text)
 	}
-	m, err := call(ctx, q, Enqueue, text, "", bad, func(ctx context.Context) (queue.Message, error) { return q.inner.Enqueue(ctx, text, o) })
-	q.skew(&m)
-	return m, err
+	return call(ctx, q, Enqueue, text, "", bad, func(ctx context.Context) (queue.Message, error) {
+		m, err := q.inner.Enqueue(ctx, text, o)
+		q.skew(&m)
+		return m, err
+	})
 }
 
 // Dequeue implements [queue.Queue].
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	batch, err := call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {
-		return q.inner.Dequeue(ctx, n, visibility)
+	return call(ctx, q, Dequeue, strconv.Itoa(n), "", queue.CheckDequeue(n, visibility), func(ctx context.Context) ([]queue.Message, error) {
+		return q.skewed(q.inner.Dequeue(ctx, n, visibility))
 	})
-	for i := range batch {
-		q.skew(&batch[i])
-	}
-	return batch, err
 }
 
 // Peek implements [queue.Queue].
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
-	batch, err := call(ctx, q, Peek, "", "", queue.CheckPeek(n), func(ctx context.Context) ([]queue.Message, error) { return q.inner.Peek(ctx, n) })
-	for i := range batch {
-		q.skew(&batch[i])
-	}
-	return batch, err
+	return call(ctx, q, Peek, "", "", queue.CheckPeek(n), func(ctx context.Context) ([]queue.Message, error) {
+		return q.skewed(q.inner.Peek(ctx, n))
+	})
 }
 
 // Update implements [queue.Queue].
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	fresh, err := call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
-		return q.inner.Update(ctx, l, text, visibility)
+	return call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
+		fresh, err := q.inner.Update(ctx, l, text, visibility)
+		shift(&fresh.Until, q.world.skew(q.inner.Name().Queue))
+		return fresh, err
 	})
-	q.shift(&fresh.Until)
-	return fresh, err
 }
 
 // Delete implements [queue.Queue].
@@ -139,16 +135,25 @@ func (q *Queue) manager() (queue.Manager, error) {
 	return nil, &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue inside cannot be administered: it is no queue.Manager"}
 }
 
-// skew shows a message by the server's clock.
+// skewed shows the messages of an answer by the server's clock.
+func (q *Queue) skewed(batch []queue.Message, err error) ([]queue.Message, error) {
+	for i := range batch {
+		q.skew(&batch[i])
+	}
+	return batch, err
+}
+
+// skew shows a message by the server's clock, which is read when the server acts.
 func (q *Queue) skew(m *queue.Message) {
-	q.shift(&m.Until)
-	q.shift(&m.Inserted)
-	q.shift(&m.Expires)
+	by := q.world.skew(q.inner.Name().Queue)
+	shift(&m.Until, by)
+	shift(&m.Inserted, by)
+	shift(&m.Expires, by)
 }
 
 // shift leaves alone what is no instant: the zero time, and never.
-func (q *Queue) shift(t *time.Time) {
+func shift(t *time.Time, by time.Duration) {
 	if !t.IsZero() && t.UTC().Year() < 9999 {
-		*t = t.Add(q.world.o.Skew)
+		*t = t.Add(by)
 	}
 }

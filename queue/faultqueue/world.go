@@ -71,11 +71,7 @@ func (w *world) begin(k key) fate {
 	w.ordinals[k]++
 	w.mu.Unlock()
 
-	rates, named := w.o.Faults[k.op]
-	if !named {
-		rates = w.o.Every
-	}
-	f.fault = rates.choose(w.draw("fault", k, f.ordinal))
+	f.fault = w.rates(k, f.started).choose(w.draw("fault", k, f.ordinal))
 	took := w.o.Latency
 	switch {
 	case w.dead() || last:
@@ -102,6 +98,31 @@ func (w *world) begin(k key) fate {
 	f.there = latency / 2
 	f.back = latency - f.there
 	return f
+}
+
+// rates returns those that hold for a call at an instant since birth.
+func (w *world) rates(k key, at time.Duration) Rates {
+	for i := range w.o.Phases {
+		p := &w.o.Phases[i]
+		if rates, named := p.Faults[k.op]; named && p.covers(k.queue, at) {
+			return rates
+		}
+	}
+	if rates, named := w.o.Faults[k.op]; named {
+		return rates
+	}
+	return w.o.Every
+}
+
+// skew is how far the server's clock is ahead now.
+func (w *world) skew(queue string) time.Duration {
+	at := time.Since(w.birth)
+	for i := range w.o.Phases {
+		if p := &w.o.Phases[i]; p.covers(queue, at) {
+			return w.o.Skew + p.Skew
+		}
+	}
+	return w.o.Skew
 }
 
 // missing tells whether the queue is away at an instant since birth.

@@ -1,0 +1,94 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestTheZeroOutcomeIsNone(t *testing.T) {
+	var zero Outcome
+	if zero == Deleted || zero.String() != "none" {
+		t.Errorf("got %v", zero)
+	}
+}
+
+func TestOutcomesAndFormatsAreTextInJSON(t *testing.T) {
+	for o := Outcome(0); o < outcomes; o++ {
+		text, err := json.Marshal(o)
+		var back Outcome
+		if err == nil {
+			err = json.Unmarshal(text, &back)
+		}
+		if err != nil || back != o || string(text) != `"`+o.String()+`"` {
+			t.Errorf("%v: got %s and %v back, %v", o, text, back, err)
+		}
+	}
+	for f := codec.Auto; f <= codec.Base64; f++ {
+		text, err := json.Marshal(f)
+		var back codec.Format
+		if err == nil {
+			err = json.Unmarshal(text, &back)
+		}
+		if err != nil || back != f || string(text) != `"`+f.String()+`"` {
+			t.Errorf("%v: got %s and %v back, %v", f, text, back, err)
+		}
+	}
+	for _, bad := range []any{Outcome(99), Outcome(-1), codec.Format(99), codec.Format(-1)} {
+		if text, err := json.Marshal(bad); err == nil {
+			t.Errorf("got %s, want an error", text)
+		}
+	}
+	if err := json.Unmarshal([]byte(`"vanished"`), new(Outcome)); err == nil {
+		t.Error("an outcome that there is not was read")
+	}
+}
+
+func TestAnUnknownFormatIsRefused(t *testing.T) {
+	o := &Options[int]{Format: codec.Format(99)}
+	if _, err := o.withDefaults(localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})); err == nil || !strings.Contains(err.Error(), "99") {
+		t.Errorf("got %v, want an error that names it", err)
+	}
+}
+
+func TestOneErrLeaseLost(t *testing.T) {
+	for _, err := range []error{ErrLeaseLost, queue.ErrLeaseLost, queue.ErrMessageGone, queue.ErrReceiptMismatch} {
+		if !errors.Is(err, ErrLeaseLost) || !errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("%v is not both", err)
+		}
+	}
+}
+
+func TestATimeoutIsADeadlineExceeded(t *testing.T) {
+	if !errors.Is(ErrTimeout, context.DeadlineExceeded) || !errors.Is(ErrTimeout, ErrTimeout) {
+		t.Error("ErrTimeout does not match as it should")
+	}
+	var t1 interface{ Timeout() bool }
+	if !errors.As(ErrTimeout, &t1) || !t1.Timeout() {
+		t.Error("ErrTimeout is no time-out to package net")
+	}
+}
+
+func TestAnErrorOfADeliveryHasItsFields(t *testing.T) {
+	e := &DeliveryError{
+		Delivery: Delivery{Queue: queue.Name{Account: "shop", Queue: "orders"}, ID: "m1", Job: "j1", Attempt: 2},
+		Outcome:  Retried, Delay: 1234567 * time.Microsecond, Err: errors.New("no address"),
+	}
+	got := ""
+	for _, a := range e.LogValue().Group() {
+		got += a.String() + "; "
+	}
+	if want := "queue=shop/orders; message=m1; job=j1; attempt=2; outcome=retried; delay=2s; error=no address; "; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if want := "message m1 of shop/orders, attempt 2, retried, next delivery in 2s: no address"; e.Error() != want {
+		t.Errorf("got  %v\nwant %s", e, want)
+	}
+}

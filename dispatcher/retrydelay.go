@@ -1,0 +1,38 @@
+package dispatcher
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/queue"
+)
+
+// maxRetryDelay is the longest wait that the retry curve gives.
+const maxRetryDelay = time.Hour
+
+// RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
+// hour, so about 1 s, 16 s, 81 s, 4 min and 10 min after the first five failures. An
+// attempt under 1 counts as 1. The spread is random, so that jobs that failed together do
+// not come back together. It is for a hook that treats only some errors otherwise:
+//
+//	RetryDelay: func(attempt int, err error) time.Duration {
+//		if errors.Is(err, errBusy) {
+//			return 0
+//		}
+//		return dispatcher.RetryCurve(attempt)
+//	}
+func RetryCurve(attempt int) time.Duration { return curve(attempt, rand.Float64()) }
+
+// retryDelay is RetryCurve with a spread that depends on the message, so that a seeded run
+// can be repeated.
+func retryDelay(id queue.ID, attempt int) time.Duration {
+	return curve(attempt, jitter.Of(string(id), attempt))
+}
+
+// curve is the wait after a failed attempt, spread by a number of [0, 1).
+func curve(attempt int, spread float64) time.Duration {
+	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*spread)
+	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
+}

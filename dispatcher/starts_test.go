@@ -1,0 +1,155 @@
+package dispatcher
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+// What a process recorded and knows to be harmless is left out of the count, whatever others
+// have recorded on top, and nothing else is.
+func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		known recordedStart
+		head  codec.Head
+		want  int
+	}{
+		"its own, which took effect":               {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Starts: 1}, 0},
+		"its own, which may have taken effect":     {recordedStart{delivery: 3, read: 0, written: 1, spared: 1}, codec.Head{Starts: 1}, 0},
+		"its own, which did not take effect":       {recordedStart{delivery: 3, read: 2, written: 3, spared: 1}, codec.Head{Starts: 2}, 2},
+		"others before it":                         {recordedStart{delivery: 3, read: 3, written: 3, spared: 1}, codec.Head{Starts: 3}, 2},
+		"others after it":                          {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Starts: 3}, 2},
+		"its own still runs":                       {recordedStart{delivery: 3, read: 2, written: 2}, codec.Head{Starts: 2}, 2},
+		"less was written than there was, and not": {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 3}, 0},
+		"the same, and others after it":            {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 4}, 1},
+		"less was written, and others after it":    {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 2}, 1},
+		"settled since, and started by others":     {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 3, Starts: 2}, 2},
+		"saved with progress by it":                {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Settled: 2, Starts: 1}, 1},
+		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 1, Starts: 2}, 0},
+		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, spared: 1}, codec.Head{Starts: 1}, 1},
+	} {
+		if got := c.known.counts(c.head); got != c.want {
+			t.Errorf("%s: %d of %d count, want %d", name, got, c.head.Starts, c.want)
+		}
+	}
+}
+
+// A start is spared only once it is in the count, and those of handlers that returned not
+// for ever.
+func TestStartsAreSparedWithinBounds(t *testing.T) {
+	var s starts
+	spared := func() int {
+		one, _ := s.recall("m")
+		return one.spared
+	}
+	s.spare("m", 1, true)
+	if _, known := s.recall("m"); known {
+		t.Error("a start that nobody recorded is remembered")
+	}
+	s.remember("m", recordedStart{delivery: 5, settled: 2, read: 3, written: 3})
+	for delivery, want := range map[int64]int{2: 0, 3: 1, 5: 1, 6: 0} {
+		before := spared()
+		if s.spare("m", delivery, false); spared()-before != want {
+			t.Errorf("the start of delivery %d is spared %d times, want %d", delivery, spared()-before, want)
+		}
+	}
+	for n := int64(10); n < 10+2*mostSpared; n++ {
+		s.remember("m", recordedStart{delivery: n, read: 1, written: 1})
+		s.spare("m", n, true)
+		if want := min(max(mostSpared-int(n-10), 0), 1); spared() != want {
+			t.Errorf("after %d: %d spared, want %d", n-10, spared(), want)
+		}
+		s.spare("m", n, false)
+		if spared() == 0 {
+			t.Error("a start that never happened is not spared")
+		}
+	}
+	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1})
+	if s.spare("m", 101, true); spared() != 1 {
+		t.Error("it was settled, and a start is not spared on account of those before")
+	}
+	if s.forget("m", 1); spared() == 0 {
+		t.Error("what is known of a later delivery is forgotten")
+	}
+	if s.forget("m", 1000); len(s.byID) != 0 {
+		t.Error("it is not forgotten")
+	}
+	for n := range 2 * mostRemembered {
+		s.remember(queue.ID(strconv.Itoa(n)), recordedStart{delivery: 1})
+	}
+	if _, newest := s.recall(queue.ID(strconv.Itoa(2*mostRemembered - 1))); len(s.byID) != mostRemembered || !newest {
+		t.Errorf("%d are remembered, the newest: %v", len(s.byID), newest)
+	}
+}
+
+// written is a queue that keeps the last text.
+type written struct {
+	queue.Queue
+	mu   sync.Mutex
+	text string // guarded by mu
+}
+
+func (*written) Name() queue.Name             { return queue.Name{Account: "a", Queue: "jobs-poison"} }
+func (q *written) Sibling(string) queue.Queue { return q }
+
+func (q *written) Update(_ context.Context, l queue.Lease, text string, _ time.Duration) (queue.Lease, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.text = text
+	return l, nil
+}
+
+// A delivery that is given back before its handler started accounts for itself, and leaves
+// open what became of those before it. One that was handled accounts for all.
+func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
+	for before, c := range map[string]struct {
+		count       int64
+		unhandled   string
+		interrupted string
+	}{
+		"":            {1, "&s=1", "&s=1"},
+		"&s=4":        {5, "&s=5", "&s=5"},
+		"&s=1":        {5, "&s=2", "&s=5"},
+		"&s=1&st=3":   {6, "&s=2&st=3", "&s=6"},
+		"&s=9&st=3":   {6, "&s=1", "&s=6"}, // cannot be: nothing is settled
+		"&n=2&s=1":    {9, "&n=2&s=2", "&n=2&s=9"},
+		"&st=4":       {5, "&s=1&st=4", "&s=5"},
+		"&s=1&st=4":   {5, "&s=1", "&s=5"}, // cannot be
+		"&n=1&s=7&zz": {8, "&n=1&s=8&zz", "&n=1&s=8&zz"},
+	} {
+		for _, handled := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q := &written{}
+				handler := func(ctx context.Context, _ *Message[[]byte]) error { <-ctx.Done(); return ctx.Err() }
+				d, err := New(q, handler, &Options[[]byte]{Codec: codec.Bytes()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Start(t.Context())
+				want := c.unhandled
+				if handled {
+					want = c.interrupted
+				} else {
+					d.Stop()
+				}
+				m := queue.Message{Lease: queue.Lease{ID: "m", Receipt: "r"}, Text: "millrace/1?id=7" + before + "\nx", DequeueCount: c.count}
+				d.Dispatch([]queue.Message{m}, d.Reserve(t.Context()), time.Now(), time.Minute)
+				synctest.Wait()
+				grace, over := context.WithCancel(t.Context())
+				over()
+				if err := d.Drain(grace); err != nil {
+					t.Error(err)
+				}
+				if q.text != "millrace/1?id=7"+want+"\nx" {
+					t.Errorf("%q, handled %v: given back as %q, want %q", before, handled, q.text, want)
+				}
+			})
+		}
+	}
+}

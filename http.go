@@ -1,0 +1,84 @@
+package millrace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// HTTP returns a runner that serves until its context ends, and then lets the requests
+// under way finish: the probes, metrics and handlers of a worker. It listens at
+// server.Addr, ":http" if that is empty, and serves TLS if server.TLSConfig is set. Its Run
+// returns an error at once if it cannot listen. Halt closes the connections. It runs once.
+// The server must not be nil and belongs to the runner from then on; requests see the
+// values of Run's context if server.BaseContext is not set.
+func HTTP(server *http.Server) Runner {
+	if server == nil {
+		return refused{errors.New("millrace: HTTP of a nil server")}
+	}
+	return &web{server: server, halted: make(chan struct{})}
+}
+
+// web runs an HTTP server.
+type web struct {
+	server *http.Server
+	halted chan struct{} // closed by Halt
+	halt   sync.Once
+}
+
+// Run serves until ctx ends.
+func (w *web) Run(ctx context.Context) error {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", cmp.Or(w.server.Addr, ":http"))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // it was stopped before it began
+		}
+		return fmt.Errorf("millrace: serve HTTP: %w", err)
+	}
+	if w.server.BaseContext == nil {
+		values := context.WithoutCancel(ctx)
+		w.server.BaseContext = func(net.Listener) context.Context { return values }
+	}
+	served := make(chan error, 1)
+	go func() { served <- w.serve(l) }() // waited for below
+	select {
+	case err := <-served:
+		return fmt.Errorf("millrace: serve HTTP on %v: %w", l.Addr(), err)
+	case <-ctx.Done():
+	case <-w.halted:
+	}
+	finishing, hurry := context.WithCancel(context.WithoutCancel(ctx))
+	defer hurry()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-w.halted:
+			hurry()
+		case <-finishing.Done():
+		}
+	})
+	if err = w.server.Shutdown(finishing); err != nil {
+		err = w.server.Close()
+	}
+	hurry()
+	watch.Wait()
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
+
+func (w *web) serve(l net.Listener) error {
+	if w.server.TLSConfig != nil {
+		return w.server.ServeTLS(l, "", "")
+	}
+	return w.server.Serve(l)
+}
+
+// Halt closes the connections.
+func (w *web) Halt() { w.halt.Do(func() { close(w.halted) }) }

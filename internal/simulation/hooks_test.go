@@ -1,0 +1,120 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// hook is called in every hook of a worker, and panics now and then, as what users write
+// does. Whether it does depends on what the hook is told of.
+func (p *process) hook(name string, about ...string) {
+	if p.plan.hookPanic > 0 && p.world.plan.dice.chance(p.plan.hookPanic, append([]string{p.plan.name, "hook", name}, about...)...) {
+		panic(fmt.Sprintf("the hook %s of %s panics", name, p.plan.name))
+	}
+}
+
+// hooks sets the hooks of a listener.
+func (p *process) hooks(o *listener.Options[job]) {
+	d, w := p.world.plan.dice, p.plan
+	o.OnError = p.onError
+	if w.mostRetryDelay > 0 {
+		o.RetryDelay = func(attempt int, err error) time.Duration {
+			p.hook("RetryDelay", str(attempt))
+			return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+		}
+	}
+	o.Observer.Scaled = func(v listener.Scale) {
+		breathe()
+		p.hook("Scaled", str(v.Loops))
+	}
+	if w.hook {
+		o.Idle, o.QueueEmpty = scaling.Idle{}, p.queueEmpty
+	}
+	if w.hookPanic > 0 {
+		p.observe(&o.Observer)
+		o.QueueWorkDetected = func(l scaling.Load) int {
+			p.hook("QueueWorkDetected", fmt.Sprint(l))
+			return scaling.PerBatch(l)
+		}
+	}
+}
+
+// observe sets the hooks that do nothing but panic.
+func (p *process) observe(o *listener.Observer) {
+	o.Observer = dispatcher.Observer{
+		Started:  func(v dispatcher.Delivery) { p.hook("Started", told(v)) },
+		Finished: func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) },
+		Renewed:  func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) },
+		Lost:     func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) },
+		Settled: func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
+			p.hook("Settled", told(v), o.String())
+		},
+		Poisoned: func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) },
+	}
+	o.Polled = func(v listener.Poll) { p.hook("Polled", v.Took.String()) }
+	o.Received = func(batch []queue.Message) {
+		p.hook("Received", string(batch[0].ID), fmt.Sprint(batch[0].DequeueCount))
+	}
+}
+
+func told(v dispatcher.Delivery) string { return fmt.Sprint(v.ID, v.DequeueCount) }
+
+// onError writes down which handlers are reported as stuck.
+func (p *process) onError(err error) {
+	if stuck := (*dispatcher.StuckError)(nil); errors.As(err, &stuck) && !p.isDead() {
+		e := entry{kind: reported, who: p.plan.name, id: stuck.ID, said: "still runs"}
+		if stuck.GivenUp {
+			e.said = givenUp
+		}
+		p.world.history.note(e)
+	}
+	if p.plan.hookPanic > 0 {
+		p.hook("OnError", text(err))
+	}
+}
+
+// givenUp is what a report says of a handler whose slot is another's.
+const givenUp = "given up"
+
+func (p *process) queueEmpty(idle int) (time.Duration, bool) {
+	breathe()
+	p.hook("QueueEmpty", str(idle))
+	if p.plan.hookExits && p.world.plan.dice.chance(0.1, p.plan.name, "exit", str(idle)) {
+		runtime.Goexit()
+	}
+	return p.world.plan.dice.within(p.plan.idleMin, p.plan.idleMax, p.plan.name, "idle", str(idle)), idle > 3
+}
+
+// curve is the waits of one loop after empty polls.
+func (p *process) curve() backoff.BackOff { return &curve{process: p} }
+
+type curve struct {
+	*process
+	empty int
+}
+
+func (c *curve) NextBackOff() time.Duration {
+	breathe()
+	c.empty++
+	c.hook("NextBackOff", str(c.empty))
+	grown := c.plan.idleMin << min(c.empty, 20)
+	// Below the maximum the jitter is ours, from there on the listener's.
+	return grown + c.world.plan.dice.within(0, c.plan.idleMin, c.plan.name, "curve", str(c.empty))
+}
+
+// Reset is called after a batch and before the next dequeue.
+func (c *curve) Reset() {
+	c.empty = 0
+	breathe()
+	c.hook("Reset")
+}

@@ -1,0 +1,115 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// usual is how long a call takes when nothing goes wrong.
+var usual = faultqueue.Range{Min: time.Millisecond, Max: 40 * time.Millisecond}
+
+// operations are those that processes use.
+var operations = []faultqueue.Op{faultqueue.Enqueue, faultqueue.Dequeue, faultqueue.Update, faultqueue.Delete, faultqueue.Properties, faultqueue.Create}
+
+// trouble is something that goes wrong for a while, for everybody.
+type trouble struct {
+	from, long time.Duration
+	queue      string        // that it concerns; "" for all
+	skew       time.Duration // of the service's clock
+	faults     map[faultqueue.Op]faultqueue.Rates
+}
+
+// everything is the same rates for all operations.
+func everything(r faultqueue.Rates) map[faultqueue.Op]faultqueue.Rates {
+	all := make(map[faultqueue.Op]faultqueue.Rates)
+	for _, op := range operations {
+		all[op] = r
+	}
+	return all
+}
+
+// trouble draws one of a few, each as it comes in practice.
+func (p *plan) trouble(i int) trouble {
+	d, about := p.dice, "trouble "+str(i)
+	t := trouble{from: d.within(0, p.horizon, about, "from"), long: d.within(10*time.Second, 4*time.Minute, about, "long")}
+	t.long = min(t.long, p.horizon-t.from)
+	away := faultqueue.Rates{Unavailable: 0.5, Throttled: 0.3, LostRequest: 0.2}
+	switch d.number(0, 7, about, "kind") {
+	case 0: // the service is away
+		t.faults = everything(away)
+	case 1: // answers to dequeues get lost
+		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostAnswer: 1}}
+	case 2: // they are slow
+		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 0.9}}
+	case 3: // renewals and what is given back are slow
+		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Update: {Slow: 0.9}}
+	case 4: // the service's clock is set
+		t.skew = d.within(-10*time.Minute, 10*time.Minute, about, "skew")
+	default: // the poison queue is away
+		t.queue = jobs.Queue + poison.Suffix
+		t.faults = everything(away)
+	}
+	return t
+}
+
+// poisonAway tells whether there is a time without a poison queue.
+func (p *plan) poisonAway() bool {
+	return slices.ContainsFunc(p.troubles, func(t trouble) bool { return t.queue != "" })
+}
+
+// faults draws how a process's way to the service misbehaves.
+func (p *plan) faults(who string) faultqueue.Options {
+	d := p.dice
+	o := faultqueue.Options{
+		Seed: uint64(d.unit(who, "fault seed") * (1 << 53)), UsualLatency: usual, Record: true,
+		Latency: faultqueue.Range{Min: time.Millisecond, Max: 3 * time.Second},
+		LateBy:  faultqueue.Range{Min: time.Millisecond, Max: 2 * time.Minute},
+	}
+	if p.faultless {
+		return o
+	}
+	o.Skew = d.within(-5*time.Minute, 5*time.Minute, who, "skew")
+	if d.chance(0.3, who, "away") {
+		// Over before the horizon, whenever the process begins.
+		long := d.within(time.Second, min(time.Minute, p.horizon/3), who, "away for")
+		o.Missing = faultqueue.Window{Within: p.horizon/3 - long, For: long}
+	}
+	o.Faults = make(map[faultqueue.Op]faultqueue.Rates)
+	for _, op := range operations {
+		about := string(op)
+		rate := func(fault string) float64 {
+			if !d.chance(0.6, who, about, fault, "at all") {
+				return 0
+			}
+			return d.unit(who, about, fault) * 0.15
+		}
+		r := faultqueue.Rates{
+			Throttled: rate("throttled"), Unavailable: rate("unavailable"), LostRequest: rate("lost request"),
+			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
+		}
+		if who == "producer" && p.policy.bare {
+			r.Duplicate = 0 // nobody could tell which of the two a bare copy is of
+		}
+		if who != "producer" && d.chance(0.1, who, about, "deadly") {
+			r.Death = 0.03
+		}
+		o.Faults[op] = r
+	}
+	return o
+}
+
+// since is the faults of a process that is born at that instant: what goes wrong for
+// everybody, and calm from the horizon on.
+func (p *plan) since(birth time.Duration, o faultqueue.Options) *faultqueue.Options {
+	if p.faultless {
+		return &o
+	}
+	o.Phases = []faultqueue.Phase{{From: p.horizon - birth, For: 1 << 62, Faults: everything(faultqueue.Rates{})}}
+	for _, t := range p.troubles {
+		o.Phases = append(o.Phases, faultqueue.Phase{From: t.from - birth, For: t.long, Queue: t.queue, Faults: t.faults, Skew: t.skew})
+	}
+	return &o
+}

@@ -1,0 +1,182 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+// form is what the text of a message looks like.
+type form string
+
+const (
+	enveloped form = "enveloped"
+	foreign   form = "foreign" // JSON without an envelope
+	base64ed  form = "base64"  // the same in Base64
+	junk      form = "junk"    // no job at all
+	broken    form = "broken"  // an envelope with a head that cannot be read
+	newer     form = "newer"   // an envelope of a later version
+)
+
+// manner is what the handler does with a job.
+type manner string
+
+const (
+	succeeds manner = "succeeds"
+	fails    manner = "fails"     // some times, then succeeds
+	never    manner = "never"     // always fails
+	poisons  manner = "poisons"   // says that it is poison
+	discards manner = "discards"  // says that nobody needs it
+	retries  manner = "retries"   // asks for another attempt some times
+	snoozes  manner = "snoozes"   // is too early some times
+	panics   manner = "panics"    // some times
+	exits    manner = "exits"     // ends its goroutine some times
+	typedNil manner = "typed nil" // returns a nil pointer as an error some times
+)
+
+// jobPlan is one job and what becomes of it.
+type jobPlan struct {
+	n          int
+	at         time.Duration // when it is sent
+	delay, ttl time.Duration // 0 for none
+	form       form
+	largest    bool // its text has as many bytes as it may have
+	manner     manner
+	times      int           // of the manner, before it succeeds
+	atOnce     bool          // asks to be delivered again at once, where it asks
+	unsayable  bool          // its errors have characters that XML cannot carry
+	undecoded  manner        // what the codec does with it: panics or exits; "" for decoding it
+	shortest   time.Duration // of its runs
+	longest    time.Duration
+	saves      int           // how often a run saves its progress
+	heedless   bool          // does not look at its context
+	stubborn   bool          // looks at it and succeeds all the same
+	cleaning   time.Duration // how long it still runs when its context has ended
+}
+
+func (p *plan) job(n int) jobPlan {
+	d, about := p.dice, "job "+str(n)
+	j := jobPlan{
+		n:         n,
+		at:        d.within(0, p.horizon*3/4, about, "at"),
+		form:      pick(d, []form{enveloped, enveloped, enveloped, enveloped, enveloped, enveloped, enveloped, foreign, foreign, base64ed, junk, broken, newer}, about, "form"),
+		manner:    pick(d, []manner{succeeds, succeeds, succeeds, succeeds, succeeds, fails, fails, never, never, poisons, discards, retries, snoozes, panics, exits, typedNil}, about, "manner"),
+		times:     d.number(1, 6, about, "times"),
+		atOnce:    d.chance(0.4, about, "at once"),
+		unsayable: d.chance(0.1, about, "unsayable"),
+		shortest:  time.Microsecond,
+	}
+	if p.ordinary && d.chance(0.5, about, "healthy") {
+		j.form, j.manner = enveloped, succeeds
+	}
+	if d.chance(0.4, about, "burst") { // many at once, so that batches are full
+		j.at = p.horizon*time.Duration(d.number(0, 2, about, "which burst"))/4 + d.within(0, time.Second, about, "in burst")
+	}
+	if p.outage.long > 0 && d.chance(0.8, about, "in the outage") {
+		j.at, j.manner = p.outage.from+d.within(0, min(p.outage.long, 10*time.Second), about, "in the outage", "at"), succeeds
+	}
+	if !p.faultless && d.chance(0.2, about, "late") { // for those who survive the storm
+		j.at = p.horizon + d.within(0, 10*time.Second, about, "late", "at")
+	}
+	switch d.number(0, 9, about, "pace") {
+	case 0, 1, 2, 3: // all but instant
+		j.longest = time.Millisecond
+	case 4, 5, 6:
+		j.longest = 5 * time.Second
+	case 7, 8:
+		j.shortest, j.longest = time.Second, 40*time.Second
+	default: // longer than its lease
+		j.shortest, j.longest = 20*time.Second, 3*time.Minute
+	}
+	if j.longest > time.Second && d.chance(0.4, about, "saving") {
+		j.saves = d.number(1, 4, about, "saves")
+	}
+	j.heedless = d.chance(0.15, about, "heedless")
+	j.stubborn = d.chance(0.15, about, "stubborn")
+	if d.chance(0.2, about, "cleans up") {
+		j.cleaning = d.steep(100*time.Millisecond, 20*time.Second, about, "cleaning")
+	}
+	if j.form == enveloped && d.chance(0.03, about, "undecoded") {
+		j.undecoded = pick(d, []manner{panics, exits}, about, "how undecoded")
+	}
+	j.largest = j.form != junk && j.form != broken && j.form != newer && d.chance(0.007, about, "largest")
+	p.age(&j)
+	return j
+}
+
+// age draws when a job becomes visible, and how long it lives.
+func (p *plan) age(j *jobPlan) {
+	d, about, mortal := p.dice, "job "+str(j.n), 0.1
+	if d.chance(0.15, about, "delayed") {
+		j.delay = d.within(time.Second, 2*time.Minute, about, "delay")
+	}
+	if p.poisonAway() { // one that fails has to be recorded before its life ends
+		mortal = 0.3
+	}
+	if d.chance(mortal, about, "mortal") {
+		j.ttl = j.delay + d.within(2*time.Second, 10*time.Minute, about, "ttl")
+	}
+}
+
+// says is the error of a job that fails.
+func (j jobPlan) says(run int) error {
+	if j.unsayable {
+		return fmt.Errorf("run %d: \uffff %w", run, errBroken)
+	}
+	return fmt.Errorf("run %d: %w", run, errBroken)
+}
+
+// text is what the message of a job carries. It is another one with every try, so that
+// a bare copy in the poison queue tells whose it is.
+func (j jobPlan) text(at time.Time, try int) string {
+	text := j.padded(at, try, 0)
+	if most := j.most(); j.largest {
+		padding := most - len(text) - len(`,"Pad":""`)
+		if j.form == base64ed {
+			padding = most/4*3 - len(j.body(try, 1)) + 1
+		}
+		text = j.padded(at, try, padding)
+	}
+	return text
+}
+
+// most is how many bytes the text of a job may have: a producer leaves room to record
+// attempts in.
+func (j jobPlan) most() int {
+	if j.form == enveloped {
+		return queue.MaxText - codec.Room
+	}
+	return queue.MaxText
+}
+
+func (j jobPlan) body(try, padding int) string {
+	if padding == 0 {
+		return fmt.Sprintf(`{"N":%d,"Try":%d}`, j.n, try)
+	}
+	return fmt.Sprintf(`{"N":%d,"Try":%d,"Pad":"%s"}`, j.n, try, strings.Repeat("x", padding))
+}
+
+func (j jobPlan) padded(at time.Time, try, padding int) string {
+	body := j.body(try, padding)
+	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Enqueued: at}, []byte(body), codec.Envelope)
+	if err != nil {
+		panic(err)
+	}
+	switch j.form {
+	case foreign:
+		return body
+	case base64ed:
+		coded, _ := codec.Seal(codec.Head{}, []byte(body), codec.Base64)
+		return coded
+	case junk:
+		return "no job but " + body
+	case broken:
+		return "millrace/1?n=many\n" + body
+	case newer:
+		return inNewer(sealed)
+	}
+	return sealed
+}

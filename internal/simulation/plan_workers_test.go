@@ -1,0 +1,186 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// ending is how a worker process ends before the horizon, at the latest.
+type ending string
+
+const (
+	stopped ending = "stopped" // its context ends
+	halted  ending = "halted"  // and its patience at once
+	hurried ending = "hurried" // stopped, and halted while it drains
+	killed  ending = "killed"  // no call after that instant
+)
+
+// workerPlan is one worker process.
+type workerPlan struct {
+	name       string
+	start, end time.Duration
+	survives   bool // goes on in the calm, and has to clear up
+	ending     ending
+	hurry      time.Duration // from the stop to the halt
+	faults     faultqueue.Options
+	release    int // 2 for one that reads envelopes of the next version
+
+	policy             policyPlan
+	concurrency, batch int
+	least              int
+	linger             time.Duration
+	loops              listener.Loops
+	idleMin, idleMax   time.Duration
+	hook               bool // QueueEmpty in place of a curve
+	visibility         dispatcher.Visibility
+	timeout, grace     time.Duration
+	settle             time.Duration
+	stuckAfter         time.Duration
+	giveUp             bool
+	mostRetryDelay     time.Duration // 0 for the usual curve
+
+	together  int           // messages that its handler does in one go; 0 for one at a time
+	company   time.Duration // how long the first waits for others
+	hookPanic float64       // share of the calls of its hooks that panic
+	hookExits bool          // one of its hooks ends the goroutine now and then
+	changes   []change
+}
+
+// change is one of settings while the worker runs.
+type change struct {
+	at time.Duration // since its start
+	listener.Settings
+}
+
+func (p *plan) worker(i int) workerPlan {
+	d, about := p.dice, "worker "+str(i)
+	w := workerPlan{
+		name:           about,
+		start:          d.within(0, p.horizon*2/3, about, "start"),
+		ending:         pick(d, []ending{stopped, stopped, halted, hurried, killed, killed}, about, "ending"),
+		hurry:          d.within(time.Millisecond, 20*time.Second, about, "hurry"),
+		faults:         p.faults(about),
+		policy:         p.policy,
+		concurrency:    d.number(1, 20, about, "concurrency"),
+		batch:          d.number(1, 12, about, "batch"),
+		linger:         pick(d, []time.Duration{0, -1, 50 * time.Millisecond, 2 * time.Second}, about, "linger"),
+		idleMin:        d.within(50*time.Millisecond, time.Second, about, "idle min"),
+		hook:           p.hooked && d.chance(0.7, about, "hook"),
+		grace:          d.within(time.Millisecond, time.Minute, about, "grace"),
+		mostRetryDelay: d.steep(100*time.Millisecond, time.Minute, about, "retry delay"),
+	}
+	w.end = min(w.start+d.within(time.Second, p.horizon, about, "end"), p.horizon+d.within(0, time.Second, about, "after the horizon"))
+	if p.outage.long > 0 { // enough first attempts fail in a row
+		w.concurrency = d.number(10, 20, about, "concurrency")
+	}
+	if d.chance(0.25, about, "other policy") {
+		bare := p.policy.bare
+		w.policy = p.bounds(about)
+		w.policy.bare = bare && d.chance(0.5, about, "bare")
+	}
+	if d.chance(0.2, about, "next release") {
+		w.release = 2
+	}
+	if d.chance(0.3, about, "ungraceful") {
+		w.grace = -1
+	}
+	if d.chance(0.5, about, "least") {
+		w.least = d.number(1, w.concurrency, about, "least fetch")
+	}
+	w.idleMax = w.idleMin + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
+	if d.chance(0.1, about, "patient") { // only wake-ups let it go on sooner
+		w.idleMax = 10 * time.Minute
+	}
+	if p.manyLoops {
+		w.loops.Min = d.number(1, 3, about, "least loops")
+		w.loops.Pause = d.within(time.Millisecond, 30*time.Second, about, "pause")
+		if !d.chance(0.3, about, "loops follow") {
+			w.loops.Max = w.loops.Min + d.number(0, 4, about, "more loops")
+		}
+	} else {
+		w.loops = listener.Loops{Min: 1, Max: 1}
+	}
+	p.time(&w)
+	p.misbehave(&w)
+	for n := range d.number(0, 3, about, "changes") {
+		if change, ok := p.change(w, n); ok && d.chance(0.5, about, "changing") {
+			w.changes = append(w.changes, change)
+		}
+	}
+	slices.SortFunc(w.changes, func(a, b change) int { return int(a.at - b.at) })
+	return w
+}
+
+// time draws how long a worker gives messages, handlers and settlements.
+func (p *plan) time(w *workerPlan) {
+	d, about := p.dice, w.name
+	if p.ordinary {
+		return
+	}
+	w.settle = d.within(2*time.Second, 30*time.Second, about, "settle")
+	w.stuckAfter = pick(d, []time.Duration{0, -1, d.within(time.Second, time.Minute, about, "stuck")}, about, "stuck after")
+	w.giveUp = d.chance(0.4, about, "gives up")
+	if d.chance(0.5, about, "fixed") {
+		w.visibility = dispatcher.Fixed(d.within(5*time.Second, 40*time.Second, about, "visibility"))
+	} else {
+		w.visibility = dispatcher.Visibility{
+			First: d.within(5*time.Second, 40*time.Second, about, "first"),
+			Min:   d.within(5*time.Second, 12*time.Second, about, "min"),
+			Max:   d.within(12*time.Second, 2*time.Minute, about, "max"),
+		}
+	}
+	if d.chance(0.3, about, "timed") {
+		w.timeout = d.within(time.Second, 90*time.Second, about, "timeout")
+	}
+}
+
+// misbehave draws how what a user wrote for the worker does.
+func (p *plan) misbehave(w *workerPlan) {
+	d, about := p.dice, w.name
+	rare := 1.0
+	if p.ordinary { // most of these let healthy jobs be healthy
+		rare = 0.1
+	}
+	if d.chance(0.3*rare, about, "together") {
+		w.together = d.number(1, 8, about, "how many together")
+		w.company = d.steep(10*time.Millisecond, time.Minute, about, "company")
+	}
+	if d.chance(0.3, about, "hooks panic") {
+		w.hookPanic = d.unit(about, "how often hooks panic") * 0.3
+	}
+	w.hookExits = d.chance(0.5, about, "hooks exit")
+}
+
+// change draws a change of settings. What may be changed depends on what was said at the
+// start.
+func (p *plan) change(w workerPlan, n int) (change, bool) {
+	d, about := p.dice, w.name+" change "+str(n)
+	c := change{at: d.within(time.Second, p.horizon/2, about, "at")}
+	if w.start+c.at >= min(w.end, p.horizon) {
+		return c, false
+	}
+	switch d.number(0, 2, about, "what") {
+	case 0:
+		c.Concurrency = d.number(1, 20, about, "concurrency")
+		if p.outage.long > 0 {
+			c.Concurrency = d.number(10, 20, about, "concurrency")
+		}
+	case 1:
+		if w.loops.Max == 0 || !p.manyLoops {
+			return c, false
+		}
+		c.Loops.Min = d.number(1, 3, about, "least loops")
+		c.Loops.Max = c.Loops.Min + d.number(0, 4, about, "more loops")
+	default:
+		if w.hook {
+			return c, false
+		}
+		c.Idle.Min = d.within(50*time.Millisecond, time.Second, about, "idle min")
+		c.Idle.Max = c.Idle.Min + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
+	}
+	return c, true
+}

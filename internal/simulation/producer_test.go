@@ -1,0 +1,70 @@
+package simulation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// produce sends every job, again and again until the service has said that it is
+// accepted, or for ten minutes.
+func (w *world) produce() {
+	wire := faultqueue.New(w.server("producer"), w.plan.since(0, w.plan.sending))
+	onceWire := faultqueue.New(w.server("producer"), w.plan.since(0, undoubled(w.plan.sending)))
+	defer wire.Wait()
+	defer onceWire.Wait()
+	q, once := w.breakage.sending(wire), w.breakage.sending(onceWire)
+	sorted := slices.Clone(w.plan.jobs)
+	slices.SortFunc(sorted, func(a, b jobPlan) int { return int(a.at - b.at) })
+	for _, j := range sorted {
+		time.Sleep(j.at - w.now())
+		way := q
+		if j.form == junk || j.largest {
+			way = once
+		}
+		for try, begin := 0, w.now(); w.now() < begin+10*time.Minute && !w.send(way, j, try); try++ {
+			time.Sleep(w.plan.dice.within(100*time.Millisecond, 3*time.Second, "send again", str(j.n), str(try)))
+		}
+	}
+}
+
+// send puts a job on the queue, and tells whether it was accepted.
+func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
+	text := j.text(time.Now(), try)
+	w.mu.Lock()
+	w.texts[text] = j.n
+	w.mu.Unlock()
+	m, err := q.Enqueue(context.Background(), text, &queue.EnqueueOptions{Delay: j.delay, TTL: j.ttl})
+	if err == nil {
+		w.history.note(entry{kind: acked, who: "producer", id: m.ID, n: j.n})
+	}
+	return err == nil
+}
+
+// undoubled is the faults without duplicates: two messages that no codec can read and
+// that are the same would free their slots at the same instant, and of the largest, whose
+// copies are bare, nobody could tell which is whose.
+func undoubled(o faultqueue.Options) faultqueue.Options {
+	o.Faults = maps.Clone(o.Faults)
+	if r, ok := o.Faults[faultqueue.Enqueue]; ok {
+		r.Duplicate = 0
+		o.Faults[faultqueue.Enqueue] = r
+	}
+	return o
+}
+
+// recreate deletes the queue and makes it again as soon as the service lets it.
+func (w *world) recreate() {
+	time.Sleep(w.plan.drop)
+	q := w.server("janitor").(queue.Manager)
+	if err := q.Drop(context.Background()); err != nil {
+		w.complain("drop the queue: %v", err)
+	}
+	for q.Create(context.Background(), nil) != nil {
+		time.Sleep(time.Second)
+	}
+}

@@ -1,0 +1,157 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// worker is what the books know of a process.
+type worker struct {
+	*process
+	running int
+	limits  []limit       // what its settings were
+	over    bool          // returned or died
+	stopped time.Duration // when it was told to stop; 0 for not yet
+
+	dequeues  []faultqueue.Call
+	arrivals  map[time.Duration]faultqueue.Op // what arrived when its caller had given up
+	failed    map[queue.ID][]faultqueue.Call  // calls about a message
+	badCopies bool                            // whether any enqueue into the poison queue failed or was doubled
+}
+
+// limit is the settings of a worker from an instant on.
+type limit struct {
+	from time.Duration
+	plan workerPlan
+}
+
+// hire opens the book of a process.
+func hire(p *process) *worker {
+	s := &worker{
+		process: p, limits: []limit{{0, p.plan}},
+		failed: make(map[queue.ID][]faultqueue.Call), arrivals: make(map[time.Duration]faultqueue.Op),
+	}
+	for _, c := range s.wire.Trace() {
+		bad := c.Fault != "" || c.Error != ""
+		if c.Fault == faultqueue.Arrival {
+			s.arrivals[s.birth+c.At] = c.Op
+		}
+		switch {
+		case c.Op == faultqueue.Dequeue:
+			s.dequeues = append(s.dequeues, c)
+		case c.Op == faultqueue.Enqueue:
+			s.badCopies = s.badCopies || bad
+		case bad:
+			s.failed[c.Message] = append(s.failed[c.Message], c)
+		}
+	}
+	return s
+}
+
+// longestDequeue is how long after a change of settings a dequeue may arrive, and its
+// messages start, that was made for the settings before.
+const longestDequeue = 25 * time.Second
+
+// concurrency is the most handlers that may run if one starts whose message was delivered
+// at that instant.
+func (s *worker) concurrency(delivered time.Duration) (most int) {
+	for i, l := range s.limits {
+		if i+1 == len(s.limits) || s.limits[i+1].from > delivered-longestDequeue {
+			most = max(most, l.plan.concurrency)
+		}
+	}
+	return most
+}
+
+// bounds is the most handlers and the most loops that its settings ever allowed.
+func (s *worker) bounds() (concurrency, loops int) {
+	for _, l := range s.limits {
+		concurrency, loops = max(concurrency, l.plan.concurrency), max(loops, l.plan.mostLoops())
+	}
+	return concurrency, loops
+}
+
+// leastLoops is how many loops there must be.
+func (s *worker) leastLoops() int { return s.limits[len(s.limits)-1].plan.leastLoops() }
+
+// onDuty checks what is true of a process whatever it does.
+func (b *books) onDuty(s *worker, e entry) {
+	switch e.kind {
+	case died, returned:
+		s.over = true
+		b.returned(s, e)
+	case stopping:
+		s.stopped = e.at
+	case configured:
+		s.limits = append(s.limits, limit{e.at, s.limits[len(s.limits)-1].plan.with(e.settings)})
+	case ended, cutOff, batched, saving, saved: // an abandoned handler may do what it likes
+	case sampled:
+		concurrency, loops := s.bounds()
+		if e.state.loops > loops || e.state.loops < s.leastLoops() {
+			b.complain(e, "%d loops run, outside %d…%d", e.state.loops, s.leastLoops(), loops)
+		}
+		if e.state.running > concurrency {
+			b.complain(e, "State says that %d handlers run, the concurrency is %d", e.state.running, concurrency)
+		}
+	case polled, delivered, copied, updated, deleted:
+		if _, late := s.arrivals[e.at]; late {
+			return // of this the worker knows nothing any more
+		}
+		if most := s.concurrency(e.at); e.kind == polled && (e.n > s.plan.batch || e.n+s.running > most) {
+			b.complain(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, most)
+		}
+		fallthrough
+	default:
+		if s.over {
+			b.complain(e, "a worker acts after its end")
+		}
+	}
+}
+
+// returned checks that a worker has ended in time.
+func (b *books) returned(s *worker, e entry) {
+	if most := max(s.plan.grace, 0) + s.plan.settling() + longestHalt; e.kind == returned && e.at > s.stopped+most {
+		b.complain(e, "the worker was stopped at %v and should have returned within %v", s.stopped, most)
+	}
+}
+
+// closeWorker checks the counters of a listener against what its queue saw.
+func (b *books) closeWorker(s *worker) {
+	if s.death > 0 {
+		return // nobody is left to read them
+	}
+	if s.err != nil && len(s.abandoned) == 0 {
+		b.complain(entry{}, "%s: Run: %v", s.plan.name, s.err)
+	}
+	var polls, empty, received int64
+	for _, c := range s.dequeues {
+		if c.Error == "" && c.Fault != faultqueue.Arrival {
+			polls++
+			received += int64(c.Count)
+			if c.Count == 0 {
+				empty++
+			}
+		}
+	}
+	st := s.state
+	if st.Polls != polls || st.EmptyPolls != empty || st.Received != received {
+		b.complain(entry{}, "%s: State says %d polls, %d empty, %d received; the queue says %d, %d, %d",
+			s.plan.name, st.Polls, st.EmptyPolls, st.Received, polls, empty, received)
+	}
+	settled := st.Succeeded + st.Retried + st.Discarded + st.Poisoned + st.Kept + st.Snoozed + st.GivenBack + st.Lost + st.Unsettled
+	abandoned := int64(0)
+	for _, n := range s.abandoned {
+		abandoned += n
+	}
+	if settled+abandoned != received {
+		b.complain(entry{}, "%s: %d messages received, %d deliveries ended, %d abandoned: %+v", s.plan.name, received, settled, abandoned, st)
+	}
+	if len(s.abandoned) == 0 && (st.Running != 0 || st.Settling != 0) || st.Loops != 0 {
+		b.complain(entry{}, "%s: Run has returned and State says %+v", s.plan.name, st)
+	}
+	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.leastLoops() {
+		b.complain(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.leastLoops(), loops)
+	}
+}

@@ -1,0 +1,130 @@
+package listener
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// However often a message fails or is snoozed, in whatever format it came, adopted or not,
+// its handler sees the same bytes each time and attempts that count up.
+func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		format := rapid.SampledFrom([]codec.Format{codec.Auto, codec.Envelope, codec.Plain, codec.Base64}).Draw(rt, "format")
+		adopt := rapid.Bool().Draw(rt, "adopt")
+		readable := []codec.Format{format}
+		switch {
+		case format == codec.Auto:
+			readable = []codec.Format{codec.Envelope, codec.Plain, codec.Base64}
+		case adopt:
+			readable = append(readable, codec.Envelope) // another worker has adopted it
+		}
+		sealed := rapid.SampledFrom(readable).Draw(rt, "sent as")
+		body := rapid.OneOf(
+			rapid.Map(rapid.StringMatching(`\{"N":[0-9]{1,5}\}`), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.StringMatching(`[ -~\n]{0,30}`), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.StringMatching(`(millrace/|millrace/1|millrace/x\?|millrace/1\?n=x)[a-z ]{0,10}\n?`), func(s string) []byte { return []byte(s) }),
+			rapid.SliceOfN(rapid.Byte(), 1, 40),
+		).Draw(rt, "body")
+		text, err := codec.Seal(codec.Head{}, body, sealed)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if queue.CheckText(text) != nil {
+			rt.Skip("it cannot be sent")
+		}
+		if _, read, _, err := codec.Open(text, format); format == codec.Auto && (err != nil || !bytes.Equal(read, body)) {
+			rt.Skip("Auto makes something else of it")
+		}
+		fates := rapid.SliceOfN(rapid.SampledFrom([]string{"fail", "fail", "fail", "snooze", "panic"}), 0, 8).Draw(rt, "fates")
+
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			b.putText(text)
+			var seen, log []string
+			attempts := 0
+			o := &Options[[]byte]{Codec: codec.Bytes(), Format: format, Adopt: adopt, Logger: options().Logger}
+			o.RetryDelay = func(int, error) time.Duration { return time.Second }
+			o.Poison.MaxAttempts = 100
+			o.OnError = func(err error) { log = append(log, err.Error()) }
+			l := New(b.queue, func(_ context.Context, m *Message[[]byte]) error {
+				if !bytes.Equal(m.Body, body) {
+					rt.Errorf("delivery %d has the body %q, want %q", m.DequeueCount, m.Body, body)
+				}
+				fate := "succeed"
+				if len(seen) < len(fates) {
+					fate = fates[len(seen)]
+				}
+				seen = append(seen, fate)
+				want := attempts + 1
+				if sealed != codec.Envelope && !adopt {
+					want = len(seen) // every delivery counts
+				}
+				if m.Attempt != want {
+					rt.Errorf("delivery %d is attempt %d, want %d", m.DequeueCount, m.Attempt, want)
+				}
+				switch fate {
+				case "fail":
+					attempts++
+					return errors.New("no")
+				case "panic":
+					attempts++
+					panic("no")
+				case "snooze":
+					return dispatcher.Snooze(time.Second)
+				}
+				return nil
+			}, o)
+			b.run(l)
+			after(5 * time.Minute)
+			b.finished()
+			if st := l.State(); st.Succeeded != 1 || len(seen) != len(fates)+1 || b.depth(b.queue.Queue) != 0 {
+				rt.Errorf("%q sent as %v, read as %v, adopt %v: runs %v, state %+v, told %v",
+					text, sealed, format, adopt, seen, st, log)
+			}
+		})
+	})
+}
+
+// What was adopted is an envelope once, and not one more with every failure.
+func TestAdoptionNestsNoEnvelopes(t *testing.T) {
+	for format, text := range map[codec.Format]string{
+		codec.Auto:   `{"N":7}`,
+		codec.Plain:  `{"N":7}`,
+		codec.Base64: base64.StdEncoding.EncodeToString([]byte(`{"N":7}`)),
+	} {
+		bubble(t, func(b *bundle) {
+			b.putText(text)
+			runs := 0
+			o := options()
+			o.Format, o.Adopt = format, true
+			o.RetryDelay = func(int, error) time.Duration { return time.Second }
+			l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+				if runs++; m.Body.N != 7 || m.Attempt != runs {
+					t.Errorf("%v: run %d is attempt %d of %+v", format, runs, m.Attempt, m.Body)
+				}
+				return errors.New("no")
+			}, o)
+			b.run(l)
+			after(time.Minute)
+			b.finished()
+			if st := l.State(); runs != 5 || st.Poisoned != 1 {
+				t.Errorf("%v: %d runs, state %+v", format, runs, st)
+			}
+			if poisoned := b.poisoned(); len(poisoned) != 1 || strings.Count(poisoned[0].Text, "millrace/1?") != 1 {
+				t.Errorf("%v: in the poison queue: %+v", format, poisoned)
+			}
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+)
+
+// An empty slice of results is no success: nothing is deleted.
+func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(10)
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
+		l := New(b.queue, dispatcher.Batch(func(context.Context, []*Message[job]) []error { return []error{} }, 10, time.Second), o)
+		b.run(l)
+		after(10 * time.Second)
+		b.finished()
+		if st := l.State(); st.Succeeded != 0 || st.Retried != 10 || b.depth(b.queue.Queue) != 10 {
+			b.Errorf("state %+v", st)
+		}
+		if !strings.Contains(told.text(), "0 for 10 messages") {
+			b.Errorf("told %s", told.text())
+		}
+	})
+}
+
+// The stop begins a batch that is not full: its handler has the whole grace period.
+func TestTheStopBeginsABatchThatIsNotFull(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(7)
+		var size int
+		var grace time.Duration
+		o := fixed(30 * time.Second)
+		o.Grace = time.Minute
+		var stopped time.Time
+		l := New(b.queue, dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) []error {
+			size, grace = len(ms), o.Grace-time.Since(stopped)
+			select {
+			case <-time.After(50 * time.Second):
+			case <-ctx.Done():
+				b.Error("the grace period ended before the handler")
+			}
+			return nil
+		}, 10, time.Hour), o)
+		b.run(l)
+		after(10 * time.Second)
+		stopped = time.Now()
+		b.finished()
+		if st := l.State(); size != 7 || grace != o.Grace || st.Succeeded != 7 {
+			b.Errorf("a batch of %d with %v left, state %+v", size, grace, st)
+		}
+	})
+}
+
+// Two listeners may share a batch handler: the stop of one begins the batch, whichever of
+// them brought its first message.
+func TestTheStopOfEitherListenerBeginsTheBatchTheyShare(t *testing.T) {
+	for _, stopsFirst := range []bool{true, false} {
+		bubble(t, func(b *bundle) {
+			var got []int
+			shared := dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+				for _, m := range ms {
+					got = append(got, m.Body.N)
+				}
+				return nil
+			}, 10, time.Hour)
+			one, two := b, setup(b.T)
+			o := options()
+			o.Grace = time.Minute
+			one.run(New(one.queue, shared, o))
+			one.putText(`{"N":1}`)
+			after(5 * time.Second)
+			two.run(New(two.queue, shared, o))
+			two.putText(`{"N":2}`)
+			after(5 * time.Second)
+			if !stopsFirst {
+				one, two = two, one
+			}
+			stopped := time.Now()
+			one.finished()
+			if slices.Sort(got); !slices.Equal(got, []int{1, 2}) || time.Since(stopped) > time.Second {
+				b.Errorf("the batch was of %v after %v", got, time.Since(stopped))
+			}
+			two.finished()
+		})
+	}
+}
+
+// A time-out that ends before the wait for company does would fail messages unseen: a batch
+// begins when half of it has passed.
+func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(3)
+		o := options()
+		o.Timeout = 20 * time.Second
+		l := New(b.queue, dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) []error {
+			select {
+			case <-time.After(9 * time.Second):
+			case <-ctx.Done():
+			}
+			return slices.Repeat([]error{context.Cause(ctx)}, len(ms))
+		}, 10, time.Minute), o)
+		b.run(l)
+		after(30 * time.Second)
+		b.finished()
+		if st := l.State(); st.Succeeded != 3 || st.Retried != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// One member's lease that is lost while the batch runs is not the end of the others.
+func TestALostLeaseOfOneMemberEndsNoBatch(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(5)
+		o := fixed(30 * time.Second)
+		b.loseOneLease()
+		l := New(b.queue, dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) []error {
+			if ms[0].DequeueCount == 1 {
+				select {
+				case <-time.After(2 * time.Minute):
+				case <-ctx.Done():
+					b.Errorf("the batch has ended: %v", context.Cause(ctx))
+				}
+			}
+			return nil
+		}, 5, time.Second), o)
+		b.run(l)
+		after(10 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Lost != 1 || st.Succeeded != 5 || b.depth(b.queue.Queue) != 0 {
+			b.Errorf("state %+v, want one lost and then handled again", st)
+		}
+	})
+}
+
+// Halt and the end of the grace period leave nobody waiting in a batch.
+func TestHaltEndsABatchThatFills(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(5)
+		l := New(b.queue, dispatcher.Batch(func(ctx context.Context, ms []*Message[job]) []error {
+			<-ctx.Done()
+			return slices.Repeat([]error{ctx.Err()}, len(ms))
+		}, 10, time.Hour), options())
+		b.run(l)
+		after(5 * time.Second)
+		stopped := time.Now()
+		l.Halt()
+		b.finished()
+		if st := l.State(); st.GivenBack != 5 || time.Since(stopped) > time.Second {
+			b.Errorf("after %v: state %+v", time.Since(stopped), st)
+		}
+	})
+}
+
+// An outage ends whatever becomes of its probes: the first hangs, takes ten minutes, or
+// waits for company in a batch, and the others go on when it is over.
+func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
+	const n, outage = 200, 3 * time.Second
+	failing := func(b *bundle) error {
+		if time.Since(b.begin) < outage {
+			return errors.New("the database is down")
+		}
+		return nil
+	}
+	// What runs before the first pause is over is no probe.
+	slow := func(b *bundle, wait func()) Handler[job] {
+		var probed atomic.Bool
+		return func(context.Context, *Message[job]) error {
+			if time.Since(b.begin) > 500*time.Millisecond && probed.CompareAndSwap(false, true) {
+				wait()
+			}
+			return failing(b)
+		}
+	}
+	for name, c := range map[string]struct {
+		handler func(b *bundle, release <-chan struct{}) Handler[job]
+		want    int64 // successes within nine minutes
+	}{
+		"hangs": {func(b *bundle, release <-chan struct{}) Handler[job] {
+			return slow(b, func() { <-release })
+		}, n - 1},
+		"takes ten minutes": {func(b *bundle, _ <-chan struct{}) Handler[job] {
+			return slow(b, func() { time.Sleep(10 * time.Minute) })
+		}, n - 1},
+		"waits for company": {func(b *bundle, _ <-chan struct{}) Handler[job] {
+			return dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+				return slices.Repeat([]error{failing(b)}, len(ms))
+			}, 60, time.Hour)
+		}, n - 59},
+	} {
+		for _, giveUp := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(b *bundle) {
+					for i := range n {
+						b.send(i)
+					}
+					release := make(chan struct{})
+					o := options()
+					o.GiveUp = giveUp
+					l := New(b.queue, c.handler(b, release), o)
+					b.run(l)
+					after(9 * time.Minute)
+					if st := l.State(); st.Succeeded < c.want {
+						b.Errorf("nine minutes after %v of outage, give up %v: %+v", outage, giveUp, st)
+					}
+					close(release)
+					after(5 * time.Minute)
+					b.finished()
+					if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
+						b.Errorf("give up %v: state %+v", giveUp, st)
+					}
+				})
+			})
+		}
+	}
+}
+
+// In an outage nobody else is let through: a probe begins its batch alone, and so do those
+// that fill when the outage begins.
+func TestABatchDoesNotWaitForCompanyInAnOutage(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var mu sync.Mutex
+		var sizes []int // guarded by mu
+		l := New(b.queue, dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, len(ms))
+			return slices.Repeat([]error{errors.New("the database is down")}, len(ms))
+		}, 20, time.Hour), &Options[job]{Concurrency: 50, Logger: options().Logger})
+		b.put(200)
+		b.run(l)
+		after(10 * time.Second) // probes after 1, 2 and 4 s, each a quarter more or less
+		b.finished()
+		if n := len(sizes); n < 5 || sizes[0] != 20 || sizes[n-1] != 1 || sizes[n-2] != 1 {
+			b.Errorf("batches of %v", sizes)
+		}
+	})
+}
+
+// When an outage is over, batches fill again.
+func TestBatchesFillAgainAfterAnOutage(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var mu sync.Mutex
+		down, sizes := true, []int(nil) // guarded by mu
+		l := New(b.queue, dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			if down {
+				return slices.Repeat([]error{errors.New("the database is down")}, len(ms))
+			}
+			sizes = append(sizes, len(ms))
+			return nil
+		}, 20, time.Minute), options())
+		b.put(64)
+		b.run(l)
+		after(20 * time.Second)
+		mu.Lock()
+		down = false
+		mu.Unlock()
+		after(10 * time.Minute)
+		mu.Lock()
+		sizes = nil
+		mu.Unlock()
+		b.put(40)
+		after(10 * time.Second)
+		b.finished()
+		if !slices.Equal(sizes, []int{20, 20}) {
+			b.Errorf("batches of %v after the outage", sizes)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package listener
+
+import (
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// guard puts the functions of the options that loops call behind a guard, each on a
+// goroutine of its own: a loop calls few, and runtime.Goexit must not end it. The
+// dispatcher guards its own; QueueEmpty, Idle.New and OnError are called where their
+// results are used.
+func (o *Options[T]) guard(g *hook.Guard) {
+	if f := o.Observer.Polled; f != nil {
+		o.Observer.Polled = func(p Poll) { g.Contain("Observer.Polled", func() { f(p) }) }
+	}
+	if f := o.Observer.Received; f != nil {
+		o.Observer.Received = func(batch []queue.Message) { g.Contain("Observer.Received", func() { f(batch) }) }
+	}
+	if f := o.Observer.Scaled; f != nil {
+		o.Observer.Scaled = func(s Scale) { g.Contain("Observer.Scaled", func() { f(s) }) }
+	}
+	detected := o.QueueWorkDetected
+	o.QueueWorkDetected = func(load scaling.Load) int {
+		var loops int
+		if g.Contain("QueueWorkDetected", func() { loops = detected(load) }) {
+			return loops
+		}
+		return scaling.PerBatch(load)
+	}
+}
+
+// guardedCurve is the waits after empty polls by a curve of the user's, or by the default
+// one where that fails.
+type guardedCurve struct {
+	hooks     *hook.Guard
+	user, own backoff.BackOff
+}
+
+// guardCurve makes one of what makes the user's curve, or returns the default one if there
+// is none to be had.
+func guardCurve(g *hook.Guard, user func() backoff.BackOff, own backoff.BackOff) backoff.BackOff {
+	c := &guardedCurve{hooks: g, own: own}
+	made := g.Contain("Idle.New", func() {
+		if c.user = user(); c.user == nil {
+			panic("it returned nil")
+		}
+	})
+	if !made {
+		return own
+	}
+	return c
+}
+
+// NextBackOff implements [backoff.BackOff].
+func (c *guardedCurve) NextBackOff() time.Duration {
+	var wait time.Duration
+	if c.hooks.Contain("Idle.New: NextBackOff", func() { wait = c.user.NextBackOff() }) {
+		return wait
+	}
+	return c.own.NextBackOff()
+}
+
+// Reset implements [backoff.BackOff].
+func (c *guardedCurve) Reset() {
+	c.hooks.Contain("Idle.New: Reset", c.user.Reset)
+	c.own.Reset()
+}

@@ -1,0 +1,541 @@
+package listener
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// faults are the ways in which a function of the user's may fail to return.
+var faults = map[string]func(){
+	"panic":       func() { panic("the hook broke") },
+	"nil pointer": func() { var m *Message[job]; m.Attempt++ },
+	"Goexit":      runtime.Goexit,
+}
+
+// eachFault runs a test in a bubble of its own for each of them.
+func eachFault(t *testing.T, f func(b *bundle, fail func())) {
+	t.Helper()
+	for name, fail := range faults {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle) { f(b, fail) })
+		})
+	}
+}
+
+// brokenCurve is a curve of the user's with one method that fails.
+type brokenCurve struct{ next, reset func() }
+
+func (c brokenCurve) NextBackOff() time.Duration { c.next(); return time.Second }
+func (c brokenCurve) Reset()                     { c.reset() }
+
+// brokenHandler is a slog.Handler that fails.
+type brokenHandler struct{ enabled, handle func() }
+
+func (h brokenHandler) Enabled(context.Context, slog.Level) bool  { h.enabled(); return true }
+func (h brokenHandler) Handle(context.Context, slog.Record) error { h.handle(); return nil }
+func (h brokenHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h brokenHandler) WithGroup(string) slog.Handler             { return h }
+
+// brokenCodec encodes or decodes in vain some jobs.
+type brokenCodec struct {
+	codec.Codec[job]
+	encode, decode func(n int)
+}
+
+func (c brokenCodec) Encode(j job) ([]byte, error) { c.encode(j.N); return c.Codec.Encode(j) }
+func (c brokenCodec) Decode(body []byte) (job, error) {
+	j, err := c.Codec.Decode(body)
+	c.decode(j.N)
+	return j, err
+}
+
+func works() {}
+
+// hooks are all the places where a listener calls functions of the user's, but for the
+// handler and the codec, each made to call fail.
+var hooks = map[string]func(o *Options[job], fail func()){
+	"Observer.Polled":   func(o *Options[job], fail func()) { o.Observer.Polled = func(Poll) { fail() } },
+	"Observer.Received": func(o *Options[job], fail func()) { o.Observer.Received = func([]queue.Message) { fail() } },
+	"Observer.Scaled":   func(o *Options[job], fail func()) { o.Observer.Scaled = func(Scale) { fail() } },
+	"Observer.Started":  func(o *Options[job], fail func()) { o.Observer.Started = func(dispatcher.Delivery) { fail() } },
+	"Observer.Finished": func(o *Options[job], fail func()) {
+		o.Observer.Finished = func(dispatcher.Delivery, time.Duration, error) { fail() }
+	},
+	"Observer.Renewed": func(o *Options[job], fail func()) {
+		o.Observer.Renewed = func(dispatcher.Delivery, time.Duration, error) { fail() }
+	},
+	"Observer.Lost": func(o *Options[job], fail func()) { o.Observer.Lost = func(dispatcher.Delivery, error) { fail() } },
+	"Observer.Settled": func(o *Options[job], fail func()) {
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { fail() }
+	},
+	"Observer.Poisoned": func(o *Options[job], fail func()) {
+		o.Observer.Poisoned = func(dispatcher.Delivery, poison.Reason, error) { fail() }
+	},
+	"RetryDelay": func(o *Options[job], fail func()) {
+		o.RetryDelay = func(int, error) time.Duration { fail(); return 0 }
+	},
+	"QueueEmpty": func(o *Options[job], fail func()) {
+		o.QueueEmpty = func(int) (time.Duration, bool) { fail(); return 0, false }
+	},
+	"QueueWorkDetected": func(o *Options[job], fail func()) {
+		o.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
+	},
+	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() backoff.BackOff { fail(); return nil } },
+	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
+		o.Idle.New = func() backoff.BackOff { return brokenCurve{fail, works} }
+	},
+	"Idle.New: Reset": func(o *Options[job], fail func()) {
+		o.Idle.New = func() backoff.BackOff { return brokenCurve{works, fail} }
+	},
+	"OnError": func(o *Options[job], fail func()) {
+		tell := o.OnError
+		o.OnError = func(err error) { tell(err); fail() }
+	},
+	"Logger": func(o *Options[job], fail func()) { o.Logger = slog.New(brokenHandler{works, fail}) },
+	"Logger, asked whether it is enabled": func(o *Options[job], fail func()) {
+		o.Logger = slog.New(brokenHandler{fail, works})
+	},
+}
+
+// The jobs of TestNoHookStopsTheListener that do more than succeed.
+const (
+	firstFails = 100 + iota
+	panicsOnce
+	exitsOnce
+	long
+	longToo
+	isPoison
+)
+
+// A hook that fails whenever it is called stops nothing: its default decides, every
+// message is handled and settled, whoever can be told is told which hook it is, and Run
+// returns.
+func TestNoHookStopsTheListener(t *testing.T) {
+	silenceStderr(t)
+	for name, set := range hooks {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(b *bundle, fail func()) { testBrokenHook(b, name, set, fail) })
+		})
+	}
+}
+
+func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fail func()) {
+	const n = 40
+	for i := range n {
+		b.send(i)
+	}
+	b.loseOneLease()
+	var calls atomic.Int64
+	var told errorList
+	var log bytes.Buffer
+	o := fixed(30 * time.Second)
+	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
+	o.Logger = textLogger(&log)
+	o.OnError = told.add
+	var seen observed
+	seen.observe(&o.Observer)
+	set(o, func() { calls.Add(1); fail() })
+	l := New(b.queue, troubled, o)
+	b.run(l)
+	after(time.Minute)
+	for _, special := range []int{firstFails, panicsOnce, exitsOnce, long, longToo, isPoison} {
+		b.send(special)
+	}
+	after(5 * time.Minute)
+	for i := range n { // more than there are slots: none is missing
+		b.send(i)
+	}
+	after(5 * time.Minute)
+	if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Loops < 1 {
+		b.Errorf("state %+v, want all at rest and a loop alive", st)
+	}
+	b.finished()
+	if st := l.State(); st.Succeeded != 2*n+5 || st.Retried != 3 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+		b.Errorf("%d left, state %+v; want all to end as without the hook", b.depth(b.queue.Queue), st)
+	}
+	seen.check(b, name)
+	if calls.Load() < 1 {
+		b.Error("the hook was not called: the test proves nothing")
+	}
+	hook, _, _ := strings.Cut(name, ",")
+	if failure := told.hook(hook); failure == nil && hook != "OnError" {
+		b.Errorf("nobody was told of %s", hook)
+	} else if failure != nil && !strings.Contains(string(failure.Stack), "hooks_test.go") {
+		b.Errorf("the stack does not say where: %s", failure.Stack)
+	}
+	if hook != "Logger" && (!strings.Contains(log.String(), "hook "+hook+" failed") || !strings.Contains(log.String(), "hooks_test.go")) {
+		b.Errorf("nothing in the log of %s: %s", hook, log.String())
+	}
+}
+
+// observed counts the deliveries that the hooks were told of which do not fail.
+type observed struct{ started, finished, settled, poisoned, lost atomic.Int64 }
+
+func (n *observed) observe(o *Observer) {
+	o.Started = func(dispatcher.Delivery) { n.started.Add(1) }
+	o.Finished = func(dispatcher.Delivery, time.Duration, error) { n.finished.Add(1) }
+	o.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { n.settled.Add(1) }
+	o.Poisoned = func(dispatcher.Delivery, poison.Reason, error) { n.poisoned.Add(1) }
+	o.Lost = func(dispatcher.Delivery, error) { n.lost.Add(1) }
+}
+
+// check holds that a hook which fails keeps no other from being called.
+func (n *observed) check(b *bundle, failing string) {
+	b.Helper()
+	for name, c := range map[string]struct {
+		calls *atomic.Int64
+		want  int64
+	}{
+		"Observer.Started": {&n.started, 90}, "Observer.Finished": {&n.finished, 90}, "Observer.Settled": {&n.settled, 90},
+		"Observer.Poisoned": {&n.poisoned, 1}, "Observer.Lost": {&n.lost, 1},
+	} {
+		if got := c.calls.Load(); name != failing && got != c.want {
+			b.Errorf("%s was called %d times, want %d", name, got, c.want)
+		}
+	}
+}
+
+// troubled is a handler that meets everything which hooks are told of.
+func troubled(ctx context.Context, m *Message[job]) error {
+	switch m.Body.N {
+	case firstFails:
+		if m.Attempt == 1 {
+			return errors.New("not yet")
+		}
+	case panicsOnce:
+		if m.Attempt == 1 {
+			panic("not yet")
+		}
+	case exitsOnce:
+		if m.Attempt == 1 {
+			runtime.Goexit()
+		}
+	case long, longToo:
+		select {
+		case <-time.After(20 * time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	case isPoison:
+		return dispatcher.Poison(errors.New("never"))
+	}
+	return nil
+}
+
+// loseOneLease makes the first renewal find that the message is somebody else's.
+func (b *bundle) loseOneLease() {
+	var lost atomic.Bool
+	b.queue.tamper = func(op string, act func() error) error {
+		if op == "update" && time.Since(b.begin) > time.Minute+10*time.Second && lost.CompareAndSwap(false, true) {
+			return queue.ErrReceiptMismatch
+		}
+		return act()
+	}
+}
+
+// errorList is what OnError was told.
+type errorList struct {
+	mu   sync.Mutex
+	list []error // guarded by mu
+}
+
+func (l *errorList) add(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, err)
+}
+
+func (l *errorList) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.list)
+}
+
+// hook returns the first failure of the hook, or nil.
+func (l *errorList) hook(name string) *dispatcher.HookError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range l.list {
+		e, _ := err.(*dispatcher.HookError)                                                       //nolint:errorlint // an error of the test's must not be asked
+		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable { //nolint:errorlint // the same
+			errors.As(err, &e)
+		}
+		if e != nil && e.Hook == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// silenceStderr keeps what a listener says as a last resort out of the test's output, and
+// returns where it is.
+func silenceStderr(t *testing.T) (file string) {
+	t.Helper()
+	f, err := os.Create(t.TempDir() + "/stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = f
+	t.Cleanup(func() { os.Stderr = old; _ = f.Close() })
+	return f.Name()
+}
+
+// A hook that fails at each renewal costs no lease.
+func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(1)
+		o := fixed(10 * time.Second)
+		o.Observer.Renewed = func(dispatcher.Delivery, time.Duration, error) { fail() }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			select {
+			case <-time.After(10 * time.Minute):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}, o)
+		b.run(l)
+		after(11 * time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Renewed < 100 || st.Lost != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// Where a hook that decides fails, its default does: how many loops there are, and how long
+// they wait.
+func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
+	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
+		eachFault(t, func(b *bundle, fail func()) {
+			o := options()
+			hooks[name](o, fail)
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			after(time.Hour)
+			b.finished()
+			if n := l.State().Polls; n < 3200 || n > 3610 {
+				b.Errorf("%s: %d polls in an hour, want one in 1…1.1 s", name, n)
+			}
+		})
+	}
+	eachFault(t, func(b *bundle, fail func()) {
+		b.put(2000)
+		o := options()
+		o.Loops, o.Concurrency = Loops{Max: 4}, 128
+		hooks["QueueWorkDetected"](o, fail)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if n := l.State().LoopsPeak; n != 4 {
+			b.Errorf("%d loops for 2,000 messages, want 4", n)
+		}
+	})
+	bubble(t, func(b *bundle) {
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.Idle.New = func() backoff.BackOff { return nil }
+		b.run(New(b.queue, nothing, o))
+		after(time.Minute)
+		b.finished()
+		if e := told.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
+			b.Errorf("told %s of a curve that is nil", told.text())
+		}
+	})
+}
+
+// When both who are told of errors fail, it is not silent, and neither is told of the
+// other without end.
+func TestWhenNobodyCanBeToldStandardErrorIs(t *testing.T) {
+	file := silenceStderr(t)
+	eachFault(t, func(b *bundle, fail func()) {
+		b.send(firstFails)
+		var calls atomic.Int64
+		broken := func() { calls.Add(1); fail() }
+		o := options()
+		o.OnError = func(error) { broken() }
+		o.Logger = slog.New(brokenHandler{works, broken})
+		l := New(b.queue, troubled, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 {
+			b.Errorf("state %+v", st)
+		}
+		if n := calls.Load(); n < 2 || n > 10 {
+			b.Errorf("%d calls to tell of one failed attempt", n)
+		}
+	})
+	text, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(text), "hook Logger of test/jobs") < len(faults) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// A hook that fails for every message is told now and then, with how often.
+func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		const n = 500
+		b.put(n)
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { fail() }
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(11 * time.Second)
+		b.put(1)
+		after(time.Second)
+		b.finished()
+		if len(told.list) != 2 {
+			b.Fatalf("told of %d failures", len(told.list))
+		}
+		var e *dispatcher.HookError
+		if !errors.As(told.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
+			b.Errorf("the second time it says %v", told.list[1])
+		}
+	})
+}
+
+// A codec that panics or ends its goroutine has found what it cannot read: the message is
+// poison, and its slot is another's.
+func TestACodecThatFailsCostsNoSlot(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		for i := range 50 {
+			b.send(i)
+		}
+		var told errorList
+		o := options()
+		o.Concurrency = 4
+		o.OnError = told.add
+		o.Codec = brokenCodec{codec.JSON[job](), nil, func(n int) {
+			if n%2 == 0 {
+				fail()
+			}
+		}}
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		if st := l.State(); st.Running != 0 || st.Settling != 0 {
+			b.Errorf("state %+v", st)
+		}
+		b.finished()
+		if st := l.State(); st.Succeeded != 25 || st.Poisoned != 25 || b.depth(b.queue.Queue) != 0 {
+			b.Errorf("state %+v", st)
+		}
+		if e := told.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
+			b.Errorf("told %v", told.text())
+		}
+	})
+}
+
+// A codec that fails while progress is saved fails the attempt at most.
+func TestACodecThatFailsInSave(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		b.send(1)
+		saved := false
+		o := options()
+		o.Codec = brokenCodec{codec.JSON[job](), func(int) { fail() }, func(int) {}}
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			if m.Attempt > 1 {
+				return nil
+			}
+			err := m.Save(ctx, job{2})
+			if e := (*dispatcher.HookError)(nil); !errors.As(err, &e) || e.Hook != "Codec.Encode" || m.Body.N != 1 {
+				b.Errorf("saved %v: %v", m.Body, err)
+			}
+			saved = true
+			return err
+		}, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
+			b.Errorf("state %+v", st)
+		}
+		if goexit := strings.HasSuffix(b.Name(), "Goexit"); saved == goexit { // that ends the handler
+			b.Errorf("Save has returned: %v", saved)
+		}
+	})
+}
+
+// A curve of Configure's is guarded as one of the options is.
+func TestABrokenCurveOfConfigure(t *testing.T) {
+	eachFault(t, func(b *bundle, fail func()) {
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(time.Second)
+		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() backoff.BackOff { fail(); return nil }}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		b.put(10)
+		after(time.Minute)
+		b.finished()
+		if st := l.State(); st.Succeeded != 10 || st.Loops != 0 {
+			b.Errorf("state %+v", st)
+		}
+	})
+}
+
+// A dispatcher without a listener survives its hooks as well, and has slog's default for
+// what its OnError cannot be told.
+func TestADispatchersOwnHooks(t *testing.T) {
+	for name, set := range map[string]func(*dispatcher.Options[job], func()){
+		"OnRelease": func(o *dispatcher.Options[job], fail func()) { o.OnRelease = func(time.Time) { fail() } },
+		"OnError":   func(o *dispatcher.Options[job], fail func()) { o.OnError = func(error) { fail() } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			old := slog.Default()
+			slog.SetDefault(textLogger(&log))
+			defer slog.SetDefault(old)
+			eachFault(t, func(b *bundle, fail func()) {
+				var told errorList
+				log.Reset()
+				o := &dispatcher.Options[job]{OnError: told.add}
+				set(o, fail)
+				d, err := dispatcher.New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Start(b.Context())
+				if _, err := producer.New[job](b.queue.Queue, nil).Send(b.Context(), job{1}, nil); err != nil {
+					b.Fatal(err)
+				}
+				batch, err := b.queue.Dequeue(b.Context(), 1, time.Minute)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Dispatch(batch, d.Reserve(b.Context()), time.Now(), time.Minute)
+				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != 1 {
+					b.Errorf("%d retried, %v", d.Count(dispatcher.Retried), err)
+				}
+				if said := told.text() + log.String(); !strings.Contains(said, "hook "+name+" of test/jobs") {
+					b.Errorf("nobody was told: %s", said)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package listener
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// health is the phase of a listener, and whether the service answers it.
+type health struct {
+	mu        sync.Mutex
+	phase     Phase     // guarded by mu
+	begun     time.Time // guarded by mu
+	lastPoll  time.Time // when a dequeue was answered last; guarded by mu
+	pollError error     // why the last one was not; guarded by mu
+}
+
+// polled notes the answer to a dequeue.
+func (h *health) polled(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pollError = err; err == nil {
+		h.lastPoll = time.Now()
+	}
+}
+
+func (h *health) enter(p Phase) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase = p; p == Running {
+		h.begun = time.Now()
+	}
+}
+
+func (h *health) since() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Since(h.begun)
+}
+
+// fill puts into a state what is known here.
+func (h *health) fill(s *State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.Phase, s.LastPoll, s.PollError = h.phase, h.lastPoll, h.pollError
+}
+
+// begun says what is listened to, and how.
+func (s *session[T]) begun() {
+	s.health.enter(Running)
+	poison := "stays in its queue"
+	if q := s.dispatcher.PoisonQueue(); q != "" {
+		poison = q
+	}
+	s.report.say("listening", slog.Int("concurrency", s.concurrency),
+		slog.Int("loops_min", s.fleet.bounds.Min), slog.Int("loops_max", s.fleet.bounds.Max), slog.String("poison", poison))
+}
+
+// draining says what is waited for.
+func (s *session[T]) draining(failure error) {
+	s.health.enter(Draining)
+	running, _ := s.dispatcher.Running()
+	attrs := []slog.Attr{slog.Int("running", running), slog.Duration("grace", max(s.options.Grace, 0))}
+	if failure != nil {
+		attrs = append(attrs, slog.String("error", failure.Error()))
+	}
+	if running > 0 {
+		attrs = append(attrs, slog.String("hint", "a second signal stops at once"))
+	}
+	s.report.say("draining", attrs...)
+}
+
+// ended says what was done.
+func (s *session[T]) ended() {
+	s.health.enter(Stopped)
+	s.report.sayRest()
+	st := s.state()
+	attrs := []slog.Attr{
+		slog.Int64("succeeded", st.Succeeded), slog.Int64("retried", st.Retried), slog.Int64("poisoned", st.Poisoned),
+	}
+	for _, one := range []struct {
+		name  string
+		count int64
+	}{{"snoozed", st.Snoozed}, {"discarded", st.Discarded}, {"kept", st.Kept}, {"given_back", st.GivenBack}, {"lost", st.Lost}, {"unsettled", st.Unsettled}, {"errors", st.Errors}} {
+		if one.count > 0 {
+			attrs = append(attrs, slog.Int64(one.name, one.count))
+		}
+	}
+	attrs = append(attrs, slog.Int64("requests", st.Requests), slog.Duration("after", s.health.since().Round(time.Millisecond)))
+	s.report.say("stopped", attrs...)
+}

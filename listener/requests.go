@@ -1,0 +1,58 @@
+package listener
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// counted is a queue that counts the requests of one listener, each of which is billed as
+// a transaction.
+type counted struct {
+	queue.Queue
+	sent *atomic.Int64 // shared with siblings
+}
+
+// Unwrap returns the queue that is counted, for messages that name its type.
+func (c counted) Unwrap() queue.Queue { return c.Queue }
+
+func (c counted) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	c.sent.Add(1)
+	return c.Queue.Enqueue(ctx, text, o)
+}
+
+func (c counted) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	c.sent.Add(1)
+	return c.Queue.Dequeue(ctx, n, visibility)
+}
+
+func (c counted) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	c.sent.Add(1)
+	return c.Queue.Peek(ctx, n)
+}
+
+func (c counted) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	c.sent.Add(1)
+	return c.Queue.Update(ctx, l, text, visibility)
+}
+
+func (c counted) Delete(ctx context.Context, l queue.Lease) error {
+	c.sent.Add(1)
+	return c.Queue.Delete(ctx, l)
+}
+
+func (c counted) Properties(ctx context.Context) (queue.Properties, error) {
+	c.sent.Add(1)
+	return c.Queue.Properties(ctx)
+}
+
+func (c counted) Create(ctx context.Context, metadata map[string]string) error {
+	c.sent.Add(1)
+	return c.Queue.Create(ctx, metadata)
+}
+
+func (c counted) Sibling(suffix string) queue.Queue {
+	return counted{c.Queue.Sibling(suffix), c.sent}
+}

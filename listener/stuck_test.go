@@ -1,0 +1,57 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+)
+
+// The slot of a handler that was given up is freed once: when it returns after all, no
+// room is made for one handler more than may run, and the counts are right.
+func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
+	for name, result := range map[string]error{"succeeds": nil, "fails": errors.New("late"), "poison": dispatcher.Poison(nil)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				const slots, stuck = 3, 2
+				b.put(stuck)
+				release := make(chan struct{})
+				var running, most atomic.Int64
+				o := options()
+				o.Concurrency, o.GiveUp, o.Timeout, o.StuckAfter = slots, true, 10*time.Second, 10*time.Second
+				l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+					if m.Body.N < stuck && m.Attempt == 1 {
+						<-release
+						return result
+					}
+					most.Store(max(most.Load(), running.Add(1)))
+					defer running.Add(-1)
+					time.Sleep(5 * time.Second)
+					return nil
+				}, o)
+				b.run(l)
+				after(25 * time.Second) // both are given up
+				for range 30 {
+					b.putText(`{"N":100}`)
+				}
+				after(2 * time.Second)
+				if st := l.State(); st.Running != slots || running.Load() != slots {
+					b.Errorf("%d run, state %+v", running.Load(), st)
+				}
+				close(release) // while the others run
+				after(time.Second)
+				if st := l.State(); st.Running != slots {
+					b.Errorf("after the return of the stuck ones: state %+v", st)
+				}
+				after(10 * time.Minute)
+				if st := l.State(); most.Load() != slots || st.Running != 0 || st.Settling != 0 {
+					b.Errorf("%d ran at once in %d slots, state %+v", most.Load(), slots, st)
+				}
+				b.finished()
+			})
+		})
+	}
+}

@@ -1,0 +1,391 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/scaling"
+)
+
+// What is given back with no delay is fetched at once, not when the idle wait ends.
+func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
+	for name, again := range map[string]error{
+		"Retry(0)":        dispatcher.Retry(0, errors.New("not yet")),
+		"Snooze(0)":       dispatcher.Snooze(0),
+		"RetryDelay of 0": errors.New("not yet"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				b.send(1)
+				o := options()
+				o.Idle = scaling.Idle{Max: 10 * time.Minute}
+				o.RetryDelay = func(int, error) time.Duration { return 0 }
+				var at []time.Duration
+				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+					if len(at) == 0 {
+						time.Sleep(time.Hour) // until the loop has fallen asleep for as long as it may
+					}
+					at = append(at, time.Since(b.begin))
+					if len(at) < 4 {
+						return again
+					}
+					return nil
+				}, o)
+				b.run(l)
+				after(2 * time.Hour)
+				b.finished()
+				if len(at) != 4 || at[3] != at[0] {
+					t.Errorf("deliveries at %v, want four at once after the first", at)
+				}
+			})
+		})
+	}
+}
+
+// Any number of messages that fall due is remembered, and those of one second are worth
+// one poll.
+func TestNoReleaseIsForgotten(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 3000
+		for i := range n {
+			b.send(i)
+		}
+		o := options()
+		o.Concurrency = 128
+		o.Idle = scaling.Idle{Max: 24 * time.Hour}
+		// One falls due every ten seconds, those of the end first: what comes late to a
+		// full memory must not be what falls due early.
+		due := func(i int) time.Duration { return time.Hour + time.Duration(n-i)*10*time.Second }
+		var late atomic.Int64
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			left := due(m.Body.N) - time.Since(b.begin)
+			if left > 0 {
+				return dispatcher.Snooze(left)
+			}
+			if left < -2*time.Second {
+				late.Add(1)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(12 * time.Hour)
+		b.finished()
+		if done := l.State().Succeeded; done != n || late.Load() > 0 {
+			t.Errorf("%d of %d were done, %d of them late", done, n, late.Load())
+		}
+	})
+}
+
+// A thousand messages that fall due within one second are fetched with few polls.
+func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 1000
+		for i := range n {
+			b.send(i)
+		}
+		o := options()
+		o.Concurrency = n
+		o.Idle = scaling.Idle{Max: time.Hour}
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.DequeueCount == 1 {
+				time.Sleep(time.Minute + time.Duration(m.Body.N)*time.Millisecond - time.Since(b.begin))
+				return dispatcher.Snooze(5 * time.Minute)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(5 * time.Minute)
+		before := len(b.queue.sent("dequeue"))
+		after(5 * time.Minute)
+		polls := len(b.queue.sent("dequeue")) - before
+		b.finished()
+		if done := l.State().Succeeded; done != n {
+			t.Errorf("%d of %d were done", done, n)
+		}
+		if bound := 3 * n / queue.MaxBatch; polls > bound {
+			t.Errorf("%d polls for %d messages, want at most %d", polls, n, bound)
+		}
+	})
+}
+
+// L-16: while dequeues fail the listener backs off up to 30 s, whatever falls due and
+// however often it is configured meanwhile.
+func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 600
+		for i := range n {
+			b.send(i)
+		}
+		var down atomic.Bool
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "dequeue" && down.Load() {
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
+			}
+			return act()
+		}
+		o := options()
+		o.Concurrency = n
+		o.Loops.Max = 1
+		o.BatchSize = queue.MaxBatch
+		o.Idle.Max = time.Hour
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			if m.DequeueCount == 1 {
+				return dispatcher.Snooze(time.Minute + time.Duration(m.Body.N)*time.Second)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(59 * time.Second)
+		down.Store(true)
+		before := len(b.queue.sent("dequeue"))
+		for range 10 * 60 { // a release and a change of settings every second
+			if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Hour}}); err != nil {
+				b.Fatal(err)
+			}
+			after(time.Second)
+		}
+		// 0.1, 0.2 … 25.6 s, each ± a quarter, and then every 30 s ± a quarter.
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 20 || polls > 36 {
+			t.Errorf("%d polls in ten minutes of 503, want about 27", polls)
+		}
+		down.Store(false)
+		after(time.Minute)
+		if done := l.State().Succeeded; done != n {
+			t.Errorf("%d of %d were done a minute after the outage", done, n)
+		}
+		b.finished()
+	})
+}
+
+// L-16: an error is waited for at most 30 s, give or take a quarter, also where an empty
+// queue is waited for longer.
+func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.tamper = func(op string, act func() error) error {
+			if time.Since(b.begin) < 10*time.Second {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		b.send(1)
+		o := options()
+		o.Idle.Min = time.Hour
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(40 * time.Second)
+		if l.State().Succeeded != 1 {
+			t.Error("the job is not done 30 s after the outage")
+		}
+		b.finished()
+	})
+}
+
+// The pauses after errors begin with the Idle.Min in force.
+func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var down atomic.Bool
+		b.queue.tamper = func(op string, act func() error) error {
+			if down.Load() {
+				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+			}
+			return act()
+		}
+		o := options()
+		o.Idle.Min = 20 * time.Second
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(time.Minute)
+		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		down.Store(true)
+		before := len(b.queue.sent("dequeue"))
+		after(10 * time.Second)
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 5 {
+			t.Errorf("%d polls in the first 10 s of an outage, want one after 0.1, 0.2, 0.4 s …", polls)
+		}
+		b.finished()
+	})
+}
+
+// A release that falls due in a second of which others already did is none of them.
+func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWake()
+		ctx, cancel := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		watching.Go(func() { w.watch(ctx) })
+		begin := time.Now()
+		var woken []time.Duration
+		for _, due := range []int{5200, 5300, 5900, 5950} {
+			w.at(begin.Add(time.Duration(due) * time.Millisecond))
+			if due == 5200 || due == 5900 {
+				continue // two are given back together
+			}
+			select {
+			case <-w.now:
+				woken = append(woken, time.Since(begin)/time.Millisecond)
+			case <-time.After(time.Hour):
+			}
+		}
+		if len(woken) != 2 || woken[0] != 5300 || woken[1] != 5950 {
+			t.Errorf("woken at %v ms, want once for the first two and once for the others", woken)
+		}
+		if len(w.latest) > 0 || len(w.seconds) > 0 {
+			t.Errorf("%v is remembered for ever", w.latest)
+		}
+		cancel()
+		watching.Wait()
+	})
+}
+
+// A loop that ends because the settings allow fewer passes on what woke it: a retry due
+// in 5 s is fetched then, though the concurrency was lowered meanwhile.
+func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
+	for _, least := range []int{1, 16} {
+		t.Run(fmt.Sprint("Min ", least), func(t *testing.T) {
+			bubble(t, func(b *bundle) {
+				o := options()
+				o.Concurrency = 512
+				o.Idle = scaling.Idle{Max: time.Minute}
+				o.Loops.Min = least
+				o.QueueWorkDetected = func(scaling.Load) int { return 16 }
+				o.Loops.Pause = 24 * time.Hour // all stay
+				attempts := make(chan time.Time, 10)
+				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+					attempts <- time.Now()
+					if m.Attempt == 1 {
+						return dispatcher.Retry(5*time.Second, errors.New("once"))
+					}
+					return nil
+				}, o)
+				b.run(l)
+				b.send(1)
+				<-attempts
+				<-attempts
+				after(10 * time.Minute) // all loops sleep for a minute by now
+				if n := l.State().Loops; n != 16 {
+					b.Fatalf("%d loops, want 16", n)
+				}
+				b.send(2)
+				first := <-attempts
+				after(time.Second)
+				if err := l.Configure(Settings{Concurrency: 4}); err != nil {
+					b.Fatal(err)
+				}
+				if again := (<-attempts).Sub(first); again > 6*time.Second {
+					t.Errorf("the second attempt came after %v, want 5 s", again)
+				}
+				b.finished()
+			})
+		})
+	}
+}
+
+// Lowering the concurrency costs no poll of the loops that end by it, and they end at once.
+func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 512
+		o.Idle = scaling.Idle{Max: time.Hour}
+		o.Loops.Min = 16
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(10 * time.Hour)
+		before := len(b.queue.sent("dequeue"))
+		if err := l.Configure(Settings{Loops: Loops{Max: 2}}); err != nil {
+			b.Fatal(err)
+		}
+		synctest.Wait()
+		if n, polls := l.State().Loops, len(b.queue.sent("dequeue"))-before; n != 2 || polls > 1 {
+			t.Errorf("%d loops after %d polls, want 2 after at most 1", n, polls)
+		}
+		b.finished()
+	})
+}
+
+// A shorter idle wait holds for all loops: the one that is told of it may end, and the
+// others must not sleep on by the old one.
+func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 256
+		o.Idle = scaling.Idle{Max: 10 * time.Hour}
+		o.Loops.Min = 8
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		after(100 * time.Hour) // all sleep for ten hours
+		before := len(b.queue.sent("dequeue"))
+		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}, Loops: Loops{Min: 1}}); err != nil {
+			b.Fatal(err)
+		}
+		after(time.Minute)
+		if n := l.State().Loops; n != 1 {
+			t.Errorf("%d loops a minute after the change, want 1", n)
+		}
+		// 60 of the one that stays, some more of those that find out that they may end.
+		if polls := len(b.queue.sent("dequeue")) - before; polls < 50 || polls > 60+8*6 {
+			t.Errorf("%d polls in the minute after the change", polls)
+		}
+		begin := time.Now()
+		b.put(1)
+		for l.State().Succeeded == 0 {
+			after(100 * time.Millisecond)
+		}
+		if waited := time.Since(begin); waited > 1300*time.Millisecond {
+			t.Errorf("the job waited for %v, with an idle wait of at most 1 s", waited)
+		}
+		b.finished()
+	})
+}
+
+// listeners with different seeds wait differently, after empty polls and after
+// errors, and those with the same seed alike.
+func TestX10_WaitsDependOnTheSeed(t *testing.T) {
+	instants := func(seed uint64, down bool) (at []time.Duration) {
+		bubble(t, func(b *bundle) {
+			b.queue.tamper = func(op string, act func() error) error {
+				if down {
+					return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
+				}
+				return act()
+			}
+			o := options()
+			o.Seed = seed
+			b.run(New(b.queue, nothing, o))
+			after(time.Minute)
+			b.finished()
+			for _, c := range b.queue.sent("dequeue") {
+				at = append(at, c.at.Sub(b.begin))
+			}
+		})
+		return at
+	}
+	for what, down := range map[string]bool{"empty polls": false, "errors": true} {
+		one, same := fmt.Sprint(instants(1, down)), fmt.Sprint(instants(1, down))
+		if one != same {
+			t.Errorf("after %s a seed is not the same twice:\n%v\n%v", what, one, same)
+		}
+		seen := map[string]uint64{one: 1}
+		for seed := uint64(2); seed <= 5; seed++ {
+			polls := fmt.Sprint(instants(seed, down))
+			if other, ok := seen[polls]; ok {
+				t.Errorf("after %s seeds %d and %d wait alike:\n%v", what, seed, other, polls)
+			}
+			seen[polls] = seed
+		}
+		random := fmt.Sprint(instants(0, down))
+		if again := fmt.Sprint(instants(0, down)); random == again {
+			t.Errorf("after %s two listeners without a seed wait alike:\n%v", what, again)
+		}
+	}
+}

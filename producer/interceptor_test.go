@@ -1,0 +1,98 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestInterceptorsSeeAndChangeWhatIsSent(t *testing.T) {
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	if err := q.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	p := producer.New(q, &producer.Options[int]{Interceptors: []producer.Interceptor{
+		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
+			order = append(order, "outer")
+			s.Options.Delay = time.Hour
+			err := next(ctx)
+			if s.Sent.ID == "" || s.Queue != q.Name() {
+				t.Errorf("got %+v when it was sent", s)
+			}
+			return err
+		},
+		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
+			order = append(order, "inner")
+			s.Head.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			return next(ctx)
+		},
+	}})
+	sent, err := p.Send(t.Context(), 1, nil)
+	if err != nil || sent.ID == "" {
+		t.Fatalf("got %+v, %v", sent, err)
+	}
+	if want := []string{"outer", "inner"}; !slices.Equal(order, want) {
+		t.Errorf("got the order %q, want %q", order, want)
+	}
+	if visible, err := q.Peek(t.Context(), 1); err != nil || len(visible) != 0 {
+		t.Errorf("got %v, %v; want it hidden by the delay", visible, err)
+	}
+}
+
+func TestAnInterceptorCanRefuse(t *testing.T) {
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	closed := errors.New("closed for the night")
+	p := producer.New(q, &producer.Options[int]{Interceptors: []producer.Interceptor{
+		func(context.Context, *producer.Sending, func(context.Context) error) error { return closed },
+	}})
+	if _, err := p.Send(t.Context(), 1, nil); !errors.Is(err, closed) {
+		t.Errorf("got %v, want %v and nothing sent to a queue that does not exist", err, closed)
+	}
+}
+
+func TestTheQueueIsMadeByASend(t *testing.T) {
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	if _, err := producer.New[int](q, nil).Send(t.Context(), 1, nil); !errors.Is(err, queue.ErrQueueMissing) {
+		t.Errorf("without Create: got %v, want %v", err, queue.ErrQueueMissing)
+	}
+	sent, err := producer.New(q, &producer.Options[int]{Create: true}).Send(t.Context(), 1, nil)
+	if err != nil || sent.ID == "" {
+		t.Fatalf("with Create: got %+v, %v", sent, err)
+	}
+	batch, err := q.Peek(t.Context(), 2)
+	if err != nil || len(batch) != 1 || batch[0].ID != sent.ID {
+		t.Errorf("got %v, %v; want the one job", batch, err)
+	}
+}
+
+func TestAProducerWithoutAQueueSaysSo(t *testing.T) {
+	var zero producer.Producer[int]
+	if _, err := zero.Send(t.Context(), 1, nil); err == nil {
+		t.Error("the zero producer sent something")
+	}
+	if _, err := (*producer.Producer[int])(nil).Send(t.Context(), 1, nil); err == nil {
+		t.Error("the nil producer sent something")
+	}
+	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (*localqueue.Queue)(nil)} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: New did not panic", name)
+				}
+			}()
+			producer.New[int](q, nil)
+		}()
+	}
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	if _, err := producer.New(q, &producer.Options[int]{Format: codec.Format(99)}).Send(t.Context(), 1, nil); err == nil {
+		t.Error("an unknown format was sent")
+	}
+}

@@ -1,0 +1,146 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/millrace/millrace/internal/isnil"
+)
+
+// composite is a runner of runners.
+type composite interface {
+	Runner
+	haltAll() error // Halt, with what went wrong in it
+}
+
+// Together returns a runner that runs all of these at once and is done when all of them
+// are: one place in the order of [RunOrdered]. When one returns, the others stop. Its Run
+// returns their errors joined, and an error if there are none or one is nil.
+func Together(rs ...Runner) Runner {
+	all, err := together(rs)
+	if err != nil {
+		return refused{err}
+	}
+	return all
+}
+
+func together(rs []Runner) (group, error) { return rs, check(rs) }
+
+// group is several runners that start and stop together.
+type group []Runner
+
+// Run runs all of them.
+func (g group) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(g))
+	var running sync.WaitGroup
+	for i, r := range g {
+		running.Go(func() {
+			defer stop() // one that ended takes the others with it
+			attempt(&errs[i], "Run", r, func() error { return r.Run(ctx) })
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// Halt halts all of them.
+func (g group) Halt() { _ = g.haltAll() }
+
+func (g group) haltAll() error {
+	errs := make([]error, len(g))
+	var halting sync.WaitGroup
+	for i, r := range g {
+		// Each on its own: none keeps the others from being halted.
+		halting.Go(func() {
+			if all, ok := r.(composite); ok {
+				errs[i] = all.haltAll()
+				return
+			}
+			attempt(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
+		})
+	}
+	halting.Wait()
+	return errors.Join(errs...)
+}
+
+func inOrder(rs []Runner) (stages, error) { return rs, check(rs) }
+
+// stages is several runners that start together and stop one after the other, the last
+// one first.
+type stages []Runner
+
+// Run runs all of them.
+func (s stages) Run(ctx context.Context) error {
+	errs := make([]error, len(s))
+	stops := make([]context.CancelFunc, len(s))
+	ended := make([]chan struct{}, len(s))
+	first := make(chan struct{}, len(s)) // some runner has returned
+	var running sync.WaitGroup
+	for i, r := range s {
+		// Not a child that ends with ctx: each ends in its turn.
+		own, stop := context.WithCancel(context.WithoutCancel(ctx))
+		stops[i], ended[i] = stop, make(chan struct{})
+		running.Go(func() {
+			defer close(ended[i])
+			defer func() { first <- struct{}{} }() // also of one that ends its goroutine
+			attempt(&errs[i], "Run", r, func() error { return r.Run(own) })
+		})
+	}
+	select {
+	case <-ctx.Done():
+	case <-first:
+	}
+	for i := len(s) - 1; i >= 0; i-- {
+		stops[i]()
+		<-ended[i]
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// Halt halts all of them, which also ends the wait for each other.
+func (s stages) Halt() { _ = s.haltAll() }
+
+func (s stages) haltAll() error { return group(s).haltAll() }
+
+// check refuses what cannot be run, before anything runs.
+func check(rs []Runner) error {
+	if len(rs) == 0 {
+		return errors.New("millrace: nothing to run")
+	}
+	for i, r := range rs {
+		if isnil.Value(r) {
+			return fmt.Errorf("millrace: runner %d of %d is nil", i+1, len(rs))
+		}
+	}
+	return nil
+}
+
+// refused is what cannot run, for the reason given.
+type refused struct{ err error }
+
+// Run returns the reason.
+func (r refused) Run(context.Context) error { return r.err }
+
+// Halt does nothing.
+func (r refused) Halt() {}
+
+// attempt calls a method of a runner. A panic or runtime.Goexit in it is an error, so that
+// the others drain.
+func attempt(err *error, method string, r Runner, call func() error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			*err = fmt.Errorf("millrace: %s of %T panicked: %v\n%s", method, r, p, debug.Stack())
+		} else if !returned {
+			*err = fmt.Errorf("millrace: %s of %T called runtime.Goexit\n%s", method, r, debug.Stack())
+		}
+	}()
+	*err = call()
+	returned = true
+}
