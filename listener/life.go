@@ -52,8 +52,11 @@ func (s *session[T]) begun() {
 	if q := s.dispatcher.PoisonQueue(); q != "" {
 		poison = q
 	}
-	s.report.say("listening", slog.Int("concurrency", s.concurrency),
-		slog.Int("loops_min", s.fleet.bounds.Min), slog.Int("loops_max", s.fleet.bounds.Max), slog.String("poison", poison))
+	s.settings.Lock() // the listener can be configured already
+	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
+	s.settings.Unlock()
+	s.report.say("listening", slog.Int("concurrency", concurrency),
+		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", poison))
 }
 
 // draining says what is waited for.

@@ -267,17 +267,17 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 				}
 				return act()
 			}
-			runs := 0
-			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, fixed(30*time.Second))
+			var runs atomic.Int64
+			l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, fixed(30*time.Second))
 			b.run(l)
 			after(59 * time.Minute)
-			if st := l.State(); runs != 0 || st.Lost < 20 {
-				t.Errorf("%s: %d runs while no start could be recorded, state %+v", name, runs, st)
+			if st := l.State(); runs.Load() != 0 || st.Lost < 20 {
+				t.Errorf("%s: %d runs while no start could be recorded, state %+v", name, runs.Load(), st)
 			}
 			after(5 * time.Minute)
 			b.finished()
-			if st := l.State(); runs != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
-				t.Errorf("%s: %d runs, state %+v", name, runs, st)
+			if st := l.State(); runs.Load() != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
+				t.Errorf("%s: %d runs, state %+v", name, runs.Load(), st)
 			}
 		})
 	}
