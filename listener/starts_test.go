@@ -87,7 +87,11 @@ func TestInvariant5_AKillerIsPoison(t *testing.T) {
 
 // The same behind a network that loses a third of everything.
 func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(10)
+	if testing.Short() || underRace() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		bubble(t, func(b *bundle) {
 			b.send(1)
 			runs := b.killers(faultqueue.Options{Seed: seed * 1000, Every: bad}, 0)
@@ -107,7 +111,7 @@ var bad = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, 
 // lease, while those that kill their worker are (see above).
 func TestABadNetworkPoisonsNothing(t *testing.T) {
 	seeds := uint64(20)
-	if testing.Short() {
+	if testing.Short() || underRace() {
 		seeds = 3
 	}
 	for _, faults := range []faultqueue.Rates{bad, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
