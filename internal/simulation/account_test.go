@@ -174,7 +174,7 @@ func (b *books) record(a *account, d *delivery, e entry, head codec.Head) {
 		b.complain(e, "a lost lease is recorded as a failure")
 	}
 	switch {
-	case d.counted() && d.began == nil: // it accounts for itself, and for nothing before
+	case d.counted() && d.began == nil && head.Poison == "": // it accounts for itself, and for nothing before
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.complain(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
 		}
