@@ -141,10 +141,13 @@ func (r *handling) work() {
 	r.decide()
 }
 
-// waitForTheDatabase is what a run comes to that cannot do without it.
-func (r *handling) waitForTheDatabase(o outagePlan) {
+// waitForTheDatabase is what a run comes to that cannot do without it, alone or together with
+// the others of its batch.
+func (r *handling) waitForTheDatabase(o outagePlan, others ...*handling) {
 	if r.world.now() >= o.from+o.hangsAfter && r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
-		r.world.hang(r.process, r.message.ID, o.hanging)
+		for _, one := range append(others, r) {
+			r.world.hang(r.process, one.message.ID, o.hanging)
+		}
 		r.spend(r.ctx, o.hanging, true)
 	} else {
 		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)
