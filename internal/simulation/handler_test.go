@@ -214,7 +214,7 @@ func (r *handling) save() (lost bool) {
 	e.kind, e.said = saved, said(err)
 	w.history.note(e)
 	if lost = errors.Is(err, dispatcher.ErrLeaseLost); lost {
-		r.said, r.err, r.cut = didFail, err, r.ctx.Err() != nil
+		r.said, r.err, r.cut = didFail, dispatcher.ErrLeaseLost, r.ctx.Err() != nil // err has the request id
 	}
 	return lost
 }
