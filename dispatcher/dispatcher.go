@@ -131,7 +131,7 @@ func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return min(max(DefaultLinger, d.follow.usual()/5), mostLinger)
+	return min(max(defaultLinger, d.follow.usual()/5), mostLinger)
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run

@@ -17,8 +17,8 @@ import (
 
 // Defaults of [Options] and [Loops].
 const (
-	DefaultGrace = 30 * time.Second
-	DefaultPause = 30 * time.Second
+	defaultGrace = 30 * time.Second
+	defaultPause = 30 * time.Second
 )
 
 // Message is one delivery of a job. See dispatcher.Message.
@@ -177,7 +177,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
 	if c.Grace == 0 {
-		c.Grace = DefaultGrace
+		c.Grace = defaultGrace
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
