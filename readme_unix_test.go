@@ -219,7 +219,8 @@ func TestTheLinksOfThePagesLead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(string(text), -1) {
+		prose := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`").ReplaceAllString(string(text), "")
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(prose, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
