@@ -198,7 +198,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
+		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
 	}
 }
 
