@@ -57,19 +57,25 @@ func (s *settings) greeting(address string, url func(account string) string, d *
 		}
 		line("  for Python", "%s", long+pythonSecondary(url(account)))
 	}
-	if step := s.firstStep(address); step != "" {
+	if step := s.firstStep(address, url); step != "" {
 		line("from another shell", "%s", step)
 	}
 	text.WriteString("Stop it with Ctrl-C.\n")
 	return text.String()
 }
 
-// firstStep is what to try where commands find this server by themselves.
-func (s *settings) firstStep(address string) string {
-	if s.cert != "" || s.public || s.secret(emulator.DevelopmentAccount) || !isUsual(address) {
+// firstStep is what to try first. Where commands do not find this server by themselves, it
+// tells them where it is; a program that reads the variable is told too.
+func (s *settings) firstStep(address string, url func(account string) string) string {
+	const account = emulator.DevelopmentAccount
+	const create = "millrace create orders"
+	switch {
+	case s.cert != "" || s.public || s.secret(account):
 		return ""
+	case isUsual(address):
+		return create
 	}
-	return "millrace create orders"
+	return fmt.Sprintf("export %s='%s'; %s", accountVariable, connectionString(url(account), account, emulator.DevelopmentKey), create)
 }
 
 // served is the names of the accounts, the development account first.
