@@ -20,7 +20,7 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 		"handler time-out": {Timeout: 30},
 		"settle time-out":  {SettleTimeout: 30},
 		"grace":            {Grace: 30},
-		"idle bound":       {Idle: scaling.Idle{Max: 30}},
+		"idle maximum":     {Idle: scaling.Idle{Max: 30}},
 	} {
 		if err := New(q, h, o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
 			t.Errorf("%s: got %v", name, err)

@@ -35,15 +35,13 @@ type Idle struct {
 }
 
 // WithDefaults returns i with the defaults of Min and Max filled in, or an error if the bounds
-// are negative, the wrong way round, or under 1 µs, which is a number without a unit.
+// are negative or the wrong way round, or if Max is under 1 µs, which is a number without a unit.
 func (i Idle) WithDefaults() (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
 	}
-	for _, d := range []time.Duration{i.Min, i.Max} {
-		if d > 0 && d < time.Microsecond { // a number without its unit, which compiles
-			return i, fmt.Errorf("idle bound %v is too short for any request: give it a unit, such as %d*time.Second", d, d)
-		}
+	if i.Max > 0 && i.Max < time.Microsecond { // a number without its unit, which compiles
+		return i, fmt.Errorf("idle maximum %v is too short for any request: give it a unit, such as %d*time.Second", i.Max, i.Max)
 	}
 	if i.Min == 0 {
 		i.Min = DefaultMin
