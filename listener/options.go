@@ -98,7 +98,8 @@ type Options[T any] struct {
 	Interceptors []Interceptor
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Defaults to none.
+	// deadline, and its cause is an [ErrTimeout]. Less than 1 µs is refused: it is a number
+	// without a unit. Defaults to none.
 	Timeout time.Duration
 
 	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
@@ -115,7 +116,8 @@ type Options[T any] struct {
 	Poison PoisonPolicy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. Grace and SettleTimeout together, and a second, should
+	// all: they are cancelled at once. Less than 1 µs is refused: it is a number without a
+	// unit. Grace and SettleTimeout together, and a second, should
 	// be less than what the platform leaves after its signal; Kubernetes leaves 30 s unless
 	// terminationGracePeriodSeconds says otherwise. Defaults to 30 s.
 	Grace time.Duration
@@ -176,6 +178,9 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	if c.QueueWorkDetected == nil {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
+	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
+		errs = append(errs, fmt.Errorf("grace %v is too short for anything: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
 	}
@@ -198,7 +203,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
+		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
 	}
 }
 
