@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
@@ -38,7 +37,7 @@ func run(ctx context.Context, account string) error {
 		Create: true, // the queue, if it is not there
 		// For trying things out. The defaults are five attempts, and 1 s, 16 s, 81 s and 4 min
 		// between them.
-		Poison:     poison.Policy{MaxAttempts: 2},
+		Poison:     listener.PoisonPolicy{MaxAttempts: 2},
 		RetryDelay: func(int, error) time.Duration { return time.Second },
 	}))
 }
