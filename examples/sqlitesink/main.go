@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// run sends so many readings and writes them into the database at the path.
+// run sends readings and writes them into the database at the path.
 func run(ctx context.Context, q queue.Queue, path string, readings int) (err error) {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -62,10 +62,8 @@ func run(ctx context.Context, q queue.Queue, path string, readings int) (err err
 	var done atomic.Int64
 	o := &listener.Options[Reading]{Concurrency: 400} // room for four batches
 	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
-		if became == listener.Deleted || became == listener.Poisoned {
-			if done.Add(1) == int64(readings) {
-				stop()
-			}
+		if (became == listener.Deleted || became == listener.Poisoned) && done.Add(1) == int64(readings) {
+			stop()
 		}
 	}
 	sink := func(ctx context.Context, ms []*listener.Message[Reading]) []error {
