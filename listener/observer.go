@@ -10,7 +10,10 @@ import (
 // Observer is told what a listener does, and through the embedded one what happens to
 // its deliveries: the seam that metrics and tracing hang on. Every field may be nil. The
 // functions are called from many goroutines at once: they must be quick and must not
-// block.
+// block. The fields of the embedded one are set by assignment, which needs no other package:
+//
+//	var o listener.Options[Order]
+//	o.Observer.Settled = func(d listener.Delivery, became listener.Outcome, took time.Duration) { … }
 type Observer struct {
 	dispatcher.Observer
 
