@@ -211,7 +211,7 @@ func (v *delivery[T]) conclude(err error, begin time.Time) {
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
 	if err != nil && errors.Is(ended, ErrTimeout) {
-		err = fmt.Errorf("%w after %v: %w", ErrTimeout, v.context.deadline.Sub(begin), err)
+		err = &overdueError{v.context.deadline.Sub(begin), err}
 	}
 	interrupted := errors.Is(ended, ErrStopping)
 	if state == held && errors.Is(ended, ErrLeaseExpired) {

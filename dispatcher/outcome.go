@@ -39,6 +39,21 @@ func (timeoutError) Timeout() bool { return true }
 // Is matches what a context says whose deadline has passed.
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
+// overdueError is the error of a handler whose time was up. It matches [ErrTimeout] without
+// being joined with it: a snooze after the time-out is still a snooze.
+type overdueError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *overdueError) Error() string {
+	return fmt.Sprintf("%v after %v: %v", ErrTimeout, e.after, e.err)
+}
+
+func (e *overdueError) Is(target error) bool { return errors.Is(ErrTimeout, target) }
+
+func (e *overdueError) Unwrap() error { return e.err }
+
 // Outcome is how a delivery ended. The zero value is none of them.
 type Outcome int
 

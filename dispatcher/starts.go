@@ -38,6 +38,7 @@ const mostRemembered = 4096
 type recordedStart struct {
 	delivery int64 // its dequeue count
 	settled  int64 // how many deliveries were accounted for then
+	since    int64 // the last delivery whose start was not in the message any more then
 	read     int   // how many starts the message has if the record did not take effect
 	written  int   // how many if it did
 	spared   int   // how many of those need not count
@@ -81,6 +82,9 @@ func (s *starts) remember(id queue.ID, one recordedStart) {
 	if one.settled < known.delivery { // it was not settled since
 		one.returned = known.returned
 	}
+	if one.since = known.since; one.settled >= known.delivery-1 {
+		one.since = known.delivery // it has saved, and may run yet
+	}
 	s.byID[id] = one
 }
 
@@ -98,7 +102,7 @@ func (s *starts) spare(id queue.ID, delivery int64, ran bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, known := s.byID[id]
-	if !known || delivery <= one.settled || delivery > one.delivery || ran && one.returned >= mostSpared {
+	if !known || delivery <= max(one.settled, one.since) || delivery > one.delivery || ran && one.returned >= mostSpared {
 		return
 	}
 	one.spared++

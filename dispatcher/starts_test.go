@@ -88,6 +88,24 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 	}
 }
 
+// A handler that has saved progress runs on without its lease. Its start is not in the message
+// any more: when it returns, the start of the next delivery, which may have ended another
+// worker, is not spared in its place.
+func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
+	var s starts
+	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1})
+	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1})
+	s.spare("m", 11, true)
+	head := codec.Head{Settled: 10, Starts: 1}
+	if one, _ := s.recall("m"); one.counts(head) != 1 {
+		t.Errorf("%d starts count, want 1", one.counts(head))
+	}
+	s.spare("m", 12, true)
+	if one, _ := s.recall("m"); one.counts(head) != 0 {
+		t.Errorf("%d starts count when both have returned, want 0", one.counts(head))
+	}
+}
+
 // written is a queue that keeps the last text.
 type written struct {
 	queue.Queue

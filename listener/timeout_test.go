@@ -83,6 +83,35 @@ func TestEachJobCanHaveItsTimeout(t *testing.T) {
 	})
 }
 
+// A handler whose time is up still says what is to become of its message. Only a plain error
+// is a failure.
+func TestWhatAHandlerAsksForAfterItsTimeoutCounts(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(4)
+		said := []error{Snooze(time.Hour), Discard(errors.New("nobody needs it")), Poison(errors.New("it never will")), Retry(time.Hour, errors.New("not yet"))}
+		o := options()
+		o.Timeout = 10 * time.Second
+		var told []error
+		o.OnError = func(err error) { told = append(told, err) }
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			<-ctx.Done()
+			time.Sleep(time.Duration(m.Body.N) * time.Millisecond) // one after the other
+			return said[m.Body.N]
+		}, o)
+		b.run(l)
+		after(time.Minute)
+		b.finished()
+		if s := l.State(); s.Snoozed != 1 || s.Discarded != 1 || s.Poisoned != 1 || s.Retried != 1 {
+			t.Errorf("one of each kind was asked for, got %+v", s)
+		}
+		for _, err := range told {
+			if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the time-out is not told: %v", err)
+			}
+		}
+	})
+}
+
 func TestALostLeaseIsNoDeadline(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)

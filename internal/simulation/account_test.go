@@ -57,7 +57,7 @@ func (b *books) deliver(a *account, e entry) {
 	if want := int64(len(a.deliveries)) + 1; e.count != want {
 		b.complain(e, "delivery %d of the message", want)
 	}
-	d := &delivery{account: a, who: e.who, entry: e}
+	d := &delivery{account: a, who: e.who, entry: e, settled: min(a.settled, e.count-1)}
 	var body []byte
 	d.head, body, _, _ = codec.Open(e.text, codec.Auto)
 	d.bodies = []string{string(body)}
@@ -118,8 +118,8 @@ func (b *books) rewrite(a *account, d *delivery, e entry, running bool) {
 		b.complain(e, "an envelope is taken away: %q", a.text)
 	case wasFormat != codec.Envelope && !b.policy(d).adopt:
 		b.complain(e, "a foreign message is rewritten")
-	case running && string(body) != string(before):
-		b.progress(a, d, e, head, was)
+	case string(body) != string(before) && (running || d.began != nil && head.Settled == d.entry.count-1):
+		b.progress(a, d, e, head, was) // or it arrives late, when the handler has returned
 	case running:
 		b.complain(e, "the head changes while the handler runs: %q", a.text)
 	case b.starts(d, e.text):
@@ -168,13 +168,14 @@ func (b *books) record(a *account, d *delivery, e entry, head codec.Head) {
 		// All at once, so that what is kept is handled no more.
 	case recorded != 1:
 		b.complain(e, "%d attempts are recorded after one run", recorded)
+	case head.Poison == string(poison.ReasonExpiring) && d.ended != nil: // nobody will try that again
 	case !d.said(didFail):
 		b.complain(e, "a failure is recorded where there was none")
-	case strings.Contains(d.ended.said, "(cut off: lease") && head.Poison != string(poison.ReasonExpiring): // nobody will try that again
+	case strings.Contains(d.ended.said, "(cut off: lease"):
 		b.complain(e, "a lost lease is recorded as a failure")
 	}
 	switch {
-	case d.counted() && d.began == nil: // it accounts for itself, and for nothing before
+	case d.counted() && d.began == nil && head.Poison == "": // it accounts for itself, and for nothing before
 		if head.Settled != d.head.Settled+1 || head.Starts > d.head.Starts {
 			b.complain(e, "settled is %d with %d starts after a delivery without a run, before it %d with %d", head.Settled, head.Starts, d.head.Settled, d.head.Starts)
 		}

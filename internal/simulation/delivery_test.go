@@ -17,6 +17,7 @@ type delivery struct {
 	entry    entry
 	head     codec.Head
 	bodies   []string // that the message may have: as it was delivered or saved; several where an outcome is unknown
+	settled  int64    // delivery up to which it was recorded then what came of it
 	noted    bool     // that its handler starts is recorded in the message
 	began    *entry
 	cut      time.Duration // when the handler's context ended while it ran; 0 for not
@@ -99,9 +100,9 @@ func (b *books) starts(d *delivery, text string) bool {
 	return err == nil && format == codec.Envelope && d.began == nil && head.Starts > 0 && head.Settled == d.head.Settled
 }
 
-// before is the deliveries since the last settlement that was recorded.
+// before is the deliveries since the last settlement that was recorded when it was delivered.
 func (d *delivery) before() []*delivery {
-	return d.account.deliveries[min(d.account.settled, d.entry.count-1) : d.entry.count-1]
+	return d.account.deliveries[d.settled : d.entry.count-1]
 }
 
 // lost is how many starts of handlers may have ended their workers, as the worker of this

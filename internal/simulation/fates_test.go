@@ -100,8 +100,8 @@ func (b *books) closeExactly(a *account) {
 	mortal := a.acceptance.until != 0
 	if n := len(a.deliveries); n > 0 && a.removed == nil && a.expired(b.world.now()) && a.copies == 0 {
 		// One that is given back may wait for a slot until it is too late. One whose life
-		// ends in a handler's hands is poison, as expiring.
-		if last := a.deliveries[n-1]; last.began != nil && !last.back && !last.said(didSucceed) && last.over() < a.acceptance.until {
+		// ends in a handler's hands is poison, as expiring, unless the handler was given up.
+		if last := a.deliveries[n-1]; last.began != nil && !last.back && last.reported == 0 && !last.said(didSucceed) && last.over() < a.acceptance.until {
 			b.complain(a.acceptance, "without faults: the message expired in silence under its handler, whose run %s", last.result())
 		}
 	}

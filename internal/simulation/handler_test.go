@@ -141,10 +141,13 @@ func (r *handling) work() {
 	r.decide()
 }
 
-// waitForTheDatabase is what a run comes to that cannot do without it.
-func (r *handling) waitForTheDatabase(o outagePlan) {
+// waitForTheDatabase is what a run comes to that cannot do without it, alone or together with
+// the others of its batch.
+func (r *handling) waitForTheDatabase(o outagePlan, others ...*handling) {
 	if r.world.now() >= o.from+o.hangsAfter && r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
-		r.world.hang(r.process, r.message.ID, o.hanging)
+		for _, one := range append(others, r) {
+			r.world.hang(r.process, one.message.ID, o.hanging)
+		}
 		r.spend(r.ctx, o.hanging, true)
 	} else {
 		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)
@@ -211,7 +214,7 @@ func (r *handling) save() (lost bool) {
 	e.kind, e.said = saved, said(err)
 	w.history.note(e)
 	if lost = errors.Is(err, dispatcher.ErrLeaseLost); lost {
-		r.said, r.err, r.cut = didFail, err, r.ctx.Err() != nil
+		r.said, r.err, r.cut = didFail, dispatcher.ErrLeaseLost, r.ctx.Err() != nil // err has the request id
 	}
 	return lost
 }

@@ -106,6 +106,12 @@ func (p *plan) worker(i int) workerPlan {
 	}
 	p.time(&w)
 	p.misbehave(&w)
+	if w.together > 0 { // at one instant a batch could begin or not, as its context ends first or not
+		w.grace = max(w.grace, time.Microsecond)
+		if w.ending == halted {
+			w.ending, w.hurry = hurried, time.Microsecond
+		}
+	}
 	for n := range d.number(0, 3, about, "changes") {
 		if change, ok := p.change(w, n); ok && d.chance(0.5, about, "changing") {
 			w.changes = append(w.changes, change)

@@ -40,7 +40,7 @@ func (p *process) handleTogether(ctx context.Context, ms []*listener.Message[job
 	outage := w.plan.outage.covers(w.now())
 	cut := false
 	if outage {
-		leader.waitForTheDatabase(w.plan.outage)
+		leader.waitForTheDatabase(w.plan.outage, runs[1:]...)
 	} else {
 		cut = leader.spend(ctx, long, heedless)
 	}
