@@ -115,12 +115,11 @@ func (r *reporter) lastError() (at time.Time, err error) {
 func (r *reporter) log(level slog.Level, what string, err error) {
 	r.hooks.Contain(loggerHook, func() {
 		stack := stackOf(err)
-		leftOut, ok := 0, true
-		if text := reasonOf(err); len(stack) > 0 || endsAsPoison(err) {
-			leftOut = r.lines.always(what, text)
-		} else {
-			leftOut, ok = r.lines.admit(what, text)
+		admit := r.lines.admit
+		if len(stack) > 0 || endsAsPoison(err) {
+			admit = r.lines.always
 		}
+		leftOut, ok := admit(what, reasonOf(err))
 		if !ok {
 			return
 		}

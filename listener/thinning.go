@@ -39,9 +39,8 @@ func (t *thinning) admit(message, text string) (leftOut int, ok bool) {
 }
 
 // always is admit for a line that is logged in any case, and so never counts as left out.
-func (t *thinning) always(message, text string) (leftOut int) {
-	leftOut, _ = t.weigh(message, text, true)
-	return leftOut
+func (t *thinning) always(message, text string) (leftOut int, ok bool) {
+	return t.weigh(message, text, true)
 }
 
 func (t *thinning) weigh(message, text string, must bool) (leftOut int, ok bool) {
