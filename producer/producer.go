@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// DefaultTimeout bounds one Send, all tries together.
-const DefaultTimeout = 30 * time.Second
+// defaultTimeout bounds one Send, all tries together.
+const defaultTimeout = 30 * time.Second
 
 // Options configure a [Producer]. Nil and the zero value are the defaults.
 type Options[T any] struct {
@@ -68,7 +68,7 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 		p.options.Codec = codec.JSON[T]()
 	}
 	if p.options.Timeout == 0 {
-		p.options.Timeout = DefaultTimeout
+		p.options.Timeout = defaultTimeout
 	}
 	return p
 }

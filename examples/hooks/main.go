@@ -19,7 +19,6 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
-	"github.com/millrace/millrace/scaling"
 )
 
 // errBusy is a failure that is over in a moment.
@@ -57,7 +56,7 @@ func run(ctx context.Context, out *log.Logger) error {
 			return min(time.Duration(polls)*time.Second, 10*time.Second), false
 		},
 		// One loop for every fifty pages.
-		QueueWorkDetected: func(l scaling.Load) int { return int(l.Depth / 50) },
+		QueueWorkDetected: func(l listener.Load) int { return int(l.Depth / 50) },
 		OnError: func(err error) {
 			var failed *listener.DeliveryError
 			var broken *listener.HookError

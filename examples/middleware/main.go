@@ -16,7 +16,6 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -64,7 +63,7 @@ func run(ctx context.Context, out *log.Logger) error {
 	if err := errors.Join(lamp, nothing, bob); err != nil {
 		return err
 	}
-	around, twice := []listener.Interceptor{handled}, poison.Policy{MaxAttempts: 2}
+	around, twice := []listener.Interceptor{handled}, listener.PoisonPolicy{MaxAttempts: 2}
 	return millrace.Run(ctx,
 		listener.New(orders, listener.Chain(pay, complete), &listener.Options[Order]{Interceptors: around, Poison: twice}),
 		listener.New(emails, write, &listener.Options[Email]{Interceptors: around}))
