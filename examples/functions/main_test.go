@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -20,9 +22,9 @@ func TestFunctionsReadTheAnswersAndThePoison(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Base64 of {"Order":"7"}, of "no order at all", and of {"ID":"8"}, in no envelope or record.
-		want := "shipped eyJPcmRlciI6IjcifQ==\norders-poison bm8gb3JkZXIgYXQgYWxs\norders-poison eyJJRCI6IjgifQ==\n"
-		if out.String() != want {
-			t.Errorf("got %q, want %q", &out, want)
+		want := []string{"orders-poison bm8gb3JkZXIgYXQgYWxs\n", "orders-poison eyJJRCI6IjgifQ==\n", "shipped eyJPcmRlciI6IjcifQ==\n"}
+		if got := slices.Sorted(strings.Lines(out.String())); !slices.Equal(got, want) { // no queue promises an order
+			t.Errorf("got %q, want %q", got, want)
 		}
 		orders, err := account.Open("orders")
 		if err != nil {
