@@ -68,3 +68,101 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 		}
 	}
 }
+
+// A give-back that had to be repeated asks for no more than the message has left by then.
+func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		newer := "millrace/2?id=7\n{}" // is left alone for half a minute
+		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 35 * time.Second}); err != nil {
+			b.Fatal(err)
+		}
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" && time.Since(b.begin) < 10*time.Second {
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(20 * time.Second)
+		if st := l.State(); st.Snoozed != 1 || b.refused() != 0 {
+			t.Errorf("%d give-backs were refused, state %+v", b.refused(), st)
+		}
+		b.finished()
+	})
+}
+
+// A handler that came too late, because its lease could not be renewed, raises the visibility
+// of the next dequeue.
+func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.send(2)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" && time.Since(b.begin) < 40*time.Second {
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
+			}
+			return act()
+		}
+		o := options()
+		o.Concurrency, o.BatchSize = 1, 1
+		var until []time.Duration
+		o.Observer.Received = func(ms []queue.Message) { until = append(until, time.Until(ms[0].Until)) }
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
+			if time.Since(b.begin) < 20*time.Second {
+				return sleep(ctx, time.Hour)
+			}
+			return nil
+		}, o)
+		b.run(l)
+		after(5 * time.Minute)
+		if st := l.State(); st.Late != 1 || st.Lost != 1 || len(until) < 2 || until[1] <= 50*time.Second {
+			t.Errorf("fetched with %v, state %+v", until, st)
+		}
+		b.finished()
+	})
+}
+
+// A give-back that was so long on its way that the service refuses it is sent again with less.
+func TestAGiveBackThatArrivesTooLateIsSentAgainWithLess(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		newer := "millrace/2?id=7\n{}"
+		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 35 * time.Second}); err != nil {
+			b.Fatal(err)
+		}
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "update" {
+				time.Sleep(10 * time.Second)
+			}
+			return act()
+		}
+		l := New(b.queue, nothing, options())
+		b.run(l)
+		after(21 * time.Second)
+		if st := l.State(); st.Snoozed != 1 || b.refused() != 1 {
+			t.Errorf("%d give-backs were refused, state %+v", b.refused(), st)
+		}
+		b.finished()
+	})
+}
+
+// Poison that could not be moved comes up again while it lives, however long the retry delay.
+func TestPoisonComesUpToBeMovedBeforeItsLifeEnds(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.mortal(time.Hour)
+		b.queue.tamper = func(op string, act func() error) error {
+			if op == "enqueue" && time.Since(b.begin) < 50*time.Minute {
+				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+			}
+			return act()
+		}
+		o := options()
+		o.RetryDelay = func(int, error) time.Duration { return 24 * time.Hour }
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
+		after(2 * time.Hour)
+		if n := len(b.copies()); n != 1 {
+			t.Errorf("%d copies after its life", n)
+		}
+		b.finished()
+	})
+}
