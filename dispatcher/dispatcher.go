@@ -131,19 +131,16 @@ func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return min(max(DefaultLinger, d.follow.usual()/5), mostLinger)
+	return min(max(defaultLinger, d.follow.usual()/5), mostLinger)
 }
 
-// Open bounds how many slots may be used, at most Concurrency. Handlers that run
-// beyond the bound finish.
-func (d *Dispatcher[T]) Open(slots int) { d.slots.setOpen(slots, slots) }
-
-// OpenGently is [Dispatcher.Open], but of the slots that were open before one batch more than
-// handlers use stays open while they run, up to the second bound, so that new work is heard of.
-func (d *Dispatcher[T]) OpenGently(slots, most int) { d.slots.setOpen(slots, most) }
+// Open bounds how many slots may be used, at most Concurrency. Handlers that run beyond the
+// bound finish. Of the slots that were open before one batch more than handlers use stays open
+// while they run, up to most, so that new work is heard of.
+func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
 
 // OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
-// [Dispatcher.OpenGently], within Concurrency.
+// [Dispatcher.Open], within Concurrency.
 func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
@@ -156,16 +153,8 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 }
 
 // Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
-// [Dispatcher.OpenGently] allows is taken, while Concurrency allows more.
+// [Dispatcher.Open] allows is taken, while Concurrency allows more.
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
-
-// PoisonQueue returns the name of the queue that poison is moved to, or "" if it is kept.
-func (d *Dispatcher[T]) PoisonQueue() string {
-	if d.options.Poison.Keep {
-		return ""
-	}
-	return d.options.Poison.Queue.Name().String()
-}
 
 // Visibility returns what to ask for with the next dequeue.
 func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next(d.keeper.held()) }

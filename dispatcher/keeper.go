@@ -192,7 +192,7 @@ func (k *keeper) remove(l *lease) {
 
 // watch is the keeper's goroutine.
 func (k *keeper) watch() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		next, some := k.attend(time.Now())

@@ -11,22 +11,25 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Bounds of the defaults in [Options].
+// Defaults of [Options].
 const (
-	DefaultConcurrency   = 64
-	DefaultBatchSize     = queue.MaxBatch
-	DefaultLinger        = 100 * time.Millisecond
-	DefaultVisibility    = 30 * time.Second
-	DefaultMinVisibility = 10 * time.Second
-	DefaultMaxVisibility = 10 * time.Minute
-	DefaultSettleTimeout = 15 * time.Second
-	DefaultStuckAfter    = time.Minute
+	DefaultConcurrency = 64
+	DefaultBatchSize   = queue.MaxBatch
+)
+
+// LeastVisibility is the shortest visibility that leaves time to renew.
+const LeastVisibility = 5 * time.Second
+
+const (
+	defaultLinger        = 100 * time.Millisecond
+	defaultVisibility    = 30 * time.Second
+	defaultMinVisibility = 10 * time.Second
+	defaultMaxVisibility = 10 * time.Minute
+	defaultSettleTimeout = 15 * time.Second
+	defaultStuckAfter    = time.Minute
 
 	// mostLeastFetch bounds the default of LeastFetch: nearly a full batch.
 	mostLeastFetch = 28
-
-	// LeastVisibility is the shortest visibility that leaves time to renew.
-	LeastVisibility = 5 * time.Second
 )
 
 // Visibility bounds how long a dequeued message is hidden. The first batches get
@@ -59,13 +62,13 @@ func Fixed(d time.Duration) Visibility {
 
 func (v Visibility) withDefaults() (Visibility, error) {
 	if v.Min == 0 {
-		v.Min = DefaultMinVisibility
+		v.Min = defaultMinVisibility
 		if v.Max > 0 {
 			v.Min = min(v.Min, v.Max)
 		}
 	}
 	if v.Max == 0 {
-		v.Max = max(DefaultMaxVisibility, v.Min)
+		v.Max = max(defaultMaxVisibility, v.Min)
 	}
 	if v.Min < LeastVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
 		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, LeastVisibility, queue.MaxVisibility)
@@ -74,7 +77,7 @@ func (v Visibility) withDefaults() (Visibility, error) {
 		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
 	}
 	if v.First == 0 {
-		v.First = DefaultVisibility
+		v.First = defaultVisibility
 	}
 	v.First = min(max(v.First, v.Min), v.Max)
 	return v, nil
@@ -118,7 +121,9 @@ type Options[T any] struct {
 	Visibility Visibility
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or counts as stuck. Defaults to none.
+	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or
+	// counts as stuck. Less than 1 µs is refused: it is a number without a unit. Defaults to
+	// none.
 	Timeout time.Duration
 
 	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
@@ -210,17 +215,23 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.Timeout < 0 {
 		refuse("handler time-out %v must not be negative", c.Timeout)
 	}
+	if lacksUnit(c.Timeout) {
+		refuse("handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", c.Timeout, c.Timeout)
+	}
 	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
 		errs = append(errs, err)
 	}
 	if c.SettleTimeout < 0 {
 		refuse("settle time-out %v must not be negative", c.SettleTimeout)
 	}
+	if lacksUnit(c.SettleTimeout) {
+		refuse("settle time-out %v is too short for any request: give it a unit, such as %d*time.Second", c.SettleTimeout, c.SettleTimeout)
+	}
 	if c.SettleTimeout == 0 {
-		c.SettleTimeout = DefaultSettleTimeout
+		c.SettleTimeout = defaultSettleTimeout
 	}
 	if c.StuckAfter == 0 {
-		c.StuckAfter = DefaultStuckAfter
+		c.StuckAfter = defaultStuckAfter
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
@@ -230,3 +241,7 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	}
 	return c, errors.Join(errs...)
 }
+
+// lacksUnit tells a duration that can only be a number without its unit, as in Timeout: 30,
+// which compiles.
+func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }

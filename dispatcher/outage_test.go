@@ -269,7 +269,7 @@ func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
 func TestResizeChangesHowManyFailuresAreAnOutage(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.Resize(200)
-		x.Open(200)
+		x.Open(200, 200)
 		x.fail(199)
 		if !x.isClosed() {
 			t.Fatal("199 failures of 200 are an outage")

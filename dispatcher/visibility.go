@@ -35,7 +35,7 @@ const recompute = 32
 // brief is a handling time that is of no account: neither the visibility, which is some
 // seconds at least, nor the linger follows it. With brief handlers nothing is sorted, and
 // with others sorting costs nothing beside them.
-const brief = 5 * DefaultLinger
+const brief = 5 * defaultLinger
 
 func newFollower(bounds Visibility) *follower {
 	return &follower{bounds: bounds, followed: bounds.First}

@@ -65,7 +65,7 @@ func TestV05_TheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
 			if want := wholeSeconds(min(max(2*p95, bounds.Min), bounds.Max)); f.next(0) != want {
 				t.Fatalf("after %d: visibility %v, want %v", i+1, f.next(0), want)
 			}
-			if want := max(DefaultLinger, p95/5); max(DefaultLinger, f.usual()/5) != want {
+			if want := max(defaultLinger, p95/5); max(defaultLinger, f.usual()/5) != want {
 				t.Fatalf("after %d: linger by %v, want %v", i+1, f.usual()/5, want)
 			}
 		}

@@ -33,6 +33,9 @@ func TestConformanceInProcess(t *testing.T) {
 }
 
 func TestConformanceOverSocket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real seconds")
+	}
 	s := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil)
 	e, err := s.Start("")
 	if err != nil {

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -12,6 +13,10 @@ import (
 func TestMain(m *testing.M) {
 	if to := os.Getenv(crowdVariable); to != "" {
 		os.Exit(crowd(to))
+	}
+	// What runs in parallel here waits for real seconds, more of it than there are cores.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(stopping{m})
 }

@@ -147,7 +147,7 @@ func TestCostUnderLoad(t *testing.T) {
 func consume(t *testing.T, load spent) emulator.Counts {
 	c := newCloud(t, newSlow)
 	first, last := int64(load.concurrency), int64(max(24*load.concurrency, 3000))
-	if raced {
+	if raced || testing.Short() {
 		last = max(6*first, 1000)
 	}
 	for n := range last + first + waiting {

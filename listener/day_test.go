@@ -150,7 +150,7 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours
-	if raced {
+	if raced || testing.Short() {
 		day /= 20
 	}
 	fixed := &row{name: "1 loop, every second (C-06)", within: day}
@@ -158,7 +158,7 @@ func TestADayInMilliseconds(t *testing.T) {
 	shrunk := &row{name: "200 loops, shrinking (L-24)"}
 	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
 	caps := make([]*row, len(maxima))
-	for i, most := range maxima { // raced, for so long that the curve to Max is of no weight
+	for i, most := range maxima { // where the day is short, for so long that the curve to Max is of no weight
 		caps[i] = &row{name: fmt.Sprintf("1 loop, back-off to %.0f s (C-11)", most.Seconds()), within: max(day, min(idleHours, 3000*most))}
 	}
 

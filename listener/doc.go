@@ -1,6 +1,8 @@
 // Package listener takes typed jobs off a queue and runs a handler for each: a
 // [Listener] owns the dequeue loops, how many there are, how long they wait, and
-// the orderly end. Programs import this package and one queue.
+// the orderly end. Programs import this package and one queue, and package
+// codec for bodies that are not JSON. Where the compiler cannot infer a type,
+// docs/compiler-errors.md in the repository has its message beside the form that it takes.
 //
 // # Delivery
 //
@@ -24,7 +26,7 @@
 //
 // A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops
 // neither a loop nor the listener: its default decides in its place, and a
-// *dispatcher.HookError goes to OnError and the log.
+// [*HookError] goes to OnError and the log.
 //
 // # Shutdown
 //

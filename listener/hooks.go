@@ -25,7 +25,7 @@ func (o *Options[T]) guard(g *hook.Guard) {
 		o.Observer.Scaled = func(s Scale) { g.Contain("Observer.Scaled", func() { f(s) }) }
 	}
 	detected := o.QueueWorkDetected
-	o.QueueWorkDetected = func(load scaling.Load) int {
+	o.QueueWorkDetected = func(load Load) int {
 		var loops int
 		if g.Contain("QueueWorkDetected", func() { loops = detected(load) }) {
 			return loops

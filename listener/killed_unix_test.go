@@ -57,7 +57,11 @@ func (w *worker) kill(t *testing.T) {
 // TestV04_WorkersMayBeKilled kills worker processes again and again while others go on:
 // every job is handled, and in the end nothing is left, in the queue or aside.
 func TestV04_WorkersMayBeKilled(t *testing.T) {
-	const jobs, workers, every = 600, 3, 60
+	const workers, every = 3, 60
+	jobs := 600
+	if testing.Short() {
+		jobs = 150
+	}
 	service := emulator.New(nil, nil)
 	endpoint, err := service.Start("")
 	if err != nil {

@@ -4,6 +4,9 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
 // health is the phase of a listener, and whether the service answers it.
@@ -45,15 +48,23 @@ func (h *health) fill(s *State) {
 	s.Phase, s.LastPoll, s.PollError = h.phase, h.lastPoll, h.pollError
 }
 
+// poisonGoes says where poison goes by a policy that the dispatcher has accepted.
+func poisonGoes(p poison.Policy, q queue.Queue) string {
+	p, err := p.WithDefaults(q)
+	if err != nil || p.Keep {
+		return "stays in its queue"
+	}
+	return p.Queue.Name().String()
+}
+
 // begun says what is listened to, and how.
 func (s *session[T]) begun() {
 	s.health.enter(Running)
-	poison := "stays in its queue"
-	if q := s.dispatcher.PoisonQueue(); q != "" {
-		poison = q
-	}
-	s.report.say("listening", slog.Int("concurrency", s.concurrency),
-		slog.Int("loops_min", s.fleet.bounds.Min), slog.Int("loops_max", s.fleet.bounds.Max), slog.String("poison", poison))
+	s.settings.Lock() // the listener can be configured already
+	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
+	s.settings.Unlock()
+	s.report.say("listening", slog.Int("concurrency", concurrency),
+		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", s.poison))
 }
 
 // draining says what is waited for.

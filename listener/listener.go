@@ -46,6 +46,7 @@ type session[T any] struct {
 	report     *reporter
 	hooks      *hook.Guard
 	wake       *wake
+	poison     string      // where poison goes, for the log
 	idle       idleSetting // never nil
 
 	settings    sync.Mutex // held while they are changed
@@ -68,7 +69,7 @@ type session[T any] struct {
 
 // Run takes jobs until ctx ends, then drains and returns nil. It returns early, and
 // at once, when the options are bad or the service refuses us before anything ever
-// worked; a *dispatcher.AbandonedError names handlers that would not stop. Handlers
+// worked; an [*AbandonedError] names handlers that would not stop. Handlers
 // see the values of ctx, not its end. A listener runs once.
 func (l *Listener[T]) Run(ctx context.Context) error {
 	s, err := l.begin()
@@ -125,13 +126,13 @@ func (l *Listener[T]) begin() (*session[T], error) {
 		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
 	}
 	options.guard(report.hooks)
-	s.options, s.dispatcher = options, d
+	s.options, s.dispatcher, s.poison = options, d, poisonGoes(options.Poison, s.queue)
 	s.scale.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
 	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
-	s.fleet.changed = func(loops int) { d.OpenGently(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
+	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 

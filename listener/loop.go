@@ -28,7 +28,7 @@ const leastHookWait = time.Millisecond
 type loop[T any] struct {
 	*session[T]
 	empties int             // empty polls in a row
-	setting *scaling.Idle   // that the curve was made for
+	setting *Idle           // that the curve was made for
 	curve   backoff.BackOff // waits after empty polls
 	errors  backoff.BackOff // waits after errors in a row; nil before the first
 	created bool            // it made the queue, and no dequeue was answered since
@@ -109,7 +109,7 @@ func (l *loop[T]) empty() (wait time.Duration, leave bool) {
 		return max(wait, leastHookWait), false
 	}
 	idle := l.idleNow()
-	wait = idle.Clamp(l.curve.NextBackOff())
+	wait = idleWait(idle, l.curve.NextBackOff())
 	if wait < idle.Max {
 		return wait, false
 	}
@@ -209,7 +209,7 @@ func (l *loop[T]) pause(ctx context.Context, d time.Duration) (woken bool) {
 // idleNow returns the Idle in force, with a new curve when it has changed. A loop that
 // finds it changed wakes the next, which may sleep by the old one: were only one loop told
 // it could end, and the others sleep on for as long as they used to.
-func (l *loop[T]) idleNow() *scaling.Idle {
+func (l *loop[T]) idleNow() *Idle {
 	if now := l.session.idle.Load(); now != l.setting {
 		if l.setting != nil {
 			l.wake.signal()
@@ -220,7 +220,7 @@ func (l *loop[T]) idleNow() *scaling.Idle {
 }
 
 // newCurve returns the waits after empty polls.
-func (l *loop[T]) newCurve(idle *scaling.Idle) backoff.BackOff {
+func (l *loop[T]) newCurve(idle *Idle) backoff.BackOff {
 	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
 		return int(l.draw() * float64(n))
 	})

@@ -61,7 +61,7 @@ func (l Loops) bounds(concurrency, batch int) Loops {
 	}
 	l.Min = min(l.Min, l.Max)
 	if l.Pause == 0 {
-		l.Pause = DefaultPause
+		l.Pause = defaultPause
 	}
 	return l
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/isnil"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
 
 // Defaults of [Options] and [Loops].
 const (
-	DefaultGrace = 30 * time.Second
-	DefaultPause = 30 * time.Second
+	defaultGrace = 30 * time.Second
+	defaultPause = 30 * time.Second
 )
 
 // Message is one delivery of a job. See dispatcher.Message.
@@ -75,7 +74,7 @@ type Options[T any] struct {
 	// Idle says how long a loop waits when the queue is empty. It is refused beside
 	// QueueEmpty, which decides in its place. Defaults to 100 ms … 1 s on the curve of
 	// scaling.Curve.
-	Idle scaling.Idle
+	Idle Idle
 
 	// QueueEmpty, if set, decides after every empty poll in place of Idle: given how
 	// many polls of this loop in a row were empty, how long to wait and whether the
@@ -85,20 +84,22 @@ type Options[T any] struct {
 
 	// QueueWorkDetected says how many loops a load deserves; it is asked when work
 	// appears on an idle queue, at the start, and while full batches keep coming
-	// (L-28, X-11). The answer is kept within Loops. Defaults to scaling.PerBatch.
-	QueueWorkDetected scaling.Loops
+	// (L-28, X-11). The answer is kept within Loops. Package scaling has rules
+	// to choose from. Defaults to scaling.PerBatch.
+	QueueWorkDetected func(Load) int
 
 	// Visibility is how long dequeued messages are hidden; leases are renewed while
 	// handlers run. Defaults to 30 s at first, then following the handling time
 	// within 10 s … 10 min.
-	Visibility dispatcher.Visibility
+	Visibility Visibility
 
 	// Interceptors run around every handler, the first outermost: middleware that does not
 	// depend on T. Defaults to none.
 	Interceptors []Interceptor
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Defaults to none.
+	// deadline, and its cause is an [ErrTimeout]. Less than 1 µs is refused: it is a number
+	// without a unit. Defaults to none.
 	Timeout time.Duration
 
 	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
@@ -113,10 +114,11 @@ type Options[T any] struct {
 
 	// Poison says when a message is poison and where it goes. Defaults to five
 	// attempts and the sibling queue "-poison".
-	Poison poison.Policy
+	Poison PoisonPolicy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. Grace and SettleTimeout together, and a second, should
+	// all: they are cancelled at once. Less than 1 µs is refused: it is a number without a
+	// unit. Grace and SettleTimeout together, and a second, should
 	// be less than what the platform leaves after its signal; Kubernetes leaves 30 s unless
 	// terminationGracePeriodSeconds says otherwise. Defaults to 30 s.
 	Grace time.Duration
@@ -129,7 +131,7 @@ type Options[T any] struct {
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a *dispatcher.StuckError and loses its lease. Negative means never.
+	// reported as a [*StuckError] and loses its lease. Negative means never.
 	// Defaults to 1 min.
 	StuckAfter time.Duration
 
@@ -142,8 +144,8 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError is told of every error: polls, renewals, deliveries that failed as a
-	// *dispatcher.DeliveryError (L-16, V-08), and functions in these options that
-	// panicked as a *dispatcher.HookError. It is called from many goroutines and should
+	// [*DeliveryError] (L-16, V-08), and functions in these options that
+	// panicked as a [*HookError]. It is called from many goroutines and should
 	// not block. Defaults to nothing.
 	OnError func(error)
 
@@ -171,14 +173,17 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	}
 	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
 	var err error
-	if c.Idle, err = c.Idle.WithDefaults(); err != nil {
+	if c.Idle, err = idleWithDefaults(c.Idle); err != nil {
 		errs = append(errs, err)
 	}
 	if c.QueueWorkDetected == nil {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
+	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
+		errs = append(errs, fmt.Errorf("grace %v is too short for anything: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+	}
 	if c.Grace == 0 {
-		c.Grace = DefaultGrace
+		c.Grace = defaultGrace
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
@@ -199,7 +204,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
+		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
 	}
 }
 

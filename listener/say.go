@@ -5,10 +5,13 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/scaling"
 )
 
-// What handlers say, and what becomes of messages, so that programs import this package
-// and one queue. Each name is the one of package dispatcher.
+// What handlers say, what becomes of messages, and what options and hooks are made of, so
+// that programs import this package and one queue. Each name is that of package dispatcher,
+// poison or scaling.
 
 // Outcome is how a delivery ended. See dispatcher.Outcome.
 type Outcome = dispatcher.Outcome
@@ -55,6 +58,18 @@ var (
 	ErrTimeout      = dispatcher.ErrTimeout      // the handler's time is up
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
+
+// Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
+type Idle = scaling.Idle
+
+// Load is what Options.QueueWorkDetected is told. See scaling.Load.
+type Load = scaling.Load
+
+// PoisonPolicy says when a message is poison and where it goes. See poison.Policy.
+type PoisonPolicy = poison.Policy
+
+// PoisonReason says why a message is poison, in one word. Package poison names them all.
+type PoisonReason = poison.Reason
 
 // Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
 type Visibility = dispatcher.Visibility

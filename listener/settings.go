@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-
-	"github.com/millrace/millrace/scaling"
 )
 
 // Settings are what can change while a listener runs. A zero field leaves its setting as
@@ -23,7 +21,7 @@ type Settings struct {
 	// Idle says how long loops wait when the queue is empty. It holds from the next
 	// empty poll on, and every loop polls once to learn of it. It is refused beside a
 	// QueueEmpty hook, which decides in its place.
-	Idle scaling.Idle
+	Idle Idle
 }
 
 // errNotRunning is what [Listener.Configure] says before Run and after.
@@ -55,7 +53,7 @@ func (s *session[T]) configure(c Settings) error {
 	if c.Concurrency < 0 {
 		return fmt.Errorf("concurrency %d must be at least 1", c.Concurrency)
 	}
-	idle, err := c.Idle.WithDefaults()
+	idle, err := idleWithDefaults(c.Idle)
 	if err != nil {
 		return err
 	}
@@ -82,15 +80,5 @@ func (s *session[T]) configure(c Settings) error {
 	return nil
 }
 
-// idleBesideHook refuses idle waits that would have no effect.
-func idleBesideHook(idle scaling.Idle, hook bool) error {
-	if hook && isSet(idle) {
-		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
-	}
-	return nil
-}
-
-func isSet(i scaling.Idle) bool { return i.Min != 0 || i.Max != 0 || i.New != nil }
-
 // idleSetting is the Idle in force. Loops compare the pointer to see a change.
-type idleSetting = atomic.Pointer[scaling.Idle]
+type idleSetting = atomic.Pointer[Idle]

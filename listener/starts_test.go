@@ -87,7 +87,11 @@ func TestInvariant5_AKillerIsPoison(t *testing.T) {
 
 // The same behind a network that loses a third of everything.
 func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(10)
+	if testing.Short() || underRace() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		bubble(t, func(b *bundle) {
 			b.send(1)
 			runs := b.killers(faultqueue.Options{Seed: seed * 1000, Every: bad}, 0)
@@ -107,7 +111,7 @@ var bad = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, 
 // lease, while those that kill their worker are (see above).
 func TestABadNetworkPoisonsNothing(t *testing.T) {
 	seeds := uint64(20)
-	if testing.Short() {
+	if testing.Short() || underRace() {
 		seeds = 3
 	}
 	for _, faults := range []faultqueue.Rates{bad, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
@@ -267,17 +271,17 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 				}
 				return act()
 			}
-			runs := 0
-			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, fixed(30*time.Second))
+			var runs atomic.Int64
+			l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, fixed(30*time.Second))
 			b.run(l)
 			after(59 * time.Minute)
-			if st := l.State(); runs != 0 || st.Lost < 20 {
-				t.Errorf("%s: %d runs while no start could be recorded, state %+v", name, runs, st)
+			if st := l.State(); runs.Load() != 0 || st.Lost < 20 {
+				t.Errorf("%s: %d runs while no start could be recorded, state %+v", name, runs.Load(), st)
 			}
 			after(5 * time.Minute)
 			b.finished()
-			if st := l.State(); runs != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
-				t.Errorf("%s: %d runs, state %+v", name, runs, st)
+			if st := l.State(); runs.Load() != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
+				t.Errorf("%s: %d runs, state %+v", name, runs.Load(), st)
 			}
 		})
 	}

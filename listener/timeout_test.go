@@ -14,6 +14,7 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 		var deadline time.Time
 		var known bool
 		var ended, cause error
+		over := make(chan struct{})
 		o := options()
 		o.Timeout = 30 * time.Second
 		var told error
@@ -24,6 +25,7 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 			defer cancel()
 			<-inner.Done()
 			ended, cause = ctx.Err(), context.Cause(inner)
+			close(over)
 			return inner.Err()
 		}, o)
 		b.run(l)
@@ -31,8 +33,10 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 		if want := b.begin.Add(30 * time.Second); !known || !deadline.Equal(want) {
 			t.Errorf("got the deadline %v, %v; want %v", deadline, known, want)
 		}
-		if ended != nil {
+		select {
+		case <-over:
 			t.Errorf("it ended early: %v", ended)
+		default:
 		}
 		after(time.Second + 100*time.Millisecond)
 		b.finished()
@@ -91,8 +95,8 @@ func TestWhatAHandlerAsksForAfterItsTimeoutCounts(t *testing.T) {
 		said := []error{Snooze(time.Hour), Discard(errors.New("nobody needs it")), Poison(errors.New("it never will")), Retry(time.Hour, errors.New("not yet"))}
 		o := options()
 		o.Timeout = 10 * time.Second
-		var told []error
-		o.OnError = func(err error) { told = append(told, err) }
+		var told errorList
+		o.OnError = told.add
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			<-ctx.Done()
 			time.Sleep(time.Duration(m.Body.N) * time.Millisecond) // one after the other
@@ -104,7 +108,10 @@ func TestWhatAHandlerAsksForAfterItsTimeoutCounts(t *testing.T) {
 		if s := l.State(); s.Snoozed != 1 || s.Discarded != 1 || s.Poisoned != 1 || s.Retried != 1 {
 			t.Errorf("one of each kind was asked for, got %+v", s)
 		}
-		for _, err := range told {
+		if len(told.list) == 0 {
+			t.Error("nothing is told")
+		}
+		for _, err := range told.list {
 			if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the time-out is not told: %v", err)
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/millrace/millrace/scaling"
 )
 
 // messagesPerDepth is how many messages must have been received since the depth was
@@ -147,7 +145,7 @@ func (s *session[T]) resize(depth int64) { s.grow(s.deserved(depth)) }
 func (s *session[T]) deserved(depth int64) int {
 	running, _ := s.dispatcher.Running()
 	active, _, _ := s.fleet.counts()
-	return s.options.QueueWorkDetected(scaling.Load{
+	return s.options.QueueWorkDetected(Load{
 		Depth: depth, Loops: active, Running: running, BatchSize: s.options.BatchSize,
 	})
 }

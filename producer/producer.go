@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// DefaultTimeout bounds one Send, all tries together.
-const DefaultTimeout = 30 * time.Second
+// defaultTimeout bounds one Send, all tries together.
+const defaultTimeout = 30 * time.Second
 
 // Options configure a [Producer]. Nil and the zero value are the defaults.
 type Options[T any] struct {
@@ -27,7 +27,8 @@ type Options[T any] struct {
 	Format codec.Format
 
 	// Timeout bounds one Send, all tries together. Negative means none but the
-	// context's. Defaults to 30 s.
+	// context's; less than 1 µs, which is a number without a unit, fails every Send. Defaults
+	// to 30 s.
 	Timeout time.Duration
 
 	// Create makes the queue when a Send finds that it is missing; metadata that it has does
@@ -68,7 +69,7 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 		p.options.Codec = codec.JSON[T]()
 	}
 	if p.options.Timeout == 0 {
-		p.options.Timeout = DefaultTimeout
+		p.options.Timeout = defaultTimeout
 	}
 	return p
 }
@@ -83,6 +84,9 @@ var errZero = errors.New("send: the producer was not made with producer.New")
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
 	if p == nil || p.queue == nil {
 		return Sent{}, errZero
+	}
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without its unit, which compiles
+		return Sent{}, fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second", p.queue.Name(), d, d)
 	}
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{ID: rand.Text(), Enqueued: time.Now()}}
 	if o != nil {

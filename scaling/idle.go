@@ -1,18 +1,11 @@
 package scaling
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-)
-
-// Defaults of [Idle].
-const (
-	DefaultMin = 100 * time.Millisecond
-	DefaultMax = time.Second // the cap between polls that the source recommends (L-23)
 )
 
 // Idle says how long a loop waits between polls of an empty queue. The zero
@@ -32,35 +25,6 @@ type Idle struct {
 	// Defaults to nil, for [CurveFrom] of Min and Max with the listener's own random
 	// numbers.
 	New func() backoff.BackOff
-}
-
-// WithDefaults returns i with the defaults of Min and Max filled in, or an error if the bounds
-// are negative or the wrong way round.
-func (i Idle) WithDefaults() (Idle, error) {
-	if i.Min < 0 || i.Max < 0 {
-		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
-	}
-	if i.Min == 0 {
-		i.Min = DefaultMin
-		if i.Max > 0 {
-			i.Min = min(i.Min, i.Max)
-		}
-	}
-	if i.Max == 0 {
-		i.Max = max(DefaultMax, i.Min)
-	}
-	if i.Min > i.Max {
-		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
-	}
-	return i, nil
-}
-
-// Clamp turns what a curve returned into a wait within Min…Max.
-func (i Idle) Clamp(next time.Duration) time.Duration {
-	if next == backoff.Stop {
-		return i.Max
-	}
-	return min(max(next, i.Min), i.Max)
 }
 
 // deltaBackoff and its jitter are the source's constants (L-21).

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"pgregory.net/rapid"
 )
 
@@ -158,44 +157,5 @@ func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
 		return CurveFrom(0, time.Second, rand.New(rand.NewPCG(clock, 0)).IntN).NextBackOff()
 	}); n >= enough {
 		t.Error("the check lets a generator a call pass: it proves nothing")
-	}
-}
-
-// L-23: the cap is a second unless another is asked for.
-func TestIdleDefaultsAndBounds(t *testing.T) {
-	for _, c := range []struct{ in, want Idle }{
-		{Idle{}, Idle{Min: 100 * ms, Max: time.Second}},
-		{Idle{Max: time.Minute}, Idle{Min: 100 * ms, Max: time.Minute}},
-		{Idle{Max: 10 * ms}, Idle{Min: 10 * ms, Max: 10 * ms}},
-		{Idle{Min: time.Minute}, Idle{Min: time.Minute, Max: time.Minute}},
-	} {
-		got, err := c.in.WithDefaults()
-		if err != nil || got.Min != c.want.Min || got.Max != c.want.Max {
-			t.Errorf("%+v: got %v…%v, %v", c.in, got.Min, got.Max, err)
-		}
-	}
-	for _, bad := range []Idle{{Min: -1}, {Max: -1}, {Min: 2 * time.Second, Max: time.Second}} {
-		if _, err := bad.WithDefaults(); err == nil {
-			t.Errorf("%v…%v was accepted", bad.Min, bad.Max)
-		}
-	}
-}
-
-// any policy of the library stands in, within our bounds.
-func TestAnyBackOffStandsIn(t *testing.T) {
-	idle, err := Idle{Min: 200 * ms, Max: time.Second, New: func() backoff.BackOff {
-		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(ms), backoff.WithRandomizationFactor(0))
-	}}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := idle.Clamp(idle.New().NextBackOff()); got != 200*ms {
-		t.Errorf("got %v, want the minimum", got)
-	}
-	if got := idle.Clamp(backoff.Stop); got != time.Second {
-		t.Errorf("Stop is %v, want the maximum", got)
-	}
-	if got := idle.Clamp(time.Hour); got != time.Second {
-		t.Errorf("an hour is %v, want the maximum", got)
 	}
 }

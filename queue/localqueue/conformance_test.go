@@ -18,6 +18,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceInRealTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real seconds")
+	}
 	engine := localqueue.New(&localqueue.Options{DeletingFor: 1}) // real seconds are precious
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(_ *testing.T, name string) queue.Manager {

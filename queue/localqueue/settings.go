@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// MaxSettings is how many bytes an access policy or the service properties of
+// maxSettings is how many bytes an access policy or the service properties of
 // an account may have: some 30 times what the five policies or the five CORS
 // rules that the service allows need.
-const MaxSettings = 64 << 10
+const maxSettings = 64 << 10
 
 // AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil when that is
 // nothing. The caller may keep and change it.
@@ -29,7 +29,7 @@ func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 }
 
 // SetAccessPolicy stores what says who may use the queue: opaque bytes, at most
-// [MaxSettings] or it is [queue.ErrTooLarge], which the engine keeps and never
+// 64 KiB or it is [queue.ErrTooLarge], which the engine keeps and never
 // reads. Nil and empty mean none. A drop takes it away with the queue.
 func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
@@ -79,7 +79,7 @@ func (a *account) settings() ([]byte, *ticket) {
 }
 
 // SetServiceProperties stores the settings of an account, which needs no queue
-// for that: opaque bytes, at most [MaxSettings] or it is [queue.ErrTooLarge],
+// for that: opaque bytes, at most 64 KiB or it is [queue.ErrTooLarge],
 // which the engine keeps and never reads. Nil and empty mean none.
 func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
 	const op = "set service properties"
@@ -114,10 +114,10 @@ func (e *Engine) set(a *account, name string, properties []byte) *ticket {
 }
 
 func checkSettings(b []byte) error {
-	if len(b) <= MaxSettings {
+	if len(b) <= maxSettings {
 		return nil
 	}
-	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), MaxSettings)}
+	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), maxSettings)}
 }
 
 // kept is a copy of b that the caller cannot change any more, nil for nothing.

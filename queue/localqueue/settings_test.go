@@ -38,7 +38,7 @@ func TestAccessPolicy(t *testing.T) {
 	got, _ := q.AccessPolicy(ctx)
 	got[0] = 'F'
 	wants("first")
-	if err := q.SetAccessPolicy(ctx, make([]byte, MaxSettings+1)); !errors.Is(err, queue.ErrTooLarge) {
+	if err := q.SetAccessPolicy(ctx, make([]byte, maxSettings+1)); !errors.Is(err, queue.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	wants("first")
@@ -68,7 +68,7 @@ func TestServiceProperties(t *testing.T) {
 			t.Errorf("%s: %q, %v", account, got, err)
 		}
 	}
-	if err := e.SetServiceProperties(ctx, "a", bytes.Repeat(given, MaxSettings)); !errors.Is(err, queue.ErrTooLarge) {
+	if err := e.SetServiceProperties(ctx, "a", bytes.Repeat(given, maxSettings)); !errors.Is(err, queue.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	if err := e.SetServiceProperties(ctx, "a", []byte{}); err != nil {

@@ -26,7 +26,7 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 		more, err = s.commit(changes)
 	}
 	if err != nil {
-		return false, fmt.Errorf("filequeue: commit to %s: %w", s.Path(), err)
+		return false, fmt.Errorf("filequeue: commit to %s: %w", s.path(), err)
 	}
 	return more, nil
 }

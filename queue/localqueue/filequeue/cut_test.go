@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-var trials = flag.Int("trials", 4000, "how many times TestNoDamageToALogIsSilent damages a log, but for a tenth with -short")
+var trials = flag.Int("trials", 1500, "how many times TestNoDamageToALogIsSilent damages a log, but for a tenth with -short")
 
 // busySample is a directory after a kill that has acknowledged 200 puts and 60 deletes, all
 // of which only the log has.

@@ -12,7 +12,7 @@ type Found struct {
 	Messages int
 	Bytes    int64 // of their texts
 
-	// Damage is what was wrong, at most the first [MaxDamage] of it; nil when
+	// Damage is what was wrong, at most the first 1,000 pieces of it; nil when
 	// all was well.
 	Damage []Damage
 
@@ -34,8 +34,8 @@ type Found struct {
 	Copy string
 }
 
-// MaxDamage is how many pieces of damage [Found] lists.
-const MaxDamage = 1000
+// maxDamage is how many pieces of damage [Found] lists.
+const maxDamage = 1000
 
 // Damage is one thing that was wrong.
 type Damage struct {
@@ -64,7 +64,7 @@ func (d Damage) String() string {
 
 func (f *Found) damage(d Damage) {
 	f.Damaged++
-	if len(f.Damage) < MaxDamage {
+	if len(f.Damage) < maxDamage {
 		f.Damage = append(f.Damage, d)
 	}
 }

@@ -32,7 +32,7 @@ func TestAStopOnADiskThatLies(t *testing.T) {
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	tree, err := os.ReadFile(s.Path())
+	tree, err := os.ReadFile(s.path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestAStopOnADiskThatFails(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
-	redirect(t, s.file, s.Path(), os.O_RDONLY)
+	redirect(t, s.file, s.path(), os.O_RDONLY)
 	if err := s.Close(); err != nil {
 		t.Logf("the stop: %v", err)
 	}
@@ -102,7 +102,7 @@ func TestAPageIsLostWhileItIsOpen(t *testing.T) {
 			}
 			commit(t, s, localqueue.AccountSaved{Name: "folds"})
 			commit(t, s, added(1000, "in the log"))
-			tree, err := os.OpenFile(s.Path(), os.O_RDWR, 0)
+			tree, err := os.OpenFile(s.path(), os.O_RDWR, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

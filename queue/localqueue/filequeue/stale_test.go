@@ -25,7 +25,7 @@ func snapshots(t *testing.T) (files [][]byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(s.Path())
+		b, err := os.ReadFile(s.path())
 		if err != nil {
 			t.Fatal(err)
 		}

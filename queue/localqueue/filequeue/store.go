@@ -96,7 +96,7 @@ func (s *Store) openLocked() (err error) {
 	}
 	sign(s.lock)
 	if err := s.open(); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", s.Path(), err), s.lock.Close())
+		return errors.Join(fmt.Errorf("%s: %w", s.path(), err), s.lock.Close())
 	}
 	return nil
 }
@@ -198,8 +198,8 @@ func (s *Store) keepCopy(name string) (string, error) {
 // Found says what [Open] found.
 func (s *Store) Found() Found { return s.found }
 
-// Path is the path of the file, as it was when it was opened.
-func (s *Store) Path() string { return s.dir.named(fileName) }
+// path is that of the tree's file, as it was when it was opened.
+func (s *Store) path() string { return s.dir.named(fileName) }
 
 // Load implements [localqueue.Store].
 func (s *Store) Load() (localqueue.Saved, error) {
@@ -260,7 +260,7 @@ func (s *Store) Close() error {
 	folded := s.broken == nil && s.foldLast() == nil // else the next who opens it finds the logs
 	err := errors.Join(s.broken, s.removeLogs(folded), s.closeFiles(), s.lock.Close(), s.dir.close())
 	if err != nil {
-		return fmt.Errorf("filequeue: close %s: %w", s.Path(), err)
+		return fmt.Errorf("filequeue: close %s: %w", s.path(), err)
 	}
 	return nil
 }

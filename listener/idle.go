@@ -1,0 +1,57 @@
+package listener
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Defaults of [Idle].
+const (
+	defaultIdleMin = 100 * time.Millisecond
+	defaultIdleMax = time.Second // the cap between polls that the source recommends (L-23)
+)
+
+// idleWithDefaults fills in the defaults of Min and Max, or returns an error if the bounds are
+// negative or the wrong way round, or if Max is under 1 µs, which is a number without a unit.
+func idleWithDefaults(i Idle) (Idle, error) {
+	if i.Min < 0 || i.Max < 0 {
+		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
+	}
+	if i.Max > 0 && i.Max < time.Microsecond { // a number without its unit, which compiles
+		return i, fmt.Errorf("idle maximum %v is too short for any request: give it a unit, such as %d*time.Second", i.Max, i.Max)
+	}
+	if i.Min == 0 {
+		i.Min = defaultIdleMin
+		if i.Max > 0 {
+			i.Min = min(i.Min, i.Max)
+		}
+	}
+	if i.Max == 0 {
+		i.Max = max(defaultIdleMax, i.Min)
+	}
+	if i.Min > i.Max {
+		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
+	}
+	return i, nil
+}
+
+// idleWait turns what a curve returned into a wait within the bounds.
+func idleWait(i *Idle, next time.Duration) time.Duration {
+	if next == backoff.Stop {
+		return i.Max
+	}
+	return min(max(next, i.Min), i.Max)
+}
+
+// idleBesideHook refuses idle waits that would have no effect.
+func idleBesideHook(idle Idle, hook bool) error {
+	if hook && isSet(idle) {
+		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
+	}
+	return nil
+}
+
+func isSet(i Idle) bool { return i.Min != 0 || i.Max != 0 || i.New != nil }
