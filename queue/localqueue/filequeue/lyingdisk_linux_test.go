@@ -66,7 +66,7 @@ func TestLogsThatCannotBeBegun(t *testing.T) {
 	if err := s.foldLast(); err != nil {
 		t.Fatal(err)
 	}
-	path := s.Path()
+	path := s.path()
 	redirect(t, s.file, path, os.O_RDONLY)
 	if err := s.startLogs(); err != nil || s.ready {
 		t.Errorf("%v, ready: %v", err, s.ready)
