@@ -320,7 +320,7 @@ func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) deci
 	case explicit:
 		return v.later(Retried, said.delay, err)
 	}
-	return v.later(Retried, v.retryDelay(err), err)
+	return v.later(Retried, v.retryDelay(v.attempt(), err), err)
 }
 
 // lifeEnds tells whether the message's own life is over but for less than so long: if

@@ -104,9 +104,8 @@ func logLast(err *HookError) {
 
 // retryDelay is how long the message waits after a failed attempt: what the hook says, or
 // the default if there is none or it fails.
-func (v *delivery[T]) retryDelay(err error) time.Duration {
+func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
 	d := v.dispatcher
-	attempt := v.attempt()
 	if f := d.options.RetryDelay; f != nil {
 		var wait time.Duration
 		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {

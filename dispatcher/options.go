@@ -136,7 +136,8 @@ type Options[T any] struct {
 
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
 	// first. It is bounded by the message's remaining life. For some errors only, it may
-	// fall back on [RetryCurve]. Defaults to RetryCurve of the attempt.
+	// fall back on [RetryCurve]. Poison that cannot be moved waits by it too, for a second
+	// at least. Defaults to RetryCurve of the attempt.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five
@@ -164,8 +165,9 @@ type Options[T any] struct {
 	// a random one.
 	Seed uint64
 
-	// OnRelease is told when a message that was given back becomes visible again. It must
-	// not block. Defaults to nothing.
+	// OnRelease is told when a message that was given back becomes visible again, for
+	// whatever reason it was, unless its life ends within a second. It must not block.
+	// Defaults to nothing.
 	OnRelease func(time.Time)
 
 	// OnError is told of every delivery that failed, as a [*DeliveryError], of renewals

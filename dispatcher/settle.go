@@ -32,7 +32,6 @@ func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
 	err := v.carryOut(what, state)
 	switch {
 	case err == nil:
-		v.released(what)
 		v.removed(result)
 	case gone(err):
 		result = Lost
@@ -60,17 +59,12 @@ func (v *delivery[T]) complain(what decision, result Outcome, err error) {
 	})
 }
 
-// released tells when the message is visible again, if it was given back. In the last second
+// released tells when the message that was given back is visible again. In the last second
 // of its life it is not worth a poll: no delay fits in, and it would be fetched and given
 // back as fast as requests go.
-func (v *delivery[T]) released(what decision) {
-	f := v.dispatcher.options.OnRelease
-	if f == nil || v.lifeEnds(time.Second) {
-		return
-	}
-	switch what.outcome {
-	case Retried, Snoozed, Kept:
-		f(time.Now().Add(wholeSeconds(what.delay)))
+func (v *delivery[T]) released(delay time.Duration) {
+	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
+		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
 
@@ -99,7 +93,7 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 	case Snoozed, GivenBack:
 		return v.giveBack(what.delay, v.recorded(v.attempt()-1))
 	case Kept:
-		return v.giveBack(what.delay, v.condemned(what))
+		return v.keep(what.delay, what)
 	case Poisoned:
 		return v.poison(what)
 	}
@@ -141,12 +135,12 @@ func (v *delivery[T]) remove() error {
 // are what was wanted.
 func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	unknown := false
-	return v.try(func(ctx context.Context) error {
-		err := v.update(ctx, delay, text)
+	err := v.try(func(ctx context.Context) (err error) {
+		delay, err = v.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
 			// Adopted, or sent with no room to record in: better uncounted than lost.
 			text = v.queued.Text
-			err = v.update(ctx, delay, text)
+			delay, err = v.update(ctx, delay, text)
 		}
 		if unknown && errors.Is(err, queue.ErrReceiptMismatch) {
 			return nil
@@ -154,16 +148,20 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
+	if err == nil {
+		v.released(delay)
+	}
+	return err
 }
 
-// update sends one update that gives the message back. The service refuses a delay that
-// passes the end of the message's life, and then records nothing: an update that was so
-// long on its way is sent again with less.
-func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) error {
+// update sends one update that gives the message back, and returns the delay that it asked
+// for. The service refuses one that passes the end of the message's life, and then records
+// nothing: an update that was so long on its way is sent again with less.
+func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
 		if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
-			return err
+			return delay, err
 		}
 	}
 }
@@ -174,6 +172,16 @@ func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
 		return delay
 	}
 	return min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
+}
+
+// keep gives a message back that is poison and stays in its queue. In the last second of its
+// life there is no delay to ask for: it stays hidden, or it would be fetched and given back
+// as fast as requests go.
+func (v *delivery[T]) keep(delay time.Duration, what decision) error {
+	if v.lifeEnds(time.Second) {
+		return nil
+	}
+	return v.giveBack(delay, v.condemned(what))
 }
 
 // condemned returns the text of a message that is poison and stays in its queue: it says
@@ -228,16 +236,26 @@ func (v *delivery[T]) poison(what decision) error {
 	defer cancel()
 	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
 	if err := d.options.Poison.Copy(ctx, record); err != nil {
-		delay := v.retryDelay(what.err)
-		if !v.lease.end.IsZero() { // or it would not come up again to be copied
-			delay = min(delay, time.Until(v.lease.end)/2)
-		}
-		return errors.Join(copyError{err}, v.giveBack(max(delay, 0), v.condemned(what)))
+		return errors.Join(copyError{err}, v.keep(v.copyDelay(what.err), what))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // its life ended meanwhile: the copy is what there is
+}
+
+// copyDelay is how long a message waits that could not be moved. It grows with its
+// deliveries, also when few attempts failed, as far as it does for one whose attempts all
+// did; and whatever the caller's RetryDelay says, it is a second at least: there is no bound
+// to how often a copy is tried.
+func (v *delivery[T]) copyDelay(err error) time.Duration {
+	most := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
+	tries := max(v.attempt(), int(min(v.queued.DequeueCount, most)))
+	delay := max(v.retryDelay(tries, err), time.Second)
+	if !v.lease.end.IsZero() { // or it would not come up again to be copied
+		delay = min(delay, time.Until(v.lease.end)/2)
+	}
+	return max(delay, 0)
 }
 
 // copyError hides what it wraps from errors.Is, so that a missing poison queue

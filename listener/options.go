@@ -108,7 +108,8 @@ type Options[T any] struct {
 	TimeoutFor func(m *Message[T]) time.Duration
 
 	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
+	// first. Poison that cannot be moved waits by it too, for a second at least.
+	// Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison says when a message is poison and where it goes. Defaults to five

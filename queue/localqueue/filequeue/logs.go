@@ -76,7 +76,8 @@ func (s *Store) withRoom(do func() error) error {
 }
 
 // startLogs begins two empty logs, which the tree has all of, and then writes down in the
-// tree that they are there. On a disk that is full it does without, until there is room.
+// tree that they are there. If that cannot be, as on a disk that is full, it does without, until
+// it can.
 func (s *Store) startLogs() error {
 	for i := range s.logs {
 		if err := s.startLog(i); noRoom(err) {
@@ -92,7 +93,7 @@ func (s *Store) startLogs() error {
 		return tx.Bucket(singles).Put(keyFolded, folded{s.folded, hasLogs, s.time}.record())
 	})
 	s.ready = err == nil
-	return err
+	return s.broken
 }
 
 func (s *Store) startLog(i int) error {

@@ -58,6 +58,30 @@ func TestAStopOnADiskThatFails(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
+// TestLogsThatCannotBeBegun, because the tree cannot be told of them, are done without.
+func TestLogsThatCannotBeBegun(t *testing.T) {
+	dir := memoryDirectory(t)
+	s, texts := begun(t, dir), map[uint64]string{}
+	put(t, s, texts, 1, "in the log")
+	if err := s.foldLast(); err != nil {
+		t.Fatal(err)
+	}
+	path := s.path()
+	redirect(t, s.file, path, os.O_RDONLY)
+	if err := s.startLogs(); err != nil || s.ready {
+		t.Errorf("%v, ready: %v", err, s.ready)
+	}
+	redirect(t, s.file, path, os.O_RDWR)
+	before := treeCommits(t, s)
+	put(t, s, texts, 2, "in the tree")
+	put(t, s, texts, 3, "in a log again")
+	if got := treeCommits(t, s) - before; got != 2 || !s.ready { // and one that says that there are logs
+		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.ready)
+	}
+	s.abandon(t)
+	reopenedWhole(t, dir, texts)
+}
+
 // TestAPageIsLostWhileItIsOpen: neither a read, nor a checkpoint, nor the stop ends the process,
 // and all that was acknowledged is there or said to be lost.
 func TestAPageIsLostWhileItIsOpen(t *testing.T) {
