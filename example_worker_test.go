@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
 )
 
 // TestTheWorkerOfTheReadmeCompiles builds the program that the README shows, so that
@@ -50,5 +54,28 @@ func TestTheWorkerOfTheReadmeCompiles(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "vet", "./"+dir)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("it does not compile: %v\n%s", err, out)
+	}
+}
+
+// TestTheReadmeIsRightAboutRetries: five attempts take nearly six minutes by default.
+func TestTheReadmeIsRightAboutRetries(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const claim = "By default a job has five attempts, with\nabout 1 s, 16 s, 81 s and 4 min between them: nearly six minutes"
+	if !strings.Contains(string(readme), claim) || poison.DefaultMaxAttempts != 5 {
+		t.Errorf("README.md does not say %q, or it is not so", claim)
+	}
+	var all time.Duration
+	for attempt, about := range []time.Duration{time.Second, 16 * time.Second, 81 * time.Second, 256 * time.Second} {
+		delay := listener.RetryCurve(attempt + 1)
+		if delay < about*9/10 || delay > about*11/10 {
+			t.Errorf("%v after attempt %d, want about %v", delay, attempt+1, about)
+		}
+		all += delay
+	}
+	if all < 5*time.Minute || all > 7*time.Minute {
+		t.Errorf("%v until it is poison", all)
 	}
 }

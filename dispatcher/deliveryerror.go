@@ -42,7 +42,7 @@ func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()
 // Attrs returns what there is to log, under the names queue, message, job, attempt,
 // outcome, delay, reason and error; those that do not apply are left out.
 func (e *DeliveryError) Attrs() []slog.Attr {
-	attrs := append(e.Delivery.attrs(), slog.String("outcome", e.Outcome.String()))
+	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
 	switch e.Outcome {
 	case Retried, Snoozed, Kept:
 		attrs = append(attrs, slog.Duration("delay", wholeSeconds(e.Delay)))

@@ -121,7 +121,9 @@ type Options[T any] struct {
 	Visibility Visibility
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or counts as stuck. Defaults to none.
+	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or
+	// counts as stuck. Less than 1 µs is refused: it is a number without a unit. Defaults to
+	// none.
 	Timeout time.Duration
 
 	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
@@ -211,11 +213,17 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.Timeout < 0 {
 		refuse("handler time-out %v must not be negative", c.Timeout)
 	}
+	if lacksUnit(c.Timeout) {
+		refuse("handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", c.Timeout, c.Timeout)
+	}
 	if c.Poison, err = c.Poison.WithDefaults(q); err != nil {
 		errs = append(errs, err)
 	}
 	if c.SettleTimeout < 0 {
 		refuse("settle time-out %v must not be negative", c.SettleTimeout)
+	}
+	if lacksUnit(c.SettleTimeout) {
+		refuse("settle time-out %v is too short for any request: give it a unit, such as %d*time.Second", c.SettleTimeout, c.SettleTimeout)
 	}
 	if c.SettleTimeout == 0 {
 		c.SettleTimeout = defaultSettleTimeout
@@ -231,3 +239,7 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	}
 	return c, errors.Join(errs...)
 }
+
+// lacksUnit tells a duration that can only be a number without its unit, as in Timeout: 30,
+// which compiles.
+func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }

@@ -1,7 +1,8 @@
 // Package listener takes typed jobs off a queue and runs a handler for each: a
 // [Listener] owns the dequeue loops, how many there are, how long they wait, and
 // the orderly end. Programs import this package and one queue, and package
-// codec for bodies that are not JSON.
+// codec for bodies that are not JSON. Where the compiler cannot infer a type,
+// docs/compiler-errors.md in the repository has its message beside the form that it takes.
 //
 // # Delivery
 //

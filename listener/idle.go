@@ -15,10 +15,13 @@ const (
 )
 
 // idleWithDefaults fills in the defaults of Min and Max, or returns an error if the bounds are
-// negative or the wrong way round.
+// negative or the wrong way round, or if Max is under 1 µs, which is a number without a unit.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
+	}
+	if i.Max > 0 && i.Max < time.Microsecond { // a number without its unit, which compiles
+		return i, fmt.Errorf("idle maximum %v is too short for any request: give it a unit, such as %d*time.Second", i.Max, i.Max)
 	}
 	if i.Min == 0 {
 		i.Min = defaultIdleMin

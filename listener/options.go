@@ -98,7 +98,8 @@ type Options[T any] struct {
 	Interceptors []Interceptor
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Defaults to none.
+	// deadline, and its cause is an [ErrTimeout]. Less than 1 µs is refused: it is a number
+	// without a unit. Defaults to none.
 	Timeout time.Duration
 
 	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
@@ -115,11 +116,12 @@ type Options[T any] struct {
 	Poison PoisonPolicy
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. [Listener.Run] returns at the latest when Grace,
-	// SettleTimeout and two seconds have passed since the stop. That should be less than what
-	// the platform leaves after its signal. Kubernetes leaves 30 s unless
-	// terminationGracePeriodSeconds says otherwise, so with these defaults it has to say 50, or
-	// they have to be smaller, such as 20 s and 5 s. Defaults to 30 s.
+	// all: they are cancelled at once. Less than 1 µs is refused: it is a number without a
+	// unit. [Listener.Run] returns at the latest when Grace, SettleTimeout and two seconds have
+	// passed since the stop. That should be less than what the platform leaves after its signal.
+	// Kubernetes leaves 30 s unless terminationGracePeriodSeconds says otherwise, so with these
+	// defaults it has to say 50, or they have to be smaller, such as 20 s and 5 s. Defaults to
+	// 30 s.
 	Grace time.Duration
 
 	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
@@ -179,6 +181,9 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	if c.QueueWorkDetected == nil {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
+	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
+		errs = append(errs, fmt.Errorf("grace %v is too short for anything: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
 	}
@@ -201,7 +206,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		Observer: o.Observer.Observer, OnError: onError, OnRelease: onRelease,
+		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
 	}
 }
 

@@ -316,16 +316,14 @@ func TestV09_TheObserverSeesEveryStep(t *testing.T) {
 			},
 			Received: func(ms []queue.Message) { note("received %d", len(ms)) },
 			Scaled:   func(s Scale) { scaled.Store(int64(s.Loops)) },
-			Observer: dispatcher.Observer{
-				Started: func(d dispatcher.Delivery) { note("started attempt %d", d.Attempt) },
-				Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
-					note("finished attempt %d after %v: %v", d.Attempt, took, err)
-				},
-				Renewed: func(_ dispatcher.Delivery, v time.Duration, err error) { note("renewed for %v, %v", v, err) },
-				Settled: func(_ dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) { note("settled: %v", o) },
-				Poisoned: func(d dispatcher.Delivery, r poison.Reason, err error) {
-					note("poisoned %v: %s, %v", d.Job != "", r, err)
-				},
+			Started:  func(d dispatcher.Delivery) { note("started attempt %d", d.Attempt) },
+			Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
+				note("finished attempt %d after %v: %v", d.Attempt, took, err)
+			},
+			Renewed: func(_ dispatcher.Delivery, v time.Duration, err error) { note("renewed for %v, %v", v, err) },
+			Settled: func(_ dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) { note("settled: %v", o) },
+			Poisoned: func(d dispatcher.Delivery, r poison.Reason, err error) {
+				note("poisoned %v: %s, %v", d.Job != "", r, err)
 			},
 		}
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {

@@ -223,7 +223,7 @@ func TestABrokenHookEndsTheTest(t *testing.T) {
 	for name, o := range map[string]*listener.Options[Order]{
 		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},
 		"OnError":          {OnError: func(error) { panic("not told") }},
-		"Observer.Started": {Observer: listener.Observer{Observer: dispatcher.Observer{Started: func(dispatcher.Delivery) { runtime.Goexit() }}}},
+		"Observer.Started": {Observer: listener.Observer{Started: func(dispatcher.Delivery) { runtime.Goexit() }}},
 	} {
 		says(t, failing(t, func(t testing.TB) {
 			millracetest.Work(t, func(context.Context, *listener.Message[Order]) error { return errors.New("no stock") }, Order{}, o)

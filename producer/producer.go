@@ -27,7 +27,8 @@ type Options[T any] struct {
 	Format codec.Format
 
 	// Timeout bounds one Send, all tries together. Negative means none but the
-	// context's. Defaults to 30 s.
+	// context's; less than 1 µs, which is a number without a unit, fails every Send. Defaults
+	// to 30 s.
 	Timeout time.Duration
 
 	// Create makes the queue when a Send finds that it is missing; metadata that it has does
@@ -83,6 +84,9 @@ var errZero = errors.New("send: the producer was not made with producer.New")
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
 	if p == nil || p.queue == nil {
 		return Sent{}, errZero
+	}
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without its unit, which compiles
+		return Sent{}, fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second", p.queue.Name(), d, d)
 	}
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{ID: rand.Text(), Enqueued: time.Now()}}
 	if o != nil {

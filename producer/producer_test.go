@@ -149,6 +149,14 @@ func TestASendEndsWithItsTimeOut(t *testing.T) {
 	})
 }
 
+// TestATimeoutWithoutAUnitSaysSo: Timeout: 30 compiles and means 30 ns.
+func TestATimeoutWithoutAUnitSaysSo(t *testing.T) {
+	_, err := producer.New(setup(t), &producer.Options[order]{Timeout: 30}).Send(t.Context(), order{"7"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "30*time.Second") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 	u := &unsteady{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
 	if _, err := producer.New[chan int](u, nil).Send(t.Context(), nil, nil); err == nil {

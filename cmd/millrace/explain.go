@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -24,8 +25,10 @@ func (t *task) explain(err error) error {
 		return err
 	}
 	switch {
+	case errors.Is(known.Kind, queue.ErrQueueMissing) && strings.HasSuffix(known.Queue.Queue, poison.Suffix):
+		return &explained{fmt.Sprintf("queue %v does not exist; a worker makes it for the first message that is poison", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueMissing):
-		return &explained{fmt.Sprintf("queue %v does not exist; make it with millrace create %s", known.Queue, known.Queue.Queue), err}
+		return &explained{fmt.Sprintf("queue %v does not exist; make it with millrace create %s, or see with millrace queues which there are", known.Queue, known.Queue.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueBeingDeleted):
 		return &explained{fmt.Sprintf("queue %v is being deleted; its name is free again after half a minute or more", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrUnavailable) && known.Status == 0 && t.source == "":

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -18,12 +17,17 @@ const shortForm = "UseDevelopmentStorage=true"
 
 // greet says what is served, where, and how to reach it.
 func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
-	var text bytes.Buffer
+	_, _ = io.WriteString(out, s.greeting(e.Addr().String(), e.AccountURL, d)) // there is nobody else to tell
+}
+
+// greeting is what greet says of an endpoint at the address, where accounts have such URLs.
+func (s *settings) greeting(address string, url func(account string) string, d *data) string {
+	var text strings.Builder
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
 	}
 	fmt.Fprintf(&text, "Millrace %s serves the protocol of Azure Queue Storage.\n", version())
-	line("address", "%s", e.Addr())
+	line("address", "%s", address)
 	kept, damage := d.summary()
 	line("data", "%s", kept)
 	for _, one := range damage {
@@ -39,33 +43,39 @@ func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
 		line("note", "other machines can reach it without TLS, and read what is sent")
 	}
 	for _, account := range s.served() {
-		line("account", "%s", e.AccountURL(account))
+		line("account", "%s", url(account))
 		key := emulator.DevelopmentKey
 		if s.secret(account) {
 			key = "(your key)"
 		}
-		long := connectionString(e.AccountURL(account), account, key)
-		if !s.secret(account) && s.cert == "" && isUsual(e.Addr().String()) {
+		long := connectionString(url(account), account, key)
+		if !s.secret(account) && s.cert == "" && isUsual(address) {
 			line("connection string", "%s", shortForm)
 			line("  or", "%s", long)
 		} else {
 			line("connection string", "%s", long)
 		}
-		line("  for Python", "%s", long+pythonSecondary(e.AccountURL(account)))
+		line("  for Python", "%s", long+pythonSecondary(url(account)))
 	}
-	if step := s.firstStep(e.Addr().String()); step != "" {
+	if step := s.firstStep(address, url); step != "" {
 		line("from another shell", "%s", step)
 	}
 	text.WriteString("Stop it with Ctrl-C.\n")
-	_, _ = out.Write(text.Bytes()) // there is nobody else to tell
+	return text.String()
 }
 
-// firstStep is what to try where commands find this server by themselves.
-func (s *settings) firstStep(address string) string {
-	if s.cert != "" || s.public || s.secret(emulator.DevelopmentAccount) || !isUsual(address) {
+// firstStep is what to try first. Where commands do not find this server by themselves, it
+// tells them where it is; a program that reads the variable is told too.
+func (s *settings) firstStep(address string, url func(account string) string) string {
+	const account = emulator.DevelopmentAccount
+	const create = "millrace create orders"
+	switch {
+	case s.cert != "" || s.public || s.secret(account):
 		return ""
+	case isUsual(address):
+		return create
 	}
-	return "millrace create orders"
+	return fmt.Sprintf("export %s='%s'; %s", accountVariable, connectionString(url(account), account, emulator.DevelopmentKey), create)
 }
 
 // served is the names of the accounts, the development account first.

@@ -228,15 +228,15 @@ func TestGreeting(t *testing.T) {
 	for i, c := range []struct {
 		s       settings
 		address string
-		says    bool
+		says    string
 	}{
-		{settings{}, "127.0.0.1:10001", true},
-		{settings{}, "127.0.0.1:10002", false},
-		{settings{cert: "x"}, "127.0.0.1:10001", false},
-		{settings{public: true}, "127.0.0.1:10001", false},
-		{settings{keys: ours}, "127.0.0.1:10001", false},
+		{settings{}, "127.0.0.1:10001", "millrace create orders"},
+		{settings{}, "127.0.0.1:10002", "export AZURE_STORAGE='" + connectionString("http://here", emulator.DevelopmentAccount, emulator.DevelopmentKey) + "'; millrace create orders"},
+		{settings{cert: "x"}, "127.0.0.1:10001", ""},
+		{settings{public: true}, "127.0.0.1:10001", ""},
+		{settings{keys: ours}, "127.0.0.1:10002", ""},
 	} {
-		if step := c.s.firstStep(c.address); (step != "") != c.says {
+		if step := c.s.firstStep(c.address, func(string) string { return "http://here" }); step != c.says {
 			t.Errorf("%d: %q", i, step)
 		}
 	}

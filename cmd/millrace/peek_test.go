@@ -170,3 +170,12 @@ func TestAges(t *testing.T) {
 		}
 	}
 }
+
+// TestAPoisonQueueIsNotThereBeforeSomethingIsPoison, and nobody should make one by hand to
+// look into it.
+func TestAPoisonQueueIsNotThereBeforeSomethingIsPoison(t *testing.T) {
+	t.Parallel()
+	v := on(local(t))
+	name := made(t, v)
+	v.fails(t, failed, []string{"peek: queue devstoreaccount1/" + name + "-poison does not exist; a worker makes it for the first message that is poison\n"}, "peek", name+"-poison")
+}

@@ -37,6 +37,9 @@ func putCommand() *command {
 			return ""
 		},
 		run: func(ctx context.Context, c *console, args []string) error {
+			if err := checkName(args[0]); err != nil { // first: a text that stands there is in the queue's place
+				return err
+			}
 			if err := o.check(args[1:]); err != nil {
 				return misuse{err}
 			}

@@ -147,7 +147,7 @@ func TestALineThatCannotBePutIsNamed(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	v.reads("1\n"+strings.Repeat("x", 200_000)+"\n").fails(t, failed, []string{"line 2: it has more than 65536 bytes"}, "put", "-plain", name)
-	v.reads("1\n").fails(t, failed, []string{"line 1: queue devstoreaccount1/" + name + "x does not exist; make it with millrace create " + name + "x\n"}, "put", name+"x")
+	v.reads("1\n").fails(t, failed, []string{"line 1: queue devstoreaccount1/" + name + "x does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "put", name+"x")
 	v.fails(t, failed, []string{"text 1 of 2: queue devstoreaccount1/" + name + "x does not exist"}, "put", name+"x", "1", "2")
 }
 
@@ -166,4 +166,10 @@ func TestLinesMayBeAsLongAsAMessage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestATextInTheQueuesPlaceIsNamed, and not the queue in the text's place.
+func TestATextInTheQueuesPlaceIsNamed(t *testing.T) {
+	t.Parallel()
+	on(local(t)).fails(t, misused, []string{`put: queue name "{\"ID\":\"1\"}"`}, "put", `{"ID":"1"}`, "orders")
 }

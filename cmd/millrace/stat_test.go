@@ -46,7 +46,7 @@ func TestStatTellsWhatIsKnown(t *testing.T) {
 		if got, want := v.ok(t, "stat", empty), "queue        "+v.open(t, empty).Name().String()+"\nmessages     0, hidden ones included\nvisible now  0\n"; got != want {
 			t.Errorf("of an empty queue %q, want %q", got, want)
 		}
-		v.fails(t, failed, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; make it with millrace create " + name + "x\n"}, "stat", name+"x")
+		v.fails(t, failed, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "stat", name+"x")
 	})
 }
 

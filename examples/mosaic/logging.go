@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 
-	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
 )
 
-// newLogger logs to w, briefly: the time is now and the reader sits in front of it.
+// newLogger logs to w, briefly: the time is now and the reader sits in front of it. What its
+// listeners say when they start and stop is left out: the progress line says more.
 func newLogger(w io.Writer) *slog.Logger {
 	return slog.New(quieter{slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level: slog.LevelWarn,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -29,16 +30,11 @@ type quieter struct{ slog.Handler }
 func (q quieter) Handle(ctx context.Context, r slog.Record) error {
 	expected := false
 	r.Attrs(func(a slog.Attr) bool {
-		err, ok := a.Value.Any().(error)
-		failure := (*dispatcher.DeliveryError)(nil)
-		if !ok || !errors.As(err, &failure) {
-			return true
-		}
-		switch failure.Outcome {
-		case dispatcher.Discarded, dispatcher.Snoozed, dispatcher.GivenBack, dispatcher.Poisoned:
+		switch a.Value.Any() {
+		case listener.Discarded, listener.Snoozed, listener.GivenBack, listener.Poisoned:
 			expected = true
 		}
-		return false
+		return !expected
 	})
 	if expected {
 		return nil

@@ -51,16 +51,14 @@ func (p *process) hooks(o *listener.Options[job]) {
 
 // observe sets the hooks that do nothing but panic.
 func (p *process) observe(o *listener.Observer) {
-	o.Observer = dispatcher.Observer{
-		Started:  func(v dispatcher.Delivery) { p.hook("Started", told(v)) },
-		Finished: func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) },
-		Renewed:  func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) },
-		Lost:     func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) },
-		Settled: func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
-			p.hook("Settled", told(v), o.String())
-		},
-		Poisoned: func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) },
+	o.Started = func(v dispatcher.Delivery) { p.hook("Started", told(v)) }
+	o.Finished = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) }
+	o.Renewed = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) }
+	o.Lost = func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) }
+	o.Settled = func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
+		p.hook("Settled", told(v), o.String())
 	}
+	o.Poisoned = func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) }
 	o.Polled = func(v listener.Poll) { p.hook("Polled", v.Took.String()) }
 	o.Received = func(batch []queue.Message) {
 		p.hook("Received", string(batch[0].ID), fmt.Sprint(batch[0].DequeueCount))

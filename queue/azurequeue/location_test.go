@@ -131,7 +131,7 @@ func TestBadNamesAndOptions(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
-	for _, o := range []Options{{TryTimeout: -1}, {Connections: -1}, {Credential: fakeCredential{}}} {
+	for _, o := range []Options{{TryTimeout: -1}, {TryTimeout: 30}, {Connections: -1}, {Credential: fakeCredential{}}} {
 		if _, err := Open(good, "orders", &o); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("options %+v: %v", o, err)
 		}

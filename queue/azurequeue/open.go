@@ -90,6 +90,8 @@ func Open(location, name string, o *Options) (*Queue, error) {
 
 func open(at location, o Options) (_ *account, err error) {
 	switch {
+	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // a number without its unit, which compiles
+		return nil, invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
 	case o.TryTimeout < 0:
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:

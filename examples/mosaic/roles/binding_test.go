@@ -61,7 +61,7 @@ func (w *world) atQueues(store blob.Store, place string, open func(string) (queu
 	p := &process{log: &lockedBuffer{}}
 	s, err := Open(w.t.Context(), open, store, &Options{
 		Processors: 3, Grace: 2 * time.Second, Patience: 24 * time.Hour, Place: place,
-		Logger: slog.New(slog.NewTextHandler(p.log, nil)),
+		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	p.System = s
 	return p, err

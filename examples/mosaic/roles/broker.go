@@ -213,7 +213,7 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	if err != nil {
 		return err
 	}
-	b.logger.Info("a request of an earlier run, or of another program, is finished: its mosaic is kept", "request", id, "mosaic", b.where(m.Body.ImageURI))
+	b.logger.Warn("a request of an earlier run, or of another program, is finished: its mosaic is kept", "request", id, "mosaic", b.where(m.Body.ImageURI))
 	return b.jobs.sweep(ctx, id, e.Output != "")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
@@ -335,9 +336,23 @@ func TestWorkersThatDieFailTheRequest(t *testing.T) {
 		w := newWorld(t, 2)
 		asking := w.open(nil)
 		c := w.submit(asking)
-		for range 2 { // two workers take the message and die
-			if batch, err := w.queue(imageRequests).Dequeue(t.Context(), 1, time.Second); err != nil || len(batch) != 1 {
+		q := w.queue(imageRequests)
+		for starts := range 3 { // three workers begin and die, the first without a record of it
+			batch, err := q.Dequeue(t.Context(), 1, time.Second)
+			if err != nil || len(batch) != 1 {
 				t.Fatal(batch, err)
+			}
+			head, body, _, err := codec.Open(batch[0].Text, codec.Auto)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head.Starts = starts
+			text, err := codec.Seal(head, body, codec.Envelope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := q.Update(t.Context(), batch[0].Lease, text, time.Second); err != nil {
+				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
 		}

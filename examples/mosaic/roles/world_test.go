@@ -107,7 +107,7 @@ func (w *world) open(f *faults) *process {
 	f.rate = 0
 	s, err := Open(w.t.Context(), open, p.store, &Options{
 		Processors: 3, Grace: 2 * time.Second, Patience: 24 * time.Hour,
-		Logger: slog.New(slog.NewTextHandler(p.log, nil)),
+		Logger: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	f.rate = rate
 	if err != nil {

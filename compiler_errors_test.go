@@ -1,0 +1,165 @@
+package millrace_test
+
+import (
+	"errors"
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// snippetHead is what every snippet of docs/compiler-errors.md begins with that the page
+// does not show.
+const snippetHead = `package snippet
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+)
+
+var (
+	_ = millrace.Run
+	_ = http.NotFound
+	_ = codec.Auto
+	_ = producer.New[Order]
+	_ poison.Policy
+)
+
+`
+
+// mistake is a section of docs/compiler-errors.md.
+type mistake struct {
+	title, wrong, message, right string
+}
+
+// TestTheCompilerSaysWhatThePageShows compiles every snippet of docs/compiler-errors.md:
+// each right one compiles, and each wrong one gives the message that the page has, and no
+// other.
+func TestTheCompilerSaysWhatThePageShows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the compiler")
+	}
+	shared, mistakes := mistakesOfThePage(t)
+	wrong := compile(t, shared, mistakes, func(m mistake) string { return m.wrong })
+	right := compile(t, shared, mistakes, func(m mistake) string { return m.right })
+	for _, code := range append(formsOf(mistakes), shared) {
+		if formatted, err := format.Source([]byte(code)); err == nil && string(formatted) != code {
+			t.Errorf("not as gofmt would have it:\n%swhich is\n%s", code, formatted)
+		}
+	}
+	for i, m := range mistakes {
+		if right[i] != "" {
+			t.Errorf("%s: what is right does not compile:\n%s", m.title, right[i])
+		}
+		if wrong[i] == "" {
+			t.Errorf("%s: what is wrong compiles", m.title)
+		} else if strings.HasPrefix(runtime.Version(), "go1.26") && !matches(wrong[i], m.message) {
+			t.Errorf("%s: the compiler says\n%sand the page\n%s", m.title, wrong[i], m.message)
+		}
+	}
+}
+
+func formsOf(mistakes []mistake) []string {
+	var forms []string
+	for _, m := range mistakes {
+		forms = append(forms, m.wrong, m.right)
+	}
+	return forms
+}
+
+// mistakesOfThePage returns what the snippets share, and the sections.
+func mistakesOfThePage(t *testing.T) (shared string, mistakes []mistake) {
+	t.Helper()
+	page, err := os.ReadFile("docs/compiler-errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```(?:go|text)\n(.*?)^```$")
+	intro, sections, _ := strings.Cut(string(page), "\n## ")
+	common := blocks.FindAllStringSubmatch(intro, -1)
+	if len(common) != 1 {
+		t.Fatalf("the page has %d blocks before its first section, want one", len(common))
+	}
+	for section := range strings.SplitSeq(sections, "\n## ") {
+		title, _, _ := strings.Cut(section, "\n")
+		b := blocks.FindAllStringSubmatch(section, -1)
+		if len(b) != 3 {
+			t.Fatalf("%s: %d blocks, want the wrong form, the message and the right form", title, len(b))
+		}
+		mistakes = append(mistakes, mistake{title, b[0][1], b[1][1], b[2][1]})
+	}
+	return common[0][1], mistakes
+}
+
+// compile compiles one form of each mistake, all in one package, and returns what the
+// compiler says of each.
+func compile(t *testing.T, shared string, mistakes []mistake, form func(mistake) string) map[int]string {
+	t.Helper()
+	// In a directory of the module, so that it is built with our go.mod and code; the
+	// dot keeps it out of everybody's ./...
+	dir, err := os.MkdirTemp(".", ".compiler-errors-") //nolint:usetesting // t.TempDir is outside the module
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var code strings.Builder
+	code.WriteString(snippetHead + shared)
+	for i, m := range mistakes {
+		fmt.Fprintf(&code, "\nfunc _() {\n//line snippet%d.go:1\n%s}\n", i, form(m))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "snippets.go"), []byte(code.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// All errors, not the first ten.
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-e", "./"+dir).CombinedOutput()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return bySnippet(t, string(out))
+}
+
+// position is where the compiler says that an error is.
+var position = regexp.MustCompile(`^\S*snippet(\d+)\.go:\d+(?::\d+)?: `)
+
+// bySnippet sorts what the compiler says, without positions.
+func bySnippet(t *testing.T, said string) map[int]string {
+	t.Helper()
+	errs := map[int]string{}
+	of := -1
+	for line := range strings.Lines(said) {
+		if m := position.FindStringSubmatch(line); m != nil {
+			of, _ = strconv.Atoi(m[1])
+			line = strings.TrimPrefix(line, m[0])
+		} else if strings.HasPrefix(line, "# ") {
+			continue
+		} else if !strings.HasPrefix(line, "\t") {
+			of = -1
+		}
+		if of < 0 {
+			t.Fatalf("an error of no snippet:\n%s", said)
+		}
+		errs[of] += line
+	}
+	return errs
+}
+
+// matches compares what the compiler says with what the page shows, where an ellipsis in
+// brackets stands for anything.
+func matches(said, shown string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(shown), regexp.QuoteMeta("(declared at …)"), `\(declared at [^)]*\)`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(said)
+}

@@ -1,0 +1,232 @@
+//go:build unix
+
+package millrace_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The commands of the README that go on running.
+const (
+	serveCommand  = "millrace serve"
+	workerCommand = "go run ./examples/firstjob"
+)
+
+// TestYourFirstJobIsAsTheReadmeShowsIt runs the commands of that section of README.md in
+// order and holds what they print against what it shows, but for what differs from run to
+// run. What "millrace serve" says at its usual address is held by a test of cmd/millrace.
+func TestYourFirstJobIsAsTheReadmeShowsIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds two programs")
+	}
+	s := &shells{bin: t.TempDir()}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.bin, "./cmd/millrace").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	blocks := consoleBlocks(t, "## Your first job\n")
+	for _, block := range blocks {
+		s.play(t, block)
+	}
+	if s.server == nil || s.worker == nil || !s.stopped {
+		t.Errorf("the section starts no server, starts no worker, or does not stop it: %q", blocks)
+	}
+}
+
+// consoleBlocks returns the console blocks of a section of README.md.
+func consoleBlocks(t *testing.T, heading string) []string {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), heading)
+	if !found {
+		t.Fatalf("README.md has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```console\n(.*?)^```$").FindAllStringSubmatch(section, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// shells are what somebody has open who follows the README.
+type shells struct {
+	bin      string   // where millrace is
+	location string   // of the server's account
+	server   *running // nil before it is started
+	worker   *running // likewise
+	stopped  bool     // the worker was told to stop, and did
+}
+
+// play does what a block shows: commands with what they print, or what the worker says
+// meanwhile, or how it is stopped.
+func (s *shells) play(t *testing.T, block string) {
+	t.Helper()
+	shown, commands := strings.CutPrefix(block, "$ ")
+	if !commands {
+		if rest, stop := strings.CutPrefix(block, "^C\n"); stop {
+			s.stop(t, rest)
+			return
+		}
+		s.worker.expect(t, block)
+		return
+	}
+	for one := range strings.SplitSeq(shown, "\n$ ") {
+		command, output, _ := strings.Cut(strings.TrimSuffix(one, "\n"), "\n")
+		switch command {
+		case serveCommand:
+			s.server = s.start(t, command+" -addr 127.0.0.1:0")
+			s.location = s.server.until(t, "connection string")
+		case workerCommand:
+			s.worker = s.start(t, command)
+			s.worker.expect(t, output)
+		default:
+			out, err := s.command(t.Context(), command).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v", command, err)
+			}
+			same(t, command, strings.TrimSuffix(string(out), "\n"), output)
+		}
+	}
+}
+
+// stop presses Ctrl-C, which every process of a shell's command gets.
+func (s *shells) stop(t *testing.T, output string) {
+	t.Helper()
+	if err := syscall.Kill(-s.worker.process.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	s.worker.expect(t, output)
+	for s.worker.lines.Scan() {
+		t.Errorf("%s also says %q", workerCommand, s.worker.lines.Text())
+	}
+	_ = s.worker.process.Wait() // go run that was interrupted fails, and says so of a program that did
+	s.stopped = true
+}
+
+// command is a command line as a shell runs it, with the server in AZURE_STORAGE because
+// the usual port may be taken.
+func (s *shells) command(ctx context.Context, line string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
+	c.Env = append(os.Environ(), "PATH="+s.bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "AZURE_STORAGE="+s.location)
+	return c
+}
+
+// running is a command that goes on.
+type running struct {
+	process *exec.Cmd
+	lines   *bufio.Scanner // of all that it says
+}
+
+// start starts a command in a process group of its own, which ends with the test.
+func (s *shells) start(t *testing.T, line string) *running {
+	t.Helper()
+	// A bound on the whole, so that a line that never comes is a failure that says so.
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	c := s.command(ctx, line)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	kill := func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.Cancel = kill
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = w, w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close() // it has its own
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			_ = kill()
+			_ = c.Wait()
+		}
+		cancel()
+		_ = r.Close()
+	})
+	return &running{process: c, lines: bufio.NewScanner(r)}
+}
+
+// until reads up to the line that begins with a name, and returns the rest of that.
+func (r *running) until(t *testing.T, name string) string {
+	t.Helper()
+	for r.lines.Scan() {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(r.lines.Text()), name); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	t.Fatalf("it never said its %s", name)
+	return ""
+}
+
+// expect reads as many lines as are shown and compares them.
+func (r *running) expect(t *testing.T, shown string) {
+	t.Helper()
+	if r == nil {
+		t.Fatalf("nothing runs yet that could say %q", shown)
+	}
+	for want := range strings.SplitSeq(strings.TrimSuffix(shown, "\n"), "\n") {
+		if !r.lines.Scan() {
+			t.Fatalf("it ended before it said %q", want)
+		}
+		same(t, "the worker", r.lines.Text(), want)
+	}
+}
+
+// varying is what differs from run to run.
+var varying = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`), "TIME"},
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "MESSAGE"},
+	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "JOB"},
+	{regexp.MustCompile(`put \d+s ago`), "put AGE ago"},
+	{regexp.MustCompile(`requests=\d+ after=\S+`), "requests=N after=DURATION"},
+}
+
+// same compares what was said with what is shown.
+func same(t *testing.T, who, got, want string) {
+	t.Helper()
+	said, shown := got, want
+	for _, v := range varying {
+		said, shown = v.pattern.ReplaceAllString(said, v.name), v.pattern.ReplaceAllString(shown, v.name)
+	}
+	if said != shown {
+		t.Errorf("%s says\n%s\nand README.md\n%s", who, got, want)
+	}
+}
+
+// TestTheLinksOfThePagesLead to files that are there.
+func TestTheLinksOfThePagesLead(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prose := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`").ReplaceAllString(string(text), "")
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)`).FindAllStringSubmatch(prose, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
