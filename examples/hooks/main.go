@@ -70,7 +70,7 @@ func run(ctx context.Context, out *log.Logger) error {
 			}
 		},
 	}
-	// What happens to deliveries is told to the fields of an embedded struct: assign to them.
+	// The observer is told of everything: metrics hang on it.
 	o.Observer.Finished = func(_ listener.Delivery, took time.Duration, _ error) { printing.Add(int64(took)) }
 	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
 		if became == listener.Deleted && printed.Add(1) == pages {
