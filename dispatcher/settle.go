@@ -231,17 +231,51 @@ func (v *delivery[T]) recorded(failures int) string {
 // cannot be made the message goes back to its queue: it must not be lost for want
 // of a place to put it.
 func (v *delivery[T]) poison(what decision) error {
-	d := v.dispatcher
-	ctx, cancel := context.WithTimeout(d.requests.context(), d.options.SettleTimeout)
-	defer cancel()
-	record := poison.NewRecord(d.name, v.queued, v.failures(), what.reason, what.err)
-	if err := d.options.Poison.Copy(ctx, record); err != nil {
+	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), what.reason, what.err)
+	if err := v.copy(record, what); err != nil {
 		return errors.Join(copyError{err}, v.keep(v.copyDelay(what.err), what))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // its life ended meanwhile: the copy is what there is
+}
+
+// copy puts the record into the poison queue, in as many tries as SettleTimeout allows. Nobody
+// renews the lease any more, and a message that is delivered again before it is given back
+// would be handled again. So when half of what is left of the lease is over, the message first
+// gets a longer one, with a text that says that it is poison.
+func (v *delivery[T]) copy(record poison.Record, what decision) error {
+	d := v.dispatcher
+	left := max(v.leaseLeft()/2, time.Second)
+	over, err := v.copyWithin(min(left, d.options.SettleTimeout), record)
+	if err == nil || !over || left >= d.options.SettleTimeout {
+		return err
+	}
+	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safety))
+	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.condemned(what), longer)
+	if renewed != nil {
+		return errors.Join(err, renewed)
+	}
+	v.queued.Receipt, v.queued.Until = fresh.Receipt, fresh.Until
+	_, err = v.copyWithin(d.options.SettleTimeout, record)
+	return err
+}
+
+// copyWithin tries for so long, and tells whether the time is over.
+func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
+	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
+	defer cancel()
+	err = v.dispatcher.options.Poison.Copy(ctx, record)
+	return ctx.Err() != nil, err
+}
+
+// leaseLeft is how much is left of the lease of a message that nobody holds any more.
+func (v *delivery[T]) leaseLeft() time.Duration {
+	if v.ctx == nil { // no handler ran: nobody ever held it
+		return time.Until(v.lease.asked.Add(v.visibility - safety))
+	}
+	return time.Until(v.lease.expiry)
 }
 
 // copyDelay is how long a message waits that could not be moved. It grows with its

@@ -402,6 +402,38 @@ func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
 	}
 }
 
+// Nor while its copy is tried: a lease of 10 s is shorter than the 15 s in which settlements
+// are repeated, and nobody renews it. A poison queue that is only slow gets a longer one.
+func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
+	for name, slow := range map[string]bool{"unavailable": false, "slow": true} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			b.queue.tamper = func(op string, act func() error) error {
+				switch {
+				case op == "enqueue" && slow:
+					time.Sleep(9 * time.Second)
+				case op == "enqueue" && time.Since(b.begin) < time.Hour:
+					return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 503}
+				}
+				return act()
+			}
+			runs := 0
+			o := options()
+			o.Visibility.First = 10 * time.Second
+			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
+			b.run(l)
+			after(5 * time.Hour)
+			b.finished()
+			if st := l.State(); runs != 5 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
+				t.Errorf("%s: %d runs, want 5; %+v", name, runs, st)
+			}
+			if slow && len(b.poisoned()) > 3 {
+				t.Errorf("%s: %d copies", name, len(b.poisoned()))
+			}
+		})
+	}
+}
+
 // A poison queue that is listened to keeps what fails in it, hidden, and does not hand
 // it on, drop it, or run hot.
 func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
