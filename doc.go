@@ -1,6 +1,6 @@
-// Package millrace feeds Go worker services from queues. It holds only [Run], which
-// runs listeners until the program is told to stop; the work is done by the packages
-// below it:
+// Package millrace feeds Go worker services from queues. It holds only [Run] and
+// [RunOrdered], which run listeners and servers until the program is told to stop; the work
+// is done by the packages below it:
 //
 //   - listener takes typed jobs off a queue and runs a handler for each,
 //   - producer puts them there,
@@ -22,7 +22,8 @@
 // # Shutdown
 //
 // The first SIGINT or SIGTERM drains, the second halts, the third is the operating
-// system's. Run is the only owner of signals.
+// system's. Run and RunOrdered are the only owners of signals. They work in a
+// testing/synctest bubble too, so that a whole program can be tested on a fake clock.
 //
 // # Cost
 //

@@ -16,6 +16,14 @@ import (
 // returns an error at once if it cannot listen. Halt closes the connections. It runs once.
 // The server must not be nil and belongs to the runner from then on; requests see the
 // values of Run's context if server.BaseContext is not set.
+//
+// How long requests may take in the end is bounded by server.WriteTimeout and by Halt alone.
+// With port 0 any free one is taken, which server.BaseContext is told:
+//
+//	server.BaseContext = func(l net.Listener) context.Context {
+//		log.Print("listening at ", l.Addr())
+//		return context.Background() // of the requests: not one that ends with Run's
+//	}
 func HTTP(server *http.Server) Runner {
 	if server == nil {
 		return refused{errors.New("millrace: HTTP of a nil server")}

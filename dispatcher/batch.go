@@ -13,7 +13,8 @@ import (
 // BatchHandler does several jobs in one go. It returns nil if all succeeded, and otherwise
 // one result for each message, in their order, each meaning what it means for a [Handler].
 // Any other number of results, none at all in a slice that is not nil among them, is an
-// error for every message.
+// error for every message. When all of them failed for one reason, such as a transaction that
+// was not committed, return slices.Repeat([]error{err}, len(ms)).
 //
 // The context has the values of the first message's, and ends when those of all its
 // messages have ended, with the cause of the last.
@@ -22,6 +23,19 @@ type BatchHandler[T any] func(ctx context.Context, ms []*Message[T]) []error
 // errResults is what every message of a batch gets when its handler returned another
 // number of results.
 var errResults = errors.New("batch handler returned the wrong number of results")
+
+// wrongNumber is what every message of a batch gets whose handler returned another number of
+// results. It has the text of the first error among them, which may be what went wrong, but
+// does not wrap it: nobody knows which message it is for.
+func wrongNumber(results []error, messages int) error {
+	err := fmt.Errorf("%w: %d for %d messages (nil if all succeeded, or one for each)", errResults, len(results), messages)
+	for _, result := range results {
+		if result != nil {
+			return fmt.Errorf("%w; the first error: %s", err, fmt.Sprint(result))
+		}
+	}
+	return err
+}
 
 // Batch returns a handler that collects messages and hands them to h: as soon as there
 // are size of them, or when the first has waited this long. It does not wait for company
@@ -191,7 +205,7 @@ func (b *batcher[T]) run(in *batch[T]) {
 	case results == nil:
 		fail(nil)
 	case len(results) != len(stay):
-		fail(fmt.Errorf("%w: %d for %d messages (nil if all succeeded, or one for each)", errResults, len(results), len(stay)))
+		fail(wrongNumber(results, len(stay)))
 	default:
 		for i, m := range stay {
 			m.result = results[i]

@@ -221,6 +221,10 @@ func TestOnlyNilIsSuccessForAWholeBatch(t *testing.T) {
 		"empty": {func(context.Context, []*dispatcher.Message[int]) []error { return []error{} }, []string{"0 for 3"}},
 		"fewer": {func(context.Context, []*dispatcher.Message[int]) []error { return make([]error, 2) }, []string{"2 for 3"}},
 		"more":  {func(context.Context, []*dispatcher.Message[int]) []error { return make([]error, 4) }, []string{"4 for 3"}},
+		// What went wrong is not lost, and is not what becomes of messages that it was not said of.
+		"one for all": {func(context.Context, []*dispatcher.Message[int]) []error {
+			return []error{dispatcher.Poison(errors.New("the disk is full"))}
+		}, []string{"1 for 3 messages (nil if all succeeded, or one for each); the first error: the disk is full"}},
 		"panic": {func(context.Context, []*dispatcher.Message[int]) []error { panic("the batch broke") }, []string{"the batch broke"}},
 		// The one whose goroutine it was has no result of its own.
 		"Goexit": {func(context.Context, []*dispatcher.Message[int]) []error { runtime.Goexit(); return nil }, []string{"Goexit", "it ended its goroutine"}},
@@ -233,6 +237,9 @@ func TestOnlyNilIsSuccessForAWholeBatch(t *testing.T) {
 			b.calls.Wait()
 			for n := range 3 {
 				err := b.result(n)
+				if asked := dispatcher.ResultOf(err); err != nil && asked.Explicit {
+					t.Errorf("%s: message %d is to be %v", name, n, asked.Outcome)
+				}
 				told := slices.ContainsFunc(c.says, func(s string) bool { return err != nil && strings.Contains(err.Error(), s) })
 				if (err == nil) != (c.says == nil) || err != nil && !told {
 					t.Errorf("%s: message %d got %v", name, n, err)

@@ -15,7 +15,8 @@ const maxRetryDelay = time.Hour
 // RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
 // hour, so about 1 s, 16 s, 81 s, 4 min and 10 min after the first five failures. An
 // attempt under 1 counts as 1. The spread is random, so that jobs that failed together do
-// not come back together. It is for a hook that treats only some errors otherwise:
+// not come back together. A queue rounds up to whole seconds: the first wait is 1 s or 2 s.
+// It is for a hook that treats only some errors otherwise:
 //
 //	RetryDelay: func(attempt int, err error) time.Duration {
 //		if errors.Is(err, errBusy) {

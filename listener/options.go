@@ -118,13 +118,16 @@ type Options[T any] struct {
 
 	// Grace is how long handlers may finish after the stop. Negative means not at
 	// all: they are cancelled at once. Less than 1 µs is refused: it is a number without a
-	// unit. Grace and SettleTimeout together, and a second, should
-	// be less than what the platform leaves after its signal; Kubernetes leaves 30 s unless
-	// terminationGracePeriodSeconds says otherwise. Defaults to 30 s.
+	// unit. [Listener.Run] returns at the latest when Grace, SettleTimeout and two seconds
+	// have passed since the stop. That should be less than what the platform leaves after
+	// its signal. Kubernetes leaves 30 s unless terminationGracePeriodSeconds says otherwise,
+	// so with these defaults it has to say 50, or they have to be smaller, such as 20 s and
+	// 5 s. Defaults to 30 s.
 	Grace time.Duration
 
 	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
-	// first try that the queue's own time-out bounds. Defaults to 15 s.
+	// first try that the queue's own time-out bounds. At the stop it also bounds how long
+	// cancelled handlers and settlements are waited for: see Grace. Defaults to 15 s.
 	SettleTimeout time.Duration
 
 	// Observer is told what happens. Defaults to nothing.

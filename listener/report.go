@@ -113,14 +113,16 @@ func (r *reporter) lastError() (at time.Time, err error) {
 // log writes a line about an error, unless one that says the same was written a moment
 // ago. What was moved to the poison queue, and panics, are always logged.
 func (r *reporter) log(level slog.Level, what string, err error) {
-	var leftOut int
 	r.hooks.Contain(loggerHook, func() {
 		stack := stackOf(err)
-		count, ok := r.lines.admit(what, reasonOf(err))
-		if !ok && len(stack) == 0 && !endsAsPoison(err) {
+		admit := r.lines.admit
+		if len(stack) > 0 || endsAsPoison(err) {
+			admit = r.lines.always
+		}
+		leftOut, ok := admit(what, reasonOf(err))
+		if !ok {
 			return
 		}
-		leftOut = count
 		attrs := r.describe(err)
 		if len(stack) > 0 {
 			attrs = append(attrs, slog.Any("stack", stack))

@@ -35,12 +35,21 @@ type kind struct {
 // admit tells whether a line may be logged now, and how many like it were left out since
 // the last one.
 func (t *thinning) admit(message, text string) (leftOut int, ok bool) {
+	return t.weigh(message, text, false)
+}
+
+// always is admit for a line that is logged in any case, and so never counts as left out.
+func (t *thinning) always(message, text string) (leftOut int, ok bool) {
+	return t.weigh(message, text, true)
+}
+
+func (t *thinning) weigh(message, text string, must bool) (leftOut int, ok bool) {
 	key := message + ": " + fingerprint.Of(text)
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.kind(key, message, now)
-	if now.Before(k.next) {
+	if now.Before(k.next) && !must {
 		k.leftOut++
 		k.example = text
 		return 0, false

@@ -1,0 +1,85 @@
+package millrace_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+type Order struct{ ID string }
+
+// silent keeps the log out of what the examples print.
+var silent = slog.New(slog.DiscardHandler)
+
+// Several listeners run until a signal comes or their context ends. Here the last job ends it.
+func ExampleRun() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	engine := localqueue.New(nil)
+	orders, letters := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "letters"})
+	if _, err := producer.New(orders, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	confirm := producer.New(letters, &producer.Options[string]{Create: true})
+	ship := func(ctx context.Context, m *listener.Message[Order]) error {
+		fmt.Println("shipping", m.Body.ID)
+		_, err := confirm.Send(ctx, "order "+m.Body.ID+" is on its way", nil)
+		return err
+	}
+	write := func(_ context.Context, m *listener.Message[string]) error {
+		fmt.Println("writing:", m.Body)
+		stop()
+		return nil
+	}
+	err := millrace.Run(ctx,
+		listener.New(orders, ship, &listener.Options[Order]{Logger: silent}),
+		listener.New(letters, write, &listener.Options[string]{Logger: silent}))
+	fmt.Println(err)
+	// Output:
+	// shipping 7
+	// writing: order 7 is on its way
+	// <nil>
+}
+
+// An HTTP server that answers until the listener has drained: a job that runs when the stop
+// comes can still see it.
+func ExampleRunOrdered() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	at := make(chan string, 1)
+	server := &http.Server{
+		Addr:        "127.0.0.1:0", // any free port; who wants to know it asks like this
+		BaseContext: func(l net.Listener) context.Context { at <- l.Addr().String(); return context.Background() },
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "still here") }),
+	}
+	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	l := listener.New(q, func(ctx context.Context, _ *listener.Message[Order]) error {
+		stop() // as a signal does
+		answer, err := http.Get("http://" + <-at)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		fmt.Println(string(said))
+		return err
+	}, &listener.Options[Order]{Logger: silent})
+	fmt.Println(millrace.RunOrdered(ctx, millrace.HTTP(server), l))
+	// Output:
+	// still here
+	// <nil>
+}

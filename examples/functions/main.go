@@ -1,0 +1,96 @@
+// Functions works side by side with Azure Functions: it takes the messages that a Function's
+// queue output writes, and answers on a queue that triggers a Function.
+//
+//	go run ./examples/functions
+//
+// It uses queues in this process, and ends when its three messages are done.
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+type Order struct{ ID, Item string }
+
+type Shipped struct{ Order string }
+
+func main() {
+	if err := run(context.Background(), localqueue.New(nil).Account("local"), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, account queue.Account, out io.Writer) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	orders, err1 := account.Open("orders")
+	shipped, err2 := account.Open("shipped")
+	if err := errors.Join(err1, err2, output(ctx, orders)); err != nil {
+		return err
+	}
+	// A queue trigger reads Base64, and knows no envelopes.
+	answer := producer.New(shipped, &producer.Options[Shipped]{Format: codec.Base64, Create: true})
+	ship := func(ctx context.Context, m *listener.Message[Order]) error {
+		if m.Body.Item == "" {
+			return errors.New("nothing to ship")
+		}
+		_, err := answer.Send(ctx, Shipped{Order: m.Body.ID}, nil)
+		return err
+	}
+	o := &listener.Options[Order]{
+		// The setting messageEncoding of host.json is base64 unless it says none, which is
+		// codec.Plain here. Without a Format JSON is read in both.
+		Format: codec.Base64,
+		// maxDequeueCount and visibilityTimeout of host.json, with their defaults.
+		Poison:     poison.Policy{MaxAttempts: 5, Bare: true},
+		RetryDelay: func(int, error) time.Duration { return 0 },
+	}
+	var done atomic.Int32
+	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
+		if (became == listener.Deleted || became == listener.Poisoned) && done.Add(1) == 3 {
+			stop()
+		}
+	}
+	if err := millrace.Run(working, listener.New(orders, ship, o)); err != nil {
+		return err
+	}
+	return errors.Join(show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
+}
+
+// output writes what the output binding of a Function does: Base64 of the body, and no more.
+func output(ctx context.Context, q queue.Queue) error {
+	if err := q.Create(ctx, nil); err != nil {
+		return err
+	}
+	for _, body := range []string{`{"ID":"7","Item":"a lamp"}`, `{"ID":"8"}`, "no order at all"} {
+		if _, err := q.Enqueue(ctx, base64.StdEncoding.EncodeToString([]byte(body)), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show prints what a Function finds on a queue, for poison the one that Functions use too.
+func show(ctx context.Context, q queue.Queue, out io.Writer) error {
+	messages, err := q.Peek(ctx, queue.MaxBatch)
+	for _, m := range messages {
+		fmt.Fprintln(out, q.Name().Queue, m.Text)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+// Hooks shows the decisions of a listener that a program can make itself, and the places
+// where it is told what happens.
+//
+//	go run ./examples/hooks
+//
+// It uses a queue in this process, and ends when its jobs are done.
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// errBusy is a failure that is over in a moment.
+var errBusy = errors.New("the printer is busy")
+
+func main() {
+	if err := run(context.Background(), log.New(os.Stdout, "", 0)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, out *log.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	q := localqueue.New(nil).Queue(queue.Name{Queue: "pages"})
+	p := producer.New(q, &producer.Options[int]{Create: true})
+	const pages = 100
+	for page := range pages {
+		if _, err := p.Send(ctx, page, nil); err != nil {
+			return err
+		}
+	}
+
+	var printed, printing atomic.Int64 // pages, nanoseconds
+	o := &listener.Options[int]{
+		// Busy printers are asked again at once, everything else waits on the curve.
+		RetryDelay: func(attempt int, err error) time.Duration {
+			if errors.Is(err, errBusy) {
+				return 0
+			}
+			return listener.RetryCurve(attempt)
+		},
+		// A loop waits longer after each empty poll, and none ends.
+		QueueEmpty: func(polls int) (wait time.Duration, end bool) {
+			return min(time.Duration(polls)*time.Second, 10*time.Second), false
+		},
+		// One loop for every fifty pages.
+		QueueWorkDetected: func(l listener.Load) int { return int(l.Depth / 50) },
+		OnError: func(err error) {
+			var failed *listener.DeliveryError
+			var broken *listener.HookError
+			switch {
+			case errors.As(err, &failed):
+				out.Printf("attempt %d: %v, %v", failed.Attempt, failed.Outcome, failed.Err)
+			case errors.As(err, &broken):
+				out.Printf("mend this: %v", broken)
+			default: // a poll or a renewal
+				out.Print(err)
+			}
+		},
+	}
+	// The observer is told of everything: metrics hang on it.
+	o.Observer.Finished = func(_ listener.Delivery, took time.Duration, _ error) { printing.Add(int64(took)) }
+	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
+		if became == listener.Deleted && printed.Add(1) == pages {
+			stop()
+		}
+	}
+	o.Observer.Scaled = func(s listener.Scale) { out.Printf("%v: loops %d", s.Queue, s.Loops) }
+	if err := millrace.Run(ctx, listener.New(q, printPage, o)); err != nil {
+		return err
+	}
+	out.Printf("%d pages, printed for %v", printed.Load(), time.Duration(printing.Load()).Round(10*time.Millisecond))
+	return nil
+}
+
+func printPage(_ context.Context, m *listener.Message[int]) error {
+	time.Sleep(10 * time.Millisecond)
+	switch {
+	case m.Body == 3 && m.Attempt == 1:
+		return errBusy
+	case m.Body == 4 && m.Attempt == 1:
+		return errors.New("no paper")
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"log"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTheHooksDecide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		begin := time.Now()
+		if err := run(t.Context(), log.New(&out, "", 0)); err != nil {
+			t.Fatal(err)
+		}
+		got := slices.Sorted(strings.Lines(out.String())) // handlers run side by side
+		want := []string{
+			"100 pages, printed for 1.02s\n",
+			"attempt 1: retried, no paper\n",
+			"attempt 1: retried, the printer is busy\n",
+			"pages: loops 1\n",
+			"pages: loops 2\n",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		// On the curve the second attempt comes after about a second, at once it does not.
+		if took := time.Since(begin); took < 900*time.Millisecond || took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+// Kubernetes is a worker for Kubernetes: two queues, probes, metrics, and an end in good
+// order within the time that a pod has. deployment.yaml belongs to it.
+//
+//	go run ./examples/kubernetes
+//	curl localhost:8080/readyz localhost:8080/metrics
+//
+// The queues are in this process, or in the account that AZURE_STORAGE names. SIGTERM and
+// Ctrl-C end it: the listeners drain, and the server answers until they have.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// A pod is killed 30 s after its SIGTERM. Handlers get 20 s of them, the settlement of what
+// they did 5 s, and the rest is for the server.
+const grace, settle = 20 * time.Second, 5 * time.Second
+
+type Order struct{ ID string }
+
+type Email struct{ To string }
+
+func main() {
+	addr := flag.String("addr", ":8080", "where probes and metrics are")
+	flag.Parse()
+	var account queue.Account = localqueue.New(nil).Account("local")
+	if location := os.Getenv("AZURE_STORAGE"); location != "" {
+		var err error
+		if account, err = azurequeue.OpenAccount(location, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	server := &http.Server{Addr: *addr, ReadHeaderTimeout: 10 * time.Second}
+	if err := run(context.Background(), account, server, ship, write); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run works on both queues until ctx ends or a signal comes.
+func run(ctx context.Context, account queue.Account, server *http.Server, ship listener.Handler[Order], write listener.Handler[Email]) error {
+	orders, err1 := account.Open("orders")
+	emails, err2 := account.Open("emails")
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	shipping := listener.New(orders, ship, &listener.Options[Order]{Create: true, Grace: grace, SettleTimeout: settle})
+	writing := listener.New(emails, write, &listener.Options[Email]{Create: true, Grace: grace, SettleTimeout: settle})
+	server.Handler = probes(map[string]func() listener.State{"orders": shipping.State, "emails": writing.State})
+	return millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(shipping, writing)) // the last stops first
+}
+
+// probes answers Kubernetes, and whoever collects metrics in Prometheus' text format.
+func probes(states map[string]func() listener.State) http.Handler {
+	all := func(good func(listener.State) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for name, state := range states {
+				if s := state(); !good(s) {
+					http.Error(w, fmt.Sprintf("%s: %v, %v", name, s.Phase, s.PollError), http.StatusServiceUnavailable)
+					return
+				}
+			}
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", all(listener.State.Healthy))
+	mux.Handle("GET /readyz", all(listener.State.Ready))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		for name, state := range states {
+			s := state()
+			fmt.Fprintf(w, "jobs_running{queue=%q} %d\njobs_succeeded_total{queue=%q} %d\njobs_retried_total{queue=%q} %d\n", name, s.Running, name, s.Succeeded, name, s.Retried)
+			fmt.Fprintf(w, "jobs_poisoned_total{queue=%q} %d\nqueue_depth{queue=%q} %d\nqueue_requests_total{queue=%q} %d\n", name, s.Poisoned, name, s.Depth, name, s.Requests)
+		}
+	})
+	return mux
+}
+
+func ship(context.Context, *listener.Message[Order]) error { return nil }
+
+func write(context.Context, *listener.Message[Email]) error { return nil }
