@@ -93,7 +93,7 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 	case Snoozed, GivenBack:
 		return v.giveBack(what.delay, v.recorded(v.attempt()-1))
 	case Kept:
-		return v.keep(what.delay, what)
+		return v.giveBack(what.delay, v.condemned(what))
 	case Poisoned:
 		return v.poison(what)
 	}
@@ -174,16 +174,6 @@ func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
 	return min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
 }
 
-// keep gives a message back that is poison and stays in its queue. In the last second of its
-// life there is no delay to ask for: it stays hidden, or it would be fetched and given back
-// as fast as requests go.
-func (v *delivery[T]) keep(delay time.Duration, what decision) error {
-	if v.lifeEnds(time.Second) {
-		return nil
-	}
-	return v.giveBack(delay, v.condemned(what))
-}
-
 // condemned returns the text of a message that is poison and stays in its queue: it says
 // so, and no handler will see it again.
 func (v *delivery[T]) condemned(what decision) string {
@@ -233,7 +223,7 @@ func (v *delivery[T]) recorded(failures int) string {
 func (v *delivery[T]) poison(what decision) error {
 	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), what.reason, what.err)
 	if err := v.copy(record, what); err != nil {
-		return errors.Join(copyError{err}, v.keep(v.copyDelay(what.err), what))
+		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(what.err), v.condemned(what)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err

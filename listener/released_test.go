@@ -37,14 +37,14 @@ func TestPoisonThatCouldNotBeMovedIsFetchedWhenItFallsDue(t *testing.T) {
 }
 
 // The same where its own life bounds the delay. It is not fetched in a loop, neither because
-// it had few attempts, nor because there is no delay, nor in the last second of its life.
+// it had few attempts, nor because there is no delay.
 func TestPoisonThatCannotBeMovedIsNotFetchedInALoop(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay       func(int, error) time.Duration
 		least, most int
 	}{
-		"the usual delay": {nil, 8, 40},
-		"no delay":        {func(int, error) time.Duration { return 0 }, 1000, 8000},
+		"the usual delay": {nil, 8, 2000},
+		"no delay":        {func(int, error) time.Duration { return 0 }, 1000, 12000},
 	} {
 		t.Run(name, func(t *testing.T) { fetchedInALoop(t, c.delay, c.least, c.most) })
 	}
