@@ -25,13 +25,14 @@ type delivery[T any] struct {
 	slot       slotState
 	lease      lease
 
-	head    codec.Head
-	body    []byte
-	format  codec.Format
-	starts  int             // how many of the recorded starts count
-	message Message[T]      // what its handler gets
-	ctx     context.Context // its handler's; nil when it never ran
-	context handlerContext  // what ctx points to, once it runs
+	head     codec.Head
+	body     []byte
+	format   codec.Format
+	starts   int             // how many of the recorded starts count
+	recalled recordedStart   // what was known of the message when they were counted
+	message  Message[T]      // what its handler gets
+	ctx      context.Context // its handler's; nil when it never ran
+	context  handlerContext  // what ctx points to, once it runs
 
 	room *room // of its batch
 

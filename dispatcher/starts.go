@@ -65,8 +65,9 @@ type starts struct {
 	byID map[queue.ID]recordedStart // guarded by mu
 }
 
-// remember replaces what is known of the message.
-func (s *starts) remember(id queue.ID, one recordedStart) {
+// remember replaces what is known of the message. Before is what was known when the starts were
+// counted: what was spared since, while the record was on its way, is spared in it too.
+func (s *starts) remember(id queue.ID, one, before recordedStart) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byID == nil {
@@ -84,6 +85,8 @@ func (s *starts) remember(id queue.ID, one recordedStart) {
 	}
 	if one.since = known.since; one.settled >= known.delivery-1 {
 		one.since = known.delivery // it has saved, and may run yet
+	} else if known.delivery == before.delivery {
+		one.spared += known.spared - before.spared
 	}
 	s.byID[id] = one
 }
@@ -133,7 +136,7 @@ func (v *delivery[T]) countStarts() {
 		return
 	}
 	if one, known := v.dispatcher.starts.recall(v.queued.ID); known {
-		v.starts = one.counts(v.head)
+		v.starts, v.recalled = one.counts(v.head), one
 	}
 }
 
@@ -159,7 +162,7 @@ func (v *delivery[T]) recordStart() (what decision, refused bool) {
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record that its handler starts: %w", err)}, true
 	}
-	d.starts.remember(v.queued.ID, v.lastStart(head.Starts))
+	d.starts.remember(v.queued.ID, v.lastStart(head.Starts), v.recalled)
 	v.head.Starts, v.queued.Text, v.lease.text = head.Starts, text, text
 	v.announced = true
 	if time.Since(v.lease.asked) >= v.visibility-safety {
@@ -191,7 +194,7 @@ func (v *delivery[T]) announce(text string) error {
 	if err != nil && unknown {
 		one := v.lastStart(v.head.Starts)
 		one.spared++ // it never happened
-		d.starts.remember(v.queued.ID, one)
+		d.starts.remember(v.queued.ID, one, v.recalled)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 	if _, known := s.recall("m"); known {
 		t.Error("a start that nobody recorded is remembered")
 	}
-	s.remember("m", recordedStart{delivery: 5, settled: 2, read: 3, written: 3})
+	s.remember("m", recordedStart{delivery: 5, settled: 2, read: 3, written: 3}, recordedStart{})
 	for delivery, want := range map[int64]int{2: 0, 3: 1, 5: 1, 6: 0} {
 		before := spared()
 		if s.spare("m", delivery, false); spared()-before != want {
@@ -60,7 +60,7 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 		}
 	}
 	for n := int64(10); n < 10+2*mostSpared; n++ {
-		s.remember("m", recordedStart{delivery: n, read: 1, written: 1})
+		s.remember("m", recordedStart{delivery: n, read: 1, written: 1}, recordedStart{})
 		s.spare("m", n, true)
 		if want := min(max(mostSpared-int(n-10), 0), 1); spared() != want {
 			t.Errorf("after %d: %d spared, want %d", n-10, spared(), want)
@@ -70,7 +70,7 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 			t.Error("a start that never happened is not spared")
 		}
 	}
-	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1})
+	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1}, recordedStart{})
 	if s.spare("m", 101, true); spared() != 1 {
 		t.Error("it was settled, and a start is not spared on account of those before")
 	}
@@ -81,7 +81,7 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 		t.Error("it is not forgotten")
 	}
 	for n := range 2 * mostRemembered {
-		s.remember(queue.ID(strconv.Itoa(n)), recordedStart{delivery: 1})
+		s.remember(queue.ID(strconv.Itoa(n)), recordedStart{delivery: 1}, recordedStart{})
 	}
 	if _, newest := s.recall(queue.ID(strconv.Itoa(2*mostRemembered - 1))); len(s.byID) != mostRemembered || !newest {
 		t.Errorf("%d are remembered, the newest: %v", len(s.byID), newest)
@@ -93,8 +93,8 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 // worker, is not spared in its place.
 func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
 	var s starts
-	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1})
-	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1})
+	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1}, recordedStart{})
+	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1}, recordedStart{})
 	s.spare("m", 11, true)
 	head := codec.Head{Settled: 10, Starts: 1}
 	if one, _ := s.recall("m"); one.counts(head) != 1 {
@@ -103,6 +103,18 @@ func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
 	s.spare("m", 12, true)
 	if one, _ := s.recall("m"); one.counts(head) != 0 {
 		t.Errorf("%d starts count when both have returned, want 0", one.counts(head))
+	}
+}
+
+// A handler returns while the start of the next delivery is being recorded, which counted it.
+func TestAStartThatIsSparedWhileTheNextIsRecorded(t *testing.T) {
+	var s starts
+	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 1, written: 1}, recordedStart{})
+	before, _ := s.recall("m")
+	s.spare("m", 11, true)
+	s.remember("m", recordedStart{delivery: 12, settled: 9, read: 2, written: 2}, before)
+	if one, _ := s.recall("m"); one.counts(codec.Head{Settled: 9, Starts: 2}) != 1 {
+		t.Errorf("%d starts count, want that of delivery 12 only", one.counts(codec.Head{Settled: 9, Starts: 2}))
 	}
 }
 

@@ -97,7 +97,7 @@ func said(err error) string {
 	if err == nil {
 		return ""
 	}
-	if e := (*queue.Error)(nil); errors.As(err, &e) {
+	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Kind != nil {
 		return e.Kind.Error()
 	}
 	return err.Error()
