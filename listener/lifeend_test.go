@@ -73,11 +73,11 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		newer := "millrace/2?id=7\n{}" // is left alone for half a minute
-		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 35 * time.Second}); err != nil {
+		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 33 * time.Second}); err != nil {
 			b.Fatal(err)
 		}
 		b.queue.tamper = func(op string, act func() error) error {
-			if op == "update" && time.Since(b.begin) < 10*time.Second {
+			if op == "update" && time.Since(b.begin) < 5*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
 			return act()
