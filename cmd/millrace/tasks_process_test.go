@@ -5,11 +5,13 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -137,11 +139,25 @@ func TestOneSignalLetsARequestEnd(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	for isPending(p.Process.Pid) { // or it may end the process when that has done its work
+		runtime.Gosched()
+	}
 	close(goOn)
 	_ = p.Wait() // its status tells
 	if got := p.ProcessState.ExitCode(); got != fine || out.String() != "Queue devstoreaccount1/orders is there.\n" || errs.Len() > 0 {
 		t.Errorf("status %d, %q and %q", got, &out, &errs)
 	}
+}
+
+// isPending tells whether a signal that was sent to the process has not reached it yet, where
+// the system says so.
+func isPending(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	_, signals, found := strings.Cut(string(status), "\nShdPnd:\t")
+	return found && !strings.HasPrefix(signals, "0000000000000000")
 }
 
 // TestWhoReadsNoMoreHearsNoMore: head ends when it has enough, and that is no error.
