@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -130,6 +131,19 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 	return c.complete(ctx, m, p)
 }
 
+// lookBack is discard for a handler that may have lost its message: it goes on when its context
+// has ended, for a while, and tries again, because nobody else comes to take away what was left.
+func (c *jobController) lookBack(ctx context.Context, id uuid.UUID) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for range 3 {
+		if err = c.jobs.discard(ctx, id); err == nil || errors.Is(err, errDelivered) || errors.Is(err, errEnded) {
+			return err
+		}
+	}
+	return err
+}
+
 // complete stores the mosaic, unless it is stored, and answers, unless that was done.
 func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
 	id := m.Body.RequestID
@@ -141,7 +155,13 @@ func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceR
 	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
 	}
-	switch err := c.assemble(ctx, id, p); {
+	err := c.assemble(ctx, id, p)
+	// Also when that failed, or when the message is somebody else's by now: the mosaic may be
+	// stored all the same, after the request has ended and was swept.
+	if err := c.lookBack(ctx, id); err != nil {
+		return err
+	}
+	switch {
 	case errors.Is(err, blob.ErrExists):
 		// Whoever stored it answers, and holds its message until it has: if that was
 		// us and we were cut off, this is the second delivery of that message. On a
@@ -152,10 +172,7 @@ func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceR
 	case err != nil:
 		return c.jobs.gone(ctx, id, err)
 	}
-	if err := c.jobs.discard(ctx, id); err != nil {
-		return err
-	}
-	err := c.queues.imageResponses.Submit(ctx, ImageResponse{
+	err = c.queues.imageResponses.Submit(ctx, ImageResponse{
 		Head:     c.queues.imageResponses.Head(m.Body.ClientID, id),
 		ImageURI: outputRef(id, p.format()),
 	})

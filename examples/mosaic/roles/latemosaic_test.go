@@ -1,0 +1,69 @@
+package roles
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/listener"
+)
+
+// lateStore lets a mosaic be stored when its request has been ended by others, and swept.
+type lateStore struct {
+	blob.Store
+	end func()
+}
+
+func (s *lateStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+	if ref.Container != imageOutput {
+		return s.Store.Create(ctx, ref, r)
+	}
+	s.end()
+	if err := s.Store.Create(ctx, ref, r); err != nil {
+		return err
+	}
+	return errors.New("the answer is lost")
+}
+
+// A worker that has lost its message stores the mosaic after the request has ended, and does
+// not hear that it did. Nobody comes to take away what it left: it does so itself.
+func TestAMosaicThatIsStoredTooLateIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		all := w.store
+		first := &lateStore{Store: all}
+		w.store = first
+		p := w.open(nil)
+		c := w.submit(p)
+		var left bool
+		var failure error
+		first.end = sync.OnceFunc(func() { // now all slices are laid
+			jobs := jobs{&lateStore{Store: all, end: func() {
+				if err := (jobs{all}).delivered(t.Context(), c.ID); err != nil {
+					t.Error(err)
+				}
+			}}}
+			plan, err := jobs.readPlan(t.Context(), c.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			late := &jobController{jobs: jobs, memory: newMemory()}
+			m := &listener.Message[SliceResponse]{Body: SliceResponse{Head: Head{RequestID: c.ID}}}
+			failure = late.complete(t.Context(), m, plan)
+			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID, plan.format())); err != nil {
+				t.Error(err)
+			}
+		})
+		w.start(p)
+		time.Sleep(10 * time.Minute)
+		p.end()
+		if left || !errors.Is(failure, errDelivered) {
+			t.Errorf("the mosaic is left: %v; the late worker says %v", left, failure)
+		}
+	})
+}
