@@ -13,7 +13,7 @@ type message struct {
 	dequeues int64
 	receipt  uint64 // ordinal of the newest receipt
 
-	position [places]int // where it stands in each timeline, or absent
+	position [indexes]int // where it stands in each timeline, or absent
 }
 
 // backlog is the messages of one queue and the orders they are needed in. It
@@ -28,16 +28,16 @@ type backlog struct {
 
 // small is the number of messages from which on an emptied backlog gives its
 // memory back: maps and heaps never shrink by themselves.
-const small = 1024
+const shrinkAbove = 1024
 
 func newBacklog() backlog {
-	return backlog{due: timeline{which: byDue}, expiring: timeline{which: byExpiry}}
+	return backlog{due: timeline{index: byDue}, expiring: timeline{index: byExpiry}}
 }
 
 func (b *backlog) len() int { return b.messages.len }
 
 func (b *backlog) add(m *message) {
-	m.position = [places]int{absent, absent}
+	m.position = [indexes]int{absent, absent}
 	b.messages.put(m)
 	if m.due <= m.inserted {
 		b.due.add(m, m.due)
@@ -53,7 +53,7 @@ func (b *backlog) remove(m *message) {
 	b.messages.remove(m.sequence)
 	b.due.remove(m)
 	b.expiring.remove(m)
-	if b.len() == 0 && cap(b.due.heap)+cap(b.expiring.heap) > small {
+	if b.len() == 0 && cap(b.due.heap)+cap(b.expiring.heap) > shrinkAbove {
 		*b = newBacklog()
 	}
 }
@@ -75,7 +75,7 @@ func (b *backlog) expired(at instant) *message {
 }
 
 // withdraw removes a message unless it has gone already.
-func (b *backlog) withdraw(m *message) {
+func (b *backlog) removeIfPresent(m *message) {
 	if b.messages.get(m.sequence) == m {
 		b.remove(m)
 	}

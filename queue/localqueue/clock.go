@@ -16,12 +16,12 @@ type clock struct {
 	first instant   // the engine's time then
 	wall  func(time.Time) instant
 
-	ahead atomic.Int64 // the engine's time less the wall clock's, by the last step of that
+	offset atomic.Int64 // the engine's time less the wall clock's, by the last step of that
 }
 
 // clockStep is by how much, in nanoseconds, the wall clock must differ from what was expected to
 // have been set. Less is the work of those who keep it right.
-const clockStep = int64(time.Second)
+const minClockStep = int64(time.Second)
 
 // newClock returns a clock that begins now, or where an earlier run was if that is later.
 func newClock(earlier instant) *clock {
@@ -34,7 +34,7 @@ func (c *clock) begin(earlier instant) {
 	c.start = time.Now()
 	wall := c.wall(c.start)
 	c.first = max(wall, earlier)
-	c.ahead.Store(int64(c.first - wall))
+	c.offset.Store(int64(c.first - wall))
 }
 
 // now returns the engine's time.
@@ -42,8 +42,8 @@ func (c *clock) now() instant {
 	at := time.Now()
 	now := c.first + instant(at.Sub(c.start))
 	ahead := int64(now - c.wall(at))
-	if d := ahead - c.ahead.Load(); d > clockStep || d < -clockStep {
-		c.ahead.Store(ahead)
+	if d := ahead - c.offset.Load(); d > minClockStep || d < -minClockStep {
+		c.offset.Store(ahead)
 	}
 	return now
 }
@@ -53,12 +53,12 @@ func (c *clock) shown(i instant) time.Time {
 	if i == never {
 		return forever
 	}
-	return time.Unix((int64(i)-c.ahead.Load())/int64(time.Second), 0).UTC()
+	return time.Unix((int64(i)-c.offset.Load())/int64(time.Second), 0).UTC()
 }
 
 // lastYear is in seconds since 1970 when instants begin to be too few for the longest life
 // that a message may have.
-const lastYear = 6_942_585_600 // 2190
+const maxWallSeconds = 6_942_585_600 // 2190
 
 // wallTime is what the wall clock says, if that is believable: one that has lost its battery
 // may say anything.
@@ -66,8 +66,8 @@ func wallTime(t time.Time) instant {
 	switch seconds := t.Unix(); {
 	case seconds < 0:
 		return 0
-	case seconds > lastYear:
-		return instant(lastYear * int64(time.Second))
+	case seconds > maxWallSeconds:
+		return instant(maxWallSeconds * int64(time.Second))
 	default:
 		return instant(t.UnixNano())
 	}

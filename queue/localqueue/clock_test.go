@@ -148,7 +148,7 @@ func TestATimeGoesWithEveryCommit(t *testing.T) {
 			time.Sleep(time.Minute)
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
-			if want := TimePassed(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+			if want := CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
 				t.Errorf("commit %d came at %d, want %d", n, store.last, want)
 			}
 		}
@@ -161,12 +161,12 @@ func TestATimeGoesWithEveryCommit(t *testing.T) {
 // timesStore remembers the time of the last commit.
 type timesStore struct {
 	*mapStore
-	last TimePassed
+	last CommittedAt
 }
 
 func (s *timesStore) Commit(changes []Change) (bool, error) {
 	for _, c := range changes {
-		if at, is := c.(TimePassed); is {
+		if at, is := c.(CommittedAt); is {
 			s.last = at
 		}
 	}

@@ -23,20 +23,20 @@ type Engine struct {
 	clock       *clock
 	ordinal     atomic.Uint64 // queues created so far
 	closed      atomic.Bool   // over a store, guarded by the journal's gate
-	journal     *journal      // nil in memory; never changes
+	committer   *committer    // nil in memory; never changes
 
 	mu       sync.RWMutex
-	accounts map[string]*account // guarded by mu
+	accounts map[string]*accountState // guarded by mu
 }
 
 // account is the queues of one account. Its lock is taken before that of a
 // queue, never after it, and is held for map operations only.
-type account struct {
-	mu      sync.RWMutex
-	queues  map[string]*contents // guarded by mu
-	names   []string             // guarded by mu; the keys of queues in order, for lists
-	leaving map[string]instant   // guarded by mu; dropped names and when they are free
-	leavers []string             // guarded by mu; the keys of leaving, soonest free first
+type accountState struct {
+	mu            sync.RWMutex
+	queues        map[string]*queueState // guarded by mu
+	names         []string               // guarded by mu; the keys of queues in order, for lists
+	deleting      map[string]instant     // guarded by mu; dropped names and when they are free
+	deletingOrder []string               // guarded by mu; the keys of leaving, soonest free first
 
 	properties []byte  // guarded by mu; replaced, never changed
 	pending    *ticket // guarded by mu; the newest change of the above
@@ -44,7 +44,7 @@ type account struct {
 
 // contents are one queue from its creation to its drop. One that is created again
 // under the same name is another.
-type contents struct {
+type queueState struct {
 	ordinal uint64     // never changes
 	name    queue.Name // never changes
 
@@ -54,7 +54,7 @@ type contents struct {
 	policy   []byte            // guarded by mu; replaced, never changed
 	enqueued uint64            // guarded by mu; the sequence of the newest message
 	receipts uint64            // guarded by mu; receipts given out
-	reserved bounds            // guarded by mu; those that the store knows
+	reserved highWater         // guarded by mu; those that the store knows
 	backlog  backlog           // guarded by mu
 	pending  *ticket           // guarded by mu; the newest change of the above
 }
@@ -70,7 +70,7 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 		deletingFor: o.deletingFor(),
 		identity:    newIdentity(secret),
 		clock:       newClock(0),
-		accounts:    make(map[string]*account),
+		accounts:    make(map[string]*accountState),
 	}
 }
 
@@ -78,34 +78,34 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 // Later calls of anything fail with [ErrClosed]; further calls of Close do
 // nothing.
 func (e *Engine) Close() error {
-	if e.journal == nil {
+	if e.committer == nil {
 		e.closed.Store(true)
 		return nil
 	}
-	e.journal.gate.Lock()
+	e.committer.gate.Lock()
 	closed := e.closed.Swap(true)
-	e.journal.gate.Unlock()
+	e.committer.gate.Unlock()
 	if closed {
-		<-e.journal.stopped
+		<-e.committer.stopped
 		return nil
 	}
-	close(e.journal.stop)
-	<-e.journal.stopped
-	return e.journal.store.Close()
+	close(e.committer.stop)
+	<-e.committer.stopped
+	return e.committer.store.Close()
 }
 
 // use says whether a call may need more space in the store than there was.
-type use bool
+type spaceNeed bool
 
 const (
-	reads use = false // or makes room
-	grows use = true
+	noSpace    spaceNeed = false // or makes room
+	needsSpace spaceNeed = true
 )
 
 // enter begins a call; leave must follow unless it fails.
-func (e *Engine) enter(u use) error {
-	if e.journal != nil {
-		if err := e.journal.enter(u == grows); err != nil {
+func (e *Engine) enter(u spaceNeed) error {
+	if e.committer != nil {
+		if err := e.committer.enter(u == needsSpace); err != nil {
 			return err
 		}
 	}
@@ -117,8 +117,8 @@ func (e *Engine) enter(u use) error {
 }
 
 func (e *Engine) leave() {
-	if e.journal != nil {
-		e.journal.leave()
+	if e.committer != nil {
+		e.committer.leave()
 	}
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[strin
 	if err := queue.CheckMetadata(metadata); err != nil {
 		return false, queue.Explain(err, op, name, "")
 	}
-	if err := e.enter(grows); err != nil {
+	if err := e.enter(needsSpace); err != nil {
 		return false, queue.Explain(err, op, name, "")
 	}
 	created, seen, err := e.create(e.account(name.Account, true), name, metadata)
@@ -160,7 +160,7 @@ func settled(ctx context.Context, seen *ticket, err error) error {
 
 // account returns the account of that name, or nil when there is none and none
 // is to be made.
-func (e *Engine) account(name string, create bool) *account {
+func (e *Engine) account(name string, create bool) *accountState {
 	e.mu.RLock()
 	a := e.accounts[name]
 	e.mu.RUnlock()
@@ -170,7 +170,7 @@ func (e *Engine) account(name string, create bool) *account {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if a = e.accounts[name]; a == nil {
-		a = &account{queues: map[string]*contents{}, leaving: map[string]instant{}}
+		a = &accountState{queues: map[string]*queueState{}, deleting: map[string]instant{}}
 		e.accounts[name] = a
 	}
 	return a
@@ -178,7 +178,7 @@ func (e *Engine) account(name string, create bool) *account {
 
 // find returns the queue of that name, or nil and the newest change that may be
 // why there is none.
-func (e *Engine) find(name queue.Name) (*contents, *ticket) {
+func (e *Engine) find(name queue.Name) (*queueState, *ticket) {
 	a := e.account(name.Account, false)
 	if a == nil {
 		return nil, nil
@@ -189,7 +189,7 @@ func (e *Engine) find(name queue.Name) (*contents, *ticket) {
 }
 
 // create also returns the newest change of what its answer tells.
-func (e *Engine) create(a *account, name queue.Name, metadata map[string]string) (bool, *ticket, error) {
+func (e *Engine) create(a *accountState, name queue.Name, metadata map[string]string) (bool, *ticket, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.queues[name.Queue]; s != nil {
@@ -201,14 +201,14 @@ func (e *Engine) create(a *account, name queue.Name, metadata map[string]string)
 		}
 		return false, seen, nil
 	}
-	a.release(e.clock.now())
-	if _, taken := a.leaving[name.Queue]; taken {
+	a.releaseNames(e.clock.now())
+	if _, taken := a.deleting[name.Queue]; taken {
 		return false, a.pending, &queue.Error{Kind: queue.ErrQueueBeingDeleted, Hint: "the name of a dropped queue is free again after 30 seconds or more"}
 	}
-	s := &contents{ordinal: e.ordinal.Add(1), name: name, metadata: maps.Clone(metadata), backlog: newBacklog()}
+	s := &queueState{ordinal: e.ordinal.Add(1), name: name, metadata: maps.Clone(metadata), backlog: newBacklog()}
 	a.insert(s)
-	if e.journal != nil {
-		a.pending = e.journal.add(QueueSaved(s.state()), func() {
+	if e.committer != nil {
+		a.pending = e.committer.add(QueueSaved(s.state()), func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.remove(s)
@@ -219,21 +219,21 @@ func (e *Engine) create(a *account, name queue.Name, metadata map[string]string)
 	return true, a.pending, nil
 }
 
-func (e *Engine) drop(a *account, name string) (*ticket, error) {
+func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.queues[name]
 	if s == nil {
-		return a.pending, missing
+		return a.pending, errQueueMissing
 	}
 	a.remove(s)
 	at := e.clock.now()
-	a.release(at)
-	leaving := LeavingName{Name: s.name}
+	a.releaseNames(at)
+	leaving := DeletingName{Name: s.name}
 	if e.deletingFor > 0 {
 		free := at + instant(e.deletingFor)
 		leaving.Until = int64(free)
-		a.takeLeave(name, free)
+		a.markDeleting(name, free)
 	}
 
 	s.mu.Lock()
@@ -241,20 +241,20 @@ func (e *Engine) drop(a *account, name string) (*ticket, error) {
 	left := s.backlog
 	s.dropped = true
 	s.backlog = newBacklog() // handles that found us must not keep the messages
-	if e.journal != nil {
-		a.pending = e.journal.add(QueueDropped{Ordinal: s.ordinal, Leaving: leaving}, func() { a.restore(s, left) })
+	if e.committer != nil {
+		a.pending = e.committer.add(QueueDropped{Ordinal: s.ordinal, Deleting: leaving}, func() { a.restore(s, left) })
 		s.pending = a.pending
 	}
 	return a.pending, nil
 }
 
 // restore undoes a drop.
-func (a *account) restore(s *contents, left backlog) {
+func (a *accountState) restore(s *queueState, left backlog) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.insert(s)
-	delete(a.leaving, s.name.Queue)
-	a.leavers = slices.DeleteFunc(a.leavers, func(name string) bool { return name == s.name.Queue })
+	delete(a.deleting, s.name.Queue)
+	a.deletingOrder = slices.DeleteFunc(a.deletingOrder, func(name string) bool { return name == s.name.Queue })
 	a.pending = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,14 +262,14 @@ func (a *account) restore(s *contents, left backlog) {
 }
 
 // insert adds a queue whose name is not there. The caller holds mu.
-func (a *account) insert(s *contents) {
+func (a *accountState) insert(s *queueState) {
 	a.queues[s.name.Queue] = s
 	i, _ := slices.BinarySearch(a.names, s.name.Queue)
 	a.names = slices.Insert(a.names, i, s.name.Queue)
 }
 
 // remove takes a queue away that is there. The caller holds mu.
-func (a *account) remove(s *contents) {
+func (a *accountState) remove(s *queueState) {
 	delete(a.queues, s.name.Queue)
 	i, _ := slices.BinarySearch(a.names, s.name.Queue)
 	a.names = slices.Delete(a.names, i, i+1)
@@ -277,28 +277,28 @@ func (a *account) remove(s *contents) {
 
 // takeLeave keeps a name taken until it is free. The period is the same for all
 // of an engine, so its place is nearly always the end. The caller holds mu.
-func (a *account) takeLeave(name string, free instant) {
-	i := len(a.leavers)
-	for i > 0 && a.leaving[a.leavers[i-1]] > free {
+func (a *accountState) markDeleting(name string, free instant) {
+	i := len(a.deletingOrder)
+	for i > 0 && a.deleting[a.deletingOrder[i-1]] > free {
 		i--
 	}
-	a.leavers = slices.Insert(a.leavers, i, name)
-	a.leaving[name] = free
+	a.deletingOrder = slices.Insert(a.deletingOrder, i, name)
+	a.deleting[name] = free
 }
 
 // release forgets the names that are free by now. The caller holds mu.
-func (a *account) release(at instant) {
+func (a *accountState) releaseNames(at instant) {
 	free := 0
-	for free < len(a.leavers) && a.leaving[a.leavers[free]] <= at {
-		delete(a.leaving, a.leavers[free])
+	for free < len(a.deletingOrder) && a.deleting[a.deletingOrder[free]] <= at {
+		delete(a.deleting, a.deletingOrder[free])
 		free++
 	}
-	a.leavers = slices.Delete(a.leavers, 0, free)
+	a.deletingOrder = slices.Delete(a.deletingOrder, 0, free)
 }
 
 // state is the queue as a store keeps it. The caller holds mu, or nobody else
 // knows the queue.
-func (s *contents) state() QueueState {
+func (s *queueState) state() QueueState {
 	return QueueState{
 		Ordinal:  s.ordinal,
 		Name:     s.name,
@@ -310,7 +310,7 @@ func (s *contents) state() QueueState {
 }
 
 // missing is what every operation on a queue that is not there fails with.
-var missing = &queue.Error{Kind: queue.ErrQueueMissing, Hint: "create it first"}
+var errQueueMissing = &queue.Error{Kind: queue.ErrQueueMissing, Hint: "create it first"}
 
 // sameMetadata compares as the service does: names without regard to case,
 // which HTTP does not keep, values with it.

@@ -86,8 +86,8 @@ func TestDropAndCreateAgain(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 		}
 		create(nil)
-		if a := e.account("a", false); len(a.leaving) != 0 || len(a.leavers) != 0 {
-			t.Errorf("names that are free are remembered: %v %v", a.leaving, a.leavers)
+		if a := e.account("a", false); len(a.deleting) != 0 || len(a.deletingOrder) != 0 {
+			t.Errorf("names that are free are remembered: %v %v", a.deleting, a.deletingOrder)
 		}
 	})
 }
@@ -263,7 +263,7 @@ func TestMemoryComesBack(t *testing.T) {
 			}
 			empty()
 			s, err := q.engine.find(q.name)
-			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > small || cap(s.backlog.expiring.heap) > small || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*small {
+			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > shrinkAbove || cap(s.backlog.expiring.heap) > shrinkAbove || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*shrinkAbove {
 				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.heap), cap(s.backlog.expiring.heap))
 			}
 		}

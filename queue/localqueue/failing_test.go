@@ -285,8 +285,8 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 		close(hold)
 		all.Wait()
 		store.set(nil, nil)
-		if took := enqueueAtOnce(t, q, 1); took != gatherFor {
-			t.Errorf("after many, one waited %v, want %v", took, gatherFor)
+		if took := enqueueAtOnce(t, q, 1); took != maxGather {
+			t.Errorf("after many, one waited %v, want %v", took, maxGather)
 		}
 		if took := enqueueAtOnce(t, q, 1); took != 0 {
 			t.Errorf("the next one waited %v", took)

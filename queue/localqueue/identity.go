@@ -31,10 +31,10 @@ func newSecret(seed uint64) (secret [32]byte) {
 }
 
 func newIdentity(secret [32]byte) identity {
-	return identity{ids: block(secret[:16]), receipts: block(secret[16:])}
+	return identity{ids: newCipher(secret[:16]), receipts: newCipher(secret[16:])}
 }
 
-func block(key []byte) cipher.Block {
+func newCipher(key []byte) cipher.Block {
 	b, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // only for a key that has not 16, 24 or 32 bytes
@@ -44,7 +44,7 @@ func block(key []byte) cipher.Block {
 
 // id returns the id of a queue's message, in the form of a GUID.
 func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
-	b := seal(i.ids, queueOrdinal, sequence)
+	b := encrypt(i.ids, queueOrdinal, sequence)
 	var s [36]byte
 	hex.Encode(s[0:8], b[0:4])
 	hex.Encode(s[9:13], b[4:6])
@@ -98,12 +98,12 @@ func (i identity) matches(r queue.Receipt, queueOrdinal, n uint64) bool {
 }
 
 func (i identity) encoded(queueOrdinal, n uint64) (s [receiptLen]byte) {
-	b := seal(i.receipts, queueOrdinal, n)
+	b := encrypt(i.receipts, queueOrdinal, n)
 	base64.StdEncoding.Encode(s[:], b[:])
 	return s
 }
 
-func seal(key cipher.Block, high, low uint64) [16]byte {
+func encrypt(key cipher.Block, high, low uint64) [16]byte {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], low)

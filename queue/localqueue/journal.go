@@ -21,39 +21,39 @@ import (
 // still be lost; an answer that only tells what it saw waits for the newest
 // change of what it looked at. And when a commit fails, everything that came
 // after is undone too, newest first, which leaves memory as the disk is.
-type journal struct {
+type committer struct {
 	store Store
 	clock *clock
 
 	// gate is held for reading by whoever changes memory, from the first look
 	// until the change is in a batch, and for writing to undo.
-	gate  sync.RWMutex
-	full  time.Time // guarded by gate; until here nothing is taken on that needs space
-	cause error     // guarded by gate; why
+	gate        sync.RWMutex
+	refuseUntil time.Time // guarded by gate; until here nothing is taken on that needs space
+	refusal     error     // guarded by gate; why
 
-	mu      sync.Mutex
-	filling *commit // guarded by mu; the one being filled
-	number  uint64  // guarded by mu; of filling
-	last    int     // guarded by mu; how many changes were in the commit before
-	enough  int     // guarded by mu; how many gather waits for; 0 while it does not
+	mu       sync.Mutex
+	current  *batch // guarded by mu; the one being filled
+	number   uint64 // guarded by mu; of filling
+	lastSize int    // guarded by mu; how many changes were in the commit before
+	target   int    // guarded by mu; how many gather waits for; 0 while it does not
 
-	wake    chan struct{} // has room for one: there is something to commit
-	ready   chan struct{} // has room for one: there are enough
-	stop    chan struct{} // closed when no more will come
-	stopped chan struct{} // closed when the committer has returned
+	wake          chan struct{} // has room for one: there is something to commit
+	targetReached chan struct{} // has room for one: there are enough
+	stop          chan struct{} // closed when no more will come
+	stopped       chan struct{} // closed when the committer has returned
 }
 
 // commit is the changes of one commit and what to do when it is over.
-type commit struct {
+type batch struct {
 	*ticket
 	changes []Change
-	undo    []func()    // in the order of the changes
-	texts   []savedText // in memory until they are committed
+	undo    []func()      // in the order of the changes
+	texts   []unsavedText // in memory until they are committed
 	expired MessagesExpired
 }
 
-type savedText struct {
-	in *contents
+type unsavedText struct {
+	in *queueState
 	of *message
 }
 
@@ -66,85 +66,85 @@ type ticket struct {
 
 // fullFor is how long nothing that needs space is taken on after a commit
 // failed, at least. Meanwhile deletes go on, which make the room.
-const fullFor = time.Second
+const refuseFor = time.Second
 
 // enter lets a caller in that may change memory; leave ends that. It keeps out
 // who needs space, such as an enqueue, for a while after there was none.
-func (j *journal) enter(space bool) error {
+func (j *committer) enter(space bool) error {
 	j.gate.RLock()
-	if space && j.cause != nil && time.Now().Before(j.full) {
+	if space && j.refusal != nil && time.Now().Before(j.refuseUntil) {
 		defer j.gate.RUnlock()
-		return j.cause
+		return j.refusal
 	}
 	return nil
 }
 
-func (j *journal) leave() { j.gate.RUnlock() }
+func (j *committer) leave() { j.gate.RUnlock() }
 
-func newJournal(store Store, clock *clock) *journal {
-	j := &journal{
-		store:   store,
-		clock:   clock,
-		wake:    make(chan struct{}, 1),
-		ready:   make(chan struct{}, 1),
-		stop:    make(chan struct{}),
-		stopped: make(chan struct{}),
+func newCommitter(store Store, clock *clock) *committer {
+	j := &committer{
+		store:         store,
+		clock:         clock,
+		wake:          make(chan struct{}, 1),
+		targetReached: make(chan struct{}, 1),
+		stop:          make(chan struct{}),
+		stopped:       make(chan struct{}),
 	}
-	j.filling = j.next()
+	j.current = j.newBatch()
 	return j
 }
 
 // next makes the batch that is filled next. The caller holds mu, if anybody
 // else knows the journal.
-func (j *journal) next() *commit {
+func (j *committer) newBatch() *batch {
 	j.number++
-	return &commit{ticket: &ticket{number: j.number, done: make(chan struct{})}}
+	return &batch{ticket: &ticket{number: j.number, done: make(chan struct{})}}
 }
 
 // add puts a change into the current batch and returns its ticket. The caller
 // holds the gate for reading and the lock of what changed, so that the order in
 // the journal is the order in memory. Undo takes the lock itself.
-func (j *journal) add(c Change, undo func()) *ticket {
+func (j *committer) add(c Change, undo func()) *ticket {
 	j.mu.Lock()
-	b := j.put(c, undo)
+	b := j.append(c, undo)
 	j.mu.Unlock()
-	j.nudge()
+	j.signal()
 	return b.ticket
 }
 
 // addText is add for a change with the message's text, which stays in memory
 // until it is committed.
-func (j *journal) addText(s *contents, m *message, c Change, undo func()) *ticket {
+func (j *committer) addText(s *queueState, m *message, c Change, undo func()) *ticket {
 	j.mu.Lock()
-	b := j.put(c, undo)
-	b.texts = append(b.texts, savedText{s, m})
+	b := j.append(c, undo)
+	b.texts = append(b.texts, unsavedText{s, m})
 	j.mu.Unlock()
 	m.unsaved = b.number
-	j.nudge()
+	j.signal()
 	return b.ticket
 }
 
 // put puts a change into the batch that is being filled. Requires mu.
-func (j *journal) put(c Change, undo func()) *commit {
-	b := j.filling
+func (j *committer) append(c Change, undo func()) *batch {
+	b := j.current
 	b.changes = append(b.changes, c)
 	b.undo = append(b.undo, undo)
-	if len(b.changes) == j.enough {
-		j.ready <- struct{}{} // gather takes it, once for each time that it wants some
+	if len(b.changes) == j.target {
+		j.targetReached <- struct{}{} // gather takes it, once for each time that it wants some
 	}
 	return b
 }
 
 // expire tells the store of messages that are over, with the next commit.
 // Nobody waits for that.
-func (j *journal) expire(key MessageKey) {
+func (j *committer) expire(key MessageKey) {
 	j.mu.Lock()
-	j.filling.expired = append(j.filling.expired, key)
+	j.current.expired = append(j.current.expired, key)
 	j.mu.Unlock()
-	j.nudge()
+	j.signal()
 }
 
-func (j *journal) nudge() {
+func (j *committer) signal() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
@@ -152,29 +152,29 @@ func (j *journal) nudge() {
 }
 
 // run commits until stop is closed and nothing is left.
-func (j *journal) run() {
+func (j *committer) run() {
 	defer close(j.stopped)
 	for {
 		select {
 		case <-j.wake:
-			j.commitAll()
+			j.commitPending()
 		case <-j.stop:
-			j.commitAll()
+			j.commitPending()
 			return
 		}
 	}
 }
 
 // commitAll commits until there is nothing to commit.
-func (j *journal) commitAll() {
+func (j *committer) commitPending() {
 	for more := false; ; {
 		j.gather()
-		b := j.cut(more)
+		b := j.takeBatch(more)
 		if b == nil {
 			return
 		}
 		var err error
-		if more, err = j.write(b); err != nil {
+		if more, err = j.commit(b); err != nil {
 			return // what was left over comes with the next change
 		}
 	}
@@ -183,72 +183,72 @@ func (j *journal) commitAll() {
 // gatherFor is how long a commit waits for more callers to share it. It is short against
 // the way to the service and long against what a caller needs from one answer to its next
 // request.
-const gatherFor = time.Millisecond
+const maxGather = time.Millisecond
 
 // gather waits for half of those who shared the last commit, or came while it was written:
 // they are likely to be back at once, and the other half fills the next commit while this
 // one is written. A commit costs about the same for one as for many, and without this they
 // would soon be as many as there are callers. One caller alone waits for nobody.
-func (j *journal) gather() {
+func (j *committer) gather() {
 	j.mu.Lock()
-	waiting := len(j.filling.changes)
-	enough := (j.last + waiting) / 2
+	waiting := len(j.current.changes)
+	enough := (j.lastSize + waiting) / 2
 	if waiting == 0 || waiting >= enough {
 		j.mu.Unlock()
 		return
 	}
-	j.enough = enough
+	j.target = enough
 	j.mu.Unlock()
-	over := time.NewTimer(gatherFor)
+	over := time.NewTimer(maxGather)
 	defer over.Stop()
 	select {
-	case <-j.ready:
+	case <-j.targetReached:
 	case <-over.C:
 	case <-j.stop:
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.enough = 0
+	j.target = 0
 	select {
-	case <-j.ready: // it came at the last moment
+	case <-j.targetReached: // it came at the last moment
 	default:
 	}
 }
 
 // mostExpired bounds what one commit takes away of expired messages: callers
 // wait for it.
-const mostExpired = 4096
+const maxExpired = 4096
 
 // cut takes the batch that was filled and begins another; nil when there is
 // nothing to commit and nothing was left over.
-func (j *journal) cut(leftOver bool) *commit {
+func (j *committer) takeBatch(leftOver bool) *batch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := j.filling
+	b := j.current
 	if len(b.changes)+len(b.expired) == 0 && !leftOver {
 		return nil
 	}
-	j.last = len(b.changes)
-	j.filling = j.next()
-	if len(b.expired) > mostExpired {
-		j.filling.expired = b.expired[mostExpired:]
-		b.expired = b.expired[:mostExpired:mostExpired]
+	j.lastSize = len(b.changes)
+	j.current = j.newBatch()
+	if len(b.expired) > maxExpired {
+		j.current.expired = b.expired[maxExpired:]
+		b.expired = b.expired[:maxExpired:maxExpired]
 	}
 	return b
 }
 
-func (j *journal) write(b *commit) (more bool, err error) {
+func (j *committer) commit(b *batch) (more bool, err error) {
 	changes := b.changes
 	if len(b.expired) > 0 { // behind what was written of the same messages before they were over
 		changes = append(changes, b.expired)
 	}
 	if len(changes) > 0 {
-		changes = append(changes, TimePassed(j.clock.now()))
+		changes = append(changes, CommittedAt(j.clock.now()))
 	}
 	began := time.Now()
 	more, err = j.store.Commit(changes)
 	if err != nil {
-		j.undo(b, err, time.Since(began))
+		j.rollBack(b, err, time.Since(began))
 		return false, err
 	}
 	for _, t := range b.texts {
@@ -264,13 +264,13 @@ func (j *journal) write(b *commit) (more bool, err error) {
 
 // undo brings memory back to what the last commit left: nothing of b was kept,
 // and what came after b rests on it.
-func (j *journal) undo(b *commit, cause error, took time.Duration) {
+func (j *committer) rollBack(b *batch, cause error, took time.Duration) {
 	j.gate.Lock()
 	defer j.gate.Unlock()
 	j.mu.Lock()
-	later := j.filling
-	j.filling = j.next()
-	j.filling.expired = slices.Concat(b.expired, later.expired)
+	later := j.current
+	j.current = j.newBatch()
+	j.current.expired = slices.Concat(b.expired, later.expired)
 	j.mu.Unlock()
 
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
@@ -279,7 +279,7 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	if errors.Is(cause, ErrUncertain) {
 		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "see what is wrong with the disk, then stop and open the store again"}
 	}
-	for _, undone := range []*commit{later, b} {
+	for _, undone := range []*batch{later, b} {
 		for _, undo := range slices.Backward(undone.undo) {
 			undo()
 		}
@@ -288,7 +288,7 @@ func (j *journal) undo(b *commit, cause error, took time.Duration) {
 	}
 	// A failure may cost the store a look at the whole file: do not spend all
 	// the time on that.
-	j.full, j.cause = time.Now().Add(max(fullFor, 10*took)), unchanged
+	j.refuseUntil, j.refusal = time.Now().Add(max(refuseFor, 10*took)), unchanged
 }
 
 // wait returns when the batch of the ticket is durable, and why not.

@@ -51,7 +51,7 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	if o == nil {
 		o = &queue.ListOptions{}
 	}
-	if err := a.engine.enter(reads); err != nil {
+	if err := a.engine.enter(noSpace); err != nil {
 		return queue.Page{}, err
 	}
 	page, seen := a.engine.page(a.name, o)
@@ -78,12 +78,12 @@ func (e *Engine) page(accountName string, o *queue.ListOptions) (queue.Page, *ti
 	return page, seen
 }
 
-func (a *account) page(o *queue.ListOptions) (queue.Page, []*contents, *ticket) {
+func (a *accountState) page(o *queue.ListOptions) (queue.Page, []*queueState, *ticket) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	start, _ := slices.BinarySearch(a.names, max(o.Prefix, o.Marker))
 	var page queue.Page
-	var found []*contents
+	var found []*queueState
 	for _, name := range a.names[start:] {
 		if !strings.HasPrefix(name, o.Prefix) {
 			break

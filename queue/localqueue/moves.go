@@ -2,15 +2,15 @@ package localqueue
 
 // moves are changes of messages' states on their way to the store, and how they
 // were before. Its methods are called with the queue's lock held.
-type moves struct {
-	in       *contents
+type stateChanges struct {
+	in       *queueState
 	messages []*message
 	before   []MessageState
 }
 
 // remember is called before a message changes. Safe on nil: without a store
 // nobody asks.
-func (v *moves) remember(m *message) {
+func (v *stateChanges) save(m *message) {
 	if v == nil {
 		return
 	}
@@ -19,15 +19,15 @@ func (v *moves) remember(m *message) {
 }
 
 // change is what became of the messages.
-func (v *moves) change() MessagesMoved {
-	moved := make(MessagesMoved, len(v.messages))
+func (v *stateChanges) change() MessagesUpdated {
+	moved := make(MessagesUpdated, len(v.messages))
 	for i, m := range v.messages {
 		moved[i] = m.state(v.in.ordinal)
 	}
 	return moved
 }
 
-func (v *moves) undo() {
+func (v *stateChanges) undo() {
 	for i, m := range v.messages {
 		was := v.before[i]
 		m.dequeues, m.receipt = was.Dequeues, was.Receipt

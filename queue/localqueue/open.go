@@ -29,9 +29,9 @@ func Open(store Store, o *Options) (*Engine, error) {
 	if err := e.load(saved); err != nil {
 		return nil, err
 	}
-	e.journal = newJournal(store, e.clock)
-	e.journal.nudge() // for what a clear may have left
-	go e.journal.run()
+	e.committer = newCommitter(store, e.clock)
+	e.committer.signal() // for what a clear may have left
+	go e.committer.run()
 	return e, nil
 }
 
@@ -41,16 +41,16 @@ func (e *Engine) load(saved Saved) error {
 	for _, a := range saved.Accounts {
 		e.account(a.Name, true).properties = a.Properties
 	}
-	byOrdinal := make(map[uint64]*contents, len(saved.Queues))
+	byOrdinal := make(map[uint64]*queueState, len(saved.Queues))
 	for _, q := range saved.Queues {
-		s := &contents{
+		s := &queueState{
 			ordinal:  q.Ordinal,
 			name:     q.Name,
 			metadata: q.Metadata,
 			policy:   q.Policy,
 			enqueued: q.Enqueued,
 			receipts: q.Receipts,
-			reserved: bounds{q.Enqueued, q.Receipts},
+			reserved: highWater{q.Enqueued, q.Receipts},
 			backlog:  newBacklog(),
 		}
 		byOrdinal[q.Ordinal] = s
@@ -67,18 +67,18 @@ func (e *Engine) load(saved Saved) error {
 		return err
 	}
 	e.clock = newClock(max(instant(saved.Time), newest))
-	slices.SortFunc(saved.Leaving, func(a, b LeavingName) int { return cmp.Compare(a.Until, b.Until) })
+	slices.SortFunc(saved.Deleting, func(a, b DeletingName) int { return cmp.Compare(a.Until, b.Until) })
 	at := e.clock.now()
-	for _, l := range saved.Leaving {
+	for _, l := range saved.Deleting {
 		if instant(l.Until) > at {
-			e.account(l.Name.Account, true).takeLeave(l.Name.Queue, instant(l.Until))
+			e.account(l.Name.Account, true).markDeleting(l.Name.Queue, instant(l.Until))
 		}
 	}
 	return nil
 }
 
 // loadMessages also returns when the newest of them was enqueued.
-func loadMessages(saved Saved, queues map[uint64]*contents) (newest instant, err error) {
+func loadMessages(saved Saved, queues map[uint64]*queueState) (newest instant, err error) {
 	if saved.Messages == nil {
 		return 0, nil
 	}

@@ -36,11 +36,11 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if err := queue.CheckText(text); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, grows)
+	s, at, err := q.begin(ctx, needsSpace)
 	if err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
-	q.reserve(s, 1)
+	q.reserveNumbers(s, 1)
 	s.enqueued++
 	s.receipts++
 	m := &message{
@@ -58,12 +58,12 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		m.expires = at.after(queue.Seconds(life))
 	}
 	s.backlog.add(m)
-	if q.engine.journal != nil {
-		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.withdraw(m) })
+	if q.engine.committer != nil {
+		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.removeIfPresent(m) })
 	}
 	out := m.shown(q.engine.clock)
 	ids := m.numbers()
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
 	out.Text = text
@@ -78,24 +78,24 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	if err := queue.CheckDequeue(n, visibility); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, reads)
+	s, at, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	if s.backlog.next(at) == nil {
-		return nil, q.answer(op, q.leave(s).wait(ctx))
+		return nil, q.failIf(op, q.end(s).wait(ctx))
 	}
-	texts, err := q.texts(s)
+	texts, err := q.textReader(s)
 	if err != nil {
-		q.leave(s)
+		q.end(s)
 		return nil, q.fail(op, "", err)
 	}
-	q.reserve(s, uint64(n))
+	q.reserveNumbers(s, uint64(n))
 	room := min(n, s.backlog.len())
-	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
-	var moved *moves
-	if q.engine.journal != nil {
-		moved = &moves{in: s}
+	b := response{clock: q.engine.clock, messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
+	var moved *stateChanges
+	if q.engine.committer != nil {
+		moved = &stateChanges{in: s}
 	}
 	until := at.after(queue.Seconds(visibility))
 	for len(b.messages) < n {
@@ -103,7 +103,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 		if m == nil {
 			break
 		}
-		moved.remember(m)
+		moved.save(m)
 		s.receipts++
 		m.receipt = s.receipts
 		m.dequeues++
@@ -113,13 +113,13 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	if moved != nil {
 		q.record(s, moved.change(), moved.undo)
 	}
-	seen := q.leave(s)
+	seen := q.end(s)
 	damaged, err := texts.fill(b.messages)
 	if failed := seen.wait(ctx); failed != nil {
 		return nil, q.fail(op, "", failed)
 	}
 	if err != nil {
-		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+		return nil, q.fail(op, "", q.quarantine(ctx, damaged, err))
 	}
 	for i := range b.messages {
 		q.identify(&b.messages[i], s.ordinal, b.numbers[i])
@@ -133,30 +133,30 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	if err := queue.CheckPeek(n); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, reads)
+	s, at, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	first := s.backlog.due.earliest(nil, n, at)
 	if len(first) == 0 {
-		return nil, q.answer(op, q.leave(s).wait(ctx))
+		return nil, q.failIf(op, q.end(s).wait(ctx))
 	}
-	texts, err := q.texts(s)
+	texts, err := q.textReader(s)
 	if err != nil {
-		q.leave(s)
+		q.end(s)
 		return nil, q.fail(op, "", err)
 	}
-	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
+	b := response{clock: q.engine.clock, messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
 	for _, m := range first {
 		b.add(m, texts)
 	}
-	seen := q.leave(s)
+	seen := q.end(s)
 	damaged, err := texts.fill(b.messages)
 	if failed := seen.wait(ctx); failed != nil {
 		return nil, q.fail(op, "", failed)
 	}
 	if err != nil {
-		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+		return nil, q.fail(op, "", q.quarantine(ctx, damaged, err))
 	}
 	for i := range b.messages {
 		b.messages[i].ID = q.engine.identity.id(s.ordinal, b.numbers[i].sequence)
@@ -172,7 +172,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 	if err := queue.CheckUpdate(l, text, visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(ctx, grows, l, visibility, &text)
+	return q.update(ctx, needsSpace, l, visibility, &text)
 }
 
 // Extend changes the visibility and keeps the text: an update without a body,
@@ -182,13 +182,13 @@ func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Durat
 	if err := queue.CheckUpdate(l, "", visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(ctx, reads, l, visibility, nil)
+	return q.update(ctx, noSpace, l, visibility, nil)
 }
 
 const opUpdate = "update"
 
-func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
-	s, at, err := q.open(ctx, u)
+func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
+	s, at, err := q.begin(ctx, u)
 	if err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
@@ -200,10 +200,10 @@ func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility tim
 			Hint:   "ask for less, or enqueue with queue.Forever as the TTL"}
 	}
 	if err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.leave(s), err))
+		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.end(s), err))
 	}
 	receipt := q.change(s, m, until, text)
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
 	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: q.engine.clock.shown(until)}, nil
@@ -211,12 +211,12 @@ func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility tim
 
 // change gives m a new receipt, another time to become visible and, unless text
 // is nil, another text. The caller holds the lock.
-func (q *Queue) change(s *contents, m *message, until instant, text *string) (receipt uint64) {
-	q.reserve(s, 1)
-	var moved *moves
-	if q.engine.journal != nil {
-		moved = &moves{in: s}
-		moved.remember(m)
+func (q *Queue) change(s *queueState, m *message, until instant, text *string) (receipt uint64) {
+	q.reserveNumbers(s, 1)
+	var moved *stateChanges
+	if q.engine.committer != nil {
+		moved = &stateChanges{in: s}
+		moved.save(m)
 	}
 	s.receipts++
 	m.receipt = s.receipts
@@ -243,19 +243,19 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	if err := queue.CheckLease(l); err != nil {
 		return q.fail(op, l.ID, err)
 	}
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return q.fail(op, l.ID, err)
 	}
 	m, err := q.leased(s, l)
 	if err != nil {
-		return q.fail(op, l.ID, settled(ctx, q.leave(s), err))
+		return q.fail(op, l.ID, settled(ctx, q.end(s), err))
 	}
 	s.backlog.remove(m)
-	if q.engine.journal != nil {
+	if q.engine.committer != nil {
 		q.record(s, MessageRemoved{s.ordinal, m.sequence}, func() { s.backlog.add(m) })
 	}
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, l.ID, err)
 	}
 	return nil
@@ -265,12 +265,12 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 // messages and no expired ones.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	const op = "properties"
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return queue.Properties{}, q.fail(op, "", err)
 	}
 	p := queue.Properties{Depth: int64(s.backlog.len()), Metadata: maps.Clone(s.metadata)}
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return queue.Properties{}, q.fail(op, "", err)
 	}
 	return p, nil
@@ -289,14 +289,14 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 	if err := queue.CheckMetadata(metadata); err != nil {
 		return q.fail(op, "", err)
 	}
-	s, _, err := q.open(ctx, grows)
+	s, _, err := q.begin(ctx, needsSpace)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.metadata
 	s.metadata = maps.Clone(metadata)
-	q.saved(s, func() { s.metadata = old })
-	if err := q.leave(s).wait(ctx); err != nil {
+	q.recordState(s, func() { s.metadata = old })
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, "", err)
 	}
 	return nil
@@ -305,14 +305,14 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 // Clear deletes all messages, at once whatever their number.
 func (q *Queue) Clear(ctx context.Context) error {
 	const op = "clear"
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.backlog
 	s.backlog = newBacklog()
 	q.record(s, QueueCleared{s.ordinal, s.enqueued}, func() { s.backlog = old })
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, "", err)
 	}
 	return nil
@@ -326,10 +326,10 @@ func (q *Queue) Drop(ctx context.Context) error {
 	if err := ready(ctx, q.refused); err != nil {
 		return q.fail(op, "", err)
 	}
-	if err := q.engine.enter(reads); err != nil {
+	if err := q.engine.enter(noSpace); err != nil {
 		return q.fail(op, "", err)
 	}
-	seen, err := (*ticket)(nil), error(missing)
+	seen, err := (*ticket)(nil), error(errQueueMissing)
 	if a := q.engine.account(q.name.Account, false); a != nil {
 		seen, err = q.engine.drop(a, q.name.Queue)
 	}
@@ -342,7 +342,7 @@ func (q *Queue) Drop(ctx context.Context) error {
 
 // open begins a call: it finds the queue, locks it and brings it up to the
 // instant returned. The caller calls leave.
-func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
+func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, error) {
 	if err := ready(ctx, q.refused); err != nil {
 		return nil, 0, err
 	}
@@ -354,19 +354,19 @@ func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
 		s.mu.Lock()
 		if !s.dropped {
 			at := q.engine.clock.now() // with the lock held, so that time goes forward in a queue
-			q.collect(s, at)
+			q.removeExpired(s, at)
 			return s, at, nil
 		}
 		seen = s.pending // it was dropped between the look-up and the lock
 		s.mu.Unlock()
 	}
 	q.engine.leave()
-	return nil, 0, settled(ctx, seen, missing)
+	return nil, 0, settled(ctx, seen, errQueueMissing)
 }
 
 // leave ends what open began. An answer must wait for the ticket: until then,
 // what it tells might not stay.
-func (q *Queue) leave(s *contents) *ticket {
+func (q *Queue) end(s *queueState) *ticket {
 	seen := s.pending
 	s.mu.Unlock()
 	q.engine.leave()
@@ -374,18 +374,18 @@ func (q *Queue) leave(s *contents) *ticket {
 }
 
 // collect takes away what has expired. The caller holds the lock.
-func (q *Queue) collect(s *contents, at instant) {
+func (q *Queue) removeExpired(s *queueState, at instant) {
 	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 		s.backlog.remove(m)
-		if q.engine.journal != nil {
-			q.engine.journal.expire(MessageKey{s.ordinal, m.sequence})
+		if q.engine.committer != nil {
+			q.engine.committer.expire(MessageKey{s.ordinal, m.sequence})
 		}
 	}
 }
 
 // leased returns the message that the lease is for, if it is the newest. The
 // caller holds the lock.
-func (q *Queue) leased(s *contents, l queue.Lease) (*message, error) {
+func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
 	sequence, ok := q.engine.identity.sequence(l.ID, s.ordinal)
 	if !ok {
 		return nil, &queue.Error{Kind: queue.ErrMessageGone}
@@ -405,7 +405,7 @@ func (q *Queue) fail(op string, id queue.ID, err error) error {
 }
 
 // answer is fail for an err that may be nil.
-func (q *Queue) answer(op string, err error) error {
+func (q *Queue) failIf(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -413,13 +413,13 @@ func (q *Queue) answer(op string, err error) error {
 }
 
 // batch is the messages of an answer on their way out of the lock.
-type batch struct {
+type response struct {
 	clock    *clock
 	messages []queue.Message
 	numbers  []numbers
 }
 
-func (b *batch) add(m *message, texts *texts) {
+func (b *response) add(m *message, texts *textReader) {
 	out := m.shown(b.clock)
 	if texts.has(m) {
 		out.Text = m.text

@@ -43,7 +43,7 @@ func (r *run) add(e entry) int {
 func (r *run) clear() {
 	r.offset += len(r.entries)
 	r.entries = r.entries[:0]
-	if cap(r.entries) > small {
+	if cap(r.entries) > shrinkAbove {
 		r.entries = nil
 	}
 	r.first = 0
@@ -75,12 +75,12 @@ func (r *run) next(i int) int {
 // tidy gives the memory of holes back once they are more than the messages, and
 // tells the messages that moved. Each was a message once, so the cost is O(1)
 // for every message that went.
-func (r *run) tidy(which place) {
+func (r *run) tidy(which index) {
 	if r.live == 0 {
 		r.clear()
 		return
 	}
-	if len(r.entries) <= small || r.live > len(r.entries)/2 {
+	if len(r.entries) <= shrinkAbove || r.live > len(r.entries)/2 {
 		return
 	}
 	to := r.entries[:0]

@@ -17,12 +17,12 @@ const maxSettings = 64 << 10
 // nothing. The caller may keep and change it.
 func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	policy := bytes.Clone(s.policy)
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	return policy, nil
@@ -36,14 +36,14 @@ func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	if err := checkSettings(policy); err != nil {
 		return q.fail(op, "", err)
 	}
-	s, _, err := q.open(ctx, grows)
+	s, _, err := q.begin(ctx, needsSpace)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.policy
-	s.policy = kept(policy)
-	q.saved(s, func() { s.policy = old })
-	if err := q.leave(s).wait(ctx); err != nil {
+	s.policy = cloneSettings(policy)
+	q.recordState(s, func() { s.policy = old })
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, "", err)
 	}
 	return nil
@@ -57,7 +57,7 @@ func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]b
 	if err := ready(ctx, nil); err != nil {
 		return nil, queue.Explain(err, op, name, "")
 	}
-	if err := e.enter(reads); err != nil {
+	if err := e.enter(noSpace); err != nil {
 		return nil, queue.Explain(err, op, name, "")
 	}
 	properties, seen := e.account(accountName, false).settings()
@@ -69,7 +69,7 @@ func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]b
 }
 
 // settings also returns the newest change of what it shows. Safe on nil.
-func (a *account) settings() ([]byte, *ticket) {
+func (a *accountState) settings() ([]byte, *ticket) {
 	if a == nil {
 		return nil, nil
 	}
@@ -87,10 +87,10 @@ func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, p
 	if err := ready(ctx, checkSettings(properties)); err != nil {
 		return queue.Explain(err, op, name, "")
 	}
-	if err := e.enter(grows); err != nil {
+	if err := e.enter(needsSpace); err != nil {
 		return queue.Explain(err, op, name, "")
 	}
-	seen := e.set(e.account(accountName, true), accountName, kept(properties))
+	seen := e.set(e.account(accountName, true), accountName, cloneSettings(properties))
 	e.leave()
 	if err := seen.wait(ctx); err != nil {
 		return queue.Explain(err, op, name, "")
@@ -98,13 +98,13 @@ func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, p
 	return nil
 }
 
-func (e *Engine) set(a *account, name string, properties []byte) *ticket {
+func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old := a.properties
 	a.properties = properties
-	if e.journal != nil {
-		a.pending = e.journal.add(AccountSaved{Name: name, Properties: properties}, func() {
+	if e.committer != nil {
+		a.pending = e.committer.add(AccountSaved{Name: name, Properties: properties}, func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.properties, a.pending = old, nil
@@ -121,7 +121,7 @@ func checkSettings(b []byte) error {
 }
 
 // kept is a copy of b that the caller cannot change any more, nil for nothing.
-func kept(b []byte) []byte {
+func cloneSettings(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
 	}

@@ -71,7 +71,7 @@ type Saved struct {
 
 	Accounts []AccountState
 	Queues   []QueueState
-	Leaving  []LeavingName
+	Deleting []DeletingName
 
 	// Messages yields every message of those queues. In order of queue and
 	// sequence it is fastest. Nil means none.
@@ -99,7 +99,7 @@ type QueueState struct {
 }
 
 // LeavingName is the name of a dropped queue that is not free yet.
-type LeavingName struct {
+type DeletingName struct {
 	Name  queue.Name
 	Until int64 // nanoseconds since 1970
 }
@@ -142,8 +142,8 @@ type (
 
 	// QueueDropped takes away a queue and its messages.
 	QueueDropped struct {
-		Ordinal uint64
-		Leaving LeavingName // its Until is 0 when the name is free at once
+		Ordinal  uint64
+		Deleting DeletingName // its Until is 0 when the name is free at once
 	}
 
 	// MessageAdded is a new message.
@@ -159,7 +159,7 @@ type (
 	}
 
 	// MessagesMoved replaces the states of messages and keeps their texts.
-	MessagesMoved []MessageState
+	MessagesUpdated []MessageState
 
 	// MessageRemoved takes a message away.
 	MessageRemoved MessageKey
@@ -170,22 +170,22 @@ type (
 
 	// TimePassed is when the changes were committed, by the engine's clock, which
 	// never goes back: in nanoseconds since 1970.
-	TimePassed int64
+	CommittedAt int64
 
 	// MessageSetAside takes a message away from its queue whose text is
 	// [ErrDamaged], and keeps what there is of it for people to look at.
-	MessageSetAside MessageKey
+	MessageQuarantined MessageKey
 )
 
-func (SecretSaved) change()      {}
-func (AccountSaved) change()     {}
-func (QueueSaved) change()       {}
-func (QueueCleared) change()     {}
-func (QueueDropped) change()     {}
-func (MessageAdded) change()     {}
-func (MessageRewritten) change() {}
-func (MessagesMoved) change()    {}
-func (MessageRemoved) change()   {}
-func (MessagesExpired) change()  {}
-func (MessageSetAside) change()  {}
-func (TimePassed) change()       {}
+func (SecretSaved) change()        {}
+func (AccountSaved) change()       {}
+func (QueueSaved) change()         {}
+func (QueueCleared) change()       {}
+func (QueueDropped) change()       {}
+func (MessageAdded) change()       {}
+func (MessageRewritten) change()   {}
+func (MessagesUpdated) change()    {}
+func (MessageRemoved) change()     {}
+func (MessagesExpired) change()    {}
+func (MessageQuarantined) change() {}
+func (CommittedAt) change()        {}

@@ -6,15 +6,15 @@ package localqueue
 // difference between one miss of the cache and several. The zero value is empty
 // and holds nothing.
 type table struct {
-	blocks map[uint64]*stretch
-	len    int
-	most   int // blocks at a time since the map was made
+	blocks    map[uint64]*block
+	len       int
+	maxBlocks int // blocks at a time since the map was made
 }
 
 // blockSize weighs the entries of the map against what a lone survivor keeps.
 const blockSize = 32
 
-type stretch struct {
+type block struct {
 	messages [blockSize]*message
 	len      int
 }
@@ -29,13 +29,13 @@ func (t *table) get(sequence uint64) *message {
 // put adds a message that is not there yet.
 func (t *table) put(m *message) {
 	if t.blocks == nil { // an idle queue among ten thousand costs next to nothing
-		t.blocks = make(map[uint64]*stretch)
+		t.blocks = make(map[uint64]*block)
 	}
 	b := t.blocks[m.sequence/blockSize]
 	if b == nil {
-		b = &stretch{}
+		b = &block{}
 		t.blocks[m.sequence/blockSize] = b
-		t.most = max(t.most, len(t.blocks))
+		t.maxBlocks = max(t.maxBlocks, len(t.blocks))
 	}
 	b.messages[m.sequence%blockSize] = m
 	b.len++
@@ -52,7 +52,7 @@ func (t *table) remove(sequence uint64) {
 	if b.len == 0 {
 		delete(t.blocks, sequence/blockSize)
 	}
-	if t.len == 0 && t.most > small/blockSize {
+	if t.len == 0 && t.maxBlocks > shrinkAbove/blockSize {
 		*t = table{}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // texts reads the texts of messages that only the store has. It is opened with
 // the queue's lock held, so that it sees what memory says is saved, and read
 // after the lock is given back. A nil one is for an engine in memory.
-type texts struct {
+type textReader struct {
 	view    View
 	ordinal uint64
 	missing []missingText
@@ -24,28 +24,28 @@ type missingText struct {
 
 // texts returns nil when there is no store. The caller holds the lock and calls
 // fill if there was no error.
-func (q *Queue) texts(s *contents) (*texts, error) {
-	if q.engine.journal == nil {
+func (q *Queue) textReader(s *queueState) (*textReader, error) {
+	if q.engine.committer == nil {
 		return nil, nil
 	}
-	view, err := q.engine.journal.store.View()
+	view, err := q.engine.committer.store.View()
 	if err != nil {
 		return nil, &queue.Error{Kind: queue.ErrUnavailable, Err: err}
 	}
-	return &texts{view: view, ordinal: s.ordinal}, nil
+	return &textReader{view: view, ordinal: s.ordinal}, nil
 }
 
 // has reports whether the text of m is in memory.
-func (t *texts) has(m *message) bool { return t == nil || m.unsaved != 0 }
+func (t *textReader) has(m *message) bool { return t == nil || m.unsaved != 0 }
 
 // want asks for the text of m to be filled in at index.
-func (t *texts) want(index int, m *message) {
+func (t *textReader) want(index int, m *message) {
 	t.missing = append(t.missing, missingText{index, m.sequence})
 }
 
 // fill reads what was asked for and closes the view. When a text cannot be read
 // it returns whose.
-func (t *texts) fill(out []queue.Message) (MessageKey, error) {
+func (t *textReader) fill(out []queue.Message) (MessageKey, error) {
 	if t == nil {
 		return MessageKey{}, nil
 	}
@@ -64,20 +64,20 @@ func (t *texts) fill(out []queue.Message) (MessageKey, error) {
 // setAside takes a message out of the queue whose text is damaged: it would
 // come again and again, and others behind it. What was dequeued with it comes
 // back by itself. It returns what to tell the caller.
-func (q *Queue) setAside(ctx context.Context, key MessageKey, cause error) error {
+func (q *Queue) quarantine(ctx context.Context, key MessageKey, cause error) error {
 	failure := &queue.Error{Kind: queue.ErrUnavailable, Err: cause, Hint: "try again"}
 	if !errors.Is(cause, ErrDamaged) {
 		return failure
 	}
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return err
 	}
 	if m := s.backlog.messages.get(key.Sequence); s.ordinal == key.Queue && m != nil && m.unsaved == 0 {
 		s.backlog.remove(m)
-		q.record(s, MessageSetAside(key), func() { s.backlog.add(m) })
+		q.record(s, MessageQuarantined(key), func() { s.backlog.add(m) })
 	}
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return err
 	}
 	failure.Detail = fmt.Sprintf("message %s, the %d. of its queue, cannot be read and was set aside",

@@ -6,18 +6,18 @@ package localqueue
 // keys are kept beside the pointers: comparing them then does not touch the
 // messages, which a deep queue has long lost from the cache.
 type timeline struct {
-	which place
+	index index
 	run   run
 	heap  []entry
 }
 
 // place says which of a message's two positions belongs to the timeline.
-type place int
+type index int
 
 const (
-	byDue place = iota
+	byDue index = iota
 	byExpiry
-	places
+	indexes
 )
 
 // absent is the position of a message that is not in the timeline. Positions in
@@ -59,12 +59,12 @@ func (t *timeline) add(m *message, at instant) {
 		t.put(m, at)
 		return
 	}
-	m.position[t.which] = inRun(t.run.add(entry{at: at, sequence: m.sequence, message: m}))
+	m.position[t.index] = inRun(t.run.add(entry{at: at, sequence: m.sequence, message: m}))
 }
 
 // put adds m, or moves it when it is there already.
 func (t *timeline) put(m *message, at instant) {
-	i := m.position[t.which]
+	i := m.position[t.index]
 	if i < absent {
 		t.remove(m)
 		i = absent
@@ -72,7 +72,7 @@ func (t *timeline) put(m *message, at instant) {
 	if i == absent {
 		i = len(t.heap)
 		t.heap = append(t.heap, entry{sequence: m.sequence, message: m})
-		m.position[t.which] = i
+		m.position[t.index] = i
 	}
 	t.heap[i].at = at
 	if !t.up(i) {
@@ -82,14 +82,14 @@ func (t *timeline) put(m *message, at instant) {
 
 // remove takes m out; it is fine when m is not there.
 func (t *timeline) remove(m *message) {
-	i := m.position[t.which]
-	m.position[t.which] = absent
+	i := m.position[t.index]
+	m.position[t.index] = absent
 	switch {
 	case i == absent:
 		return
 	case i < absent:
 		t.run.remove(inRun(i))
-		t.run.tidy(t.which)
+		t.run.tidy(t.index)
 		return
 	}
 	last := len(t.heap) - 1
@@ -107,7 +107,7 @@ func (t *timeline) remove(m *message) {
 
 func (t *timeline) set(i int, e entry) {
 	t.heap[i] = e
-	e.message.position[t.which] = i
+	e.message.position[t.index] = i
 }
 
 // up lets the entry at i rise to its place and reports whether it moved.

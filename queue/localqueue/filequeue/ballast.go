@@ -12,56 +12,56 @@ import (
 // ballastSize, in bytes, is what it can take to fold a log into the tree: two for each of
 // its own, because in the worst case a message takes half a page and has one, and two
 // pages for each message that it touches.
-const ballastSize = 2*logSize + mostTouched*2*4096
+const reserveSize = 2*logSize + maxTouched*2*4096
 
 // ballast is space on the disk that is kept for deletes: they make room, and yet a
 // commit of them has to write first. It is let go when the disk is full. Until it
 // is back, as much has to be free inside the file before anything grows.
-type ballast struct {
+type reserve struct {
 	dir  *directory
 	file os.FileInfo // nil when there is none; owned by whoever calls Commit
 }
 
-func (b *ballast) there() bool { return b.file != nil }
+func (b *reserve) held() bool { return b.file != nil }
 
 // find takes what was left of the ballast by who had the directory before.
-func (b *ballast) find() {
-	if info, err := b.dir.root.Lstat(roomName); err == nil && info.Size() == ballastSize {
+func (b *reserve) findExisting() {
+	if info, err := b.dir.root.Lstat(reserveName); err == nil && info.Size() == reserveSize {
 		b.file = info
 	}
 }
 
 // raise brings the ballast back, if there is space for it.
-func (b *ballast) raise() error {
-	if b.there() {
+func (b *reserve) allocate() error {
+	if b.held() {
 		return nil
 	}
-	f, err := b.dir.create(roomName, os.O_WRONLY|os.O_TRUNC)
+	f, err := b.dir.create(reserveName, os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
 	// Noise, because some file systems find a place for zeros anywhere.
-	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), ballastSize)
+	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), reserveSize)
 	info, failed := f.Stat()
 	if err := errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, b.dir.root.Remove(roomName))
+		return errors.Join(err, b.dir.root.Remove(reserveName))
 	}
 	b.file = info
 	return nil
 }
 
 // drop lets the ballast go and tells whether there was any.
-func (b *ballast) drop() bool {
-	if !b.there() {
+func (b *reserve) release() bool {
+	if !b.held() {
 		return false
 	}
-	dropped, err := b.dir.removeOwn(roomName, b.file)
+	dropped, err := b.dir.removeOwn(reserveName, b.file)
 	b.file = nil
 	return dropped && err == nil
 }
 
 // grow tells whether any of the changes needs space for good.
-func grow(changes []localqueue.Change) bool {
+func needSpace(changes []localqueue.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
 		case localqueue.MessageAdded, localqueue.MessageRewritten:

@@ -17,48 +17,48 @@ import (
 
 // census is what a file holds, read before bbolt is: everything but texts, which
 // are only checked.
-type census struct {
-	found  Found
-	secret [32]byte
-	copied [32]byte // the secret's copy
-	singleValues
-	accounts []localqueue.AccountState
-	queues   map[uint64]localqueue.QueueState
-	names    map[uint64]queue.Name
-	leaving  []localqueue.LeavingName
-	sweeps   map[uint64]uint64 // queue to sequence
-	heads    []localqueue.MessageState
-	messages []localqueue.MessageState
-	have     tally // what the bodies are
-	bad      []badRecord
-	orphans  map[uint64]int // messages by a queue that is not known
-	broken   bool           // pages could not be read
-	newer    bool           // a record is of a later version
-	wasted   float64        // what part of the pages is free
-	anew     bool           // the file was made anew
-	scanned  bool           // there are records of many commits, not of one tree
+type snapshot struct {
+	found      Found
+	secret     [32]byte
+	secretCopy [32]byte // the secret's copy
+	metaValues
+	accounts   []localqueue.AccountState
+	queues     map[uint64]localqueue.QueueState
+	names      map[uint64]queue.Name
+	deleting   []localqueue.DeletingName
+	tombstones map[uint64]uint64 // queue to sequence
+	heads      []localqueue.MessageState
+	messages   []localqueue.MessageState
+	actual     digest // what the bodies are
+	damaged    []damagedRecord
+	orphans    map[uint64]int // messages by a queue that is not known
+	unreadable bool           // pages could not be read
+	newer      bool           // a record is of a later version
+	freeShare  float64        // what part of the pages is free
+	rebuilt    bool           // the file was made anew
+	scanned    bool           // there are records of many commits, not of one tree
 }
 
 // singleValues are what the bucket of that name holds.
-type singleValues struct {
-	ordinal uint64
-	tally   tally
-	tallied bool
-	counted bool // the tally only counts messages
-	folded  folded
-	commit  uint64 // of the tree; 0 when an earlier version wrote it
+type metaValues struct {
+	ordinal    uint64
+	digest     digest
+	hasDigest  bool
+	countsOnly bool // the tally only counts messages
+	checkpoint checkpoint
+	commit     uint64 // of the tree; 0 when an earlier version wrote it
 }
 
 // kept is a record and where it is to be kept.
-type kept struct {
-	in          bucket
+type bucketRecord struct {
+	bucket      bucket
 	key, record []byte
 }
 
 // badRecord is a record that is to be set aside.
-type badRecord struct {
-	kept
-	why string
+type damagedRecord struct {
+	bucketRecord
+	reason string
 }
 
 // unknownGap is how far a counter that was lost goes on beyond what is known to
@@ -66,17 +66,17 @@ type badRecord struct {
 const unknownGap = 1 << 40
 
 // newCensus is that of no file.
-func newCensus() *census {
-	return &census{
-		queues:  map[uint64]localqueue.QueueState{},
-		names:   map[uint64]queue.Name{},
-		sweeps:  map[uint64]uint64{},
-		orphans: map[uint64]int{},
+func newSnapshot() *snapshot {
+	return &snapshot{
+		queues:     map[uint64]localqueue.QueueState{},
+		names:      map[uint64]queue.Name{},
+		tombstones: map[uint64]uint64{},
+		orphans:    map[uint64]int{},
 	}
 }
 
 // takeCensus reads the census of a file.
-func takeCensus(f *os.File) (*census, error) {
+func readSnapshot(f *os.File) (*snapshot, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -85,45 +85,45 @@ func takeCensus(f *os.File) (*census, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	c := newCensus()
+	c := newSnapshot()
 	if !whole {
 		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
 	}
-	if !inTurn(in.meta, in.last) {
-		c.broken = true
+	if !consecutive(in.meta, in.previous) {
+		c.unreadable = true
 		c.found.damage(Damage{What: "the two meta pages are not those of one commit and of the one before: the newest commit may be lost"})
 	}
-	c.visit(in, c.record)
+	c.visitRecords(in, c.addRecord)
 	if c.newer {
 		return nil, ErrNewer
 	}
-	if c.folded.logs == oldLogs {
+	if c.checkpoint.logs == oldLogs {
 		return nil, errOldLogs
 	}
 	if c.scanned {
-		c.folded = folded{time: c.folded.time} // it may be of any commit: all that is in the logs is taken
+		c.checkpoint = checkpoint{time: c.checkpoint.time} // it may be of any commit: all that is in the logs is taken
 	}
 	if c.commit != 0 && c.commit != in.meta.commit && !c.scanned {
 		c.found.damage(Damage{What: fmt.Sprintf("the tree is that of commit %d and should be that of commit %d: what came in between is lost, or was deleted and is back", c.commit, in.meta.commit)})
 	}
-	c.wasted = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
-	c.settle()
+	c.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
+	c.reconcile()
 	return c, nil
 }
 
 // visit visits all records of the newest tree whose root can be read; if there is none,
 // all that are on any page.
-func (c *census) visit(in *inspector, visit func(in bucket, key, value []byte)) {
+func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
 	in.damaged = func(page uint64, why error) {
-		c.broken = true
+		c.unreadable = true
 		c.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
 	}
-	trees, err := in.trees()
+	trees, err := in.bucketRoots()
 	if err != nil {
-		c.broken = true
+		c.unreadable = true
 		c.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
-		if in.older() {
-			trees, err = in.trees()
+		if in.fallBack() {
+			trees, err = in.bucketRoots()
 		}
 	}
 	if err != nil {
@@ -133,17 +133,17 @@ func (c *census) visit(in *inspector, visit func(in bucket, key, value []byte)) 
 		return
 	}
 	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
-		c.broken = true
+		c.unreadable = true
 		c.found.damage(Damage{What: "the file is shorter than it was"})
 	}
 	if in.meta.free != noFreelist { // bbolt would believe it, and no store writes one
-		c.broken = true
+		c.unreadable = true
 		c.found.damage(Damage{What: "there is a list of free pages, which another program must have written"})
 	}
 	for _, name := range buckets {
-		i := slices.IndexFunc(trees, func(t tree) bool { return bytes.Equal(t.name, name) })
+		i := slices.IndexFunc(trees, func(t bucketRoot) bool { return bytes.Equal(t.name, name) })
 		if i < 0 {
-			c.broken = true
+			c.unreadable = true
 			c.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
 			continue
 		}
@@ -156,74 +156,74 @@ func (c *census) visit(in *inspector, visit func(in bucket, key, value []byte)) 
 }
 
 // record takes one record, or remembers that it is bad.
-func (c *census) record(in bucket, key, value []byte) {
-	err := c.read(in, key, value)
+func (c *snapshot) addRecord(in bucket, key, value []byte) {
+	err := c.parseRecord(in, key, value)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNewer):
 		c.newer = true
 	default:
-		c.bad = append(c.bad, badRecord{kept{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
+		c.damaged = append(c.damaged, damagedRecord{bucketRecord{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
 	}
-	if d := c.have.of(in); d != nil {
+	if d := c.actual.of(in); d != nil {
 		d.add(key, value) // bad ones too: they are counted as they were written
 	}
 }
 
 func (b bucket) is(other bucket) bool { return bytes.Equal(b, other) }
 
-func (c *census) read(in bucket, key, value []byte) error {
+func (c *snapshot) parseRecord(in bucket, key, value []byte) error {
 	switch {
-	case in.is(bodies):
+	case in.is(bodyBucket):
 		m, text, err := readBody(key, value)
 		if err == nil {
 			c.messages = append(c.messages, m)
 			c.found.Bytes += int64(len(text))
 		}
 		return err
-	case in.is(heads):
+	case in.is(headBucket):
 		m, err := readHead(key, value)
 		if err == nil {
 			c.heads = append(c.heads, m)
 		}
 		return err
-	case in.is(queues):
+	case in.is(queueBucket):
 		q, err := readQueue(key, value)
 		if err == nil {
 			c.queues[q.Ordinal] = q
 		}
 		return err
-	case in.is(names):
+	case in.is(nameBucket):
 		return c.readNames(key, value)
-	case in.is(accounts):
+	case in.is(accountBucket):
 		a, err := readAccount(key, value)
 		if err == nil {
 			c.accounts = append(c.accounts, a)
 		}
 		return err
-	case in.is(leaving):
-		l, err := readLeaving(key, value)
+	case in.is(deletingBucket):
+		l, err := readDeleting(key, value)
 		if err == nil {
-			c.leaving = append(c.leaving, l)
+			c.deleting = append(c.deleting, l)
 		}
 		return err
-	case in.is(sweeps):
-		k, err := readSweep(key, value)
+	case in.is(tombstoneBucket):
+		k, err := readTombstone(key, value)
 		if err == nil {
-			c.sweeps[k.Queue] = max(c.sweeps[k.Queue], k.Sequence)
+			c.tombstones[k.Queue] = max(c.tombstones[k.Queue], k.Sequence)
 		}
 		return err
-	case in.is(singles):
-		return c.readSingles(key, value)
+	case in.is(metaBucket):
+		return c.readMeta(key, value)
 	default: // set aside before
-		c.found.SetAside++
+		c.found.Quarantined++
 		return nil
 	}
 }
 
-func (c *census) readNames(key, value []byte) (err error) {
+func (c *snapshot) readNames(key, value []byte) (err error) {
 	if bytes.Equal(key, keySecret) {
-		c.copied, err = readSecret(names, value)
+		c.secretCopy, err = readSecret(nameBucket, value)
 		return err
 	}
 	ordinal, name, err := readName(key, value)
@@ -233,19 +233,19 @@ func (c *census) readNames(key, value []byte) (err error) {
 	return err
 }
 
-func (c *census) readSingles(key, value []byte) (err error) {
+func (c *snapshot) readMeta(key, value []byte) (err error) {
 	switch {
 	case bytes.Equal(key, keySecret):
-		c.secret, err = readSecret(singles, value)
+		c.secret, err = readSecret(metaBucket, value)
 	case bytes.Equal(key, keyOrdinal):
-		err = readSingle(key, value, &c.ordinal)
-	case bytes.Equal(key, keyTally):
-		c.tally, c.counted, err = readTally(value)
-		c.tallied = c.tallied || err == nil
+		err = readMetaRecord(key, value, &c.ordinal)
+	case bytes.Equal(key, keyDigest):
+		c.digest, c.countsOnly, err = readDigest(value)
+		c.hasDigest = c.hasDigest || err == nil
 	case bytes.Equal(key, keyCommit):
-		err = readSingle(key, value, &c.commit)
-	case bytes.Equal(key, keyFolded):
-		c.folded, err = readFolded(value)
+		err = readMetaRecord(key, value, &c.commit)
+	case bytes.Equal(key, keyCheckpoint):
+		c.checkpoint, err = readCheckpoint(value)
 	default:
 		err = errRecord
 	}
@@ -254,19 +254,19 @@ func (c *census) readSingles(key, value []byte) (err error) {
 
 // settle puts together what was read: heads with bodies, messages with queues,
 // copies in place of what was lost.
-func (c *census) settle() {
-	c.settleQueues()
-	for _, b := range c.bad {
-		c.found.damage(c.explain(b))
+func (c *snapshot) reconcile() {
+	c.reconcileQueues()
+	for _, b := range c.damaged {
+		c.found.damage(c.describe(b))
 	}
-	c.compareTallies()
-	c.settleMessages()
+	c.compareDigests()
+	c.reconcileMessages()
 	for ordinal, n := range c.orphans {
 		c.found.damage(Damage{What: fmt.Sprintf("%d messages are of the queue with the ordinal %d, which is not known: they were set aside", n, ordinal)})
 	}
 	c.found.Queues, c.found.Messages = len(c.queues), len(c.messages)
 	if c.secret == ([32]byte{}) {
-		c.secret = c.copied
+		c.secret = c.secretCopy
 		if c.secret == ([32]byte{}) && (len(c.queues) > 0 || c.ordinal > 0) {
 			_, _ = rand.Read(c.secret[:]) // which never fails
 			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, no receipt from before is good, and what only a log had is lost"})
@@ -275,51 +275,51 @@ func (c *census) settle() {
 }
 
 // compareTallies finds out whether the records are those of the newest commit.
-func (c *census) compareTallies() {
-	have, want := c.have.bodies, c.tally.bodies
-	if c.counted {
+func (c *snapshot) compareDigests() {
+	have, want := c.actual.bodies, c.digest.bodies
+	if c.countsOnly {
 		have.sum = want.sum
 	}
 	if have != want {
 		c.found.damage(Damage{What: fmt.Sprintf("there should be %d messages in the file and there are %d: some are lost, or were deleted and are back, or are as they were before", want.count, have.count)})
 	}
-	have, want = c.have.others, c.tally.others
-	if have != want && !c.counted {
+	have, want = c.actual.others, c.digest.others
+	if have != want && !c.countsOnly {
 		c.found.damage(Damage{What: fmt.Sprintf("there should be %d records besides the messages in the file and there are %d: some queues, their settings, or when messages are due are lost, or are as they were before", want.count, have.count)})
 	}
 }
 
 // settleQueues brings queues back of which only the name is left.
-func (c *census) settleQueues() {
+func (c *snapshot) reconcileQueues() {
 	if c.scanned {
-		c.forgetOlderQueues()
+		c.dropOlderQueues()
 	}
 	for ordinal := range c.queues {
 		c.ordinal = max(c.ordinal, ordinal)
 	}
 	for ordinal, name := range c.names {
 		c.ordinal = max(c.ordinal, ordinal)
-		if _, known := c.queues[ordinal]; known || c.sweeps[ordinal] == math.MaxUint64 {
+		if _, known := c.queues[ordinal]; known || c.tombstones[ordinal] == math.MaxUint64 {
 			continue
 		}
 		c.queues[ordinal] = localqueue.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
 		c.found.damage(Damage{Queue: name, What: "its metadata and its access policy are lost"})
 	}
-	for ordinal := range c.sweeps {
+	for ordinal := range c.tombstones {
 		c.ordinal = max(c.ordinal, ordinal)
 	}
-	for _, b := range c.bad { // what is lost may have been the largest
-		if b.in.is(singles) && bytes.Equal(b.key, keyOrdinal) {
+	for _, b := range c.damaged { // what is lost may have been the largest
+		if b.bucket.is(metaBucket) && bytes.Equal(b.key, keyOrdinal) {
 			c.ordinal += unknownGap
 		}
 	}
-	if c.broken {
+	if c.unreadable {
 		c.ordinal += unknownGap
 	}
 }
 
 // forgetOlderQueues leaves one queue of each name, the last that was created.
-func (c *census) forgetOlderQueues() {
+func (c *snapshot) dropOlderQueues() {
 	last := map[queue.Name]uint64{}
 	for ordinal, q := range c.queues {
 		last[q.Name] = max(last[q.Name], ordinal)
@@ -341,18 +341,18 @@ func (c *census) forgetOlderQueues() {
 	}
 }
 
-func (c *census) explain(b badRecord) Damage {
-	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was set aside", b.in, b.why)}
-	if !b.in.is(heads) && !b.in.is(bodies) {
+func (c *snapshot) describe(b damagedRecord) Damage {
+	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was set aside", b.bucket, b.reason)}
+	if !b.bucket.is(headBucket) && !b.bucket.is(bodyBucket) {
 		return d
 	}
 	if key, err := readKey(b.key); err == nil {
 		d.Queue, d.Sequence = c.queues[key.Queue].Name, key.Sequence
 	}
-	if b.in.is(heads) {
-		d.What = fmt.Sprintf("when it is due and how often it was dequeued cannot be read (%s): it is as it was enqueued", b.why)
+	if b.bucket.is(headBucket) {
+		d.What = fmt.Sprintf("when it is due and how often it was dequeued cannot be read (%s): it is as it was enqueued", b.reason)
 	} else {
-		d.What = fmt.Sprintf("it cannot be read (%s) and was set aside", b.why)
+		d.What = fmt.Sprintf("it cannot be read (%s) and was set aside", b.reason)
 	}
 	return d
 }
@@ -368,8 +368,8 @@ func newestFirst(a, b localqueue.MessageState) int {
 
 // settleMessages gives messages their heads, and leaves out those that were
 // cleared and those of no queue.
-func (c *census) settleMessages() {
-	if c.broken { // else they came in order
+func (c *snapshot) reconcileMessages() {
+	if c.unreadable { // else they came in order
 		slices.SortFunc(c.messages, newestFirst)
 		slices.SortFunc(c.heads, newestFirst)
 		c.messages = slices.CompactFunc(c.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
@@ -382,7 +382,7 @@ func (c *census) settleMessages() {
 		if h < len(c.heads) && c.heads[h].MessageKey == m.MessageKey && c.heads[h].Receipt >= m.Receipt {
 			m.Due, m.Dequeues, m.Receipt = c.heads[h].Due, c.heads[h].Dequeues, c.heads[h].Receipt
 		}
-		if through, swept := c.sweeps[m.Queue]; swept && m.Sequence <= through {
+		if through, swept := c.tombstones[m.Queue]; swept && m.Sequence <= through {
 			continue
 		}
 		if _, known := c.queues[m.Queue]; !known {
@@ -396,13 +396,13 @@ func (c *census) settleMessages() {
 }
 
 // saved hands the census to the engine, which then is the only one to have it.
-func (c *census) saved() localqueue.Saved {
+func (c *snapshot) saved() localqueue.Saved {
 	return localqueue.Saved{
 		Secret:   c.secret,
 		Ordinal:  c.ordinal,
 		Accounts: c.accounts,
 		Queues:   slices.Collect(maps.Values(c.queues)),
-		Leaving:  c.leaving,
+		Deleting: c.deleting,
 		Messages: slices.Values(c.messages),
 	}
 }

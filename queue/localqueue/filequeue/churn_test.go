@@ -50,7 +50,7 @@ func TestChurn(t *testing.T) {
 					changes = append(changes, localqueue.MessageRemoved(have[i]))
 					have = slices.Delete(have, i, i+1)
 				default:
-					changes = append(changes, localqueue.MessagesMoved{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
+					changes = append(changes, localqueue.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
 				}
 			}
 			if _, err := s.Commit(changes); err != nil {

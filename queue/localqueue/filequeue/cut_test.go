@@ -125,7 +125,7 @@ func TestARecordInTheWrongPlace(t *testing.T) {
 			commit(t, s, localqueue.AccountSaved{Name: "folds"})
 		}
 	}
-	active, other := s.logs[s.logging].name, s.logs[1-s.logging].name
+	active, other := s.logs[s.active].name, s.logs[1-s.active].name
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for what, older := range map[string][]byte{
@@ -223,7 +223,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	s := begun(t, dir)
 	read := func() (b []byte) {
 		t.Helper()
-		b, err := os.ReadFile(filepath.Join(dir, s.logs[s.logging].name))
+		b, err := os.ReadFile(filepath.Join(dir, s.logs[s.active].name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	last := strings.Repeat("b", 3000)
 	commit(t, s, added(100, last))
 	after := read()
-	name := s.logs[s.logging].name
+	name := s.logs[s.active].name
 	s.abandon(t)
 	k := killedAt(t, dir)
 	random := rand.New(rand.NewPCG(7, 7))

@@ -178,13 +178,13 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	// nothing to the messages.
 	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
 	name := queue.Name{Account: account, Queue: "another"}
-	var moved localqueue.MessagesMoved
+	var moved localqueue.MessagesUpdated
 	var rewritten []localqueue.Change
 	for m := range saved.Messages {
 		moved = append(moved, m)
 		rewritten = append(rewritten, localqueue.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
 	}
-	many := []localqueue.Change{localqueue.MessageSetAside(key)}
+	many := []localqueue.Change{localqueue.MessageQuarantined(key)}
 	for n := range uint64(300) {
 		many = append(many, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
 	}
@@ -193,7 +193,7 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}, moved},
 		many,
 		append(rewritten, localqueue.QueueCleared{Queue: key.Queue, Sequence: 7}),
-		{localqueue.QueueDropped{Ordinal: key.Queue, Leaving: localqueue.LeavingName{Name: name, Until: 1}}}, {}, {}, {},
+		{localqueue.QueueDropped{Ordinal: key.Queue, Deleting: localqueue.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)
@@ -292,7 +292,7 @@ func TestOneRecordDamaged(t *testing.T) {
 		}
 	}
 	found, err := inspectDamaged(t, file, s.texts)
-	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.SetAside != 1 {
+	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.Quarantined != 1 {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 20 {

@@ -73,18 +73,18 @@ func TestTheFilesAreDeletedUnderneath(t *testing.T) {
 	}
 	second, theirs := begun(t, dir), map[uint64]string{}
 	put(t, second, theirs, 1, "of the second")
-	first.looked = time.Time{} // a second passes
-	for range 2 {              // it stays so
+	first.checkedAt = time.Time{} // a second passes
+	for range 2 {                 // it stays so
 		if _, err := first.Commit([]localqueue.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 			t.Errorf("a commit to a deleted log: %v", err)
 		}
 	}
-	first.ballast.drop()
+	first.reserve.release()
 	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("the stop: %v", err)
 	}
 	put(t, second, theirs, 2, "of the second, after the stop of the first")
-	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
 		t.Errorf("the room for deletes of the second: %v", err)
 	}
 	second.abandon(t)
@@ -120,8 +120,8 @@ func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.ballast.drop()
-	if err := s.ballast.raise(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
+	s.reserve.release()
+	if err := s.reserve.allocate(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
 		t.Errorf("room for deletes: %v", err)
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
@@ -142,15 +142,15 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 		t.Errorf("the second: %v", err)
 	}
 	put(t, s, texts, 2, "kept too")
-	newest, _, err := metas(s.file)
+	newest, _, err := readMetas(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be made anew
-	if _, err := s.file.ReadAt(page, int64(newest.place)*int64(s.pageSize)); err != nil {
+	if _, err := s.file.ReadAt(page, int64(newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.file.WriteAt(page, int64(1-newest.place)*int64(s.pageSize)); err != nil {
+	if _, err := s.file.WriteAt(page, int64(1-newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
 	before := contentsOf(t, dir)
@@ -171,7 +171,7 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
-	first.counted = false
+	first.linksCounted = false
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, name := range names {
 		err = errors.Join(err, os.Remove(name))
@@ -181,11 +181,11 @@ func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	}
 	second, theirs := begun(t, dir), map[uint64]string{}
 	put(t, second, theirs, 1, "of the second")
-	first.ballast.drop()
+	first.reserve.release()
 	if err := first.Close(); err != nil {
 		t.Errorf("the stop: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
 		t.Errorf("the room for deletes of the second: %v", err)
 	}
 	second.abandon(t)

@@ -126,7 +126,7 @@ func inspected(t *testing.T, file []byte) *inspector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newCensus().visit(in, func(bucket, []byte, []byte) {})
+	newSnapshot().visitRecords(in, func(bucket, []byte, []byte) {})
 	return in
 }
 
@@ -223,12 +223,12 @@ func leaveOneChild(t *testing.T) func(file []byte) {
 func TestAMetaPageThatWasNotWritten(t *testing.T) {
 	files := snapshots(t)
 	newest, before, size := files[len(files)-1], files[len(files)-4], os.Getpagesize()
-	n, _, err := metas(bytes.NewReader(newest))
+	n, _, err := readMetas(bytes.NewReader(newest))
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := slices.Clone(newest)
-	other := int(1-n.place) * size
+	other := int(1-n.slot) * size
 	copy(file[other:other+size], before[other:])
 	if found, err := inspectDamaged(t, file, map[string]bool{"text": true}); err != nil || found.Damaged == 0 {
 		t.Errorf("found %+v, %v", found, err)

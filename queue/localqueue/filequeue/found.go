@@ -21,7 +21,7 @@ type Found struct {
 
 	// SetAside counts the records in Damage that were taken out and are kept in
 	// the file, since the directory was made.
-	SetAside int
+	Quarantined int
 
 	// Torn says that the log ends in the middle of a commit, as a kill or a power cut
 	// leaves it. Then nothing is lost that was acknowledged. But damage at the end of

@@ -22,8 +22,8 @@ func fullStore(t *testing.T, messages uint64) *Store {
 	for n := range messages {
 		commit(t, s, added(n, largeText))
 	}
-	s.ballast.drop()
-	if err := os.Mkdir(filepath.Join(dir, roomName), 0o700); err != nil {
+	s.reserve.release()
+	if err := os.Mkdir(filepath.Join(dir, reserveName), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.abandon(t) })
@@ -56,12 +56,12 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 		},
 		"cleared": func(t *testing.T, s *Store) { commit(t, s, localqueue.QueueCleared(key(9000))) },
 		"cleared in part": func(t *testing.T, s *Store) { // the rest takes more commits
-			s.sweeping = true
+			s.moreWork = true
 			if err := s.update(func(tx *bolt.Tx) error {
-				w := writing{tally: s.tally}
+				w := treeTx{digest: s.digest}
 				w.begin(tx)
-				err := w.sweepLater(key(9000))
-				s.tally = w.tally
+				err := w.addTombstone(key(9000))
+				s.digest = w.digest
 				return err
 			}); err != nil {
 				t.Fatal(err)

@@ -64,7 +64,7 @@ func writeHalf(dir, _ string) error {
 		return err
 	}
 	err = commit(added(2, strings.Repeat("x", 60_000)))
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.logging].size < 60_000 {
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
 	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything

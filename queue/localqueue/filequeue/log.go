@@ -24,13 +24,13 @@ import (
 //
 // Checksums cover a salt that only this store knows, so that no text of a message can look
 // like a record, and where the record stands, so that one that the disk put elsewhere is none.
-type log struct {
-	name string
-	file *os.File
-	salt uint32
-	most int64 // how large it becomes
-	size int64 // of the file: up to here the disk has room for it
-	end  int64 // where the next record goes
+type wal struct {
+	name    string
+	file    *os.File
+	salt    uint32
+	maxSize int64 // how large it becomes
+	size    int64 // of the file: up to here the disk has room for it
+	end     int64 // where the next record goes
 }
 
 const (
@@ -49,8 +49,8 @@ const (
 )
 
 // openLog opens a log, and makes it if it is to be made.
-func openLog(d *directory, number int, most int64, flag int) (*log, error) {
-	l := &log{name: fmt.Sprintf("%s-%d", logName, number), most: most}
+func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
+	l := &wal{name: fmt.Sprintf("%s-%d", logName, number), maxSize: most}
 	var err error
 	if l.file, err = d.root.OpenFile(l.name, os.O_RDWR|flag, 0o600); err != nil {
 		return nil, d.explain(err)
@@ -64,7 +64,7 @@ func openLog(d *directory, number int, most int64, flag int) (*log, error) {
 }
 
 // opened returns the file. Safe on nil, for which it is nil.
-func (l *log) opened() *os.File {
+func (l *wal) openFile() *os.File {
 	if l == nil {
 		return nil
 	}
@@ -78,13 +78,13 @@ var errLogFull = errors.New("the log has no room")
 // from recordHeader on. It is errLogFull when there is no room, in the log or on the
 // disk; after another error the record may be there, see revoke. It returns b, to be
 // used again.
-func (l *log) append(number uint64, b []byte) ([]byte, error) {
-	l.sign(b, l.end, number, uint32(len(b)-recordHeader))
+func (l *wal) append(number uint64, b []byte) ([]byte, error) {
+	l.writeHeader(b, l.end, number, uint32(len(b)-recordHeader))
 	b = append(b, make([]byte, -len(b)&(sector-1))...)
 	length := len(b)
 	b = append(b, make([]byte, sector)...)
-	l.sign(b[length:], l.end+int64(length), number, endMark)
-	if err := l.reach(l.end + int64(len(b))); err != nil {
+	l.writeHeader(b[length:], l.end+int64(length), number, endMark)
+	if err := l.preallocate(l.end + int64(len(b))); err != nil {
 		return b, err
 	}
 	if n, err := l.file.WriteAt(b, l.end); err != nil {
@@ -101,7 +101,7 @@ func (l *log) append(number uint64, b []byte) ([]byte, error) {
 }
 
 // sign writes a header, of a record whose fields stand behind it or of an end mark.
-func (l *log) sign(b []byte, at int64, number uint64, length uint32) {
+func (l *wal) writeHeader(b []byte, at int64, number uint64, length uint32) {
 	binary.BigEndian.PutUint64(b, number)
 	binary.BigEndian.PutUint32(b[8:], length)
 	var fields []byte
@@ -117,8 +117,8 @@ func (l *log) sign(b []byte, at int64, number uint64, length uint32) {
 // an end mark is never behind the end of the file, whenever the machine stops. It writes
 // noise, because some file systems find a place for zeros anywhere, and because zeros
 // are what a disk has in place of something that it lost.
-func (l *log) reach(end int64) error {
-	if end > l.most {
+func (l *wal) preallocate(end int64) error {
+	if end > l.maxSize {
 		return errLogFull
 	}
 	if l.size >= end {
@@ -140,9 +140,9 @@ func (l *log) reach(end int64) error {
 
 // endHere writes that the log ends, after a commit of that number, where the next record
 // would begin. After an append that failed it makes sure that what is left is no record.
-func (l *log) endHere(number uint64) error {
+func (l *wal) writeEndMark(number uint64) error {
 	mark := make([]byte, sector)
-	l.sign(mark, l.end, number, endMark)
+	l.writeHeader(mark, l.end, number, endMark)
 	if _, err := l.file.WriteAt(mark, l.end); err != nil {
 		return err
 	}
@@ -150,12 +150,12 @@ func (l *log) endHere(number uint64) error {
 	return flush(l.file)
 }
 
-func (l *log) checksum(head, fields []byte) uint32 {
+func (l *wal) checksum(head, fields []byte) uint32 {
 	return crc32.Update(crc32.Update(l.salt, castagnoli, head), castagnoli, fields)
 }
 
 // headerSum is the checksum of a header and of where it stands.
-func (l *log) headerSum(header []byte, at int64) uint32 {
+func (l *wal) headerSum(header []byte, at int64) uint32 {
 	where := binary.BigEndian.AppendUint64([]byte(l.name), uint64(at))
 	return crc32.Update(crc32.Update(l.salt, castagnoli, where), castagnoli, header[:16])
 }

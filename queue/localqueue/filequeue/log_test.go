@@ -90,7 +90,7 @@ func TestTheTreeIsLeftAlone(t *testing.T) {
 	before := treeCommits(t, s)
 	for n := range uint64(100) {
 		commit(t, s, added(n+1, "a"))
-		commit(t, s, localqueue.MessagesMoved{added(n+1, "").MessageState})
+		commit(t, s, localqueue.MessagesUpdated{added(n+1, "").MessageState})
 		commit(t, s, localqueue.MessageRemoved(key(n+1)))
 	}
 	if got := treeCommits(t, s) - before; got != 0 || len(s.pending.messages) != 0 {
@@ -100,7 +100,7 @@ func TestTheTreeIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
-	if want := []string{filepath.Join(dir, lockName), filepath.Join(dir, fileName), filepath.Join(dir, roomName)}; err != nil || !slices.Equal(names, want) {
+	if want := []string{filepath.Join(dir, lockName), filepath.Join(dir, fileName), filepath.Join(dir, reserveName)}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("closed, the directory has %v, want %v, %v", names, want, err)
 	}
 }
@@ -111,9 +111,9 @@ func TestTheLogIsFolded(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) localqueue.Change{
 		"full":    func(n uint64) localqueue.Change { return added(n, kilobyte) },
-		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesMoved{added(n%1000, "").MessageState} },
+		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesUpdated{added(n%1000, "").MessageState} },
 		"touched at once": func(n uint64) localqueue.Change {
-			moved := make(localqueue.MessagesMoved, mostTouched+1)
+			moved := make(localqueue.MessagesUpdated, maxTouched+1)
 			for i := range moved {
 				moved[i] = added(uint64(i), "").MessageState
 			}
@@ -224,7 +224,7 @@ func killedSample(t testing.TB) killed {
 		k.texts[n+1], k.ever[n+1] = text, text
 		commit(t, s, added(n+1, text))
 		if n%3 == 2 {
-			commit(t, s, localqueue.MessageRemoved(key(n)), localqueue.MessagesMoved{added(n+1, "").MessageState})
+			commit(t, s, localqueue.MessageRemoved(key(n)), localqueue.MessagesUpdated{added(n+1, "").MessageState})
 			delete(k.texts, n)
 		}
 	}
@@ -340,7 +340,7 @@ func TestKilledBeforeTheLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{dir: d, census: newCensus()}
+	s := &Store{dir: d, snapshot: newSnapshot()}
 	if err := errors.Join(s.rebuild(nil), d.close()); err != nil {
 		t.Fatal(err)
 	}
@@ -371,10 +371,10 @@ func TestTheTreeBefore(t *testing.T) {
 func TestTextThatLooksLikeARecord(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	to := s.logs[s.logging]
-	forger := log{name: to.name} // which does not know the salt
+	to := s.logs[s.active]
+	forger := wal{name: to.name} // which does not know the salt
 	fields := appendChanges(make([]byte, recordHeader), []localqueue.Change{added(99, "forged")})
-	forger.sign(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
+	forger.writeHeader(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
 	commit(t, s, added(1, text))
 	s.abandon(t)
@@ -425,8 +425,8 @@ func TestRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range r.found {
-			if f.kind == wholeRecord {
+		for _, f := range r.entries {
+			if f.kind == completeRecord {
 				n++
 			}
 		}
@@ -439,23 +439,23 @@ func TestRevoked(t *testing.T) {
 	}
 	l.end -= sector // as after an error
 	before := whole()
-	if err := l.endHere(1); err != nil || before != 2 || whole() != 1 {
+	if err := l.writeEndMark(1); err != nil || before != 2 || whole() != 1 {
 		t.Errorf("%d records, then %d, %v", before, whole(), err)
 	}
 	r, err := l.read()
-	if err != nil || r.ending(1, l.end) != ended {
-		t.Errorf("the log ends as %v, %v", r.ending(1, l.end), err)
+	if err != nil || r.tail(1, l.end) != tailIntact {
+		t.Errorf("the log ends as %v, %v", r.tail(1, l.end), err)
 	}
 }
 
 // newLog is an empty log until the test ends.
-func newLog(t testing.TB) *log {
+func newLog(t testing.TB) *wal {
 	t.Helper()
 	d, err := openDirectory(memoryDirectory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := openLog(d, 1, logSize, os.O_CREATE)
+	l, err := openWAL(d, 1, logSize, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,15 +490,15 @@ func TestChangesInRecords(t *testing.T) {
 				m.Inserted, m.Expires = 0, 0
 				other := m
 				other.Sequence++
-				changes = append(changes, localqueue.MessagesMoved{m, other})
-				want = append(want, localqueue.MessagesMoved{m}, localqueue.MessagesMoved{other})
+				changes = append(changes, localqueue.MessagesUpdated{m, other})
+				want = append(want, localqueue.MessagesUpdated{m}, localqueue.MessagesUpdated{other})
 			case 3:
 				changes, want = append(changes, localqueue.MessageRemoved(m.MessageKey)), append(want, localqueue.MessageRemoved(m.MessageKey))
 			case 4:
 				changes = append(changes, localqueue.MessagesExpired{m.MessageKey, {}})
 				want = append(want, localqueue.MessageRemoved(m.MessageKey), localqueue.MessageRemoved{})
 			case 5:
-				changes, want = append(changes, localqueue.TimePassed(m.Due)), append(want, localqueue.TimePassed(m.Due))
+				changes, want = append(changes, localqueue.CommittedAt(m.Due)), append(want, localqueue.CommittedAt(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -526,7 +526,7 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzReadChanges: whatever the fields of a record are, they are read as far as they go.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.TimePassed(7)}))
+	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesUpdated{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

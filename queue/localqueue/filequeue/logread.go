@@ -9,33 +9,33 @@ import (
 )
 
 // logRead is what was found in a log.
-type logRead struct {
-	of    *log
-	bytes []byte
-	found []logged // by where it stands
+type walScan struct {
+	log     *wal
+	data    []byte
+	entries []walEntry // by where it stands
 }
 
 // logged is a record or an end mark of a log, of whatever age.
-type logged struct {
+type walEntry struct {
 	number uint64 // of the commit
-	kind   loggedKind
+	kind   entryKind
 	fields []byte // of a whole record
-	in     *log
+	log    *wal
 	at     int64 // where it begins
 	end    int64 // and ends; where the next sector begins, unless it is whole
 }
 
-type loggedKind int
+type entryKind int
 
 const (
-	partOfRecord loggedKind = iota // its header, and not all of the rest
-	wholeRecord
-	markOfEnd
+	partialRecord entryKind = iota // its header, and not all of the rest
+	completeRecord
+	endMarkEntry
 )
 
 // read finds what is in a log. It has reached the disk when it returns: one that was killed
 // may have left some that had not.
-func (l *log) read() (*logRead, error) {
+func (l *wal) read() (*walScan, error) {
 	if err := flush(l.file); err != nil {
 		return nil, err
 	}
@@ -44,11 +44,11 @@ func (l *log) read() (*logRead, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	r := &logRead{of: l, bytes: b[:n]}
+	r := &walScan{log: l, data: b[:n]}
 	for at := int64(0); at+sector <= int64(n); {
-		f, is := r.sectorAt(at)
+		f, is := r.entryAt(at)
 		if is {
-			r.found = append(r.found, f)
+			r.entries = append(r.entries, f)
 		}
 		at = cmp.Or(f.end, at+sector)
 	}
@@ -56,45 +56,45 @@ func (l *log) read() (*logRead, error) {
 }
 
 // sectorAt returns the record or the mark that begins there, if one does.
-func (r *logRead) sectorAt(at int64) (logged, bool) {
-	if at+sector > int64(len(r.bytes)) {
-		return logged{}, false
+func (r *walScan) entryAt(at int64) (walEntry, bool) {
+	if at+sector > int64(len(r.data)) {
+		return walEntry{}, false
 	}
-	h := r.bytes[at:]
-	if binary.BigEndian.Uint32(h[16:]) != r.of.headerSum(h, at) {
-		return logged{}, false
+	h := r.data[at:]
+	if binary.BigEndian.Uint32(h[16:]) != r.log.headerSum(h, at) {
+		return walEntry{}, false
 	}
-	f := logged{number: binary.BigEndian.Uint64(h), in: r.of, at: at, end: at + sector}
+	f := walEntry{number: binary.BigEndian.Uint64(h), log: r.log, at: at, end: at + sector}
 	length := binary.BigEndian.Uint32(h[8:])
 	if length == endMark {
-		f.kind = markOfEnd
+		f.kind = endMarkEntry
 		return f, true
 	}
 	if int64(length) > int64(len(h)-recordHeader) {
 		return f, true
 	}
 	fields := h[recordHeader:][:length]
-	if binary.BigEndian.Uint32(h[12:]) == r.of.checksum(h[:12], fields) {
-		f.kind, f.fields = wholeRecord, fields
+	if binary.BigEndian.Uint32(h[12:]) == r.log.checksum(h[:12], fields) {
+		f.kind, f.fields = completeRecord, fields
 		f.end = at + (recordHeader+int64(length)+sector-1)/sector*sector
 	}
 	return f, true
 }
 
 // ending is what can be said of where a log ends.
-type ending int
+type tailState int
 
 const (
 	// ended: nothing that was acknowledged is missing, on a disk that keeps what it says
 	// that it has.
-	ended ending = iota
+	tailIntact tailState = iota
 
 	// torn: it looks as a commit leaves it that was cut short, which nobody was answered.
 	// Damage can look the same.
-	torn
+	tailTorn
 
 	// broken: no commit leaves it so, wherever it is cut short.
-	broken
+	tailDamaged
 )
 
 // ending looks at where the next record would begin, after the commit of that number:
@@ -103,32 +103,32 @@ const (
 // cut short, between its record and its mark; but zeros, and what is behind the end of the
 // file, no commit leaves there. At the beginning of a log stands what is older, until the
 // first record.
-func (r *logRead) ending(number uint64, at int64) ending {
-	f, is := r.sectorAt(at)
+func (r *walScan) tail(number uint64, at int64) tailState {
+	f, is := r.entryAt(at)
 	newest := uint64(0)
-	for _, other := range r.found {
+	for _, other := range r.entries {
 		newest = max(newest, other.number)
 	}
 	switch {
 	case newest > number+1:
-		return broken
-	case is && f.kind == partOfRecord && f.number == number+1:
-		return torn
-	case is && f.kind == markOfEnd && f.number == number:
-		return ended
+		return tailDamaged
+	case is && f.kind == partialRecord && f.number == number+1:
+		return tailTorn
+	case is && f.kind == endMarkEntry && f.number == number:
+		return tailIntact
 	case is && at == 0 && f.number <= number:
-		return ended
-	case at == 0 || newest == number+1 || r.blank(at):
-		return broken
+		return tailIntact
+	case at == 0 || newest == number+1 || r.isBlank(at):
+		return tailDamaged
 	default:
-		return torn
+		return tailTorn
 	}
 }
 
 // blank tells whether there is nothing at all.
-func (r *logRead) blank(at int64) bool {
-	if at+sector > int64(len(r.bytes)) {
+func (r *walScan) isBlank(at int64) bool {
+	if at+sector > int64(len(r.data)) {
 		return true
 	}
-	return bytes.Count(r.bytes[at:at+sector], []byte{0}) == sector
+	return bytes.Count(r.data[at:at+sector], []byte{0}) == sector
 }

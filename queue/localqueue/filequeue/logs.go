@@ -12,64 +12,64 @@ import (
 
 // goOn goes on where the logs end. Of a store that was damaged they may have the only
 // copy of something, so they are folded at once.
-func (s *Store) goOn() error {
-	s.ballast.find()
+func (s *Store) recoverLogs() error {
+	s.reserve.findExisting()
 	if err := s.openLogs(); err != nil {
 		return err
 	}
 	if err := s.replay(); err != nil {
 		return err
 	}
-	s.secret, s.folded, s.record = s.census.secret, s.census.folded.number, make([]byte, recordHeader)
-	s.tally, s.sweeping = s.census.have, len(s.census.sweeps) > 0
-	damaged := s.census.found.Damaged > 0
-	s.ready = s.census.folded.logs == hasLogs && !damaged
-	if err := s.withRoom(s.mend); err != nil {
+	s.secret, s.checkpointed, s.logBuffer = s.snapshot.secret, s.snapshot.checkpoint.number, make([]byte, recordHeader)
+	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0
+	damaged := s.snapshot.found.Damaged > 0
+	s.logsReady = s.snapshot.checkpoint.logs == hasLogs && !damaged
+	if err := s.usingReserve(s.repair); err != nil {
 		return err
 	}
 	if damaged {
-		if err := s.withRoom(func() error { _, err := s.fold(nil); return err }); err != nil {
+		if err := s.usingReserve(func() error { _, err := s.checkpoint(nil); return err }); err != nil {
 			return err
 		}
 	}
-	if err := s.readyLogs(); err != nil {
+	if err := s.prepareLogs(); err != nil {
 		return err
 	}
-	s.found = s.census.found
-	_ = s.ballast.raise() // else the disk is full: it is tried again before anything grows
+	s.found = s.snapshot.found
+	_ = s.reserve.allocate() // else the disk is full: it is tried again before anything grows
 	return nil
 }
 
 // readyLogs leaves logs that can be gone on with.
-func (s *Store) readyLogs() error {
+func (s *Store) prepareLogs() error {
 	switch {
-	case !s.ready:
+	case !s.logsReady:
 		return s.startLogs()
-	case s.census.found.Torn: // else it would be found again
-		return s.logs[s.logging].endHere(s.number)
+	case s.snapshot.found.Torn: // else it would be found again
+		return s.logs[s.active].writeEndMark(s.number)
 	default:
 		return nil
 	}
 }
 
 // mend mends the tree, if it was not made anew and there is anything to do.
-func (s *Store) mend() error {
-	if s.census.anew || s.census.found.Damaged == 0 && len(s.census.leaving) == 0 {
+func (s *Store) repair() error {
+	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
 		return nil
 	}
-	have, aside := s.census.have, s.census.found.SetAside
-	err := s.update(s.census.mend)
+	have, aside := s.snapshot.actual, s.snapshot.found.Quarantined
+	err := s.update(s.snapshot.repair)
 	if err != nil {
-		s.census.have, s.census.found.SetAside = have, aside
+		s.snapshot.actual, s.snapshot.found.Quarantined = have, aside
 	}
-	s.tally = s.census.have
+	s.digest = s.snapshot.actual
 	return err
 }
 
 // withRoom does something again once the ballast was let go.
-func (s *Store) withRoom(do func() error) error {
+func (s *Store) usingReserve(do func() error) error {
 	err := do()
-	if err != nil && s.broken == nil && s.ballast.drop() {
+	if err != nil && s.broken == nil && s.reserve.release() {
 		err = do()
 	}
 	return err
@@ -80,7 +80,7 @@ func (s *Store) withRoom(do func() error) error {
 // it can.
 func (s *Store) startLogs() error {
 	for i := range s.logs {
-		if err := s.startLog(i); noRoom(err) {
+		if err := s.startLog(i); outOfSpace(err) {
 			return nil
 		} else if err != nil {
 			return err
@@ -90,15 +90,15 @@ func (s *Store) startLogs() error {
 		return err
 	}
 	err := s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, folded{s.folded, hasLogs, s.time}.record())
+		return tx.Bucket(metaBucket).Put(keyCheckpoint, checkpoint{s.checkpointed, hasLogs, s.time}.record())
 	})
-	s.ready = err == nil
+	s.logsReady = err == nil
 	return s.broken
 }
 
 func (s *Store) startLog(i int) error {
 	if s.logs[i] == nil {
-		l, err := openLog(s.dir, i+1, s.mostLogged, os.O_CREATE)
+		l, err := openWAL(s.dir, i+1, s.maxLogSize, os.O_CREATE)
 		if err != nil {
 			return err
 		}
@@ -106,11 +106,11 @@ func (s *Store) startLog(i int) error {
 		s.saltLogs(s.secret)
 	}
 	s.logs[i].end = 0
-	return s.logs[i].endHere(s.number)
+	return s.logs[i].writeEndMark(s.number)
 }
 
 // noRoom tells whether something failed because the disk, or the user's part of it, is full.
-func noRoom(err error) bool {
+func outOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
@@ -134,7 +134,7 @@ func (s *Store) removeLogs(folded bool) (err error) {
 
 // orphanedLogs puts logs out of the way whose tree is not there. Without it they cannot be
 // read.
-func (s *Store) orphanedLogs() error {
+func (s *Store) moveOrphanedLogs() error {
 	for i := range s.logs {
 		name := fmt.Sprintf("%s-%d", logName, i+1)
 		if _, err := s.dir.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
@@ -149,7 +149,7 @@ func (s *Store) orphanedLogs() error {
 		if err != nil {
 			return fmt.Errorf("keep a log whose file is missing: %w", err)
 		}
-		s.census.found.damage(Damage{What: fmt.Sprintf("%s is missing, and there was a log: all that was in both is lost; the log is kept as %s", fileName, to)})
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, and there was a log: all that was in both is lost; the log is kept as %s", fileName, to)})
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestAStopOnADiskThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	redirect(t, s.file, elsewhere, os.O_RDWR)
-	if err := s.Close(); !errors.Is(err, errForgetful) {
+	if err := s.Close(); !errors.Is(err, errLostWrite) {
 		t.Errorf("the stop: %v", err)
 	}
 	reopenedWhole(t, dir, texts)
@@ -63,20 +63,20 @@ func TestLogsThatCannotBeBegun(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log")
-	if err := s.foldLast(); err != nil {
+	if err := s.finalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}
 	path := s.path()
 	redirect(t, s.file, path, os.O_RDONLY)
-	if err := s.startLogs(); err != nil || s.ready {
-		t.Errorf("%v, ready: %v", err, s.ready)
+	if err := s.startLogs(); err != nil || s.logsReady {
+		t.Errorf("%v, ready: %v", err, s.logsReady)
 	}
 	redirect(t, s.file, path, os.O_RDWR)
 	before := treeCommits(t, s)
 	put(t, s, texts, 2, "in the tree")
 	put(t, s, texts, 3, "in a log again")
-	if got := treeCommits(t, s) - before; got != 2 || !s.ready { // and one that says that there are logs
-		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.ready)
+	if got := treeCommits(t, s) - before; got != 2 || !s.logsReady { // and one that says that there are logs
+		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.logsReady)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)

@@ -13,32 +13,32 @@ import (
 // mend brings a file into the state that the census says it has: bad records are
 // set aside, and what is known from elsewhere is written again. Of a file that is
 // sound it only takes away names that are free by now.
-func (c *census) mend(tx *bolt.Tx) error {
-	w := writing{tally: c.have}
+func (c *snapshot) repair(tx *bolt.Tx) error {
+	w := treeTx{digest: c.actual}
 	w.begin(tx)
-	if err := c.release(&w); err != nil {
+	if err := c.deleteExpiredNames(&w); err != nil {
 		return err
 	}
-	if c.found.Damaged > 0 || c.anew {
-		if err := c.setAside(&w); err != nil {
+	if c.found.Damaged > 0 || c.rebuilt {
+		if err := c.quarantineDamaged(&w); err != nil {
 			return err
 		}
-		if err := c.restore(&w); err != nil {
+		if err := c.rewriteSettings(&w); err != nil {
 			return err
 		}
 	}
-	c.have = w.tally
-	return w.singles.Put(keyTally, w.tally.record())
+	c.actual = w.digest
+	return w.meta.Put(keyDigest, w.digest.record())
 }
 
 // release takes away the names that are free by now: the engine forgets them too.
-func (c *census) release(w *writing) error {
+func (c *snapshot) deleteExpiredNames(w *treeTx) error {
 	at := time.Now().UnixNano()
-	for _, l := range c.leaving {
+	for _, l := range c.deleting {
 		if l.Until > at {
 			continue
 		}
-		if err := w.leaving.Delete(leavingKey(l.Name)); err != nil {
+		if err := w.deleting.Delete(deletingKey(l.Name)); err != nil {
 			return err
 		}
 	}
@@ -46,53 +46,53 @@ func (c *census) release(w *writing) error {
 }
 
 // setAside moves the bad records, and messages of no queue, to the bucket for them.
-func (c *census) setAside(w *writing) error {
-	for _, b := range c.bad {
-		if err := w.aside.Put(asideKey(b.in, b.key), b.record); err != nil {
+func (c *snapshot) quarantineDamaged(w *treeTx) error {
+	for _, b := range c.damaged {
+		if err := w.quarantined.Put(quarantineKey(b.bucket, b.key), b.record); err != nil {
 			return err
 		}
-		c.found.SetAside++
-		if k, err := readKey(b.key); err == nil && b.in.is(bodies) {
+		c.found.Quarantined++
+		if k, err := readKey(b.key); err == nil && b.bucket.is(bodyBucket) {
 			if err := w.remove(k); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := w.bucket(b.in).Delete(b.key); err != nil {
+		if err := w.bucket(b.bucket).Delete(b.key); err != nil {
 			return err
 		}
 	}
 	for ordinal := range c.orphans {
-		if err := c.setAsideOrphans(w, ordinal); err != nil {
+		if err := c.quarantineOrphans(w, ordinal); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *census) setAsideOrphans(w *writing, ordinal uint64) error {
+func (c *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 	for {
 		keys, err := w.firstOf(localqueue.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		for _, k := range keys {
-			if err := w.setAside(k); err != nil {
+			if err := w.quarantine(k); err != nil {
 				return err
 			}
-			c.found.SetAside++
+			c.found.Quarantined++
 		}
 	}
 }
 
 // restore writes everything but messages.
-func (c *census) restore(w *writing) error {
+func (c *snapshot) rewriteSettings(w *treeTx) error {
 	if c.secret != ([32]byte{}) {
 		if err := w.secret(c.secret); err != nil {
 			return err
 		}
 	}
-	if err := w.singles.Put(keyOrdinal, singleRecord(keyOrdinal, c.ordinal)); err != nil {
+	if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, c.ordinal)); err != nil {
 		return err
 	}
 	for _, a := range c.accounts {
@@ -110,12 +110,12 @@ func (c *census) restore(w *writing) error {
 		}
 	}
 	at := time.Now().UnixNano()
-	for _, l := range c.leaving {
+	for _, l := range c.deleting {
 		if l.Until <= at {
 			continue
 		}
-		key := leavingKey(l.Name)
-		if err := w.leaving.Put(key, leavingRecord(key, l)); err != nil {
+		key := deletingKey(l.Name)
+		if err := w.deleting.Put(key, deletingRecord(key, l)); err != nil {
 			return err
 		}
 	}
@@ -123,17 +123,17 @@ func (c *census) restore(w *writing) error {
 }
 
 // bucket returns the bucket of a name, which is one of buckets.
-func (w *writing) bucket(name bucket) *tallied {
+func (w *treeTx) bucket(name bucket) *bucketWriter {
 	for _, b := range []struct {
 		name bucket
-		in   *tallied
+		in   *bucketWriter
 	}{
-		{singles, &w.singles}, {accounts, &w.accounts}, {names, &w.names}, {queues, &w.queues}, {leaving, &w.leaving},
-		{sweeps, &w.sweeps}, {heads, &w.heads}, {bodies, &w.bodies},
+		{metaBucket, &w.meta}, {accountBucket, &w.accounts}, {nameBucket, &w.names}, {queueBucket, &w.queues}, {deletingBucket, &w.deleting},
+		{tombstoneBucket, &w.tombstones}, {headBucket, &w.heads}, {bodyBucket, &w.bodies},
 	} {
 		if bytes.Equal(b.name, name) {
 			return b.in
 		}
 	}
-	return &w.aside
+	return &w.quarantined
 }

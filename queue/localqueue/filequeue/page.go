@@ -38,7 +38,7 @@ type meta struct {
 	high     uint64 // pages from here on were never used
 	free     uint64 // page of the list of free pages, or noFreelist
 	commit   uint64
-	place    uint64 // 0 for the first, 1 for the second
+	slot     uint64 // 0 for the first, 1 for the second
 }
 
 func readMeta(b []byte) (meta, bool) {
@@ -57,13 +57,13 @@ func readMeta(b []byte) (meta, bool) {
 
 // inspector reads a file page by page.
 type inspector struct {
-	file io.ReaderAt
-	size int64
-	meta meta
-	last meta     // the one before; zero when that cannot be read
-	seen []uint64 // a bit for every page
-	used uint64   // pages seen
-	buf  [maxDepth + 1][]byte
+	file     io.ReaderAt
+	size     int64
+	meta     meta
+	previous meta     // the one before; zero when that cannot be read
+	seen     []uint64 // a bit for every page
+	used     uint64   // pages seen
+	buf      [maxDepth + 1][]byte
 
 	// damaged is told of every page that is not as it should be.
 	damaged func(page uint64, why error)
@@ -75,7 +75,7 @@ var errNoMeta = errors.New("neither of its two meta pages can be read")
 // inspect finds the newest commit of the file. Whole says whether both meta pages
 // are sound: else the newest commit may have been torn.
 func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error) {
-	m, last, err := metas(file)
+	m, last, err := readMetas(file)
 	if err != nil {
 		return nil, false, err
 	}
@@ -83,15 +83,15 @@ func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error
 	if m.high > pages && m.high > 1<<40 { // never: the meta page has a checksum
 		return nil, false, errNoMeta
 	}
-	return &inspector{file: file, size: size, meta: m, last: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil
+	return &inspector{file: file, size: size, meta: m, previous: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil
 }
 
 // older goes back to the commit before, if that can be read.
-func (in *inspector) older() bool {
-	if in.last.pageSize == 0 {
+func (in *inspector) fallBack() bool {
+	if in.previous.pageSize == 0 {
 		return false
 	}
-	in.meta, in.last = in.last, meta{}
+	in.meta, in.previous = in.previous, meta{}
 	clear(in.seen)
 	in.used = 0
 	return true
@@ -100,7 +100,7 @@ func (in *inspector) older() bool {
 // metas returns the newest of the two and the other, which is zero when it is not sound.
 // The second one stands at the second page, whose size only the first knows: if that is
 // damaged, all sizes are tried.
-func metas(file io.ReaderAt) (newest, last meta, err error) {
+func readMetas(file io.ReaderAt) (newest, last meta, err error) {
 	read := func(at int64) meta {
 		var b [pageHeader + metaSize]byte
 		if _, err := file.ReadAt(b[:], at); err != nil {
@@ -110,7 +110,7 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 		if !ok || at != 0 && int64(m.pageSize) != at {
 			return meta{}
 		}
-		m.place = uint64(min(at, 1))
+		m.slot = uint64(min(at, 1))
 		return m
 	}
 	newest = read(0)
@@ -129,13 +129,13 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 }
 
 // inTurn tells whether two meta pages are those of one commit and of the one before.
-func inTurn(newest, last meta) bool {
-	misplaced := newest.commit%2 != newest.place || last.pageSize != 0 && last.commit%2 != last.place
+func consecutive(newest, last meta) bool {
+	misplaced := newest.commit%2 != newest.slot || last.pageSize != 0 && last.commit%2 != last.slot
 	return !misplaced && (last.pageSize == 0 || newest.commit == last.commit+1)
 }
 
 // take marks a page and its overflow as seen, unless one of them was.
-func (in *inspector) take(page, overflow uint64) bool {
+func (in *inspector) markSeen(page, overflow uint64) bool {
 	for p := page; p <= page+overflow; p++ {
 		if in.seen[p/64]&(1<<(p%64)) != 0 {
 			return false
@@ -175,7 +175,7 @@ func (in *inspector) read(page uint64, depth int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if !in.take(page, overflow) {
+	if !in.markSeen(page, overflow) {
 		return nil, fmt.Errorf("page %d is used twice", page)
 	}
 	return b, nil

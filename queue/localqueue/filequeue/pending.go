@@ -28,12 +28,12 @@ func (p *pending) apply(changes []localqueue.Change) {
 	for _, c := range changes {
 		switch c := c.(type) {
 		case localqueue.MessageAdded:
-			p.put(outcome{c.MessageState, c.Text, logAdded})
+			p.put(outcome{c.MessageState, c.Text, recordAdded})
 		case localqueue.MessageRewritten:
-			p.put(outcome{c.MessageState, c.Text, logRewritten})
-		case localqueue.MessagesMoved:
+			p.put(outcome{c.MessageState, c.Text, recordRewritten})
+		case localqueue.MessagesUpdated:
 			for _, m := range c {
-				p.put(outcome{m, "", logMoved})
+				p.put(outcome{m, "", recordUpdated})
 			}
 		case localqueue.MessageRemoved:
 			p.remove(localqueue.MessageKey(c))
@@ -49,14 +49,14 @@ func (p *pending) put(o outcome) {
 	was, known := p.messages[o.MessageKey]
 	switch {
 	case !known:
-		if o.kind != logAdded {
+		if o.kind != recordAdded {
 			p.touched++
 		}
-	case o.kind == logMoved && was.kind != logMoved: // and the rest is as it was
+	case o.kind == recordUpdated && was.kind != recordUpdated: // and the rest is as it was
 		was.Due, was.Dequeues, was.Receipt = o.Due, o.Dequeues, o.Receipt
 		o = was
-	case was.kind == logAdded:
-		o.kind = logAdded
+	case was.kind == recordAdded:
+		o.kind = recordAdded
 	}
 	p.messages[o.MessageKey] = o
 }
@@ -64,13 +64,13 @@ func (p *pending) put(o outcome) {
 func (p *pending) remove(k localqueue.MessageKey) {
 	was, known := p.messages[k]
 	switch {
-	case known && was.kind == logAdded: // the tree never hears of it
+	case known && was.kind == recordAdded: // the tree never hears of it
 		delete(p.messages, k)
 		return
 	case !known:
 		p.touched++
 	}
-	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: logRemoved}
+	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: recordRemoved}
 }
 
 // inOrder is the outcomes in the order of the tree.

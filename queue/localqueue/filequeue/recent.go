@@ -9,47 +9,47 @@ import (
 // recent has the texts of the commits that are in the log. Nothing is taken out of it:
 // a view may still ask for what was removed or replaced since. When the log is folded,
 // another takes its place, and this one lasts as long as the views that have it.
-type recent struct {
+type recentTexts struct {
 	mu     sync.RWMutex
-	number uint64                             // guarded by mu; of the newest commit
-	texts  map[localqueue.MessageKey]*version // guarded by mu
+	number uint64                                 // guarded by mu; of the newest commit
+	texts  map[localqueue.MessageKey]*textVersion // guarded by mu
 }
 
 // version is a text and those that it replaced. It never changes.
-type version struct {
+type textVersion struct {
 	since uint64 // the number of the commit
 	text  string
-	older *version
+	older *textVersion
 }
 
-func newRecent(number uint64) *recent {
-	return &recent{number: number, texts: map[localqueue.MessageKey]*version{}}
+func newRecentTexts(number uint64) *recentTexts {
+	return &recentTexts{number: number, texts: map[localqueue.MessageKey]*textVersion{}}
 }
 
 // add takes the texts of a commit, which is durable.
-func (r *recent) add(number uint64, changes []localqueue.Change) {
+func (r *recentTexts) add(number uint64, changes []localqueue.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.number = number
 	for _, c := range changes {
 		switch c := c.(type) {
 		case localqueue.MessageAdded:
-			r.texts[c.MessageKey] = &version{number, c.Text, nil}
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, nil}
 		case localqueue.MessageRewritten:
-			r.texts[c.MessageKey] = &version{number, c.Text, r.texts[c.MessageKey]}
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, r.texts[c.MessageKey]}
 		}
 	}
 }
 
 // newest returns the number of the newest commit.
-func (r *recent) newest() uint64 {
+func (r *recentTexts) newest() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.number
 }
 
 // text returns the text that a message had after a commit, unless the tree has it.
-func (r *recent) text(k localqueue.MessageKey, after uint64) (string, bool) {
+func (r *recentTexts) text(k localqueue.MessageKey, after uint64) (string, bool) {
 	r.mu.RLock()
 	t := r.texts[k]
 	r.mu.RUnlock()

@@ -24,7 +24,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var errRecord = errors.New("its checksum does not match")
 
 // seal ends a record that begins at start in b with its checksum.
-func seal(b []byte, start int, in bucket, key []byte) []byte {
+func appendChecksum(b []byte, start int, in bucket, key []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(in, key, b[start:]))
 }
 
@@ -35,13 +35,13 @@ func checksum(in bucket, key, fields []byte) uint32 {
 }
 
 // unseal returns the fields of a record, if it is one.
-func unseal(in bucket, key, record []byte) (fields, error) {
-	_, f, err := unsealUpTo(recordVersion, in, key, record)
+func openRecord(in bucket, key, record []byte) (fields, error) {
+	_, f, err := openVersionedRecord(recordVersion, in, key, record)
 	return f, err
 }
 
 // unsealUpTo is unseal for a kind that has had so many versions.
-func unsealUpTo(newest byte, in bucket, key, record []byte) (version byte, f fields, err error) {
+func openVersionedRecord(newest byte, in bucket, key, record []byte) (version byte, f fields, err error) {
 	end := len(record) - crc32.Size
 	if end < 1 || binary.BigEndian.Uint32(record[end:]) != checksum(in, key, record[:end]) {
 		return 0, f, errRecord
@@ -137,13 +137,13 @@ func appendBody(b, key []byte, m localqueue.MessageState, text string) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Expires))
 	b = appendState(b, m)
 	b = append(b, text...)
-	return seal(b, start, bodies, key)
+	return appendChecksum(b, start, bodyBucket, key)
 }
 
 func appendHead(b, key []byte, m localqueue.MessageState) []byte {
 	start := len(b)
 	b = appendState(append(b, recordVersion), m)
-	return seal(b, start, heads, key)
+	return appendChecksum(b, start, headBucket, key)
 }
 
 func appendState(b []byte, m localqueue.MessageState) []byte {
@@ -153,7 +153,7 @@ func appendState(b []byte, m localqueue.MessageState) []byte {
 }
 
 func readBody(key, record []byte) (m localqueue.MessageState, text []byte, err error) {
-	f, err := unseal(bodies, key, record)
+	f, err := openRecord(bodyBucket, key, record)
 	if err != nil {
 		return m, nil, err
 	}
@@ -168,7 +168,7 @@ func readBody(key, record []byte) (m localqueue.MessageState, text []byte, err e
 
 // readHead reads what in a message changes most. The rest is in its body.
 func readHead(key, record []byte) (m localqueue.MessageState, err error) {
-	f, err := unseal(heads, key, record)
+	f, err := openRecord(headBucket, key, record)
 	if err != nil {
 		return m, err
 	}
@@ -194,11 +194,11 @@ func queueRecord(key []byte, q localqueue.QueueState) []byte {
 	for name, value := range q.Metadata {
 		b = appendBytes(appendBytes(b, name), value)
 	}
-	return seal(b, 0, queues, key)
+	return appendChecksum(b, 0, queueBucket, key)
 }
 
 func readQueue(key, record []byte) (q localqueue.QueueState, err error) {
-	f, err := unseal(queues, key, record)
+	f, err := openRecord(queueBucket, key, record)
 	if err != nil {
 		return q, err
 	}
@@ -224,11 +224,11 @@ func readQueue(key, record []byte) (q localqueue.QueueState, err error) {
 // messages whose queue has no name could not be served.
 func nameRecord(key []byte, n queue.Name) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, n.Account), n.Queue)
-	return seal(b, 0, names, key)
+	return appendChecksum(b, 0, nameBucket, key)
 }
 
 func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
-	f, err := unseal(names, key, record)
+	f, err := openRecord(nameBucket, key, record)
 	if err != nil {
 		return 0, n, err
 	}
@@ -244,11 +244,11 @@ func accountKey(name string) []byte { return appendBytes(nil, name) }
 
 func accountRecord(key []byte, a localqueue.AccountState) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, a.Name), a.Properties)
-	return seal(b, 0, accounts, key)
+	return appendChecksum(b, 0, accountBucket, key)
 }
 
 func readAccount(key, record []byte) (a localqueue.AccountState, err error) {
-	f, err := unseal(accounts, key, record)
+	f, err := openRecord(accountBucket, key, record)
 	if err != nil {
 		return a, err
 	}
@@ -259,16 +259,16 @@ func readAccount(key, record []byte) (a localqueue.AccountState, err error) {
 	return a, f.end()
 }
 
-func leavingKey(n queue.Name) []byte { return appendBytes(appendBytes(nil, n.Account), n.Queue) }
+func deletingKey(n queue.Name) []byte { return appendBytes(appendBytes(nil, n.Account), n.Queue) }
 
-func leavingRecord(key []byte, l localqueue.LeavingName) []byte {
+func deletingRecord(key []byte, l localqueue.DeletingName) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, l.Name.Account), l.Name.Queue)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Until))
-	return seal(b, 0, leaving, key)
+	return appendChecksum(b, 0, deletingBucket, key)
 }
 
-func readLeaving(key, record []byte) (l localqueue.LeavingName, err error) {
-	f, err := unseal(leaving, key, record)
+func readDeleting(key, record []byte) (l localqueue.DeletingName, err error) {
+	f, err := openRecord(deletingBucket, key, record)
 	if err != nil {
 		return l, err
 	}
@@ -279,10 +279,12 @@ func readLeaving(key, record []byte) (l localqueue.LeavingName, err error) {
 
 // A sweep is work left over: messages of a queue up to a sequence, which are
 // gone for the engine and not yet from the file. It is all in the key.
-func sweepRecord(key []byte) []byte { return seal([]byte{recordVersion}, 0, sweeps, key) }
+func tombstoneRecord(key []byte) []byte {
+	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
+}
 
-func readSweep(key, record []byte) (k localqueue.MessageKey, err error) {
-	f, err := unseal(sweeps, key, record)
+func readTombstone(key, record []byte) (k localqueue.MessageKey, err error) {
+	f, err := openRecord(tombstoneBucket, key, record)
 	if err != nil {
 		return k, err
 	}
@@ -294,19 +296,19 @@ func readSweep(key, record []byte) (k localqueue.MessageKey, err error) {
 
 // The single values, in the bucket of that name.
 var (
-	keySecret  = []byte("secret")
-	keyOrdinal = []byte("ordinal") // the largest of all queues ever
-	keyTally   = []byte("tally")
-	keyFolded  = []byte("folded")
-	keyCommit  = []byte("commit") // of the tree, as bbolt counts them
+	keySecret     = []byte("secret")
+	keyOrdinal    = []byte("ordinal") // the largest of all queues ever
+	keyDigest     = []byte("tally")
+	keyCheckpoint = []byte("folded")
+	keyCommit     = []byte("commit") // of the tree, as bbolt counts them
 )
 
 func secretRecord(in bucket, secret [32]byte) []byte {
-	return seal(append([]byte{recordVersion}, secret[:]...), 0, in, keySecret)
+	return appendChecksum(append([]byte{recordVersion}, secret[:]...), 0, in, keySecret)
 }
 
 func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
-	f, err := unseal(in, keySecret, record)
+	f, err := openRecord(in, keySecret, record)
 	if err != nil {
 		return secret, err
 	}
@@ -316,8 +318,8 @@ func readSecret(in bucket, record []byte) (secret [32]byte, err error) {
 	return [32]byte(f.rest), nil
 }
 
-func singleRecord(key []byte, n uint64) []byte {
-	return seal(binary.BigEndian.AppendUint64([]byte{recordVersion}, n), 0, singles, key)
+func metaRecord(key []byte, n uint64) []byte {
+	return appendChecksum(binary.BigEndian.AppendUint64([]byte{recordVersion}, n), 0, metaBucket, key)
 }
 
 // What the record of the last commit in the tree says of logs.
@@ -328,24 +330,24 @@ const (
 )
 
 // folded says what the tree has.
-type folded struct {
+type checkpoint struct {
 	number uint64 // the last commit
 	logs   uint64 // noLogs, oldLogs or hasLogs
 	time   int64  // of the last commit, by the engine's clock; 0 when it is not known
 }
 
-func (f folded) record() []byte {
+func (f checkpoint) record() []byte {
 	b := binary.BigEndian.AppendUint64([]byte{secondVersion}, f.number)
 	b = binary.BigEndian.AppendUint64(b, f.logs)
-	return seal(binary.BigEndian.AppendUint64(b, uint64(f.time)), 0, singles, keyFolded)
+	return appendChecksum(binary.BigEndian.AppendUint64(b, uint64(f.time)), 0, metaBucket, keyCheckpoint)
 }
 
-func readFolded(record []byte) (folded, error) {
-	version, f, err := unsealUpTo(secondVersion, singles, keyFolded, record)
+func readCheckpoint(record []byte) (checkpoint, error) {
+	version, f, err := openVersionedRecord(secondVersion, metaBucket, keyCheckpoint, record)
 	if err != nil {
-		return folded{}, err
+		return checkpoint{}, err
 	}
-	read := folded{number: f.uint64(), logs: f.uint64()}
+	read := checkpoint{number: f.uint64(), logs: f.uint64()}
 	if version == secondVersion {
 		read.time = f.int64()
 	} else if read.logs != noLogs {
@@ -354,8 +356,8 @@ func readFolded(record []byte) (folded, error) {
 	return read, f.end()
 }
 
-func readSingle(key, record []byte, into *uint64) error {
-	f, err := unseal(singles, key, record)
+func readMetaRecord(key, record []byte, into *uint64) error {
+	f, err := openRecord(metaBucket, key, record)
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,10 @@ import (
 // openLogs opens the logs that there are.
 func (s *Store) openLogs() error {
 	for i := range s.logs {
-		l, err := openLog(s.dir, i+1, s.mostLogged, 0)
+		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			if s.census.folded.logs == hasLogs {
-				s.census.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
+			if s.snapshot.checkpoint.logs == hasLogs {
+				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
 			}
 			continue
 		}
@@ -28,7 +28,7 @@ func (s *Store) openLogs() error {
 		}
 		s.logs[i] = l
 	}
-	s.saltLogs(s.census.secret)
+	s.saltLogs(s.snapshot.secret)
 	return nil
 }
 
@@ -45,8 +45,8 @@ func (s *Store) saltLogs(secret [32]byte) {
 
 // replay takes from the logs what the tree has not. It changes nothing but memory.
 func (s *Store) replay() error {
-	var reads []*logRead
-	var records []logged
+	var reads []*walScan
+	var records []walEntry
 	for _, l := range s.logs {
 		if l == nil {
 			continue
@@ -56,41 +56,41 @@ func (s *Store) replay() error {
 			return fmt.Errorf("read %s: %w", l.name, err)
 		}
 		reads = append(reads, r)
-		records = append(records, slices.DeleteFunc(slices.Clone(r.found), func(f logged) bool { return f.kind != wholeRecord })...)
+		records = append(records, slices.DeleteFunc(slices.Clone(r.entries), func(f walEntry) bool { return f.kind != completeRecord })...)
 	}
-	slices.SortStableFunc(records, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
-	s.number, s.time, s.pending = s.census.folded.number, s.census.folded.time, newPending()
-	if len(records) > 0 && s.number == 0 && s.census.found.Damaged > 0 {
+	slices.SortStableFunc(records, func(a, b walEntry) int { return cmp.Compare(a.number, b.number) })
+	s.number, s.time, s.pending = s.snapshot.checkpoint.number, s.snapshot.checkpoint.time, newPending()
+	if len(records) > 0 && s.number == 0 && s.snapshot.found.Damaged > 0 {
 		s.number = records[0].number - 1 // it is not known what the tree has: to take something twice does no harm
 	}
-	s.recent.Store(newRecent(s.number))
+	s.recent.Store(newRecentTexts(s.number))
 	for _, r := range records {
-		if err := s.take(r); err != nil {
+		if err := s.replayRecord(r); err != nil {
 			return err
 		}
 	}
-	s.goOnAfter(records)
-	if s.census.folded.logs == hasLogs || s.number > s.census.folded.number {
-		s.judge(reads)
+	s.resumeAfter(records)
+	if s.snapshot.checkpoint.logs == hasLogs || s.number > s.snapshot.checkpoint.number {
+		s.checkTails(reads)
 	}
 	return s.db.View(func(tx *bolt.Tx) error {
-		s.census.merge(&s.pending, tx.Bucket(bodies))
+		s.snapshot.applyLog(&s.pending, tx.Bucket(bodyBucket))
 		return nil
 	})
 }
 
 // goOnAfter goes on after the newest record, if the tree has not that too: then that
 // log is left as it is, see forget.
-func (s *Store) goOnAfter(records []logged) {
+func (s *Store) resumeAfter(records []walEntry) {
 	if len(records) == 0 {
 		return
 	}
 	newest := records[len(records)-1]
-	s.logging = slices.Index(s.logs[:], newest.in)
-	newest.in.end = newest.end
-	if newest.number <= s.census.folded.number {
-		s.logging = 1 - s.logging
-		if l := s.logs[s.logging]; l != nil {
+	s.active = slices.Index(s.logs[:], newest.log)
+	newest.log.end = newest.end
+	if newest.number <= s.snapshot.checkpoint.number {
+		s.active = 1 - s.active
+		if l := s.logs[s.active]; l != nil {
 			l.end = 0
 		}
 	}
@@ -98,35 +98,35 @@ func (s *Store) goOnAfter(records []logged) {
 
 // judge says whether the logs end as they should: the one that is written after its newest
 // record, the other one with what is older.
-func (s *Store) judge(reads []*logRead) {
+func (s *Store) checkTails(reads []*walScan) {
 	for _, r := range reads {
 		at := int64(0)
-		if r.of == s.logs[s.logging] {
-			at = r.of.end
+		if r.log == s.logs[s.active] {
+			at = r.log.end
 		}
-		switch r.ending(s.number, at) {
-		case torn:
-			s.census.found.Torn = true
-		case broken:
-			s.census.found.damage(Damage{What: fmt.Sprintf("the log %s is cut off or damaged after commit %d: %s", r.of.name, s.number, mayBeLost)})
+		switch r.tail(s.number, at) {
+		case tailTorn:
+			s.snapshot.found.Torn = true
+		case tailDamaged:
+			s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is cut off or damaged after commit %d: %s", r.log.name, s.number, mayBeLost)})
 		}
 	}
 }
 
 // take takes a commit, unless the tree has it.
-func (s *Store) take(r logged) error {
+func (s *Store) replayRecord(r walEntry) error {
 	if r.number <= s.number {
 		return nil
 	}
 	changes, err := readChanges(r.fields)
 	if err != nil { // and its checksum is right
-		return fmt.Errorf("commit %d in %s: %w", r.number, r.in.name, err)
+		return fmt.Errorf("commit %d in %s: %w", r.number, r.log.name, err)
 	}
 	if r.number != s.number+1 {
-		s.census.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
-	s.remember(changes)
+	s.noteTime(changes)
 	s.pending.apply(changes)
 	s.recent.Load().add(r.number, changes)
 	return nil
@@ -134,7 +134,7 @@ func (s *Store) take(r logged) error {
 
 // merge brings the census from where the tree is to where the log leads. It leaves
 // pending only what the tree can be told.
-func (c *census) merge(p *pending, bodies *bolt.Bucket) {
+func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 	kept, seen := newPending(), make(map[localqueue.MessageKey]bool, len(p.messages))
 	all := c.messages[:0]
 	for _, m := range c.messages {
@@ -145,23 +145,23 @@ func (c *census) merge(p *pending, bodies *bolt.Bucket) {
 		}
 		seen[m.MessageKey] = true
 		switch o.kind {
-		case logMoved:
+		case recordUpdated:
 			m.Due, m.Dequeues, m.Receipt = o.Due, o.Dequeues, o.Receipt
 			all = append(all, m)
-		case logRemoved:
+		case recordRemoved:
 			c.found.Bytes -= textSize(bodies, m.MessageKey)
 		default:
 			c.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
-			o.kind = logRewritten // the tree has it, wherever the log began with it
+			o.kind = recordRewritten // the tree has it, wherever the log began with it
 			all = append(all, o.MessageState)
 		}
 		kept.put(o)
 	}
 	for k, o := range p.messages {
-		if seen[k] || o.kind == logMoved || o.kind == logRemoved || !c.wants(k) {
+		if seen[k] || o.kind == recordUpdated || o.kind == recordRemoved || !c.hasQueue(k) {
 			continue
 		}
-		o.kind = logAdded
+		o.kind = recordAdded
 		c.found.Bytes += int64(len(o.text))
 		all = append(all, o.MessageState)
 		kept.put(o)
@@ -173,8 +173,8 @@ func (c *census) merge(p *pending, bodies *bolt.Bucket) {
 }
 
 // wants tells whether a message of the log has a queue, which it lacks only after damage.
-func (c *census) wants(k localqueue.MessageKey) bool {
-	if through, swept := c.sweeps[k.Queue]; swept && k.Sequence <= through {
+func (c *snapshot) hasQueue(k localqueue.MessageKey) bool {
+	if through, swept := c.tombstones[k.Queue]; swept && k.Sequence <= through {
 		return false
 	}
 	if _, known := c.queues[k.Queue]; known {

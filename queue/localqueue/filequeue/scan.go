@@ -25,7 +25,7 @@ func (in *inspector) scan(visit func(in bucket, key, value []byte)) {
 				return nil
 			}
 			for _, name := range buckets {
-				if _, err := unseal(name, e.key, e.value); err == nil {
+				if _, err := openRecord(name, e.key, e.value); err == nil {
 					visit(name, e.key, e.value)
 				}
 			}

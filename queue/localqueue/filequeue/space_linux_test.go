@@ -121,7 +121,7 @@ func TestNoRoomForALog(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, roomName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, reserveName)); err != nil {
 		t.Fatal(err)
 	}
 	taken := occupy(t, dir)
@@ -129,8 +129,8 @@ func TestNoRoomForALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := s.Found(); s.ready || found.Damaged > 0 || found.Messages != len(texts) {
-		t.Errorf("found %+v, logs are ready: %v", found, s.ready)
+	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != len(texts) {
+		t.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
 	for n := uint64(25); n < 30; n++ {
 		commit(t, s, localqueue.MessageRemoved(key(n)))
@@ -147,7 +147,7 @@ func TestNoRoomForALog(t *testing.T) {
 	put(t, s, texts, 100, "with room again")
 	before := treeCommits(t, s)
 	put(t, s, texts, 101, "in the log")
-	if got := treeCommits(t, s) - before; got != 0 || !s.ready {
+	if got := treeCommits(t, s) - before; got != 0 || !s.logsReady {
 		t.Errorf("with room again it took %d commits of the tree", got)
 	}
 	s.abandon(t)

@@ -16,11 +16,11 @@ import (
 
 // The files of a directory.
 const (
-	fileName = "queues.db"     // the tree
-	nextName = "queues.db.new" // one being made, which becomes the above when it is whole
-	logName  = "queues.log"    // and a number: the commits that are not yet in the tree
-	lockName = "lock"
-	roomName = "room-for-deletes"
+	fileName    = "queues.db"     // the tree
+	rebuildName = "queues.db.new" // one being made, which becomes the above when it is whole
+	logName     = "queues.log"    // and a number: the commits that are not yet in the tree
+	lockName    = "lock"
+	reserveName = "room-for-deletes"
 )
 
 // Store is a directory that an engine keeps its queues in. Make one with [Open].
@@ -29,34 +29,34 @@ type Store struct {
 	dir  *directory
 	lock *os.File
 
-	mostLogged int64 // how large a log becomes
+	maxLogSize int64 // how large a log becomes
 
-	db       *bolt.DB
-	file     *os.File // that of db
-	counted  bool     // the file system counts the names of a file
-	pageSize int      // of db, in bytes
-	found    Found
+	db           *bolt.DB
+	file         *os.File // that of db
+	linksCounted bool     // the file system counts the names of a file
+	pageSize     int      // of db, in bytes
+	found        Found
 
-	census *census // until Load
-	recent atomic.Pointer[recent]
+	snapshot *snapshot // until Load
+	recent   atomic.Pointer[recentTexts]
 
 	// What follows is owned by whoever calls Commit.
 
-	ballast  ballast
-	tally    tally    // of the records in the tree
-	number   uint64   // of the last commit
-	time     int64    // of it, by the engine's clock
-	folded   uint64   // of the last one that the tree has
-	secret   [32]byte // that the logs are salted with
-	logs     [2]*log
-	ready    bool      // there are logs, and the tree says so: else all goes into the tree
-	logging  int       // which of them is written
-	pending  pending   // what the log has and the tree has not
-	sweeping bool      // the tree has work left over
-	record   []byte    // room for one
-	looked   time.Time // when it was last looked whether a file was deleted
-	broken   error     // why nothing can be committed any more
-	left     bool      // bbolt was left in the middle of a call, and must not be called again
+	reserve      reserve
+	digest       digest   // of the records in the tree
+	number       uint64   // of the last commit
+	time         int64    // of it, by the engine's clock
+	checkpointed uint64   // of the last one that the tree has
+	secret       [32]byte // that the logs are salted with
+	logs         [2]*wal
+	logsReady    bool      // there are logs, and the tree says so: else all goes into the tree
+	active       int       // which of them is written
+	pending      pending   // what the log has and the tree has not
+	moreWork     bool      // the tree has work left over
+	logBuffer    []byte    // room for one
+	checkedAt    time.Time // when it was last looked whether a file was deleted
+	broken       error     // why nothing can be committed any more
+	panicked     bool      // bbolt was left in the middle of a call, and must not be called again
 }
 
 var _ localqueue.Store = (*Store)(nil)
@@ -79,7 +79,7 @@ func openWith(path string, mostLogged int64) (*Store, error) {
 
 // openIn opens the store in a directory, which it takes over.
 func openIn(dir *directory, mostLogged int64) (*Store, error) {
-	s := &Store{dir: dir, mostLogged: mostLogged, ballast: ballast{dir: dir}}
+	s := &Store{dir: dir, maxLogSize: mostLogged, reserve: reserve{dir: dir}}
 	if err := s.openLocked(); err != nil {
 		return nil, fmt.Errorf("filequeue: %w", errors.Join(err, dir.close()))
 	}
@@ -92,9 +92,9 @@ func (s *Store) openLocked() (err error) {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
 	}
 	if err := lock(s.lock); err != nil {
-		return errors.Join(s.refused(err), s.lock.Close())
+		return errors.Join(s.describeLockFailure(err), s.lock.Close())
 	}
-	sign(s.lock)
+	writeOwner(s.lock)
 	if err := s.open(); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", s.path(), err), s.lock.Close())
 	}
@@ -103,14 +103,14 @@ func (s *Store) openLocked() (err error) {
 
 // sign writes into the lock whose it is, for who finds it taken. That it fails, as
 // on a full disk, costs no more than the name.
-func sign(held *os.File) {
+func writeOwner(held *os.File) {
 	if held.Truncate(0) == nil {
 		_, _ = fmt.Fprintf(held, "process %d", os.Getpid())
 	}
 }
 
 // refused says why the directory could not be locked.
-func (s *Store) refused(cause error) error {
+func (s *Store) describeLockFailure(cause error) error {
 	if !errors.Is(cause, ErrLocked) {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, cause)
 	}
@@ -125,14 +125,14 @@ func (s *Store) refused(cause error) error {
 
 // open makes the file, or reads it and mends what is wrong with it.
 func (s *Store) open() error {
-	if err := s.dir.remove(nextName); err != nil { // of one who was killed over it
+	if err := s.dir.remove(rebuildName); err != nil { // of one who was killed over it
 		return err
 	}
 	f, err := s.dir.root.OpenFile(fileName, os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.census = newCensus()
-		if err := s.orphanedLogs(); err != nil {
+		s.snapshot = newSnapshot()
+		if err := s.moveOrphanedLogs(); err != nil {
 			return err
 		}
 		if err := s.rebuild(nil); err != nil {
@@ -150,8 +150,8 @@ func (s *Store) open() error {
 		return err
 	}
 	info, err := s.file.Stat()
-	s.counted, s.pageSize = err == nil && linked(info), s.db.Info().PageSize
-	if err := s.goOn(); err != nil {
+	s.linksCounted, s.pageSize = err == nil && linked(info), s.db.Info().PageSize
+	if err := s.recoverLogs(); err != nil {
 		return errors.Join(err, s.closeFiles())
 	}
 	return nil
@@ -166,19 +166,19 @@ func (s *Store) inspect(f *os.File) (err error) {
 	if err := lock(f); err != nil {
 		return fmt.Errorf("%w: stop the other program, or give this one another directory", err)
 	}
-	if s.census, err = takeCensus(f); err != nil {
+	if s.snapshot, err = readSnapshot(f); err != nil {
 		return err
 	}
-	if s.census.broken {
-		if s.census.found.Copy, err = s.keepCopy(fileName); err != nil {
+	if s.snapshot.unreadable {
+		if s.snapshot.found.Copy, err = s.keepCopy(fileName); err != nil {
 			return fmt.Errorf("keep the damaged file: %w", err)
 		}
 	}
-	if !s.census.broken && !s.census.wasteful(f) {
+	if !s.snapshot.unreadable && !s.snapshot.mostlyFree(f) {
 		return nil
 	}
 	err = s.rebuild(f)
-	if copied := s.census.found.Copy; err != nil && copied != "" {
+	if copied := s.snapshot.found.Copy; err != nil && copied != "" {
 		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file is still there under its own name
 	}
 	return err
@@ -203,12 +203,12 @@ func (s *Store) path() string { return s.dir.named(fileName) }
 
 // Load implements [localqueue.Store].
 func (s *Store) Load() (localqueue.Saved, error) {
-	if s.census == nil {
+	if s.snapshot == nil {
 		return localqueue.Saved{}, errors.New("filequeue: it was loaded before")
 	}
-	saved := s.census.saved()
+	saved := s.snapshot.saved()
 	saved.Time = s.time
-	s.census = nil // the engine has it now
+	s.snapshot = nil // the engine has it now
 	return saved, nil
 }
 
@@ -230,7 +230,7 @@ func (s *Store) View() (localqueue.View, error) {
 
 // view is the texts after a commit.
 type view struct {
-	recent *recent
+	recent *recentTexts
 	after  uint64
 	tree   *bolt.Tx // which only reads
 }
@@ -240,11 +240,11 @@ func (v view) Text(k localqueue.MessageKey) (text string, err error) {
 	if text, is := v.recent.text(k, v.after); is {
 		return text, nil
 	}
-	defer survive(func(cause error) {
+	defer recoverPanic(func(cause error) {
 		text, err = "", fmt.Errorf("filequeue: read message %d of queue %d: %w", k.Sequence, k.Queue, cause)
 	})()
 	key := appendKey(nil, k)
-	_, read, err := readBody(key, v.tree.Bucket(bodies).Get(key))
+	_, read, err := readBody(key, v.tree.Bucket(bodyBucket).Get(key))
 	if err != nil {
 		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
 	}
@@ -257,7 +257,7 @@ func (v view) Close() { _ = v.tree.Rollback() } // which fails only when it was 
 // Close gives the directory back. All is in one file then, without a log, unless the
 // disk was too full for it. After an error the logs have what the file has not.
 func (s *Store) Close() error {
-	folded := s.broken == nil && s.foldLast() == nil // else the next who opens it finds the logs
+	folded := s.broken == nil && s.finalCheckpoint() == nil // else the next who opens it finds the logs
 	err := errors.Join(s.broken, s.removeLogs(folded), s.closeFiles(), s.lock.Close(), s.dir.close())
 	if err != nil {
 		return fmt.Errorf("filequeue: close %s: %w", s.path(), err)
@@ -267,14 +267,14 @@ func (s *Store) Close() error {
 
 // foldLast leaves nothing in the logs, and writes that down in a commit of its own: so
 // both of the newest commits have everything.
-func (s *Store) foldLast() error {
+func (s *Store) finalCheckpoint() error {
 	if len(s.pending.messages) > 0 {
-		if _, err := s.fold(nil); err != nil {
+		if _, err := s.checkpoint(nil); err != nil {
 			return err
 		}
 	}
 	return s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(singles).Put(keyFolded, folded{s.number, noLogs, s.time}.record())
+		return tx.Bucket(metaBucket).Put(keyCheckpoint, checkpoint{s.number, noLogs, s.time}.record())
 	})
 }
 

@@ -10,16 +10,16 @@ import (
 // tally says which records there are in the tree, whatever their order. Every commit writes
 // it, so that a page of an earlier commit in place of the newest is found out, which
 // checksums of records cannot.
-type tally struct {
-	bodies digest
-	others digest // those of the other buckets, but for the one that the tally is in
+type digest struct {
+	bodies recordSet
+	others recordSet // those of the other buckets, but for the one that the tally is in
 }
 
 // digest says which records there are: how many, and the sum of their hashes.
-type digest struct{ count, sum uint64 }
+type recordSet struct{ count, sum uint64 }
 
-func (d *digest) add(key, record []byte)    { d.count++; d.sum += hash(key, record) }
-func (d *digest) remove(key, record []byte) { d.count--; d.sum -= hash(key, record) }
+func (d *recordSet) add(key, record []byte)    { d.count++; d.sum += hash(key, record) }
+func (d *recordSet) remove(key, record []byte) { d.count--; d.sum -= hash(key, record) }
 
 // hash is that of a key and of the checksum that ends its record, mixed with the finalizer of
 // SplitMix64.
@@ -33,64 +33,64 @@ func hash(key, record []byte) uint64 {
 }
 
 // of returns the digest of a bucket, nil for the one that the tally is in.
-func (t *tally) of(b bucket) *digest {
+func (t *digest) of(b bucket) *recordSet {
 	switch {
-	case b.is(singles):
+	case b.is(metaBucket):
 		return nil
-	case b.is(bodies):
+	case b.is(bodyBucket):
 		return &t.bodies
 	default:
 		return &t.others
 	}
 }
 
-func (t *tally) record() []byte {
+func (t *digest) record() []byte {
 	b := []byte{secondVersion}
 	for _, n := range []uint64{t.bodies.count, t.bodies.sum, t.others.count, t.others.sum} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
-	return seal(b, 0, singles, keyTally)
+	return appendChecksum(b, 0, metaBucket, keyDigest)
 }
 
 // readTally also tells whether the record is of a version that only counted messages.
-func readTally(record []byte) (t tally, onlyCounted bool, err error) {
-	version, f, err := unsealUpTo(secondVersion, singles, keyTally, record)
+func readDigest(record []byte) (t digest, onlyCounted bool, err error) {
+	version, f, err := openVersionedRecord(secondVersion, metaBucket, keyDigest, record)
 	if err != nil {
 		return t, false, err
 	}
-	t.bodies = digest{f.uint64(), f.uint64()}
+	t.bodies = recordSet{f.uint64(), f.uint64()}
 	if version == secondVersion {
-		t.others = digest{f.uint64(), f.uint64()}
+		t.others = recordSet{f.uint64(), f.uint64()}
 	}
 	return t, version == recordVersion, f.end()
 }
 
 // tallied is a bucket whose records are counted.
-type tallied struct {
+type bucketWriter struct {
 	*bolt.Bucket
-	digest *digest // nil when they are not
+	set *recordSet // nil when they are not
 }
 
 // Put puts a record in place of the one that is there.
-func (t tallied) Put(key, record []byte) error {
-	if t.digest != nil {
+func (t bucketWriter) Put(key, record []byte) error {
+	if t.set != nil {
 		if was := t.Get(key); was != nil {
-			t.digest.remove(key, was)
+			t.set.remove(key, was)
 		}
-		t.digest.add(key, record)
+		t.set.add(key, record)
 	}
 	return t.Bucket.Put(key, record)
 }
 
 // Delete takes a record away, if it is there.
-func (t tallied) Delete(key []byte) error {
+func (t bucketWriter) Delete(key []byte) error {
 	c := t.Cursor()
 	found, was := c.Seek(key)
 	if string(found) != string(key) {
 		return nil
 	}
-	if t.digest != nil {
-		t.digest.remove(key, was)
+	if t.set != nil {
+		t.set.remove(key, was)
 	}
 	return c.Delete()
 }

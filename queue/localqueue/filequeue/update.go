@@ -34,12 +34,12 @@ func (s *Store) openTree(name string) (*bolt.DB, error) {
 // update is a commit to the tree. bbolt panics when the pages of a file are not as it left
 // them, which the disk can do to it at any time: then nothing can be committed any more.
 func (s *Store) update(change func(*bolt.Tx) error) (err error) {
-	if err := s.deleted(); err != nil {
+	if err := s.checkDeleted(); err != nil {
 		return err
 	}
 	committing := false
-	defer survive(func(cause error) {
-		s.broken, s.left = cause, true
+	defer recoverPanic(func(cause error) {
+		s.broken, s.panicked = cause, true
 		if err = cause; committing {
 			err = s.uncertain(cause)
 		}
@@ -52,7 +52,7 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 	if err := change(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	if err := number(tx); err != nil {
+	if err := writeCommitNumber(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	committing = true
@@ -60,30 +60,30 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 		return err
 	}
 	if newest, err := s.newestCommit(); err != nil || newest < id {
-		return s.uncertain(errors.Join(errForgetful, err))
+		return s.uncertain(errors.Join(errLostWrite, err))
 	}
 	return nil
 }
 
 // number writes into the tree which commit it is: the meta page has that too, and so a root of
 // an earlier commit in place of the newest is found out.
-func number(tx *bolt.Tx) error {
+func writeCommitNumber(tx *bolt.Tx) error {
 	id := uint64(tx.ID())
-	return tx.Bucket(singles).Put(keyCommit, singleRecord(keyCommit, id))
+	return tx.Bucket(metaBucket).Put(keyCommit, metaRecord(keyCommit, id))
 }
 
 // lookEvery is how often a commit to the log looks whether a file was deleted. To look is
 // cheap, but the next write then has to note its time, which is not.
-const lookEvery = time.Second
+const checkDeletedEvery = time.Second
 
 // deleted fails for good once a file is found deleted: what is written to it would be gone
 // with this process.
-func (s *Store) deleted() error {
-	if !s.counted {
+func (s *Store) checkDeleted() error {
+	if !s.linksCounted {
 		return nil
 	}
-	s.looked = time.Now()
-	for _, f := range []*os.File{s.file, s.logs[0].opened(), s.logs[1].opened()} {
+	s.checkedAt = time.Now()
+	for _, f := range []*os.File{s.file, s.logs[0].openFile(), s.logs[1].openFile()} {
 		if f == nil {
 			continue
 		}
@@ -96,7 +96,7 @@ func (s *Store) deleted() error {
 }
 
 // errForgetful means that the disk took a commit and does not have it.
-var errForgetful = errors.New("the disk does not have what it said that it has written")
+var errLostWrite = errors.New("the disk does not have what it said that it has written")
 
 // newestCommit returns the number that bbolt gives the newest commit of the tree.
 func (s *Store) newestCommit() (id int, err error) {
@@ -107,7 +107,7 @@ func (s *Store) newestCommit() (id int, err error) {
 // closeTree closes the tree. After a panic in bbolt its locks may be held for ever; the file
 // is given back all the same, so that the next who opens it is let in.
 func (s *Store) closeTree() error {
-	if s.left {
+	if s.panicked {
 		return errors.Join(unlock(s.file), s.file.Close())
 	}
 	return s.db.Close()
@@ -115,7 +115,7 @@ func (s *Store) closeTree() error {
 
 // survive returns what to defer around a use of the tree. It turns a panic into an error,
 // also that of memory into which the disk failed to read a page.
-func survive(failed func(cause error)) func() {
+func recoverPanic(failed func(cause error)) func() {
 	faults := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(faults)

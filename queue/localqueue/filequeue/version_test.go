@@ -19,9 +19,9 @@ func firstVersion(t *testing.T, s *Store, logs uint64) {
 	err := s.update(func(tx *bolt.Tx) error {
 		two := func(key []byte, a, b uint64) error {
 			record := binary.BigEndian.AppendUint64([]byte{recordVersion}, a)
-			return tx.Bucket(singles).Put(key, seal(binary.BigEndian.AppendUint64(record, b), 0, singles, key))
+			return tx.Bucket(metaBucket).Put(key, appendChecksum(binary.BigEndian.AppendUint64(record, b), 0, metaBucket, key))
 		}
-		return errors.Join(two(keyFolded, s.number, logs), two(keyTally, s.tally.bodies.count, 12345)) // a sum of keys alone
+		return errors.Join(two(keyCheckpoint, s.number, logs), two(keyDigest, s.digest.bodies.count, 12345)) // a sum of keys alone
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestADirectoryOfAnEarlierVersion(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "old")
-	if err := s.foldLast(); err != nil {
+	if err := s.finalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}
 	firstVersion(t, s, noLogs)
@@ -45,8 +45,8 @@ func TestADirectoryOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, s, texts, 2, "new")
-	if err := s.foldLast(); err != nil || s.tally.others.count == 0 {
-		t.Errorf("%v, the tally is %+v", err, s.tally)
+	if err := s.finalCheckpoint(); err != nil || s.digest.others.count == 0 {
+		t.Errorf("%v, the tally is %+v", err, s.digest)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)

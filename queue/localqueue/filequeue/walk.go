@@ -9,7 +9,7 @@ import (
 )
 
 // tree is where a bucket begins: at a page, or inline.
-type tree struct {
+type bucketRoot struct {
 	name   bucket
 	page   uint64
 	inline []byte
@@ -17,18 +17,18 @@ type tree struct {
 
 // entry is told of every entry of a bucket. Both slices are good until it
 // returns.
-type entry func(key, value []byte)
+type visitEntry func(key, value []byte)
 
 // trees reads the root. Its error means that the file cannot be used.
-func (in *inspector) trees() ([]tree, error) {
-	var found []tree
+func (in *inspector) bucketRoots() ([]bucketRoot, error) {
+	var found []bucketRoot
 	var bad error
 	root := func(name []byte, value []byte, isBucket bool) {
 		if !isBucket || len(value) < bucketHeader {
 			bad = errors.New("its root holds something that is no bucket")
 			return
 		}
-		t := tree{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value), inline: slices.Clone(value[bucketHeader:])}
+		t := bucketRoot{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value), inline: slices.Clone(value[bucketHeader:])}
 		if t.page != 0 && len(t.inline) > 0 {
 			bad = fmt.Errorf("the bucket %q is in its root and has a page", name)
 			return
@@ -43,7 +43,7 @@ func (in *inspector) trees() ([]tree, error) {
 }
 
 // bucket visits the entries of one tree, as many as can be read.
-func (in *inspector) bucket(t tree, visit entry) {
+func (in *inspector) bucket(t bucketRoot, visit visitEntry) {
 	plain := func(key, value []byte, isBucket bool) {
 		if isBucket {
 			in.damaged(t.page, errors.New("it holds a bucket"))
@@ -106,7 +106,7 @@ func (in *inspector) leaf(b, low, high []byte, visit func(key, value []byte, isB
 		if !leaf {
 			return errors.New("it is no leaf")
 		}
-		if err := inOrder(i, previous, e.key, high); err != nil {
+		if err := checkOrder(i, previous, e.key, high); err != nil {
 			return err
 		}
 		previous = e.key
@@ -123,7 +123,7 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 		if i > 0 {
 			previous = children[i-1].key
 		}
-		if err := inOrder(i, previous, e.key, high); err != nil {
+		if err := checkOrder(i, previous, e.key, high); err != nil {
 			return err
 		}
 		children = append(children, e)
@@ -146,7 +146,7 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 
 // inOrder checks one key against the one before it; the first against the bound
 // from above, which it must be.
-func inOrder(i int, previous, key, high []byte) error {
+func checkOrder(i int, previous, key, high []byte) error {
 	c := bytes.Compare(previous, key)
 	if i > 0 && c >= 0 || i == 0 && previous != nil && c != 0 || high != nil && bytes.Compare(key, high) >= 0 {
 		return fmt.Errorf("entry %d is out of order", i)
