@@ -2,7 +2,6 @@ package localqueue
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -261,85 +260,6 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	return nil
 }
 
-// Properties reads metadata and depth. The depth is exact: it counts invisible
-// messages and no expired ones.
-func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
-	const op = "properties"
-	s, _, err := q.begin(ctx, noSpace)
-	if err != nil {
-		return queue.Properties{}, q.fail(op, "", err)
-	}
-	p := queue.Properties{Depth: int64(s.backlog.len()), Metadata: maps.Clone(s.metadata)}
-	if err := q.end(s).wait(ctx); err != nil {
-		return queue.Properties{}, q.fail(op, "", err)
-	}
-	return p, nil
-}
-
-// Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also tells
-// whether it is new.
-func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
-	_, err := q.engine.Create(ctx, q.name, metadata)
-	return err
-}
-
-// SetMetadata replaces the whole set of metadata.
-func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
-	const op = "set metadata"
-	if err := queue.CheckMetadata(metadata); err != nil {
-		return q.fail(op, "", err)
-	}
-	s, _, err := q.begin(ctx, needsSpace)
-	if err != nil {
-		return q.fail(op, "", err)
-	}
-	old := s.metadata
-	s.metadata = maps.Clone(metadata)
-	q.recordState(s, func() { s.metadata = old })
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
-// Clear deletes all messages, at once whatever their number.
-func (q *Queue) Clear(ctx context.Context) error {
-	const op = "clear"
-	s, _, err := q.begin(ctx, noSpace)
-	if err != nil {
-		return q.fail(op, "", err)
-	}
-	old := s.backlog
-	s.backlog = newBacklog()
-	q.record(s, QueueCleared{s.ordinal, s.enqueued}, func() { s.backlog = old })
-	if err := q.end(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
-// Drop deletes the queue and everything in it. The name stays taken for
-// [Options].DeletingFor; meanwhile a create is [queue.ErrQueueBeingDeleted] and
-// everything else [queue.ErrQueueMissing].
-func (q *Queue) Drop(ctx context.Context) error {
-	const op = "drop"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
-	if err := q.engine.enter(noSpace); err != nil {
-		return q.fail(op, "", err)
-	}
-	seen, err := (*ticket)(nil), error(errQueueMissing)
-	if a := q.engine.account(q.name.Account, false); a != nil {
-		seen, err = q.engine.drop(a, q.name.Queue)
-	}
-	q.engine.leave()
-	if err := settled(ctx, seen, err); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
 // open begins a call: it finds the queue, locks it and brings it up to the
 // instant returned. The caller calls leave.
 func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, error) {
@@ -410,43 +330,4 @@ func (q *Queue) failIf(op string, err error) error {
 		return nil
 	}
 	return q.fail(op, "", err)
-}
-
-// batch is the messages of an answer on their way out of the lock.
-type response struct {
-	clock    *clock
-	messages []queue.Message
-	numbers  []numbers
-}
-
-func (b *response) add(m *message, texts *textReader) {
-	out := m.shown(b.clock)
-	if texts.has(m) {
-		out.Text = m.text
-	} else {
-		texts.want(len(b.messages), m)
-	}
-	b.messages = append(b.messages, out)
-	b.numbers = append(b.numbers, m.numbers())
-}
-
-// numbers are what the id and the receipt of a message are made of. Making them
-// need not keep others waiting.
-type numbers struct{ sequence, receipt uint64 }
-
-func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
-
-func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
-	out.ID = q.engine.identity.id(ordinal, n.sequence)
-	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
-}
-
-// shown is the message as the port shows it, without its id, receipt and text.
-func (m *message) shown(by *clock) queue.Message {
-	return queue.Message{
-		Lease:        queue.Lease{Until: by.shown(m.due)},
-		DequeueCount: m.dequeues,
-		Inserted:     by.shown(m.inserted),
-		Expires:      by.shown(m.expires),
-	}
 }

@@ -3,77 +3,12 @@ package filequeue
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
-	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 )
-
-// goOn goes on where the logs end. Of a store that was damaged they may have the only
-// copy of something, so they are folded at once.
-func (s *Store) recoverLogs() error {
-	s.reserve.findExisting()
-	if err := s.openLogs(); err != nil {
-		return err
-	}
-	if err := s.replay(); err != nil {
-		return err
-	}
-	s.secret, s.checkpointed, s.logBuffer = s.snapshot.secret, s.snapshot.checkpoint.number, make([]byte, recordHeader)
-	s.digest, s.moreWork = s.snapshot.actual, len(s.snapshot.tombstones) > 0
-	damaged := s.snapshot.found.Damaged > 0
-	s.logsReady = s.snapshot.checkpoint.logs == hasLogs && !damaged
-	if err := s.usingReserve(s.repair); err != nil {
-		return err
-	}
-	if damaged {
-		if err := s.usingReserve(func() error { _, err := s.checkpoint(nil); return err }); err != nil {
-			return err
-		}
-	}
-	if err := s.prepareLogs(); err != nil {
-		return err
-	}
-	s.found = s.snapshot.found
-	_ = s.reserve.allocate() // else the disk is full: it is tried again before anything grows
-	return nil
-}
-
-// readyLogs leaves logs that can be gone on with.
-func (s *Store) prepareLogs() error {
-	switch {
-	case !s.logsReady:
-		return s.startLogs()
-	case s.snapshot.found.Torn: // else it would be found again
-		return s.logs[s.active].writeEndMark(s.number)
-	default:
-		return nil
-	}
-}
-
-// mend mends the tree, if it was not made anew and there is anything to do.
-func (s *Store) repair() error {
-	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
-		return nil
-	}
-	have, aside := s.snapshot.actual, s.snapshot.found.Quarantined
-	err := s.update(s.snapshot.repair)
-	if err != nil {
-		s.snapshot.actual, s.snapshot.found.Quarantined = have, aside
-	}
-	s.digest = s.snapshot.actual
-	return err
-}
-
-// withRoom does something again once the ballast was let go.
-func (s *Store) usingReserve(do func() error) error {
-	err := do()
-	if err != nil && s.broken == nil && s.reserve.release() {
-		err = do()
-	}
-	return err
-}
 
 // startLogs begins two empty logs, which the tree has all of, and then writes down in the
 // tree that they are there. If that cannot be, as on a disk that is full, it does without, until
@@ -107,11 +42,6 @@ func (s *Store) startLog(i int) error {
 	}
 	s.logs[i].end = 0
 	return s.logs[i].writeEndMark(s.number)
-}
-
-// noRoom tells whether something failed because the disk, or the user's part of it, is full.
-func outOfSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // removeLogs removes the logs, which must be open still, if the tree has everything.
@@ -152,4 +82,12 @@ func (s *Store) moveOrphanedLogs() error {
 		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, and there was a log: all that was in both is lost; the log is kept as %s", fileName, to)})
 	}
 	return nil
+}
+
+func (s *Store) saltLogs(secret [32]byte) {
+	for _, l := range s.logs {
+		if l != nil {
+			l.salt = crc32.Checksum(secret[:], castagnoli)
+		}
+	}
 }

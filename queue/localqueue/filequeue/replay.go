@@ -2,46 +2,13 @@ package filequeue
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/millrace/millrace/queue/localqueue"
 )
-
-// openLogs opens the logs that there are.
-func (s *Store) openLogs() error {
-	for i := range s.logs {
-		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			if s.snapshot.checkpoint.logs == hasLogs {
-				s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		s.logs[i] = l
-	}
-	s.saltLogs(s.snapshot.secret)
-	return nil
-}
-
-// mayBeLost is what it means that a part of a log is missing.
-const mayBeLost = "the last commits may be lost, also such as were acknowledged: messages that they enqueued are gone, and messages that they deleted are back"
-
-func (s *Store) saltLogs(secret [32]byte) {
-	for _, l := range s.logs {
-		if l != nil {
-			l.salt = crc32.Checksum(secret[:], castagnoli)
-		}
-	}
-}
 
 // replay takes from the logs what the tree has not. It changes nothing but memory.
 func (s *Store) replay() error {

@@ -23,33 +23,3 @@ func (q *Queue) reserveNumbers(s *queueState, receipts uint64) {
 	s.reserved = highWater{enqueued: s.enqueued + reserveAhead, receipts: s.receipts + reserveAhead}
 	q.recordState(s, func() { s.reserved = old })
 }
-
-// saved writes down what is known of the queue besides its messages, if there
-// is a store. The caller holds the lock; undo is called with it held.
-func (q *Queue) recordState(s *queueState, undo func()) {
-	q.record(s, QueueSaved(s.state()), undo)
-}
-
-// record writes down a change of the queue, if there is a store. The caller
-// holds the lock; undo is called with it held, after what came later was undone.
-func (q *Queue) record(s *queueState, c Change, undo func()) {
-	if q.engine.committer == nil {
-		return
-	}
-	s.pending = q.engine.committer.add(c, func() { s.undo(undo) })
-}
-
-// recordText is record for a change that has the message's text.
-func (q *Queue) recordText(s *queueState, m *message, c Change, undo func()) {
-	if q.engine.committer == nil {
-		return
-	}
-	s.pending = q.engine.committer.addText(s, m, c, func() { s.undo(undo) })
-}
-
-func (s *queueState) undo(undo func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	undo()
-	s.pending = nil
-}

@@ -2,9 +2,11 @@ package filequeue
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"syscall"
 
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -69,4 +71,47 @@ func needSpace(changes []localqueue.Change) bool {
 		}
 	}
 	return false
+}
+
+// roomFor fails when the changes need space for good that the disk did not have
+// and the file has not either. What deletes made free is in the log until a checkpoint, so
+// there is one before anything is refused; then there is nothing to gain by another, however
+// many are refused.
+func (s *Store) ensureSpace(changes []localqueue.Change) error {
+	if s.reserve.held() || !needSpace(changes) || s.enoughFreePages() {
+		return nil
+	}
+	err := s.reserve.allocate()
+	if err == nil {
+		return nil
+	}
+	if len(s.pending.messages) > 0 || s.moreWork {
+		if _, failed := s.checkpoint(nil); failed != nil {
+			err = errors.Join(err, failed)
+		} else if s.enoughFreePages() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the disk was full, and still is: %w", err)
+}
+
+// roomInside tells whether as much as the ballast is free inside the file, or will be with
+// the next commit.
+func (s *Store) enoughFreePages() bool {
+	stats := s.db.Stats()
+	return (stats.FreePageN+stats.PendingPageN)*s.pageSize >= reserveSize
+}
+
+// withRoom does something again once the ballast was let go.
+func (s *Store) usingReserve(do func() error) error {
+	err := do()
+	if err != nil && s.broken == nil && s.reserve.release() {
+		err = do()
+	}
+	return err
+}
+
+// noRoom tells whether something failed because the disk, or the user's part of it, is full.
+func outOfSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

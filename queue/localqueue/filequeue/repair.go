@@ -1,7 +1,6 @@
 package filequeue
 
 import (
-	"bytes"
 	"math"
 	"time"
 
@@ -120,20 +119,4 @@ func (c *snapshot) rewriteSettings(w *treeTx) error {
 		}
 	}
 	return nil
-}
-
-// bucket returns the bucket of a name, which is one of buckets.
-func (w *treeTx) bucket(name bucket) *bucketWriter {
-	for _, b := range []struct {
-		name bucket
-		in   *bucketWriter
-	}{
-		{metaBucket, &w.meta}, {accountBucket, &w.accounts}, {nameBucket, &w.names}, {queueBucket, &w.queues}, {deletingBucket, &w.deleting},
-		{tombstoneBucket, &w.tombstones}, {headBucket, &w.heads}, {bodyBucket, &w.bodies},
-	} {
-		if bytes.Equal(b.name, name) {
-			return b.in
-		}
-	}
-	return &w.quarantined
 }

@@ -3,8 +3,6 @@ package filequeue
 import (
 	"encoding/binary"
 	"hash/crc32"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // tally says which records there are in the tree, whatever their order. Every commit writes
@@ -63,34 +61,4 @@ func readDigest(record []byte) (t digest, onlyCounted bool, err error) {
 		t.others = recordSet{f.uint64(), f.uint64()}
 	}
 	return t, version == recordVersion, f.end()
-}
-
-// tallied is a bucket whose records are counted.
-type bucketWriter struct {
-	*bolt.Bucket
-	set *recordSet // nil when they are not
-}
-
-// Put puts a record in place of the one that is there.
-func (t bucketWriter) Put(key, record []byte) error {
-	if t.set != nil {
-		if was := t.Get(key); was != nil {
-			t.set.remove(key, was)
-		}
-		t.set.add(key, record)
-	}
-	return t.Bucket.Put(key, record)
-}
-
-// Delete takes a record away, if it is there.
-func (t bucketWriter) Delete(key []byte) error {
-	c := t.Cursor()
-	found, was := c.Seek(key)
-	if string(found) != string(key) {
-		return nil
-	}
-	if t.set != nil {
-		t.set.remove(key, was)
-	}
-	return c.Delete()
 }
