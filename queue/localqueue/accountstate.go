@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// account is the queues of one account. Its lock is taken before that of a
-// queue, never after it, and is held for map operations only.
+// accountState holds the queues of one account. Its lock is taken before that of a queue,
+// never after it, and only for map operations.
 type accountState struct {
 	mu            sync.RWMutex
 	queues        map[string]*queueState // guarded by mu
-	names         []string               // guarded by mu; the keys of queues in order, for lists
-	deleting      map[string]instant     // guarded by mu; dropped names and when they are free
-	deletingOrder []string               // guarded by mu; the keys of leaving, soonest free first
+	names         []string               // guarded by mu; the keys of queues, sorted for lists
+	deleting      map[string]instant     // guarded by mu; dropped names and when they become free
+	deletingOrder []string               // guarded by mu; the keys of deleting, soonest free first
 
 	properties []byte  // guarded by mu; replaced, never changed
 	pending    *ticket // guarded by mu; the newest change of the above
 }
 
-// account returns the account of that name, or nil when there is none and none
-// is to be made.
+// account returns the account of that name. If there is none, it creates it, or returns nil
+// if create is false.
 func (e *Engine) account(name string, create bool) *accountState {
 	e.mu.RLock()
 	a := e.accounts[name]
@@ -49,22 +49,23 @@ func (a *accountState) restore(s *queueState, left backlog) {
 	s.dropped, s.backlog, s.pending = false, left, nil
 }
 
-// insert adds a queue whose name is not there. The caller holds mu.
+// insert adds a queue whose name is free. The caller holds mu.
 func (a *accountState) insert(s *queueState) {
 	a.queues[s.name.Queue] = s
 	i, _ := slices.BinarySearch(a.names, s.name.Queue)
 	a.names = slices.Insert(a.names, i, s.name.Queue)
 }
 
-// remove takes a queue away that is there. The caller holds mu.
+// remove removes an existing queue. The caller holds mu.
 func (a *accountState) remove(s *queueState) {
 	delete(a.queues, s.name.Queue)
 	i, _ := slices.BinarySearch(a.names, s.name.Queue)
 	a.names = slices.Delete(a.names, i, i+1)
 }
 
-// takeLeave keeps a name taken until it is free. The period is the same for all
-// of an engine, so its place is nearly always the end. The caller holds mu.
+// markDeleting reserves the name of a dropped queue until it becomes free. The period is
+// the same throughout an engine, so its place is nearly always the end. The caller holds
+// mu.
 func (a *accountState) markDeleting(name string, free instant) {
 	i := len(a.deletingOrder)
 	for i > 0 && a.deleting[a.deletingOrder[i-1]] > free {
@@ -74,7 +75,7 @@ func (a *accountState) markDeleting(name string, free instant) {
 	a.deleting[name] = free
 }
 
-// release forgets the names that are free by now. The caller holds mu.
+// releaseNames removes the names that have become free. The caller holds mu.
 func (a *accountState) releaseNames(at instant) {
 	free := 0
 	for free < len(a.deletingOrder) && a.deleting[a.deletingOrder[free]] <= at {

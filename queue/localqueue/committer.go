@@ -10,40 +10,39 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// journal makes what happens in memory durable. Callers change memory under the
-// lock of their queue, add the change to the batch that is being filled, and wait
-// until that batch is committed before they answer. One goroutine commits: while
-// it waits for the disk the next batch fills, so that as many callers as there
-// are share one commit.
+// committer makes changes in memory durable. A caller changes memory under the lock of its
+// queue, adds the change to the current batch, and waits until that batch is committed
+// before it answers. One goroutine commits: while it waits for the disk the next batch
+// fills, so all concurrent callers share a commit.
 //
-// Two things follow from the one order that all changes have. What depends on a
-// change commits with it or after it, so no answer rests on something that could
-// still be lost; an answer that only tells what it saw waits for the newest
-// change of what it looked at. And when a commit fails, everything that came
-// after is undone too, newest first, which leaves memory as the disk is.
+// All changes have one order, and two things follow. A change commits with what it depends
+// on or after it, so no answer rests on something that may still be lost; an answer that
+// only reads waits for the newest change of what it read. And when a commit fails,
+// everything after it is undone too, newest first, which brings memory back to what is on
+// disk.
 type committer struct {
 	store Store
 	clock *clock
 
-	// gate is held for reading by whoever changes memory, from the first look
-	// until the change is in a batch, and for writing to undo.
+	// gate is held for reading by callers that change memory, from their first look at it
+	// until the change is in a batch, and for writing by rollBack.
 	gate        sync.RWMutex
-	refuseUntil time.Time // guarded by gate; until here nothing is taken on that needs space
-	refusal     error     // guarded by gate; why
+	refuseUntil time.Time // guarded by gate; calls that need space fail until then
+	refusal     error     // guarded by gate; what they fail with
 
 	mu       sync.Mutex
-	current  *batch // guarded by mu; the one being filled
-	number   uint64 // guarded by mu; of filling
-	lastSize int    // guarded by mu; how many changes were in the commit before
-	target   int    // guarded by mu; how many gather waits for; 0 while it does not
+	current  *batch // guarded by mu; the batch that takes new changes
+	number   uint64 // guarded by mu; of current
+	lastSize int    // guarded by mu; the number of changes in the last batch
+	target   int    // guarded by mu; the number of changes that gather waits for; 0 if it is not waiting
 
-	wake          chan struct{} // has room for one: there is something to commit
-	targetReached chan struct{} // has room for one: there are enough
-	stop          chan struct{} // closed when no more will come
-	stopped       chan struct{} // closed when the committer has returned
+	wake          chan struct{} // buffers one: there is something to commit
+	targetReached chan struct{} // buffers one: the target is reached
+	stop          chan struct{} // closed when no more changes will come
+	stopped       chan struct{} // closed when run has returned
 }
 
-// commit is the changes of one commit and what to do when it is over.
+// batch is the changes of one commit, and how to undo them.
 type batch struct {
 	*ticket
 	changes []Change
@@ -57,32 +56,32 @@ type unsavedText struct {
 	of *message
 }
 
-// ticket is what a caller waits with. A nil one is for nothing.
+// ticket is how a caller waits for a batch. A nil ticket needs no waiting.
 type ticket struct {
 	number uint64
 	done   chan struct{} // closed when the batch is committed or undone
-	err    error         // why it was undone; to be read when done is closed
+	err    error         // why it was undone; read it only after done is closed
 }
 
-// fullFor is how long nothing that needs space is taken on after a commit
-// failed, at least. Meanwhile deletes go on, which make the room.
+// refuseFor is how long calls that need space fail, at least, after a commit failed.
+// Deletes go on meanwhile, and they free space.
 const refuseFor = time.Second
 
-// enter lets a caller in that may change memory; leave ends that. It keeps out
-// who needs space, such as an enqueue, for a while after there was none.
-func (j *committer) enter(space bool) error {
-	j.gate.RLock()
-	if space && j.refusal != nil && time.Now().Before(j.refuseUntil) {
-		defer j.gate.RUnlock()
-		return j.refusal
+// enter admits a caller that may change memory; leave must follow. For a while after a
+// failed commit it refuses callers that need space, such as an enqueue.
+func (c *committer) enter(space bool) error {
+	c.gate.RLock()
+	if space && c.refusal != nil && time.Now().Before(c.refuseUntil) {
+		defer c.gate.RUnlock()
+		return c.refusal
 	}
 	return nil
 }
 
-func (j *committer) leave() { j.gate.RUnlock() }
+func (c *committer) leave() { c.gate.RUnlock() }
 
 func newCommitter(store Store, clock *clock) *committer {
-	j := &committer{
+	c := &committer{
 		store:         store,
 		clock:         clock,
 		wake:          make(chan struct{}, 1),
@@ -90,170 +89,171 @@ func newCommitter(store Store, clock *clock) *committer {
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
 	}
-	j.current = j.newBatch()
-	return j
+	c.current = c.newBatch()
+	return c
 }
 
-// next makes the batch that is filled next. The caller holds mu, if anybody
-// else knows the journal.
-func (j *committer) newBatch() *batch {
-	j.number++
-	return &batch{ticket: &ticket{number: j.number, done: make(chan struct{})}}
+// newBatch returns the next batch to fill. The caller holds mu, or the committer is not
+// shared yet.
+func (c *committer) newBatch() *batch {
+	c.number++
+	return &batch{ticket: &ticket{number: c.number, done: make(chan struct{})}}
 }
 
-// add puts a change into the current batch and returns its ticket. The caller
-// holds the gate for reading and the lock of what changed, so that the order in
-// the journal is the order in memory. Undo takes the lock itself.
-func (j *committer) add(c Change, undo func()) *ticket {
-	j.mu.Lock()
-	b := j.append(c, undo)
-	j.mu.Unlock()
-	j.signal()
+// add puts a change into the current batch and returns its ticket. The caller holds the
+// gate for reading and the lock of what changed, so that batches have the order of the
+// changes in memory. undo takes the lock itself.
+func (c *committer) add(change Change, undo func()) *ticket {
+	c.mu.Lock()
+	b := c.append(change, undo)
+	c.mu.Unlock()
+	c.signal()
 	return b.ticket
 }
 
-// addText is add for a change with the message's text, which stays in memory
-// until it is committed.
-func (j *committer) addText(s *queueState, m *message, c Change, undo func()) *ticket {
-	j.mu.Lock()
-	b := j.append(c, undo)
+// addText is add for a change that includes the message's text, which stays in memory until
+// it is committed.
+func (c *committer) addText(s *queueState, m *message, change Change, undo func()) *ticket {
+	c.mu.Lock()
+	b := c.append(change, undo)
 	b.texts = append(b.texts, unsavedText{s, m})
-	j.mu.Unlock()
+	c.mu.Unlock()
 	m.unsaved = b.number
-	j.signal()
+	c.signal()
 	return b.ticket
 }
 
-// put puts a change into the batch that is being filled. Requires mu.
-func (j *committer) append(c Change, undo func()) *batch {
-	b := j.current
-	b.changes = append(b.changes, c)
+// append puts a change into the current batch. It requires mu.
+func (c *committer) append(change Change, undo func()) *batch {
+	b := c.current
+	b.changes = append(b.changes, change)
 	b.undo = append(b.undo, undo)
-	if len(b.changes) == j.target {
-		j.targetReached <- struct{}{} // gather takes it, once for each time that it wants some
+	if len(b.changes) == c.target {
+		c.targetReached <- struct{}{} // gather receives it, once for each target
 	}
 	return b
 }
 
-// expire tells the store of messages that are over, with the next commit.
-// Nobody waits for that.
-func (j *committer) expire(key MessageKey) {
-	j.mu.Lock()
-	j.current.expired = append(j.current.expired, key)
-	j.mu.Unlock()
-	j.signal()
+// expire removes an expired message from the store with the next commit. Nobody waits for
+// that.
+func (c *committer) expire(key MessageKey) {
+	c.mu.Lock()
+	c.current.expired = append(c.current.expired, key)
+	c.mu.Unlock()
+	c.signal()
 }
 
-func (j *committer) signal() {
+func (c *committer) signal() {
 	select {
-	case j.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run commits until stop is closed and nothing is left.
-func (j *committer) run() {
-	defer close(j.stopped)
+// run commits until stop is closed and nothing is left to commit.
+func (c *committer) run() {
+	defer close(c.stopped)
 	for {
 		select {
-		case <-j.wake:
-			j.commitPending()
-		case <-j.stop:
-			j.commitPending()
+		case <-c.wake:
+			c.commitPending()
+		case <-c.stop:
+			c.commitPending()
 			return
 		}
 	}
 }
 
-// commitAll commits until there is nothing to commit.
-func (j *committer) commitPending() {
+// commitPending commits until there is nothing to commit.
+func (c *committer) commitPending() {
 	for more := false; ; {
-		j.gather()
-		b := j.takeBatch(more)
+		c.gather()
+		b := c.takeBatch(more)
 		if b == nil {
 			return
 		}
 		var err error
-		if more, err = j.commit(b); err != nil {
-			return // what was left over comes with the next change
+		if more, err = c.commit(b); err != nil {
+			return // remaining work is done with the next change
 		}
 	}
 }
 
-// gatherFor is how long a commit waits for more callers to share it. It is short against
-// the way to the service and long against what a caller needs from one answer to its next
-// request.
+// maxGather is how long a commit waits for more callers to share it. It is short compared
+// with a round trip to the service, and long compared with the time a caller needs from one
+// answer to its next request.
 const maxGather = time.Millisecond
 
-// gather waits for half of those who shared the last commit, or came while it was written:
-// they are likely to be back at once, and the other half fills the next commit while this
-// one is written. A commit costs about the same for one as for many, and without this they
-// would soon be as many as there are callers. One caller alone waits for nobody.
-func (j *committer) gather() {
-	j.mu.Lock()
-	waiting := len(j.current.changes)
-	enough := (j.lastSize + waiting) / 2
+// gather waits for half of the callers that shared the last commit or came while it was
+// written: they are likely to be back at once, and the other half fills the next commit
+// while this one is written. A commit costs about the same for one change as for many;
+// without gather there would soon be as many commits as callers. A single caller never
+// waits.
+func (c *committer) gather() {
+	c.mu.Lock()
+	waiting := len(c.current.changes)
+	enough := (c.lastSize + waiting) / 2
 	if waiting == 0 || waiting >= enough {
-		j.mu.Unlock()
+		c.mu.Unlock()
 		return
 	}
-	j.target = enough
-	j.mu.Unlock()
+	c.target = enough
+	c.mu.Unlock()
 	over := time.NewTimer(maxGather)
 	defer over.Stop()
 	select {
-	case <-j.targetReached:
+	case <-c.targetReached:
 	case <-over.C:
-	case <-j.stop:
+	case <-c.stop:
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.target = 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target = 0
 	select {
-	case <-j.targetReached: // it came at the last moment
+	case <-c.targetReached: // it came after the timer fired
 	default:
 	}
 }
 
-// mostExpired bounds what one commit takes away of expired messages: callers
-// wait for it.
+// maxExpired limits how many expired messages one commit removes: callers wait for it.
 const maxExpired = 4096
 
-// cut takes the batch that was filled and begins another; nil when there is
-// nothing to commit and nothing was left over.
-func (j *committer) takeBatch(leftOver bool) *batch {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	b := j.current
+// takeBatch takes the current batch and begins another. It returns nil if there is nothing
+// to commit and no work left over.
+func (c *committer) takeBatch(leftOver bool) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.current
 	if len(b.changes)+len(b.expired) == 0 && !leftOver {
 		return nil
 	}
-	j.lastSize = len(b.changes)
-	j.current = j.newBatch()
+	c.lastSize = len(b.changes)
+	c.current = c.newBatch()
 	if len(b.expired) > maxExpired {
-		j.current.expired = b.expired[maxExpired:]
+		c.current.expired = b.expired[maxExpired:]
 		b.expired = b.expired[:maxExpired:maxExpired]
 	}
 	return b
 }
 
-func (j *committer) commit(b *batch) (more bool, err error) {
+// commit writes a batch and wakes its callers.
+func (c *committer) commit(b *batch) (more bool, err error) {
 	changes := b.changes
-	if len(b.expired) > 0 { // behind what was written of the same messages before they were over
+	if len(b.expired) > 0 { // after earlier changes of the same messages
 		changes = append(changes, b.expired)
 	}
 	if len(changes) > 0 {
-		changes = append(changes, CommittedAt(j.clock.now()))
+		changes = append(changes, CommittedAt(c.clock.now()))
 	}
 	began := time.Now()
-	more, err = j.store.Commit(changes)
+	more, err = c.store.Commit(changes)
 	if err != nil {
-		j.rollBack(b, err, time.Since(began))
+		c.rollBack(b, err, time.Since(began))
 		return false, err
 	}
 	for _, t := range b.texts {
 		t.in.mu.Lock()
-		if t.of.unsaved == b.number { // else it has a newer text
+		if t.of.unsaved == b.number { // otherwise it has a newer text
 			t.of.text, t.of.unsaved = "", 0
 		}
 		t.in.mu.Unlock()
@@ -262,22 +262,22 @@ func (j *committer) commit(b *batch) (more bool, err error) {
 	return more, nil
 }
 
-// undo brings memory back to what the last commit left: nothing of b was kept,
-// and what came after b rests on it.
-func (j *committer) rollBack(b *batch, cause error, took time.Duration) {
-	j.gate.Lock()
-	defer j.gate.Unlock()
-	j.mu.Lock()
-	later := j.current
-	j.current = j.newBatch()
-	j.current.expired = slices.Concat(b.expired, later.expired)
-	j.mu.Unlock()
+// rollBack undoes b, of which nothing was kept, and everything after b, which depends on
+// it.
+func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.mu.Lock()
+	later := c.current
+	c.current = c.newBatch()
+	c.current.expired = slices.Concat(b.expired, later.expired)
+	c.mu.Unlock()
 
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
-		Hint: "see whether the disk is full or broken, then try again"}
+		Hint: "check whether the disk is full or failing, then try again"}
 	failure := unchanged
 	if errors.Is(cause, ErrUncertain) {
-		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "see what is wrong with the disk, then stop and open the store again"}
+		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "check the disk, then stop and open the store again"}
 	}
 	for _, undone := range []*batch{later, b} {
 		for _, undo := range slices.Backward(undone.undo) {
@@ -286,12 +286,12 @@ func (j *committer) rollBack(b *batch, cause error, took time.Duration) {
 		undone.err = failure
 		close(undone.done)
 	}
-	// A failure may cost the store a look at the whole file: do not spend all
-	// the time on that.
-	j.refuseUntil, j.refusal = time.Now().Add(max(refuseFor, 10*took)), unchanged
+	// A failure may make the store read the whole file, which must not take all
+	// of its time.
+	c.refuseUntil, c.refusal = time.Now().Add(max(refuseFor, 10*took)), unchanged
 }
 
-// wait returns when the batch of the ticket is durable, and why not.
+// wait returns after the batch is committed or undone, with the reason if it was undone.
 func (t *ticket) wait(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -305,11 +305,11 @@ func (t *ticket) wait(ctx context.Context) error {
 	case <-t.done:
 		return t.err
 	case <-ctx.Done():
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the disk had not answered yet", Err: ctx.Err()}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the commit had not finished", Err: ctx.Err()}
 	}
 }
 
-// newer returns the ticket that is over later.
+// newer returns the ticket that is committed later.
 func newer(a, b *ticket) *ticket {
 	if a == nil || b != nil && b.number > a.number {
 		return b

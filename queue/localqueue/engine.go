@@ -9,24 +9,24 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Engine holds accounts, their queues and their messages. Use [New] for one in
-// memory and [Open] for one over a [Store]. It is safe for concurrent use.
+// Engine holds accounts, their queues and their messages. Use [New] for one in memory and
+// [Open] for one over a [Store]. It is safe for concurrent use.
 //
-// Accounts need no making: they are name spaces. Who may use which is for the
-// emulator to say.
+// Accounts exist as soon as they are named. The engine does no authorization; that is the
+// emulator's.
 type Engine struct {
 	deletingFor time.Duration
 	identity    identity
 	clock       *clock
 	ordinal     atomic.Uint64 // queues created so far
-	closed      atomic.Bool   // over a store, guarded by the journal's gate
+	closed      atomic.Bool   // over a store, guarded by the committer's gate
 	committer   *committer    // nil in memory; never changes
 
 	mu       sync.RWMutex
 	accounts map[string]*accountState // guarded by mu
 }
 
-// New returns an empty engine in memory. Nothing outlives it.
+// New returns an empty engine in memory. Its messages are lost when the process ends.
 func New(o *Options) *Engine {
 	secret := newSecret(o.seed())
 	return newEngine(o, secret)
@@ -41,9 +41,8 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 	}
 }
 
-// Close waits for what is in flight and closes the store, if there is one.
-// Later calls of anything fail with [ErrClosed]; further calls of Close do
-// nothing.
+// Close waits for calls under way and closes the store, if there is one. Later calls fail
+// with [ErrClosed]; closing again does nothing.
 func (e *Engine) Close() error {
 	if e.committer == nil {
 		e.closed.Store(true)
@@ -61,15 +60,15 @@ func (e *Engine) Close() error {
 	return e.committer.store.Close()
 }
 
-// use says whether a call may need more space in the store than there was.
+// spaceNeed says whether a call may need more space in the store.
 type spaceNeed bool
 
 const (
-	noSpace    spaceNeed = false // or makes room
+	noSpace    spaceNeed = false // or frees some
 	needsSpace spaceNeed = true
 )
 
-// enter begins a call; leave must follow unless it fails.
+// enter begins a call. Unless it fails, leave must follow.
 func (e *Engine) enter(u spaceNeed) error {
 	if e.committer != nil {
 		if err := e.committer.enter(u == needsSpace); err != nil {
@@ -89,13 +88,13 @@ func (e *Engine) leave() {
 	}
 }
 
-// Queue returns the queue of that name, whether or not it exists yet. A name
-// that the service would not take is refused at the first call.
+// Queue returns the queue of that name, whether or not it exists. If the service would
+// refuse the name, the first call on the queue fails.
 func (e *Engine) Queue(name queue.Name) *Queue {
 	return &Queue{engine: e, name: name, refused: queue.CheckName(name.Queue)}
 }
 
-// settled returns err once what it tells of is durable, or why that failed.
+// settled waits for the changes that err reveals, and returns err or why they failed.
 func settled(ctx context.Context, seen *ticket, err error) error {
 	if failed := seen.wait(ctx); failed != nil {
 		return failed
@@ -103,8 +102,8 @@ func settled(ctx context.Context, seen *ticket, err error) error {
 	return err
 }
 
-// find returns the queue of that name, or nil and the newest change that may be
-// why there is none.
+// find returns the queue of that name, or nil and the newest change that may explain its
+// absence.
 func (e *Engine) find(name queue.Name) (*queueState, *ticket) {
 	a := e.account(name.Account, false)
 	if a == nil {
@@ -115,8 +114,8 @@ func (e *Engine) find(name queue.Name) (*queueState, *ticket) {
 	return a.queues[name.Queue], a.pending
 }
 
-// ready returns why a call must not begin: its context is over, or an argument
-// was refused.
+// ready returns why a call must not begin: its context has ended, or an argument is
+// invalid.
 func ready(ctx context.Context, refused error) error {
 	if err := ctx.Err(); err != nil {
 		return err

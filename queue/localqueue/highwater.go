@@ -1,20 +1,19 @@
 package localqueue
 
-// bounds are the largest sequence and receipt that the store knows of as
-// possibly given out. They run ahead of those that were, so that a crash can
-// make neither come again and yet few commits carry them. What is left of a
-// reservation is skipped by the next engine over the store.
+// highWater holds upper limits of the sequences and receipts given out, as the store knows
+// them. They are reserved in advance, so that no number is given out twice after a crash
+// and few commits carry them. The next engine over the store skips what is left of a
+// reservation.
 type highWater struct {
 	enqueued uint64
 	receipts uint64
 }
 
-// ahead is how many are reserved at a time: one more record in that many.
+// reserveAhead is how many numbers are reserved at a time.
 const reserveAhead = 1 << 14
 
-// reserve sees to it that the next sequence and as many receipts as one call
-// can give out are within the bounds, in the same commit at the latest. The
-// caller holds the lock.
+// reserveNumbers makes sure that the next sequence and the given number of receipts are
+// reserved by this commit or an earlier one. The caller holds the lock.
 func (q *Queue) reserveNumbers(s *queueState, receipts uint64) {
 	if q.engine.committer == nil || s.enqueued < s.reserved.enqueued && s.receipts+receipts <= s.reserved.receipts {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Properties reads metadata and depth. The depth is exact: it counts invisible
-// messages and no expired ones.
+// Properties returns metadata and depth. The depth is exact: it includes invisible messages
+// and excludes expired ones.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	const op = "properties"
 	s, _, err := q.begin(ctx, noSpace)
@@ -22,14 +22,14 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	return p, nil
 }
 
-// Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also tells
-// whether it is new.
+// Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also reports whether it
+// is new.
 func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 	_, err := q.engine.Create(ctx, q.name, metadata)
 	return err
 }
 
-// SetMetadata replaces the whole set of metadata.
+// SetMetadata replaces all metadata. Nil and empty remove it.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	const op = "set metadata"
 	if err := queue.CheckMetadata(metadata); err != nil {
@@ -48,7 +48,7 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 	return nil
 }
 
-// Clear deletes all messages, at once whatever their number.
+// Clear deletes all messages. It takes O(1).
 func (q *Queue) Clear(ctx context.Context) error {
 	const op = "clear"
 	s, _, err := q.begin(ctx, noSpace)
@@ -64,9 +64,9 @@ func (q *Queue) Clear(ctx context.Context) error {
 	return nil
 }
 
-// Drop deletes the queue and everything in it. The name stays taken for
-// [Options].DeletingFor; meanwhile a create is [queue.ErrQueueBeingDeleted] and
-// everything else [queue.ErrQueueMissing].
+// Drop deletes the queue and its messages. The name stays reserved for
+// [Options].DeletingFor: meanwhile a create fails with [queue.ErrQueueBeingDeleted] and
+// everything else with [queue.ErrQueueMissing].
 func (q *Queue) Drop(ctx context.Context) error {
 	const op = "drop"
 	if err := ready(ctx, q.refused); err != nil {
@@ -86,9 +86,9 @@ func (q *Queue) Drop(ctx context.Context) error {
 	return nil
 }
 
-// Create makes a queue, as [queue.Queue.Create] does, and tells whether it is
-// new: false means that it was there with the same metadata, which the service
-// answers differently (201 and 204).
+// Create makes a queue, as [queue.Queue.Create] does, and reports whether it is new. False
+// means that it existed with the same metadata, which the service answers with 204 instead
+// of 201.
 func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[string]string) (created bool, err error) {
 	const op = "create"
 	if err := ready(ctx, queue.CheckName(name.Queue)); err != nil {
@@ -108,7 +108,7 @@ func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[strin
 	return created, nil
 }
 
-// create also returns the newest change of what its answer tells.
+// create also returns the newest change that its answer reveals.
 func (e *Engine) create(a *accountState, name queue.Name, metadata map[string]string) (bool, *ticket, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,10 +149,10 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	a.remove(s)
 	at := e.clock.now()
 	a.releaseNames(at)
-	leaving := DeletingName{Name: s.name}
+	deleting := DeletingName{Name: s.name}
 	if e.deletingFor > 0 {
 		free := at + instant(e.deletingFor)
-		leaving.Until = int64(free)
+		deleting.Until = int64(free)
 		a.markDeleting(name, free)
 	}
 
@@ -160,9 +160,9 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	defer s.mu.Unlock()
 	left := s.backlog
 	s.dropped = true
-	s.backlog = newBacklog() // handles that found us must not keep the messages
+	s.backlog = newBacklog() // open handles must not keep the messages alive
 	if e.committer != nil {
-		a.pending = e.committer.add(QueueDropped{Ordinal: s.ordinal, Deleting: leaving}, func() { a.restore(s, left) })
+		a.pending = e.committer.add(QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })
 		s.pending = a.pending
 	}
 	return a.pending, nil

@@ -7,26 +7,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Queue is one queue of an [Engine], in process. It is a [queue.Manager]; every
-// method fails with a [*queue.Error]. It is a handle: any number may exist for
-// one queue, before and after it does. It is safe for concurrent use.
+// Queue is a handle of one queue of an [Engine], in process. It is a [queue.Manager]; its
+// methods fail with a [*queue.Error]. Any number of handles may exist for one queue, before
+// and after the queue does. It is safe for concurrent use.
 type Queue struct {
 	engine  *Engine
 	name    queue.Name
-	refused error // why the name is none, looked at by every call
+	refused error // why the name is invalid; every call fails with it
 }
 
 var _ queue.Manager = (*Queue)(nil)
 
-// Name says which queue this is.
+// Name returns the queue's name.
 func (q *Queue) Name() queue.Name { return q.name }
 
-// Sibling returns the queue of the same account with the suffix appended.
+// Sibling returns the queue of the same account whose name has the suffix appended.
 func (q *Queue) Sibling(suffix string) queue.Queue {
 	return q.engine.Queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
 }
 
-// Enqueue appends one message; see [queue.Queue.Enqueue].
+// Enqueue adds one message; see [queue.Queue.Enqueue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
 	if err := queue.CheckEnqueue(o); err != nil {
@@ -70,8 +70,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return out, nil
 }
 
-// Dequeue takes up to n visible messages; see [queue.Queue.Dequeue]. The
-// visibility may pass a message's expiry: it then just expires, hidden.
+// Dequeue takes up to n visible messages; see [queue.Queue.Dequeue]. The visibility may
+// pass a message's expiry: the message then expires while it is hidden.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
 	if err := queue.CheckDequeue(n, visibility); err != nil {
@@ -164,9 +164,8 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	return b.messages, nil
 }
 
-// Update replaces the text and the visibility; see [queue.Queue.Update]. A
-// visibility that passes the message's expiry is [queue.ErrInvalid], as the
-// service documents for an update, and only for an update.
+// Update replaces text and visibility; see [queue.Queue.Update]. A visibility that passes
+// the message's expiry is [queue.ErrInvalid], as the service documents for updates only.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	if err := queue.CheckUpdate(l, text, visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
@@ -174,9 +173,8 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 	return q.update(ctx, needsSpace, l, visibility, &text)
 }
 
-// Extend changes the visibility and keeps the text: an update without a body,
-// which the protocol has and the port has not. Otherwise it is
-// [Queue.Update].
+// Extend changes the visibility and keeps the text: an update without a body, which the
+// protocol has and the port does not. Otherwise it is [Queue.Update].
 func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
 	if err := queue.CheckUpdate(l, "", visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
@@ -208,8 +206,8 @@ func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibili
 	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: q.engine.clock.shown(until)}, nil
 }
 
-// change gives m a new receipt, another time to become visible and, unless text
-// is nil, another text. The caller holds the lock.
+// change gives m a new receipt, another visibility and, unless text is nil, another text.
+// The caller holds the lock.
 func (q *Queue) change(s *queueState, m *message, until instant, text *string) (receipt uint64) {
 	q.reserveNumbers(s, 1)
 	var moved *stateChanges
@@ -236,7 +234,7 @@ func (q *Queue) change(s *queueState, m *message, until instant, text *string) (
 	return m.receipt
 }
 
-// Delete takes the message away; see [queue.Queue.Delete].
+// Delete deletes the message; see [queue.Queue.Delete].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
 	if err := queue.CheckLease(l); err != nil {
@@ -260,8 +258,8 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	return nil
 }
 
-// open begins a call: it finds the queue, locks it and brings it up to the
-// instant returned. The caller calls leave.
+// begin starts a call: it finds and locks the queue and removes expired messages as of the
+// returned instant. Unless it fails, end must follow.
 func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, error) {
 	if err := ready(ctx, q.refused); err != nil {
 		return nil, 0, err
@@ -273,19 +271,19 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, e
 	if s != nil {
 		s.mu.Lock()
 		if !s.dropped {
-			at := q.engine.clock.now() // with the lock held, so that time goes forward in a queue
+			at := q.engine.clock.now() // with the lock held, so that time never goes back within a queue
 			q.removeExpired(s, at)
 			return s, at, nil
 		}
-		seen = s.pending // it was dropped between the look-up and the lock
+		seen = s.pending // it was dropped between lookup and lock
 		s.mu.Unlock()
 	}
 	q.engine.leave()
 	return nil, 0, settled(ctx, seen, errQueueMissing)
 }
 
-// leave ends what open began. An answer must wait for the ticket: until then,
-// what it tells might not stay.
+// end ends what begin started. The answer must wait for the ticket: until then, what it
+// reveals may be undone.
 func (q *Queue) end(s *queueState) *ticket {
 	seen := s.pending
 	s.mu.Unlock()
@@ -293,7 +291,7 @@ func (q *Queue) end(s *queueState) *ticket {
 	return seen
 }
 
-// collect takes away what has expired. The caller holds the lock.
+// removeExpired removes expired messages. The caller holds the lock.
 func (q *Queue) removeExpired(s *queueState, at instant) {
 	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 		s.backlog.remove(m)
@@ -303,8 +301,8 @@ func (q *Queue) removeExpired(s *queueState, at instant) {
 	}
 }
 
-// leased returns the message that the lease is for, if it is the newest. The
-// caller holds the lock.
+// leased returns the message of the lease, if the receipt is its newest. The caller holds
+// the lock.
 func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
 	sequence, ok := q.engine.identity.sequence(l.ID, s.ordinal)
 	if !ok {
@@ -324,7 +322,7 @@ func (q *Queue) fail(op string, id queue.ID, err error) error {
 	return queue.Explain(err, op, q.name, id)
 }
 
-// answer is fail for an err that may be nil.
+// failIf is fail for an err that may be nil.
 func (q *Queue) failIf(op string, err error) error {
 	if err == nil {
 		return nil

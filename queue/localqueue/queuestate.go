@@ -7,25 +7,25 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// contents are one queue from its creation to its drop. One that is created again
-// under the same name is another.
+// queueState is one queue from its creation to its drop. A queue created again under the
+// same name has another queueState.
 type queueState struct {
 	ordinal uint64     // never changes
 	name    queue.Name // never changes
 
 	mu       sync.Mutex
-	dropped  bool              // guarded by mu; whoever looked us up before the drop finds out here
+	dropped  bool              // guarded by mu; for callers that looked it up before the drop
 	metadata map[string]string // guarded by mu; replaced, never changed
 	policy   []byte            // guarded by mu; replaced, never changed
 	enqueued uint64            // guarded by mu; the sequence of the newest message
 	receipts uint64            // guarded by mu; receipts given out
-	reserved highWater         // guarded by mu; those that the store knows
+	reserved highWater         // guarded by mu; the numbers reserved in the store
 	backlog  backlog           // guarded by mu
 	pending  *ticket           // guarded by mu; the newest change of the above
 }
 
-// state is the queue as a store keeps it. The caller holds mu, or nobody else
-// knows the queue.
+// state returns the queue as a store keeps it. The caller holds mu, or the queue is not
+// shared yet.
 func (s *queueState) state() QueueState {
 	return QueueState{
 		Ordinal:  s.ordinal,
@@ -37,29 +37,29 @@ func (s *queueState) state() QueueState {
 	}
 }
 
-// missing is what every operation on a queue that is not there fails with.
+// errQueueMissing is what every operation on a missing queue fails with.
 var errQueueMissing = &queue.Error{Kind: queue.ErrQueueMissing, Hint: "create it first"}
 
-// sameMetadata compares as the service does: names without regard to case,
-// which HTTP does not keep, values with it.
+// sameMetadata compares as the service does: names case-insensitively, because HTTP does
+// not preserve their case, and values exactly.
 func sameMetadata(a, b map[string]string) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	folded := make(map[string]string, len(a))
+	values := make(map[string]string, len(a))
 	for name, value := range a {
-		folded[strings.ToLower(name)] = value
+		values[strings.ToLower(name)] = value
 	}
 	for name, value := range b {
-		if have, ok := folded[strings.ToLower(name)]; !ok || have != value {
+		if have, ok := values[strings.ToLower(name)]; !ok || have != value {
 			return false
 		}
 	}
 	return true
 }
 
-// saved writes down what is known of the queue besides its messages, if there
-// is a store. The caller holds the lock; undo is called with it held.
+// recordState records the queue's own state, if there is a store. The caller holds the
+// lock; undo runs with it held.
 func (q *Queue) recordState(s *queueState, undo func()) {
 	q.record(s, QueueSaved(s.state()), undo)
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// batch is the messages of an answer on their way out of the lock.
+// response collects the messages of an answer while the lock is held.
 type response struct {
 	clock    *clock
 	messages []queue.Message
@@ -22,8 +22,8 @@ func (b *response) add(m *message, texts *textReader) {
 	b.numbers = append(b.numbers, m.numbers())
 }
 
-// numbers are what the id and the receipt of a message are made of. Making them
-// need not keep others waiting.
+// numbers are what the id and the receipt of a message are derived from. They are encrypted
+// after the lock is released.
 type numbers struct{ sequence, receipt uint64 }
 
 func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
@@ -33,7 +33,7 @@ func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
 	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
 }
 
-// shown is the message as the port shows it, without its id, receipt and text.
+// shown returns the message as the port shows it, without id, receipt and text.
 func (m *message) shown(by *clock) queue.Message {
 	return queue.Message{
 		Lease:        queue.Lease{Until: by.shown(m.due)},

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// maxSettings is how many bytes an access policy or the service properties of
-// an account may have: some 30 times what the five policies or the five CORS
-// rules that the service allows need.
+// maxSettings is the limit, in bytes, of an access policy or an account's service
+// properties: some 30 times what the service's maximum of five policies or five CORS rules
+// takes.
 const maxSettings = 64 << 10
 
-// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil when that is
-// nothing. The caller may keep and change it.
+// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil for none. The caller
+// owns the slice.
 func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
 	s, _, err := q.begin(ctx, noSpace)
@@ -28,9 +28,9 @@ func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	return policy, nil
 }
 
-// SetAccessPolicy stores what says who may use the queue: opaque bytes, at most
-// 64 KiB or it is [queue.ErrTooLarge], which the engine keeps and never
-// reads. Nil and empty mean none. A drop takes it away with the queue.
+// SetAccessPolicy stores the queue's access policy: at most 64 KiB, else it fails with
+// [queue.ErrTooLarge]. The engine does not interpret the bytes. Nil and empty mean none. A
+// drop removes it with the queue.
 func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
 	if err := checkSettings(policy); err != nil {
@@ -49,8 +49,8 @@ func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	return nil
 }
 
-// ServiceProperties returns what [Engine.SetServiceProperties] stored for the
-// account, or nil when that is nothing. The caller may keep and change it.
+// ServiceProperties returns what [Engine.SetServiceProperties] stored for the account, or
+// nil for none. The caller owns the slice.
 func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
 	const op = "get service properties"
 	name := queue.Name{Account: accountName}
@@ -68,7 +68,7 @@ func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]b
 	return properties, nil
 }
 
-// settings also returns the newest change of what it shows. Safe on nil.
+// settings also returns the newest change that it shows. It is safe on nil.
 func (a *accountState) settings() ([]byte, *ticket) {
 	if a == nil {
 		return nil, nil
@@ -78,9 +78,9 @@ func (a *accountState) settings() ([]byte, *ticket) {
 	return bytes.Clone(a.properties), a.pending
 }
 
-// SetServiceProperties stores the settings of an account, which needs no queue
-// for that: opaque bytes, at most 64 KiB or it is [queue.ErrTooLarge],
-// which the engine keeps and never reads. Nil and empty mean none.
+// SetServiceProperties stores the settings of an account, which need not have a queue: at
+// most 64 KiB, else it fails with [queue.ErrTooLarge]. The engine does not interpret the
+// bytes. Nil and empty mean none.
 func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
 	const op = "set service properties"
 	name := queue.Name{Account: accountName}
@@ -120,7 +120,7 @@ func checkSettings(b []byte) error {
 	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), maxSettings)}
 }
 
-// kept is a copy of b that the caller cannot change any more, nil for nothing.
+// cloneSettings returns a copy of b, nil if it is empty.
 func cloneSettings(b []byte) []byte {
 	if len(b) == 0 {
 		return nil

@@ -1,17 +1,17 @@
 package localqueue
 
-// table is messages by their sequence. Sequences of one queue are given out one
-// after the other, so a map of small stretches is enough: it has a fraction of the
-// entries that a map of messages would have, which at a million is the
-// difference between one miss of the cache and several. The zero value is empty
-// and holds nothing.
+// table holds messages by sequence. Sequences of one queue are consecutive, so it is a map
+// of small blocks: it has a fraction of the entries of a map of messages, which at a
+// million messages saves several cache misses for each lookup. The zero value is empty and
+// allocates nothing.
 type table struct {
 	blocks    map[uint64]*block
 	len       int
-	maxBlocks int // blocks at a time since the map was made
+	maxBlocks int // the most blocks since the map was made
 }
 
-// blockSize weighs the entries of the map against what a lone survivor keeps.
+// blockSize balances the entries of the map against the memory that a single remaining
+// message keeps.
 const blockSize = 32
 
 type block struct {
@@ -26,7 +26,7 @@ func (t *table) get(sequence uint64) *message {
 	return nil
 }
 
-// put adds a message that is not there yet.
+// put adds a message that is not in the table.
 func (t *table) put(m *message) {
 	if t.blocks == nil { // an idle queue among ten thousand costs next to nothing
 		t.blocks = make(map[uint64]*block)
@@ -42,8 +42,8 @@ func (t *table) put(m *message) {
 	t.len++
 }
 
-// remove takes away a message that is there. A map never shrinks by itself, so
-// one that was large is given back when it is empty.
+// remove removes a message that is in the table. A map never shrinks by itself, so a large
+// one is released when it is empty.
 func (t *table) remove(sequence uint64) {
 	b := t.blocks[sequence/blockSize]
 	b.messages[sequence%blockSize] = nil

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// texts reads the texts of messages that only the store has. It is opened with
-// the queue's lock held, so that it sees what memory says is saved, and read
-// after the lock is given back. A nil one is for an engine in memory.
+// textReader reads texts that only the store has. It is opened with the queue's lock held,
+// so that it sees the commit that memory knows of, and read after the lock is released. It
+// is nil for an engine in memory.
 type textReader struct {
 	view    View
 	ordinal uint64
@@ -22,8 +22,8 @@ type missingText struct {
 	sequence uint64
 }
 
-// texts returns nil when there is no store. The caller holds the lock and calls
-// fill if there was no error.
+// textReader returns nil if there is no store. The caller holds the lock and, unless it
+// fails, calls fill later.
 func (q *Queue) textReader(s *queueState) (*textReader, error) {
 	if q.engine.committer == nil {
 		return nil, nil
@@ -43,8 +43,8 @@ func (t *textReader) want(index int, m *message) {
 	t.missing = append(t.missing, missingText{index, m.sequence})
 }
 
-// fill reads what was asked for and closes the view. When a text cannot be read
-// it returns whose.
+// fill reads the texts asked for and closes the view. If a text cannot be read, it returns
+// that message's key.
 func (t *textReader) fill(out []queue.Message) (MessageKey, error) {
 	if t == nil {
 		return MessageKey{}, nil
@@ -61,9 +61,9 @@ func (t *textReader) fill(out []queue.Message) (MessageKey, error) {
 	return MessageKey{}, nil
 }
 
-// setAside takes a message out of the queue whose text is damaged: it would
-// come again and again, and others behind it. What was dequeued with it comes
-// back by itself. It returns what to tell the caller.
+// quarantine removes a message whose text is damaged from the queue: otherwise it would be
+// dequeued again and again, and block others. The messages dequeued with it become visible
+// again by themselves. It returns the error for the caller.
 func (q *Queue) quarantine(ctx context.Context, key MessageKey, cause error) error {
 	failure := &queue.Error{Kind: queue.ErrUnavailable, Err: cause, Hint: "try again"}
 	if !errors.Is(cause, ErrDamaged) {
@@ -80,8 +80,8 @@ func (q *Queue) quarantine(ctx context.Context, key MessageKey, cause error) err
 	if err := q.end(s).wait(ctx); err != nil {
 		return err
 	}
-	failure.Detail = fmt.Sprintf("message %s, the %d. of its queue, cannot be read and was set aside",
+	failure.Detail = fmt.Sprintf("message %s (number %d of its queue) cannot be read and was quarantined",
 		q.engine.identity.id(key.Queue, key.Sequence), key.Sequence)
-	failure.Hint = "the others are served: try again"
+	failure.Hint = "the other messages are available: try again"
 	return failure
 }

@@ -1,15 +1,15 @@
 package localqueue
 
-// moves are changes of messages' states on their way to the store, and how they
-// were before. Its methods are called with the queue's lock held.
+// stateChanges are changes of message states that wait to be committed, and the states
+// before them. The caller of its methods holds the queue's lock.
 type stateChanges struct {
 	in       *queueState
 	messages []*message
 	before   []MessageState
 }
 
-// remember is called before a message changes. Safe on nil: without a store
-// nobody asks.
+// save keeps the state of a message that is about to change. It does nothing on nil, which
+// stands for an engine without a store.
 func (v *stateChanges) save(m *message) {
 	if v == nil {
 		return
@@ -18,7 +18,7 @@ func (v *stateChanges) save(m *message) {
 	v.before = append(v.before, m.state(v.in.ordinal))
 }
 
-// change is what became of the messages.
+// change returns the new states.
 func (v *stateChanges) change() MessagesUpdated {
 	moved := make(MessagesUpdated, len(v.messages))
 	for i, m := range v.messages {
@@ -27,6 +27,7 @@ func (v *stateChanges) change() MessagesUpdated {
 	return moved
 }
 
+// undo restores the saved states.
 func (v *stateChanges) undo() {
 	for i, m := range v.messages {
 		was := v.before[i]
@@ -37,7 +38,7 @@ func (v *stateChanges) undo() {
 	}
 }
 
-// state is the message as a store keeps it. The caller holds the lock.
+// state returns the message as a store keeps it. The caller holds the lock.
 func (m *message) state(ordinal uint64) MessageState {
 	return MessageState{
 		MessageKey: MessageKey{ordinal, m.sequence},
@@ -49,8 +50,9 @@ func (m *message) state(ordinal uint64) MessageState {
 	}
 }
 
-// record writes down a change of the queue, if there is a store. The caller
-// holds the lock; undo is called with it held, after what came later was undone.
+// record adds a change of the queue to the current batch, if there is a store. The caller
+// holds the lock. If the commit fails, undo runs with the lock held, after all later
+// changes were undone.
 func (q *Queue) record(s *queueState, c Change, undo func()) {
 	if q.engine.committer == nil {
 		return
@@ -58,7 +60,7 @@ func (q *Queue) record(s *queueState, c Change, undo func()) {
 	s.pending = q.engine.committer.add(c, func() { s.undo(undo) })
 }
 
-// recordText is record for a change that has the message's text.
+// recordText is record for a change that includes the message's text.
 func (q *Queue) recordText(s *queueState, m *message, c Change, undo func()) {
 	if q.engine.committer == nil {
 		return
@@ -66,6 +68,7 @@ func (q *Queue) recordText(s *queueState, m *message, c Change, undo func()) {
 	s.pending = q.engine.committer.addText(s, m, c, func() { s.undo(undo) })
 }
 
+// undo runs an undo function with the lock held.
 func (s *queueState) undo(undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

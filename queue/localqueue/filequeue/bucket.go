@@ -2,31 +2,32 @@ package filequeue
 
 import bolt "go.etcd.io/bbolt"
 
-// bucket is the name of a bucket of the file, a tree of its own.
+// bucket is the name of a bucket of the file: a tree of its own. The names are part of the
+// format.
 type bucket []byte
 
 var (
-	metaBucket       = bucket("store")    // secret, ordinal, tally, folded
-	accountBucket    = bucket("accounts") // name → settings
-	queueBucket      = bucket("queues")   // ordinal → everything but messages
+	metaBucket       = bucket("store")    // secret, ordinal, digest, checkpoint, commit
+	accountBucket    = bucket("accounts") // name → service properties
+	queueBucket      = bucket("queues")   // ordinal → everything except messages
 	nameBucket       = bucket("names")    // ordinal → name; and a copy of the secret
-	deletingBucket   = bucket("leaving")  // name → when it is free again
-	tombstoneBucket  = bucket("sweeps")   // ordinal, sequence: what a clear or a drop left to remove
+	deletingBucket   = bucket("leaving")  // name of a dropped queue → when it is free
+	tombstoneBucket  = bucket("sweeps")   // ordinal, sequence: messages up to there are deleted
 	headBucket       = bucket("heads")    // ordinal, sequence → due, dequeues, receipt
 	bodyBucket       = bucket("bodies")   // ordinal, sequence → the message as it was enqueued or rewritten
-	quarantineBucket = bucket("aside")    // bucket, key → a record that was found damaged
+	quarantineBucket = bucket("aside")    // bucket, key → a damaged record
 )
 
-// buckets is all of them, those that say what the others mean first.
+// buckets is all of them, in the order in which they are read: settings before messages.
 var buckets = []bucket{metaBucket, accountBucket, nameBucket, queueBucket, deletingBucket, tombstoneBucket, headBucket, bodyBucket, quarantineBucket}
 
-// tallied is a bucket whose records are counted.
+// bucketWriter writes to a bucket and updates its digest.
 type bucketWriter struct {
 	*bolt.Bucket
-	set *recordSet // nil when they are not
+	set *recordSet // nil for the bucket that has the digests
 }
 
-// Put puts a record in place of the one that is there.
+// Put writes a record, in place of any that is there.
 func (t bucketWriter) Put(key, record []byte) error {
 	if t.set != nil {
 		if was := t.Get(key); was != nil {
@@ -37,7 +38,7 @@ func (t bucketWriter) Put(key, record []byte) error {
 	return t.Bucket.Put(key, record)
 }
 
-// Delete takes a record away, if it is there.
+// Delete removes a record, if it is there.
 func (t bucketWriter) Delete(key []byte) error {
 	c := t.Cursor()
 	found, was := c.Seek(key)

@@ -8,22 +8,23 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// foldAndLog commits to the tree, and begins logs if there are none that can be used.
+// checkpointAndLog writes a checkpoint with the changes, and then begins logs if there are
+// none that can be used.
 func (s *Store) checkpointAndLog(changes []localqueue.Change) (more bool, err error) {
 	more, err = s.checkpoint(changes)
 	if err == nil && !s.logsReady {
-		_ = s.startLogs() // else it is tried again with the next commit
+		_ = s.startLogs() // a failure is tried again with the next commit
 	}
 	return more, err
 }
 
-// fold commits to the tree what is in the log, and changes. It writes what changed and
-// what leads there, waits for the disk, then writes where the newest tree begins, and
-// waits again: a kill or a power cut in between leaves the commit before.
+// checkpoint commits the outcome of the log, and changes, to the tree. bbolt writes the
+// changed pages, waits for the disk, then writes the new root and waits again: a kill or a
+// power cut in between leaves the commit before.
 func (s *Store) checkpoint(changes []localqueue.Change) (more bool, err error) {
 	for _, c := range changes {
 		if _, is := c.(localqueue.SecretSaved); is {
-			s.logsReady = false // what is in the logs is salted with another
+			s.logsReady = false // the logs are salted with the old one
 		}
 	}
 	var w treeTx
@@ -50,7 +51,7 @@ func (s *Store) checkpoint(changes []localqueue.Change) (more bool, err error) {
 	return w.more, nil
 }
 
-// foldedNext is what the tree has after the commit that comes next.
+// nextCheckpoint returns what the tree will have after the next commit to it.
 func (s *Store) nextCheckpoint() checkpoint {
 	if s.logsReady {
 		return checkpoint{s.number + 1, hasLogs, s.time}
@@ -58,8 +59,8 @@ func (s *Store) nextCheckpoint() checkpoint {
 	return checkpoint{s.number + 1, noLogs, s.time}
 }
 
-// forget goes on with an empty log. The one that was used is left as it is until the
-// next fold: should the newest tree turn out to be torn, the one before and that log
+// switchLogs goes on with the other log, empty. The one that was used stays until the next
+// checkpoint: should the newest tree turn out to be torn, the tree before and that log
 // still have everything.
 func (s *Store) switchLogs() {
 	s.pending = newPending()
@@ -72,8 +73,8 @@ func (s *Store) switchLogs() {
 	}
 }
 
-// foldLast leaves nothing in the logs, and writes that down in a commit of its own: so
-// both of the newest commits have everything.
+// finalCheckpoint empties the logs into the tree and records that in a commit of its own,
+// so that both of the newest commits have everything.
 func (s *Store) finalCheckpoint() error {
 	if len(s.pending.messages) > 0 {
 		if _, err := s.checkpoint(nil); err != nil {
@@ -85,18 +86,18 @@ func (s *Store) finalCheckpoint() error {
 	})
 }
 
-// What the record of the last commit in the tree says of logs.
+// What the tree's checkpoint record says about logs.
 const (
-	noLogs  uint64 = iota // the tree has everything
-	oldLogs               // they are there, and an earlier version wrote them, without end marks
-	hasLogs               // they are there, and may have more
+	noLogs  uint64 = iota // there are none: the tree has everything
+	oldLogs               // there are, written by an earlier version without end marks
+	hasLogs               // there are, and they may have later commits
 )
 
-// folded says what the tree has.
+// checkpoint says how far the tree is.
 type checkpoint struct {
-	number uint64 // the last commit
+	number uint64 // the last commit that the tree has
 	logs   uint64 // noLogs, oldLogs or hasLogs
-	time   int64  // of the last commit, by the engine's clock; 0 when it is not known
+	time   int64  // of that commit, by the engine's clock; 0 if unknown
 }
 
 func (f checkpoint) record() []byte {

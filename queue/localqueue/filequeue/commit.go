@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Commit implements [localqueue.Store]. What the log has words and room for goes there,
-// anything else into the tree together with what is in the log.
+// Commit implements [localqueue.Store]. It appends ordinary changes to the log while there
+// is room. Anything else goes into the tree, in a checkpoint.
 func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
@@ -29,7 +29,7 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 	return more, nil
 }
 
-// remember takes the time of a commit, which the next to the tree writes.
+// noteTime takes the time of a commit, for the next checkpoint.
 func (s *Store) noteTime(changes []localqueue.Change) {
 	for _, c := range changes {
 		if at, is := c.(localqueue.CommittedAt); is {
@@ -56,11 +56,11 @@ func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
 	return s.checkpoint(changes)
 }
 
-// mostTouched is how many messages that the tree has may be changed in the log. Each may
-// be on pages of its own, for which there must be room: see ballastSize.
+// maxTouched is how many messages of the tree the log may change. Each may be on pages of
+// its own, for which there must be space: see reserveSize.
 const maxTouched = 512
 
-// touches is how many messages that the tree has the changes are about, at most.
+// treeChanges is how many messages of the tree the changes are about, at most.
 func treeChanges(changes []localqueue.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
@@ -76,8 +76,8 @@ func treeChanges(changes []localqueue.Change) (n int) {
 	return n
 }
 
-// log is a commit to the log. After an error nothing was committed, unless the store is
-// broken then.
+// appendToLog commits to the log. After an error nothing was committed, unless the store is
+// broken.
 func (s *Store) appendToLog(changes []localqueue.Change) (err error) {
 	if s.pending.touched+treeChanges(changes) > maxTouched {
 		return errLogFull
@@ -89,7 +89,7 @@ func (s *Store) appendToLog(changes []localqueue.Change) (err error) {
 	}
 	to, number := s.logs[s.active], s.number+1
 	s.logBuffer, err = to.append(number, appendChanges(s.logBuffer[:recordHeader], changes))
-	if cap(s.logBuffer) > 2*logSize { // many large texts came together
+	if cap(s.logBuffer) > 2*logSize { // release the memory of many large texts
 		s.logBuffer = make([]byte, recordHeader)
 	}
 	if errors.Is(err, errLogFull) {
@@ -107,18 +107,17 @@ func (s *Store) appendToLog(changes []localqueue.Change) (err error) {
 	return nil
 }
 
-// uncertain ends all writing: nobody knows what the disk has, and any answer would be a
-// guess.
+// uncertain ends all writing, because nobody knows what the disk has.
 func (s *Store) uncertain(cause error) error {
-	s.broken = fmt.Errorf("a commit failed before, stop and open the directory again: %w", cause)
+	s.broken = fmt.Errorf("an earlier commit failed; stop and open the directory again: %w", cause)
 	return fmt.Errorf("%w: %w", localqueue.ErrUncertain, cause)
 }
 
-// failed finds out what became of a commit that failed. Before its end, nothing
-// did. If only the last wait for the disk failed, then it can be read and may not
-// outlive a power cut. To wait again proves nothing, because the system forgets
-// what it could not write; but another commit writes the other meta page, and if
-// that reaches the disk so has all that it rests on.
+// resolveFailure finds out whether a failed commit to the tree took effect. An error before
+// the last wait for the disk means that it did not. If only that wait failed, the commit
+// can be read but may not survive a power cut. Waiting again proves nothing, because the
+// system forgets failed writes. But another commit writes the other meta page, and if that
+// reaches the disk, so has everything that it depends on.
 func (s *Store) resolveFailure(w *treeTx, cause error) error {
 	if s.broken != nil {
 		return cause

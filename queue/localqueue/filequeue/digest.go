@@ -5,21 +5,21 @@ import (
 	"hash/crc32"
 )
 
-// tally says which records there are in the tree, whatever their order. Every commit writes
-// it, so that a page of an earlier commit in place of the newest is found out, which
-// checksums of records cannot.
+// digest summarizes the records of the tree, regardless of order. Every commit writes it,
+// so that a page of an earlier commit in place of the newest is detected, which checksums
+// of records cannot do.
 type digest struct {
 	bodies recordSet
-	others recordSet // those of the other buckets, but for the one that the tally is in
+	others recordSet // those of the other buckets, except metaBucket
 }
 
-// digest says which records there are: how many, and the sum of their hashes.
+// recordSet summarizes a set of records: their number and the sum of their hashes.
 type recordSet struct{ count, sum uint64 }
 
 func (d *recordSet) add(key, record []byte)    { d.count++; d.sum += hash(key, record) }
 func (d *recordSet) remove(key, record []byte) { d.count--; d.sum -= hash(key, record) }
 
-// hash is that of a key and of the checksum that ends its record, mixed with the finalizer of
+// hash combines the key with the checksum that ends its record, using the finalizer of
 // SplitMix64.
 func hash(key, record []byte) uint64 {
 	var sum [crc32.Size]byte
@@ -30,7 +30,7 @@ func hash(key, record []byte) uint64 {
 	return h ^ h>>31
 }
 
-// of returns the digest of a bucket, nil for the one that the tally is in.
+// of returns the set of a bucket, nil for metaBucket, which has the digest itself.
 func (t *digest) of(b bucket) *recordSet {
 	switch {
 	case b.is(metaBucket):
@@ -50,7 +50,7 @@ func (t *digest) record() []byte {
 	return appendChecksum(b, 0, metaBucket, keyDigest)
 }
 
-// readTally also tells whether the record is of a version that only counted messages.
+// readDigest also reports whether the record is of a version that only counted messages.
 func readDigest(record []byte) (t digest, onlyCounted bool, err error) {
 	version, f, err := openVersionedRecord(secondVersion, metaBucket, keyDigest, record)
 	if err != nil {

@@ -32,7 +32,7 @@ func fullStore(t *testing.T, messages uint64) *Store {
 
 func refused(t *testing.T, s *Store) {
 	t.Helper()
-	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk was full, and still is") {
+	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
 		t.Fatalf("a put: %v", err)
 	}
 }

@@ -10,9 +10,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// startLogs begins two empty logs, which the tree has all of, and then writes down in the
-// tree that they are there. If that cannot be, as on a disk that is full, it does without, until
-// it can.
+// startLogs begins two empty logs and then records in the tree that they exist. If the disk
+// is too full for that, the store commits to the tree alone until it works.
 func (s *Store) startLogs() error {
 	for i := range s.logs {
 		if err := s.startLog(i); outOfSpace(err) {
@@ -44,9 +43,9 @@ func (s *Store) startLog(i int) error {
 	return s.logs[i].writeEndMark(s.number)
 }
 
-// removeLogs removes the logs, which must be open still, if the tree has everything.
-func (s *Store) removeLogs(folded bool) (err error) {
-	if !folded {
+// removeLogs removes the logs, which must still be open, if the tree has everything.
+func (s *Store) removeLogs(checkpointed bool) (err error) {
+	if !checkpointed {
 		return nil
 	}
 	for _, l := range s.logs {
@@ -62,8 +61,7 @@ func (s *Store) removeLogs(folded bool) (err error) {
 	return err
 }
 
-// orphanedLogs puts logs out of the way whose tree is not there. Without it they cannot be
-// read.
+// moveOrphanedLogs renames logs whose tree is missing. They cannot be read without it.
 func (s *Store) moveOrphanedLogs() error {
 	for i := range s.logs {
 		name := fmt.Sprintf("%s-%d", logName, i+1)
@@ -77,9 +75,9 @@ func (s *Store) moveOrphanedLogs() error {
 			err = s.dir.root.Remove(name)
 		}
 		if err != nil {
-			return fmt.Errorf("keep a log whose file is missing: %w", err)
+			return fmt.Errorf("keep a log whose tree is missing: %w", err)
 		}
-		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, and there was a log: all that was in both is lost; the log is kept as %s", fileName, to)})
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("%s is missing, but there was a log: the contents of both are lost; the log is kept as %s", fileName, to)})
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// keySize is that of a message's key: the queue's ordinal and the sequence.
+// keySize is the size of a message's key: the queue's ordinal and the sequence.
 const keySize = 16
 
 func appendKey(b []byte, k localqueue.MessageKey) []byte {
@@ -22,7 +22,7 @@ func readKey(b []byte) (localqueue.MessageKey, error) {
 	return localqueue.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-// What records of these kinds take besides a text.
+// Sizes of records, without the text.
 const (
 	bodySize = 1 + 2*8 + stateSize + crc32.Size
 	headSize = 1 + stateSize + crc32.Size
@@ -30,8 +30,8 @@ const (
 	stateSize = 3 * 8
 )
 
-// appendBody appends the record of a whole message. Its head is there only once
-// it differs from what the body says.
+// appendBody appends the record of a whole message. There is a head only once the state
+// differs from the body's.
 func appendBody(b, key []byte, m localqueue.MessageState, text string) []byte {
 	start := len(b)
 	b = append(b, recordVersion)
@@ -68,7 +68,7 @@ func readBody(key, record []byte) (m localqueue.MessageState, text []byte, err e
 	return m, text, f.end()
 }
 
-// readHead reads what in a message changes most. The rest is in its body.
+// readHead reads the state that dequeues and updates change. The rest is in the body.
 func readHead(key, record []byte) (m localqueue.MessageState, err error) {
 	f, err := openRecord(headBucket, key, record)
 	if err != nil {

@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Open opens the store in a directory, which it makes if there is none. The file
-// is read whole and checked before anything is done with it: [Store.Found] says
-// what there was, damage included. The error is [ErrLocked] when the directory is
-// in use, [ErrCorrupt] or [ErrNewer] when its file cannot be used, or one of the
-// file system.
+// Open opens the store in a directory, and creates it if it does not exist. It reads and
+// checks the files completely before it changes anything: [Store.Found] says what there
+// was, including damage. The error is [ErrLocked] if the directory is in use, [ErrCorrupt]
+// or [ErrNewer] if its file cannot be used, or one of the file system.
 func Open(dir string) (*Store, error) { return openWith(dir, logSize) }
 
-// openWith is Open with logs of so many bytes.
+// openWith is Open with a limit for the size of a log, in bytes.
 func openWith(path string, mostLogged int64) (*Store, error) {
 	dir, err := openDirectory(path)
 	if err != nil {
@@ -24,7 +23,7 @@ func openWith(path string, mostLogged int64) (*Store, error) {
 	return openIn(dir, mostLogged)
 }
 
-// openIn opens the store in a directory, which it takes over.
+// openIn opens the store in a directory and takes ownership of it.
 func openIn(dir *directory, mostLogged int64) (*Store, error) {
 	s := &Store{dir: dir, maxLogSize: mostLogged, reserve: reserve{dir: dir}}
 	if err := s.openLocked(); err != nil {
@@ -33,7 +32,7 @@ func openIn(dir *directory, mostLogged int64) (*Store, error) {
 	return s, nil
 }
 
-// openLocked locks the directory and opens what is in it.
+// openLocked locks the directory and opens the store.
 func (s *Store) openLocked() (err error) {
 	if s.lock, err = s.dir.create(lockName, os.O_RDWR); err != nil {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, err)
@@ -48,15 +47,15 @@ func (s *Store) openLocked() (err error) {
 	return nil
 }
 
-// sign writes into the lock whose it is, for who finds it taken. That it fails, as
-// on a full disk, costs no more than the name.
+// writeOwner writes the process id into the lock file, for error messages of others.
+// Failing, as on a full disk, costs only that.
 func writeOwner(held *os.File) {
 	if held.Truncate(0) == nil {
 		_, _ = fmt.Fprintf(held, "process %d", os.Getpid())
 	}
 }
 
-// refused says why the directory could not be locked.
+// describeLockFailure says why the directory could not be locked.
 func (s *Store) describeLockFailure(cause error) error {
 	if !errors.Is(cause, ErrLocked) {
 		return fmt.Errorf("lock the data directory %s: %w", s.dir.path, cause)
@@ -67,12 +66,12 @@ func (s *Store) describeLockFailure(cause error) error {
 	if n > 0 {
 		by = string(who[:n])
 	}
-	return fmt.Errorf("%s: %w by %s: stop that one, or give this one another directory", s.dir.path, ErrLocked, by)
+	return fmt.Errorf("%s: %w by %s: stop it, or use another directory", s.dir.path, ErrLocked, by)
 }
 
-// open makes the file, or reads it and mends what is wrong with it.
+// open makes the files, or reads and repairs them.
 func (s *Store) open() error {
-	if err := s.dir.remove(rebuildName); err != nil { // of one who was killed over it
+	if err := s.dir.remove(rebuildName); err != nil { // left by a killed process
 		return err
 	}
 	f, err := s.dir.root.OpenFile(fileName, os.O_RDWR, 0)
@@ -104,14 +103,14 @@ func (s *Store) open() error {
 	return nil
 }
 
-// inspect takes the census. A file whose pages cannot all be read is set aside as
-// it is, and one with what could be read takes its place; one that is nearly empty
-// is made anew, because bbolt never gives space back.
+// inspect reads the snapshot. A file with unreadable pages is copied as it is and rebuilt
+// from what could be read; one that is mostly free is rebuilt too, because bbolt never
+// shrinks a file.
 func (s *Store) inspect(f *os.File) (err error) {
-	// The directory is locked, but a lock that was deleted keeps nobody out, and to mend a
-	// file that another writes would be its end.
+	// The directory is locked, but a deleted lock file keeps nobody out, and repairing a file
+	// that another process writes would destroy it.
 	if err := lock(f); err != nil {
-		return fmt.Errorf("%w: stop the other program, or give this one another directory", err)
+		return fmt.Errorf("%w: stop the other program, or use another directory", err)
 	}
 	if s.snapshot, err = readSnapshot(f); err != nil {
 		return err
@@ -126,12 +125,12 @@ func (s *Store) inspect(f *os.File) (err error) {
 	}
 	err = s.rebuild(f)
 	if copied := s.snapshot.found.Copy; err != nil && copied != "" {
-		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file is still there under its own name
+		err = errors.Join(err, s.dir.root.Remove(filepath.Base(copied))) // the file still has its own name
 	}
 	return err
 }
 
-// keepCopy keeps a file under another name too, the first that is free, and returns its path.
+// keepCopy gives a file the first free name for a copy and returns its path.
 func (s *Store) keepCopy(name string) (string, error) {
 	for n := 1; ; n++ {
 		to := fmt.Sprintf("%s.damaged-%d", name, n)
@@ -145,8 +144,8 @@ func (s *Store) keepCopy(name string) (string, error) {
 // The files of a directory.
 const (
 	fileName    = "queues.db"     // the tree
-	rebuildName = "queues.db.new" // one being made, which becomes the above when it is whole
-	logName     = "queues.log"    // and a number: the commits that are not yet in the tree
+	rebuildName = "queues.db.new" // a tree being rebuilt, renamed to the above when it is complete
+	logName     = "queues.log"    // and a number: the write-ahead logs
 	lockName    = "lock"
 	reserveName = "room-for-deletes"
 )

@@ -8,29 +8,28 @@ import (
 	"slices"
 )
 
-// tree is where a bucket begins: at a page, or inline.
+// bucketRoot is where the tree of a bucket begins: at a page, or inline.
 type bucketRoot struct {
 	name   bucket
 	page   uint64
 	inline []byte
 }
 
-// entry is told of every entry of a bucket. Both slices are good until it
-// returns.
+// visitEntry is called for every entry of a bucket. Both slices are valid until it returns.
 type visitEntry func(key, value []byte)
 
-// trees reads the root. Its error means that the file cannot be used.
+// bucketRoots reads the root. An error means that the commit cannot be used.
 func (in *inspector) bucketRoots() ([]bucketRoot, error) {
 	var found []bucketRoot
 	var bad error
 	root := func(name []byte, value []byte, isBucket bool) {
 		if !isBucket || len(value) < bucketHeader {
-			bad = errors.New("its root holds something that is no bucket")
+			bad = errors.New("its root has an entry that is not a bucket")
 			return
 		}
 		t := bucketRoot{name: slices.Clone(name), page: binary.NativeEndian.Uint64(value), inline: slices.Clone(value[bucketHeader:])}
 		if t.page != 0 && len(t.inline) > 0 {
-			bad = fmt.Errorf("the bucket %q is in its root and has a page", name)
+			bad = fmt.Errorf("the bucket %q is both inline and on a page", name)
 			return
 		}
 		found = append(found, t)
@@ -42,11 +41,11 @@ func (in *inspector) bucketRoots() ([]bucketRoot, error) {
 	return found, bad
 }
 
-// bucket visits the entries of one tree, as many as can be read.
+// bucket visits the entries of one bucket, as many as can be read.
 func (in *inspector) bucket(t bucketRoot, visit visitEntry) {
 	plain := func(key, value []byte, isBucket bool) {
 		if isBucket {
-			in.damaged(t.page, errors.New("it holds a bucket"))
+			in.damaged(t.page, errors.New("it has a nested bucket"))
 			return
 		}
 		visit(key, value)
@@ -60,23 +59,22 @@ func (in *inspector) bucket(t bucketRoot, visit visitEntry) {
 	}
 }
 
-// inline visits the entries of a bucket that is small enough to stand in the root. It has a
-// page of its own there, without a number: by the number bbolt gives pages back.
+// inline visits the entries of a bucket that is small enough to be inside the root. Its
+// page must have id 0: bbolt frees pages by id.
 func (in *inspector) inline(b []byte, visit func(key, value []byte, isBucket bool)) error {
 	n := binary.NativeEndian
 	if len(b) < pageHeader {
-		return errors.New("it is cut off")
+		return errors.New("it is truncated")
 	}
 	if id, overflow := n.Uint64(b), n.Uint32(b[12:]); id != 0 || overflow != 0 {
-		return fmt.Errorf("it stands in the root and says that it is page %d, with %d more", id, overflow)
+		return fmt.Errorf("inline bucket has page id %d and overflow %d", id, overflow)
 	}
 	return in.leaf(b, nil, nil, visit)
 }
 
-// walk visits the leaves below a page, whose keys must begin with low and, unless
-// high is nil, end below high: by these bounds bbolt looks keys up, and by the
-// first key of a page it finds the entry in the page above that it has to change.
-// Both are nil for a root.
+// walk visits the leaves below a page, whose keys must begin with low and, unless high is
+// nil, be below high: bbolt looks keys up by these bounds, and finds the parent's entry by
+// the first key of a page. Both are nil for a root.
 func (in *inspector) walk(page uint64, low, high []byte, depth int, visit func(key, value []byte, isBucket bool)) {
 	if depth == maxDepth {
 		in.damaged(page, errors.New("the tree is too deep"))
@@ -96,15 +94,15 @@ func (in *inspector) walk(page uint64, low, high []byte, depth int, visit func(k
 	}
 }
 
-// leaf visits the entries of a leaf up to the first that is not sound.
+// leaf visits the entries of a leaf up to the first damaged one.
 func (in *inspector) leaf(b, low, high []byte, visit func(key, value []byte, isBucket bool)) error {
 	previous := low
 	if low != nil && binary.NativeEndian.Uint16(b[10:]) == 0 {
-		return errors.New("it is empty")
+		return errors.New("empty leaf page")
 	}
 	return elements(b, func(i int, leaf bool, e element) error {
 		if !leaf {
-			return errors.New("it is no leaf")
+			return errors.New("not a leaf page")
 		}
 		if err := checkOrder(i, previous, e.key, high); err != nil {
 			return err
@@ -115,7 +113,7 @@ func (in *inspector) leaf(b, low, high []byte, visit func(key, value []byte, isB
 	})
 }
 
-// branch walks the children of a page, also when some of them are not sound.
+// branch walks the children of a page, even if some are damaged.
 func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit func(key, value []byte, isBucket bool)) {
 	var children []element
 	err := elements(b, func(i int, _ bool, e element) error {
@@ -130,7 +128,7 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 		return nil
 	})
 	if err == nil && len(children) < 2 {
-		err = errors.New("it has one entry") // bbolt leaves none so, and cannot take away from it
+		err = errors.New("branch page with one entry") // bbolt never leaves one, and cannot delete from it
 	}
 	if err != nil {
 		in.damaged(page, err)
@@ -144,8 +142,7 @@ func (in *inspector) branch(page uint64, b, low, high []byte, depth int, visit f
 	}
 }
 
-// inOrder checks one key against the one before it; the first against the bound
-// from above, which it must be.
+// checkOrder checks a key against the one before. The first key must equal the lower bound.
 func checkOrder(i int, previous, key, high []byte) error {
 	c := bytes.Compare(previous, key)
 	if i > 0 && c >= 0 || i == 0 && previous != nil && c != 0 || high != nil && bytes.Compare(key, high) >= 0 {
@@ -154,9 +151,9 @@ func checkOrder(i int, previous, key, high []byte) error {
 	return nil
 }
 
-// scan visits every record on every page that looks like a leaf, of whatever commit: the
-// same may come several times, as it was at several times, and so may what was deleted.
-// Only records whose checksum says where they belong are visited.
+// scan visits every record on every page that looks like a leaf, of any commit: a record
+// may occur several times, in several states, and so may deleted ones. It visits only
+// records whose checksum matches a bucket.
 func (in *inspector) scan(visit func(in bucket, key, value []byte)) {
 	size := uint64(in.meta.pageSize)
 	for page := uint64(2); (page+1)*size <= uint64(in.size); page++ {
@@ -182,6 +179,6 @@ func (in *inspector) scan(visit func(in bucket, key, value []byte)) {
 				}
 			}
 			return nil
-		}) // up to the first that is not sound
+		}) // up to the first damaged entry
 	}
 }

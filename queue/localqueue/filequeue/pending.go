@@ -8,18 +8,17 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// pending is what became of messages since the log was folded into the tree, the
-// outcome of each alone.
+// pending is the outcome, by message, of the commits since the last checkpoint.
 type pending struct {
 	messages map[localqueue.MessageKey]outcome
-	touched  int // those of messages that the tree has
+	touched  int // outcomes of messages that the tree has
 }
 
-// outcome is what became of a message.
+// outcome is the newest state of a message.
 type outcome struct {
 	localqueue.MessageState
 	text string
-	kind byte // one of those of a record
+	kind byte // as in a log record
 }
 
 func newPending() pending { return pending{messages: map[localqueue.MessageKey]outcome{}} }
@@ -52,7 +51,7 @@ func (p *pending) put(o outcome) {
 		if o.kind != recordAdded {
 			p.touched++
 		}
-	case o.kind == recordUpdated && was.kind != recordUpdated: // and the rest is as it was
+	case o.kind == recordUpdated && was.kind != recordUpdated: // the rest is unchanged
 		was.Due, was.Dequeues, was.Receipt = o.Due, o.Dequeues, o.Receipt
 		o = was
 	case was.kind == recordAdded:
@@ -64,7 +63,7 @@ func (p *pending) put(o outcome) {
 func (p *pending) remove(k localqueue.MessageKey) {
 	was, known := p.messages[k]
 	switch {
-	case known && was.kind == recordAdded: // the tree never hears of it
+	case known && was.kind == recordAdded: // it never reaches the tree
 		delete(p.messages, k)
 		return
 	case !known:
@@ -73,7 +72,7 @@ func (p *pending) remove(k localqueue.MessageKey) {
 	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: recordRemoved}
 }
 
-// inOrder is the outcomes in the order of the tree.
+// inOrder returns the outcomes in the order of the tree.
 func (p *pending) inOrder() []outcome {
 	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))

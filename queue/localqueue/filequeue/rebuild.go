@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// wastefulSize and wastefulShare say which file is made anew when it is opened:
-	// one of this size, in bytes, of which so much is free.
+	// A file of at least rebuildSize bytes is rebuilt when it is opened if at least
+	// rebuildFreeShare of it is free.
 	rebuildSize      = 64 << 20
 	rebuildFreeShare = 0.75
 
-	// portion is how many bytes of messages a commit copies, about.
+	// copyBatchSize is about how many bytes of messages one commit copies.
 	copyBatchSize = 8 << 20
 )
 
+// mostlyFree reports whether the file should be rebuilt to free space.
 func (c *snapshot) mostlyFree(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Size() >= rebuildSize && c.freeShare >= rebuildFreeShare
 }
 
-// rebuild makes a file of what the census found, reading texts from the old file
-// f, and puts it in its place at once: a kill leaves the one or the other. With a
-// nil f it makes the first one.
+// rebuild makes a file of the snapshot, with the texts of the old file f, and renames it
+// into place: a kill leaves one or the other. A nil f makes a new store.
 func (s *Store) rebuild(f *os.File) (err error) {
 	s.snapshot.rebuilt = true
 	db, err := s.openTree(rebuildName)
@@ -39,7 +39,7 @@ func (s *Store) rebuild(f *os.File) (err error) {
 			err = errors.Join(err, db.Close(), s.dir.root.Remove(rebuildName))
 		}
 	}()
-	db.NoSync = true // until it is whole
+	db.NoSync = true // until it is complete
 	if err := s.snapshot.writeTo(db, f); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Store) rebuild(f *os.File) (err error) {
 	return s.dir.sync()
 }
 
-// fill writes a new file.
+// writeTo writes a new file.
 func (c *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 	err := db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
@@ -75,14 +75,14 @@ func (c *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 		if err := c.repair(tx); err != nil {
 			return err
 		}
-		if err := tx.Bucket(metaBucket).Put(keyCheckpoint, c.checkpoint.record()); err != nil { // the logs, if any, are still to be read
+		if err := tx.Bucket(metaBucket).Put(keyCheckpoint, c.checkpoint.record()); err != nil { // logs are replayed later
 			return err
 		}
 		return writeCommitNumber(tx)
 	})
 }
 
-// copyFrom copies the messages that the census kept, and what was set aside before.
+// copyFrom copies the snapshot's messages and the quarantined records.
 func (c *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 		return err
 	}
 	to := copier{db: db, newest: map[localqueue.MessageKey]uint64{}}
-	again := newSnapshot() // which finds the same
+	again := newSnapshot() // it finds the same records
 	again.visitRecords(in, func(b bucket, key, value []byte) {
 		switch {
 		case b.is(bodyBucket):
@@ -107,22 +107,22 @@ func (c *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	return to.err
 }
 
-// copying collects what is copied into commits.
+// copier collects what is copied into commits.
 type copier struct {
 	db     *bolt.DB
 	newest map[localqueue.MessageKey]uint64 // the receipt of what was copied
 	digest digest
 	batch  []bucketRecord
 	size   int
-	err    error // the first
+	err    error // the first error
 }
 
-// message copies a message that the census kept, in the state that it found. One
-// that belongs to no queue is set aside.
+// message copies a message of the snapshot, in its final state. A message without a queue
+// is quarantined.
 func (to *copier) message(c *snapshot, key, value []byte) {
 	m, text, err := readBody(key, value)
 	if err != nil {
-		return // it is among the bad ones
+		return // it is quarantined
 	}
 	i, ours := slices.BinarySearchFunc(c.messages, m, compareKeys)
 	switch {

@@ -6,16 +6,16 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// recent has the texts of the commits that are in the log. Nothing is taken out of it:
-// a view may still ask for what was removed or replaced since. When the log is folded,
-// another takes its place, and this one lasts as long as the views that have it.
+// recentTexts holds the texts of the commits in the log. Nothing is removed from it: an
+// open view may still ask for texts that were deleted or replaced. A checkpoint replaces
+// it, and it lives as long as the views that use it.
 type recentTexts struct {
 	mu     sync.RWMutex
 	number uint64                                 // guarded by mu; of the newest commit
 	texts  map[localqueue.MessageKey]*textVersion // guarded by mu
 }
 
-// version is a text and those that it replaced. It never changes.
+// textVersion is a text and those that it replaced. It never changes.
 type textVersion struct {
 	since uint64 // the number of the commit
 	text  string
@@ -26,7 +26,7 @@ func newRecentTexts(number uint64) *recentTexts {
 	return &recentTexts{number: number, texts: map[localqueue.MessageKey]*textVersion{}}
 }
 
-// add takes the texts of a commit, which is durable.
+// add adds the texts of a durable commit.
 func (r *recentTexts) add(number uint64, changes []localqueue.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *recentTexts) newest() uint64 {
 	return r.number
 }
 
-// text returns the text that a message had after a commit, unless the tree has it.
+// text returns the text that a message had after a commit, unless it is in the tree.
 func (r *recentTexts) text(k localqueue.MessageKey, after uint64) (string, bool) {
 	r.mu.RLock()
 	t := r.texts[k]

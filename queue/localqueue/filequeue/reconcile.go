@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// settle puts together what was read: heads with bodies, messages with queues,
-// copies in place of what was lost.
+// reconcile combines the records: heads with bodies, messages with queues, copies in place
+// of lost records.
 func (c *snapshot) reconcile() {
 	c.reconcileQueues()
 	for _, b := range c.damaged {
@@ -22,34 +22,34 @@ func (c *snapshot) reconcile() {
 	c.compareDigests()
 	c.reconcileMessages()
 	for ordinal, n := range c.orphans {
-		c.found.damage(Damage{What: fmt.Sprintf("%d messages are of the queue with the ordinal %d, which is not known: they were set aside", n, ordinal)})
+		c.found.damage(Damage{What: fmt.Sprintf("%d messages belong to the unknown queue with ordinal %d: they were quarantined", n, ordinal)})
 	}
 	c.found.Queues, c.found.Messages = len(c.queues), len(c.messages)
 	if c.secret == ([32]byte{}) {
 		c.secret = c.secretCopy
 		if c.secret == ([32]byte{}) && (len(c.queues) > 0 || c.ordinal > 0) {
 			_, _ = rand.Read(c.secret[:]) // which never fails
-			c.found.damage(Damage{What: "the secret that ids and receipts are made of is lost: messages have other ids now, no receipt from before is good, and what only a log had is lost"})
+			c.found.damage(Damage{What: "the secret of ids and receipts is lost: messages have new ids, old receipts are invalid, and commits that only a log had are lost"})
 		}
 	}
 }
 
-// compareTallies finds out whether the records are those of the newest commit.
+// compareDigests checks that the records are those of the newest commit.
 func (c *snapshot) compareDigests() {
 	have, want := c.actual.bodies, c.digest.bodies
 	if c.countsOnly {
 		have.sum = want.sum
 	}
 	if have != want {
-		c.found.damage(Damage{What: fmt.Sprintf("there should be %d messages in the file and there are %d: some are lost, or were deleted and are back, or are as they were before", want.count, have.count)})
+		c.found.damage(Damage{What: fmt.Sprintf("the file should have %d messages and has %d: some are lost, or deleted ones are back, or some are in an earlier state", want.count, have.count)})
 	}
 	have, want = c.actual.others, c.digest.others
 	if have != want && !c.countsOnly {
-		c.found.damage(Damage{What: fmt.Sprintf("there should be %d records besides the messages in the file and there are %d: some queues, their settings, or when messages are due are lost, or are as they were before", want.count, have.count)})
+		c.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
 	}
 }
 
-// settleQueues brings queues back of which only the name is left.
+// reconcileQueues restores queues of which only the name is left.
 func (c *snapshot) reconcileQueues() {
 	if c.scanned {
 		c.dropOlderQueues()
@@ -68,7 +68,7 @@ func (c *snapshot) reconcileQueues() {
 	for ordinal := range c.tombstones {
 		c.ordinal = max(c.ordinal, ordinal)
 	}
-	for _, b := range c.damaged { // what is lost may have been the largest
+	for _, b := range c.damaged { // the lost one may have been the largest
 		if b.bucket.is(metaBucket) && bytes.Equal(b.key, keyOrdinal) {
 			c.ordinal += unknownGap
 		}
@@ -78,7 +78,7 @@ func (c *snapshot) reconcileQueues() {
 	}
 }
 
-// forgetOlderQueues leaves one queue of each name, the last that was created.
+// dropOlderQueues keeps only the newest queue of each name.
 func (c *snapshot) dropOlderQueues() {
 	last := map[queue.Name]uint64{}
 	for ordinal, q := range c.queues {
@@ -102,7 +102,7 @@ func (c *snapshot) dropOlderQueues() {
 }
 
 func (c *snapshot) describe(b damagedRecord) Damage {
-	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was set aside", b.bucket, b.reason)}
+	d := Damage{What: fmt.Sprintf("a record of the bucket %q cannot be read (%s) and was quarantined", b.bucket, b.reason)}
 	if !b.bucket.is(headBucket) && !b.bucket.is(bodyBucket) {
 		return d
 	}
@@ -110,9 +110,9 @@ func (c *snapshot) describe(b damagedRecord) Damage {
 		d.Queue, d.Sequence = c.queues[key.Queue].Name, key.Sequence
 	}
 	if b.bucket.is(headBucket) {
-		d.What = fmt.Sprintf("when it is due and how often it was dequeued cannot be read (%s): it is as it was enqueued", b.reason)
+		d.What = fmt.Sprintf("its visibility and dequeue count cannot be read (%s): it is as it was when enqueued", b.reason)
 	} else {
-		d.What = fmt.Sprintf("it cannot be read (%s) and was set aside", b.reason)
+		d.What = fmt.Sprintf("it cannot be read (%s) and was quarantined", b.reason)
 	}
 	return d
 }
@@ -121,15 +121,15 @@ func compareKeys(a, b localqueue.MessageState) int {
 	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
 }
 
-// newestFirst puts of the same message that state first which it had last.
+// newestFirst orders by message, the newest state first.
 func newestFirst(a, b localqueue.MessageState) int {
 	return cmp.Or(compareKeys(a, b), cmp.Compare(b.Receipt, a.Receipt))
 }
 
-// settleMessages gives messages their heads, and leaves out those that were
-// cleared and those of no queue.
+// reconcileMessages gives messages their heads, and drops deleted messages and those
+// without a queue.
 func (c *snapshot) reconcileMessages() {
-	if c.unreadable { // else they came in order
+	if c.unreadable { // otherwise they are in order
 		slices.SortFunc(c.messages, newestFirst)
 		slices.SortFunc(c.heads, newestFirst)
 		c.messages = slices.CompactFunc(c.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
@@ -155,6 +155,5 @@ func (c *snapshot) reconcileMessages() {
 	c.messages, c.heads = ours, nil
 }
 
-// unknownGap is how far a counter that was lost goes on beyond what is known to
-// have been given out.
+// unknownGap is added to a counter whose value was lost, so that no number is used twice.
 const unknownGap = 1 << 40

@@ -6,21 +6,21 @@ import (
 	"hash/crc32"
 )
 
-// A record is a version byte, the fields of its kind, and the Castagnoli CRC of
-// bucket, key and all before it: a record that was damaged, or that stands where
-// another should, is found out by itself. Numbers are big-endian, so that keys
-// sort by them; strings carry their length.
+// A record is a version byte, the fields of its kind, and the CRC-32C (Castagnoli) of
+// bucket, key and all before it, so that a damaged or misplaced record is detected by
+// itself. Numbers are big-endian, so that keys sort by them; strings are prefixed with
+// their length.
 const (
 	recordVersion = 1
-	secondVersion = 2 // of the kinds that have had two
+	secondVersion = 2 // of kinds with two versions
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errRecord is what a record is found to be that no store wrote.
+// errRecord means that no store wrote the record.
 var errRecord = errors.New("its checksum does not match")
 
-// seal ends a record that begins at start in b with its checksum.
+// appendChecksum ends the record that begins at start in b.
 func appendChecksum(b []byte, start int, in bucket, key []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(in, key, b[start:]))
 }
@@ -31,13 +31,13 @@ func checksum(in bucket, key, fields []byte) uint32 {
 	return crc32.Update(sum, castagnoli, fields)
 }
 
-// unseal returns the fields of a record, if it is one.
+// openRecord checks a record and returns its fields.
 func openRecord(in bucket, key, record []byte) (fields, error) {
 	_, f, err := openVersionedRecord(recordVersion, in, key, record)
 	return f, err
 }
 
-// unsealUpTo is unseal for a kind that has had so many versions.
+// openVersionedRecord is openRecord for a kind with several versions.
 func openVersionedRecord(newest byte, in bucket, key, record []byte) (version byte, f fields, err error) {
 	end := len(record) - crc32.Size
 	if end < 1 || binary.BigEndian.Uint32(record[end:]) != checksum(in, key, record[:end]) {
@@ -49,8 +49,7 @@ func openVersionedRecord(newest byte, in bucket, key, record []byte) (version by
 	return record[0], fields{rest: record[1:end]}, nil
 }
 
-// fields reads the fields of a record, one after the other. What is missing
-// reads as zero and is remembered.
+// fields reads the fields of a record in order. Missing ones read as zero and set short.
 type fields struct {
 	rest  []byte
 	short bool
@@ -81,7 +80,7 @@ func (f *fields) bytes() []byte {
 
 func (f *fields) string() string { return string(f.bytes()) }
 
-// end returns whether all that was read was there, and nothing more.
+// end returns an error unless exactly all fields were read.
 func (f *fields) end() error {
 	if f.short || len(f.rest) > 0 {
 		return errRecord

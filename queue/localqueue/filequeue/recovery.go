@@ -6,8 +6,8 @@ import (
 	"io/fs"
 )
 
-// goOn goes on where the logs end. Of a store that was damaged they may have the only
-// copy of something, so they are folded at once.
+// recoverLogs replays the logs and continues where they end. After damage they may have the
+// only copy of something, so a checkpoint follows at once.
 func (s *Store) recoverLogs() error {
 	s.reserve.findExisting()
 	if err := s.openLogs(); err != nil {
@@ -32,23 +32,23 @@ func (s *Store) recoverLogs() error {
 		return err
 	}
 	s.found = s.snapshot.found
-	_ = s.reserve.allocate() // else the disk is full: it is tried again before anything grows
+	_ = s.reserve.allocate() // if the disk is full, it is tried again before anything grows
 	return nil
 }
 
-// readyLogs leaves logs that can be gone on with.
+// prepareLogs leaves logs that can be appended to.
 func (s *Store) prepareLogs() error {
 	switch {
 	case !s.logsReady:
 		return s.startLogs()
-	case s.snapshot.found.Torn: // else it would be found again
+	case s.snapshot.found.Torn: // otherwise it would be found again
 		return s.logs[s.active].writeEndMark(s.number)
 	default:
 		return nil
 	}
 }
 
-// mend mends the tree, if it was not made anew and there is anything to do.
+// repair repairs the tree, unless it was rebuilt or there is nothing to do.
 func (s *Store) repair() error {
 	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (s *Store) repair() error {
 	return err
 }
 
-// openLogs opens the logs that there are.
+// openLogs opens the existing logs.
 func (s *Store) openLogs() error {
 	for i := range s.logs {
 		l, err := openWAL(s.dir, i+1, s.maxLogSize, 0)
@@ -81,5 +81,5 @@ func (s *Store) openLogs() error {
 	return nil
 }
 
-// mayBeLost is what it means that a part of a log is missing.
-const mayBeLost = "the last commits may be lost, also such as were acknowledged: messages that they enqueued are gone, and messages that they deleted are back"
+// mayBeLost is the consequence of a missing part of a log.
+const mayBeLost = "the last commits may be lost, including acknowledged ones: messages that they enqueued are gone, and messages that they deleted are back"

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// mend brings a file into the state that the census says it has: bad records are
-// set aside, and what is known from elsewhere is written again. Of a file that is
-// sound it only takes away names that are free by now.
+// repair makes the file match the snapshot: it quarantines damaged records and rewrites
+// settings that are known from elsewhere. In a sound file it only removes names that have
+// become free.
 func (c *snapshot) repair(tx *bolt.Tx) error {
 	w := treeTx{digest: c.actual}
 	w.begin(tx)
@@ -30,7 +30,7 @@ func (c *snapshot) repair(tx *bolt.Tx) error {
 	return w.meta.Put(keyDigest, w.digest.record())
 }
 
-// release takes away the names that are free by now: the engine forgets them too.
+// deleteExpiredNames removes the names that have become free: the engine drops them too.
 func (c *snapshot) deleteExpiredNames(w *treeTx) error {
 	at := time.Now().UnixNano()
 	for _, l := range c.deleting {
@@ -44,7 +44,8 @@ func (c *snapshot) deleteExpiredNames(w *treeTx) error {
 	return nil
 }
 
-// setAside moves the bad records, and messages of no queue, to the bucket for them.
+// quarantineDamaged moves damaged records, and messages without a queue, to the quarantine
+// bucket.
 func (c *snapshot) quarantineDamaged(w *treeTx) error {
 	for _, b := range c.damaged {
 		if err := w.quarantined.Put(quarantineKey(b.bucket, b.key), b.record); err != nil {
@@ -84,7 +85,7 @@ func (c *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 	}
 }
 
-// restore writes everything but messages.
+// rewriteSettings writes everything except messages.
 func (c *snapshot) rewriteSettings(w *treeTx) error {
 	if c.secret != ([32]byte{}) {
 		if err := w.secret(c.secret); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// replay takes from the logs what the tree has not. It changes nothing but memory.
+// replay applies the commits in the logs that the tree does not have. It changes only
+// memory.
 func (s *Store) replay() error {
 	var reads []*walScan
 	var records []walEntry
@@ -28,7 +29,7 @@ func (s *Store) replay() error {
 	slices.SortStableFunc(records, func(a, b walEntry) int { return cmp.Compare(a.number, b.number) })
 	s.number, s.time, s.pending = s.snapshot.checkpoint.number, s.snapshot.checkpoint.time, newPending()
 	if len(records) > 0 && s.number == 0 && s.snapshot.found.Damaged > 0 {
-		s.number = records[0].number - 1 // it is not known what the tree has: to take something twice does no harm
+		s.number = records[0].number - 1 // it is unknown what the tree has, and replaying a commit twice is harmless
 	}
 	s.recent.Store(newRecentTexts(s.number))
 	for _, r := range records {
@@ -46,8 +47,8 @@ func (s *Store) replay() error {
 	})
 }
 
-// goOnAfter goes on after the newest record, if the tree has not that too: then that
-// log is left as it is, see forget.
+// resumeAfter continues after the newest record. If the tree already has that, it uses the
+// other log: see switchLogs.
 func (s *Store) resumeAfter(records []walEntry) {
 	if len(records) == 0 {
 		return
@@ -63,8 +64,8 @@ func (s *Store) resumeAfter(records []walEntry) {
 	}
 }
 
-// judge says whether the logs end as they should: the one that is written after its newest
-// record, the other one with what is older.
+// checkTails checks that the logs end as they should: the active one after its newest
+// record, the other one with older records.
 func (s *Store) checkTails(reads []*walScan) {
 	for _, r := range reads {
 		at := int64(0)
@@ -75,22 +76,22 @@ func (s *Store) checkTails(reads []*walScan) {
 		case tailTorn:
 			s.snapshot.found.Torn = true
 		case tailDamaged:
-			s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is cut off or damaged after commit %d: %s", r.log.name, s.number, mayBeLost)})
+			s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is truncated or damaged after commit %d: %s", r.log.name, s.number, mayBeLost)})
 		}
 	}
 }
 
-// take takes a commit, unless the tree has it.
+// replayRecord replays a commit, unless the tree has it.
 func (s *Store) replayRecord(r walEntry) error {
 	if r.number <= s.number {
 		return nil
 	}
 	changes, err := readChanges(r.fields)
-	if err != nil { // and its checksum is right
+	if err != nil { // although its checksum matches
 		return fmt.Errorf("commit %d in %s: %w", r.number, r.log.name, err)
 	}
 	if r.number != s.number+1 {
-		s.snapshot.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing from the log: their changes are lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
 	s.noteTime(changes)
@@ -99,8 +100,8 @@ func (s *Store) replayRecord(r walEntry) error {
 	return nil
 }
 
-// merge brings the census from where the tree is to where the log leads. It leaves
-// pending only what the tree can be told.
+// applyLog brings the snapshot from the tree's state to the log's. It keeps in pending only
+// what can be written to the tree.
 func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 	kept, seen := newPending(), make(map[localqueue.MessageKey]bool, len(p.messages))
 	all := c.messages[:0]
@@ -119,7 +120,7 @@ func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 			c.found.Bytes -= textSize(bodies, m.MessageKey)
 		default:
 			c.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
-			o.kind = recordRewritten // the tree has it, wherever the log began with it
+			o.kind = recordRewritten // the tree has it already
 			all = append(all, o.MessageState)
 		}
 		kept.put(o)
@@ -139,7 +140,7 @@ func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 	*p, c.messages, c.found.Messages = kept, all, len(all)
 }
 
-// wants tells whether a message of the log has a queue, which it lacks only after damage.
+// hasQueue reports whether a message of the log has a queue. Only damage separates them.
 func (c *snapshot) hasQueue(k localqueue.MessageKey) bool {
 	if through, swept := c.tombstones[k.Queue]; swept && k.Sequence <= through {
 		return false
@@ -147,11 +148,11 @@ func (c *snapshot) hasQueue(k localqueue.MessageKey) bool {
 	if _, known := c.queues[k.Queue]; known {
 		return true
 	}
-	c.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message of the queue with the ordinal %d is in the log, and that queue is not known: it is lost", k.Queue)})
+	c.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue)})
 	return false
 }
 
-// textSize is the size of a text in the tree, which is sound.
+// textSize returns the size of a text in the tree, which is sound.
 func textSize(bodies *bolt.Bucket, k localqueue.MessageKey) int64 {
 	return int64(len(bodies.Get(appendKey(nil, k))) - bodySize)
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// ballastSize, in bytes, is what it can take to fold a log into the tree: two for each of
-// its own, because in the worst case a message takes half a page and has one, and two
-// pages for each message that it touches.
+// reserveSize, in bytes, is the most that a checkpoint can write: twice the log, because in
+// the worst case a message that takes half a page gets a whole one, and two pages for each
+// message of the tree that it changes.
 const reserveSize = 2*logSize + maxTouched*2*4096
 
-// ballast is space on the disk that is kept for deletes: they make room, and yet a
-// commit of them has to write first. It is let go when the disk is full. Until it
-// is back, as much has to be free inside the file before anything grows.
+// reserve is disk space kept for deletes: they free space, but their commit has to write
+// first. It is released when the disk is full. Until it is allocated again, as much must be
+// free inside the file before anything grows.
 type reserve struct {
 	dir  *directory
-	file os.FileInfo // nil when there is none; owned by whoever calls Commit
+	file os.FileInfo // nil if there is none; owned by the caller of Commit
 }
 
 func (b *reserve) held() bool { return b.file != nil }
 
-// find takes what was left of the ballast by who had the directory before.
+// findExisting finds a reserve that an earlier process left.
 func (b *reserve) findExisting() {
 	if info, err := b.dir.root.Lstat(reserveName); err == nil && info.Size() == reserveSize {
 		b.file = info
 	}
 }
 
-// raise brings the ballast back, if there is space for it.
+// allocate makes the reserve, if there is space for it.
 func (b *reserve) allocate() error {
 	if b.held() {
 		return nil
@@ -42,7 +42,7 @@ func (b *reserve) allocate() error {
 	if err != nil {
 		return err
 	}
-	// Noise, because some file systems find a place for zeros anywhere.
+	// Random bytes, because some file systems store zeros without allocating space.
 	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), reserveSize)
 	info, failed := f.Stat()
 	if err := errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
@@ -52,7 +52,7 @@ func (b *reserve) allocate() error {
 	return nil
 }
 
-// drop lets the ballast go and tells whether there was any.
+// release removes the reserve and reports whether there was one.
 func (b *reserve) release() bool {
 	if !b.held() {
 		return false
@@ -62,7 +62,7 @@ func (b *reserve) release() bool {
 	return dropped && err == nil
 }
 
-// grow tells whether any of the changes needs space for good.
+// needSpace reports whether any of the changes needs space permanently.
 func needSpace(changes []localqueue.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
@@ -73,10 +73,10 @@ func needSpace(changes []localqueue.Change) bool {
 	return false
 }
 
-// roomFor fails when the changes need space for good that the disk did not have
-// and the file has not either. What deletes made free is in the log until a checkpoint, so
-// there is one before anything is refused; then there is nothing to gain by another, however
-// many are refused.
+// ensureSpace fails if the changes need space permanently that neither the disk nor the
+// file has. Until a checkpoint, the space of deleted messages is not free, so there is one
+// before anything is refused; after it the log is empty, and further refusals cost no
+// checkpoint.
 func (s *Store) ensureSpace(changes []localqueue.Change) error {
 	if s.reserve.held() || !needSpace(changes) || s.enoughFreePages() {
 		return nil
@@ -92,17 +92,17 @@ func (s *Store) ensureSpace(changes []localqueue.Change) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the disk was full, and still is: %w", err)
+	return fmt.Errorf("the disk is still full: %w", err)
 }
 
-// roomInside tells whether as much as the ballast is free inside the file, or will be with
-// the next commit.
+// enoughFreePages reports whether as much as the reserve is free inside the file, or will
+// be with the next commit.
 func (s *Store) enoughFreePages() bool {
 	stats := s.db.Stats()
 	return (stats.FreePageN+stats.PendingPageN)*s.pageSize >= reserveSize
 }
 
-// withRoom does something again once the ballast was let go.
+// usingReserve calls do, and calls it again with the reserve released if that failed.
 func (s *Store) usingReserve(do func() error) error {
 	err := do()
 	if err != nil && s.broken == nil && s.reserve.release() {
@@ -111,7 +111,7 @@ func (s *Store) usingReserve(do func() error) error {
 	return err
 }
 
-// noRoom tells whether something failed because the disk, or the user's part of it, is full.
+// outOfSpace reports whether err means that the disk, or the user's quota, is full.
 func outOfSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

@@ -53,8 +53,8 @@ func readQueue(key, record []byte) (q localqueue.QueueState, err error) {
 	return q, f.end()
 }
 
-// nameRecord is a second copy of what a queue is called, in a bucket of its own:
-// messages whose queue has no name could not be served.
+// nameRecord is a second copy of a queue's name, in a bucket of its own: messages whose
+// queue has no name could not be served.
 func nameRecord(key []byte, n queue.Name) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, n.Account), n.Queue)
 	return appendChecksum(b, 0, nameBucket, key)
@@ -72,7 +72,7 @@ func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
 	return ordinal, n, f.end()
 }
 
-// accountKey is never empty, which a key must not be, even if the name is.
+// accountKey is never empty, as bbolt requires, even if the name is.
 func accountKey(name string) []byte { return appendBytes(nil, name) }
 
 func accountRecord(key []byte, a localqueue.AccountState) []byte {
@@ -110,8 +110,8 @@ func readDeleting(key, record []byte) (l localqueue.DeletingName, err error) {
 	return l, f.end()
 }
 
-// A sweep is work left over: messages of a queue up to a sequence, which are
-// gone for the engine and not yet from the file. It is all in the key.
+// A tombstone marks messages of a queue, up to a sequence, as deleted while they are still
+// in the file. Its key says everything.
 func tombstoneRecord(key []byte) []byte {
 	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
 }
@@ -127,13 +127,13 @@ func readTombstone(key, record []byte) (k localqueue.MessageKey, err error) {
 	return k, f.end()
 }
 
-// The single values, in the bucket of that name.
+// The keys of metaBucket.
 var (
 	keySecret     = []byte("secret")
-	keyOrdinal    = []byte("ordinal") // the largest of all queues ever
+	keyOrdinal    = []byte("ordinal") // the largest ever used
 	keyDigest     = []byte("tally")
 	keyCheckpoint = []byte("folded")
-	keyCommit     = []byte("commit") // of the tree, as bbolt counts them
+	keyCommit     = []byte("commit") // bbolt's number of the commit
 )
 
 func secretRecord(in bucket, secret [32]byte) []byte {

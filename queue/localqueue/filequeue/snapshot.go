@@ -12,12 +12,12 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// census is what a file holds, read before bbolt is: everything but texts, which
-// are only checked.
+// snapshot is the content of a file, read before bbolt opens it: everything except texts,
+// which are only checked.
 type snapshot struct {
 	found      Found
 	secret     [32]byte
-	secretCopy [32]byte // the secret's copy
+	secretCopy [32]byte // the copy in nameBucket
 	metaValues
 	accounts   []localqueue.AccountState
 	queues     map[uint64]localqueue.QueueState
@@ -26,39 +26,39 @@ type snapshot struct {
 	tombstones map[uint64]uint64 // queue to sequence
 	heads      []localqueue.MessageState
 	messages   []localqueue.MessageState
-	actual     digest // what the bodies are
+	actual     digest // of the records found
 	damaged    []damagedRecord
-	orphans    map[uint64]int // messages by a queue that is not known
-	unreadable bool           // pages could not be read
-	newer      bool           // a record is of a later version
-	freeShare  float64        // what part of the pages is free
-	rebuilt    bool           // the file was made anew
-	scanned    bool           // there are records of many commits, not of one tree
+	orphans    map[uint64]int // the number of messages of each unknown queue
+	unreadable bool           // some pages cannot be read
+	newer      bool           // some record is of a later version
+	freeShare  float64        // the share of pages that is free
+	rebuilt    bool           // the file was rebuilt
+	scanned    bool           // the records are of many commits, not of one tree
 }
 
-// singleValues are what the bucket of that name holds.
+// metaValues is the content of metaBucket.
 type metaValues struct {
 	ordinal    uint64
 	digest     digest
 	hasDigest  bool
-	countsOnly bool // the tally only counts messages
+	countsOnly bool // the digest only counts messages
 	checkpoint checkpoint
-	commit     uint64 // of the tree; 0 when an earlier version wrote it
+	commit     uint64 // of the tree; 0 if an earlier version wrote it
 }
 
-// kept is a record and where it is to be kept.
+// bucketRecord is a record and the bucket it belongs to.
 type bucketRecord struct {
 	bucket      bucket
 	key, record []byte
 }
 
-// badRecord is a record that is to be set aside.
+// damagedRecord is a record to quarantine.
 type damagedRecord struct {
 	bucketRecord
 	reason string
 }
 
-// newCensus is that of no file.
+// newSnapshot returns the snapshot of an empty file.
 func newSnapshot() *snapshot {
 	return &snapshot{
 		queues:     map[uint64]localqueue.QueueState{},
@@ -68,7 +68,7 @@ func newSnapshot() *snapshot {
 	}
 }
 
-// takeCensus reads the census of a file.
+// readSnapshot reads the snapshot of a file.
 func readSnapshot(f *os.File) (*snapshot, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -80,11 +80,11 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	}
 	c := newSnapshot()
 	if !whole {
-		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn, the one before it is used"})
+		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
 	}
 	if !consecutive(in.meta, in.previous) {
 		c.unreadable = true
-		c.found.damage(Damage{What: "the two meta pages are not those of one commit and of the one before: the newest commit may be lost"})
+		c.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
 	}
 	c.visitRecords(in, c.addRecord)
 	if c.newer {
@@ -94,18 +94,18 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 		return nil, errOldLogs
 	}
 	if c.scanned {
-		c.checkpoint = checkpoint{time: c.checkpoint.time} // it may be of any commit: all that is in the logs is taken
+		c.checkpoint = checkpoint{time: c.checkpoint.time} // it may be of any commit, so replay all logs
 	}
 	if c.commit != 0 && c.commit != in.meta.commit && !c.scanned {
-		c.found.damage(Damage{What: fmt.Sprintf("the tree is that of commit %d and should be that of commit %d: what came in between is lost, or was deleted and is back", c.commit, in.meta.commit)})
+		c.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", c.commit, in.meta.commit)})
 	}
 	c.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
 	c.reconcile()
 	return c, nil
 }
 
-// visit visits all records of the newest tree whose root can be read; if there is none,
-// all that are on any page.
+// visitRecords visits all records of the newest tree whose root can be read or, if there is
+// none, the records on all pages.
 func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
 	in.damaged = func(page uint64, why error) {
 		c.unreadable = true
@@ -120,18 +120,18 @@ func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value 
 		}
 	}
 	if err != nil {
-		c.found.damage(Damage{What: "no commit can be read as a whole: every page was searched for messages, and some that were deleted may be back"})
+		c.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
 		c.scanned = true
 		in.scan(visit)
 		return
 	}
 	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
 		c.unreadable = true
-		c.found.damage(Damage{What: "the file is shorter than it was"})
+		c.found.damage(Damage{What: "the file is truncated"})
 	}
-	if in.meta.free != noFreelist { // bbolt would believe it, and no store writes one
+	if in.meta.free != noFreelist { // bbolt would trust it, and no store writes one
 		c.unreadable = true
-		c.found.damage(Damage{What: "there is a list of free pages, which another program must have written"})
+		c.found.damage(Damage{What: "there is a freelist, which another program must have written"})
 	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t bucketRoot) bool { return bytes.Equal(t.name, name) })
@@ -148,7 +148,7 @@ func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value 
 	}
 }
 
-// record takes one record, or remembers that it is bad.
+// addRecord adds one record, or lists it as damaged.
 func (c *snapshot) addRecord(in bucket, key, value []byte) {
 	err := c.parseRecord(in, key, value)
 	switch {
@@ -159,7 +159,7 @@ func (c *snapshot) addRecord(in bucket, key, value []byte) {
 		c.damaged = append(c.damaged, damagedRecord{bucketRecord{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
 	}
 	if d := c.actual.of(in); d != nil {
-		d.add(key, value) // bad ones too: they are counted as they were written
+		d.add(key, value) // damaged ones too: they were counted when written
 	}
 }
 
@@ -208,7 +208,7 @@ func (c *snapshot) parseRecord(in bucket, key, value []byte) error {
 		return err
 	case in.is(metaBucket):
 		return c.readMeta(key, value)
-	default: // set aside before
+	default: // quarantined before
 		c.found.Quarantined++
 		return nil
 	}
@@ -245,7 +245,7 @@ func (c *snapshot) readMeta(key, value []byte) (err error) {
 	return err
 }
 
-// saved hands the census to the engine, which then is the only one to have it.
+// saved converts the snapshot for the engine, which then owns it.
 func (c *snapshot) saved() localqueue.Saved {
 	return localqueue.Saved{
 		Secret:   c.secret,

@@ -12,66 +12,66 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Store is a directory that an engine keeps its queues in. Make one with [Open].
-// It implements [localqueue.Store] and is as safe for concurrent use as that asks.
+// Store is a directory that an engine keeps its queues in: a [localqueue.Store]. Make one
+// with [Open]. It is as safe for concurrent use as [localqueue.Store] requires.
 type Store struct {
 	dir  *directory
 	lock *os.File
 
-	maxLogSize int64 // how large a log becomes
+	maxLogSize int64 // the size limit of a log, in bytes
 
 	db           *bolt.DB
-	file         *os.File // that of db
-	linksCounted bool     // the file system counts the names of a file
+	file         *os.File // of db
+	linksCounted bool     // the file system counts the links of a file
 	pageSize     int      // of db, in bytes
 	found        Found
 
 	snapshot *snapshot // until Load
 	recent   atomic.Pointer[recentTexts]
 
-	// What follows is owned by whoever calls Commit.
+	// The fields below are owned by the caller of Commit.
 
 	reserve      reserve
 	digest       digest   // of the records in the tree
 	number       uint64   // of the last commit
-	time         int64    // of it, by the engine's clock
-	checkpointed uint64   // of the last one that the tree has
-	secret       [32]byte // that the logs are salted with
+	time         int64    // of that commit, by the engine's clock
+	checkpointed uint64   // the last commit that the tree has
+	secret       [32]byte // the salt of the logs
 	logs         [2]*wal
-	logsReady    bool      // there are logs, and the tree says so: else all goes into the tree
-	active       int       // which of them is written
-	pending      pending   // what the log has and the tree has not
-	moreWork     bool      // the tree has work left over
-	logBuffer    []byte    // room for one
-	checkedAt    time.Time // when it was last looked whether a file was deleted
-	broken       error     // why nothing can be committed any more
-	panicked     bool      // bbolt was left in the middle of a call, and must not be called again
+	logsReady    bool      // there are logs, and the tree says so; otherwise every commit goes into the tree
+	active       int       // index of the log being written
+	pending      pending   // what the log has and the tree does not
+	moreWork     bool      // there are tombstones
+	logBuffer    []byte    // reused buffer
+	checkedAt    time.Time // when files were last checked for deletion
+	broken       error     // why commits are refused
+	panicked     bool      // bbolt panicked and must not be called again
 }
 
 var _ localqueue.Store = (*Store)(nil)
 
-// Found says what [Open] found.
+// Found returns what [Open] found.
 func (s *Store) Found() Found { return s.found }
 
-// path is that of the tree's file, as it was when it was opened.
+// path returns the path of the tree, as given to Open.
 func (s *Store) path() string { return s.dir.named(fileName) }
 
 // Load implements [localqueue.Store].
 func (s *Store) Load() (localqueue.Saved, error) {
 	if s.snapshot == nil {
-		return localqueue.Saved{}, errors.New("filequeue: it was loaded before")
+		return localqueue.Saved{}, errors.New("filequeue: the store was loaded before")
 	}
 	saved := s.snapshot.saved()
 	saved.Time = s.time
-	s.snapshot = nil // the engine has it now
+	s.snapshot = nil // the engine owns it now
 	return saved, nil
 }
 
-// Close gives the directory back. All is in one file then, without a log, unless the
-// disk was too full for it. After an error the logs have what the file has not.
+// Close releases the directory. Everything is then in one file, without logs, unless the
+// disk was too full for that. After an error, the logs have what the tree does not.
 func (s *Store) Close() error {
-	folded := s.broken == nil && s.finalCheckpoint() == nil // else the next who opens it finds the logs
-	err := errors.Join(s.broken, s.removeLogs(folded), s.closeFiles(), s.lock.Close(), s.dir.close())
+	checkpointed := s.broken == nil && s.finalCheckpoint() == nil // otherwise the next Open replays the logs
+	err := errors.Join(s.broken, s.removeLogs(checkpointed), s.closeFiles(), s.lock.Close(), s.dir.close())
 	if err != nil {
 		return fmt.Errorf("filequeue: close %s: %w", s.path(), err)
 	}

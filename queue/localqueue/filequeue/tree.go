@@ -11,28 +11,28 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// openTree opens a tree that is sound, or makes one.
+// openTree opens a sound tree, or makes one.
 //
-// Free pages are not written with each commit, and are kept in a map: after a big
-// drain there are so many that either would take most of the time of a commit.
+// The freelist is kept in a map and not written with each commit: after a big drain it is
+// so long that either would take most of a commit's time.
 func (s *Store) openTree(name string) (*bolt.DB, error) {
 	db, err := bolt.Open(name, 0o600, &bolt.Options{
 		NoFreelistSync: true,
 		FreelistType:   bolt.FreelistMapType,
-		Timeout:        time.Millisecond, // one try: where lock does nothing, this is the lock
+		Timeout:        time.Millisecond, // try once; where lock does nothing, this is the lock
 		OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 			s.file, err = s.dir.root.OpenFile(name, flag, mode)
 			return s.file, err
 		},
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w: stop the other program, or give this one another directory", ErrLocked)
+		return nil, fmt.Errorf("%w: stop the other program, or use another directory", ErrLocked)
 	}
 	return db, err
 }
 
-// update is a commit to the tree. bbolt panics when the pages of a file are not as it left
-// them, which the disk can do to it at any time: then nothing can be committed any more.
+// update commits to the tree. bbolt panics if the pages of the file changed underneath,
+// which the disk can cause at any time: then the store refuses further commits.
 func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 	if err := s.checkDeleted(); err != nil {
 		return err
@@ -65,18 +65,19 @@ func (s *Store) update(change func(*bolt.Tx) error) (err error) {
 	return nil
 }
 
-// number writes into the tree which commit it is: the meta page has that too, and so a root of
-// an earlier commit in place of the newest is found out.
+// writeCommitNumber writes the commit's number into the tree. The meta page has it too, so
+// a root of an earlier commit in place of the newest is detected.
 func writeCommitNumber(tx *bolt.Tx) error {
 	id := uint64(tx.ID())
 	return tx.Bucket(metaBucket).Put(keyCommit, metaRecord(keyCommit, id))
 }
 
-// lookEvery is how often a commit to the log looks whether a file was deleted. To look is
-// cheap, but the next write then has to note its time, which is not.
+// checkDeletedEvery is how often a commit to the log checks whether a file was deleted. The
+// check is cheap, but makes the file system record the time of the next write, which is
+// not.
 const checkDeletedEvery = time.Second
 
-// deleted fails for good once a file is found deleted: what is written to it would be gone
+// checkDeleted fails for good once a file was deleted: what is written to it would be lost
 // with this process.
 func (s *Store) checkDeleted() error {
 	if !s.linksCounted {
@@ -88,24 +89,24 @@ func (s *Store) checkDeleted() error {
 			continue
 		}
 		if info, err := f.Stat(); err == nil && !linked(info) {
-			s.broken = fmt.Errorf("%s was deleted while it was in use: nothing can be kept any more, and what was kept is gone with this process; stop, and open the directory again", f.Name())
+			s.broken = fmt.Errorf("%s was deleted while it was in use: nothing can be stored any more, and its contents are lost when this process ends; stop, and open the directory again", f.Name())
 			return s.broken
 		}
 	}
 	return nil
 }
 
-// errForgetful means that the disk took a commit and does not have it.
-var errLostWrite = errors.New("the disk does not have what it said that it has written")
+// errLostWrite means that the disk confirmed a commit and does not have it.
+var errLostWrite = errors.New("the disk lost a write that it had confirmed")
 
-// newestCommit returns the number that bbolt gives the newest commit of the tree.
+// newestCommit returns bbolt's number of the newest commit.
 func (s *Store) newestCommit() (id int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
 	return id, err
 }
 
-// closeTree closes the tree. After a panic in bbolt its locks may be held for ever; the file
-// is given back all the same, so that the next who opens it is let in.
+// closeTree closes the tree. After a panic, bbolt's locks may be held for ever; the file is
+// unlocked all the same, so that it can be opened again.
 func (s *Store) closeTree() error {
 	if s.panicked {
 		return errors.Join(unlock(s.file), s.file.Close())
@@ -113,14 +114,14 @@ func (s *Store) closeTree() error {
 	return s.db.Close()
 }
 
-// survive returns what to defer around a use of the tree. It turns a panic into an error,
-// also that of memory into which the disk failed to read a page.
+// recoverPanic returns a function to defer around a use of the tree. It turns a panic into
+// an error, including a fault of mapped memory whose page the disk failed to read.
 func recoverPanic(failed func(cause error)) func() {
 	faults := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(faults)
 		if p := recover(); p != nil {
-			failed(fmt.Errorf("the file was damaged while it was open: stop, and open the directory again: %v", p))
+			failed(fmt.Errorf("the file was damaged while it was open; stop, and open the directory again: %v", p))
 		}
 	}
 }

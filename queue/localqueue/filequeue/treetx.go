@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// writing is one commit to the tree under way.
+// treeTx is one write transaction on the tree.
 type treeTx struct {
 	id     int
 	digest digest
@@ -18,11 +18,11 @@ type treeTx struct {
 
 	meta, accounts, queues, names, deleting, tombstones, heads, bodies, quarantined bucketWriter
 
-	key []byte // room for the next one
+	key []byte // reused buffer
 }
 
-// fill is how full pages of bodies are made. Their keys only grow, so that there
-// is nothing to leave room for.
+// bodyFill is how full pages of bodies are made. Their keys only grow, so inserts need no
+// free space.
 const bodyFill = 0.95
 
 func (w *treeTx) begin(tx *bolt.Tx) {
@@ -50,7 +50,7 @@ func (w *treeTx) apply(log []outcome, changes []localqueue.Change, has checkpoin
 	return w.end(has)
 }
 
-// end writes what every commit does: what the bodies are, and which commit it is.
+// end writes what belongs to every commit: the digest and the checkpoint.
 func (w *treeTx) end(has checkpoint) error {
 	if err := w.meta.Put(keyCheckpoint, has.record()); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (w *treeTx) end(has checkpoint) error {
 	return w.meta.Put(keyDigest, w.digest.record())
 }
 
-// outcome writes what became of a message by the log.
+// outcome writes the outcome of a message from the log.
 func (w *treeTx) outcome(o outcome) error {
 	switch o.kind {
 	case recordAdded:
@@ -110,7 +110,7 @@ func (w *treeTx) secret(secret [32]byte) error {
 	return w.names.Put(keySecret, secretRecord(nameBucket, secret))
 }
 
-// queue saves a queue. Its ordinal counts as given out for ever.
+// queue writes a queue. Its ordinal is never used again.
 func (w *treeTx) queue(q localqueue.QueueState) error {
 	key := ordinalKey(q.Ordinal)
 	if w.queues.Get(key) == nil {
@@ -155,7 +155,7 @@ func (w *treeTx) drop(c localqueue.QueueDropped) error {
 }
 
 func (w *treeTx) add(m localqueue.MessageState, text string) error {
-	// bbolt keeps the value until the commit and copies the key.
+	// bbolt keeps the value until the commit, but copies the key.
 	key := appendKey(w.key[:0], m.MessageKey)
 	w.key = key
 	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
@@ -182,8 +182,7 @@ func (w *treeTx) updateStates(moved localqueue.MessagesUpdated) error {
 	return nil
 }
 
-// remove takes a message away, if it is there: one that expired may be taken away
-// by a sweep before.
+// remove removes a message if it is there: an expired one may be gone with its tombstone.
 func (w *treeTx) remove(k localqueue.MessageKey) error {
 	key := appendKey(w.key[:0], k)
 	w.key = key
@@ -217,7 +216,7 @@ func (w *treeTx) addTombstone(k localqueue.MessageKey) error {
 	return w.tombstones.Put(key, tombstoneRecord(key))
 }
 
-// sweep goes on with the first sweep there is.
+// removeTombstoned continues the removal of deleted messages with the first tombstone.
 func (w *treeTx) removeTombstoned() error {
 	key, record := w.tombstones.Cursor().First()
 	if key == nil {
@@ -254,17 +253,17 @@ func (w *treeTx) firstOf(k localqueue.MessageKey) (keys []localqueue.MessageKey,
 	return keys, nil
 }
 
-// asideKey is where a record is kept that was taken out of a bucket. A damaged key
-// may be longer than one can be.
+// quarantineKey is the key of a quarantined record. A damaged key may be too long for
+// bbolt.
 func quarantineKey(in bucket, key []byte) []byte {
 	return append(appendBytes(nil, []byte(in)), key[:min(len(key), 1024)]...)
 }
 
-// mostSwept is how many messages one commit takes away of what a clear or a drop
-// left: others wait for it.
+// maxTombstoned is how many messages of a cleared or dropped queue one commit removes:
+// callers wait for it.
 const maxTombstoned = 4096
 
-// bucket returns the bucket of a name, which is one of buckets.
+// bucket returns the writer of a bucket.
 func (w *treeTx) bucket(name bucket) *bucketWriter {
 	for _, b := range []struct {
 		name bucket

@@ -10,10 +10,9 @@ import (
 
 // View implements [localqueue.Store].
 //
-// A text is in what is recent or in the tree, and a fold may come in between: so the
-// tree is asked as it is after the look at what is recent. That it may be newer than the
-// view does no harm: whoever opens a view keeps others from changing the messages that
-// it is for, until it is open.
+// A text is in the recent texts or in the tree, and a checkpoint may come in between, so
+// the tree is opened last. It may then be newer than the view, which does no harm: the
+// caller keeps the view's messages from changing until it is open.
 func (s *Store) View() (localqueue.View, error) {
 	recent := s.recent.Load()
 	v := view{recent: recent, after: recent.newest()}
@@ -24,11 +23,11 @@ func (s *Store) View() (localqueue.View, error) {
 	return v, nil
 }
 
-// view is the texts after a commit.
+// view reads the texts as of a commit.
 type view struct {
 	recent *recentTexts
 	after  uint64
-	tree   *bolt.Tx // which only reads
+	tree   *bolt.Tx // read-only
 }
 
 // Text implements [localqueue.View].
@@ -44,8 +43,8 @@ func (v view) Text(k localqueue.MessageKey) (text string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
 	}
-	return string(read), nil // a copy: the record is the file's
+	return string(read), nil // a copy, because the record is mapped memory
 }
 
 // Close implements [localqueue.View].
-func (v view) Close() { _ = v.tree.Rollback() } // which fails only when it was closed
+func (v view) Close() { _ = v.tree.Rollback() } // fails only if it is closed already

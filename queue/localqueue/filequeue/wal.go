@@ -10,45 +10,44 @@ import (
 	"os"
 )
 
-// A log keeps the newest commits until they are folded into the tree. A commit then
-// costs one write in a row and one wait for the disk, whatever it changes, where the
-// tree takes a page for every place that it touches, and two waits; and of a message
-// that comes and goes meanwhile the tree never hears.
+// wal is a write-ahead log: it holds the newest commits until a checkpoint. A commit then
+// costs one sequential write and one wait for the disk, whatever it changes, where the tree
+// writes a page for every place it touches and waits twice. A message that is added and
+// deleted in between never reaches the tree.
 //
-// It has a record for each commit, which begins with the commit's number and at a
-// sector of its own, so that to write one touches none that is durable. Behind it stands
-// an end mark with the same number, which is written with the record and which the next
-// one is written over: so a log that ends can be told from one that was cut. When it is
-// full it is written over from the beginning: a disk is quickest where it was written
-// to before. What an older commit left there says so by its number.
+// There is a record for each commit. It begins with the commit's number, at a sector of its
+// own, so that writing it touches no durable one. An end mark with the same number follows
+// in the same write, and the next record overwrites it: so a log that ends can be told from
+// a truncated one. A log is reused from the beginning: a disk is fastest where it was
+// written before. Older records are recognized by their numbers.
 //
 // Checksums cover a salt that only this store knows, so that no text of a message can look
-// like a record, and where the record stands, so that one that the disk put elsewhere is none.
+// like a record, and the position, so that a misplaced record is invalid.
 type wal struct {
 	name    string
 	file    *os.File
 	salt    uint32
-	maxSize int64 // how large it becomes
-	size    int64 // of the file: up to here the disk has room for it
+	maxSize int64 // its limit, in bytes
+	size    int64 // of the file, all of it allocated
 	end     int64 // where the next record goes
 }
 
 const (
 	sector = 512
 
-	// logSize is how large a log becomes, in bytes, but in tests. Larger ones gain little, and all
-	// that is in one needs room in the tree too: see ballastSize.
+	// logSize is the limit of a log, in bytes, except in tests. Larger ones gain little, and a
+	// log must fit into the tree too: see reserveSize.
 	logSize = 1 << 20
 
-	// logStep is by how much it grows.
+	// logStep is the unit of its growth, in bytes.
 	logStep = 256 << 10
 
 	recordHeader = 8 + 4 + 2*crc32.Size // number, length of the fields, checksum of these, checksum of the header
 
-	endMark = math.MaxUint32 // stands for the length: there are no fields
+	endMark = math.MaxUint32 // in place of the length; an end mark has no fields
 )
 
-// openLog opens a log, and makes it if it is to be made.
+// openWAL opens a log, and creates it if flag says so.
 func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
 	l := &wal{name: fmt.Sprintf("%s-%d", logName, number), maxSize: most}
 	var err error
@@ -63,7 +62,7 @@ func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
 	return l, nil
 }
 
-// opened returns the file. Safe on nil, for which it is nil.
+// openFile returns the file, nil for a nil log.
 func (l *wal) openFile() *os.File {
 	if l == nil {
 		return nil
@@ -71,13 +70,12 @@ func (l *wal) openFile() *os.File {
 	return l.file
 }
 
-// errLogFull means that a log has no room for a record, and nothing was written.
+// errLogFull means that a log has no space for a record. Nothing was written.
 var errLogFull = errors.New("the log has no room")
 
-// append writes the record of a commit and waits for the disk. Its fields stand in b
-// from recordHeader on. It is errLogFull when there is no room, in the log or on the
-// disk; after another error the record may be there, see revoke. It returns b, to be
-// used again.
+// append writes the record of a commit and waits for the disk. The fields are in b after
+// recordHeader bytes. The error is errLogFull if the log or the disk is full; after any
+// other, the record may be there: see writeEndMark. It returns b for reuse.
 func (l *wal) append(number uint64, b []byte) ([]byte, error) {
 	l.writeHeader(b, l.end, number, uint32(len(b)-recordHeader))
 	b = append(b, make([]byte, -len(b)&(sector-1))...)
@@ -100,7 +98,7 @@ func (l *wal) append(number uint64, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// sign writes a header, of a record whose fields stand behind it or of an end mark.
+// writeHeader writes the header of a record, whose fields follow it, or of an end mark.
 func (l *wal) writeHeader(b []byte, at int64, number uint64, length uint32) {
 	binary.BigEndian.PutUint64(b, number)
 	binary.BigEndian.PutUint32(b[8:], length)
@@ -112,11 +110,10 @@ func (l *wal) writeHeader(b []byte, at int64, number uint64, length uint32) {
 	binary.BigEndian.PutUint32(b[16:], l.headerSum(b, at))
 }
 
-// reach sees to it that the disk has room up to there, by writing: then a record
-// cannot fail for want of it when a part of it is written. It waits for the disk, so that
-// an end mark is never behind the end of the file, whenever the machine stops. It writes
-// noise, because some file systems find a place for zeros anywhere, and because zeros
-// are what a disk has in place of something that it lost.
+// preallocate extends the file by writing, so that a record cannot be cut short by a full
+// disk, and waits for the disk, so that an end mark is never beyond the end of the file,
+// whenever the machine stops. It writes random bytes: some file systems store zeros without
+// allocating space, and zeros are what a disk returns for lost data.
 func (l *wal) preallocate(end int64) error {
 	if end > l.maxSize {
 		return errLogFull
@@ -138,8 +135,8 @@ func (l *wal) preallocate(end int64) error {
 	return nil
 }
 
-// endHere writes that the log ends, after a commit of that number, where the next record
-// would begin. After an append that failed it makes sure that what is left is no record.
+// writeEndMark ends the log where the next record would begin, after the commit of that
+// number. After a failed append it makes sure that no record is left.
 func (l *wal) writeEndMark(number uint64) error {
 	mark := make([]byte, sector)
 	l.writeHeader(mark, l.end, number, endMark)
@@ -154,7 +151,7 @@ func (l *wal) checksum(head, fields []byte) uint32 {
 	return crc32.Update(crc32.Update(l.salt, castagnoli, head), castagnoli, fields)
 }
 
-// headerSum is the checksum of a header and of where it stands.
+// headerSum is the checksum of a header and its position.
 func (l *wal) headerSum(header []byte, at int64) uint32 {
 	where := binary.BigEndian.AppendUint64([]byte(l.name), uint64(at))
 	return crc32.Update(crc32.Update(l.salt, castagnoli, where), castagnoli, header[:16])

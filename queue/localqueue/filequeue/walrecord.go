@@ -6,18 +6,18 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// What a record of the log says became of a message, each with the message's key, and when.
+// The kinds of changes in a log record. All but the time begin with the message's key.
 const (
-	recordAdded     = 1 // the whole message follows
-	recordRewritten = 2 // the same
-	recordUpdated   = 3 // when it is due, how often it was dequeued and its receipt follow
-	recordRemoved   = 4 // nothing follows
+	recordAdded     = 1 // then the whole message
+	recordRewritten = 2 // then the whole message
+	recordUpdated   = 3 // then visibility, dequeue count and receipt
+	recordRemoved   = 4 // then nothing
 
-	recordTime = 5 // no key: the time of the commit follows
+	recordTime = 5 // no key; then the time of the commit
 )
 
-// loggable tells whether all changes are such as the log has words for: those that every
-// message makes. The others are rare, and go into the tree at once.
+// loggable reports whether a log record can hold all the changes: those that every message
+// makes. Others are rare and go into the tree at once.
 func loggable(changes []localqueue.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
@@ -30,7 +30,7 @@ func loggable(changes []localqueue.Change) bool {
 	return true
 }
 
-// appendChanges appends loggable changes.
+// appendChanges appends loggable changes to a record.
 func appendChanges(b []byte, changes []localqueue.Change) []byte {
 	for _, c := range changes {
 		switch c := c.(type) {

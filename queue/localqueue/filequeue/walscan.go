@@ -8,38 +8,38 @@ import (
 	"io"
 )
 
-// logRead is what was found in a log.
+// walScan is what was found in a log.
 type walScan struct {
 	log     *wal
 	data    []byte
-	entries []walEntry // by where it stands
+	entries []walEntry // by position
 }
 
-// logged is a record or an end mark of a log, of whatever age.
+// walEntry is a record or an end mark in a log, of any age.
 type walEntry struct {
 	number uint64 // of the commit
 	kind   entryKind
 	fields []byte // of a whole record
 	log    *wal
-	at     int64 // where it begins
-	end    int64 // and ends; where the next sector begins, unless it is whole
+	at     int64 // its position
+	end    int64 // where the next entry may begin
 }
 
 type entryKind int
 
 const (
-	partialRecord entryKind = iota // its header, and not all of the rest
+	partialRecord entryKind = iota // a valid header with incomplete or damaged fields
 	completeRecord
 	endMarkEntry
 )
 
-// read finds what is in a log. It has reached the disk when it returns: one that was killed
-// may have left some that had not.
+// read scans a log. It waits for the disk first: a killed process may have left unwritten
+// data in the cache.
 func (l *wal) read() (*walScan, error) {
 	if err := flush(l.file); err != nil {
 		return nil, err
 	}
-	b := make([]byte, min(l.size, 4*logSize)) // none of ours is as large
+	b := make([]byte, min(l.size, 4*logSize)) // no log is larger
 	n, err := l.file.ReadAt(b, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -55,7 +55,7 @@ func (l *wal) read() (*walScan, error) {
 	return r, nil
 }
 
-// sectorAt returns the record or the mark that begins there, if one does.
+// entryAt returns the record or the end mark at a position, if there is one.
 func (r *walScan) entryAt(at int64) (walEntry, bool) {
 	if at+sector > int64(len(r.data)) {
 		return walEntry{}, false
@@ -81,28 +81,27 @@ func (r *walScan) entryAt(at int64) (walEntry, bool) {
 	return f, true
 }
 
-// ending is what can be said of where a log ends.
+// tailState is what can be said about the end of a log.
 type tailState int
 
 const (
-	// ended: nothing that was acknowledged is missing, on a disk that keeps what it says
-	// that it has.
+	// tailIntact: no acknowledged commit is missing, provided that the disk keeps what it
+	// confirms.
 	tailIntact tailState = iota
 
-	// torn: it looks as a commit leaves it that was cut short, which nobody was answered.
-	// Damage can look the same.
+	// tailTorn: it looks like an interrupted commit, for which no caller had been
+	// acknowledged. Damage can look the same.
 	tailTorn
 
-	// broken: no commit leaves it so, wherever it is cut short.
+	// tailDamaged: no interrupted commit leaves it so.
 	tailDamaged
 )
 
-// ending looks at where the next record would begin, after the commit of that number:
-// there the mark of that commit stands, or the header of the next record, because
-// a sector is written whole or not at all. If neither does, the commit itself may have been
-// cut short, between its record and its mark; but zeros, and what is behind the end of the
-// file, no commit leaves there. At the beginning of a log stands what is older, until the
-// first record.
+// tail examines the position after the commit of that number. Either the end mark of that
+// commit is there, or the header of the next record, because a sector is written whole or
+// not at all. If neither is, the commit itself may have been interrupted between its record
+// and its mark; but no commit leaves zeros there or a truncated file. At the beginning of a
+// log there are older entries until the first record.
 func (r *walScan) tail(number uint64, at int64) tailState {
 	f, is := r.entryAt(at)
 	newest := uint64(0)
@@ -125,7 +124,7 @@ func (r *walScan) tail(number uint64, at int64) tailState {
 	}
 }
 
-// blank tells whether there is nothing at all.
+// isBlank reports whether the sector is missing or all zeros.
 func (r *walScan) isBlank(at int64) bool {
 	if at+sector > int64(len(r.data)) {
 		return true
