@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTimeline holds the heap against a sorted slice: its order, and that every
-// message knows where it stands.
-func TestTimeline(t *testing.T) {
+// TestTimelineAgainstASortedSlice compares the order, and checks the position that every
+// message stores.
+func TestTimelineAgainstASortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := timeline{index: byDue}
 		var all []*message // those in the line

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A child is this program at the task "work", which it does until it is killed.
+// A child is this program with the task "work", which it does until it is killed.
 func init() {
 	tasks["work"] = func(dir, generation string) error {
 		fmt.Println("opening")
@@ -20,8 +20,8 @@ func init() {
 	}
 }
 
-// workers is how many work at a time in a child, and share its commits. Each has a
-// queue of its own, so that what it says is in the order in which it happened.
+// workers is the number of workers in a child, which share its commits. Each has a queue of
+// its own, so that its lines are in the order of events.
 const workers = 8
 
 func work(dir, generation string) error {
@@ -47,7 +47,7 @@ func work(dir, generation string) error {
 	return errors.Join(failures...)
 }
 
-// worker says on the standard output what it is about to do and what was answered,
+// worker prints what it is about to do and what was answered,
 // a line at a time:
 //
 //   - text        enqueued

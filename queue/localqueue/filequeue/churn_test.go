@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestChurn commits changes of messages in no order, many at a time, so that pages
-// of the tree are split, merged and emptied at every level, and opens what came of
-// it: a file that nobody damaged must be found sound, with every message.
-func TestChurn(t *testing.T) {
+// TestPagesSplitAndMergeWithoutDamage commits changes of messages in random order, many at
+// a time, so that pages of the tree split, merge and become empty at every level. The file
+// must then be sound, with every message.
+func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	const queues, rounds, most = 20, 40, 400
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// put commits one message, and the texts of all that were put.
+// put commits one message and returns the texts of all that were put.
 func put(t testing.TB, s *Store, texts map[uint64]string, sequence uint64, text string) {
 	t.Helper()
 	commit(t, s, added(sequence, text))
@@ -34,9 +34,9 @@ func reopenedWhole(t *testing.T, dir string, want map[uint64]string) {
 	}
 }
 
-// TestTheDirectoryIsRenamedUnderneath: a store goes on in the directory that it opened, and
-// its stop takes nothing of the one that has the name by then.
-func TestTheDirectoryIsRenamedUnderneath(t *testing.T) {
+// TestARenamedDirectoryIsStillUsed: a store keeps using the directory that it opened, and
+// Close removes nothing from the one that now has its name.
+func TestARenamedDirectoryIsStillUsed(t *testing.T) {
 	parent := memoryDirectory(t)
 	name, away := filepath.Join(parent, "data"), filepath.Join(parent, "away")
 	first, mine := begun(t, name), map[uint64]string{}
@@ -56,9 +56,9 @@ func TestTheDirectoryIsRenamedUnderneath(t *testing.T) {
 	reopenedWhole(t, away, mine)
 }
 
-// TestTheFilesAreDeletedUnderneath: what cannot be kept is not acknowledged, and the stop
-// takes nothing of a second store that began anew in the same directory.
-func TestTheFilesAreDeletedUnderneath(t *testing.T) {
+// TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted: and Close removes nothing of a second
+// store in the same directory.
+func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
 	put(t, first, map[uint64]string{}, 1, "deleted")
@@ -91,8 +91,7 @@ func TestTheFilesAreDeletedUnderneath(t *testing.T) {
 	reopenedWhole(t, dir, theirs)
 }
 
-// TestTheTreeIsDeletedUnderneath: a checkpoint is no more acknowledged than a commit.
-func TestTheTreeIsDeletedUnderneath(t *testing.T) {
+func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
@@ -113,8 +112,8 @@ func TestTheTreeIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestTheDirectoryIsDeletedUnderneath: the error says so where something must be made in it.
-func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
+// TestTheErrorSaysThatTheDirectoryWasDeleted: when a file must be created in it.
+func TestTheErrorSaysThatTheDirectoryWasDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	if err := os.RemoveAll(dir); err != nil {
@@ -129,9 +128,9 @@ func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestTheLockIsDeletedUnderneath: a second store is kept out all the same, before it mends
-// a file that another one writes.
-func TestTheLockIsDeletedUnderneath(t *testing.T) {
+// TestADeletedLockStillKeepsOthersOut: a second store is refused before it repairs a file
+// that another one writes.
+func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "kept")
@@ -166,7 +165,7 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestOnlyOwnFilesAreRemoved: where nobody can tell that a file was deleted, a stop still takes
+// TestOnlyOwnFilesAreRemoved: where a deleted file cannot be detected, Close still removes
 // nothing of a second store.
 func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	dir := memoryDirectory(t)
@@ -192,9 +191,7 @@ func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	reopenedWhole(t, dir, theirs)
 }
 
-// TestADamagedFileWithoutHardLinks: where a file cannot have two names, the damaged one is
-// copied.
-func TestADamagedFileWithoutHardLinks(t *testing.T) {
+func TestADamagedFileIsCopiedWithoutHardLinks(t *testing.T) {
 	s := sampled(t)
 	file := slices.Clone(s.file)
 	page := os.Getpagesize()

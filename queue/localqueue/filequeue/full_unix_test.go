@@ -31,9 +31,9 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// TestARecordThatDoesNotFit: of a commit of which only a part could be written nothing is
-// there, not even after a kill.
-func TestARecordThatDoesNotFit(t *testing.T) {
+// TestARecordThatDoesNotFitIsNotReplayed: a commit that could be written only in part is
+// not there, even after a kill.
+func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 	dir := memoryDirectory(t)
 	process, lines := startTask(t, "half", dir, "")
 	for lines.Scan() {
@@ -112,7 +112,7 @@ func limit(bytes uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now)
 }
 
-// filling is a queue and what it has accepted.
+// filling is a queue and the messages that it has accepted.
 type filling struct {
 	queue *localqueue.Queue
 	kept  map[string]queue.Lease

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestAFullDiskCanBeDrained fills a disk to the last page, stops and starts, takes
-// every message out, and fills it again.
+// TestAFullDiskCanBeDrained fills a disk to the last page, reopens the store, deletes every
+// message, and fills it again.
 func TestAFullDiskCanBeDrained(t *testing.T) {
 	dir := smallDisk(t)
 	e := opened(t, dir)
@@ -48,7 +48,7 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 	closed(t, e)
 }
 
-// smallDisk is a directory on a disk of 24 MiB.
+// smallDisk returns a directory on a disk of 24 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,9 +69,9 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// TestAFullDiskAndAKill: a store is killed on a full disk, opened again there, killed after
-// every ten deletes, and takes puts again when it is empty.
-func TestAFullDiskAndAKill(t *testing.T) {
+// TestAKillOnAFullDiskLosesNothing: a store is killed on a full disk, reopened, killed
+// after every ten deletes, and takes puts again when it is empty.
+func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	dir := smallDisk(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := uint64(1); ; n++ {
@@ -106,9 +106,9 @@ func TestAFullDiskAndAKill(t *testing.T) {
 	reopenedWhole(t, dir, map[uint64]string{9999: largeText})
 }
 
-// TestNoRoomForALog: a store is opened on a disk that others have filled to the last byte. It
-// does without a log then, and begins one when there is room.
-func TestNoRoomForALog(t *testing.T) {
+// TestALogBeginsWhenThereIsSpace: a store opened on a disk that others have filled works
+// without logs until there is space.
+func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 	dir := smallDisk(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := range uint64(50) {

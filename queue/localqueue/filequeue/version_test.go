@@ -13,7 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// firstVersion turns the tree into one as the first version of this package left it.
+// firstVersion turns the tree into one of the first version of this package.
 func firstVersion(t *testing.T, s *Store, logs uint64) {
 	t.Helper()
 	err := s.update(func(tx *bolt.Tx) error {
@@ -28,9 +28,9 @@ func firstVersion(t *testing.T, s *Store, logs uint64) {
 	}
 }
 
-// TestADirectoryOfAnEarlierVersion that was closed in order is read, and from then on has
+// TestADirectoryOfAnEarlierVersionIsRead if it was closed in order; from then on it has
 // everything that this version writes.
-func TestADirectoryOfAnEarlierVersion(t *testing.T) {
+func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "old")
@@ -52,9 +52,9 @@ func TestADirectoryOfAnEarlierVersion(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestLogsOfAnEarlierVersion: they are neither read wrongly nor thrown away. The directory is
-// refused and left as it is.
-func TestLogsOfAnEarlierVersion(t *testing.T) {
+// TestLogsOfAnEarlierVersionAreRefused: they are neither misread nor removed, and the
+// directory is unchanged.
+func TestLogsOfAnEarlierVersionAreRefused(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	put(t, s, map[uint64]string{}, 1, "old")
@@ -70,7 +70,7 @@ func TestLogsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// contentsOf is what the files of a directory have, but for the lock.
+// contentsOf returns the contents of the files of a directory, except the lock.
 func contentsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -17,10 +17,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-var trials = flag.Int("trials", 1500, "how many times TestNoDamageToALogIsSilent damages a log, but for a tenth with -short")
+var trials = flag.Int("trials", 1500, "how many times TestRandomDamageToLogsIsReported damages a log, but for a tenth with -short")
 
-// busySample is a directory after a kill that has acknowledged 200 puts and 60 deletes, all
-// of which only the log has.
+// busySample is a directory after a kill, with 200 acknowledged puts and 60 deletes, all of
+// them only in the log.
 func busySample(t testing.TB) killed {
 	t.Helper()
 	dir := memoryDirectory(t)
@@ -77,9 +77,9 @@ func (k killed) reopened(t tester, dir string, changed map[string][]byte) (Found
 	return reopenedTexts(t, dir)
 }
 
-// TestATornRecord: of a commit that was cut short nobody knows whether it was answered. All
-// before it are there, and it is said.
-func TestATornRecord(t *testing.T) {
+// TestATornRecordIsReportedAsTorn: it is unknown whether an interrupted commit was
+// acknowledged. All commits before it are there.
+func TestATornRecordIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	without := maps.Clone(k.texts)
@@ -101,9 +101,9 @@ func TestATornRecord(t *testing.T) {
 	}
 }
 
-// TestTornBetweenRecordAndMark: a commit whose end mark did not reach the disk is there, and
-// it is said that others may have been.
-func TestTornBetweenRecordAndMark(t *testing.T) {
+// TestAMissingEndMarkIsReportedAsTorn: a commit whose end mark did not reach the disk is
+// there, and later ones may be missing.
+func TestAMissingEndMarkIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	b := slices.Clone(k.files[name])
@@ -114,9 +114,10 @@ func TestTornBetweenRecordAndMark(t *testing.T) {
 	}
 }
 
-// TestARecordInTheWrongPlace: what the disk put where the first record of a log stood is none,
-// though it would be one in its own place or in the other log. Else that log would be empty.
-func TestARecordInTheWrongPlace(t *testing.T) {
+// TestAMisplacedRecordIsReported: a record in place of the first one of a log is invalid,
+// even if it would be valid in its own place or in the other log. Otherwise that log would
+// seem empty.
+func TestAMisplacedRecordIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	for n := range uint64(30) {
@@ -143,8 +144,8 @@ func TestARecordInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALogIsDamaged in ways that no commit leaves, wherever it is cut short.
-func TestTheEndOfALogIsDamaged(t *testing.T) {
+// TestDamageAtTheEndOfALogIsReported damages it in ways that no interrupted commit does.
+func TestDamageAtTheEndOfALogIsReported(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	whole := k.files[name]
@@ -162,8 +163,9 @@ func TestTheEndOfALogIsDamaged(t *testing.T) {
 	}
 }
 
-// TestAnEmptyLogIsDamaged: after a checkpoint nobody knows whether there was a first record.
-func TestAnEmptyLogIsDamaged(t *testing.T) {
+// TestDamageToAnEmptyLogIsReported: after a checkpoint, it is unknown whether there was a
+// first record.
+func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "text"))
@@ -180,8 +182,8 @@ func TestAnEmptyLogIsDamaged(t *testing.T) {
 	}
 }
 
-// TestALogThatWasCut: 200 acknowledged puts, and what is left of the log has a few of them.
-func TestALogThatWasCut(t *testing.T) {
+// TestATruncatedLogIsReported: of 200 acknowledged puts the truncated log has a few.
+func TestATruncatedLogIsReported(t *testing.T) {
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	whole := k.files[name]
@@ -202,8 +204,8 @@ func TestALogThatWasCut(t *testing.T) {
 	}
 }
 
-// TestBothLogsAreDamagedAtTheirBeginning: it is said, and what stands behind is kept.
-func TestBothLogsAreDamagedAtTheirBeginning(t *testing.T) {
+// TestDamageAtTheBeginningOfBothLogsIsReported: the records behind it are kept.
+func TestDamageAtTheBeginningOfBothLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	changed := map[string][]byte{}
 	for _, name := range []string{logName + "-1", logName + "-2"} {
@@ -216,8 +218,8 @@ func TestBothLogsAreDamagedAtTheirBeginning(t *testing.T) {
 	}
 }
 
-// TestATornWriteIsNoDamage leaves any of the sectors of the last write on the disk, as a power
-// cut may: all that was acknowledged is there, and nobody is alarmed.
+// TestATornWriteIsNoDamage leaves any subset of the sectors of the last write on disk, as a
+// power cut may: all acknowledged commits are there, and no damage is reported.
 func TestATornWriteIsNoDamage(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
@@ -269,9 +271,9 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestNoDamageToALogIsSilent cuts logs anywhere, zeroes pages and flips bits. Whatever is
-// missing then, or back, is said; and never that nobody was answered.
-func TestNoDamageToALogIsSilent(t *testing.T) {
+// TestRandomDamageToLogsIsReported truncates logs anywhere, zeroes pages and flips bits.
+// Whatever is then missing or back is reported, and never as unacknowledged.
+func TestRandomDamageToLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	random := rand.New(rand.NewPCG(6, 6))
@@ -313,7 +315,7 @@ func TestNoDamageToALogIsSilent(t *testing.T) {
 	}
 }
 
-// damageLog damages a log up to the end of what it has.
+// damageLog damages a log within its content.
 func damageLog(random *rand.Rand, b *[]byte, end int) string {
 	at := random.IntN(end)
 	switch random.IntN(5) {

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestNoRoomInTheTreeForNewLogs: logs fit on the disk, and the tree cannot be told that they
-// are there. The directory opens all the same, without logs until there is room.
-func TestNoRoomInTheTreeForNewLogs(t *testing.T) {
+// TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
+// record them. The directory opens without logs until there is.
+func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
 	dir := memoryDirectory(t)
 	process, lines := startTask(t, "begin", dir, "")
 	for lines.Scan() {

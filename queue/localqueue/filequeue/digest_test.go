@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// snapshots are the file after each of many commits, all of which change every bucket that is
-// too large to stand in the root.
+// snapshots are the file after each of many commits, all of which change every bucket that
+// is too large to be inline.
 func snapshots(t *testing.T) (files [][]byte) {
 	t.Helper()
 	s := begun(t, memoryDirectory(t))
@@ -34,7 +34,7 @@ func snapshots(t *testing.T) (files [][]byte) {
 	return files
 }
 
-// newestRoot returns the number of the root page of the newest commit.
+// newestRoot returns the root page of the newest commit.
 func newestRoot(t *testing.T, file []byte) uint64 {
 	t.Helper()
 	newest, _, err := readMetas(bytes.NewReader(file))
@@ -60,9 +60,8 @@ func bucketRoots(t *testing.T, file []byte) map[string]field {
 	return roots
 }
 
-// TestAPageOfAnEarlierCommit in place of the newest is sound, and all that it has is, and yet it
-// is found out, whatever it has.
-func TestAPageOfAnEarlierCommit(t *testing.T) {
+// TestAPageOfAnEarlierCommitIsDetected: it is valid by itself, and so are its records.
+func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
 	files := snapshots(t)
 	newest, size := files[len(files)-1], os.Getpagesize()
 	dir := memoryDirectory(t)

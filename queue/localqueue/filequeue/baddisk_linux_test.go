@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// redirect lets what is written to a file from here on go to another one, as a disk would
-// that fails or lies. What is mapped into memory stays what it was.
+// redirect sends later writes to a file to another one, as a disk that fails or loses
+// writes would. Mapped memory stays as it was.
 func redirect(t *testing.T, f *os.File, path string, flag int) {
 	t.Helper()
 	other, err := os.OpenFile(path, flag, 0o600)
@@ -25,9 +25,9 @@ func redirect(t *testing.T, f *os.File, path string, flag int) {
 	}
 }
 
-// TestAStopOnADiskThatLies: the disk takes what is written to the tree and forgets it, from
-// the last checkpoint before the stop on. The stop says so, and the logs have everything.
-func TestAStopOnADiskThatLies(t *testing.T) {
+// TestCloseOnADiskThatLosesWrites: the disk confirms writes to the tree and loses them,
+// from the final checkpoint on. Close reports it, and the logs have everything.
+func TestCloseOnADiskThatLosesWrites(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
@@ -46,8 +46,8 @@ func TestAStopOnADiskThatLies(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestAStopOnADiskThatFails: what could not be written to the tree is in the logs still.
-func TestAStopOnADiskThatFails(t *testing.T) {
+// TestCloseOnADiskThatFails: what could not be written to the tree is still in the logs.
+func TestCloseOnADiskThatFails(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
@@ -58,8 +58,8 @@ func TestAStopOnADiskThatFails(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestLogsThatCannotBeBegun, because the tree cannot be told of them, are done without.
-func TestLogsThatCannotBeBegun(t *testing.T) {
+// TestTheStoreWorksWithoutLogs when the tree cannot record them.
+func TestTheStoreWorksWithoutLogs(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log")
@@ -82,9 +82,9 @@ func TestLogsThatCannotBeBegun(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestAPageIsLostWhileItIsOpen: neither a read, nor a checkpoint, nor the stop ends the process,
-// and all that was acknowledged is there or said to be lost.
-func TestAPageIsLostWhileItIsOpen(t *testing.T) {
+// TestAPageLostWhileOpenDoesNotEndTheProcess: neither a read nor a checkpoint nor Close
+// ends the process, and every acknowledged message is there or reported as lost.
+func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 	page := os.Getpagesize()
 	kilobyte := strings.Repeat("x", 1000)
 	for name, lose := range map[string]func(f *os.File) error{

@@ -27,7 +27,7 @@ func (s *Store) abandon(t tester) {
 	}
 }
 
-// begun is a new store with one queue.
+// begun returns a new store with one queue.
 func begun(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir)
@@ -54,7 +54,7 @@ func added(sequence uint64, text string) localqueue.MessageAdded {
 	return localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
 }
 
-// treeCommits is how many commits the tree has had.
+// treeCommits returns how many commits the tree has had.
 func treeCommits(t testing.TB, s *Store) (id int) {
 	t.Helper()
 	if err := s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
@@ -63,7 +63,7 @@ func treeCommits(t testing.TB, s *Store) (id int) {
 	return id
 }
 
-// reopenedTexts opens an abandoned directory and returns all texts by their sequence.
+// reopenedTexts opens an abandoned directory and returns all texts by sequence.
 func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 	t.Helper()
 	s, err := Open(dir)
@@ -82,9 +82,9 @@ func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 	return s.Found(), texts
 }
 
-// TestTheTreeIsLeftAlone: what every message makes goes to the log, and a message that
-// came and went never reaches the tree.
-func TestTheTreeIsLeftAlone(t *testing.T) {
+// TestOrdinaryChangesDoNotTouchTheTree: they go to the log, and a message that was added
+// and deleted never reaches the tree.
+func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	before := treeCommits(t, s)
@@ -105,9 +105,9 @@ func TestTheTreeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestTheLogIsFolded when it is full, when much of the tree has changed, and when a change
-// comes that it has no words for. Nothing is lost by it, nor by a kill after it.
-func TestTheLogIsFolded(t *testing.T) {
+// TestACheckpointEmptiesTheLog when it is full, when much of the tree has changed, and when
+// a change comes that a record cannot hold. No kill after it loses anything.
+func TestACheckpointEmptiesTheLog(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) localqueue.Change{
 		"full":    func(n uint64) localqueue.Change { return added(n, kilobyte) },
@@ -155,9 +155,9 @@ func TestTheLogIsFolded(t *testing.T) {
 	}
 }
 
-// TestViewsOutliveFolds: a view has the texts as they were, wherever they were and whatever
+// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were and whatever
 // became of them.
-func TestViewsOutliveFolds(t *testing.T) {
+func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
 	commit(t, s, localqueue.AccountSaved{Name: "folds"})
@@ -203,15 +203,15 @@ func TestViewsOutliveFolds(t *testing.T) {
 	}
 }
 
-// killed is a directory after a kill: the tree, both logs, and what must be there. The
-// last commit adds the message 0.
+// killed is a directory after a kill: the tree, both logs, and what must be there. The last
+// commit adds the message 0.
 type killed struct {
 	files map[string][]byte
 	texts map[uint64]string
 	ever  map[uint64]string // those that were removed, too; nil when that does not matter
 }
 
-// killedSample has been folded, and has then as much in the log.
+// killedSample has had a checkpoint, and then as much again in the log.
 func killedSample(t testing.TB) killed {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
@@ -236,7 +236,7 @@ func killedSample(t testing.TB) killed {
 	return k
 }
 
-// killedAt is what is in a directory that was abandoned, whatever texts those are.
+// killedAt returns the state of an abandoned directory, whatever its texts.
 func killedAt(t testing.TB, dir string) killed {
 	t.Helper()
 	k := killed{files: map[string][]byte{}}
@@ -299,9 +299,8 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	return found, texts
 }
 
-// TestADamagedLog: what was durable and is lost is never lost in silence, and what comes
-// after it is not lost with it.
-func TestADamagedLog(t *testing.T) {
+// TestDamageToALogIsReported: no durable commit is lost silently, and later ones are kept.
+func TestDamageToALogIsReported(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -319,7 +318,7 @@ func TestADamagedLog(t *testing.T) {
 	})
 }
 
-func TestAMissingLog(t *testing.T) {
+func TestAMissingLogIsReported(t *testing.T) {
 	k := killedSample(t)
 	for name := range k.files {
 		if name == fileName {
@@ -332,9 +331,8 @@ func TestAMissingLog(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeTheLogs: a new tree that has no logs yet, because its maker was killed
-// before it made them, lacks nothing.
-func TestKilledBeforeTheLogs(t *testing.T) {
+// TestAKillBeforeTheLogsExistLosesNothing: a process was killed after it had made the tree.
+func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 	dir := memoryDirectory(t)
 	d, err := openDirectory(dir)
 	if err != nil {
@@ -349,9 +347,8 @@ func TestKilledBeforeTheLogs(t *testing.T) {
 	}
 }
 
-// TestTheTreeBefore: when the newest commit of the tree cannot be read, the one before it
-// and the logs have everything.
-func TestTheTreeBefore(t *testing.T) {
+// TestADamagedTreeFallsBackToTheCommitBefore: that commit and the logs have everything.
+func TestADamagedTreeFallsBackToTheCommitBefore(t *testing.T) {
 	k := killedSample(t)
 	size := os.Getpagesize()
 	newest := 0
@@ -367,8 +364,7 @@ func TestTheTreeBefore(t *testing.T) {
 	}
 }
 
-// TestTextThatLooksLikeARecord: what a message says is never taken for a commit.
-func TestTextThatLooksLikeARecord(t *testing.T) {
+func TestATextIsNeverReadAsARecord(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	to := s.logs[s.active]
@@ -391,8 +387,7 @@ func TestTextThatLooksLikeARecord(t *testing.T) {
 	}
 }
 
-// TestLogCannotBeWritten: then the tree is.
-func TestLogCannotBeWritten(t *testing.T) {
+func TestTheTreeIsWrittenWhenTheLogCannotBe(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "logged"))
@@ -416,8 +411,8 @@ func TestLogCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestRevoked: what was written before the wait for the disk failed is no commit.
-func TestRevoked(t *testing.T) {
+// TestAFailedAppendIsNotReplayed: a record is no commit if the wait for the disk failed.
+func TestAFailedAppendIsNotReplayed(t *testing.T) {
 	l := newLog(t)
 	whole := func() (n int) {
 		t.Helper()
@@ -448,7 +443,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// newLog is an empty log until the test ends.
+// newLog returns an empty log, until the test ends.
 func newLog(t testing.TB) *wal {
 	t.Helper()
 	d, err := openDirectory(memoryDirectory(t))
@@ -467,8 +462,7 @@ func newLog(t testing.TB) *wal {
 	return l
 }
 
-// TestChangesInRecords come out as they went in.
-func TestChangesInRecords(t *testing.T) {
+func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var changes, want []localqueue.Change
 		state := func() localqueue.MessageState {
@@ -508,7 +502,7 @@ func TestChangesInRecords(t *testing.T) {
 	})
 }
 
-// FuzzReplay opens directories whose logs are anything.
+// FuzzReplay opens directories with arbitrary logs.
 func FuzzReplay(f *testing.F) {
 	k := killedSample(f)
 	name, _ := k.newestLog(f)
@@ -524,7 +518,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// FuzzReadChanges: whatever the fields of a record are, they are read as far as they go.
+// FuzzReadChanges reads arbitrary fields of a record.
 func FuzzReadChanges(f *testing.F) {
 	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesUpdated{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
