@@ -10,30 +10,30 @@ type stateChanges struct {
 
 // save keeps the state of a message that is about to change. It does nothing on nil, which
 // stands for an engine without a store.
-func (v *stateChanges) save(m *message) {
-	if v == nil {
+func (c *stateChanges) save(m *message) {
+	if c == nil {
 		return
 	}
-	v.messages = append(v.messages, m)
-	v.before = append(v.before, m.state(v.in.ordinal))
+	c.messages = append(c.messages, m)
+	c.before = append(c.before, m.state(c.in.ordinal))
 }
 
 // change returns the new states.
-func (v *stateChanges) change() MessagesUpdated {
-	moved := make(MessagesUpdated, len(v.messages))
-	for i, m := range v.messages {
-		moved[i] = m.state(v.in.ordinal)
+func (c *stateChanges) change() MessagesUpdated {
+	moved := make(MessagesUpdated, len(c.messages))
+	for i, m := range c.messages {
+		moved[i] = m.state(c.in.ordinal)
 	}
 	return moved
 }
 
 // undo restores the saved states.
-func (v *stateChanges) undo() {
-	for i, m := range v.messages {
-		was := v.before[i]
+func (c *stateChanges) undo() {
+	for i, m := range c.messages {
+		was := c.before[i]
 		m.dequeues, m.receipt = was.Dequeues, was.Receipt
-		if v.in.backlog.messages.get(m.sequence) == m { // else it has expired since
-			v.in.backlog.hide(m, instant(was.Due))
+		if c.in.backlog.messages.get(m.sequence) == m { // else it has expired since
+			c.in.backlog.hide(m, instant(was.Due))
 		}
 	}
 }

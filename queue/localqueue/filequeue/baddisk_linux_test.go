@@ -100,7 +100,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			for n := range uint64(200) {
 				commit(t, s, added(n, kilobyte))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 			commit(t, s, added(1000, "in the log"))
 			tree, err := os.OpenFile(s.path(), os.O_RDWR, 0)
 			if err != nil {
@@ -121,7 +121,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			}
 			view.Close()
 			for range 2 { // it stays so
-				if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "folds again"}, localqueue.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
+				if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check again"}, localqueue.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
 					t.Errorf("a checkpoint: %v", err)
 				}
 			}

@@ -25,7 +25,7 @@ func init() {
 const workers = 8
 
 func work(dir, generation string) error {
-	s, err := openWith(dir, 16<<10) // so that it is folded often
+	s, err := openWith(dir, 16<<10) // so that there are many checkpoints
 	if err != nil {
 		return err
 	}

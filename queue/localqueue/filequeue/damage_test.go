@@ -55,7 +55,7 @@ var sampleFile = sync.OnceValues(func() (sample, error) {
 	return made, err
 })
 
-// fill leaves messages of all sizes, some of which were dequeued, some rewritten.
+// fill adds messages of all sizes, some of them dequeued, some rewritten.
 func (s *sample) fill(q *localqueue.Queue, n int) error {
 	ctx := context.Background()
 	if err := q.Create(ctx, map[string]string{"kind": "sample"}); err != nil {

@@ -97,7 +97,7 @@ func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "folds"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("a commit to a deleted tree: %v", err)
 	}
 	s.abandon(t)
@@ -145,7 +145,7 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be made anew
+	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be rebuilt
 	if _, err := s.file.ReadAt(page, int64(newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	}
 	before := contentsOf(t, dir)
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second, when the file must be made anew: %v", err)
+		t.Errorf("the second, when the file must be rebuilt: %v", err)
 	}
 	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
 		t.Error("it changed the files")

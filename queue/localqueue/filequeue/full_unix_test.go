@@ -151,7 +151,7 @@ func (f *filling) refused() error {
 	return errors.New("it is never full")
 }
 
-// full checks an error that a call failed with for want of room.
+// full checks the error of a call that failed for want of space.
 func (f *filling) full(err error, call string) error {
 	if !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || !strings.Contains(err.Error(), call) {
 		return fmt.Errorf("full: %w", err)

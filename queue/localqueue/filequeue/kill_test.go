@@ -129,8 +129,7 @@ func TestAKillLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// kill lets a child work until it has said so many lines, and kills it. It reads
-// all that the child had time to say.
+// kill lets a child print some lines, kills it, and reads everything that it printed.
 func (l *ledger) kill(t *testing.T, dir string, generation int) (lines int) {
 	t.Helper()
 	c, in := startTask(t, "work", dir, strconv.Itoa(generation))

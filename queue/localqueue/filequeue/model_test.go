@@ -85,7 +85,8 @@ func sameErrors(t tester, a, b error) {
 	}
 }
 
-// sameMessages compares all but ids and receipts, which are each engine's own.
+// sameMessages compares everything except ids and receipts, which each engine has its own
+// of.
 func (w *twins) sameMessages(t tester, a, b []queue.Message) {
 	t.Helper()
 	if len(a) != len(b) {

@@ -21,9 +21,9 @@ const (
 )
 
 // mostlyFree reports whether the file should be rebuilt to free space.
-func (c *snapshot) mostlyFree(f *os.File) bool {
+func (s *snapshot) mostlyFree(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Size() >= rebuildSize && c.freeShare >= rebuildFreeShare
+	return err == nil && info.Size() >= rebuildSize && s.freeShare >= rebuildFreeShare
 }
 
 // rebuild makes a file of the snapshot, with the texts of the old file f, and renames it
@@ -53,7 +53,7 @@ func (s *Store) rebuild(f *os.File) (err error) {
 }
 
 // writeTo writes a new file.
-func (c *snapshot) writeTo(db *bolt.DB, f *os.File) error {
+func (s *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 	err := db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucket(name); err != nil {
@@ -65,17 +65,17 @@ func (c *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	c.actual = digest{}
+	s.actual = digest{}
 	if f != nil {
-		if err := c.copyFrom(f, db); err != nil {
+		if err := s.copyFrom(f, db); err != nil {
 			return err
 		}
 	}
 	return db.Update(func(tx *bolt.Tx) error {
-		if err := c.repair(tx); err != nil {
+		if err := s.repair(tx); err != nil {
 			return err
 		}
-		if err := tx.Bucket(metaBucket).Put(keyCheckpoint, c.checkpoint.record()); err != nil { // logs are replayed later
+		if err := tx.Bucket(metaBucket).Put(keyCheckpoint, s.checkpoint.record()); err != nil { // logs are replayed later
 			return err
 		}
 		return writeCommitNumber(tx)
@@ -83,7 +83,7 @@ func (c *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 }
 
 // copyFrom copies the snapshot's messages and the quarantined records.
-func (c *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
+func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -97,13 +97,13 @@ func (c *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	again.visitRecords(in, func(b bucket, key, value []byte) {
 		switch {
 		case b.is(bodyBucket):
-			to.message(c, key, value)
+			to.message(s, key, value)
 		case b.is(quarantineBucket):
 			to.put(quarantineBucket, slices.Clone(key), slices.Clone(value))
 		}
 	})
 	to.flush()
-	c.actual = to.digest
+	s.actual = to.digest
 	return to.err
 }
 

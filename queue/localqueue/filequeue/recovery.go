@@ -53,10 +53,10 @@ func (s *Store) repair() error {
 	if s.snapshot.rebuilt || s.snapshot.found.Damaged == 0 && len(s.snapshot.deleting) == 0 {
 		return nil
 	}
-	have, aside := s.snapshot.actual, s.snapshot.found.Quarantined
+	have, quarantined := s.snapshot.actual, s.snapshot.found.Quarantined
 	err := s.update(s.snapshot.repair)
 	if err != nil {
-		s.snapshot.actual, s.snapshot.found.Quarantined = have, aside
+		s.snapshot.actual, s.snapshot.found.Quarantined = have, quarantined
 	}
 	s.digest = s.snapshot.actual
 	return err

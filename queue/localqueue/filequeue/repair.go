@@ -12,28 +12,28 @@ import (
 // repair makes the file match the snapshot: it quarantines damaged records and rewrites
 // settings that are known from elsewhere. In a sound file it only removes names that have
 // become free.
-func (c *snapshot) repair(tx *bolt.Tx) error {
-	w := treeTx{digest: c.actual}
+func (s *snapshot) repair(tx *bolt.Tx) error {
+	w := treeTx{digest: s.actual}
 	w.begin(tx)
-	if err := c.deleteExpiredNames(&w); err != nil {
+	if err := s.deleteExpiredNames(&w); err != nil {
 		return err
 	}
-	if c.found.Damaged > 0 || c.rebuilt {
-		if err := c.quarantineDamaged(&w); err != nil {
+	if s.found.Damaged > 0 || s.rebuilt {
+		if err := s.quarantineDamaged(&w); err != nil {
 			return err
 		}
-		if err := c.rewriteSettings(&w); err != nil {
+		if err := s.rewriteSettings(&w); err != nil {
 			return err
 		}
 	}
-	c.actual = w.digest
+	s.actual = w.digest
 	return w.meta.Put(keyDigest, w.digest.record())
 }
 
 // deleteExpiredNames removes the names that have become free: the engine drops them too.
-func (c *snapshot) deleteExpiredNames(w *treeTx) error {
+func (s *snapshot) deleteExpiredNames(w *treeTx) error {
 	at := time.Now().UnixNano()
-	for _, l := range c.deleting {
+	for _, l := range s.deleting {
 		if l.Until > at {
 			continue
 		}
@@ -46,12 +46,12 @@ func (c *snapshot) deleteExpiredNames(w *treeTx) error {
 
 // quarantineDamaged moves damaged records, and messages without a queue, to the quarantine
 // bucket.
-func (c *snapshot) quarantineDamaged(w *treeTx) error {
-	for _, b := range c.damaged {
+func (s *snapshot) quarantineDamaged(w *treeTx) error {
+	for _, b := range s.damaged {
 		if err := w.quarantined.Put(quarantineKey(b.bucket, b.key), b.record); err != nil {
 			return err
 		}
-		c.found.Quarantined++
+		s.found.Quarantined++
 		if k, err := readKey(b.key); err == nil && b.bucket.is(bodyBucket) {
 			if err := w.remove(k); err != nil {
 				return err
@@ -62,15 +62,15 @@ func (c *snapshot) quarantineDamaged(w *treeTx) error {
 			return err
 		}
 	}
-	for ordinal := range c.orphans {
-		if err := c.quarantineOrphans(w, ordinal); err != nil {
+	for ordinal := range s.orphans {
+		if err := s.quarantineOrphans(w, ordinal); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
+func (s *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 	for {
 		keys, err := w.firstOf(localqueue.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
 		if err != nil || len(keys) == 0 {
@@ -80,27 +80,27 @@ func (c *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 			if err := w.quarantine(k); err != nil {
 				return err
 			}
-			c.found.Quarantined++
+			s.found.Quarantined++
 		}
 	}
 }
 
 // rewriteSettings writes everything except messages.
-func (c *snapshot) rewriteSettings(w *treeTx) error {
-	if c.secret != ([32]byte{}) {
-		if err := w.secret(c.secret); err != nil {
+func (s *snapshot) rewriteSettings(w *treeTx) error {
+	if s.secret != ([32]byte{}) {
+		if err := w.secret(s.secret); err != nil {
 			return err
 		}
 	}
-	if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, c.ordinal)); err != nil {
+	if err := w.meta.Put(keyOrdinal, metaRecord(keyOrdinal, s.ordinal)); err != nil {
 		return err
 	}
-	for _, a := range c.accounts {
+	for _, a := range s.accounts {
 		if err := w.change(localqueue.AccountSaved(a)); err != nil {
 			return err
 		}
 	}
-	for _, q := range c.queues {
+	for _, q := range s.queues {
 		key := ordinalKey(q.Ordinal)
 		if err := w.names.Put(key, nameRecord(key, q.Name)); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (c *snapshot) rewriteSettings(w *treeTx) error {
 		}
 	}
 	at := time.Now().UnixNano()
-	for _, l := range c.deleting {
+	for _, l := range s.deleting {
 		if l.Until <= at {
 			continue
 		}

@@ -102,10 +102,10 @@ func (s *Store) replayRecord(r walEntry) error {
 
 // applyLog brings the snapshot from the tree's state to the log's. It keeps in pending only
 // what can be written to the tree.
-func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
+func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 	kept, seen := newPending(), make(map[localqueue.MessageKey]bool, len(p.messages))
-	all := c.messages[:0]
-	for _, m := range c.messages {
+	all := s.messages[:0]
+	for _, m := range s.messages {
 		o, known := p.messages[m.MessageKey]
 		if !known {
 			all = append(all, m)
@@ -117,38 +117,38 @@ func (c *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 			m.Due, m.Dequeues, m.Receipt = o.Due, o.Dequeues, o.Receipt
 			all = append(all, m)
 		case recordRemoved:
-			c.found.Bytes -= textSize(bodies, m.MessageKey)
+			s.found.Bytes -= textSize(bodies, m.MessageKey)
 		default:
-			c.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
+			s.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
 			o.kind = recordRewritten // the tree has it already
 			all = append(all, o.MessageState)
 		}
 		kept.put(o)
 	}
 	for k, o := range p.messages {
-		if seen[k] || o.kind == recordUpdated || o.kind == recordRemoved || !c.hasQueue(k) {
+		if seen[k] || o.kind == recordUpdated || o.kind == recordRemoved || !s.hasQueue(k) {
 			continue
 		}
 		o.kind = recordAdded
-		c.found.Bytes += int64(len(o.text))
+		s.found.Bytes += int64(len(o.text))
 		all = append(all, o.MessageState)
 		kept.put(o)
 	}
 	if len(kept.messages) > kept.touched {
 		slices.SortFunc(all, compareKeys)
 	}
-	*p, c.messages, c.found.Messages = kept, all, len(all)
+	*p, s.messages, s.found.Messages = kept, all, len(all)
 }
 
 // hasQueue reports whether a message of the log has a queue. Only damage separates them.
-func (c *snapshot) hasQueue(k localqueue.MessageKey) bool {
-	if through, swept := c.tombstones[k.Queue]; swept && k.Sequence <= through {
+func (s *snapshot) hasQueue(k localqueue.MessageKey) bool {
+	if through, deleted := s.tombstones[k.Queue]; deleted && k.Sequence <= through {
 		return false
 	}
-	if _, known := c.queues[k.Queue]; known {
+	if _, known := s.queues[k.Queue]; known {
 		return true
 	}
-	c.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue)})
+	s.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue)})
 	return false
 }
 

@@ -78,66 +78,66 @@ func readSnapshot(f *os.File) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	c := newSnapshot()
+	s := newSnapshot()
 	if !whole {
-		c.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
+		s.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
 	}
 	if !consecutive(in.meta, in.previous) {
-		c.unreadable = true
-		c.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
+		s.unreadable = true
+		s.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
 	}
-	c.visitRecords(in, c.addRecord)
-	if c.newer {
+	s.visitRecords(in, s.addRecord)
+	if s.newer {
 		return nil, ErrNewer
 	}
-	if c.checkpoint.logs == oldLogs {
+	if s.checkpoint.logs == oldLogs {
 		return nil, errOldLogs
 	}
-	if c.scanned {
-		c.checkpoint = checkpoint{time: c.checkpoint.time} // it may be of any commit, so replay all logs
+	if s.scanned {
+		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
 	}
-	if c.commit != 0 && c.commit != in.meta.commit && !c.scanned {
-		c.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", c.commit, in.meta.commit)})
+	if s.commit != 0 && s.commit != in.meta.commit && !s.scanned {
+		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, in.meta.commit)})
 	}
-	c.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
-	c.reconcile()
-	return c, nil
+	s.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
+	s.reconcile()
+	return s, nil
 }
 
 // visitRecords visits all records of the newest tree whose root can be read or, if there is
 // none, the records on all pages.
-func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
+func (s *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
 	in.damaged = func(page uint64, why error) {
-		c.unreadable = true
-		c.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
+		s.unreadable = true
+		s.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
 	}
 	trees, err := in.bucketRoots()
 	if err != nil {
-		c.unreadable = true
-		c.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
+		s.unreadable = true
+		s.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
 		if in.fallBack() {
 			trees, err = in.bucketRoots()
 		}
 	}
 	if err != nil {
-		c.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
-		c.scanned = true
+		s.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
+		s.scanned = true
 		in.scan(visit)
 		return
 	}
 	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
-		c.unreadable = true
-		c.found.damage(Damage{What: "the file is truncated"})
+		s.unreadable = true
+		s.found.damage(Damage{What: "the file is truncated"})
 	}
 	if in.meta.free != noFreelist { // bbolt would trust it, and no store writes one
-		c.unreadable = true
-		c.found.damage(Damage{What: "there is a freelist, which another program must have written"})
+		s.unreadable = true
+		s.found.damage(Damage{What: "there is a freelist, which another program must have written"})
 	}
 	for _, name := range buckets {
 		i := slices.IndexFunc(trees, func(t bucketRoot) bool { return bytes.Equal(t.name, name) })
 		if i < 0 {
-			c.unreadable = true
-			c.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
+			s.unreadable = true
+			s.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
 			continue
 		}
 		in.bucket(trees[i], func(key, value []byte) { visit(name, key, value) })
@@ -149,96 +149,96 @@ func (c *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value 
 }
 
 // addRecord adds one record, or lists it as damaged.
-func (c *snapshot) addRecord(in bucket, key, value []byte) {
-	err := c.parseRecord(in, key, value)
+func (s *snapshot) addRecord(in bucket, key, value []byte) {
+	err := s.parseRecord(in, key, value)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNewer):
-		c.newer = true
+		s.newer = true
 	default:
-		c.damaged = append(c.damaged, damagedRecord{bucketRecord{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
+		s.damaged = append(s.damaged, damagedRecord{bucketRecord{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
 	}
-	if d := c.actual.of(in); d != nil {
+	if d := s.actual.of(in); d != nil {
 		d.add(key, value) // damaged ones too: they were counted when written
 	}
 }
 
 func (b bucket) is(other bucket) bool { return bytes.Equal(b, other) }
 
-func (c *snapshot) parseRecord(in bucket, key, value []byte) error {
+func (s *snapshot) parseRecord(in bucket, key, value []byte) error {
 	switch {
 	case in.is(bodyBucket):
 		m, text, err := readBody(key, value)
 		if err == nil {
-			c.messages = append(c.messages, m)
-			c.found.Bytes += int64(len(text))
+			s.messages = append(s.messages, m)
+			s.found.Bytes += int64(len(text))
 		}
 		return err
 	case in.is(headBucket):
 		m, err := readHead(key, value)
 		if err == nil {
-			c.heads = append(c.heads, m)
+			s.heads = append(s.heads, m)
 		}
 		return err
 	case in.is(queueBucket):
 		q, err := readQueue(key, value)
 		if err == nil {
-			c.queues[q.Ordinal] = q
+			s.queues[q.Ordinal] = q
 		}
 		return err
 	case in.is(nameBucket):
-		return c.readNames(key, value)
+		return s.readNames(key, value)
 	case in.is(accountBucket):
 		a, err := readAccount(key, value)
 		if err == nil {
-			c.accounts = append(c.accounts, a)
+			s.accounts = append(s.accounts, a)
 		}
 		return err
 	case in.is(deletingBucket):
 		l, err := readDeleting(key, value)
 		if err == nil {
-			c.deleting = append(c.deleting, l)
+			s.deleting = append(s.deleting, l)
 		}
 		return err
 	case in.is(tombstoneBucket):
 		k, err := readTombstone(key, value)
 		if err == nil {
-			c.tombstones[k.Queue] = max(c.tombstones[k.Queue], k.Sequence)
+			s.tombstones[k.Queue] = max(s.tombstones[k.Queue], k.Sequence)
 		}
 		return err
 	case in.is(metaBucket):
-		return c.readMeta(key, value)
+		return s.readMeta(key, value)
 	default: // quarantined before
-		c.found.Quarantined++
+		s.found.Quarantined++
 		return nil
 	}
 }
 
-func (c *snapshot) readNames(key, value []byte) (err error) {
+func (s *snapshot) readNames(key, value []byte) (err error) {
 	if bytes.Equal(key, keySecret) {
-		c.secretCopy, err = readSecret(nameBucket, value)
+		s.secretCopy, err = readSecret(nameBucket, value)
 		return err
 	}
 	ordinal, name, err := readName(key, value)
 	if err == nil {
-		c.names[ordinal] = name
+		s.names[ordinal] = name
 	}
 	return err
 }
 
-func (c *snapshot) readMeta(key, value []byte) (err error) {
+func (s *snapshot) readMeta(key, value []byte) (err error) {
 	switch {
 	case bytes.Equal(key, keySecret):
-		c.secret, err = readSecret(metaBucket, value)
+		s.secret, err = readSecret(metaBucket, value)
 	case bytes.Equal(key, keyOrdinal):
-		err = readMetaRecord(key, value, &c.ordinal)
+		err = readMetaRecord(key, value, &s.ordinal)
 	case bytes.Equal(key, keyDigest):
-		c.digest, c.countsOnly, err = readDigest(value)
-		c.hasDigest = c.hasDigest || err == nil
+		s.digest, s.countsOnly, err = readDigest(value)
+		s.hasDigest = s.hasDigest || err == nil
 	case bytes.Equal(key, keyCommit):
-		err = readMetaRecord(key, value, &c.commit)
+		err = readMetaRecord(key, value, &s.commit)
 	case bytes.Equal(key, keyCheckpoint):
-		c.checkpoint, err = readCheckpoint(value)
+		s.checkpoint, err = readCheckpoint(value)
 	default:
 		err = errRecord
 	}
@@ -246,13 +246,13 @@ func (c *snapshot) readMeta(key, value []byte) (err error) {
 }
 
 // saved converts the snapshot for the engine, which then owns it.
-func (c *snapshot) saved() localqueue.Saved {
+func (s *snapshot) saved() localqueue.Saved {
 	return localqueue.Saved{
-		Secret:   c.secret,
-		Ordinal:  c.ordinal,
-		Accounts: c.accounts,
-		Queues:   slices.Collect(maps.Values(c.queues)),
-		Deleting: c.deleting,
-		Messages: slices.Values(c.messages),
+		Secret:   s.secret,
+		Ordinal:  s.ordinal,
+		Accounts: s.accounts,
+		Queues:   slices.Collect(maps.Values(s.queues)),
+		Deleting: s.deleting,
+		Messages: slices.Values(s.messages),
 	}
 }

@@ -40,7 +40,8 @@ func busySample(t testing.TB) killed {
 	return k
 }
 
-// busyLog is the name of the log that has it all, and where that ends, the end mark included.
+// busyLog returns the name of the active log and the end of its content, including the end
+// mark.
 func (k killed) busyLog(t testing.TB) (name string, end int) {
 	t.Helper()
 	for name, b := range k.files {
@@ -55,8 +56,8 @@ func (k killed) busyLog(t testing.TB) (name string, end int) {
 	return "", 0
 }
 
-// reopened opens the directory with other files in the place of its own, and returns what
-// was found. Rather than a new directory it takes dir, which has its ballast already.
+// reopened opens dir with the given files in place of its own, and returns what was found.
+// It reuses dir, because that has its reserve already.
 func (k killed) reopened(t tester, dir string, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
 	for name, b := range k.files {
@@ -123,7 +124,7 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 	for n := range uint64(30) {
 		commit(t, s, added(n, "text"))
 		if n == 19 || n == 28 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 	}
 	active, other := s.logs[s.active].name, s.logs[1-s.active].name
@@ -169,7 +170,7 @@ func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "text"))
-	commit(t, s, localqueue.AccountSaved{Name: "folds"})
+	commit(t, s, localqueue.AccountSaved{Name: "check"})
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for n := range 2 {
@@ -236,7 +237,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 		acknowledged[n] = strings.Repeat("a", int(n*97)%3000)
 		commit(t, s, added(n, acknowledged[n]))
 		if n%20 == 19 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 	}
 	before := read()
@@ -309,7 +310,7 @@ func TestRandomDamageToLogsIsReported(t *testing.T) {
 			t.Fatalf("trial %d, %s: opened again: %+v and %d messages; at first %+v and %d", trial, what, again, len(same), found, len(texts))
 		}
 	}
-	t.Logf("of %d damaged logs %d lost something or brought it back, all of which was said, of %d that it may be a torn commit; %d lost nothing and it was said, %d lost nothing", tries, lost, torn, told, spared)
+	t.Logf("of %d damaged logs %d lost something or brought it back, all of which was reported, of %d that it may be a torn commit; %d lost nothing and it was said, %d lost nothing", tries, lost, torn, told, spared)
 	if lost == 0 {
 		t.Error("no damage did any")
 	}

@@ -265,16 +265,24 @@ const maxTombstoned = 4096
 
 // bucket returns the writer of a bucket.
 func (w *treeTx) bucket(name bucket) *bucketWriter {
-	for _, b := range []struct {
-		name bucket
-		in   *bucketWriter
-	}{
-		{metaBucket, &w.meta}, {accountBucket, &w.accounts}, {nameBucket, &w.names}, {queueBucket, &w.queues}, {deletingBucket, &w.deleting},
-		{tombstoneBucket, &w.tombstones}, {headBucket, &w.heads}, {bodyBucket, &w.bodies},
-	} {
-		if bytes.Equal(b.name, name) {
-			return b.in
-		}
+	switch {
+	case name.is(metaBucket):
+		return &w.meta
+	case name.is(accountBucket):
+		return &w.accounts
+	case name.is(nameBucket):
+		return &w.names
+	case name.is(queueBucket):
+		return &w.queues
+	case name.is(deletingBucket):
+		return &w.deleting
+	case name.is(tombstoneBucket):
+		return &w.tombstones
+	case name.is(headBucket):
+		return &w.heads
+	case name.is(bodyBucket):
+		return &w.bodies
+	default:
+		return &w.quarantined
 	}
-	return &w.quarantined
 }

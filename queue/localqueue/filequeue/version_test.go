@@ -46,7 +46,7 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	}
 	put(t, s, texts, 2, "new")
 	if err := s.finalCheckpoint(); err != nil || s.digest.others.count == 0 {
-		t.Errorf("%v, the tally is %+v", err, s.digest)
+		t.Errorf("%v, the digest is %+v", err, s.digest)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)

@@ -130,7 +130,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 				want[n] = fmt.Sprint("old ", n)
 				commit(t, s, added(n, want[n]))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 			before := treeCommits(t, s)
 			for n := uint64(1000); treeCommits(t, s) == before; n++ {
 				c := change(n)
@@ -138,12 +138,12 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 					want[n] = a.Text
 				}
 				if n > 5000 {
-					t.Fatal("it is never folded")
+					t.Fatal("there was no checkpoint")
 				}
 				commit(t, s, c)
 			}
-			if folded := treeCommits(t, s) - before; folded != 1 || len(s.pending.messages) != 0 {
-				t.Errorf("it took %d commits of the tree, and %d messages are left", folded, len(s.pending.messages))
+			if commits := treeCommits(t, s) - before; commits != 1 || len(s.pending.messages) != 0 {
+				t.Errorf("got %d commits to the tree, want 1; %d messages are left in the log, want 0", commits, len(s.pending.messages))
 			}
 			commit(t, s, localqueue.MessageRemoved(key(7)))
 			delete(want, 7)
@@ -160,7 +160,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
-	commit(t, s, localqueue.AccountSaved{Name: "folds"})
+	commit(t, s, localqueue.AccountSaved{Name: "check"})
 	commit(t, s, added(3, "in the log"), added(4, "rewritten in the log"))
 	view, err := s.View()
 	if err != nil {
@@ -183,8 +183,8 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 		}
 	}
 	check("changed")
-	commit(t, s, localqueue.AccountSaved{Name: "folds again"})
-	check("folded")
+	commit(t, s, localqueue.AccountSaved{Name: "check again"})
+	check("commits")
 	commit(t, s, added(5, "later"))
 	check("and logged")
 	newer, err := s.View()
@@ -218,7 +218,7 @@ func killedSample(t testing.TB) killed {
 	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 		text := fmt.Sprintf("%d.%s", n, strings.Repeat("y", int(n*n*n)%3000))
 		k.texts[n+1], k.ever[n+1] = text, text
@@ -250,7 +250,7 @@ func killedAt(t testing.TB, dir string) killed {
 	return k
 }
 
-// newestLog is the name of the log that is written, and where the last record stands in it.
+// newestLog returns the name of the active log and the position of its last record.
 func (k killed) newestLog(t testing.TB) (name string, at int) {
 	t.Helper()
 	for name, b := range k.files {
