@@ -130,7 +130,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			}
 			found, texts := reopenedTexts(t, dir)
 			if found.Damaged == 0 {
-				t.Errorf("opened again, %d messages, and nothing is said", len(texts))
+				t.Errorf("opened again, %d messages, and no damage is reported", len(texts))
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func (w *worker) text() string {
 	return fmt.Sprintf("%s.%d", w.name, w.number)
 }
 
-// said is one write of one line, which the pipe keeps whole whoever else writes.
+// said writes one line in one write, which the pipe keeps whole among concurrent writers.
 func said(format string, args ...any) {
 	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
 		os.Exit(0) // the test has gone

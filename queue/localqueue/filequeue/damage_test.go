@@ -250,7 +250,7 @@ func TestRandomDamageIsReported(t *testing.T) {
 		}
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left, and nothing is said", found.Messages, s.depth)
+			t.Fatalf("%d of %d messages are left, and no damage is reported", found.Messages, s.depth)
 		}
 	})
 }
@@ -326,7 +326,7 @@ func FuzzOpen(f *testing.F) {
 		file = file[:len(file)-int(less)%len(file)]
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Damaged == 0 && (found.Messages != s.depth || found.Queues != 3) {
-			t.Fatalf("%d messages of %d queues are left, and nothing is said", found.Messages, found.Queues)
+			t.Fatalf("%d messages of %d queues are left, and no damage is reported", found.Messages, found.Queues)
 		}
 	})
 }

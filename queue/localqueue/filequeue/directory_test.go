@@ -102,7 +102,7 @@ func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	}
 	s.abandon(t)
 	if found, _ := reopenedTexts(t, dir); found.Damaged == 0 {
-		t.Error("the tree is missing, there are logs, and nothing is said")
+		t.Error("the tree is missing, there are logs, and no damage is reported")
 	}
 	if kept, err := filepath.Glob(filepath.Join(dir, logName+"-*.damaged-1")); err != nil || len(kept) != 2 {
 		t.Errorf("kept %v of the logs, %v", kept, err)

@@ -101,13 +101,13 @@ func TestEveryDamagedPageFieldIsReported(t *testing.T) {
 		case found.Damaged > 0:
 			damaged++
 		case found.Messages != s.depth || found.Queues != 3:
-			t.Errorf("%s: %d messages of %d queues are left, and nothing is said", what, found.Messages, found.Queues)
+			t.Errorf("%s: %d messages of %d queues are left, and no damage is reported", what, found.Messages, found.Queues)
 		}
 	}
 	t.Logf("of %d changed numbers %d were found", *changedFields, damaged)
 }
 
-// named says in front of what goes wrong what was tried.
+// named prefixes failures with what was tried.
 type named struct {
 	*testing.T
 	what string

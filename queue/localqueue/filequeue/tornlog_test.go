@@ -200,7 +200,7 @@ func TestATruncatedLogIsReported(t *testing.T) {
 	} {
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if found.Damaged == 0 {
-			t.Errorf("%s: %d of %d messages are there, and nothing is said", what, len(texts), len(k.texts))
+			t.Errorf("%s: %d of %d messages are there, and no damage is reported", what, len(texts), len(k.texts))
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestRandomDamageToLogsIsReported(t *testing.T) {
 		differs := !maps.Equal(texts, k.texts)
 		switch said := found.Damaged > 0 || found.Torn; {
 		case differs && !said:
-			t.Fatalf("trial %d, %s: %d messages, want %d, and nothing is said", trial, what, len(texts), len(k.texts))
+			t.Fatalf("trial %d, %s: %d messages, want %d, and no damage is reported", trial, what, len(texts), len(k.texts))
 		case differs && found.Torn:
 			lost, torn = lost+1, torn+1
 		case differs:

@@ -280,8 +280,8 @@ func (k killed) with(t tester, changed map[string][]byte) (dir string, remove fu
 	return dir, remove
 }
 
-// found opens what was left of the directory, twice. At first it may be damaged, but no
-// text may be there that never was. The second time all must be well, and the same.
+// found opens the directory twice. The first time it may be damaged, but must have no text
+// that never was there. The second time it must be sound and have the same.
 func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
 	dir, remove := k.with(t, changed)
@@ -310,7 +310,7 @@ func TestDamageToALogIsReported(t *testing.T) {
 		}
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if len(texts) < len(k.texts) && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left and nothing is said", len(texts), len(k.texts))
+			t.Fatalf("%d of %d messages are left and no damage is reported", len(texts), len(k.texts))
 		}
 		if texts[0] == "" {
 			t.Fatal("the last message is lost and its record was not damaged")
@@ -326,7 +326,7 @@ func TestAMissingLogIsReported(t *testing.T) {
 		}
 		found, _ := k.found(t, map[string][]byte{name: nil})
 		if found.Damaged == 0 {
-			t.Errorf("without %s nothing is said", name)
+			t.Errorf("without %s no damage is reported", name)
 		}
 	}
 }
@@ -513,7 +513,7 @@ func FuzzReplay(f *testing.F) {
 		b := patched(k.files[name], patches)
 		found, texts := k.found(t, map[string][]byte{name: b[:len(b)-int(less)%len(b)]})
 		if found.Damaged == 0 && !found.Torn && !maps.Equal(texts, k.texts) {
-			t.Fatalf("%d messages are there, want %d, and nothing is said", len(texts), len(k.texts))
+			t.Fatalf("%d messages are there, want %d, and no damage is reported", len(texts), len(k.texts))
 		}
 	})
 }
