@@ -434,7 +434,7 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 		t.Errorf("data %q, want %q", got, want)
 	}
 	p = start(t, "-data", copyWith(t, dir, "one order", "ONE ORDER"))
-	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "set aside") {
+	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "quarantined") {
 		t.Errorf("damage %q", got)
 	}
 }

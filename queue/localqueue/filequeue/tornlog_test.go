@@ -17,10 +17,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-var trials = flag.Int("trials", 1500, "how many times TestNoDamageToALogIsSilent damages a log, but for a tenth with -short")
+var trials = flag.Int("trials", 1500, "how many times TestRandomDamageToLogsIsReported damages a log, but for a tenth with -short")
 
-// busySample is a directory after a kill that has acknowledged 200 puts and 60 deletes, all
-// of which only the log has.
+// busySample is a directory after a kill, with 200 acknowledged puts and 60 deletes, all of
+// them only in the log.
 func busySample(t testing.TB) killed {
 	t.Helper()
 	dir := memoryDirectory(t)
@@ -40,7 +40,8 @@ func busySample(t testing.TB) killed {
 	return k
 }
 
-// busyLog is the name of the log that has it all, and where that ends, the end mark included.
+// busyLog returns the name of the active log and the end of its content, including the end
+// mark.
 func (k killed) busyLog(t testing.TB) (name string, end int) {
 	t.Helper()
 	for name, b := range k.files {
@@ -55,8 +56,8 @@ func (k killed) busyLog(t testing.TB) (name string, end int) {
 	return "", 0
 }
 
-// reopened opens the directory with other files in the place of its own, and returns what
-// was found. Rather than a new directory it takes dir, which has its ballast already.
+// reopened opens dir with the given files in place of its own, and returns what was found.
+// It reuses dir, because that has its reserve already.
 func (k killed) reopened(t tester, dir string, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
 	for name, b := range k.files {
@@ -77,9 +78,9 @@ func (k killed) reopened(t tester, dir string, changed map[string][]byte) (Found
 	return reopenedTexts(t, dir)
 }
 
-// TestATornRecord: of a commit that was cut short nobody knows whether it was answered. All
-// before it are there, and it is said.
-func TestATornRecord(t *testing.T) {
+// TestATornRecordIsReportedAsTorn: it is unknown whether an interrupted commit was
+// acknowledged. All commits before it are there.
+func TestATornRecordIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	without := maps.Clone(k.texts)
@@ -101,9 +102,9 @@ func TestATornRecord(t *testing.T) {
 	}
 }
 
-// TestTornBetweenRecordAndMark: a commit whose end mark did not reach the disk is there, and
-// it is said that others may have been.
-func TestTornBetweenRecordAndMark(t *testing.T) {
+// TestAMissingEndMarkIsReportedAsTorn: a commit whose end mark did not reach the disk is
+// there, and later ones may be missing.
+func TestAMissingEndMarkIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	b := slices.Clone(k.files[name])
@@ -114,18 +115,19 @@ func TestTornBetweenRecordAndMark(t *testing.T) {
 	}
 }
 
-// TestARecordInTheWrongPlace: what the disk put where the first record of a log stood is none,
-// though it would be one in its own place or in the other log. Else that log would be empty.
-func TestARecordInTheWrongPlace(t *testing.T) {
+// TestAMisplacedRecordIsReported: a record in place of the first one of a log is invalid,
+// even if it would be valid in its own place or in the other log. Otherwise that log would
+// seem empty.
+func TestAMisplacedRecordIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	for n := range uint64(30) {
 		commit(t, s, added(n, "text"))
 		if n == 19 || n == 28 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 	}
-	active, other := s.logs[s.logging].name, s.logs[1-s.logging].name
+	active, other := s.logs[s.active].name, s.logs[1-s.active].name
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for what, older := range map[string][]byte{
@@ -143,8 +145,8 @@ func TestARecordInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALogIsDamaged in ways that no commit leaves, wherever it is cut short.
-func TestTheEndOfALogIsDamaged(t *testing.T) {
+// TestDamageAtTheEndOfALogIsReported damages it in ways that no interrupted commit does.
+func TestDamageAtTheEndOfALogIsReported(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	whole := k.files[name]
@@ -162,12 +164,13 @@ func TestTheEndOfALogIsDamaged(t *testing.T) {
 	}
 }
 
-// TestAnEmptyLogIsDamaged: after a checkpoint nobody knows whether there was a first record.
-func TestAnEmptyLogIsDamaged(t *testing.T) {
+// TestDamageToAnEmptyLogIsReported: after a checkpoint, it is unknown whether there was a
+// first record.
+func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "text"))
-	commit(t, s, localqueue.AccountSaved{Name: "folds"})
+	commit(t, s, localqueue.AccountSaved{Name: "check"})
 	s.abandon(t)
 	k := killedAt(t, dir)
 	for n := range 2 {
@@ -180,8 +183,8 @@ func TestAnEmptyLogIsDamaged(t *testing.T) {
 	}
 }
 
-// TestALogThatWasCut: 200 acknowledged puts, and what is left of the log has a few of them.
-func TestALogThatWasCut(t *testing.T) {
+// TestATruncatedLogIsReported: of 200 acknowledged puts the truncated log has a few.
+func TestATruncatedLogIsReported(t *testing.T) {
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	whole := k.files[name]
@@ -197,13 +200,13 @@ func TestALogThatWasCut(t *testing.T) {
 	} {
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if found.Damaged == 0 {
-			t.Errorf("%s: %d of %d messages are there, and nothing is said", what, len(texts), len(k.texts))
+			t.Errorf("%s: %d of %d messages are there, and no damage is reported", what, len(texts), len(k.texts))
 		}
 	}
 }
 
-// TestBothLogsAreDamagedAtTheirBeginning: it is said, and what stands behind is kept.
-func TestBothLogsAreDamagedAtTheirBeginning(t *testing.T) {
+// TestDamageAtTheBeginningOfBothLogsIsReported: the records behind it are kept.
+func TestDamageAtTheBeginningOfBothLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	changed := map[string][]byte{}
 	for _, name := range []string{logName + "-1", logName + "-2"} {
@@ -216,14 +219,14 @@ func TestBothLogsAreDamagedAtTheirBeginning(t *testing.T) {
 	}
 }
 
-// TestATornWriteIsNoDamage leaves any of the sectors of the last write on the disk, as a power
-// cut may: all that was acknowledged is there, and nobody is alarmed.
+// TestATornWriteIsNoDamage leaves any subset of the sectors of the last write on disk, as a
+// power cut may: all acknowledged commits are there, and no damage is reported.
 func TestATornWriteIsNoDamage(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	read := func() (b []byte) {
 		t.Helper()
-		b, err := os.ReadFile(filepath.Join(dir, s.logs[s.logging].name))
+		b, err := os.ReadFile(filepath.Join(dir, s.logs[s.active].name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,14 +237,14 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 		acknowledged[n] = strings.Repeat("a", int(n*97)%3000)
 		commit(t, s, added(n, acknowledged[n]))
 		if n%20 == 19 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 	}
 	before := read()
 	last := strings.Repeat("b", 3000)
 	commit(t, s, added(100, last))
 	after := read()
-	name := s.logs[s.logging].name
+	name := s.logs[s.active].name
 	s.abandon(t)
 	k := killedAt(t, dir)
 	random := rand.New(rand.NewPCG(7, 7))
@@ -269,9 +272,9 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestNoDamageToALogIsSilent cuts logs anywhere, zeroes pages and flips bits. Whatever is
-// missing then, or back, is said; and never that nobody was answered.
-func TestNoDamageToALogIsSilent(t *testing.T) {
+// TestRandomDamageToLogsIsReported truncates logs anywhere, zeroes pages and flips bits.
+// Whatever is then missing or back is reported, and never as unacknowledged.
+func TestRandomDamageToLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	random := rand.New(rand.NewPCG(6, 6))
@@ -288,7 +291,7 @@ func TestNoDamageToALogIsSilent(t *testing.T) {
 		differs := !maps.Equal(texts, k.texts)
 		switch said := found.Damaged > 0 || found.Torn; {
 		case differs && !said:
-			t.Fatalf("trial %d, %s: %d messages, want %d, and nothing is said", trial, what, len(texts), len(k.texts))
+			t.Fatalf("trial %d, %s: %d messages, want %d, and no damage is reported", trial, what, len(texts), len(k.texts))
 		case differs && found.Torn:
 			lost, torn = lost+1, torn+1
 		case differs:
@@ -307,13 +310,13 @@ func TestNoDamageToALogIsSilent(t *testing.T) {
 			t.Fatalf("trial %d, %s: opened again: %+v and %d messages; at first %+v and %d", trial, what, again, len(same), found, len(texts))
 		}
 	}
-	t.Logf("of %d damaged logs %d lost something or brought it back, all of which was said, of %d that it may be a torn commit; %d lost nothing and it was said, %d lost nothing", tries, lost, torn, told, spared)
+	t.Logf("of %d damaged logs %d lost something or brought it back, all of which was reported, of %d that it may be a torn commit; %d lost nothing and it was said, %d lost nothing", tries, lost, torn, told, spared)
 	if lost == 0 {
 		t.Error("no damage did any")
 	}
 }
 
-// damageLog damages a log up to the end of what it has.
+// damageLog damages a log within its content.
 func damageLog(random *rand.Rand, b *[]byte, end int) string {
 	at := random.IntN(end)
 	switch random.IntN(5) {

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// redirect lets what is written to a file from here on go to another one, as a disk would
-// that fails or lies. What is mapped into memory stays what it was.
+// redirect sends later writes to a file to another one, as a disk that fails or loses
+// writes would. Mapped memory stays as it was.
 func redirect(t *testing.T, f *os.File, path string, flag int) {
 	t.Helper()
 	other, err := os.OpenFile(path, flag, 0o600)
@@ -25,9 +25,9 @@ func redirect(t *testing.T, f *os.File, path string, flag int) {
 	}
 }
 
-// TestAStopOnADiskThatLies: the disk takes what is written to the tree and forgets it, from
-// the last checkpoint before the stop on. The stop says so, and the logs have everything.
-func TestAStopOnADiskThatLies(t *testing.T) {
+// TestCloseOnADiskThatLosesWrites: the disk confirms writes to the tree and loses them,
+// from the final checkpoint on. Close reports it, and the logs have everything.
+func TestCloseOnADiskThatLosesWrites(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
@@ -40,14 +40,14 @@ func TestAStopOnADiskThatLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	redirect(t, s.file, elsewhere, os.O_RDWR)
-	if err := s.Close(); !errors.Is(err, errForgetful) {
+	if err := s.Close(); !errors.Is(err, errLostWrite) {
 		t.Errorf("the stop: %v", err)
 	}
 	reopenedWhole(t, dir, texts)
 }
 
-// TestAStopOnADiskThatFails: what could not be written to the tree is in the logs still.
-func TestAStopOnADiskThatFails(t *testing.T) {
+// TestCloseOnADiskThatFails: what could not be written to the tree is still in the logs.
+func TestCloseOnADiskThatFails(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log only")
@@ -58,33 +58,33 @@ func TestAStopOnADiskThatFails(t *testing.T) {
 	reopenedWhole(t, dir, texts)
 }
 
-// TestLogsThatCannotBeBegun, because the tree cannot be told of them, are done without.
-func TestLogsThatCannotBeBegun(t *testing.T) {
+// TestTheStoreWorksWithoutLogs when the tree cannot record them.
+func TestTheStoreWorksWithoutLogs(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "in the log")
-	if err := s.foldLast(); err != nil {
+	if err := s.finalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}
 	path := s.path()
 	redirect(t, s.file, path, os.O_RDONLY)
-	if err := s.startLogs(); err != nil || s.ready {
-		t.Errorf("%v, ready: %v", err, s.ready)
+	if err := s.startLogs(); err != nil || s.logsReady {
+		t.Errorf("%v, ready: %v", err, s.logsReady)
 	}
 	redirect(t, s.file, path, os.O_RDWR)
 	before := treeCommits(t, s)
 	put(t, s, texts, 2, "in the tree")
 	put(t, s, texts, 3, "in a log again")
-	if got := treeCommits(t, s) - before; got != 2 || !s.ready { // and one that says that there are logs
-		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.ready)
+	if got := treeCommits(t, s) - before; got != 2 || !s.logsReady { // and one that says that there are logs
+		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.logsReady)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
 }
 
-// TestAPageIsLostWhileItIsOpen: neither a read, nor a checkpoint, nor the stop ends the process,
-// and all that was acknowledged is there or said to be lost.
-func TestAPageIsLostWhileItIsOpen(t *testing.T) {
+// TestAPageLostWhileOpenDoesNotEndTheProcess: neither a read nor a checkpoint nor Close
+// ends the process, and every acknowledged message is there or reported as lost.
+func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 	page := os.Getpagesize()
 	kilobyte := strings.Repeat("x", 1000)
 	for name, lose := range map[string]func(f *os.File) error{
@@ -100,7 +100,7 @@ func TestAPageIsLostWhileItIsOpen(t *testing.T) {
 			for n := range uint64(200) {
 				commit(t, s, added(n, kilobyte))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 			commit(t, s, added(1000, "in the log"))
 			tree, err := os.OpenFile(s.path(), os.O_RDWR, 0)
 			if err != nil {
@@ -121,7 +121,7 @@ func TestAPageIsLostWhileItIsOpen(t *testing.T) {
 			}
 			view.Close()
 			for range 2 { // it stays so
-				if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "folds again"}, localqueue.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
+				if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check again"}, localqueue.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
 					t.Errorf("a checkpoint: %v", err)
 				}
 			}
@@ -130,7 +130,7 @@ func TestAPageIsLostWhileItIsOpen(t *testing.T) {
 			}
 			found, texts := reopenedTexts(t, dir)
 			if found.Damaged == 0 {
-				t.Errorf("opened again, %d messages, and nothing is said", len(texts))
+				t.Errorf("opened again, %d messages, and no damage is reported", len(texts))
 			}
 		})
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestNoRoomInTheTreeForNewLogs: logs fit on the disk, and the tree cannot be told that they
-// are there. The directory opens all the same, without logs until there is room.
-func TestNoRoomInTheTreeForNewLogs(t *testing.T) {
+// TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
+// record them. The directory opens without logs until there is.
+func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
 	dir := memoryDirectory(t)
 	process, lines := startTask(t, "begin", dir, "")
 	for lines.Scan() {
@@ -50,8 +50,8 @@ func beginWithoutRoom(dir, _ string) error {
 	if s, err = Open(dir); err != nil {
 		return fmt.Errorf("opened on a full disk: %w", err)
 	}
-	if found := s.Found(); s.ready || found.Damaged > 0 || found.Messages != 1 {
-		return fmt.Errorf("found %+v, logs are ready: %v", found, s.ready)
+	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != 1 {
+		return fmt.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
 	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, localqueue.ErrUncertain) {
 		return fmt.Errorf("a put on a full disk: %w", err)
@@ -59,8 +59,8 @@ func beginWithoutRoom(dir, _ string) error {
 	if err := errors.Join(limit(1<<40), commit(added(2, "in the tree")), commit(added(3, "in a log"))); err != nil {
 		return err
 	}
-	if !s.ready || s.number == s.folded {
-		return fmt.Errorf("with room again, logs are ready: %v; the tree has %d of %d commits", s.ready, s.folded, s.number)
+	if !s.logsReady || s.number == s.checkpointed {
+		return fmt.Errorf("with room again, logs are ready: %v; the tree has %d of %d commits", s.logsReady, s.checkpointed, s.number)
 	}
 	return nil // and this process ends without closing anything
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-var changedFields = flag.Int("fields", 300, "how many changed fields of pages TestEveryFieldOfAPage tries")
+var changedFields = flag.Int("fields", 300, "how many changed fields of pages TestEveryDamagedPageFieldIsReported tries")
 
-// field is a number in a file that bbolt takes at its word.
+// field is a number in a file that bbolt trusts.
 type field struct {
 	what string
 	at   int
@@ -43,7 +43,7 @@ func (f field) set(file []byte, n uint64) {
 	}
 }
 
-// pageFields finds the fields of a page that begins there, inline ones included.
+// pageFields returns the fields of the page at an offset, including inline ones.
 func pageFields(file []byte, at int, where string) (found []field) {
 	n := binary.NativeEndian
 	found = append(found, field{where + " id", at, 8}, field{where + " flags", at + 8, 2}, field{where + " count", at + 10, 2}, field{where + " overflow", at + 12, 4})
@@ -68,10 +68,10 @@ func pageFields(file []byte, at int, where string) (found []field) {
 	return found
 }
 
-// TestEveryFieldOfAPage changes what bbolt takes at its word, one number at a time, on pages
-// that are used and on such as are free. No file that is opened makes bbolt panic, then or at
-// work, and none is opened without a word that lacks something.
-func TestEveryFieldOfAPage(t *testing.T) {
+// TestEveryDamagedPageFieldIsReported changes every number that bbolt trusts, one at a
+// time, on used and on free pages. No file that is opened makes bbolt panic, then or later,
+// and none that lacks something is opened without reporting it.
+func TestEveryDamagedPageFieldIsReported(t *testing.T) {
 	s := sampled(t)
 	size := os.Getpagesize()
 	var all []field
@@ -101,13 +101,13 @@ func TestEveryFieldOfAPage(t *testing.T) {
 		case found.Damaged > 0:
 			damaged++
 		case found.Messages != s.depth || found.Queues != 3:
-			t.Errorf("%s: %d messages of %d queues are left, and nothing is said", what, found.Messages, found.Queues)
+			t.Errorf("%s: %d messages of %d queues are left, and no damage is reported", what, found.Messages, found.Queues)
 		}
 	}
 	t.Logf("of %d changed numbers %d were found", *changedFields, damaged)
 }
 
-// named says in front of what goes wrong what was tried.
+// named prefixes failures with what was tried.
 type named struct {
 	*testing.T
 	what string
@@ -119,18 +119,18 @@ func (n named) Fatalf(format string, args ...any) {
 	n.T.Fatalf("%s: "+format, append([]any{n.what}, args...)...)
 }
 
-// inspected is an inspector that has seen all pages that are used.
+// inspected returns an inspector that has seen all used pages.
 func inspected(t *testing.T, file []byte) *inspector {
 	t.Helper()
 	in, _, err := inspect(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	newCensus().visit(in, func(bucket, []byte, []byte) {})
+	newSnapshot().visitRecords(in, func(bucket, []byte, []byte) {})
 	return in
 }
 
-// freeLeaf is a page that is free and was a leaf.
+// freeLeaf returns a free page that was a leaf.
 func freeLeaf(t *testing.T, file []byte) uint64 {
 	t.Helper()
 	in, size := inspected(t, file), os.Getpagesize()
@@ -143,7 +143,7 @@ func freeLeaf(t *testing.T, file []byte) uint64 {
 	return 0
 }
 
-// fieldNamed is the first field of the used pages of a file whose name matches.
+// fieldNamed returns the first field of the used pages whose name matches.
 func fieldNamed(t *testing.T, file []byte, pattern string) field {
 	t.Helper()
 	size := os.Getpagesize()
@@ -166,8 +166,9 @@ func fieldNamed(t *testing.T, file []byte, pattern string) field {
 	return field{}
 }
 
-// TestWhatBboltTakesAtItsWord is damage to a page, and bbolt gets another file then.
-func TestWhatBboltTakesAtItsWord(t *testing.T) {
+// TestFieldsThatBboltTrustsAreChecked: they count as damage to a page, and bbolt gets a
+// rebuilt file.
+func TestFieldsThatBboltTrustsAreChecked(t *testing.T) {
 	s := sampled(t)
 	size := os.Getpagesize()
 	set := func(pattern string, value func(was uint64) uint64) func([]byte) {
@@ -206,7 +207,7 @@ func TestWhatBboltTakesAtItsWord(t *testing.T) {
 	}
 }
 
-// leaveOneChild takes all children but the first from a branch.
+// leaveOneChild removes all children but the first from a branch.
 func leaveOneChild(t *testing.T) func(file []byte) {
 	return func(file []byte) {
 		child := fieldNamed(t, file, `^page entry 0 child`)
@@ -219,16 +220,17 @@ func leaveOneChild(t *testing.T) func(file []byte) {
 	}
 }
 
-// TestAMetaPageThatWasNotWritten: of two commits that do not follow each other, one is stale.
-func TestAMetaPageThatWasNotWritten(t *testing.T) {
+// TestAMetaPageThatWasNotWrittenIsDetected: of two commits that are not consecutive, one is
+// stale.
+func TestAMetaPageThatWasNotWrittenIsDetected(t *testing.T) {
 	files := snapshots(t)
 	newest, before, size := files[len(files)-1], files[len(files)-4], os.Getpagesize()
-	n, _, err := metas(bytes.NewReader(newest))
+	n, _, err := readMetas(bytes.NewReader(newest))
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := slices.Clone(newest)
-	other := int(1-n.place) * size
+	other := int(1-n.slot) * size
 	copy(file[other:other+size], before[other:])
 	if found, err := inspectDamaged(t, file, map[string]bool{"text": true}); err != nil || found.Damaged == 0 {
 		t.Errorf("found %+v, %v", found, err)

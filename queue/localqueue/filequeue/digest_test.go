@@ -11,16 +11,16 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// snapshots are the file after each of many commits, all of which change every bucket that is
-// too large to stand in the root.
+// snapshots are the file after each of many commits, all of which change every bucket that
+// is too large to be inline.
 func snapshots(t *testing.T) (files [][]byte) {
 	t.Helper()
 	s := begun(t, memoryDirectory(t))
 	defer s.abandon(t)
-	s.ready = false // so that no log is missing
+	s.logsReady = false // so that no log is missing
 	for n := range uint64(60) {
 		ordinal := n + 2
-		_, err := s.fold([]localqueue.Change{added(n, "text"), localqueue.MessagesMoved{added(n, "").MessageState},
+		_, err := s.checkpoint([]localqueue.Change{added(n, "text"), localqueue.MessagesUpdated{added(n, "").MessageState},
 			localqueue.QueueSaved{Ordinal: ordinal, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", ordinal)}}})
 		if err != nil {
 			t.Fatal(err)
@@ -34,10 +34,10 @@ func snapshots(t *testing.T) (files [][]byte) {
 	return files
 }
 
-// newestRoot returns the number of the root page of the newest commit.
+// newestRoot returns the root page of the newest commit.
 func newestRoot(t *testing.T, file []byte) uint64 {
 	t.Helper()
-	newest, _, err := metas(bytes.NewReader(file))
+	newest, _, err := readMetas(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +60,8 @@ func bucketRoots(t *testing.T, file []byte) map[string]field {
 	return roots
 }
 
-// TestAPageOfAnEarlierCommit in place of the newest is sound, and all that it has is, and yet it
-// is found out, whatever it has.
-func TestAPageOfAnEarlierCommit(t *testing.T) {
+// TestAPageOfAnEarlierCommitIsDetected: it is valid by itself, and so are its records.
+func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
 	files := snapshots(t)
 	newest, size := files[len(files)-1], os.Getpagesize()
 	dir := memoryDirectory(t)
@@ -94,7 +93,7 @@ func TestAPageOfAnEarlierCommit(t *testing.T) {
 		copy(damaged[at+8:at+size], page(newestRoot(t, file))[8:]) // all but its number
 		check("root", damaged)
 	}
-	for _, name := range []string{string(bodies), string(heads), string(queues), string(names), "root"} {
+	for _, name := range []string{string(bodyBucket), string(headBucket), string(queueBucket), string(nameBucket), "root"} {
 		if tried[name] == 0 {
 			t.Errorf("no page of %q was tried", name)
 		}

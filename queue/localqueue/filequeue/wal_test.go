@@ -27,7 +27,7 @@ func (s *Store) abandon(t tester) {
 	}
 }
 
-// begun is a new store with one queue.
+// begun returns a new store with one queue.
 func begun(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir)
@@ -54,7 +54,7 @@ func added(sequence uint64, text string) localqueue.MessageAdded {
 	return localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
 }
 
-// treeCommits is how many commits the tree has had.
+// treeCommits returns how many commits the tree has had.
 func treeCommits(t testing.TB, s *Store) (id int) {
 	t.Helper()
 	if err := s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
@@ -63,7 +63,7 @@ func treeCommits(t testing.TB, s *Store) (id int) {
 	return id
 }
 
-// reopenedTexts opens an abandoned directory and returns all texts by their sequence.
+// reopenedTexts opens an abandoned directory and returns all texts by sequence.
 func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 	t.Helper()
 	s, err := Open(dir)
@@ -82,15 +82,15 @@ func reopenedTexts(t tester, dir string) (Found, map[uint64]string) {
 	return s.Found(), texts
 }
 
-// TestTheTreeIsLeftAlone: what every message makes goes to the log, and a message that
-// came and went never reaches the tree.
-func TestTheTreeIsLeftAlone(t *testing.T) {
+// TestOrdinaryChangesDoNotTouchTheTree: they go to the log, and a message that was added
+// and deleted never reaches the tree.
+func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	before := treeCommits(t, s)
 	for n := range uint64(100) {
 		commit(t, s, added(n+1, "a"))
-		commit(t, s, localqueue.MessagesMoved{added(n+1, "").MessageState})
+		commit(t, s, localqueue.MessagesUpdated{added(n+1, "").MessageState})
 		commit(t, s, localqueue.MessageRemoved(key(n+1)))
 	}
 	if got := treeCommits(t, s) - before; got != 0 || len(s.pending.messages) != 0 {
@@ -100,20 +100,20 @@ func TestTheTreeIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
-	if want := []string{filepath.Join(dir, lockName), filepath.Join(dir, fileName), filepath.Join(dir, roomName)}; err != nil || !slices.Equal(names, want) {
+	if want := []string{filepath.Join(dir, lockName), filepath.Join(dir, fileName), filepath.Join(dir, reserveName)}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("closed, the directory has %v, want %v, %v", names, want, err)
 	}
 }
 
-// TestTheLogIsFolded when it is full, when much of the tree has changed, and when a change
-// comes that it has no words for. Nothing is lost by it, nor by a kill after it.
-func TestTheLogIsFolded(t *testing.T) {
+// TestACheckpointEmptiesTheLog when it is full, when much of the tree has changed, and when
+// a change comes that a record cannot hold. No kill after it loses anything.
+func TestACheckpointEmptiesTheLog(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) localqueue.Change{
 		"full":    func(n uint64) localqueue.Change { return added(n, kilobyte) },
-		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesMoved{added(n%1000, "").MessageState} },
+		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesUpdated{added(n%1000, "").MessageState} },
 		"touched at once": func(n uint64) localqueue.Change {
-			moved := make(localqueue.MessagesMoved, mostTouched+1)
+			moved := make(localqueue.MessagesUpdated, maxTouched+1)
 			for i := range moved {
 				moved[i] = added(uint64(i), "").MessageState
 			}
@@ -130,7 +130,7 @@ func TestTheLogIsFolded(t *testing.T) {
 				want[n] = fmt.Sprint("old ", n)
 				commit(t, s, added(n, want[n]))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 			before := treeCommits(t, s)
 			for n := uint64(1000); treeCommits(t, s) == before; n++ {
 				c := change(n)
@@ -138,12 +138,12 @@ func TestTheLogIsFolded(t *testing.T) {
 					want[n] = a.Text
 				}
 				if n > 5000 {
-					t.Fatal("it is never folded")
+					t.Fatal("there was no checkpoint")
 				}
 				commit(t, s, c)
 			}
-			if folded := treeCommits(t, s) - before; folded != 1 || len(s.pending.messages) != 0 {
-				t.Errorf("it took %d commits of the tree, and %d messages are left", folded, len(s.pending.messages))
+			if commits := treeCommits(t, s) - before; commits != 1 || len(s.pending.messages) != 0 {
+				t.Errorf("got %d commits to the tree, want 1; %d messages are left in the log, want 0", commits, len(s.pending.messages))
 			}
 			commit(t, s, localqueue.MessageRemoved(key(7)))
 			delete(want, 7)
@@ -155,12 +155,12 @@ func TestTheLogIsFolded(t *testing.T) {
 	}
 }
 
-// TestViewsOutliveFolds: a view has the texts as they were, wherever they were and whatever
+// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were and whatever
 // became of them.
-func TestViewsOutliveFolds(t *testing.T) {
+func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
-	commit(t, s, localqueue.AccountSaved{Name: "folds"})
+	commit(t, s, localqueue.AccountSaved{Name: "check"})
 	commit(t, s, added(3, "in the log"), added(4, "rewritten in the log"))
 	view, err := s.View()
 	if err != nil {
@@ -183,8 +183,8 @@ func TestViewsOutliveFolds(t *testing.T) {
 		}
 	}
 	check("changed")
-	commit(t, s, localqueue.AccountSaved{Name: "folds again"})
-	check("folded")
+	commit(t, s, localqueue.AccountSaved{Name: "check again"})
+	check("commits")
 	commit(t, s, added(5, "later"))
 	check("and logged")
 	newer, err := s.View()
@@ -203,28 +203,28 @@ func TestViewsOutliveFolds(t *testing.T) {
 	}
 }
 
-// killed is a directory after a kill: the tree, both logs, and what must be there. The
-// last commit adds the message 0.
+// killed is a directory after a kill: the tree, both logs, and what must be there. The last
+// commit adds the message 0.
 type killed struct {
 	files map[string][]byte
 	texts map[uint64]string
 	ever  map[uint64]string // those that were removed, too; nil when that does not matter
 }
 
-// killedSample has been folded, and has then as much in the log.
+// killedSample has had a checkpoint, and then as much again in the log.
 func killedSample(t testing.TB) killed {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
-			commit(t, s, localqueue.AccountSaved{Name: "folds"})
+			commit(t, s, localqueue.AccountSaved{Name: "check"})
 		}
 		text := fmt.Sprintf("%d.%s", n, strings.Repeat("y", int(n*n*n)%3000))
 		k.texts[n+1], k.ever[n+1] = text, text
 		commit(t, s, added(n+1, text))
 		if n%3 == 2 {
-			commit(t, s, localqueue.MessageRemoved(key(n)), localqueue.MessagesMoved{added(n+1, "").MessageState})
+			commit(t, s, localqueue.MessageRemoved(key(n)), localqueue.MessagesUpdated{added(n+1, "").MessageState})
 			delete(k.texts, n)
 		}
 	}
@@ -236,7 +236,7 @@ func killedSample(t testing.TB) killed {
 	return k
 }
 
-// killedAt is what is in a directory that was abandoned, whatever texts those are.
+// killedAt returns the state of an abandoned directory, whatever its texts.
 func killedAt(t testing.TB, dir string) killed {
 	t.Helper()
 	k := killed{files: map[string][]byte{}}
@@ -250,7 +250,7 @@ func killedAt(t testing.TB, dir string) killed {
 	return k
 }
 
-// newestLog is the name of the log that is written, and where the last record stands in it.
+// newestLog returns the name of the active log and the position of its last record.
 func (k killed) newestLog(t testing.TB) (name string, at int) {
 	t.Helper()
 	for name, b := range k.files {
@@ -280,8 +280,8 @@ func (k killed) with(t tester, changed map[string][]byte) (dir string, remove fu
 	return dir, remove
 }
 
-// found opens what was left of the directory, twice. At first it may be damaged, but no
-// text may be there that never was. The second time all must be well, and the same.
+// found opens the directory twice. The first time it may be damaged, but must have no text
+// that never was there. The second time it must be sound and have the same.
 func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
 	dir, remove := k.with(t, changed)
@@ -299,9 +299,8 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	return found, texts
 }
 
-// TestADamagedLog: what was durable and is lost is never lost in silence, and what comes
-// after it is not lost with it.
-func TestADamagedLog(t *testing.T) {
+// TestDamageToALogIsReported: no durable commit is lost silently, and later ones are kept.
+func TestDamageToALogIsReported(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -311,7 +310,7 @@ func TestADamagedLog(t *testing.T) {
 		}
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if len(texts) < len(k.texts) && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left and nothing is said", len(texts), len(k.texts))
+			t.Fatalf("%d of %d messages are left and no damage is reported", len(texts), len(k.texts))
 		}
 		if texts[0] == "" {
 			t.Fatal("the last message is lost and its record was not damaged")
@@ -319,7 +318,7 @@ func TestADamagedLog(t *testing.T) {
 	})
 }
 
-func TestAMissingLog(t *testing.T) {
+func TestAMissingLogIsReported(t *testing.T) {
 	k := killedSample(t)
 	for name := range k.files {
 		if name == fileName {
@@ -327,20 +326,19 @@ func TestAMissingLog(t *testing.T) {
 		}
 		found, _ := k.found(t, map[string][]byte{name: nil})
 		if found.Damaged == 0 {
-			t.Errorf("without %s nothing is said", name)
+			t.Errorf("without %s no damage is reported", name)
 		}
 	}
 }
 
-// TestKilledBeforeTheLogs: a new tree that has no logs yet, because its maker was killed
-// before it made them, lacks nothing.
-func TestKilledBeforeTheLogs(t *testing.T) {
+// TestAKillBeforeTheLogsExistLosesNothing: a process was killed after it had made the tree.
+func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 	dir := memoryDirectory(t)
 	d, err := openDirectory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{dir: d, census: newCensus()}
+	s := &Store{dir: d, snapshot: newSnapshot()}
 	if err := errors.Join(s.rebuild(nil), d.close()); err != nil {
 		t.Fatal(err)
 	}
@@ -349,9 +347,8 @@ func TestKilledBeforeTheLogs(t *testing.T) {
 	}
 }
 
-// TestTheTreeBefore: when the newest commit of the tree cannot be read, the one before it
-// and the logs have everything.
-func TestTheTreeBefore(t *testing.T) {
+// TestADamagedTreeFallsBackToTheCommitBefore: that commit and the logs have everything.
+func TestADamagedTreeFallsBackToTheCommitBefore(t *testing.T) {
 	k := killedSample(t)
 	size := os.Getpagesize()
 	newest := 0
@@ -367,14 +364,13 @@ func TestTheTreeBefore(t *testing.T) {
 	}
 }
 
-// TestTextThatLooksLikeARecord: what a message says is never taken for a commit.
-func TestTextThatLooksLikeARecord(t *testing.T) {
+func TestATextIsNeverReadAsARecord(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
-	to := s.logs[s.logging]
-	forger := log{name: to.name} // which does not know the salt
+	to := s.logs[s.active]
+	forger := wal{name: to.name} // which does not know the salt
 	fields := appendChanges(make([]byte, recordHeader), []localqueue.Change{added(99, "forged")})
-	forger.sign(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
+	forger.writeHeader(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
 	commit(t, s, added(1, text))
 	s.abandon(t)
@@ -391,8 +387,7 @@ func TestTextThatLooksLikeARecord(t *testing.T) {
 	}
 }
 
-// TestLogCannotBeWritten: then the tree is.
-func TestLogCannotBeWritten(t *testing.T) {
+func TestTheTreeIsWrittenWhenTheLogCannotBe(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	commit(t, s, added(1, "logged"))
@@ -416,8 +411,8 @@ func TestLogCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestRevoked: what was written before the wait for the disk failed is no commit.
-func TestRevoked(t *testing.T) {
+// TestAFailedAppendIsNotReplayed: a record is no commit if the wait for the disk failed.
+func TestAFailedAppendIsNotReplayed(t *testing.T) {
 	l := newLog(t)
 	whole := func() (n int) {
 		t.Helper()
@@ -425,8 +420,8 @@ func TestRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range r.found {
-			if f.kind == wholeRecord {
+		for _, f := range r.entries {
+			if f.kind == completeRecord {
 				n++
 			}
 		}
@@ -439,23 +434,23 @@ func TestRevoked(t *testing.T) {
 	}
 	l.end -= sector // as after an error
 	before := whole()
-	if err := l.endHere(1); err != nil || before != 2 || whole() != 1 {
+	if err := l.writeEndMark(1); err != nil || before != 2 || whole() != 1 {
 		t.Errorf("%d records, then %d, %v", before, whole(), err)
 	}
 	r, err := l.read()
-	if err != nil || r.ending(1, l.end) != ended {
-		t.Errorf("the log ends as %v, %v", r.ending(1, l.end), err)
+	if err != nil || r.tail(1, l.end) != tailIntact {
+		t.Errorf("the log ends as %v, %v", r.tail(1, l.end), err)
 	}
 }
 
-// newLog is an empty log until the test ends.
-func newLog(t testing.TB) *log {
+// newLog returns an empty log, until the test ends.
+func newLog(t testing.TB) *wal {
 	t.Helper()
 	d, err := openDirectory(memoryDirectory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := openLog(d, 1, logSize, os.O_CREATE)
+	l, err := openWAL(d, 1, logSize, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,8 +462,7 @@ func newLog(t testing.TB) *log {
 	return l
 }
 
-// TestChangesInRecords come out as they went in.
-func TestChangesInRecords(t *testing.T) {
+func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var changes, want []localqueue.Change
 		state := func() localqueue.MessageState {
@@ -490,15 +484,15 @@ func TestChangesInRecords(t *testing.T) {
 				m.Inserted, m.Expires = 0, 0
 				other := m
 				other.Sequence++
-				changes = append(changes, localqueue.MessagesMoved{m, other})
-				want = append(want, localqueue.MessagesMoved{m}, localqueue.MessagesMoved{other})
+				changes = append(changes, localqueue.MessagesUpdated{m, other})
+				want = append(want, localqueue.MessagesUpdated{m}, localqueue.MessagesUpdated{other})
 			case 3:
 				changes, want = append(changes, localqueue.MessageRemoved(m.MessageKey)), append(want, localqueue.MessageRemoved(m.MessageKey))
 			case 4:
 				changes = append(changes, localqueue.MessagesExpired{m.MessageKey, {}})
 				want = append(want, localqueue.MessageRemoved(m.MessageKey), localqueue.MessageRemoved{})
 			case 5:
-				changes, want = append(changes, localqueue.TimePassed(m.Due)), append(want, localqueue.TimePassed(m.Due))
+				changes, want = append(changes, localqueue.CommittedAt(m.Due)), append(want, localqueue.CommittedAt(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -508,7 +502,7 @@ func TestChangesInRecords(t *testing.T) {
 	})
 }
 
-// FuzzReplay opens directories whose logs are anything.
+// FuzzReplay opens directories with arbitrary logs.
 func FuzzReplay(f *testing.F) {
 	k := killedSample(f)
 	name, _ := k.newestLog(f)
@@ -519,14 +513,14 @@ func FuzzReplay(f *testing.F) {
 		b := patched(k.files[name], patches)
 		found, texts := k.found(t, map[string][]byte{name: b[:len(b)-int(less)%len(b)]})
 		if found.Damaged == 0 && !found.Torn && !maps.Equal(texts, k.texts) {
-			t.Fatalf("%d messages are there, want %d, and nothing is said", len(texts), len(k.texts))
+			t.Fatalf("%d messages are there, want %d, and no damage is reported", len(texts), len(k.texts))
 		}
 	})
 }
 
-// FuzzReadChanges: whatever the fields of a record are, they are read as far as they go.
+// FuzzReadChanges reads arbitrary fields of a record.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesMoved{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.TimePassed(7)}))
+	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesUpdated{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Account is the queues of one account of an [Engine]: a [queue.Account]. It is safe for
-// concurrent use. Make one with [Engine.Account].
+// Account is one account of an [Engine]: a [queue.Account]. It is safe for concurrent use.
+// Make one with [Engine.Account].
 type Account struct {
 	engine *Engine
 	name   string
@@ -18,14 +18,14 @@ type Account struct {
 
 var _ queue.Account = (*Account)(nil)
 
-// Account returns the queues of the account of that name. It needs no making.
+// Account returns the account of that name. It need not be created.
 func (e *Engine) Account(name string) *Account { return &Account{e, name} }
 
-// Name is the account's name.
+// Name returns the account's name.
 func (a *Account) Name() string { return a.name }
 
-// Open returns the queue of that name, whether or not it exists yet. Unlike
-// [Engine.Queue] it refuses a name that the service would not take.
+// Open returns the queue of that name, whether or not it exists. Unlike [Engine.Queue], it
+// fails if the service would refuse the name.
 func (a *Account) Open(name string) (queue.Manager, error) {
 	q := a.engine.Queue(queue.Name{Account: a.name, Queue: name})
 	if q.refused != nil {
@@ -34,8 +34,8 @@ func (a *Account) Open(name string) (queue.Manager, error) {
 	return q, nil
 }
 
-// List implements [queue.Account]. A marker is the name of the queue that the page begins
-// with. The cost is O(log n) and the size of the page.
+// List implements [queue.Account]. A marker is the name of the first queue of the page. The
+// cost is O(log n) plus the size of the page.
 func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
 	page, err := a.list(ctx, o)
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	if o == nil {
 		o = &queue.ListOptions{}
 	}
-	if err := a.engine.enter(reads); err != nil {
+	if err := a.engine.enter(noSpace); err != nil {
 		return queue.Page{}, err
 	}
 	page, seen := a.engine.page(a.name, o)
@@ -59,16 +59,16 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	return page, seen.wait(ctx)
 }
 
-// page also returns the newest change of what it shows.
+// page also returns the newest change that it shows.
 func (e *Engine) page(accountName string, o *queue.ListOptions) (queue.Page, *ticket) {
 	a := e.account(accountName, false)
 	if a == nil {
 		return queue.Page{}, nil
 	}
 	page, found, seen := a.page(o)
-	// Metadata comes after the account is let go: a list of thousands must not
-	// keep every other call of the account waiting. A queue dropped in between
-	// is listed still, as if the drop had come a moment later.
+	// Metadata is read after the account's lock is released, because a list of thousands must
+	// not block every other call of the account. A queue dropped in between is still listed,
+	// as if it had been dropped a moment later.
 	for i, s := range found {
 		s.mu.Lock()
 		page.Queues[i].Metadata = maps.Clone(s.metadata)
@@ -78,12 +78,12 @@ func (e *Engine) page(accountName string, o *queue.ListOptions) (queue.Page, *ti
 	return page, seen
 }
 
-func (a *account) page(o *queue.ListOptions) (queue.Page, []*contents, *ticket) {
+func (a *accountState) page(o *queue.ListOptions) (queue.Page, []*queueState, *ticket) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	start, _ := slices.BinarySearch(a.names, max(o.Prefix, o.Marker))
 	var page queue.Page
-	var found []*contents
+	var found []*queueState
 	for _, name := range a.names[start:] {
 		if !strings.HasPrefix(name, o.Prefix) {
 			break

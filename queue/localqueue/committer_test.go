@@ -18,7 +18,7 @@ import (
 
 var errNoSpace = errors.New("no space left")
 
-// mapStore is a store in memory that fails when it is told to.
+// mapStore is a store in memory that fails on request.
 type mapStore struct {
 	mu       sync.Mutex
 	messages map[MessageKey]string // guarded by mu
@@ -84,8 +84,8 @@ func (v mapView) Text(k MessageKey) (string, error) {
 
 func (v mapView) Close() {}
 
-// shadow is an engine over a store that fails, and one in memory that only does
-// what the first one answered.
+// shadow is an engine over a failing store, and one in memory that repeats only what the
+// first one answered.
 type shadow struct {
 	store        *mapStore
 	over, memory *Queue
@@ -95,8 +95,8 @@ type shadow struct {
 // act is one call, as a function of the queue and of which of the two it is.
 type act func(q *Queue, which int) ([]queue.Message, error)
 
-// apply makes a call on the engine over the store and, if that did not fail for
-// the store's sake, on the one in memory, and wants the same of both.
+// apply makes a call on the engine over the store and, unless the store failed it, on the
+// one in memory, and compares the answers.
 func (w *shadow) apply(t *rapid.T, one act) {
 	got, err := one(w.over, 0)
 	if errors.Is(err, queue.ErrUnavailable) {
@@ -121,7 +121,7 @@ func (w *shadow) same(t *rapid.T, got, want queue.Message) {
 	}
 }
 
-// draw makes one call up.
+// draw draws one call.
 func (w *shadow) draw(t *rapid.T) act {
 	ctx := context.Background()
 	text := rapid.StringMatching(`[a-z]{1,3}`).Draw(t, "text")
@@ -159,7 +159,7 @@ func (w *shadow) draw(t *rapid.T) act {
 	}
 }
 
-// check looks at all that is visible now and later.
+// check compares all messages that are visible now or later.
 func (w *shadow) check(t *rapid.T) {
 	for range 2 {
 		got, err := w.over.Peek(context.Background(), queue.MaxBatch)
@@ -180,9 +180,9 @@ func byText(a, b queue.Message) int {
 	return cmp.Or(cmp.Compare(a.Text, b.Text), a.Inserted.Compare(b.Inserted), cmp.Compare(a.DequeueCount, b.DequeueCount))
 }
 
-// TestFailedCommits: a call whose commit failed has changed nothing, and neither
-// have those that were waiting behind it.
-func TestFailedCommits(t *testing.T) {
+// TestAFailedCommitChangesNothing: a call whose commit failed has changed nothing, nor have
+// the calls that waited behind it.
+func TestAFailedCommitChangesNothing(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		w := &shadow{store: newMapStore()}
 		over, err := Open(w.store, nil)
@@ -233,7 +233,7 @@ func (w *shadow) together(t *rapid.T) {
 	w.store.set(nil, nil)
 }
 
-// overMap is a queue of an engine over a store, until the test ends.
+// overMap returns a queue of an engine over a store, until the test ends.
 func overMap(t *testing.T) (*mapStore, *Queue) {
 	t.Helper()
 	store := newMapStore()
@@ -249,7 +249,7 @@ func overMap(t *testing.T) (*mapStore, *Queue) {
 	return store, q
 }
 
-// enqueueAtOnce has so many callers enqueue, and returns how long they all took.
+// enqueueAtOnce enqueues from n callers at once, and returns how long they took together.
 func enqueueAtOnce(t *testing.T, q *Queue, callers int) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -265,8 +265,8 @@ func enqueueAtOnce(t *testing.T, q *Queue, callers int) time.Duration {
 	return time.Since(begin)
 }
 
-// TestACommitWaitsAMomentForOthers: one caller alone waits for nobody; after many shared a
-// commit, one that comes alone waits for them, once and no longer than gatherFor.
+// TestACommitWaitsAMomentForOthers: a single caller never waits; after a commit that many
+// shared, a caller waits for them once, at most for maxGather.
 func TestACommitWaitsAMomentForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
@@ -285,8 +285,8 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 		close(hold)
 		all.Wait()
 		store.set(nil, nil)
-		if took := enqueueAtOnce(t, q, 1); took != gatherFor {
-			t.Errorf("after many, one waited %v, want %v", took, gatherFor)
+		if took := enqueueAtOnce(t, q, 1); took != maxGather {
+			t.Errorf("after many, one waited %v, want %v", took, maxGather)
 		}
 		if took := enqueueAtOnce(t, q, 1); took != 0 {
 			t.Errorf("the next one waited %v", took)
@@ -294,9 +294,9 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 	})
 }
 
-// TestUncertainCommit: when the store cannot tell, neither does the engine, and
-// what comes later is refused as unchanged.
-func TestUncertainCommit(t *testing.T) {
+// TestAnUncertainCommitIsAnUnknownOutcome: if the store cannot tell, neither can the
+// engine, and later calls are refused as unchanged.
+func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
 		store.set(ErrUncertain, nil)
@@ -309,7 +309,7 @@ func TestUncertainCommit(t *testing.T) {
 	})
 }
 
-// TestCommitsAreShared: what waits while a commit is under way is one commit.
+// TestCommitsAreShared: all calls that wait for a commit under way share the next one.
 func TestCommitsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
