@@ -24,7 +24,7 @@ func (c *call) getACL() *failure {
 	if stored == nil {
 		stored = queuexml.AppendPolicies(nil, nil)
 	}
-	return c.document(http.StatusOK, append(c.room(), stored...))
+	return c.document(http.StatusOK, append(c.responseBuffer(), stored...))
 }
 
 // setACL answers Set Queue ACL: what is sent replaces all policies there were.
@@ -34,7 +34,7 @@ func (c *call) setACL() *failure {
 	if c.input != nil {
 		var err error
 		if policies, err = queuexml.ParsePolicies(*c.input); err != nil {
-			return badDocument(err)
+			return invalidDocument(err)
 		}
 	}
 	if f := checkPolicies(policies); f != nil {
@@ -53,7 +53,7 @@ func (c *call) setACL() *failure {
 // policyTime writes a time of an access policy as the service gives it back, in
 // whatever form of [formats] it was sent: to seven digits of a second.
 func policyTime(text string) string {
-	t, ok := parseInstant(text)
+	t, ok := parseTime(text)
 	if !ok { // none: checkPolicies has let no other pass
 		return text
 	}
@@ -75,13 +75,13 @@ func checkPolicies(policies []queuexml.Policy) *failure {
 			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is there twice."})
 		}
 		for _, at := range []struct{ name, value string }{{"Start", p.Start}, {"Expiry", p.Expiry}} {
-			if _, ok := parseInstant(at.value); !ok && at.value != "" {
-				return badValue(at.name, at.value, "It is a time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
+			if _, ok := parseTime(at.value); !ok && at.value != "" {
+				return invalidValue(at.name, at.value, "It is a time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
 			}
 		}
 		for i, letter := range p.Permission {
 			if !strings.ContainsRune("raup", letter) || strings.ContainsRune(p.Permission[:i], letter) {
-				return badValue("Permission", p.Permission, "It has letters out of raup, each once at most.")
+				return invalidValue("Permission", p.Permission, "It has letters out of raup, each once at most.")
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func checkPolicies(policies []queuexml.Policy) *failure {
 }
 
 // badDocument says what is wrong with the XML in a request.
-func badDocument(err error) *failure {
+func invalidDocument(err error) *failure {
 	reason := queuexml.Detail{Name: "Reason", Value: err.Error()}
 	if errors.Is(err, queuexml.ErrValue) {
 		return errInvalidXMLValue.with(reason)
@@ -99,7 +99,7 @@ func badDocument(err error) *failure {
 
 // badValue says which element of the XML in a request has a value that it may
 // not have.
-func badValue(name, value, reason string) *failure {
+func invalidValue(name, value, reason string) *failure {
 	const enough = 256 // of a value, to recognize it
 	if len(value) > enough {
 		value = strings.ToValidUTF8(value[:enough], "") + "…"

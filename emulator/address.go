@@ -25,7 +25,7 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 	}
 	path = strings.TrimSuffix(path, "/")
 	if location, ok := c.server.inHost(c.request.Host); ok {
-		c.hosted = true
+		c.hostStyle = true
 		c.setAccount(location)
 	} else {
 		first, rest, more := strings.Cut(path, "/")
@@ -38,7 +38,7 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 			return parts, 0, nil
 		}
 	}
-	if path == "" && c.hosted {
+	if path == "" && c.hostStyle {
 		return parts, 0, nil
 	}
 	for part := range strings.SplitSeq(path, "/") {
@@ -54,12 +54,12 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 
 // setAccount takes the name of an account or of its secondary location.
 func (c *call) setAccount(location string) {
-	c.account, c.known = location, c.server.accounts[location]
-	if c.known != nil {
+	c.account, c.accountState = location, c.server.accounts[location]
+	if c.accountState != nil {
 		return
 	}
 	if name, ok := strings.CutSuffix(location, secondarySuffix); ok {
-		c.account, c.known, c.secondary = name, c.server.accounts[name], true
+		c.account, c.accountState, c.secondary = name, c.server.accounts[name], true
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *call) endpoint() string {
 	if c.secure() {
 		scheme = "https://"
 	}
-	if c.hosted {
+	if c.hostStyle {
 		return scheme + c.request.Host + "/"
 	}
 	location := c.account

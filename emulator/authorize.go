@@ -13,15 +13,15 @@ func (c *call) authorize() *failure {
 	if f := c.authenticate(); f != nil {
 		return f
 	}
-	if c.secondary && !c.operation.reads() {
+	if c.secondary && !c.operation.isRead() {
 		return errReadOnly
 	}
 	return nil
 }
 
 func (c *call) authenticate() *failure {
-	given := first(c.request.Header, "Authorization")
-	if c.known == nil && (given != "" || c.query.has("sig")) {
+	given := firstValue(c.request.Header, "Authorization")
+	if c.accountState == nil && (given != "" || c.query.has("sig")) {
 		// The service has no address for an account that is not there. Azurite says this.
 		return errResourceNotFound.with(queuexml.Detail{Name: "Reason", Value: "The account is not known to this emulator."})
 	}

@@ -21,8 +21,8 @@ import (
 // address, so they notice nothing.
 
 var (
-	errForeignHost = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
-	errForeignPage = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation. "+
+	errForeignHost = newFailure(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
+	errForeignPage = newFailure(403, "AuthorizationFailure", "This request is not authorized to perform this operation. "+
 		"A browser sent it for a web page of another origin, and no CORS rule of the account's Queue service allows that origin and method "+
 		"(Set Queue Service Properties adds one).")
 )
@@ -47,7 +47,7 @@ func (c *call) checkPage() *failure {
 // allowsPage reports whether a CORS rule of the account allows pages of an origin to send
 // requests with this method.
 func (c *call) allowsPage(origin string) bool {
-	if c.known == nil || !printable(origin) {
+	if c.accountState == nil || !isPrintableASCII(origin) {
 		return false
 	}
 	rules, f := c.rules()
@@ -61,7 +61,7 @@ func (c *call) allowsPage(origin string) bool {
 func (s *Server) checkPage(r *http.Request) *failure {
 	if !s.answersTo(r.Host) {
 		return errForeignHost.because("%s This server does not answer to the host %s: call it by 127.0.0.1, localhost or a name below "+
-			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quote(r.Host))
+			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quoteShort(r.Host))
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 && (len(origins) > 1 || !isOwnOrigin(r, origins[0])) {
 		return errForeignPage
@@ -70,7 +70,7 @@ func (s *Server) checkPage(r *http.Request) *failure {
 	switch {
 	case len(sites) == 0, len(sites) == 1 && (sites[0] == "none" || sites[0] == "same-origin"):
 		return nil
-	case s.atFront(r) && r.Method == http.MethodGet && r.URL.Path == "/" && slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}):
+	case s.isFrontRequest(r) && r.Method == http.MethodGet && r.URL.Path == "/" && slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}):
 		return nil // a link to the front page: the page that has it cannot read what it leads to
 	}
 	return errForeignPage
@@ -146,7 +146,7 @@ func isDNSName(text string) bool {
 func checkHosts(hosts []string) error {
 	for _, h := range hosts {
 		if _, err := netip.ParseAddr(h); err != nil && !isDNSName(h) {
-			return fmt.Errorf("emulator: Options.Hosts: %s is neither a name nor an address: give it without a port, such as millrace", quote(h))
+			return fmt.Errorf("emulator: Options.Hosts: %s is neither a name nor an address: give it without a port, such as millrace", quoteShort(h))
 		}
 	}
 	return nil

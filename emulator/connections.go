@@ -25,38 +25,38 @@ type connections interface {
 // they do.
 func (s *Server) connections(server *http.Server) connections {
 	if server.TLSConfig != nil || s.delay > 0 || s.faults != nil {
-		return newWatched(server)
+		return newWaitingServer(server)
 	}
 	return plainhttp.New(server)
 }
 
 // watched is an [http.Server] that waits for its connections. Serve is called once.
-type watched struct {
+type waitingServer struct {
 	server *http.Server
 	served chan struct{} // closed when Serve returns
 	// open counts open connections. They are counted in before Serve returns, so
 	// waiting for them after that is sound.
-	open sync.WaitGroup
+	conns sync.WaitGroup
 }
 
-func newWatched(server *http.Server) *watched {
-	w := &watched{server: server, served: make(chan struct{})}
+func newWaitingServer(server *http.Server) *waitingServer {
+	w := &waitingServer{server: server, served: make(chan struct{})}
 	server.ConnState = w.count
 	return w
 }
 
 // count keeps track of connections: New before their goroutine starts, Closed
 // as the last thing it does.
-func (w *watched) count(_ net.Conn, state http.ConnState) {
+func (w *waitingServer) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		w.open.Add(1)
+		w.conns.Add(1)
 	case http.StateClosed:
-		w.open.Done()
+		w.conns.Done()
 	}
 }
 
-func (w *watched) Serve(listener net.Listener) error {
+func (w *waitingServer) Serve(listener net.Listener) error {
 	defer close(w.served)
 	if w.server.TLSConfig != nil {
 		return w.server.ServeTLS(listener, "", "")
@@ -64,12 +64,12 @@ func (w *watched) Serve(listener net.Listener) error {
 	return w.server.Serve(listener)
 }
 
-func (w *watched) Close() {
+func (w *waitingServer) Close() {
 	_ = w.server.Close() // says what Serve says, and that closing twice is no news
 	w.wait()
 }
 
-func (w *watched) Shutdown(ctx context.Context) error {
+func (w *waitingServer) Shutdown(ctx context.Context) error {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.Close()
 		return err
@@ -78,7 +78,7 @@ func (w *watched) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-func (w *watched) wait() {
+func (w *waitingServer) wait() {
 	<-w.served
-	w.open.Wait()
+	w.conns.Wait()
 }

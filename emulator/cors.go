@@ -23,7 +23,7 @@ func (c *call) preflight() *failure {
 		}
 	}
 	headers := strings.Join(asked.Values("Access-Control-Request-Headers"), ",")
-	if c.known == nil || !printable(origin+method+headers) {
+	if c.accountState == nil || !isPrintableASCII(origin+method+headers) {
 		return errPreflight
 	}
 	rules, f := c.rules()
@@ -60,11 +60,11 @@ func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 // expose sets the headers that let a page of another origin read the response,
 // when a rule allows it, and that keep caches from giving it to others. It costs
 // a look-up and nothing else while the account has no properties.
-func (c *call) expose() {
-	origin := first(c.request.Header, "Origin")
+func (c *call) setCORSHeaders() {
+	origin := firstValue(c.request.Header, "Origin")
 	// Only what caches keep varies with an origin that is not there.
 	cached := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
-	if c.known == nil || c.operation == Preflight || origin == "" && !cached || !printable(origin) {
+	if c.accountState == nil || c.operation == Preflight || origin == "" && !cached || !isPrintableASCII(origin) {
 		return
 	}
 	rules, f := c.rules()
@@ -76,7 +76,7 @@ func (c *call) expose() {
 			continue
 		}
 		switch {
-		case slices.Contains(items(r.Origins), "*"):
+		case slices.Contains(splitList(r.Origins), "*"):
 			c.header["Access-Control-Allow-Origin"] = []string{"*"}
 		case origin != "" && allowsOrigin(r, origin):
 			c.header["Access-Control-Allow-Origin"] = []string{origin}
@@ -99,23 +99,23 @@ func (c *call) expose() {
 
 // allowsOrigin reports whether a rule is for an origin. Case matters.
 func allowsOrigin(r queuexml.CORSRule, origin string) bool {
-	return slices.ContainsFunc(items(r.Origins), func(o string) bool { return o == "*" || o == origin })
+	return slices.ContainsFunc(splitList(r.Origins), func(o string) bool { return o == "*" || o == origin })
 }
 
 func allowsMethod(r queuexml.CORSRule, method string) bool {
-	return slices.Contains(items(r.Methods), method)
+	return slices.Contains(splitList(r.Methods), method)
 }
 
 // allowsHeaders reports whether a rule allows all headers of the list.
 func allowsHeaders(r queuexml.CORSRule, headers string) bool {
-	allowed := items(r.Headers)
-	return !slices.ContainsFunc(items(headers), func(h string) bool {
+	allowed := splitList(r.Headers)
+	return !slices.ContainsFunc(splitList(headers), func(h string) bool {
 		return !slices.ContainsFunc(allowed, func(a string) bool { return matches(a, h) })
 	})
 }
 
 // printable reports whether a text may be sent back in a header.
-func printable(text string) bool {
+func isPrintableASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false
@@ -137,7 +137,7 @@ func matches(allowed, header string) bool {
 // commas: those which the rule names whole, and those there are of the others.
 func exposed(r queuexml.CORSRule, response http.Header) string {
 	var names []string
-	for _, rule := range items(r.Exposed) {
+	for _, rule := range splitList(r.Exposed) {
 		if !strings.HasSuffix(rule, "*") {
 			names = append(names, rule)
 			continue

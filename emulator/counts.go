@@ -127,7 +127,7 @@ func (c Counts) String() string {
 	fmt.Fprintf(&b, "messages got: %d; gets that found none: %d\n", c.Messages, c.EmptyGets)
 	if len(c.Faults) > 0 {
 		b.WriteString("faults:")
-		for _, kind := range kinds {
+		for _, kind := range faultKinds {
 			if n := c.Faults[kind]; n > 0 {
 				fmt.Fprintf(&b, " %s %d", kind, n)
 			}
@@ -188,14 +188,14 @@ func newCounters() *counters {
 	for _, op := range operations {
 		c.operations[op] = new(tally)
 	}
-	for _, kind := range kinds {
+	for _, kind := range faultKinds {
 		c.faults[kind] = new(atomic.Int64)
 	}
 	return c
 }
 
 // hit counts a request that has a fate.
-func (c *counters) hit(t *tally, f fate) {
+func (c *counters) countFault(t *tally, f injection) {
 	t.faults.Add(1)
 	if f.kind != "" {
 		c.faults[f.kind].Add(1)
@@ -205,7 +205,7 @@ func (c *counters) hit(t *tally, f fate) {
 	}
 }
 
-func (c *counters) got(messages int) {
+func (c *counters) countGet(messages int) {
 	if messages == 0 {
 		c.emptyGets.Add(1)
 	}

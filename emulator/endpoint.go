@@ -53,14 +53,14 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	if s.bad != nil {
-		return nil, s.bad
+	if s.optionsErr != nil {
+		return nil, s.optionsErr
 	}
 	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
-	slack := s.delay + s.longestFault()
-	return s.listen(address, config, patience{
+	slack := s.delay + s.totalFaultDelay()
+	return s.listen(address, config, timeouts{
 		header:  10 * time.Second,
 		request: 30*time.Second + slack,
 		answer:  30*time.Second + slack,
@@ -70,7 +70,7 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 
 // patience is how long an endpoint waits for a client that is slow, or does
 // nothing at all, before it closes the connection.
-type patience struct {
+type timeouts struct {
 	header  time.Duration // for a handshake, and for the first line and the headers
 	request time.Duration // for a request with its body; when it ends, so does its context
 	answer  time.Duration // for taking the answer, from when the headers are there
@@ -83,7 +83,7 @@ const maxHeader = 64 << 10
 
 // listen is start with how long to wait, and a writer for what [http.Server] says of
 // connections; nil means nowhere.
-func (s *Server) listen(address string, config *tls.Config, wait patience, complaints io.Writer) (*Endpoint, error) {
+func (s *Server) listen(address string, config *tls.Config, wait timeouts, complaints io.Writer) (*Endpoint, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -121,7 +121,7 @@ func (s *Server) listen(address string, config *tls.Config, wait patience, compl
 // answer is what an endpoint does with a request: it goes to the front when it is
 // for it, and to the protocol otherwise, which also refuses what no page may send.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	if s.front != nil && s.atFront(r) && s.checkPage(r) == nil {
+	if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
 		s.front.ServeHTTP(w, r)
 		return
 	}
@@ -131,7 +131,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 // atFront reports whether a request is what a browser sends that was pointed at the
 // endpoint, and no client of the protocol does: it names no account and shows
 // nothing to be let in with.
-func (s *Server) atFront(r *http.Request) bool {
+func (s *Server) isFrontRequest(r *http.Request) bool {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead,
 		r.URL.Path != "/" && r.URL.Path != "/favicon.ico",
@@ -265,7 +265,7 @@ func (s *Server) checkAddress(address string) error {
 }
 
 // leastPublicKey is how many bytes a key has at least that other machines may guess at.
-const leastPublicKey = 16
+const minPublicKey = 16
 
 // checkPublic refuses accounts that protect nothing where other machines come in.
 func (s *Server) checkPublic() error {
@@ -278,9 +278,9 @@ func (s *Server) checkPublic() error {
 		case bytes.Equal(account.key, public):
 			return fmt.Errorf("emulator: account %q has the development account's key, which everyone knows: "+
 				"give it one of its own in Options.Accounts where other machines come in (openssl rand -base64 64 makes one)", name)
-		case len(bytes.TrimRight(account.key, "\x00")) < leastPublicKey: // HMAC takes a key and the same with zeros behind it for one
+		case len(bytes.TrimRight(account.key, "\x00")) < minPublicKey: // HMAC takes a key and the same with zeros behind it for one
 			return fmt.Errorf("emulator: the key of account %q has fewer than %d bytes, so that other machines can guess it: "+
-				"give it a longer one in Options.Accounts (openssl rand -base64 64 makes one)", name, leastPublicKey)
+				"give it a longer one in Options.Accounts (openssl rand -base64 64 makes one)", name, minPublicKey)
 		}
 	}
 	return nil

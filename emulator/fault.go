@@ -57,7 +57,7 @@ const (
 )
 
 // kinds are all kinds in the order in which they are listed.
-var kinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
+var faultKinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
 
 // Faults are what goes wrong on purpose. The zero value is nothing.
 //
@@ -106,18 +106,18 @@ type Fault struct {
 
 // longestDelay is the longest that a fault may take. It keeps sums of delays far
 // from overflow.
-const longestDelay = 24 * time.Hour
+const maxDelay = 24 * time.Hour
 
 // check says what is wrong with a rule, in the words of its text.
 func (f Fault) check() error {
 	if f.Operation != "" && (f.Operation == Unknown || !slices.Contains(operations, f.Operation)) {
 		return fmt.Errorf("there is no operation %q: %s", f.Operation, operationHint())
 	}
-	if !slices.Contains(kinds, f.Kind) {
+	if !slices.Contains(faultKinds, f.Kind) {
 		return fmt.Errorf("there is no fault %q: %s", f.Kind, kindHint())
 	}
-	if f.Kind == FaultDelay && (f.Delay <= 0 || f.Delay > longestDelay) {
-		return fmt.Errorf("a delay of %v: it takes more than 0 and up to %v, such as delay=200ms", f.Delay, longestDelay)
+	if f.Kind == FaultDelay && (f.Delay <= 0 || f.Delay > maxDelay) {
+		return fmt.Errorf("a delay of %v: it takes more than 0 and up to %v, such as delay=200ms", f.Delay, maxDelay)
 	}
 	if f.Kind != FaultDelay && f.Delay != 0 {
 		return fmt.Errorf("%s takes no time: leave out the %v, or make it a delay", f.Kind, f.Delay)
@@ -147,9 +147,9 @@ func (f Fault) check() error {
 
 // faultRules are [Faults] at work. Only the counters in them change.
 type faultRules struct {
-	seed    uint64
-	rules   []faultRule
-	longest time.Duration // all delays together
+	seed       uint64
+	rules      []faultRule
+	totalDelay time.Duration // all delays together
 }
 
 type faultRule struct {
@@ -169,8 +169,8 @@ func newFaultRules(f *Faults) (*faultRules, error) {
 		}
 		rule.At = slices.Sorted(slices.Values(rule.At))
 		r.rules[i].Fault = rule
-		r.longest += rule.Delay
-		if r.longest < 0 {
+		r.totalDelay += rule.Delay
+		if r.totalDelay < 0 {
 			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than there is time", i+1)
 		}
 	}
@@ -178,14 +178,14 @@ func newFaultRules(f *Faults) (*faultRules, error) {
 }
 
 // fate is what happens to one request. The zero value is nothing.
-type fate struct {
+type injection struct {
 	kind  FaultKind     // but a delay
 	delay time.Duration // before the work
 }
 
 // decide lets every rule count a request, and returns what happens to it.
-func (r *faultRules) decide(op Operation) fate {
-	var f fate
+func (r *faultRules) decide(op Operation) injection {
+	var f injection
 	for i := range r.rules {
 		rule := &r.rules[i]
 		if rule.Operation != "" && rule.Operation != op || !rule.hits(r.seed, i, rule.requests.Add(1)) {
@@ -198,7 +198,7 @@ func (r *faultRules) decide(op Operation) fate {
 			f.kind = rule.Kind
 		}
 	}
-	if f.kind == FaultReset || f.answer() != nil {
+	if f.kind == FaultReset || f.response() != nil {
 		f.delay = 0 // there is no work that it could be before
 	}
 	return f
@@ -229,7 +229,7 @@ var (
 )
 
 // answer is what a fault answers instead of doing what is asked for, or nil.
-func (f fate) answer() *failure {
+func (f injection) response() *failure {
 	switch f.kind {
 	case FaultBusy:
 		return errServerBusy
@@ -242,39 +242,39 @@ func (f fate) answer() *failure {
 }
 
 // longestFault is how much longer than others a request may take.
-func (s *Server) longestFault() time.Duration {
+func (s *Server) totalFaultDelay() time.Duration {
 	if s.faults == nil {
 		return 0
 	}
-	return s.faults.longest
+	return s.faults.totalDelay
 }
 
 // meetFate decides what goes wrong with a request. It returns what is answered
 // instead of doing it, or with what error the connection breaks, or neither.
-func (c *call) meetFate() (*failure, error) {
-	c.fate = c.server.faults.decide(c.operation)
-	if c.fate == (fate{}) {
+func (c *call) injectFault() (*failure, error) {
+	c.injection = c.server.faults.decide(c.operation)
+	if c.injection == (injection{}) {
 		return nil, nil
 	}
-	c.server.counters.hit(c.tally, c.fate)
-	if c.fate.kind == FaultReset {
+	c.server.counters.countFault(c.tally, c.injection)
+	if c.injection.kind == FaultReset {
 		return nil, errReset
 	}
-	return c.fate.answer(), nil
+	return c.injection.response(), nil
 }
 
 // work does what the request asks for, twice when it is to be a duplicate.
-func (c *call) work() *failure {
-	if c.fate.kind == FaultDuplicate {
-		c.rehearse()
+func (c *call) runWithFault() *failure {
+	if c.injection.kind == FaultDuplicate {
+		c.runFirstCopy()
 		if c.request.Context().Err() != nil {
 			return errTimedOut
 		}
 	}
-	return c.once()
+	return c.runOnce()
 }
 
-func (c *call) once() *failure {
+func (c *call) runOnce() *failure {
 	if c.server.messages != nil {
 		return c.handleWithinLimit()
 	}
@@ -284,16 +284,16 @@ func (c *call) once() *failure {
 // rehearse is the first copy of a duplicate, whose answer nobody hears. It is
 // counted and logged like any other, and leaves no trace in the answer of the
 // second, for which the headers must be as they were.
-func (c *call) rehearse() {
+func (c *call) runFirstCopy() {
 	before := maps.Clone(c.header)
-	f := c.once()
+	f := c.runOnce()
 	if f != nil {
 		c.status, c.body = f.status, nil
 	}
-	c.answered(f)
+	c.countResponse(f)
 	clear(c.header)
 	maps.Copy(c.header, before)
-	c.status, c.body, c.got, c.limited = 0, nil, 0, false
+	c.status, c.body, c.gotMessages, c.limited = 0, nil, 0, false
 	c.tally.requests.Add(1)
 }
 

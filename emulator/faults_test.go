@@ -178,8 +178,8 @@ func TestFaultsAreDocumented(t *testing.T) {
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	lines := strings.Split(table, "\n")
-	if len(lines) != len(effects) || len(effects) != len(kinds) {
-		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(kinds))
+	if len(lines) != len(effects) || len(effects) != len(faultKinds) {
+		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(faultKinds))
 	}
 	for i, c := range effects {
 		gets := map[string]string{"reset": "a connection that is reset", "drop": "a connection that is closed without an answer",
@@ -191,8 +191,8 @@ func TestFaultsAreDocumented(t *testing.T) {
 		if lines[i] != want {
 			t.Errorf("the page has %s, want %s", lines[i], want)
 		}
-		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != kinds[i] {
-			t.Errorf("%s is not where %s is", c.kind, kinds[i])
+		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != faultKinds[i] {
+			t.Errorf("%s is not where %s is", c.kind, faultKinds[i])
 		}
 	}
 }
@@ -388,7 +388,7 @@ func TestBadRules(t *testing.T) {
 		`503 takes no time: leave out the 1s`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
 		`Options.Limits.Messages is -1: it is 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
 		`Options.Limits.Requests is 1000000001: it is 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
-		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: longestDelay}}, 106752)}},
+		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: maxDelay}}, 106752)}},
 	} {
 		s := New(nil, o)
 		if e, err := s.Start(""); err == nil || !strings.Contains(err.Error(), want) {

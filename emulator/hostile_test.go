@@ -36,11 +36,11 @@ func (c *complaints) check(t *testing.T) {
 	}
 }
 
-var patient = patience{time.Minute, time.Minute, time.Minute, time.Minute}
+var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 
 // besieged is an endpoint with the queue "orders" that waits as long as that; after the
 // test it must not have complained of a panic.
-func besieged(t *testing.T, wait patience) *Endpoint {
+func besieged(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
 	s := New(localqueue.New(nil), nil)
 	createOrders(t, s)
@@ -179,16 +179,16 @@ func TestSlowClients(t *testing.T) {
 	const soon = 20 * time.Millisecond
 	put := raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", "")
 	for name, c := range map[string]struct {
-		wait   patience
+		wait   timeouts
 		sends  string
 		answer int // 0 for none
 	}{
-		"nothing":         {patience{soon, time.Minute, time.Minute, time.Minute}, "", 0},
-		"half a line":     {patience{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
-		"half the header": {patience{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
-		"half a body":     {patience{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
-		"half a chunk":    {patience{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
-		"no next request": {patience{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
+		"nothing":         {timeouts{soon, time.Minute, time.Minute, time.Minute}, "", 0},
+		"half a line":     {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
+		"half the header": {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
+		"half a body":     {timeouts{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
+		"half a chunk":    {timeouts{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
+		"no next request": {timeouts{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := besieged(t, c.wait)

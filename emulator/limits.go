@@ -34,7 +34,7 @@ type Limits struct {
 }
 
 // highestLimit keeps the levels of buckets within an int64.
-const highestLimit = 1_000_000_000
+const maxLimitValue = 1_000_000_000
 
 // ParseLimits reads limits from a text such as
 //
@@ -52,14 +52,14 @@ func ParseLimits(text string) (Limits, error) {
 		into := map[string]*int{"messages": &l.Messages, "requests": &l.Requests}[name]
 		switch {
 		case into == nil || !ok:
-			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quote(piece))
+			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
 		case seen[name]:
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is there twice: leave one out", quote(piece), name)
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is there twice: leave one out", quoteShort(piece), name)
 		}
 		seen[name] = true
 		n, err := strconv.Atoi(value)
-		if err != nil || !isDigits(value) || n > highestLimit {
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is no number from 0 to %d", quote(piece), quote(value), highestLimit)
+		if err != nil || !isDigits(value) || n > maxLimitValue {
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is no number from 0 to %d", quoteShort(piece), quoteShort(value), maxLimitValue)
 		}
 		*into = n
 	}
@@ -83,8 +83,8 @@ func (l Limits) check() error {
 		name  string
 		value int
 	}{{"Messages", l.Messages}, {"Requests", l.Requests}} {
-		if one.value < 0 || one.value > highestLimit {
-			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, highestLimit)
+		if one.value < 0 || one.value > maxLimitValue {
+			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, maxLimitValue)
 		}
 	}
 	return nil
@@ -93,61 +93,61 @@ func (l Limits) check() error {
 // bucket holds what may be taken: rate a second flow in, and a second's worth at
 // most stays. It counts in billionths, so that a nanosecond brings rate of them
 // and nothing is ever rounded.
-type bucket struct {
+type tokenBucket struct {
 	rate int64
 
-	mu    sync.Mutex
-	level int64     // guarded by mu; below 0 after a debt
-	at    time.Time // guarded by mu; when level was right
+	mu      sync.Mutex
+	tokens  int64     // guarded by mu; below 0 after a debt
+	updated time.Time // guarded by mu; when level was right
 }
 
 // unit is one message or request, in billionths.
-const unit = int64(time.Second)
+const oneToken = int64(time.Second)
 
-func newBucket(rate int) *bucket {
-	return &bucket{rate: int64(rate), level: int64(rate) * unit, at: time.Now()}
+func newTokenBucket(rate int) *tokenBucket {
+	return &tokenBucket{rate: int64(rate), tokens: int64(rate) * oneToken, updated: time.Now()}
 }
 
 // fill lets in what has come since. Called with mu held.
-func (b *bucket) fill() {
+func (b *tokenBucket) refill() {
 	now := time.Now()
-	full := b.rate * unit
+	full := b.rate * oneToken
 	// What is missing may be more than a second's worth, after a debt; compare
 	// times first, for the product of a long one would overflow.
-	passed := now.Sub(b.at)
-	if passed >= time.Duration((full-b.level)/b.rate)+1 {
-		b.level = full
+	passed := now.Sub(b.updated)
+	if passed >= time.Duration((full-b.tokens)/b.rate)+1 {
+		b.tokens = full
 	} else if passed > 0 {
-		b.level = min(full, b.level+int64(passed)*b.rate)
+		b.tokens = min(full, b.tokens+int64(passed)*b.rate)
 	}
-	b.at = now
+	b.updated = now
 }
 
 // take takes one, if there is one.
-func (b *bucket) take() bool {
+func (b *tokenBucket) take() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fill()
-	if b.level < unit {
+	b.refill()
+	if b.tokens < oneToken {
 		return false
 	}
-	b.level -= unit
+	b.tokens -= oneToken
 	return true
 }
 
 // charge takes n more, whether they are there or not; a negative n gives back.
-func (b *bucket) charge(n int) {
+func (b *tokenBucket) charge(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.level = min(b.rate*unit, b.level-int64(n)*unit)
+	b.tokens = min(b.rate*oneToken, b.tokens-int64(n)*oneToken)
 }
 
 // isFull reports whether it is as good as a new one.
-func (b *bucket) isFull() bool {
+func (b *tokenBucket) isFull() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fill()
-	return b.level == b.rate*unit
+	b.refill()
+	return b.tokens == b.rate*oneToken
 }
 
 // queueBuckets has a bucket for each queue that was busy in the last seconds.
@@ -155,41 +155,41 @@ type queueBuckets struct {
 	rate int
 
 	mu      sync.Mutex
-	buckets map[queue.Name]*bucket // guarded by mu
-	sweep   int                    // guarded by mu; at how many buckets to throw out full ones
+	buckets map[queue.Name]*tokenBucket // guarded by mu
+	pruneAt int                         // guarded by mu; at how many buckets to throw out full ones
 }
 
-const firstSweep = 1024
+const minPrune = 1024
 
 func newQueueBuckets(rate int) *queueBuckets {
-	return &queueBuckets{rate: rate, buckets: map[queue.Name]*bucket{}, sweep: firstSweep}
+	return &queueBuckets{rate: rate, buckets: map[queue.Name]*tokenBucket{}, pruneAt: minPrune}
 }
 
 // of returns the bucket of a queue. A bucket that is full is the same as a new
 // one, so those are thrown out now and then: names cost nothing to make up.
-func (q *queueBuckets) of(name queue.Name) *bucket {
+func (q *queueBuckets) of(name queue.Name) *tokenBucket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.buckets[name]
 	if b != nil {
 		return b
 	}
-	if len(q.buckets) >= q.sweep {
+	if len(q.buckets) >= q.pruneAt {
 		for name, b := range q.buckets {
 			if b.isFull() {
 				delete(q.buckets, name)
 			}
 		}
-		q.sweep = max(firstSweep, 2*len(q.buckets))
+		q.pruneAt = max(minPrune, 2*len(q.buckets))
 	}
-	b = newBucket(q.rate)
+	b = newTokenBucket(q.rate)
 	q.buckets[queue.Name{Account: strings.Clone(name.Account), Queue: strings.Clone(name.Queue)}] = b
 	return b
 }
 
 // admit takes a request out of what its account has left.
-func (c *call) admit() *failure {
-	if c.known.requests == nil || c.known.requests.take() {
+func (c *call) checkRequestLimit() *failure {
+	if c.accountState.requests == nil || c.accountState.requests.take() {
 		return nil
 	}
 	c.refusedByLimit()
@@ -211,7 +211,7 @@ func (c *call) handleWithinLimit() *failure {
 	}
 	f := c.handle(c)
 	if c.operation == GetMessages {
-		b.charge(c.got - 1) // one is taken; none were got when it failed
+		b.charge(c.gotMessages - 1) // one is taken; none were got when it failed
 	}
 	return f
 }

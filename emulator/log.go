@@ -9,7 +9,7 @@ import (
 
 // record logs one request. Status 0 is no answer. It costs a comparison while
 // there is no log.
-func (c *call) record(status int, code string) {
+func (c *call) logRequest(status int, code string) {
 	log := c.server.log
 	if log == nil {
 		return
@@ -17,7 +17,7 @@ func (c *call) record(status int, code string) {
 	attributes := make([]slog.Attr, 0, 9)
 	attributes = append(attributes, slog.String("operation", string(c.operation)))
 	// Names that are none could be anything, a receipt in the wrong place too.
-	if c.known != nil {
+	if c.accountState != nil {
 		attributes = append(attributes, slog.String("account", c.account))
 	}
 	if c.queue != "" && queue.CheckName(c.queue) == nil {
@@ -30,9 +30,9 @@ func (c *call) record(status int, code string) {
 		attributes = append(attributes, slog.String("code", code))
 	}
 	level := slog.LevelInfo
-	if c.fate != (fate{}) {
+	if c.injection != (injection{}) {
 		level = slog.LevelWarn
-		attributes = append(attributes, slog.String("fault", c.fate.String()))
+		attributes = append(attributes, slog.String("fault", c.injection.String()))
 	}
 	if c.limited {
 		attributes = append(attributes, slog.Bool("limited", true))
@@ -44,7 +44,7 @@ func (c *call) record(status int, code string) {
 }
 
 // String is what goes wrong with a request, such as "delay=1s drop".
-func (f fate) String() string {
+func (f injection) String() string {
 	if f.delay == 0 {
 		return string(f.kind)
 	}

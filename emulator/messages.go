@@ -80,8 +80,8 @@ func (c *call) getMessages() *failure {
 	if err != nil {
 		return toFailure(err)
 	}
-	c.got = len(found)
-	c.server.counters.got(len(found))
+	c.gotMessages = len(found)
+	c.server.counters.countGet(len(found))
 	return c.messages(http.StatusOK, queuexml.Get, found)
 }
 
@@ -189,7 +189,7 @@ func (c *call) receive() *failure {
 		return errInvalidInput.because("The request body is shorter than its Content-Length.")
 	}
 	c.tally.received.Add(length)
-	return checkMD5(first(c.request.Header, "Content-Md5"), *c.input)
+	return checkMD5(firstValue(c.request.Header, "Content-Md5"), *c.input)
 }
 
 // text returns the message text in the body that was received.
@@ -228,10 +228,10 @@ func checkMD5(want string, body []byte) *failure {
 
 // messages answers with a list of messages.
 func (c *call) messages(status int, part queuexml.Part, found []queue.Message) *failure {
-	return c.document(status, queuexml.AppendMessages(c.room(), part, elements(found)))
+	return c.document(status, queuexml.AppendMessages(c.responseBuffer(), part, xmlMessages(found)))
 }
 
-func elements(messages []queue.Message) iter.Seq[queuexml.Message] {
+func xmlMessages(messages []queue.Message) iter.Seq[queuexml.Message] {
 	return func(yield func(queuexml.Message) bool) {
 		for i := range messages {
 			m := &messages[i]

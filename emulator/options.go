@@ -102,8 +102,8 @@ func wellKnownKey() []byte {
 	return key
 }
 
-func (o *Options) accounts() map[string]*account {
-	all := make(map[string]*account)
+func (o *Options) accounts() map[string]*accountState {
+	all := make(map[string]*accountState)
 	if !o.public() {
 		all[DevelopmentAccount] = newAccount(wellKnownKey())
 	}
@@ -115,7 +115,7 @@ func (o *Options) accounts() map[string]*account {
 	}
 	if o.Limits.Requests > 0 {
 		for _, a := range all {
-			a.requests = newBucket(o.Limits.Requests)
+			a.requests = newTokenBucket(o.Limits.Requests)
 		}
 	}
 	return all

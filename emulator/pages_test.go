@@ -140,7 +140,7 @@ func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *loca
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if _, ok := e.server.(*watched); ok != (faults != nil) {
+			if _, ok := e.server.(*waitingServer); ok != (faults != nil) {
 				t.Fatalf("it is %T", e.server)
 			}
 			test(t, e, engine)

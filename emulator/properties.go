@@ -29,7 +29,7 @@ func (c *call) getProperties() *failure {
 	if f != nil {
 		return f
 	}
-	return c.document(http.StatusOK, queuexml.AppendProperties(c.room(), whole(p)))
+	return c.document(http.StatusOK, queuexml.AppendProperties(c.responseBuffer(), withDefaults(p)))
 }
 
 // setProperties answers Set Queue Service Properties. What a request leaves out
@@ -42,7 +42,7 @@ func (c *call) setProperties() *failure {
 	}
 	given, err := queuexml.ParseProperties(body)
 	if err != nil {
-		return badDocument(err)
+		return invalidDocument(err)
 	}
 	if f := checkProperties(given); f != nil {
 		return f
@@ -89,7 +89,7 @@ func (c *call) properties() (queuexml.Properties, *failure) {
 }
 
 // whole puts what holds without being set into what was left out.
-func whole(p queuexml.Properties) queuexml.Properties {
+func withDefaults(p queuexml.Properties) queuexml.Properties {
 	if p.Logging == nil {
 		p.Logging = &queuexml.Logging{Version: analyticsVersion}
 	}
@@ -130,10 +130,10 @@ func checkProperties(p queuexml.Properties) *failure {
 
 func checkAnalytics(version string, r queuexml.Retention) *failure {
 	if version != analyticsVersion {
-		return badValue("Version", version, "It is 1.0.")
+		return invalidValue("Version", version, "It is 1.0.")
 	}
 	if r.Enabled && (r.Days < 1 || r.Days > maxRetention) {
-		return badValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
+		return invalidValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
 	}
 	return nil
 }
@@ -156,26 +156,26 @@ func checkRules(rules []queuexml.CORSRule) *failure {
 }
 
 func checkRule(r queuexml.CORSRule) *failure {
-	origins := items(r.Origins)
+	origins := splitList(r.Origins)
 	if len(origins) == 0 || len(origins) > maxOrigins || slices.ContainsFunc(origins, func(o string) bool { return len(o) > maxOriginLength }) {
-		return badValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
+		return invalidValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
 	}
-	methods := items(r.Methods)
+	methods := splitList(r.Methods)
 	if len(methods) == 0 {
-		return badValue("AllowedMethods", r.Methods, "It has one method at least.")
+		return invalidValue("AllowedMethods", r.Methods, "It has one method at least.")
 	}
 	for _, m := range methods {
 		switch m {
 		case "DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT":
 		default:
-			return badValue("AllowedMethods", r.Methods, "The methods are DELETE, GET, HEAD, MERGE, OPTIONS, PATCH, POST and PUT.")
+			return invalidValue("AllowedMethods", r.Methods, "The methods are DELETE, GET, HEAD, MERGE, OPTIONS, PATCH, POST and PUT.")
 		}
 	}
 	for _, list := range []struct{ name, value string }{{"AllowedHeaders", r.Headers}, {"ExposedHeaders", r.Exposed}} {
 		names, prefixes := 0, 0
-		for _, h := range items(list.value) {
-			if len(h) > maxOriginLength || !visible(h) {
-				return badValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
+		for _, h := range splitList(list.value) {
+			if len(h) > maxOriginLength || !isVisibleASCII(h) {
+				return invalidValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
 			}
 			if strings.HasSuffix(h, "*") {
 				prefixes++
@@ -184,14 +184,14 @@ func checkRule(r queuexml.CORSRule) *failure {
 			}
 		}
 		if names > maxHeaders || prefixes > maxPrefixes {
-			return badValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
+			return invalidValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
 		}
 	}
 	return nil
 }
 
 // items are the parts of a list that is separated by commas.
-func items(list string) []string {
+func splitList(list string) []string {
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {
 		if item = strings.TrimSpace(item); item != "" {

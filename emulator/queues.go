@@ -139,7 +139,7 @@ func (c *call) listQueues() *failure {
 	if page.Next != "" {
 		listing.NextMarker = c.marker(page.Next)
 	}
-	return c.document(http.StatusOK, queuexml.AppendListing(c.room(), listing))
+	return c.document(http.StatusOK, queuexml.AppendListing(c.responseBuffer(), listing))
 }
 
 // marker is the opaque place in a list at which a queue stands.

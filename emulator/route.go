@@ -20,11 +20,11 @@ const (
 // with a shared access signature its api-version, or the version that it was
 // signed in. Who shows nothing need not say a version either, and gets the oldest.
 func (c *call) checkVersion() *failure {
-	version := first(c.request.Header, "X-Ms-Version")
+	version := firstValue(c.request.Header, "X-Ms-Version")
 	if version == "" {
 		return c.impliedVersion()
 	}
-	if !served(version) {
+	if !isServedVersion(version) {
 		return errInvalidHeaderValue.
 			because("The value for one of the HTTP headers is not in the correct format. "+
 				"This emulator serves the versions %s to %s.", oldestVersion, newestVersion).
@@ -37,7 +37,7 @@ func (c *call) checkVersion() *failure {
 func (c *call) impliedVersion() *failure {
 	c.version = oldestVersion
 	if !c.query.has("sig") {
-		if first(c.request.Header, "Authorization") == "" {
+		if firstValue(c.request.Header, "Authorization") == "" {
 			return nil
 		}
 		return errMissingHeader.with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"})
@@ -47,7 +47,7 @@ func (c *call) impliedVersion() *failure {
 		switch {
 		case f != nil:
 			return f
-		case found && served(version):
+		case found && isServedVersion(version):
 			c.setVersion(version)
 			return nil
 		case found:
@@ -67,7 +67,7 @@ func (c *call) setVersion(version string) {
 	}
 }
 
-func served(version string) bool {
+func isServedVersion(version string) bool {
 	return isVersion(version) && version >= oldestVersion && version <= newestVersion
 }
 
@@ -105,7 +105,7 @@ func (c *call) route() *failure {
 	if f != nil {
 		return f
 	}
-	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hosted {
+	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hostStyle {
 		// The Python client puts the account's path behind the secondary location's. Nothing else
 		// has this address: queues have no stats.
 		parts[0], count = "", 0
@@ -127,7 +127,7 @@ func (c *call) routeAccount(comp string) *failure {
 	method := c.request.Method
 	if comp == "list" {
 		if method != http.MethodGet {
-			return methods("GET")
+			return methodNotAllowed("GET")
 		}
 		return c.serve(ListQueues, (*call).listQueues)
 	}
@@ -135,7 +135,7 @@ func (c *call) routeAccount(comp string) *failure {
 	case f != nil:
 		return f
 	case restype != "service":
-		return badComp(comp)
+		return invalidComp(comp)
 	}
 	switch comp {
 	case "properties":
@@ -145,19 +145,19 @@ func (c *call) routeAccount(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetServiceProperties, (*call).setProperties)
 		}
-		return methods("GET, PUT")
+		return methodNotAllowed("GET, PUT")
 	case "stats":
 		if method != http.MethodGet {
-			return methods("GET")
+			return methodNotAllowed("GET")
 		}
 		return c.serve(GetServiceStats, (*call).getStatistics)
 	case "userdelegationkey":
 		if method != http.MethodPost {
-			return methods("POST")
+			return methodNotAllowed("POST")
 		}
 		return c.serve(GetDelegationKey, (*call).getDelegationKey)
 	}
-	return badComp(comp)
+	return invalidComp(comp)
 }
 
 func (c *call) routeQueue(comp string) *failure {
@@ -169,7 +169,7 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodDelete:
 			return c.serve(DeleteQueue, (*call).deleteQueue)
 		}
-		return methods("DELETE, PUT")
+		return methodNotAllowed("DELETE, PUT")
 	case "acl":
 		switch c.request.Method {
 		case http.MethodGet, http.MethodHead:
@@ -177,7 +177,7 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetQueueACL, (*call).setACL)
 		}
-		return methods("GET, HEAD, PUT")
+		return methodNotAllowed("GET, HEAD, PUT")
 	case "metadata":
 		switch c.request.Method {
 		case http.MethodGet, http.MethodHead:
@@ -185,9 +185,9 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetQueueMetadata, (*call).setMetadata)
 		}
-		return methods("GET, HEAD, PUT")
+		return methodNotAllowed("GET, HEAD, PUT")
 	}
-	return badComp(comp)
+	return invalidComp(comp)
 }
 
 func (c *call) routeMessages() *failure {
@@ -211,7 +211,7 @@ func (c *call) routeMessages() *failure {
 	case http.MethodDelete:
 		return c.serve(ClearMessages, (*call).clearMessages)
 	}
-	return methods("DELETE, GET, POST")
+	return methodNotAllowed("DELETE, GET, POST")
 }
 
 func (c *call) routeMessage() *failure {
@@ -221,7 +221,7 @@ func (c *call) routeMessage() *failure {
 	case http.MethodDelete:
 		return c.serve(DeleteMessage, (*call).deleteMessage)
 	}
-	return methods("DELETE, PUT")
+	return methodNotAllowed("DELETE, PUT")
 }
 
 func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
@@ -231,7 +231,7 @@ func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
 
 // badComp is what the service answers to a comp that the resource does not have,
 // or that is missing.
-func badComp(comp string) *failure {
+func invalidComp(comp string) *failure {
 	return errInvalidQueryValue.with(
 		queuexml.Detail{Name: "QueryParameterName", Value: "comp"},
 		queuexml.Detail{Name: "QueryParameterValue", Value: comp},

@@ -66,7 +66,7 @@ func (c *call) authenticateSAS(token string) *failure {
 	if f := c.checkOrigin(s); f != nil {
 		return f
 	}
-	need := c.operation.needs()
+	need := c.operation.permission()
 	if !account {
 		switch {
 		case need.queue == "": // whatever the letters: no SAS of a queue could do it
@@ -123,7 +123,7 @@ var errSignature = denied("The signature does not match: check the key that sign
 
 // checkAccountSAS checks the signature of an account SAS.
 func (c *call) checkAccountSAS(s signature) *failure {
-	if !c.known.signed([]byte(c.accountText(s)), s.given) {
+	if !c.accountState.signed([]byte(c.accountText(s)), s.given) {
 		return errSignature
 	}
 	if s.permissions == "" || s.expiry == "" {
@@ -144,7 +144,7 @@ func (c *call) accountText(s signature) string {
 // checkServiceSAS checks the signature of a SAS for one queue, and takes what it
 // leaves to a stored access policy from there.
 func (c *call) checkServiceSAS(s *signature) *failure {
-	if !c.known.signed([]byte(c.serviceText(*s)), s.given) {
+	if !c.accountState.signed([]byte(c.serviceText(*s)), s.given) {
 		return errSignature
 	}
 	if s.identifier != "" {
@@ -206,7 +206,7 @@ func (c *call) applyPolicy(s *signature) *failure {
 // for clocks that differ: the service has none here either.
 func checkInterval(start, expiry string) *failure {
 	now := time.Now()
-	end, ok := parseInstant(expiry)
+	end, ok := parseTime(expiry)
 	if !ok {
 		return denied("The expiry is no time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
 	}
@@ -216,7 +216,7 @@ func checkInterval(start, expiry string) *failure {
 	if start == "" {
 		return nil
 	}
-	begin, ok := parseInstant(start)
+	begin, ok := parseTime(start)
 	if !ok {
 		return denied("The start is no time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
 	}
@@ -230,7 +230,7 @@ func checkInterval(start, expiry string) *failure {
 // protocol than the signature allows.
 func (c *call) checkOrigin(s signature) *failure {
 	if s.addresses != "" {
-		in, ok := within(c.remote(), s.addresses)
+		in, ok := inRange(c.remote(), s.addresses)
 		if !ok {
 			return denied("The parameter sip is neither an address nor a range such as 168.1.5.60-168.1.5.70.")
 		}
@@ -260,7 +260,7 @@ func (c *call) remote() netip.Addr {
 
 // within reports whether an address is in a range, both ends included, or is the
 // one that is given. ok is false when the range is none.
-func within(at netip.Addr, addresses string) (in, ok bool) {
+func inRange(at netip.Addr, addresses string) (in, ok bool) {
 	first, last, isRange := strings.Cut(addresses, "-")
 	if !isRange {
 		last = first

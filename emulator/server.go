@@ -22,21 +22,21 @@ import (
 // [http.Handler] and an [http.RoundTripper], safe for concurrent use. It keeps
 // nothing that needs closing; an [Endpoint] does.
 type Server struct {
-	engine   *localqueue.Engine
-	accounts map[string]*account // never changes
-	public   bool                // other machines may reach us
-	hosts    []string            // that endpoints answer to, besides this machine's own
-	delay    time.Duration
-	front    http.Handler  // or nil
-	faults   *faultRules   // nil for none
-	messages *queueBuckets // nil without a limit
-	log      *slog.Logger  // nil for none
-	bad      error         // what is wrong with the options, or nil
-	counters *counters
-	birth    [8]byte                   // random, the first half of request ids
-	requests atomic.Uint64             // how many, the second half of request ids
-	lastDate atomic.Pointer[dated]     // that a client has sent
-	lastText atomic.Pointer[clockText] // that was sent
+	engine         *localqueue.Engine
+	accounts       map[string]*accountState // never changes
+	public         bool                     // other machines may reach us
+	hosts          []string                 // that endpoints answer to, besides this machine's own
+	delay          time.Duration
+	front          http.Handler  // or nil
+	faults         *faultRules   // nil for none
+	messages       *queueBuckets // nil without a limit
+	log            *slog.Logger  // nil for none
+	optionsErr     error         // what is wrong with the options, or nil
+	counters       *counters
+	idPrefix       [8]byte                    // random, the first half of request ids
+	requests       atomic.Uint64              // how many, the second half of request ids
+	lastParsedDate atomic.Pointer[parsedDate] // that a client has sent
+	lastDateHeader atomic.Pointer[dateHeader] // that was sent
 }
 
 // New returns a server over the engine. A nil engine means a new one in memory
@@ -48,14 +48,14 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters()}
 	if o != nil {
 		s.log = o.Log
-		if s.bad = o.Limits.check(); s.bad == nil {
-			s.faults, s.bad = newFaultRules(o.Faults)
+		if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
+			s.faults, s.optionsErr = newFaultRules(o.Faults)
 		}
 		if o.Limits.Messages > 0 {
 			s.messages = newQueueBuckets(o.Limits.Messages)
 		}
 	}
-	rand.Read(s.birth[:]) // never fails, see crypto/rand
+	rand.Read(s.idPrefix[:]) // never fails, see crypto/rand
 	return s
 }
 
@@ -84,7 +84,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	if s.log != nil {
 		c.began = time.Now()
 	}
-	c.begin()
+	c.setCommonHeaders()
 	f := c.route()
 	if endpoint {
 		f = cmp.Or(c.checkPage(), f)
@@ -93,27 +93,27 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	c.tally.requests.Add(1)
 	switch {
 	case f != nil:
-	case s.bad != nil:
-		f = errInternal.because("%v", s.bad)
+	case s.optionsErr != nil:
+		f = errInternal.because("%v", s.optionsErr)
 	case s.faults != nil:
-		f, broken = c.meetFate()
+		f, broken = c.injectFault()
 	}
 	if f == nil && broken == nil {
-		f = c.run()
+		f = c.execute()
 	}
 	switch {
 	case r.Context().Err() != nil: // nobody is there to read it
 		c.status, c.body = errTimedOut.status, nil
-		c.record(0, "")
-	case broken != nil || c.fate.kind == FaultDrop:
-		c.record(0, "")
+		c.logRequest(0, "")
+	case broken != nil || c.injection.kind == FaultDrop:
+		c.logRequest(0, "")
 		return cmp.Or(broken, errDrop)
 	default:
 		if f != nil {
-			c.refuse(f)
+			c.writeError(f)
 		}
-		c.expose()
-		c.answered(f)
+		c.setCORSHeaders()
+		c.countResponse(f)
 	}
 	c.write(w)
 	return nil
@@ -131,7 +131,7 @@ func (c *call) write(w http.ResponseWriter) {
 }
 
 // answered counts an answer and logs it.
-func (c *call) answered(f *failure) {
+func (c *call) countResponse(f *failure) {
 	c.tally.answers[c.status/100].Add(1)
 	if c.request.Method != http.MethodHead {
 		c.tally.sent.Add(int64(len(c.body)))
@@ -143,7 +143,7 @@ func (c *call) answered(f *failure) {
 			c.server.counters.busy.Add(1)
 		}
 	}
-	c.record(c.status, code)
+	c.logRequest(c.status, code)
 }
 
 // call is one request on its way. It belongs to one goroutine.
@@ -153,24 +153,24 @@ type call struct {
 	operation Operation
 	handle    func(*call) *failure
 
-	resource  string   // the path as it was sent
-	hosted    bool     // the account is in the host, not in the path
-	account   string   // the three parts of the address, decoded
-	known     *account // the account, or nil when there is none of that name
-	secondary bool     // the account's secondary location
-	queue     string
-	message   string
-	query     query
-	version   string  // of the protocol
-	claims    *claims // of the token, when one was shown
+	resource     string        // the path as it was sent
+	hostStyle    bool          // the account is in the host, not in the path
+	account      string        // the three parts of the address, decoded
+	accountState *accountState // the account, or nil when there is none of that name
+	secondary    bool          // the account's secondary location
+	queue        string
+	message      string
+	query        query
+	version      string  // of the protocol
+	claims       *claims // of the token, when one was shown
 
-	header  http.Header // of the response
-	values  []string    // what the first values in header are made of; not used again, others may keep it
-	tally   *tally      // of the operation
-	fate    fate        // what goes wrong
-	got     int         // how many messages GetMessages has found
-	began   time.Time   // only with a log
-	limited bool        // a limit has refused it
+	header      http.Header // of the response
+	values      []string    // what the first values in header are made of; not used again, others may keep it
+	tally       *tally      // of the operation
+	injection   injection   // what goes wrong
+	gotMessages int         // how many messages GetMessages has found
+	began       time.Time   // only with a log
+	limited     bool        // a limit has refused it
 
 	status int
 	body   []byte  // the response's document; taken from buffer
@@ -184,17 +184,17 @@ type call struct {
 
 // calls are used again: with the room in them they are larger than all else that a
 // request needs.
-var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, usualText)} }}
+var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, typicalSignedText)} }}
 
 // buffers hold the documents of responses and the bodies of requests, 1 KiB to
 // some 2 MiB.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // largest is the capacity up to which a buffer is worth keeping.
-const largest = 256 << 10
+const maxPooled = 256 << 10
 
 // room returns an empty buffer that is good until release.
-func (c *call) room() []byte {
+func (c *call) responseBuffer() []byte {
 	if c.buffer == nil {
 		c.buffer = buffers.Get().(*[]byte)
 	}
@@ -202,7 +202,7 @@ func (c *call) room() []byte {
 }
 
 func (c *call) release() {
-	if c.buffer != nil && cap(c.body) <= largest {
+	if c.buffer != nil && cap(c.body) <= maxPooled {
 		if cap(c.body) > cap(*c.buffer) {
 			*c.buffer = c.body[:0]
 		}
@@ -212,7 +212,7 @@ func (c *call) release() {
 		buffers.Put(c.input)
 	}
 	room := c.signedText[:0]
-	if cap(room) > largest {
+	if cap(room) > maxPooled {
 		room = nil
 	}
 	*c = call{signedText: room}
@@ -220,12 +220,12 @@ func (c *call) release() {
 }
 
 // usualValues is how many headers a response has, hardly ever more.
-const usualValues = 8
+const typicalHeaders = 8
 
 // set sets a header of the response. The name is in canonical form.
 func (c *call) set(name, value string) {
 	if c.values == nil {
-		c.values = make([]string, 0, usualValues)
+		c.values = make([]string, 0, typicalHeaders)
 	}
 	n := len(c.values)
 	c.values = append(c.values, value)
@@ -233,13 +233,13 @@ func (c *call) set(name, value string) {
 }
 
 // begin sets the headers that every response has.
-func (c *call) begin() {
+func (c *call) setCommonHeaders() {
 	s, h := c.server, c.header
 	c.set("X-Ms-Request-Id", s.requestID())
 	h["Date"] = s.date()
 	h["Server"] = serverName
 	h["X-Ms-Version"] = versionName
-	if id := first(c.request.Header, "X-Ms-Client-Request-Id"); visible(id) {
+	if id := firstValue(c.request.Header, "X-Ms-Client-Request-Id"); isVisibleASCII(id) {
 		c.set("X-Ms-Client-Request-Id", id)
 	}
 }
@@ -253,7 +253,7 @@ var (
 )
 
 // clockText is what a Date says in a second. It never changes.
-type clockText struct {
+type dateHeader struct {
 	second int64
 	text   []string
 }
@@ -261,17 +261,17 @@ type clockText struct {
 // date is the Date header of now. It is written once a second.
 func (s *Server) date() []string {
 	now := time.Now()
-	last := s.lastText.Load()
+	last := s.lastDateHeader.Load()
 	if last == nil || last.second != now.Unix() {
-		last = &clockText{now.Unix(), []string{string(queuexml.AppendTime(nil, now))}}
-		s.lastText.Store(last)
+		last = &dateHeader{now.Unix(), []string{string(queuexml.AppendTime(nil, now))}}
+		s.lastDateHeader.Store(last)
 	}
 	return last.text
 }
 
 // visible reports whether an id is one that the service sends back: up to 1,024
 // visible characters of ASCII.
-func visible(id string) bool {
+func isVisibleASCII(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
 			return false
@@ -282,7 +282,7 @@ func visible(id string) bool {
 
 func (s *Server) requestID() string {
 	var b [16]byte
-	copy(b[:], s.birth[:])
+	copy(b[:], s.idPrefix[:])
 	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
 	var id [36]byte
 	hex.Encode(id[0:8], b[0:4])
@@ -295,12 +295,12 @@ func (s *Server) requestID() string {
 }
 
 // run carries out a request whose operation is known.
-func (c *call) run() *failure {
+func (c *call) execute() *failure {
 	if c.operation == Preflight { // asks for everyone, in no version
-		if !pause(c.request.Context(), c.fate.delay) {
+		if !sleep(c.request.Context(), c.injection.delay) {
 			return errTimedOut
 		}
-		return c.work()
+		return c.runWithFault()
 	}
 	if f := c.checkVersion(); f != nil {
 		return f
@@ -308,7 +308,7 @@ func (c *call) run() *failure {
 	if f := c.authorize(); f != nil {
 		return f
 	}
-	if f := c.admit(); f != nil {
+	if f := c.checkRequestLimit(); f != nil {
 		return f
 	}
 	if f := c.checkNames(); f != nil {
@@ -325,22 +325,22 @@ func (c *call) run() *failure {
 			return f
 		}
 	}
-	before := c.server.delay/2 + c.fate.delay
+	before := c.server.delay/2 + c.injection.delay
 	after := c.server.delay - c.server.delay/2
 	if limit := time.Duration(timeout) * time.Second; before+after > limit {
-		pause(c.request.Context(), limit)
+		sleep(c.request.Context(), limit)
 		return errTimedOut
 	}
-	if !pause(c.request.Context(), before) {
+	if !sleep(c.request.Context(), before) {
 		return errTimedOut
 	}
-	f = c.work()
-	pause(c.request.Context(), after)
+	f = c.runWithFault()
+	sleep(c.request.Context(), after)
 	return f
 }
 
 // pause waits, and reports whether the context lasted.
-func pause(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -355,7 +355,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // refuse turns the response into an error document.
-func (c *call) refuse(f *failure) {
+func (c *call) writeError(f *failure) {
 	h := c.header
 	h["X-Ms-Error-Code"] = []string{f.code}
 	h["Content-Type"] = typeXML
@@ -366,6 +366,6 @@ func (c *call) refuse(f *failure) {
 		h["Www-Authenticate"] = []string{challenge}
 	}
 	c.status = f.status
-	c.body = queuexml.AppendError(c.room(), f.code,
+	c.body = queuexml.AppendError(c.responseBuffer(), f.code,
 		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
 }

@@ -17,18 +17,18 @@ import (
 const maxSkew = 15 * time.Minute
 
 // usualText is how many bytes are signed, hardly ever more.
-const usualText = 512
+const typicalSignedText = 512
 
 // account is who may sign requests.
-type account struct {
+type accountState struct {
 	key    []byte    // never changes
 	hashes sync.Pool // of hash.Hash keyed with the key
 
-	requests *bucket // how many are left; nil without a limit. Set before the server serves
+	requests *tokenBucket // how many are left; nil without a limit. Set before the server serves
 }
 
-func newAccount(key []byte) *account {
-	a := &account{key: slices.Clone(key)}
+func newAccount(key []byte) *accountState {
+	a := &accountState{key: slices.Clone(key)}
 	a.hashes.New = func() any { return hmac.New(sha256.New, a.key) }
 	return a
 }
@@ -69,7 +69,7 @@ func (c *call) authenticateKey(credentials string, scheme signingScheme) *failur
 func (c *call) signedWith(scheme signingScheme, resource string, signature []byte) bool {
 	c.collated = false
 	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
-	if c.known.signed(c.signedText, signature) {
+	if c.accountState.signed(c.signedText, signature) {
 		return true
 	}
 	if !collates(c.request.Header) {
@@ -77,12 +77,12 @@ func (c *call) signedWith(scheme signingScheme, resource string, signature []byt
 	}
 	c.collated = true
 	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
-	return c.known.signed(c.signedText, signature)
+	return c.accountState.signed(c.signedText, signature)
 }
 
 // signed compares in constant time, so that a signature cannot be guessed byte
 // by byte.
-func (a *account) signed(text, signature []byte) bool {
+func (a *accountState) signed(text, signature []byte) bool {
 	h := a.hashes.Get().(hash.Hash)
 	defer a.hashes.Put(h)
 	h.Reset()
@@ -92,7 +92,7 @@ func (a *account) signed(text, signature []byte) bool {
 }
 
 // dated is a date as it was written, and what it means.
-type dated struct {
+type parsedDate struct {
 	text string
 	at   time.Time
 }
@@ -102,7 +102,7 @@ type dated struct {
 func (s *Server) checkDate(h http.Header) *failure {
 	// An x-ms-date that is there takes the place of Date in what is signed, even when it is
 	// empty: nothing else may be believed then.
-	value := first(h, "Date")
+	value := firstValue(h, "Date")
 	if dates := h["X-Ms-Date"]; len(dates) > 0 {
 		if value = dates[0]; value == "" {
 			return denied("The header x-ms-date is empty.")
@@ -111,14 +111,14 @@ func (s *Server) checkDate(h http.Header) *failure {
 	if value == "" {
 		return denied("The request has no x-ms-date and no Date.")
 	}
-	last := s.lastDate.Load()
+	last := s.lastParsedDate.Load()
 	if last == nil || last.text != value {
 		at, err := http.ParseTime(value)
 		if err != nil {
 			return denied("The date of the request is not in the format of RFC 1123.")
 		}
-		last = &dated{strings.Clone(value), at}
-		s.lastDate.Store(last)
+		last = &parsedDate{strings.Clone(value), at}
+		s.lastParsedDate.Store(last)
 	}
 	if skew := time.Since(last.at); skew > maxSkew || skew < -maxSkew {
 		return denied("The date of the request is more than 15 minutes off: check the clock.")

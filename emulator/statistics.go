@@ -12,7 +12,7 @@ import (
 // never behind.
 func (c *call) getStatistics() *failure {
 	if !c.secondary {
-		return badComp("stats")
+		return invalidComp("stats")
 	}
-	return c.document(http.StatusOK, queuexml.AppendStatistics(c.room(), "live", time.Now()))
+	return c.document(http.StatusOK, queuexml.AppendStatistics(c.responseBuffer(), "live", time.Now()))
 }

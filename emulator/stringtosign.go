@@ -55,7 +55,7 @@ func (c *call) checkStringToSign() *failure {
 // joined by commas, and an address that means two things.
 func (c *call) checkLiteStringToSign() *failure {
 	for _, name := range signedHeaders {
-		if strings.Contains(first(c.request.Header, name), "\n") {
+		if strings.Contains(firstValue(c.request.Header, name), "\n") {
 			return denied("The header " + name + " has a line feed in it.")
 		}
 	}
@@ -75,7 +75,7 @@ func (c *call) checkLiteStringToSign() *failure {
 	// The account is in front of the path that is signed. So /account/messages is signed alike for
 	// the queue "messages", path-style, and for the messages of a queue named like the account,
 	// host-style. The first is what everyone calls.
-	if c.hosted && strings.TrimSuffix(c.queue, secondarySuffix) == c.account {
+	if c.hostStyle && strings.TrimSuffix(c.queue, secondarySuffix) == c.account {
 		return denied("Shared Key cannot tell this host-style address of a queue that is named like the account from a path-style one: use that, /" +
 			c.account + "/" + c.queue + ", or a shared access signature.")
 	}
@@ -85,7 +85,7 @@ func (c *call) checkLiteStringToSign() *failure {
 // primaryResource is the path that was sent to the secondary location as it would be at the
 // primary one. It is false where there is no such path.
 func (c *call) primaryResource() (resource string, ok bool) {
-	if !c.secondary || c.hosted {
+	if !c.secondary || c.hostStyle {
 		return "", false
 	}
 	location, rest := c.resource, ""
@@ -104,24 +104,24 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 
 	line(c.request.Method)
-	line(first(h, "Content-Encoding"))
-	line(first(h, "Content-Language"))
+	line(firstValue(h, "Content-Encoding"))
+	line(firstValue(h, "Content-Language"))
 	if n := c.request.ContentLength; n > 0 { // empty when there is no body
 		dst = strconv.AppendInt(dst, n, 10)
 	}
 	line("")
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
+	line(firstValue(h, "Content-Md5"))
+	line(firstValue(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("") // x-ms-date stands in for it
 	} else {
-		line(first(h, "Date"))
+		line(firstValue(h, "Date"))
 	}
-	line(first(h, "If-Modified-Since"))
-	line(first(h, "If-Match"))
-	line(first(h, "If-None-Match"))
-	line(first(h, "If-Unmodified-Since"))
-	line(first(h, "Range"))
+	line(firstValue(h, "If-Modified-Since"))
+	line(firstValue(h, "If-Match"))
+	line(firstValue(h, "If-None-Match"))
+	line(firstValue(h, "If-Unmodified-Since"))
+	line(firstValue(h, "Range"))
 
 	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
@@ -143,7 +143,7 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 
 // first is the first value of a header by its canonical name: Get would make that of it
 // again, a dozen times a request.
-func first(h http.Header, name string) string {
+func firstValue(h http.Header, name string) string {
 	if values := h[name]; len(values) > 0 {
 		return values[0]
 	}
@@ -157,12 +157,12 @@ func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
 	h := c.request.Header
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 	line(c.request.Method)
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
+	line(firstValue(h, "Content-Md5"))
+	line(firstValue(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("")
 	} else {
-		line(first(h, "Date"))
+		line(firstValue(h, "Date"))
 	}
 	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
@@ -189,7 +189,7 @@ func (c *call) appendHeaders(dst []byte) []byte {
 	if c.collated {
 		slices.SortFunc(names, compareCollated)
 	} else {
-		slices.SortFunc(names, compareFolded)
+		slices.SortFunc(names, compareLower)
 	}
 	for _, name := range names {
 		for i := range len(name) {
@@ -208,7 +208,7 @@ func (c *call) appendHeaders(dst []byte) []byte {
 }
 
 // compareFolded orders names as their lower-case forms are ordered.
-func compareFolded(a, b string) int {
+func compareLower(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if c := cmp.Compare(lower(a[i]), lower(b[i])); c != 0 {
 			return c
@@ -229,16 +229,16 @@ func compareCollated(a, b string) int {
 			j++
 		}
 		if i == len(a) || j == len(b) {
-			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), compareFolded(a, b))
+			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), compareLower(a, b))
 		}
-		if c := cmp.Compare(weight(a[i]), weight(b[j])); c != 0 {
+		if c := cmp.Compare(collationWeight(a[i]), collationWeight(b[j])); c != 0 {
 			return c
 		}
 		i, j = i+1, j+1
 	}
 }
 
-func weight(c byte) byte {
+func collationWeight(c byte) byte {
 	if c == '_' {
 		return '0' - 1
 	}

@@ -107,7 +107,7 @@ func balance(t *testing.T, s *Server, log []record, seen int) {
 			faults[FaultKind(kind)]++
 		}
 	}
-	for _, kind := range kinds {
+	for _, kind := range faultKinds {
 		if faults[kind] != counts.Faults[kind] || faults[kind] == 0 {
 			t.Errorf("%s: %d in the log, counted %d", kind, faults[kind], counts.Faults[kind])
 		}

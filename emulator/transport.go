@@ -25,8 +25,8 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // the contract of http.RoundTripper
 	}
-	if s.bad != nil {
-		return nil, s.bad
+	if s.optionsErr != nil {
+		return nil, s.optionsErr
 	}
 	ctx := r.Context()
 	if ctx.Err() != nil {

@@ -78,7 +78,7 @@ func CheckText(text string) error {
 		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
 			Hint: tooLargeHint}
 	}
-	for i := plain(text); i < len(text); {
+	for i := plainPrefix(text); i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf { // 3 times as fast as decoding
 			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
 				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
@@ -99,13 +99,13 @@ func CheckText(text string) error {
 }
 
 // around is what a request has around its escaped text, as azqueue writes it.
-const around = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
+const requestOverhead = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
 
 // RequestSize returns how many bytes the request has that carries the text, which
 // [CheckText] has passed: more than the text, because it travels escaped, as encoding/xml
 // does it.
 func RequestSize(text string) int {
-	n := around + len(text)
+	n := requestOverhead + len(text)
 	for i := range len(text) {
 		switch text[i] {
 		case '"', '\'', '&', '\t', '\n', '\r': // &#34; &#39; &amp; &#x9; &#xA; &#xD;
@@ -141,7 +141,7 @@ const tooLargeHint = "keep large bodies in a blob and send a reference"
 
 // plain returns how many bytes at the beginning are certainly fit for XML: ASCII without
 // control characters, which is all of most texts, looked at eight at a time.
-func plain(text string) int {
+func plainPrefix(text string) int {
 	const ones = 0x0101010101010101
 	for i := 0; ; i += 8 {
 		if len(text)-i < 8 {

@@ -56,17 +56,17 @@ func (a *accountFlag) location(c *console) (location, source string, err error) 
 func (a *accountFlag) open(c *console) (*azurequeue.Account, error) {
 	location, source, err := a.location(c)
 	if err != nil {
-		return nil, misuse{fmt.Errorf("%s: %w", source, err)}
+		return nil, usageError{fmt.Errorf("%s: %w", source, err)}
 	}
 	// A login may ask programs and services for a token before anything is sent.
 	account, err := azurequeue.OpenAccount(location, &azurequeue.Options{TryTimeout: 30 * time.Second})
-	return account, badLocation(source, err)
+	return account, locationError(source, err)
 }
 
 // badLocation is the error of a location that is none, or none of the queue that is meant.
-func badLocation(source string, err error) error {
+func locationError(source string, err error) error {
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrInvalid) && errors.As(err, &known) {
-		return misuse{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
+		return usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx con
 	defer halt()
 	_, source, _ := a.location(c)
 	t := &task{console: c, account: account, source: source, finish: finish}
-	return millrace.Run(ctx, &running{task: t, halt: halt, do: do})
+	return millrace.Run(ctx, &runner{task: t, halt: halt, do: do})
 }
 
 // onQueue is onAccount for one queue, whose name is checked first.
@@ -104,7 +104,7 @@ func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do f
 	return c.onAccount(ctx, a, func(ctx context.Context, t *task) error {
 		q, err := t.account.Open(name)
 		if err != nil {
-			return badLocation(t.source, err)
+			return locationError(t.source, err)
 		}
 		return do(ctx, t, q)
 	})
@@ -114,34 +114,34 @@ func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do f
 // location.
 func checkName(name string) error {
 	if isLocation(name) {
-		return misuse{fmt.Errorf("%s is no name of a queue", quote(name))}
+		return usageError{fmt.Errorf("%s is no name of a queue", quote(name))}
 	}
 	if known := (*queue.Error)(nil); errors.As(queue.CheckName(name), &known) {
-		return misuse{errors.New(known.Detail)}
+		return usageError{errors.New(known.Detail)}
 	}
 	return nil
 }
 
 // running is a task as something to run.
-type running struct {
+type runner struct {
 	task *task
 	halt context.CancelFunc
 	do   func(ctx context.Context, t *task) error
 }
 
 // Run does it. What is cut off after a signal is cut off because of it.
-func (r *running) Run(ctx context.Context) error {
+func (r *runner) Run(ctx context.Context) error {
 	err := r.do(ctx, r.task)
 	switch {
-	case err == nil || errors.As(err, new(stopped)):
+	case err == nil || errors.As(err, new(interruption)):
 		return err
 	case r.task.finish.Err() != nil:
-		return stopped{errors.New("interrupted; what was under way may have taken effect or not")}
+		return interruption{errors.New("interrupted; what was under way may have taken effect or not")}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return stopped{errors.New("interrupted")}
+		return interruption{errors.New("interrupted")}
 	}
 	return r.task.explain(err)
 }
 
 // Halt ends the request that is under way.
-func (r *running) Halt() { r.halt() }
+func (r *runner) Halt() { r.halt() }

@@ -12,16 +12,16 @@ import (
 // command is one thing that the program does. It is made anew for each command line,
 // because its flags point into it.
 type command struct {
-	name  string
-	args  string // what follows the name, for people
-	does  string // in a line
-	more  string // the rest of its help, before the flags
-	rules string // and after them
-	flags *flag.FlagSet
-	hint  func(wrong string) string // what to do about an error of the flags; nil for nothing
-	least int                       // arguments, flags aside
-	most  int                       // negative for any number
-	run   func(ctx context.Context, c *console, args []string) error
+	name     string
+	args     string // what follows the name, for people
+	does     string // in a line
+	more     string // the rest of its help, before the flags
+	epilogue string // and after them
+	flags    *flag.FlagSet
+	hint     func(wrong string) string // what to do about an error of the flags; nil for nothing
+	minArgs  int                       // arguments, flags aside
+	maxArgs  int                       // negative for any number
+	run      func(ctx context.Context, c *console, args []string) error
 }
 
 // commands are all of them, in the order of the help.
@@ -43,16 +43,16 @@ func newFlags(name string) *flag.FlagSet {
 
 // do reads the arguments and runs the command.
 func (o *command) do(ctx context.Context, c *console, args []string) error {
-	args, err := mixed(o.flags, args)
+	args, err := parseInterspersed(o.flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return o.help(c.out)
 	case err != nil:
-		err = misuse{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
-	case o.most >= 0 && len(args) > o.most:
-		err = o.surplus(args[o.most])
-	case len(args) < o.least:
-		err = misuse{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
+		err = usageError{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
+	case o.maxArgs >= 0 && len(args) > o.maxArgs:
+		err = o.tooManyArgs(args[o.maxArgs])
+	case len(args) < o.minArgs:
+		err = usageError{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
 	default:
 		err = o.run(ctx, c, args)
 	}
@@ -72,16 +72,16 @@ func (o *command) advice(wrong string) string {
 	return "see millrace help " + o.name
 }
 
-func (o *command) surplus(arg string) error {
-	if o.most == 0 {
-		return misuse{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
+func (o *command) tooManyArgs(arg string) error {
+	if o.maxArgs == 0 {
+		return usageError{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
 	}
-	return misuse{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
+	return usageError{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
 }
 
 // mixed reads flags wherever they stand, before, between or after the other arguments,
 // which it returns. After -- there are no more flags.
-func mixed(f *flag.FlagSet, args []string) (others []string, err error) {
+func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := f.Parse(args); err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 130 i
 `
 
 // thereAre says which commands there are.
-func thereAre() string {
+func listCommands() string {
 	var names []string
 	for _, o := range commands() {
 		names = append(names, o.name)
@@ -149,13 +149,13 @@ func (o *command) help(out io.Writer) error {
 		o.flags.SetOutput(&b)
 		o.flags.PrintDefaults()
 	}
-	b.WriteString(o.rules)
+	b.WriteString(o.epilogue)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
 func helpCommand() *command {
-	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), most: 1,
+	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), maxArgs: 1,
 		run: func(_ context.Context, c *console, args []string) error {
 			if len(args) == 0 {
 				_, err := io.WriteString(c.out, usage())
@@ -166,7 +166,7 @@ func helpCommand() *command {
 					return o.help(c.out)
 				}
 			}
-			return misuse{fmt.Errorf("there is no command %s; %s", quote(args[0]), thereAre())}
+			return usageError{fmt.Errorf("there is no command %s; %s", quote(args[0]), listCommands())}
 		}}
 }
 

@@ -53,14 +53,14 @@ func (d *data) close() error {
 }
 
 // mostDamage is how many pieces of damage are printed. Files that lost much have many.
-const mostDamage = 10
+const maxDamage = 10
 
 // summary says in a line what the data is, and in more lines what is wrong with it.
 func (d *data) summary() (line string, damage []string) {
 	if d.found == nil {
 		return "in memory only: gone when this ends", nil
 	}
-	for _, one := range d.found.Damage[:min(len(d.found.Damage), mostDamage)] {
+	for _, one := range d.found.Damage[:min(len(d.found.Damage), maxDamage)] {
 		damage = append(damage, one.String())
 	}
 	if more := d.found.Damaged - len(damage); more > 0 {
@@ -69,14 +69,14 @@ func (d *data) summary() (line string, damage []string) {
 	if d.found.Copy != "" {
 		damage = append(damage, "the file as it was is kept as "+d.found.Copy)
 	}
-	line = fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue"))
+	line = fmt.Sprintf("%s: %s in %s", d.dir, plural(d.found.Messages, "message"), plural(d.found.Queues, "queue"))
 	if d.found.Torn {
 		line += "; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"
 	}
 	return line, damage
 }
 
-func several(n int, what string) string {
+func plural(n int, what string) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %ss", n, what), map[bool]string{true: "s"}[n == 1])
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // readTrouble reads what -faults and -limit ask for.
-func (s *settings) readTrouble() (err error) {
+func (s *settings) parseFaults() (err error) {
 	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
 		return fmt.Errorf("-faults: %w", err)
 	}
@@ -25,7 +25,7 @@ func (s *settings) readTrouble() (err error) {
 }
 
 // trouble adds to the options what -faults, -limit and -log ask for.
-func (s *settings) trouble(o *emulator.Options, out io.Writer) {
+func (s *settings) injectFaults(o *emulator.Options, out io.Writer) {
 	if len(s.rules) > 0 {
 		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
 	}
@@ -36,7 +36,7 @@ func (s *settings) trouble(o *emulator.Options, out io.Writer) {
 }
 
 // ruleTexts are the rules of -faults as they were understood.
-func (s *settings) ruleTexts() string {
+func (s *settings) formatFaults() string {
 	texts := make([]string, len(s.rules))
 	for i, r := range s.rules {
 		texts[i] = r.String()

@@ -12,7 +12,7 @@ func createCommand() *command {
 	var account accountFlag
 	f := newFlags("create")
 	account.add(f)
-	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, least: 1, most: 1,
+	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "A queue that exists already stays as it is, and that is fine.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(_ context.Context, t *task, q queue.Manager) error {
@@ -20,7 +20,7 @@ func createCommand() *command {
 				if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
 					err = nil
 				}
-				return t.done(err, "Queue %v is there.\n", q.Name())
+				return t.report(err, "Queue %v is there.\n", q.Name())
 			})
 		}}
 }
@@ -33,14 +33,14 @@ func dropCommand() *command {
 	f := newFlags("drop")
 	account.add(f)
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, least: 1, most: 1,
+	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				if err := t.confirm(ctx, q, "drop", yes, "This deletes the queue %v with its messages, about %d, for good."); err != nil {
 					return err
 				}
-				return t.done(gone(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
+				return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
 			})
 		}}
 }
@@ -53,14 +53,14 @@ func clearCommand() *command {
 	f := newFlags("clear")
 	account.add(f)
 	f.BoolVar(&yes, "yes", false, "do not ask")
-	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, least: 1, most: 1,
+	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again. Messages that a worker has are deleted too.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				if err := t.confirm(ctx, q, "clear", yes, "This deletes all messages of the queue %v, about %d, for good, also those that workers have."); err != nil {
 					return err
 				}
-				return t.done(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
+				return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
 			})
 		}}
 }
@@ -74,21 +74,21 @@ func (t *task) clear(ctx context.Context, q queue.Manager) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return stopped{errors.New("interrupted; some messages are deleted")}
+			return interruption{errors.New("interrupted; some messages are deleted")}
 		}
 	}
 }
 
 // gone is the error of a drop. That there is no queue is no reason to make one.
-func gone(err error) error {
+func dropError(err error) error {
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrQueueMissing) && errors.As(err, &known) {
-		return &explained{fmt.Sprintf("queue %v does not exist", known.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist", known.Queue), err}
 	}
 	return err
 }
 
 // done says that something was done, unless it was not.
-func (t *task) done(err error, format string, args ...any) error {
+func (t *task) report(err error, format string, args ...any) error {
 	if err == nil {
 		_, err = fmt.Fprintf(t.console.out, format, args...)
 	}
@@ -102,19 +102,19 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 		return nil
 	}
 	c := t.console
-	if !c.typed {
-		return misuse{fmt.Errorf("nobody can be asked here, since the standard input is no terminal: say -yes to %s %v", op, q.Name())}
+	if !c.interactive {
+		return usageError{fmt.Errorf("nobody can be asked here, since the standard input is no terminal: say -yes to %s %v", op, q.Name())}
 	}
 	p, err := q.Properties(ctx)
 	if err != nil {
-		return gone(err)
+		return dropError(err)
 	}
-	say(c.errs, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
+	printf(c.err, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:
-			say(c.errs, "\n")
-			return stopped{errors.New("interrupted; nothing was deleted")}
+			printf(c.err, "\n")
+			return interruption{errors.New("interrupted; nothing was deleted")}
 		case err != nil:
 			return fmt.Errorf("the name could not be read: %w; nothing was deleted", err)
 		case line == q.Name().Queue:
@@ -122,6 +122,6 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 		}
 		return fmt.Errorf("that is not %s; nothing was deleted", q.Name().Queue)
 	}
-	say(c.errs, "\n")
+	printf(c.err, "\n")
 	return errors.New("no name was typed; nothing was deleted")
 }

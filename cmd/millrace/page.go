@@ -18,7 +18,7 @@ import (
 )
 
 // mostQueues is how many queues of an account the page shows.
-const mostQueues = 100
+const maxQueues = 100
 
 //go:embed page.html
 var pageText string
@@ -91,7 +91,7 @@ func (p *page) view(r *http.Request) view {
 		return v
 	}
 	v.Data = p.settings.data
-	for _, name := range p.settings.served() {
+	for _, name := range p.settings.accountNames() {
 		v.Accounts = append(v.Accounts, p.account(r, name))
 	}
 	counts := p.server.Counts()
@@ -104,11 +104,11 @@ func (p *page) view(r *http.Request) view {
 
 func (p *page) account(r *http.Request, name string) accountView {
 	a := accountView{Name: name}
-	if !p.settings.secret(name) {
+	if !p.settings.isSecret(name) {
 		scheme := "http"
 		if r.TLS != nil {
 			scheme = "https"
-		} else if isUsual(r.Host) {
+		} else if isDefaultAddress(r.Host) {
 			a.Connect = append(a.Connect, shortForm)
 		}
 		a.Connect = append(a.Connect, connectionString(scheme+"://"+r.Host+"/"+name, name, emulator.DevelopmentKey))
@@ -118,7 +118,7 @@ func (p *page) account(r *http.Request, name string) accountView {
 }
 
 func (p *page) queues(ctx context.Context, account string) (queues []queueView, more bool) {
-	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: mostQueues})
+	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: maxQueues})
 	if err != nil {
 		return nil, false // the browser left
 	}

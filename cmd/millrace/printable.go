@@ -8,14 +8,14 @@ import (
 
 // printable is a text that others chose, fit for a terminal: what controls one is shown
 // and does nothing. Line feeds and tabs stay.
-func printable(text string) string {
-	if !strings.ContainsFunc(text, unfit) {
+func escapeControls(text string) string {
+	if !strings.ContainsFunc(text, isControl) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
 		switch {
-		case !unfit(r):
+		case !isControl(r):
 			b.WriteRune(r)
 		case r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
@@ -27,7 +27,7 @@ func printable(text string) string {
 }
 
 // unfit reports whether a character does something to a terminal other than to appear.
-func unfit(r rune) bool {
+func isControl(r rune) bool {
 	switch r {
 	case '\n', '\t', '\u200c', '\u200d': // the last two shape the letters and signs beside them
 		return false

@@ -29,7 +29,7 @@ func putCommand() *command {
 	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
 	f.Var(duration{&o.delay}, "delay", "hide the jobs for this `duration`, such as 30s")
 	f.Var(duration{&o.ttl}, "ttl", "drop the jobs after this `duration`, such as 24h; without, they never expire")
-	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, least: 1, most: -1, more: putMore,
+	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, minArgs: 1, maxArgs: -1, more: putMore,
 		hint: func(wrong string) string {
 			if strings.Contains(wrong, "not defined") {
 				return "a text that begins with a dash is given after --; see millrace help put"
@@ -41,7 +41,7 @@ func putCommand() *command {
 				return err
 			}
 			if err := o.check(args[1:]); err != nil {
-				return misuse{err}
+				return usageError{err}
 			}
 			return c.onQueue(ctx, &o.account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				return t.put(ctx, q, o, args[1:])
@@ -133,20 +133,20 @@ func (t *task) put(ctx context.Context, q queue.Manager, o *putOptions, texts []
 	} else {
 		sent, err = putTexts(ctx, send, texts)
 	}
-	so := fmt.Sprintf("%s put on %v", several(sent, "job"), q.Name())
+	so := fmt.Sprintf("%s put on %v", plural(sent, "job"), q.Name())
 	switch {
 	case err == nil:
-		return t.done(nil, "%s.\n", so)
+		return t.report(nil, "%s.\n", so)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		if t.console.typed {
-			say(t.console.errs, "\n") // after the ^C
+		if t.console.interactive {
+			printf(t.console.err, "\n") // after the ^C
 		}
 		if t.finish.Err() != nil {
 			so += ", and perhaps one more"
 		}
-		return stopped{fmt.Errorf("interrupted; %s", so)}
+		return interruption{fmt.Errorf("interrupted; %s", so)}
 	case sent > 0:
-		return &explained{fmt.Sprintf("%v; %s before that", err, so), err}
+		return &explainedError{fmt.Sprintf("%v; %s before that", err, so), err}
 	}
 	return err
 }
@@ -171,11 +171,11 @@ func putTexts(ctx context.Context, send func(string) error, texts []string) (sen
 // were sent.
 func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) error, asked bool) (sent int, _ error) {
 	c := t.console
-	if c.typed {
+	if c.interactive {
 		if !asked {
-			return 0, misuse{errors.New("give the job as a text, or - to type jobs, one a line")}
+			return 0, usageError{errors.New("give the job as a text, or - to type jobs, one a line")}
 		}
-		say(c.errs, "Type one job a line; Ctrl-D ends.\n")
+		printf(c.err, "Type one job a line; Ctrl-D ends.\n")
 	}
 	n := 0
 	for line, err := range lines(ctx, c.in) {
@@ -206,7 +206,7 @@ func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) er
 // sender sends texts as a producer does, whose format carries them.
 func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) error, cancel func()) {
 	ctx, cancel := context.WithCancel(t.finish)
-	p := producer.New(queue.Queue(impatient{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
+	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
 	return func(text string) error {
 		_, err := p.Send(ctx, []byte(text), &queue.EnqueueOptions{Delay: o.delay, TTL: o.ttl})
 		return t.explain(err)
@@ -215,13 +215,13 @@ func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) erro
 
 // impatient is a queue that a producer does not go on trying when nobody answers: whoever
 // sits before a terminal wants to know.
-type impatient struct {
+type failFastQueue struct {
 	queue.Queue
 	giveUp func()
 }
 
 // Enqueue implements [queue.Queue].
-func (q impatient) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (q failFastQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := q.Queue.Enqueue(ctx, text, o)
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrUnavailable) && errors.As(err, &known) && known.Status == 0 {
 		q.giveUp()

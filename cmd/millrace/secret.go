@@ -13,7 +13,7 @@ import (
 const fromFile = "@"
 
 // mostSecret bounds what is read of a file. Locations and keys are short.
-const mostSecret = 64 << 10
+const maxSecretFile = 64 << 10
 
 // readSecret reads the one line of a file. No error repeats what is in it.
 func readSecret(path string) (string, error) {
@@ -24,7 +24,7 @@ func readSecret(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Size() > mostSecret {
+	if info.Size() > maxSecretFile {
 		return "", fmt.Errorf("%s has %d bytes, and one line is wanted", path, info.Size())
 	}
 	text, err := os.ReadFile(path)

@@ -37,7 +37,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -serve-account")
 	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\nwith -public to this machine's own and these only")
 	path(f, &s.data, "data", "keep everything in `directory`; without, in memory only")
-	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+servedVariable+"\nhas more of them, separated by semicolons")
+	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+accountsVariable+"\nhas more of them, separated by semicolons")
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; needs -key")
 	path(f, &s.key, "key", "the private key of -cert, `file`, PEM")
 	s.deletingFor = 30 * time.Second
@@ -65,7 +65,7 @@ func path(f *flag.FlagSet, to *string, name, usage string) {
 // check refuses what cannot be meant, without doing anything.
 func (s *settings) check(getenv func(string) string) error {
 	var err error
-	if s.keys, err = s.accounts.read(getenv(servedVariable)); err != nil {
+	if s.keys, err = s.accounts.read(getenv(accountsVariable)); err != nil {
 		return err
 	}
 	switch {
@@ -76,7 +76,7 @@ func (s *settings) check(getenv func(string) string) error {
 	case s.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how much longer requests take, such as 20ms", s.delay)
 	}
-	if err := s.readTrouble(); err != nil {
+	if err := s.parseFaults(); err != nil {
 		return err
 	}
 	return s.checkAddress()

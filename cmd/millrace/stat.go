@@ -23,11 +23,11 @@ func statCommand() *command {
 	f := newFlags("stat")
 	account.add(f)
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
-	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, least: 1, most: 1,
+	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It tells how many messages there are, how many of them a worker could get now, how long the\noldest of these has been there, how many are in the poison queue, and the metadata.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				s, err := gather(ctx, q)
+				s, err := readStat(ctx, q)
 				if err != nil {
 					return err
 				}
@@ -59,7 +59,7 @@ type stat struct {
 }
 
 // gather asks for all of it: three requests.
-func gather(ctx context.Context, q queue.Queue) (*stat, error) {
+func readStat(ctx context.Context, q queue.Queue) (*stat, error) {
 	found, err := q.Properties(ctx)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func poisonDepth(ctx context.Context, q queue.Queue) (*int64, error) {
 func (s *stat) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...))) // Flush tells
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, escapeControls(fmt.Sprintf(format, args...))) // Flush tells
 	}
 	row("queue", "%s", queue.Name{Account: s.Account, Queue: s.Queue})
 	row("messages", "%d, hidden ones included", s.Depth)

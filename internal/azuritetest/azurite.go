@@ -100,7 +100,7 @@ func start() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(memoryDir(), "millrace-azurite-")
+	dir, err := os.MkdirTemp(sharedMemoryDir(), "millrace-azurite-")
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func start() (*server, error) {
 		defer func() { _ = output.Close() }()
 		lines := bufio.NewScanner(output)
 		for lines.Scan() {
-			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			if m := listeningLine.FindStringSubmatch(lines.Text()); m != nil {
 				ready <- m[1]
 				break
 			}
@@ -159,7 +159,7 @@ func start() (*server, error) {
 
 // listening is what azurite and azurite-queue say, each in its own words, once
 // they accept connections.
-var listening = regexp.MustCompile(`Azurite Queue service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
+var listeningLine = regexp.MustCompile(`Azurite Queue service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
 
 func (s *server) stop() {
 	s.group.kill()
@@ -190,7 +190,7 @@ func find() ([]string, error) {
 
 // memoryDir is a directory in memory where there is one: Azurite writes every
 // message to a file. "" stands for the usual temporary directory.
-func memoryDir() string {
+func sharedMemoryDir() string {
 	const shm = "/dev/shm"
 	if info, err := os.Stat(shm); err == nil && info.IsDir() {
 		return shm

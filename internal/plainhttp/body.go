@@ -52,10 +52,10 @@ func (b *body) read(p []byte) (int, error) {
 	n := copy(p, c.in[c.r:c.w])
 	c.r += n
 	if n == 0 {
-		c.flushWhole() // the client may wait for that before it goes on
+		c.flushComplete() // the client may wait for that before it goes on
 		if !b.timed {
 			b.timed = true
-			c.readWithin(c.server.request)
+			c.readWithin(c.server.bodyTimeout)
 		}
 		var err error
 		if n, err = c.raw.Read(p); n == 0 && err != nil {

@@ -8,19 +8,19 @@ import (
 
 // handed is the listener from which the [http.Server] accepts the connections that
 // are handed over.
-type handed struct {
+type handoffListener struct {
 	connections chan net.Conn
 	once        sync.Once
 	closed      chan struct{}
 }
 
-func newHanded() *handed {
-	return &handed{connections: make(chan net.Conn), closed: make(chan struct{})}
+func newHandoffListener() *handoffListener {
+	return &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // give hands a connection over, or closes it when nobody takes it any more. Taken is
 // as good as served: Serve accepts and serves in one goroutine.
-func (h *handed) give(c net.Conn) {
+func (h *handoffListener) send(c net.Conn) {
 	select {
 	case h.connections <- c:
 	case <-h.closed:
@@ -28,7 +28,7 @@ func (h *handed) give(c net.Conn) {
 	}
 }
 
-func (h *handed) Accept() (net.Conn, error) {
+func (h *handoffListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.connections:
 		return c, nil
@@ -37,30 +37,30 @@ func (h *handed) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handed) Close() error {
+func (h *handoffListener) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
 // Addr is where nothing listens: net/http asks for it and tells it to nobody here.
-func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+func (h *handoffListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // resumed is a connection of which something has been read already.
-type resumed struct {
+type resumedConn struct {
 	net.Conn
 	read []byte // comes first
 }
 
 // accepted is the connection as it was accepted.
-func accepted(c net.Conn) net.Conn {
-	if r, ok := c.(*resumed); ok {
+func unwrap(c net.Conn) net.Conn {
+	if r, ok := c.(*resumedConn); ok {
 		return r.Conn
 	}
 	return c
 }
 
 // Read has one caller at a time, as net/http reads.
-func (r *resumed) Read(p []byte) (int, error) {
+func (r *resumedConn) Read(p []byte) (int, error) {
 	if len(r.read) == 0 {
 		return r.Conn.Read(p)
 	}
@@ -73,7 +73,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 
 // CloseWrite is for net/http, which closes one half before the other so that an
 // answer to a request that is too large is not lost in a reset.
-func (r *resumed) CloseWrite() error {
+func (r *resumedConn) CloseWrite() error {
 	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -41,14 +41,14 @@ func canonicalName(name string) string {
 			folded[i] += 'a' - 'A'
 		}
 	}
-	if known, ok := names[string(folded[:len(name)])]; ok {
+	if known, ok := commonHeaders[string(folded[:len(name)])]; ok {
 		return known
 	}
 	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
 // names are the names of usual headers by their lower-case forms. It never changes.
-var names = func() map[string]string {
+var commonHeaders = func() map[string]string {
 	table := make(map[string]string)
 	for _, name := range []string{
 		"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers",

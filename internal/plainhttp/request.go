@@ -11,7 +11,7 @@ import (
 const maxBody = 256 << 10
 
 // manyHeaders is from how many headers on the room for them is not kept.
-const manyHeaders = 64
+const maxKeptHeaders = 64
 
 // request is the head of a request. All its strings are parts of the text that was
 // parsed, of which there is one for each request, but for the names of some headers.
@@ -27,7 +27,7 @@ type request struct {
 
 // clear forgets everything. What a large head has made large is not kept.
 func (q *request) clear() {
-	if len(q.header) > manyHeaders {
+	if len(q.header) > maxKeptHeaders {
 		q.header, q.values = make(http.Header), nil
 	}
 	clear(q.header)
@@ -202,7 +202,7 @@ func plainHost(s string) bool {
 // one that is the same escaped and not, as nearly all are.
 func plainPath(u *url.URL, target string) bool {
 	end := 0
-	for end < len(target) && paths[target[end]] {
+	for end < len(target) && unescapedPath[target[end]] {
 		end++
 	}
 	if strings.HasPrefix(target, "//") {
@@ -220,7 +220,7 @@ func plainPath(u *url.URL, target string) bool {
 }
 
 // paths are the characters of paths that are never escaped.
-var paths = func() (table [256]bool) {
+var unescapedPath = func() (table [256]bool) {
 	for b := range table {
 		switch {
 		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':

@@ -15,20 +15,20 @@ import (
 // [http.Server]. Make one with [New]; one of Close and Shutdown must be called. It is
 // safe for concurrent use.
 type Server struct {
-	odd     *http.Server // serves what is handed over, and says all that is to be configured
-	handed  *handed      // what odd accepts from
-	handler http.Handler
-	start   time.Time // what times on the connections' clocks are relative to
+	fallback *http.Server     // serves what is handed over, and says all that is to be configured
+	handoff  *handoffListener // what odd accepts from
+	handler  http.Handler
+	start    time.Time // what times on the connections' clocks are relative to
 
-	decorate func(context.Context, net.Conn) context.Context // makes a connection's context; or nil
-	base     context.Context
-	cancel   context.CancelFunc // ends base
+	connContext func(context.Context, net.Conn) context.Context // makes a connection's context; or nil
+	base        context.Context
+	cancel      context.CancelFunc // ends base
 
-	header, request, answer, idle time.Duration // time-outs; 0 for none
+	headerTimeout, bodyTimeout, writeTimeout, idleTimeout time.Duration // time-outs; 0 for none
 
-	closing atomic.Bool    // no request is begun any more
-	serving sync.WaitGroup // goroutines in which odd serves
-	theirs  sync.WaitGroup // connections of odd
+	closing         atomic.Bool    // no request is begun any more
+	fallbackServing sync.WaitGroup // goroutines in which odd serves
+	fallbackConns   sync.WaitGroup // connections of odd
 
 	mu        sync.Mutex
 	started   bool                      // odd serves; guarded by mu
@@ -45,40 +45,40 @@ type Server struct {
 // with it or close it. It has to have a Handler.
 func New(odd *http.Server) *Server {
 	s := &Server{
-		odd:       odd,
-		handed:    newHanded(),
-		handler:   odd.Handler,
-		start:     time.Now(),
-		header:    or(odd.ReadHeaderTimeout, odd.ReadTimeout),
-		request:   max(odd.ReadTimeout, 0),
-		answer:    max(odd.WriteTimeout, 0),
-		idle:      or(odd.IdleTimeout, odd.ReadTimeout),
-		listeners: make(map[net.Listener]struct{}),
-		conns:     make(map[*conn]struct{}),
-		drained:   make(chan struct{}),
+		fallback:      odd,
+		handoff:       newHandoffListener(),
+		handler:       odd.Handler,
+		start:         time.Now(),
+		headerTimeout: firstTimeout(odd.ReadHeaderTimeout, odd.ReadTimeout),
+		bodyTimeout:   max(odd.ReadTimeout, 0),
+		writeTimeout:  max(odd.WriteTimeout, 0),
+		idleTimeout:   firstTimeout(odd.IdleTimeout, odd.ReadTimeout),
+		listeners:     make(map[net.Listener]struct{}),
+		conns:         make(map[*conn]struct{}),
+		drained:       make(chan struct{}),
 	}
 	s.base, s.cancel = context.WithCancel(context.WithValue(context.Background(), http.ServerContextKey, odd))
 	odd.BaseContext = func(net.Listener) context.Context { return s.base }
-	if s.decorate = odd.ConnContext; s.decorate != nil {
-		odd.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.decorate(ctx, accepted(c)) }
+	if s.connContext = odd.ConnContext; s.connContext != nil {
+		odd.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.connContext(ctx, unwrap(c)) }
 	}
 	state := odd.ConnState
 	odd.ConnState = func(c net.Conn, now http.ConnState) {
 		if now == http.StateNew {
-			s.theirs.Add(1) // before the goroutine of the connection starts
+			s.fallbackConns.Add(1) // before the goroutine of the connection starts
 		}
 		if state != nil {
-			state(accepted(c), now)
+			state(unwrap(c), now)
 		}
 		if now == http.StateClosed || now == http.StateHijacked {
-			s.theirs.Done() // the last thing that it does
+			s.fallbackConns.Done() // the last thing that it does
 		}
 	}
 	return s
 }
 
 // or is a time-out as [http.Server] has them: when it is not set, another one counts.
-func or(timeout, otherwise time.Duration) time.Duration {
+func firstTimeout(timeout, otherwise time.Duration) time.Duration {
 	if timeout == 0 {
 		timeout = otherwise
 	}
@@ -90,10 +90,10 @@ func or(timeout, otherwise time.Duration) time.Duration {
 // returned.
 func (s *Server) Serve(listener net.Listener) error {
 	defer func() { _ = listener.Close() }() // it is closed already, or has failed
-	if !s.began(listener) {
+	if !s.addListener(listener) {
 		return http.ErrServerClosed
 	}
-	defer s.ended(listener)
+	defer s.removeListener(listener)
 	for {
 		raw, err := s.accept(listener)
 		if s.closing.Load() {
@@ -114,7 +114,7 @@ func (s *Server) Serve(listener net.Listener) error {
 }
 
 // began keeps a listener, unless the server is closed.
-func (s *Server) began(listener net.Listener) bool {
+func (s *Server) addListener(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Load() {
@@ -122,17 +122,17 @@ func (s *Server) began(listener net.Listener) bool {
 	}
 	if !s.started {
 		s.started = true
-		s.serving.Go(func() { _ = s.odd.Serve(s.handed) }) // until it is closed
+		s.fallbackServing.Go(func() { _ = s.fallback.Serve(s.handoff) }) // until it is closed
 	}
 	s.listeners[listener] = struct{}{}
 	return true
 }
 
-func (s *Server) ended(listener net.Listener) {
+func (s *Server) removeListener(listener net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, listener)
-	s.lookWhetherDrained()
+	s.checkDrained()
 }
 
 // track keeps a connection, unless the server is closed.
@@ -150,11 +150,11 @@ func (s *Server) untrack(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	s.lookWhetherDrained()
+	s.checkDrained()
 }
 
 // lookWhetherDrained is called with mu held.
-func (s *Server) lookWhetherDrained() {
+func (s *Server) checkDrained() {
 	if s.closing.Load() && !s.empty && len(s.conns) == 0 && len(s.listeners) == 0 {
 		s.empty = true
 		close(s.drained)
@@ -164,22 +164,22 @@ func (s *Server) lookWhetherDrained() {
 // The pauses after an error of accepting that will pass, such as that there are too
 // many open files.
 const (
-	shortestPause = 5 * time.Millisecond
-	longestPause  = time.Second
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = time.Second
 )
 
 // accept returns the next connection, or an error that will not pass.
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
-	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+	for pause := minAcceptPause; ; pause = min(2*pause, maxAcceptPause) {
 		raw, err := listener.Accept()
-		if err == nil || !passing(err) {
+		if err == nil || !isTemporary(err) {
 			return raw, err
 		}
 		s.logf("http: Accept error: %v; retrying in %v", err, pause)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-s.handed.closed:
+		case <-s.handoff.closed:
 			timer.Stop()
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 
 // passing tells whether an error of accepting will pass. There is nothing but Temporary
 // to tell by: net/http does so too.
-func passing(err error) bool {
+func isTemporary(err error) bool {
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
@@ -197,11 +197,11 @@ func passing(err error) bool {
 // runs. Requests under way are cut off, and their contexts end. Closing again is fine.
 func (s *Server) Close() {
 	s.stop(func(c *conn) {
-		c.state.Store(gone)
+		c.state.Store(closed)
 		_ = c.raw.Close()
 	})
-	_ = s.odd.Close() // its listener is ours, and closed
-	s.cancel()        // when nothing can be answered any more
+	_ = s.fallback.Close() // its listener is ours, and closed
+	s.cancel()             // when nothing can be answered any more
 	s.wait()
 }
 
@@ -211,12 +211,12 @@ func (s *Server) Close() {
 // error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop(func(c *conn) {
-		if c.state.CompareAndSwap(idle, gone) {
+		if c.state.CompareAndSwap(idle, closed) {
 			_ = c.raw.Close()
 		}
 	})
 	theirs := make(chan error, 1)
-	go func() { theirs <- s.odd.Shutdown(ctx) }() // received below, whatever happens
+	go func() { theirs <- s.fallback.Shutdown(ctx) }() // received below, whatever happens
 	err := error(nil)
 	select {
 	case <-s.drained:
@@ -243,27 +243,27 @@ func (s *Server) stop(each func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing.Store(true)
-	_ = s.handed.Close()
+	_ = s.handoff.Close()
 	for listener := range s.listeners {
 		_ = listener.Close() // Serve says how accepting ended
 	}
 	for c := range s.conns {
 		each(c)
 	}
-	s.lookWhetherDrained()
+	s.checkDrained()
 }
 
 // wait waits until nothing runs, after stop. Connections are handed over before drained
 // is closed, and counted in theirs before serving is done.
 func (s *Server) wait() {
 	<-s.drained
-	s.serving.Wait()
-	s.theirs.Wait()
+	s.fallbackServing.Wait()
+	s.fallbackConns.Wait()
 }
 
 func (s *Server) logf(format string, args ...any) {
-	if s.odd.ErrorLog != nil {
-		s.odd.ErrorLog.Printf(format, args...)
+	if s.fallback.ErrorLog != nil {
+		s.fallback.ErrorLog.Printf(format, args...)
 		return
 	}
 	log.Printf(format, args...) //nolint:forbidigo // it stands in for net/http

@@ -144,7 +144,7 @@ func (p *messageParser) field(s *scanner) error {
 		if !s.skip("</") || string(s.name()) != string(name) {
 			return fmt.Errorf("%w: element at byte %d has more than text in it", ErrUnexpected, at)
 		}
-		s.blanks()
+		s.skipSpace()
 		if !s.skip(">") {
 			return s.malformed(s.pos, "the end of an element was expected")
 		}

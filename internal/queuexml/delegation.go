@@ -10,11 +10,11 @@ type KeyInfo struct{ Start, Expiry, DelegatedTenant string }
 func ParseKeyInfo(doc []byte) (KeyInfo, error) {
 	var k KeyInfo
 	err := document(doc, "KeyInfo", func(s *scanner, name string, empty bool) error {
-		of := parts{"Start": leaf(&k.Start), "Expiry": leaf(&k.Expiry), "DelegatedUserTid": leaf(&k.DelegatedTenant)}
+		of := parts{"Start": textElement(&k.Start), "Expiry": textElement(&k.Expiry), "DelegatedUserTid": textElement(&k.DelegatedTenant)}
 		if err := s.record(name, empty, of); err != nil {
 			return err
 		}
-		return need(name, of, "Expiry")
+		return require(name, of, "Expiry")
 	})
 	if err != nil {
 		return KeyInfo{}, err

@@ -18,7 +18,7 @@ func appendAttribute(dst []byte, s string) []byte {
 // plain are the bytes that stand for themselves in character data and in
 // attributes alike: one look-up for nearly every byte there is, which halved the
 // cost of answering a dequeue.
-var plain = func() (table [256]bool) {
+var unescaped = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '&' && c != '<' && c != '>' && c != '"'
 	}
@@ -29,7 +29,7 @@ func appendEscaped(dst []byte, s string, attribute bool) []byte {
 	start := 0 // everything before it is in dst
 	for i := 0; i < len(s); {
 		c := s[i]
-		if plain[c] {
+		if unescaped[c] {
 			i++
 			continue
 		}

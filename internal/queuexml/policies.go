@@ -18,14 +18,14 @@ func ParsePolicies(doc []byte) ([]Policy, error) {
 	err := document(doc, "SignedIdentifiers", func(s *scanner, name string, empty bool) error {
 		return s.list(name, empty, "SignedIdentifier", func(s *scanner, name string, empty bool) error {
 			var p Policy
-			of := parts{"Id": leaf(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
-				return s.record(name, empty, parts{"Start": leaf(&p.Start), "Expiry": leaf(&p.Expiry), "Permission": leaf(&p.Permission)})
+			of := parts{"Id": textElement(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
+				return s.record(name, empty, parts{"Start": textElement(&p.Start), "Expiry": textElement(&p.Expiry), "Permission": textElement(&p.Permission)})
 			}}
 			if err := s.record(name, empty, of); err != nil {
 				return err
 			}
 			policies = append(policies, p)
-			return need(name, of, "Id")
+			return require(name, of, "Id")
 		})
 	})
 	if err != nil {

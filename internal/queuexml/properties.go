@@ -79,24 +79,24 @@ func ParseProperties(doc []byte) (Properties, error) {
 }
 
 func (l *Logging) parse(s *scanner, name string, empty bool) error {
-	of := parts{"Version": leaf(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
+	of := parts{"Version": textElement(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
 		"RetentionPolicy": l.Retention.parse}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
+	return require(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
 }
 
 func (m *Metrics) parse(s *scanner, name string, empty bool) error {
 	var include bool
-	of := parts{"Version": leaf(&m.Version), "Enabled": boolean(&m.Enabled), "IncludeAPIs": boolean(&include), "RetentionPolicy": m.Retention.parse}
+	of := parts{"Version": textElement(&m.Version), "Enabled": boolean(&m.Enabled), "IncludeAPIs": boolean(&include), "RetentionPolicy": m.Retention.parse}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
 	if _, missing := of["IncludeAPIs"]; !missing {
 		m.IncludeAPIs = &include
 	}
-	return need(name, of, "Version", "Enabled", "RetentionPolicy")
+	return require(name, of, "Version", "Enabled", "RetentionPolicy")
 }
 
 func (r *Retention) parse(s *scanner, name string, empty bool) error {
@@ -104,16 +104,16 @@ func (r *Retention) parse(s *scanner, name string, empty bool) error {
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "Enabled")
+	return require(name, of, "Enabled")
 }
 
 func (r *CORSRule) parse(s *scanner, name string, empty bool) error {
-	of := parts{"AllowedOrigins": leaf(&r.Origins), "AllowedMethods": leaf(&r.Methods), "MaxAgeInSeconds": number(&r.MaxAge),
-		"ExposedHeaders": leaf(&r.Exposed), "AllowedHeaders": leaf(&r.Headers)}
+	of := parts{"AllowedOrigins": textElement(&r.Origins), "AllowedMethods": textElement(&r.Methods), "MaxAgeInSeconds": number(&r.MaxAge),
+		"ExposedHeaders": textElement(&r.Exposed), "AllowedHeaders": textElement(&r.Headers)}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
+	return require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
 }
 
 // AppendProperties appends a whole StorageServiceProperties document. What is nil

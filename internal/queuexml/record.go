@@ -82,7 +82,7 @@ func (s *scanner) elements(name string, empty bool, read func(s *scanner, child 
 }
 
 // leaf returns what reads an element of text into a string.
-func leaf(into *string) func(*scanner, string, bool) error {
+func textElement(into *string) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		if empty {
 			*into = ""
@@ -104,7 +104,7 @@ func leaf(into *string) func(*scanner, string, bool) error {
 func boolean(into *bool) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		var text string
-		if err := leaf(&text)(s, name, empty); err != nil {
+		if err := textElement(&text)(s, name, empty); err != nil {
 			return err
 		}
 		if text != "true" && text != "false" {
@@ -119,7 +119,7 @@ func boolean(into *bool) func(*scanner, string, bool) error {
 func number(into *int) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		var text string
-		if err := leaf(&text)(s, name, empty); err != nil {
+		if err := textElement(&text)(s, name, empty); err != nil {
 			return err
 		}
 		n, ok := parseCount([]byte(text))
@@ -133,7 +133,7 @@ func number(into *int) func(*scanner, string, bool) error {
 
 // need refuses an element that lacks one of the parts: of is what is left of
 // them.
-func need(name string, of parts, required ...string) error {
+func require(name string, of parts, required ...string) error {
 	for _, part := range required {
 		if _, missing := of[part]; missing {
 			return fmt.Errorf("%w: %s has no %s", ErrUnexpected, name, part)

@@ -31,7 +31,7 @@ type scanner struct {
 func open(doc []byte) (*scanner, error) {
 	doc = bytes.TrimPrefix(doc, []byte("\uFEFF"))
 	s := &scanner{doc: doc}
-	if err := s.characters(); err != nil {
+	if err := s.checkCharacters(); err != nil {
 		return nil, err
 	}
 	if s.has("<?xml") && len(doc) > 5 && isSpace(doc[5]) {
@@ -45,7 +45,7 @@ func open(doc []byte) (*scanner, error) {
 // characters refuses bytes that are not UTF-8 and characters that XML does not
 // have. Plain ASCII, nearly all there is, takes the short way, eight bytes at a
 // time.
-func (s *scanner) characters() error {
+func (s *scanner) checkCharacters() error {
 	for i := 0; i < len(s.doc); {
 		if len(s.doc)-i >= 8 && allPlain(binary.LittleEndian.Uint64(s.doc[i:])) {
 			i += 8
@@ -84,7 +84,7 @@ func (s *scanner) declaration() error {
 	inside := &scanner{doc: s.doc[:s.pos+end], pos: s.pos + len("<?xml")}
 	known := 0
 	for ; ; known++ {
-		blank := inside.blanks()
+		blank := inside.skipSpace()
 		if inside.pos == len(inside.doc) {
 			break
 		}
@@ -116,7 +116,7 @@ func (s *scanner) declaration() error {
 // misc skips white space, comments and processing instructions.
 func (s *scanner) misc() error {
 	for {
-		s.blanks()
+		s.skipSpace()
 		switch {
 		case s.has("<!--"):
 			if err := s.comment(); err != nil {
@@ -167,7 +167,7 @@ func (s *scanner) start() (name []byte, empty bool, err error) {
 	}
 	var seen [][]byte
 	for {
-		blank := s.blanks()
+		blank := s.skipSpace()
 		switch {
 		case s.skip("/>"):
 			return name, true, nil
@@ -202,7 +202,7 @@ func (s *scanner) end(name string) error {
 	if !s.skip("</") || string(s.name()) != name {
 		return s.malformed(at, "the end of element %s was expected", name)
 	}
-	s.blanks()
+	s.skipSpace()
 	if !s.skip(">") {
 		return s.malformed(at, "the end of element %s was expected", name)
 	}
@@ -213,11 +213,11 @@ func (s *scanner) end(name string) error {
 func (s *scanner) attribute() (name []byte, value string, err error) {
 	at := s.pos
 	name = s.name()
-	s.blanks()
+	s.skipSpace()
 	if len(name) == 0 || !s.skip("=") {
 		return nil, "", s.malformed(at, "not an attribute")
 	}
-	s.blanks()
+	s.skipSpace()
 	if s.pos == len(s.doc) || s.doc[s.pos] != '"' && s.doc[s.pos] != '\'' {
 		return nil, "", s.malformed(at, "attribute %s has no value in quotes", name)
 	}
@@ -242,29 +242,29 @@ func (s *scanner) attribute() (name []byte, value string, err error) {
 // text reads character data up to the next tag: characters, references, CDATA
 // sections; comments and processing instructions in between are skipped.
 func (s *scanner) text() (string, error) {
-	raw, whole, err := s.run()
+	raw, whole, err := s.readRun()
 	if whole || err != nil {
 		return string(raw), err // the one copy that is needed
 	}
-	out, err := s.rest(nil, raw)
+	out, err := s.appendRest(nil, raw)
 	return string(out), err
 }
 
 // appendText appends what text would return.
 func (s *scanner) appendText(dst []byte) ([]byte, error) {
-	raw, whole, err := s.run()
+	raw, whole, err := s.readRun()
 	if err != nil {
 		return dst, err
 	}
 	if whole {
 		return append(dst, raw...), nil
 	}
-	return s.rest(dst, raw)
+	return s.appendRest(dst, raw)
 }
 
 // run reads characters up to the next markup, and tells whether they are the
 // whole text and stand for themselves.
-func (s *scanner) run() (raw []byte, whole bool, err error) {
+func (s *scanner) readRun() (raw []byte, whole bool, err error) {
 	length := bytes.IndexByte(s.doc[s.pos:], '<')
 	if length < 0 {
 		return nil, false, s.malformed(len(s.doc), "the document ends within an element")
@@ -278,7 +278,7 @@ func (s *scanner) run() (raw []byte, whole bool, err error) {
 }
 
 // rest appends a text that begins with a run which is not the whole of it.
-func (s *scanner) rest(out, raw []byte) ([]byte, error) {
+func (s *scanner) appendRest(out, raw []byte) ([]byte, error) {
 	for {
 		var err error
 		if out, err = s.resolve(out, raw); err != nil {
@@ -304,7 +304,7 @@ func (s *scanner) rest(out, raw []byte) ([]byte, error) {
 		default:
 			return out, nil
 		}
-		if raw, _, err = s.run(); err != nil {
+		if raw, _, err = s.readRun(); err != nil {
 			return nil, err
 		}
 	}
@@ -394,7 +394,7 @@ func (s *scanner) name() []byte {
 }
 
 // blanks skips white space and tells whether there was some.
-func (s *scanner) blanks() bool {
+func (s *scanner) skipSpace() bool {
 	start := s.pos
 	for s.pos < len(s.doc) && isSpace(s.doc[s.pos]) {
 		s.pos++

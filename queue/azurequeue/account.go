@@ -83,11 +83,11 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 		}
 		if r.ServiceEndpoint == nil { // every list says whose it is; a document that is none is no empty list
 			body, _ := runtime.Payload(answer)
-			return foreignAnswer(answer, body)
+			return foreignResponse(answer, body)
 		}
 		for _, q := range r.Queues {
 			if q == nil || value(q.Name) == "" {
-				return incomplete(http.StatusOK, r.RequestID, "name of a queue")
+				return incompleteResponse(http.StatusOK, r.RequestID, "name of a queue")
 			}
 			page.Queues = append(page.Queues, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
 		}

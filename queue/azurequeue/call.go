@@ -10,7 +10,7 @@ import (
 
 // errNoAnswer is the cause of a try's own end, by which it is told from the
 // end of the caller's context.
-var errNoAnswer = errors.New("no answer in time")
+var errTryTimeout = errors.New("no answer in time")
 
 // call sends one request, once its arguments are found good. The error is an
 // [*queue.Error].
@@ -30,9 +30,9 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 // call sends one request whose arguments are good.
 func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return &queue.Error{Detail: "nothing was sent", Err: ended(ctx)}
+		return &queue.Error{Detail: "nothing was sent", Err: contextError(ctx)}
 	}
-	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errNoAnswer)
+	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errTryTimeout)
 	defer cancel()
 	if err := send(try); err != nil {
 		return a.translate(ctx, try, op, receipt, err)
@@ -42,7 +42,7 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 
 // ended is why a context ended: its error, which callers ask for, and its cause,
 // which tells them more.
-func ended(ctx context.Context) error {
+func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return cause

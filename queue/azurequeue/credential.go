@@ -17,9 +17,9 @@ const loginHint = "run az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZU
 
 // credential marks the errors of a credential: a pipeline returns them as its
 // own, and it matters that no request was sent.
-type credential struct{ azcore.TokenCredential }
+type markedCredential struct{ azcore.TokenCredential }
 
-func (c credential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+func (c markedCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	token, err := c.TokenCredential.GetToken(ctx, o)
 	if err != nil {
 		err = &credentialError{err}
@@ -38,22 +38,22 @@ func (e *credentialError) NonRetriable() {}
 
 // translateDenial tells a credential that is refused, for which waiting does
 // not help, from one that could not be asked.
-func (a *account) translateDenial(ctx context.Context, denied *credentialError) *queue.Error {
-	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.scrub(denied.err), Hint: loginHint}
+func (a *account) translateCredentialError(ctx context.Context, denied *credentialError) *queue.Error {
+	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.redactError(denied.err), Hint: loginHint}
 	var (
 		failed  *azidentity.AuthenticationFailedError
 		network net.Error
 	)
 	switch {
 	case ctx.Err() != nil:
-		e.Kind, e.Err, e.Hint = nil, a.scrub(ended(ctx)), ""
-	case errors.As(denied.err, &failed) && failed.RawResponse != nil && busy(failed.RawResponse.StatusCode),
+		e.Kind, e.Err, e.Hint = nil, a.redactError(contextError(ctx)), ""
+	case errors.As(denied.err, &failed) && failed.RawResponse != nil && isTransientStatus(failed.RawResponse.StatusCode),
 		errors.As(denied.err, &network):
 		e.Kind, e.Hint = queue.ErrUnavailable, ""
 	}
 	return e
 }
 
-func busy(status int) bool {
+func isTransientStatus(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
 }

@@ -19,24 +19,26 @@ import (
 // list is where a call collects the messages of an answer. Its context carries it
 // down to decoding, which fills it; when that has not, the caller fills it with
 // what azqueue has decoded.
-type list struct {
+type messageList struct {
 	part     queuexml.Part
-	room     int // how many messages are expected
+	capacity int // how many messages are expected
 	messages []queue.Message
 	decoded  bool // by us
 }
 
-type listKey struct{}
+type messageListKey struct{}
 
-func (l *list) in(ctx context.Context) context.Context { return context.WithValue(ctx, listKey{}, l) }
+func (l *messageList) withContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, messageListKey{}, l)
+}
 
 // add adds a message, unless nothing could be done with it.
-func (l *list) add(m *queuexml.Message) {
+func (l *messageList) add(m *queuexml.Message) {
 	if m.ID == "" || l.part == queuexml.Get && m.Receipt == "" {
 		return // one that nobody could delete is left to reappear
 	}
 	if l.messages == nil {
-		l.messages = make([]queue.Message, 0, l.room)
+		l.messages = make([]queue.Message, 0, l.capacity)
 	}
 	to := queue.Message{Lease: queue.Lease{ID: queue.ID(m.ID)}, Inserted: m.Inserted, Expires: m.Expires}
 	if l.part != queuexml.Peek {
@@ -50,7 +52,7 @@ func (l *list) add(m *queuexml.Message) {
 
 // decode reads a document, or leaves the list empty when it is not one that we
 // understand to the last byte.
-func (l *list) decode(document []byte) {
+func (l *messageList) decode(document []byte) {
 	if l.decoded = queuexml.ParseMessages(document, l.add) == nil; !l.decoded {
 		l.messages = nil
 	}
@@ -60,14 +62,14 @@ func (l *list) decode(document []byte) {
 // SDK's decoder, encoding/xml, takes some 26 µs and 98 allocations a message, more
 // than all else that a message costs a consumer; ours takes one and a bit. What
 // ours does not understand goes to the SDK's as it came, if it is a list at all.
-type decoding struct{}
+type decodeMessages struct{}
 
 // noMessages is what is left for the SDK to decode.
-const noMessages = "<QueueMessagesList/>"
+const emptyList = "<QueueMessagesList/>"
 
 // Do implements [policy.Policy].
-func (decoding) Do(r *policy.Request) (*http.Response, error) {
-	l, ok := r.Raw().Context().Value(listKey{}).(*list)
+func (decodeMessages) Do(r *policy.Request) (*http.Response, error) {
+	l, ok := r.Raw().Context().Value(messageListKey{}).(*messageList)
 	if !ok {
 		return r.Next()
 	}
@@ -81,7 +83,7 @@ func (decoding) Do(r *policy.Request) (*http.Response, error) {
 		_, err := runtime.Payload(answer) // now as it would have been
 		return answer, err
 	}
-	buffer := documents.Get().(*bytes.Buffer)
+	buffer := documentBuffers.Get().(*bytes.Buffer)
 	if err := download(buffer, answer); err != nil {
 		return answer, err
 	}
@@ -91,29 +93,29 @@ func (decoding) Do(r *policy.Request) (*http.Response, error) {
 		case err == nil:
 			answer.Body = io.NopCloser(buffer) // the buffer is the SDK's now
 			return answer, nil
-		case errors.Is(err, errNoList):
-			return nil, foreignAnswer(answer, buffer.Bytes()) // likewise
+		case errors.Is(err, errNotAList):
+			return nil, foreignResponse(answer, buffer.Bytes()) // likewise
 		default:
-			return nil, &unusable{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
+			return nil, &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
 		}
 	}
-	if buffer.Cap() <= largest {
-		documents.Put(buffer)
+	if buffer.Cap() <= maxPooled {
+		documentBuffers.Put(buffer)
 	}
-	answer.Body = io.NopCloser(strings.NewReader(noMessages))
+	answer.Body = io.NopCloser(strings.NewReader(emptyList))
 	return answer, nil
 }
 
 // documents hold answers while they are decoded.
-var documents = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var documentBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // largest is the capacity up to which a buffer is worth keeping: 32 messages of
 // 64 KiB.
-const largest = 4 << 20
+const maxPooled = 4 << 20
 
 func download(into *bytes.Buffer, answer *http.Response) error {
 	into.Reset()
-	if n := answer.ContentLength; 0 < n && n <= largest {
+	if n := answer.ContentLength; 0 < n && n <= maxPooled {
 		into.Grow(int(n) + bytes.MinRead) // what ReadFrom wants to see free at the end
 	}
 	_, err := into.ReadFrom(answer.Body)

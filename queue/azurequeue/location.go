@@ -13,9 +13,9 @@ import (
 type auth string
 
 const (
-	bare      auth = "" // nothing: a credential does
-	key       auth = "key"
-	signature auth = "signature"
+	tokenAuth auth = "" // nothing: a credential does
+	keyAuth   auth = "key"
+	sasAuth   auth = "signature"
 )
 
 // location is where an account is and how to get in.
@@ -97,7 +97,7 @@ func parseURL(text string) (location, error) {
 		return location{}, err
 	}
 	if at.signature != "" {
-		at.auth = signature
+		at.auth = sasAuth
 		return at, checkSignature(at.signature)
 	}
 	if u.Scheme != "https" {
@@ -171,7 +171,7 @@ func parseConnectionString(text string) (location, error) {
 	at.account = or(values["accountname"], at.account)
 	switch {
 	case at.key != "":
-		at.auth = key
+		at.auth = keyAuth
 		if values["accountname"] == "" {
 			return location{}, invalid(hint, "the connection string has an AccountKey, but no AccountName")
 		}
@@ -179,7 +179,7 @@ func parseConnectionString(text string) (location, error) {
 			return location{}, invalid("copy the whole key, with the = at its end", "the AccountKey is not Base64")
 		}
 	case at.signature != "":
-		at.auth = signature
+		at.auth = sasAuth
 		return at, checkSignature(at.signature)
 	default:
 		return location{}, invalid(hint, "the connection string has neither AccountKey nor SharedAccessSignature")
@@ -190,7 +190,7 @@ func parseConnectionString(text string) (location, error) {
 // development is the emulators' account, which azqueue does not know. A proxy
 // address replaces scheme and host and keeps the port, as in the other SDKs.
 func development(proxy string) (location, error) {
-	at := location{account: developmentAccount, auth: key, key: developmentKey}
+	at := location{account: developmentAccount, auth: keyAuth, key: developmentKey}
 	host := "http://127.0.0.1"
 	if proxy != "" {
 		u, err := url.Parse(proxy)

@@ -23,9 +23,9 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 		}
 		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a depth nobody told is not 0
 			if body, err := runtime.Payload(answer); err == nil && len(body) > 0 {
-				return foreignAnswer(answer, body) // the service's has none
+				return foreignResponse(answer, body) // the service's has none
 			}
-			return incomplete(http.StatusOK, r.RequestID, "depth and an empty body")
+			return incompleteResponse(http.StatusOK, r.RequestID, "depth and an empty body")
 		}
 		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: lower(r.Metadata)}
 		return nil

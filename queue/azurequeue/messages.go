@@ -29,8 +29,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
-		l := &list{part: queuexml.Put, room: 1}
-		r, err := q.client.EnqueueMessage(l.in(ctx), text, &azqueue.EnqueueMessageOptions{
+		l := &messageList{part: queuexml.Put, capacity: 1}
+		r, err := q.client.EnqueueMessage(l.withContext(ctx), text, &azqueue.EnqueueMessageOptions{
 			TimeToLive:        to.Ptr(int32(ttl)),
 			VisibilityTimeout: seconds(o.Delay),
 		})
@@ -48,7 +48,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 			}
 		}
 		if len(l.messages) != 1 {
-			return incomplete(http.StatusCreated, r.RequestID, "message in it, or several")
+			return incompleteResponse(http.StatusCreated, r.RequestID, "message in it, or several")
 		}
 		m = l.messages[0]
 		m.Text = text
@@ -61,8 +61,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
-		l := &list{part: queuexml.Get, room: n}
-		r, err := q.client.DequeueMessages(l.in(ctx), &azqueue.DequeueMessagesOptions{
+		l := &messageList{part: queuexml.Get, capacity: n}
+		r, err := q.client.DequeueMessages(l.withContext(ctx), &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  to.Ptr(int32(n)),
 			VisibilityTimeout: seconds(visibility),
 		})
@@ -90,8 +90,8 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
-		l := &list{part: queuexml.Peek, room: n}
-		r, err := q.client.PeekMessages(l.in(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		l := &messageList{part: queuexml.Peek, capacity: n}
+		r, err := q.client.PeekMessages(l.withContext(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 		id := string(l.ID)
 		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
 			renewed = queue.Lease{}
-			return incomplete(http.StatusNoContent, r.RequestID, "new receipt")
+			return incompleteResponse(http.StatusNoContent, r.RequestID, "new receipt")
 		}
 		return nil
 	})

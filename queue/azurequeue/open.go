@@ -96,7 +96,7 @@ func open(at location, o Options) (_ *account, err error) {
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
-	case o.Credential != nil && at.auth != bare:
+	case o.Credential != nil && at.auth != tokenAuth:
 		return nil, invalid("leave one of them out", "there is a Credential, and the location carries a %s too", at.auth)
 	}
 	a := &account{location: at, tryTimeout: o.TryTimeout}
@@ -112,27 +112,27 @@ func open(at location, o Options) (_ *account, err error) {
 		transport = a.own
 	}
 	sdk := sdkOptions(transport)
-	sdk.PerCallPolicies = []policy.Policy{decoding{}, aside{}}
-	sdk.PerRetryPolicies = []policy.Policy{back{}}
+	sdk.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
+	sdk.PerRetryPolicies = []policy.Policy{restoreQuery{}}
 	switch at.auth {
-	case key:
+	case keyAuth:
 		var c *azqueue.SharedKeyCredential
 		if c, err = azqueue.NewSharedKeyCredential(at.account, at.key); err == nil {
 			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.endpoint, c, sdk)
 		}
-	case signature:
+	case sasAuth:
 		a.service, err = azqueue.NewServiceClientWithNoCredential(at.endpoint+"?"+at.signature, sdk)
 	default:
 		c := o.Credential
 		if c == nil {
 			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.scrub(err), Hint: loginHint}
+				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.redactError(err), Hint: loginHint}
 			}
 		}
-		a.service, err = azqueue.NewServiceClient(at.endpoint, credential{c}, sdk)
+		a.service, err = azqueue.NewServiceClient(at.endpoint, markedCredential{c}, sdk)
 	}
 	if err != nil {
-		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
+		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.redactError(err)}
 	}
 	return a, nil
 }
@@ -140,7 +140,7 @@ func open(at location, o Options) (_ *account, err error) {
 // sdkOptions are those of azqueue that concern the wire: one call is one request.
 func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o := &azqueue.ClientOptions{}
-	o.Transport = onlyOnce{staying(transport)}
+	o.Transport = sendOnce{withoutRedirects(transport)}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	return o

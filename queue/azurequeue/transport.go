@@ -24,34 +24,34 @@ func newClient(connections int) *http.Client {
 			ExpectContinueTimeout: time.Second,
 			TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		},
-		CheckRedirect: stay,
+		CheckRedirect: noRedirect,
 	}
 }
 
 // stay follows no redirect. The service never redirects; who does is in between: following
 // would be a second request, to somebody whom our signature is not for, and whose answer
 // is not the service's.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // staying returns the transport, or, of a client that would follow redirects without having
 // been told to, a copy that does not.
-func staying(t policy.Transporter) policy.Transporter {
+func withoutRedirects(t policy.Transporter) policy.Transporter {
 	c, ok := t.(*http.Client)
 	if !ok || c.CheckRedirect != nil {
 		return t
 	}
 	copied := *c
-	copied.CheckRedirect = stay
+	copied.CheckRedirect = noRedirect
 	return &copied
 }
 
 // onlyOnce keeps net/http from sending a request twice. Its Transport repeats a
 // GET without a body when the connection breaks before the answer, because a
 // GET changes nothing; a dequeue is a GET and hides 32 messages.
-type onlyOnce struct{ next policy.Transporter }
+type sendOnce struct{ next policy.Transporter }
 
 // Do implements [policy.Transporter].
-func (t onlyOnce) Do(r *http.Request) (*http.Response, error) {
+func (t sendOnce) Do(r *http.Request) (*http.Response, error) {
 	if r.Body == nil && r.Method == http.MethodGet {
 		r = r.WithContext(r.Context()) // a copy: the request is not ours
 		r.Body = noBody{}

@@ -24,15 +24,15 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 	if bad != nil { // no client sends it, so nothing can happen to it
 		return answer, queue.Explain(bad, string(op), q.inner.Name(), id)
 	}
-	if ctx.Err() != nil && !q.world.dead() {
+	if ctx.Err() != nil && !q.injector.isDead() {
 		return act(ctx) // which says so in its own words
 	}
-	f := q.world.begin(key{q.inner.Name().Queue, op, about})
+	f := q.injector.begin(callKey{q.inner.Name().Queue, op, about})
 	if f.fault == Late {
-		delay(ctx, q.world, f, id, act)
+		sendLate(ctx, q.injector, f, id, act)
 	}
-	answer, count, err := suffer(ctx, q.world, f, act)
-	q.world.record(f, whose(answer, id), count, err)
+	answer, count, err := inject(ctx, q.injector, f, act)
+	q.injector.record(f, messageID(answer, id), count, err)
 	if injected := (*queue.Error)(nil); errors.As(err, &injected) && injected.Op == "" {
 		err = queue.Explain(injected, string(op), q.inner.Name(), id)
 	}
@@ -40,7 +40,7 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 }
 
 // whose is the message that an answer is about: an enqueue makes one.
-func whose(answer any, id queue.ID) queue.ID {
+func messageID(answer any, id queue.ID) queue.ID {
 	if made, ok := answer.(queue.Message); ok {
 		return made.ID
 	}
@@ -48,56 +48,56 @@ func whose(answer any, id queue.ID) queue.ID {
 }
 
 // held is how many messages an answer hands out.
-func held(answer any) int {
+func messageCount(answer any) int {
 	batch, _ := answer.([]queue.Message)
 	return len(batch)
 }
 
 // delay lets a request arrive when its caller has given up, whatever becomes of the
 // caller: it has left the process. The world waits for it, see [Queue.Wait].
-func delay[T any](ctx context.Context, w *world, f fate, id queue.ID, act func(context.Context) (T, error)) {
+func sendLate[T any](ctx context.Context, w *injector, f injection, id queue.ID, act func(context.Context) (T, error)) {
 	ctx = context.WithoutCancel(ctx)
 	w.mu.Lock()
 	w.late++
 	w.mu.Unlock()
 	go func() {
-		defer w.land()
-		time.Sleep(f.there + f.back + f.late)
-		f.started, f.fault = time.Since(w.birth), Arrival
-		if w.missing(f.started) {
-			w.record(f, id, 0, Missing.failure())
+		defer w.finishLate()
+		time.Sleep(f.requestDelay + f.responseDelay + f.lateDelay)
+		f.started, f.fault = time.Since(w.start), Arrival
+		if w.isMissing(f.started) {
+			w.record(f, id, 0, Missing.asError())
 			return
 		}
 		answer, err := act(ctx)
-		w.record(f, whose(answer, id), held(answer), err)
+		w.record(f, messageID(answer, id), messageCount(answer), err)
 	}()
 }
 
 // land counts an arrival.
-func (w *world) land() {
+func (w *injector) finishLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.late--; w.late == 0 {
-		w.arrived.Broadcast()
+		w.lateDone.Broadcast()
 	}
 }
 
 // wait returns when nothing late is under way.
-func (w *world) wait() {
+func (w *injector) waitLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.late > 0 {
-		w.arrived.Wait()
+		w.lateDone.Wait()
 	}
 }
 
 // suffer is the way of one request and its answer. Beside the answer it returns
 // how many messages were in it, also when it was lost.
-func suffer[T any](ctx context.Context, w *world, f fate, act func(context.Context) (T, error)) (answer T, count int, _ error) {
+func inject[T any](ctx context.Context, w *injector, f injection, act func(context.Context) (T, error)) (answer T, count int, _ error) {
 	var nothing T
 	if f.fault == Death {
 		if f.kills {
-			if err := w.travel(ctx, f.there); err != nil {
+			if err := w.transit(ctx, f.requestDelay); err != nil {
 				return nothing, 0, err
 			}
 			defer w.kill()
@@ -105,9 +105,9 @@ func suffer[T any](ctx context.Context, w *world, f fate, act func(context.Conte
 		if f.acts {
 			_, _ = act(ctx) // whatever it answers, nobody hears it
 		}
-		return nothing, 0, Death.failure()
+		return nothing, 0, Death.asError()
 	}
-	if err := w.travel(ctx, f.there); err != nil {
+	if err := w.transit(ctx, f.requestDelay); err != nil {
 		return nothing, 0, err
 	}
 	var err error
@@ -115,18 +115,18 @@ func suffer[T any](ctx context.Context, w *world, f fate, act func(context.Conte
 	case Throttled, Unavailable, LostRequest, Missing, Late:
 	case Duplicate:
 		_, _ = act(ctx) // the answer is lost to all but who asks again
-		if err = w.travel(ctx, f.between); err != nil {
+		if err = w.transit(ctx, f.duplicateDelay); err != nil {
 			return nothing, 0, err
 		}
 		answer, err = act(ctx)
 	default:
 		answer, err = act(ctx)
 	}
-	count = held(answer)
-	if err := w.travel(ctx, f.back); err != nil {
+	count = messageCount(answer)
+	if err := w.transit(ctx, f.responseDelay); err != nil {
 		return nothing, count, err
 	}
-	if failed := f.fault.failure(); failed != nil {
+	if failed := f.fault.asError(); failed != nil {
 		return nothing, count, failed
 	}
 	return answer, count, err
@@ -134,7 +134,7 @@ func suffer[T any](ctx context.Context, w *world, f fate, act func(context.Conte
 
 // travel lets the time pass that a request or an answer is under way. What is
 // under way when the process dies does not arrive.
-func (w *world) travel(ctx context.Context, d time.Duration) error {
+func (w *injector) transit(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		arrived := time.NewTimer(d)
 		defer arrived.Stop()
@@ -149,8 +149,8 @@ func (w *world) travel(ctx context.Context, d time.Duration) error {
 			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the answer ended", Err: err}
 		}
 	}
-	if w.dead() {
-		return Death.failure()
+	if w.isDead() {
+		return Death.asError()
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (r Rates) choose(u float64) Fault {
 
 // failure is the error a fault shows to the caller, as the service would word
 // it; nil for a fault that shows none.
-func (f Fault) failure() *queue.Error {
+func (f Fault) asError() *queue.Error {
 	switch f {
 	case Throttled:
 		return &queue.Error{Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "injected"}

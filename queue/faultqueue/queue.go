@@ -12,8 +12,8 @@ import (
 // Queue is a queue that misbehaves. Make one with [New]. It is safe for
 // concurrent use.
 type Queue struct {
-	inner queue.Queue
-	world *world
+	inner    queue.Queue
+	injector *injector
 }
 
 var _ queue.Manager = (*Queue)(nil)
@@ -24,7 +24,7 @@ func New(inner queue.Queue, o *Options) *Queue {
 	if o == nil {
 		o = &Options{}
 	}
-	return &Queue{inner, newWorld(*o)}
+	return &Queue{inner, newInjector(*o)}
 }
 
 // Name is the name of the queue inside.
@@ -33,19 +33,19 @@ func (q *Queue) Name() queue.Name { return q.inner.Name() }
 // Sibling returns the sibling of the queue inside, with the same faults: it
 // shares the seed, the trace and the death of q.
 func (q *Queue) Sibling(suffix string) queue.Queue {
-	return &Queue{q.inner.Sibling(suffix), q.world}
+	return &Queue{q.inner.Sibling(suffix), q.injector}
 }
 
 // Kill lets the process die now: no further call reaches the queue inside, unless it was
 // on its way before ([Late]).
-func (q *Queue) Kill() { q.world.kill() }
+func (q *Queue) Kill() { q.injector.kill() }
 
 // Died is closed when the process dies, by [Options.DieAfter] or by [Queue.Kill].
-func (q *Queue) Died() <-chan struct{} { return q.world.died }
+func (q *Queue) Died() <-chan struct{} { return q.injector.died }
 
 // Wait returns when no [Late] request of q and its siblings is on its way any more. Where
 // there are such, call it when the last call has returned.
-func (q *Queue) Wait() { q.world.wait() }
+func (q *Queue) Wait() { q.injector.waitLate() }
 
 // Enqueue implements [queue.Queue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
@@ -82,7 +82,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	return call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
 		fresh, err := q.inner.Update(ctx, l, text, visibility)
-		shift(&fresh.Until, q.world.skew(q.inner.Name().Queue))
+		shift(&fresh.Until, q.injector.skew(q.inner.Name().Queue))
 		return fresh, err
 	})
 }
@@ -145,7 +145,7 @@ func (q *Queue) skewed(batch []queue.Message, err error) ([]queue.Message, error
 
 // skew shows a message by the server's clock, which is read when the server acts.
 func (q *Queue) skew(m *queue.Message) {
-	by := q.world.skew(q.inner.Name().Queue)
+	by := q.injector.skew(q.inner.Name().Queue)
 	shift(&m.Until, by)
 	shift(&m.Inserted, by)
 	shift(&m.Expires, by)

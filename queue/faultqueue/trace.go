@@ -26,9 +26,9 @@ type Call struct {
 // Trace returns all calls so far that have ended, sorted by instant, queue,
 // message, operation and ordinal. It is empty without [Options.Record].
 func (q *Queue) Trace() []Call {
-	q.world.mu.Lock()
-	trace := slices.Clone(q.world.trace)
-	q.world.mu.Unlock()
+	q.injector.mu.Lock()
+	trace := slices.Clone(q.injector.trace)
+	q.injector.mu.Unlock()
 	slices.SortStableFunc(trace, func(a, b Call) int {
 		return cmp.Or(
 			cmp.Compare(a.At, b.At), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Message, b.Message),
@@ -39,12 +39,12 @@ func (q *Queue) Trace() []Call {
 }
 
 // record keeps a call that has ended.
-func (w *world) record(f fate, id queue.ID, count int, err error) {
+func (w *injector) record(f injection, id queue.ID, count int, err error) {
 	if !w.o.Record {
 		return
 	}
 	c := Call{
-		At: f.started, Took: time.Since(w.birth) - f.started,
+		At: f.started, Took: time.Since(w.start) - f.started,
 		Queue: f.queue, Op: f.op, Message: id, Ordinal: f.ordinal, Fault: f.fault, Count: count,
 	}
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 
 // conn is one connection. It belongs to one request at a time.
 type conn struct {
-	raw       net.Conn // the socket
-	wire      net.Conn // raw, or TLS over it
-	below     *below   // what TLS reads from; nil without TLS
-	peeker    *peeker  // of raw
+	raw       net.Conn    // the socket
+	stream    net.Conn    // raw, or TLS over it
+	records   *recordConn // what TLS reads from; nil without TLS
+	peeker    *peeker     // of raw
 	idleSince time.Time
 
 	in   []byte // what was read; in[r:w] is still to be used
@@ -23,41 +23,41 @@ type conn struct {
 }
 
 func newConn(raw net.Conn) *conn {
-	return &conn{raw: raw, wire: raw, peeker: newPeeker(raw), in: make([]byte, 4<<10)}
+	return &conn{raw: raw, stream: raw, peeker: newPeeker(raw), in: make([]byte, 4<<10)}
 }
 
 // secure puts TLS between the socket and what is read and written. It returns it for its
 // handshake.
-func (c *conn) secure(config *tls.Config) *tls.Conn {
-	c.below = &below{Conn: c.raw, peeker: c.peeker}
-	over := tls.Client(c.below, config)
-	c.wire = over
+func (c *conn) startTLS(config *tls.Config) *tls.Conn {
+	c.records = &recordConn{Conn: c.raw, peeker: c.peeker}
+	over := tls.Client(c.records, config)
+	c.stream = over
 	return over
 }
 
 // unseen is how long a connection that cannot be looked at may have been idle and
 // is still trusted: no server is that impatient.
-const unseen = time.Second
+const maxIdleUnchecked = time.Second
 
 // stands tells whether an idle connection can be used: the server has neither closed it
 // nor said anything that nobody asked for, which would be taken for the next answer.
 // What TLS has read but not handed out counts, and so does a part of a record.
-func (c *conn) stands() bool {
-	if c.peeker.socket == nil && time.Since(c.idleSince) >= unseen {
+func (c *conn) isReusable() bool {
+	if c.peeker.socket == nil && time.Since(c.idleSince) >= maxIdleUnchecked {
 		return false
 	}
 	var n int
 	var err error
-	if c.below == nil {
+	if c.records == nil {
 		n, err = c.peeker.Read(c.in[:1]) // which is empty between requests
 	} else {
 		// TLS deals with its own messages, such as tickets, and goes on. It keeps what
 		// it has read of a record when its read times out.
-		c.below.peek = true
-		n, err = c.wire.Read(c.in[:1])
-		c.below.peek = false
+		c.records.peek = true
+		n, err = c.stream.Read(c.in[:1])
+		c.records.peek = false
 	}
-	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (c.below == nil || c.below.whole())
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (c.records == nil || c.records.atRecordBoundary())
 }
 
 // abort makes reading and writing fail. It may be called at any time, and what
@@ -69,11 +69,11 @@ func (c *conn) close() { _ = c.raw.Close() }
 
 // exchange sends a request and reads its answer. It tells whether the connection
 // can be used again.
-func (c *conn) exchange(request []byte) (answer *http.Response, again bool, err error) {
-	if _, err := c.wire.Write(request); err != nil {
-		return c.refusal(err)
+func (c *conn) roundTrip(request []byte) (answer *http.Response, again bool, err error) {
+	if _, err := c.stream.Write(request); err != nil {
+		return c.readRefusal(err)
 	}
-	answer, again, err = c.answer()
+	answer, again, err = c.readResponse()
 	if errors.Is(err, io.EOF) {
 		err = errClosedEarly
 	}
@@ -82,8 +82,8 @@ func (c *conn) exchange(request []byte) (answer *http.Response, again bool, err 
 
 // refusal reads the answer of a server that would not hear a request to its end: what it
 // says is worth more than the error of the write. Only that it refuses is believed.
-func (c *conn) refusal(broken error) (answer *http.Response, again bool, err error) {
-	answer, _, err = c.answer()
+func (c *conn) readRefusal(broken error) (answer *http.Response, again bool, err error) {
+	answer, _, err = c.readResponse()
 	if err != nil {
 		return nil, false, broken
 	}
@@ -107,7 +107,7 @@ func (c *conn) fill() error {
 		c.in = append(c.in, make([]byte, len(c.in))...)
 	}
 	for range 100 { // a reader may return nothing, but not for ever
-		n, err := c.wire.Read(c.in[c.w:])
+		n, err := c.stream.Read(c.in[c.w:])
 		c.w += n
 		if n > 0 {
 			return nil
@@ -120,9 +120,9 @@ func (c *conn) fill() error {
 }
 
 // read reads exactly what fits into p.
-func (c *conn) read(p []byte) error {
+func (c *conn) readFull(p []byte) error {
 	n := copy(p, c.in[c.r:c.w])
 	c.r += n
-	_, err := io.ReadFull(c.wire, p[n:])
+	_, err := io.ReadFull(c.stream, p[n:])
 	return err
 }

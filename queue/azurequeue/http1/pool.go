@@ -17,7 +17,7 @@ type host struct {
 	name   string // host:port
 	server string // the name that its certificate must have
 	secure bool
-	usual  bool    // false when the fallback serves it
+	direct bool    // false when the fallback serves it
 	idle   []*conn // the one used last at the end; guarded by Transport.mu
 }
 
@@ -39,7 +39,7 @@ func (t *Transport) host(r *http.Request) *host {
 		t.hosts[key] = h
 		t.mu.Unlock()
 	}
-	if !h.usual {
+	if !h.direct {
 		return nil
 	}
 	return h
@@ -58,7 +58,7 @@ func (t *Transport) newHost(r *http.Request) *host {
 	h := &host{secure: r.URL.Scheme == "https", server: r.URL.Hostname()}
 	h.name = net.JoinHostPort(h.server, port)
 	proxy, err := t.options.Proxy(r)
-	h.usual = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
+	h.direct = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
 	return h
 }
 
@@ -84,7 +84,7 @@ func plainHost(s string) bool {
 
 // take returns an idle connection that still stands, or nil. The one used last
 // comes first, so that what is too many becomes old.
-func (t *Transport) take(h *host) *conn {
+func (t *Transport) takeIdle(h *host) *conn {
 	for {
 		t.mu.Lock()
 		last := len(h.idle) - 1
@@ -97,7 +97,7 @@ func (t *Transport) take(h *host) *conn {
 		h.idle = h.idle[:last]
 		t.idle--
 		t.mu.Unlock()
-		if c.stands() {
+		if c.isReusable() {
 			return c
 		}
 		c.close()
@@ -105,7 +105,7 @@ func (t *Transport) take(h *host) *conn {
 }
 
 // keep puts a connection back for the next request.
-func (t *Transport) keep(h *host, c *conn) {
+func (t *Transport) putIdle(h *host, c *conn) {
 	c.idleSince = time.Now()
 	t.mu.Lock()
 	if t.closed || len(h.idle) >= t.options.Connections {
@@ -115,14 +115,14 @@ func (t *Transport) keep(h *host, c *conn) {
 	}
 	h.idle = append(h.idle, c)
 	t.idle++
-	if t.reaper == nil {
-		t.reaper = time.AfterFunc(t.options.IdleTimeout, t.reap)
+	if t.expiry == nil {
+		t.expiry = time.AfterFunc(t.options.IdleTimeout, t.closeExpired)
 	}
 	t.mu.Unlock()
 }
 
 // reap closes what has been idle for too long, and comes again while there is more.
-func (t *Transport) reap() {
+func (t *Transport) closeExpired() {
 	var old []*conn
 	oldest := time.Duration(0) // idle time of the oldest that stays
 	t.mu.Lock()
@@ -141,9 +141,9 @@ func (t *Transport) reap() {
 	switch {
 	case t.closed:
 	case t.idle == 0:
-		t.reaper = nil
+		t.expiry = nil
 	default:
-		t.reaper = time.AfterFunc(t.options.IdleTimeout-oldest, t.reap)
+		t.expiry = time.AfterFunc(t.options.IdleTimeout-oldest, t.closeExpired)
 	}
 	t.mu.Unlock()
 	for _, c := range old {
@@ -173,7 +173,7 @@ func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
 	config.DynamicRecordSizingDisabled = true
 	shaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	if err := c.secure(config).HandshakeContext(shaking); err != nil {
+	if err := c.startTLS(config).HandshakeContext(shaking); err != nil {
 		_ = raw.Close() // the handshake says why
 		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
 			err = http.ErrSchemeMismatch

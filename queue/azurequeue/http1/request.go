@@ -15,7 +15,7 @@ import (
 const maxRequest = 1 << 20
 
 // requests hold requests while they are sent.
-var requests = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+var requestBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
 
 // putBuffer gives a buffer back, unless it has grown out of proportion.
 func putBuffer(pool *sync.Pool, b *[]byte) {
@@ -48,7 +48,7 @@ func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err err
 	if u.ForceQuery || u.RawQuery != "" {
 		dst = append(append(dst, '?'), u.RawQuery...)
 	}
-	if dst[from] != '/' || !visible(dst[from:]) {
+	if dst[from] != '/' || !isVisibleASCII(dst[from:]) {
 		return nil, false, nil
 	}
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
@@ -65,10 +65,10 @@ func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err err
 // appendHeader appends the lines of one header, or tells that they are unusual.
 func appendHeader(dst []byte, name string, values []string) (_ []byte, usual bool) {
 	switch {
-	case same(name, "Host"), same(name, "Content-Length"):
+	case equalNames(name, "Host"), equalNames(name, "Content-Length"):
 		return dst, true // the request says it elsewhere, as in net/http
-	case same(name, "Connection"), same(name, "Expect"), same(name, "Keep-Alive"), same(name, "TE"), same(name, "Trailer"),
-		same(name, "Transfer-Encoding"), same(name, "Upgrade"), len(name) > 6 && same(name[:6], "Proxy-"), !isToken(name):
+	case equalNames(name, "Connection"), equalNames(name, "Expect"), equalNames(name, "Keep-Alive"), equalNames(name, "TE"), equalNames(name, "Trailer"),
+		equalNames(name, "Transfer-Encoding"), equalNames(name, "Upgrade"), len(name) > 6 && equalNames(name[:6], "Proxy-"), !isToken(name):
 		return dst, false
 	}
 	for _, value := range values {
@@ -76,7 +76,7 @@ func appendHeader(dst []byte, name string, values []string) (_ []byte, usual boo
 		if !isValue(value) {
 			return dst, false
 		}
-		if value == "" && same(name, "User-Agent") {
+		if value == "" && equalNames(name, "User-Agent") {
 			continue // which is how net/http is told to leave it out
 		}
 		dst = append(append(dst, name...), ": "...)
@@ -89,7 +89,7 @@ func appendHeader(dst []byte, name string, values []string) (_ []byte, usual boo
 // length, and nil when that body turns out to be empty, as most are whose length
 // was left at zero. The byte that tells is put back, in a copy: the request is not
 // ours.
-func streaming(r *http.Request) (*http.Request, error) {
+func unknownLength(r *http.Request) (*http.Request, error) {
 	if r.ContentLength != 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
@@ -138,10 +138,10 @@ func appendBody(dst []byte, r *http.Request) (out []byte, usual bool, err error)
 }
 
 // same tells whether two names of headers are the same.
-func same(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+func equalNames(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
 // visible tells whether all bytes are visible characters of ASCII.
-func visible(text []byte) bool {
+func isVisibleASCII(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {
 			return false

@@ -14,10 +14,10 @@ import (
 // Bounds of an answer. A list of 32 messages of 64 KiB, every byte of them escaped,
 // has 13 MiB; metadata has 8 KiB in up to 4,096 headers.
 const (
-	maxHead        = 256 << 10
-	maxBody        = 64 << 20
-	maxChunkLine   = 256
-	maxInformation = 5 // answers of 1xx before the one
+	maxHead          = 256 << 10
+	maxBody          = 64 << 20
+	maxChunkLine     = 256
+	maxInformational = 5 // answers of 1xx before the one
 )
 
 // errMalformed means that what came is no answer of HTTP/1.
@@ -27,9 +27,9 @@ func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, wh
 
 // answer reads one answer. It tells whether the server lets the connection be used
 // again.
-func (c *conn) answer() (answer *http.Response, again bool, err error) {
-	for range maxInformation {
-		head, err := c.head()
+func (c *conn) readResponse() (readResponse *http.Response, again bool, err error) {
+	for range maxInformational {
+		head, err := c.readHead()
 		if err != nil {
 			return nil, false, err
 		}
@@ -43,9 +43,9 @@ func (c *conn) answer() (answer *http.Response, again bool, err error) {
 		if answer.StatusCode < 200 {
 			continue
 		}
-		again, err := c.body(answer)
+		again, err := c.readBody(answer)
 		if err != nil {
-			return nil, false, unfinished(err)
+			return nil, false, toUnexpectedEOF(err)
 		}
 		return answer, again, nil
 	}
@@ -53,7 +53,7 @@ func (c *conn) answer() (answer *http.Response, again bool, err error) {
 }
 
 // unfinished makes an end of the connection within an answer what it is.
-func unfinished(err error) error {
+func toUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -61,7 +61,7 @@ func unfinished(err error) error {
 }
 
 // head reads up to the empty line, which is included.
-func (c *conn) head() (string, error) {
+func (c *conn) readHead() (string, error) {
 	for seen := 0; ; {
 		have := c.in[c.r:c.w]
 		if i := bytes.Index(have[seen:], []byte("\r\n\r\n")); i >= 0 {
@@ -75,7 +75,7 @@ func (c *conn) head() (string, error) {
 		seen = max(len(have)-3, 0)
 		if err := c.fill(); err != nil {
 			if len(have) > 0 {
-				err = unfinished(err)
+				err = toUnexpectedEOF(err)
 			}
 			return "", err
 		}
@@ -91,7 +91,7 @@ func parseHead(head string) (*http.Response, error) {
 		len(line) > len(version)+3 && line[len(version)+3] != ' ' || !isValue(line) {
 		return nil, malformed("no status line of HTTP/1")
 	}
-	status, ok := number(line[len(version):len(version)+3], 10, 3)
+	status, ok := parseNumber(line[len(version):len(version)+3], 10, 3)
 	if !ok || status < 100 {
 		return nil, malformed("no status")
 	}
@@ -128,13 +128,13 @@ func parseHead(head string) (*http.Response, error) {
 // canonical returns the name of a header as http.Header has it, those that every
 // answer of the service has without an allocation.
 func canonical(name string) string {
-	if known, ok := names[name]; ok {
+	if known, ok := commonHeaders[name]; ok {
 		return known
 	}
 	return http.CanonicalHeaderKey(name)
 }
 
-var names = func() map[string]string {
+var commonHeaders = func() map[string]string {
 	m := make(map[string]string)
 	for _, name := range []string{
 		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Server", "Transfer-Encoding",
@@ -148,8 +148,8 @@ var names = func() map[string]string {
 
 // body reads the body of an answer, by RFC 9112, section 6.3, and puts it into it. It
 // tells whether the connection can be used again.
-func (c *conn) body(a *http.Response) (again bool, err error) {
-	again = a.ProtoMinor == 1 && !closes(a.Header["Connection"])
+func (c *conn) readBody(a *http.Response) (again bool, err error) {
+	again = a.ProtoMinor == 1 && !hasClose(a.Header["Connection"])
 	a.Close = !again
 	a.Body = http.NoBody
 	coding, lengths := a.Header["Transfer-Encoding"], a.Header["Content-Length"]
@@ -159,32 +159,32 @@ func (c *conn) body(a *http.Response) (again bool, err error) {
 		}
 		return again, nil
 	}
-	buffer := bodies.Get().(*[]byte)
+	buffer := bodyBuffers.Get().(*[]byte)
 	data := (*buffer)[:0]
 	switch {
 	case len(coding) > 0:
 		// Both would let two readers see two answers.
-		if len(coding) != 1 || !same(coding[0], "chunked") || len(lengths) > 0 || a.ProtoMinor == 0 {
+		if len(coding) != 1 || !equalNames(coding[0], "chunked") || len(lengths) > 0 || a.ProtoMinor == 0 {
 			err = malformed("a transfer encoding other than chunked, or a length beside it")
 			break
 		}
 		delete(a.Header, "Transfer-Encoding")
 		a.TransferEncoding = []string{"chunked"}
-		data, err = c.chunks(data)
+		data, err = c.readChunks(data)
 	case len(lengths) > 0:
 		var length int64
 		if length, err = contentLength(lengths); err != nil {
 			break
 		}
-		data = room(data, int(length))
-		err = c.read(data)
+		data = extend(data, int(length))
+		err = c.readFull(data)
 	default:
 		again, a.Close = false, true
-		data, err = c.toEnd(data)
+		data, err = c.readToEOF(data)
 	}
 	*buffer = data
 	if err != nil || len(data) == 0 {
-		putBuffer(&bodies, buffer)
+		putBuffer(&bodyBuffers, buffer)
 		return again, err
 	}
 	a.ContentLength = int64(len(data))
@@ -193,10 +193,10 @@ func (c *conn) body(a *http.Response) (again bool, err error) {
 }
 
 // closes tells whether a Connection header ends the connection.
-func closes(values []string) bool {
+func hasClose(values []string) bool {
 	for _, v := range values {
 		for one := range strings.SplitSeq(v, ",") {
-			if same(strings.Trim(one, " \t"), "close") {
+			if equalNames(strings.Trim(one, " \t"), "close") {
 				return true
 			}
 		}
@@ -206,7 +206,7 @@ func closes(values []string) bool {
 
 // contentLength is what all of them say.
 func contentLength(values []string) (int64, error) {
-	n, ok := number(values[0], 10, 18)
+	n, ok := parseNumber(values[0], 10, 18)
 	for _, v := range values[1:] {
 		ok = ok && v == values[0]
 	}
@@ -220,7 +220,7 @@ func contentLength(values []string) (int64, error) {
 }
 
 // number reads digits alone, without a sign.
-func number(text string, base, most int) (int64, bool) {
+func parseNumber(text string, base, most int) (int64, bool) {
 	if text == "" || len(text) > most {
 		return 0, false
 	}
@@ -234,7 +234,7 @@ func number(text string, base, most int) (int64, bool) {
 }
 
 // room returns a buffer with n bytes more.
-func room(b []byte, n int) []byte {
+func extend(b []byte, n int) []byte {
 	if cap(b)-len(b) < n {
 		grown := make([]byte, len(b), max(len(b)+n, 2*cap(b)))
 		copy(grown, b)
@@ -244,37 +244,37 @@ func room(b []byte, n int) []byte {
 }
 
 // chunks reads a body in chunks and skips its trailers, by RFC 9112, section 7.1.
-func (c *conn) chunks(data []byte) ([]byte, error) {
+func (c *conn) readChunks(data []byte) ([]byte, error) {
 	for {
-		line, err := c.line(maxChunkLine)
+		line, err := c.readLine(maxChunkLine)
 		if err != nil {
 			return data, err
 		}
 		size, extension, _ := strings.Cut(line, ";")
-		n, ok := number(strings.TrimRight(size, " \t"), 16, 8)
+		n, ok := parseNumber(strings.TrimRight(size, " \t"), 16, 8)
 		if !ok || !isValue(extension) {
 			return data, malformed("no chunk")
 		}
 		if n == 0 {
-			return data, c.trailers()
+			return data, c.skipTrailers()
 		}
 		if int64(len(data))+n > maxBody {
 			return data, fmt.Errorf("an answer of more than %d bytes", maxBody)
 		}
 		from := len(data)
-		data = room(data, int(n))
-		if err := c.read(data[from:]); err != nil {
+		data = extend(data, int(n))
+		if err := c.readFull(data[from:]); err != nil {
 			return data, err
 		}
-		if line, err := c.line(2); err != nil || line != "" {
+		if line, err := c.readLine(2); err != nil || line != "" {
 			return data, errors.Join(malformed("no end of a chunk"), err)
 		}
 	}
 }
 
-func (c *conn) trailers() error {
+func (c *conn) skipTrailers() error {
 	for left := maxHead; left > 0; {
-		line, err := c.line(left)
+		line, err := c.readLine(left)
 		if err != nil || line == "" {
 			return err
 		}
@@ -287,7 +287,7 @@ func (c *conn) trailers() error {
 }
 
 // line reads a line of at most so many bytes, its end included, which is cut off.
-func (c *conn) line(most int) (string, error) {
+func (c *conn) readLine(most int) (string, error) {
 	for {
 		have := c.in[c.r:c.w]
 		if i := bytes.IndexByte(have, '\n'); i >= 0 && i < most {
@@ -307,7 +307,7 @@ func (c *conn) line(most int) (string, error) {
 }
 
 // toEnd reads until the server closes the connection.
-func (c *conn) toEnd(data []byte) ([]byte, error) {
+func (c *conn) readToEOF(data []byte) ([]byte, error) {
 	for {
 		data = append(data, c.in[c.r:c.w]...)
 		c.r = c.w
@@ -323,7 +323,7 @@ func (c *conn) toEnd(data []byte) ([]byte, error) {
 }
 
 // bodies hold the bodies of answers until they are closed.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // body is a body that was read whole. Its buffer is another's once it is closed.
 type body struct {
@@ -347,7 +347,7 @@ func (b *body) Read(p []byte) (int, error) {
 // Close gives the buffer back. What was read of it was copied.
 func (b *body) Close() error {
 	if b.buffer != nil {
-		putBuffer(&bodies, b.buffer)
+		putBuffer(&bodyBuffers, b.buffer)
 		b.buffer, b.data = nil, nil
 	}
 	return nil

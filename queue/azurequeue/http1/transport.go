@@ -20,7 +20,7 @@ type Transport struct {
 	mu     sync.Mutex
 	hosts  map[address]*host // never shrinks: a client speaks to few; guarded by mu
 	idle   int               // connections in all hosts' pools; guarded by mu
-	reaper *time.Timer       // closes connections that were idle for too long; nil while none is; guarded by mu
+	expiry *time.Timer       // closes connections that were idle for too long; nil while none is; guarded by mu
 	closed bool              // nothing is kept any more; guarded by mu
 }
 
@@ -46,14 +46,14 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if h == nil {
 		return t.fallback.Do(r)
 	}
-	if stream, err := streaming(r); stream != nil {
+	if stream, err := unknownLength(r); stream != nil {
 		return t.fallback.Do(stream)
 	} else if err != nil {
 		_ = r.Body.Close() // all that matters of it was read
 		return nil, err
 	}
-	out := requests.Get().(*[]byte)
-	defer putBuffer(&requests, out)
+	out := requestBuffers.Get().(*[]byte)
+	defer putBuffer(&requestBuffers, out)
 	whole, usual, err := appendRequest((*out)[:0], r)
 	if !usual {
 		return t.fallback.Do(r)
@@ -78,7 +78,7 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c := t.take(h)
+	c := t.takeIdle(h)
 	if c == nil {
 		var err error
 		if c, err = h.dial(ctx, t.options); err != nil {
@@ -86,7 +86,7 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 		}
 	}
 	watch := context.AfterFunc(ctx, c.abort)
-	answer, again, err := c.exchange(request)
+	answer, again, err := c.roundTrip(request)
 	if !watch() { // abort runs or has run
 		c.close()
 		if err != nil {
@@ -99,7 +99,7 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 		return nil, fmt.Errorf("the exchange with %s broke off: %w", h.name, err)
 	}
 	if again {
-		t.keep(h, c)
+		t.putIdle(h, c)
 	} else {
 		c.close()
 	}
@@ -112,9 +112,9 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
-	if t.reaper != nil {
-		t.reaper.Stop()
-		t.reaper = nil
+	if t.expiry != nil {
+		t.expiry.Stop()
+		t.expiry = nil
 	}
 	var all []*conn
 	for _, h := range t.hosts {

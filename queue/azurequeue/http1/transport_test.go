@@ -113,7 +113,7 @@ func TestB01_NothingIsSentTwice(t *testing.T) {
 
 // A connection that the server has closed meanwhile costs no request.
 func TestClosedIdleConnectionIsNoticed(t *testing.T) {
-	if !canLook {
+	if !canPeek {
 		t.Skip("sockets cannot be looked at on this system")
 	}
 	address, requests, connections := scripted(t, empty)
@@ -124,7 +124,7 @@ func TestClosedIdleConnectionIsNoticed(t *testing.T) {
 			t.Errorf("request %d: %v", i, err)
 		}
 		// Until the server's end has arrived.
-		for idle(transport, func(c *conn) bool { return c.stands() }) > 0 {
+		for idle(transport, func(c *conn) bool { return c.isReusable() }) > 0 {
 		}
 	}
 	if requests.Load() != 5 || connections.Load() != 5 {
@@ -346,7 +346,7 @@ func TestUnseenConnectionsAreTrustedShortly(t *testing.T) {
 		var opened, ended atomic.Int64
 		transport := New(piped(echoing(&opened, &ended)))
 		defer transport.Close()
-		for _, pause := range []time.Duration{0, unseen / 2, 2 * unseen} {
+		for _, pause := range []time.Duration{0, maxIdleUnchecked / 2, 2 * maxIdleUnchecked} {
 			time.Sleep(pause)
 			if _, err := said(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil {
 				t.Error(err)

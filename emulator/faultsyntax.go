@@ -54,7 +54,7 @@ func ParseFaults(text string) ([]Fault, error) {
 	for _, piece := range pieces {
 		rule, err := parseFault(piece)
 		if err != nil {
-			return nil, fmt.Errorf("emulator: fault %s: %w", quote(piece), err)
+			return nil, fmt.Errorf("emulator: fault %s: %w", quoteShort(piece), err)
 		}
 		rules = append(rules, rule)
 	}
@@ -77,7 +77,7 @@ func splitFaults(text string) ([]string, error) {
 			case open:
 				pieces[len(pieces)-1] += "," + part
 			default:
-				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quote(part))
+				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quoteShort(part))
 			}
 		}
 	}
@@ -118,21 +118,21 @@ func parseOperation(name string) (Operation, error) {
 			return op, nil
 		}
 	}
-	return "", fmt.Errorf("there is no operation %s: %s", quote(name), operationHint())
+	return "", fmt.Errorf("there is no operation %s: %s", quoteShort(name), operationHint())
 }
 
 func parseKind(text string) (Fault, error) {
 	name, takes, timed := strings.Cut(text, "=")
 	f := Fault{Kind: FaultKind(strings.ToLower(name))}
 	switch {
-	case !slices.Contains(kinds, f.Kind):
-		return f, fmt.Errorf("there is no fault %s: %s", quote(text), kindHint())
+	case !slices.Contains(faultKinds, f.Kind):
+		return f, fmt.Errorf("there is no fault %s: %s", quoteShort(text), kindHint())
 	case timed != (f.Kind == FaultDelay):
-		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quote(text))
+		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quoteShort(text))
 	case timed:
 		var err error
 		if f.Delay, err = time.ParseDuration(takes); err != nil {
-			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quote(takes))
+			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quoteShort(takes))
 		}
 	}
 	return f, nil
@@ -148,7 +148,7 @@ func (f *Fault) parseWhen(text string) error {
 	if every, ok := strings.CutPrefix(text, "1/"); ok {
 		n, err := parseNumber(every)
 		if err != nil {
-			return fmt.Errorf("%s: write 1/100 for each hundredth", quote(text))
+			return fmt.Errorf("%s: write 1/100 for each hundredth", quoteShort(text))
 		}
 		f.Every = n
 		return nil
@@ -157,7 +157,7 @@ func (f *Fault) parseWhen(text string) error {
 		for one := range strings.SplitSeq(list, ",") {
 			n, err := parseNumber(one)
 			if err != nil {
-				return fmt.Errorf("%s: write #3,7 for the third and the seventh request", quote(text))
+				return fmt.Errorf("%s: write #3,7 for the third and the seventh request", quoteShort(text))
 			}
 			f.At = append(f.At, n)
 		}
@@ -165,7 +165,7 @@ func (f *Fault) parseWhen(text string) error {
 		f.At = slices.Compact(f.At)
 		return nil
 	}
-	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quote(text))
+	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quoteShort(text))
 }
 
 // parsePercent reads a share. The text is shifted, not the number, so that 7% is
@@ -177,7 +177,7 @@ func parsePercent(text string) (float64, error) {
 			return rate, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quote(text+"%"))
+	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
 }
 
 // parseNumber reads a number from 1.
@@ -258,8 +258,8 @@ func operationHint() string {
 
 // kindHint lists the faults.
 func kindHint() string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
+	names := make([]string, len(faultKinds))
+	for i, k := range faultKinds {
 		names[i] = string(k)
 		if k == FaultDelay {
 			names[i] += "=200ms"
@@ -269,7 +269,7 @@ func kindHint() string {
 }
 
 // quote is a piece of a text for an error: not more than a line of it.
-func quote(piece string) string {
+func quoteShort(piece string) string {
 	const enough = 60
 	if len(piece) > enough {
 		piece = strings.ToValidUTF8(piece[:enough], "") + "…"

@@ -87,10 +87,10 @@ func TestParseFaultsSaysWhatIsWrong(t *testing.T) {
 func anyFault(t *rapid.T) Fault {
 	f := Fault{
 		Operation: rapid.SampledFrom(append([]Operation{""}, operations[:len(operations)-1]...)).Draw(t, "operation"),
-		Kind:      rapid.SampledFrom(kinds).Draw(t, "kind"),
+		Kind:      rapid.SampledFrom(faultKinds).Draw(t, "kind"),
 	}
 	if f.Kind == FaultDelay {
-		f.Delay = time.Duration(rapid.Int64Range(1, int64(longestDelay)).Draw(t, "delay"))
+		f.Delay = time.Duration(rapid.Int64Range(1, int64(maxDelay)).Draw(t, "delay"))
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "when") {
 	case 0:
@@ -129,8 +129,8 @@ func TestFaultsRoundTrip(t *testing.T) {
 func TestLimitsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Limits{
-			Messages: rapid.IntRange(0, highestLimit).Draw(t, "messages"),
-			Requests: rapid.IntRange(0, highestLimit).Draw(t, "requests"),
+			Messages: rapid.IntRange(0, maxLimitValue).Draw(t, "messages"),
+			Requests: rapid.IntRange(0, maxLimitValue).Draw(t, "requests"),
 		}
 		if got, err := ParseLimits(l.String()); err != nil || got != l {
 			t.Fatalf("%s is %+v, %v", l, got, err)

@@ -9,7 +9,7 @@ import (
 
 // servedVariable is the environment variable with accounts that serve serves, as many
 // name:key as there are, separated by semicolons.
-const servedVariable = "MILLRACE_ACCOUNTS"
+const accountsVariable = "MILLRACE_ACCOUNTS"
 
 // accountFlags are the accounts as they were given. They are read later: what the
 // flag package says of a bad value quotes it, and this one has a key in it.
@@ -36,7 +36,7 @@ func (a accountFlags) read(environment string) (map[string][]byte, error) {
 			continue
 		}
 		if err := addKey(keys, given); err != nil {
-			return nil, fmt.Errorf("%s, account number %d: %w", servedVariable, i+1, err)
+			return nil, fmt.Errorf("%s, account number %d: %w", accountsVariable, i+1, err)
 		}
 	}
 	return keys, nil

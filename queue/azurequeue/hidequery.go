@@ -13,10 +13,10 @@ import (
 // were it ever left there, net/http and http1 would refuse to send the request.
 
 // aside takes the query away from the policies that come next, until [back].
-type aside struct{}
+type hideQuery struct{}
 
 // Do implements [policy.Policy].
-func (aside) Do(r *policy.Request) (*http.Response, error) {
+func (hideQuery) Do(r *policy.Request) (*http.Response, error) {
 	raw := r.Raw()
 	if raw.RequestURI == "" {
 		raw.RequestURI, raw.URL.RawQuery = raw.URL.RawQuery, ""
@@ -25,10 +25,10 @@ func (aside) Do(r *policy.Request) (*http.Response, error) {
 }
 
 // back gives the query back, before the request is signed.
-type back struct{}
+type restoreQuery struct{}
 
 // Do implements [policy.Policy].
-func (back) Do(r *policy.Request) (*http.Response, error) {
+func (restoreQuery) Do(r *policy.Request) (*http.Response, error) {
 	raw := r.Raw()
 	if raw.RequestURI != "" {
 		raw.URL.RawQuery, raw.RequestURI = raw.RequestURI, ""

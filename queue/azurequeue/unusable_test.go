@@ -259,7 +259,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"<p>/q?sv=1&amp;sig=S3cret%3D&amp;sp=r</p>":  "<p>/q?sv=1&amp;sig=REDACTED&amp;sp=r</p>",
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
-		if got := a.clean(text); got != want {
+		if got := a.redact(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 // direct is the size from which on a write is not worth a copy.
-const direct = 8 << 10
+const minDirectWrite = 8 << 10
 
 // answer is the [http.ResponseWriter] of a connection.
-type answer struct {
+type response struct {
 	conn   *conn
 	header http.Header
 
@@ -21,10 +21,10 @@ type answer struct {
 	declared int64 // the Content-Length that the handler has set, or -1
 	written  int64 // of the body
 
-	headEnd int  // where in the connection's out the headers end that the handler has set
-	whole   bool // the head is whole, in out or sent
+	headEnd      int  // where in the connection's out the headers end that the handler has set
+	headComplete bool // the head is whole, in out or sent
 
-	toHead   bool // the request was a HEAD: the body is not sent
+	isHead   bool // the request was a HEAD: the body is not sent
 	bodyless bool // the status has no body
 	closing  bool // the connection is closed after it
 	hasDate  bool
@@ -32,13 +32,13 @@ type answer struct {
 }
 
 // begin makes it the answer to the next request.
-func (a *answer) begin(method string) {
-	*a = answer{conn: a.conn, header: a.header, declared: -1, toHead: method == http.MethodHead}
+func (a *response) reset(method string) {
+	*a = response{conn: a.conn, header: a.header, declared: -1, isHead: method == http.MethodHead}
 }
 
 // clear forgets the headers.
-func (a *answer) clear() {
-	if len(a.header) > manyHeaders {
+func (a *response) clear() {
+	if len(a.header) > maxKeptHeaders {
 		a.header = make(http.Header)
 		return
 	}
@@ -46,11 +46,11 @@ func (a *answer) clear() {
 }
 
 // Header returns the headers that WriteHeader, or the first Write, will send.
-func (a *answer) Header() http.Header { return a.header }
+func (a *response) Header() http.Header { return a.header }
 
 // WriteHeader takes the headers as they are now. Only the first call counts. Answers of
 // 1xx are not sent.
-func (a *answer) WriteHeader(status int) {
+func (a *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
 	}
@@ -60,10 +60,10 @@ func (a *answer) WriteHeader(status int) {
 	a.status = status
 	a.bodyless = status == http.StatusNoContent || status == http.StatusNotModified
 	a.closing = a.conn.server.closing.Load()
-	a.conn.room()
+	a.conn.ensureOut()
 	a.conn.out = appendStatus(a.conn.out, status)
 	for name, values := range a.header {
-		if a.takes(name, values) {
+		if a.interpret(name, values) {
 			a.conn.out = appendHeader(a.conn.out, name, values)
 		}
 	}
@@ -71,7 +71,7 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // takes notes what a header means, and returns whether it is sent as it is.
-func (a *answer) takes(name string, values []string) bool {
+func (a *response) interpret(name string, values []string) bool {
 	switch name {
 	case "Date":
 		a.hasDate = len(values) > 0
@@ -104,7 +104,7 @@ func (a *answer) takes(name string, values []string) bool {
 
 // Write is as with net/http: it fails where there is no body, and when it would be
 // longer than its Content-Length.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -118,13 +118,13 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.declared >= 0 && a.written > a.declared {
 		return 0, http.ErrContentLength
 	}
-	if a.declared >= 0 && !a.whole {
+	if a.declared >= 0 && !a.headComplete {
 		a.completeHead(p)
 	}
-	if a.toHead && a.whole {
+	if a.isHead && a.headComplete {
 		return len(p), nil
 	}
-	if a.whole && len(p) >= direct {
+	if a.headComplete && len(p) >= minDirectWrite {
 		if err := a.conn.flushWith(p); err != nil {
 			return 0, err
 		}
@@ -137,11 +137,11 @@ func (a *answer) Write(p []byte) (int, error) {
 // completeHead adds what the handler has not said, between its headers and the part of
 // the body that is in out, and reads what is left of the request. The body, or as much
 // as there is, tells its type.
-func (a *answer) completeHead(body []byte) {
+func (a *response) completeHead(body []byte) {
 	if !a.conn.body.drain() {
 		a.closing = true
 	}
-	a.whole = true
+	a.headComplete = true
 	if body == nil {
 		body = a.conn.out[a.headEnd:] // which draining may have moved
 	}
@@ -151,7 +151,7 @@ func (a *answer) completeHead(body []byte) {
 		more = append(append(append(more, "Content-Type: "...), http.DetectContentType(body)...), "\r\n"...)
 	}
 	// What a HEAD would have brought is not known when its handler has written nothing.
-	if !a.bodyless && a.declared < 0 && (!a.toHead || a.written > 0) {
+	if !a.bodyless && a.declared < 0 && (!a.isHead || a.written > 0) {
 		a.declared = a.written
 		more = append(strconv.AppendInt(append(more, "Content-Length: "...), a.written, 10), "\r\n"...)
 	}
@@ -167,18 +167,18 @@ func (a *answer) completeHead(body []byte) {
 }
 
 // finish makes the answer whole, and returns whether another may follow.
-func (a *answer) finish() (again bool) {
+func (a *response) finish() (again bool) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
-	if !a.whole {
+	if !a.headComplete {
 		a.completeHead(nil)
-		if a.toHead {
+		if a.isHead {
 			a.conn.out = a.conn.out[:a.headEnd]
 		}
 	}
 	// Who waits for the rest of a body that is too short shall learn that there is none.
-	miscounted := !a.toHead && !a.bodyless && a.declared >= 0 && a.written != a.declared
+	miscounted := !a.isHead && !a.bodyless && a.declared >= 0 && a.written != a.declared
 	return !a.closing && !miscounted
 }
 

@@ -21,7 +21,7 @@ const foreignHint = "this is no answer of a queue service: check the address, an
 
 // unusable is an answer that reports success and is not what it must be. What became of the
 // request nobody knows.
-type unusable struct {
+type unusableResponse struct {
 	status    int
 	requestID string
 	answer    *http.Response // for what came; nil when it was the service's
@@ -29,37 +29,37 @@ type unusable struct {
 	why       string // what is wrong with the service's; "" when it is not
 }
 
-func (u *unusable) Error() string { return "the answer is unusable: " + u.why }
+func (u *unusableResponse) Error() string { return "the answer is unusable: " + u.why }
 
 // foreignAnswer is an answer of somebody else.
-func foreignAnswer(answer *http.Response, body []byte) *unusable {
-	return &unusable{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
+func foreignResponse(answer *http.Response, body []byte) *unusableResponse {
+	return &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
 }
 
 // incomplete is an answer of the service that lacks what it must have.
-func incomplete(status int, requestID *string, lacks string) *unusable {
-	return &unusable{status: status, requestID: value(requestID), why: "the answer has no " + lacks}
+func incompleteResponse(status int, requestID *string, lacks string) *unusableResponse {
+	return &unusableResponse{status: status, requestID: value(requestID), why: "the answer has no " + lacks}
 }
 
 const requestIDHeader = "x-ms-request-id"
 
-func (a *account) translateUnusable(u *unusable, receipt queue.Receipt) *queue.Error {
-	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.clean(u.requestID, string(receipt)), Detail: u.why}
+func (a *account) translateUnusableResponse(u *unusableResponse, receipt queue.Receipt) *queue.Error {
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
-		e.Detail, e.Hint = "the answer is "+a.described(u.answer, u.body, receipt), foreignHint
+		e.Detail, e.Hint = "the answer is "+a.describe(u.answer, u.body, receipt), foreignHint
 	}
 	return e
 }
 
 // Bounds of what is quoted of an answer, in bytes.
 const (
-	mostQuoted = 80
-	mostLooked = 4 << 10 // at, for secrets, before that is cut
+	maxQuoted  = 80
+	maxScanned = 4 << 10 // at, for secrets, before that is cut
 )
 
 // described says what came: its type, its size and how it begins, on one line and without
 // secrets. A list of messages, which has receipts, is never quoted.
-func (a *account) described(answer *http.Response, body []byte, receipt queue.Receipt) string {
+func (a *account) describe(answer *http.Response, body []byte, receipt queue.Receipt) string {
 	if len(body) == 0 {
 		return "an empty body"
 	}
@@ -67,8 +67,8 @@ func (a *account) described(answer *http.Response, body []byte, receipt queue.Re
 		return fmt.Sprintf("a list of messages where none is expected, %d bytes", len(body))
 	}
 	quoted := func(text string) string {
-		text = a.clean(text[:min(len(text), mostLooked)], string(receipt))
-		return strings.ToValidUTF8(text[:min(len(text), mostQuoted)], "")
+		text = a.redact(text[:min(len(text), maxScanned)], string(receipt))
+		return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
 	}
 	kind := quoted(answer.Header.Get("Content-Type"))
 	if kind == "" {
@@ -78,7 +78,7 @@ func (a *account) described(answer *http.Response, body []byte, receipt queue.Re
 }
 
 // redirection is the host that an answer sends us to, or "". The address may repeat ours.
-func redirection(answer *http.Response) string {
+func redirectHost(answer *http.Response) string {
 	to, err := url.Parse(answer.Header.Get("Location"))
 	if answer.StatusCode < 300 || answer.StatusCode >= 400 || err != nil || to.Hostname() == "" {
 		return ""
@@ -91,8 +91,8 @@ const listName = "QueueMessagesList"
 
 // Why a document is no list of messages.
 var (
-	errNoList  = errors.New("no list of messages")
-	errSurplus = errors.New("the answer is more than a list of messages")
+	errNotAList        = errors.New("no list of messages")
+	errTrailingContent = errors.New("the answer is more than a list of messages")
 )
 
 // checkList refuses a document that is not one list of messages, to its end. What the list
@@ -108,15 +108,15 @@ func checkList(document []byte) error {
 		case err != nil && known:
 			return fmt.Errorf("the list of messages of %d bytes is cut off or malformed: %w", len(document), err)
 		case err != nil:
-			return errNoList
+			return errNotAList
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
 			switch {
 			case depth == 0 && known:
-				return errSurplus
+				return errTrailingContent
 			case depth == 0 && token.Name.Local != listName:
-				return errNoList
+				return errNotAList
 			}
 			known = true
 			depth++
@@ -124,7 +124,7 @@ func checkList(document []byte) error {
 			depth--
 		case xml.CharData:
 			if depth == 0 && known && len(bytes.TrimSpace(token)) > 0 {
-				return errSurplus
+				return errTrailingContent
 			}
 		}
 	}
