@@ -17,7 +17,7 @@ func TestPolicyTimes(t *testing.T) {
 		"0001-01-01T00:00:00Z":              "0001-01-01T00:00:00.0000000Z", // the zero time of some clients
 		"":                                  "",
 	} {
-		world := newWorld(t)
+		world := newFixture(t)
 		s := world.server()
 		set := do(t, s, world.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", sent, sent, "rp"))}))
 		if set.status != 204 {
@@ -34,7 +34,7 @@ func TestPolicyTimes(t *testing.T) {
 // written, once they are in UTC.
 func TestPolicyTimesOutOfRange(t *testing.T) {
 	for _, sent := range []string{"0000-12-31", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"} {
-		world := newWorld(t)
+		world := newFixture(t)
 		got := do(t, world.server(), world.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", sent, "r"))}))
 		if got.status != 400 || got.header.Get("x-ms-error-code") != "InvalidXmlNodeValue" {
 			t.Errorf("%s: %d %s", sent, got.status, got.body)

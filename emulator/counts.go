@@ -8,40 +8,6 @@ import (
 	"text/tabwriter"
 )
 
-// Operation is one of the service's operations, under the name that its storage
-// logs and bills use.
-type Operation string
-
-// The operations.
-const (
-	ListQueues       Operation = "ListQueues"
-	CreateQueue      Operation = "CreateQueue"
-	DeleteQueue      Operation = "DeleteQueue"
-	GetQueueMetadata Operation = "GetQueueMetadata"
-	SetQueueMetadata Operation = "SetQueueMetadata"
-	PutMessage       Operation = "PutMessage"
-	GetMessages      Operation = "GetMessages"
-	PeekMessages     Operation = "PeekMessages"
-	ClearMessages    Operation = "ClearMessages"
-	UpdateMessage    Operation = "UpdateMessage"
-	DeleteMessage    Operation = "DeleteMessage"
-	GetQueueACL      Operation = "GetQueueAcl"
-	SetQueueACL      Operation = "SetQueueAcl"
-
-	GetServiceProperties Operation = "GetQueueServiceProperties"
-	SetServiceProperties Operation = "SetQueueServiceProperties"
-	GetServiceStats      Operation = "GetQueueServiceStats"
-	GetDelegationKey     Operation = "GetUserDelegationKey"
-	Preflight            Operation = "QueuePreflightRequest"
-
-	Unknown Operation = "Unknown" // a request that is none of the others
-)
-
-// operations are all operations in the order in which they are listed.
-var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
-	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
-	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
-
 // Counts are the requests since a [Server] was made. The zero value is none.
 // [Counts.String] shows them as a table.
 type Counts struct {

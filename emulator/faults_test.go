@@ -311,7 +311,7 @@ func TestFaultsComeBeforeAuthorization(t *testing.T) {
 }
 
 // fates sends puts and gets in turn and returns what came of each.
-func fates(t *testing.T, w way, seed uint64, n int) []int {
+func injections(t *testing.T, w way, seed uint64, n int) []int {
 	t.Helper()
 	s, _ := faulty(t, seed, "put:503@30%,*:reset@10%,get:500@30%")
 	host, transport := w.open(t, s)
@@ -329,18 +329,18 @@ func fates(t *testing.T, w way, seed uint64, n int) []int {
 // TestSeed: the same sequence of requests has the same faults, on every way.
 func TestSeed(t *testing.T) {
 	const n = 60
-	want := fates(t, waysIn[0], 7, n)
+	want := injections(t, waysIn[0], 7, n)
 	for _, status := range []int{201, 200, 503, 500, 0} {
 		if !slices.Contains(want, status) {
 			t.Errorf("%d never came up: %v", status, want)
 		}
 	}
 	for _, w := range waysIn {
-		if got := fates(t, w, 7, n); !slices.Equal(got, want) {
+		if got := injections(t, w, 7, n); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%v, want\n%v", w.name, got, want)
 		}
 	}
-	if got := fates(t, waysIn[0], 8, n); slices.Equal(got, want) {
+	if got := injections(t, waysIn[0], 8, n); slices.Equal(got, want) {
 		t.Error("another seed does the same")
 	}
 }
@@ -376,7 +376,7 @@ func count(is bool) int {
 }
 
 // TestBadRules: rules that nobody parsed are checked before anything is served.
-func TestBadRules(t *testing.T) {
+func TestInvalidFaultsAreRefused(t *testing.T) {
 	for want, o := range map[string]*Options{
 		`rule 1: there is no fault "": write one of 503`:               {Faults: &Faults{Rules: []Fault{{}}}},
 		`rule 2: there is no operation "Unknown": write put`:           {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy}, {Kind: FaultBusy, Operation: Unknown}}}},

@@ -16,18 +16,18 @@ import (
 )
 
 // complaints is what [http.Server] says of connections, panics among it.
-type complaints struct {
+type errorLog struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
 }
 
-func (c *complaints) Write(p []byte) (int, error) {
+func (c *errorLog) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text.Write(p)
 }
 
-func (c *complaints) check(t *testing.T) {
+func (c *errorLog) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,11 +40,11 @@ var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 
 // besieged is an endpoint with the queue "orders" that waits as long as that; after the
 // test it must not have complained of a panic.
-func besieged(t *testing.T, wait timeouts) *Endpoint {
+func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
 	s := New(localqueue.New(nil), nil)
 	createOrders(t, s)
-	said := new(complaints)
+	said := new(errorLog)
 	e, err := s.listen("127.0.0.1:0", nil, wait, said)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func status(t *testing.T, in *bufio.Reader, method string) int {
 
 // TestForms sends requests as no client of the service does, but others may.
 func TestForms(t *testing.T) {
-	e := besieged(t, patient)
+	e := startEndpoint(t, patient)
 	const http11 = "HTTP/1.1"
 	put := wrap("x")
 	absolute := strings.Replace(raw("GET", "/orders?comp=metadata", "", http11, ""), "GET /", "GET http://127.0.0.1/", 1)
@@ -146,7 +146,7 @@ func TestForms(t *testing.T) {
 }
 
 // endless writes the same over and over, until the connection is closed.
-func endless(t *testing.T, conn net.Conn, what string) {
+func writeForever(t *testing.T, conn net.Conn, what string) {
 	t.Helper()
 	what = strings.Repeat(what, 1+4096/len(what))
 	for {
@@ -159,7 +159,7 @@ func endless(t *testing.T, conn net.Conn, what string) {
 // TestBodiesWithoutEnd: who sends chunks, or bodies where there are none, without end is
 // answered and cut off.
 func TestBodiesWithoutEnd(t *testing.T) {
-	e := besieged(t, patient)
+	e := startEndpoint(t, patient)
 	for name, head := range map[string]string{
 		"put":     raw("POST", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
 		"get":     raw("GET", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
@@ -169,7 +169,7 @@ func TestBodiesWithoutEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, _ := dial(t, e)
 			io.WriteString(conn, head)
-			endless(t, conn, "1\r\na\r\n")
+			writeForever(t, conn, "1\r\na\r\n")
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestSlowClients(t *testing.T) {
 		"no next request": {timeouts{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := besieged(t, c.wait)
+			e := startEndpoint(t, c.wait)
 			conn, in := dial(t, e)
 			io.WriteString(conn, c.sends)
 			text, err := io.ReadAll(in) // returns when the server has closed it
@@ -209,7 +209,7 @@ func TestSlowClients(t *testing.T) {
 func TestAnswersThatNobodyReads(t *testing.T) {
 	wait := patient
 	wait.answer = 50 * time.Millisecond
-	e := besieged(t, wait)
+	e := startEndpoint(t, wait)
 	conn, _ := dial(t, e)
-	endless(t, conn, raw("GET", "/orders/messages", "", "HTTP/1.1", ""))
+	writeForever(t, conn, raw("GET", "/orders/messages", "", "HTTP/1.1", ""))
 }

@@ -42,15 +42,3 @@ func (c *call) logRequest(status int, code string) {
 		slog.String("id", c.header["X-Ms-Request-Id"][0]))
 	log.LogAttrs(c.request.Context(), level, "request", attributes...)
 }
-
-// String is what goes wrong with a request, such as "delay=1s drop".
-func (f injection) String() string {
-	if f.delay == 0 {
-		return string(f.kind)
-	}
-	text := string(FaultDelay) + "=" + f.delay.String()
-	if f.kind != "" {
-		text += " " + string(f.kind)
-	}
-	return text
-}

@@ -108,7 +108,7 @@ func TestLog(t *testing.T) {
 func TestLogHasNoSecrets(t *testing.T) {
 	for x := range all {
 		var j journal
-		world := newWorld(t)
+		world := newFixture(t)
 		s := world.server()
 		s.log = j.log()
 		var err error

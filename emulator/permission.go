@@ -42,22 +42,3 @@ func (op Operation) permission() permission {
 	}
 	return permission{"s", "", ""}
 }
-
-// reads reports whether the operation changes nothing, so that the secondary
-// location has it too.
-func (op Operation) isRead() bool {
-	switch op {
-	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:
-		return true
-	}
-	return false
-}
-
-// hasBody reports whether requests of the operation have a body.
-func (op Operation) hasBody() bool {
-	switch op {
-	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:
-		return true
-	}
-	return false
-}

@@ -144,19 +144,3 @@ func (c *call) listQueues() *failure {
 
 // marker is the opaque place in a list at which a queue stands.
 func (c *call) marker(name string) string { return "/" + c.account + "/" + name }
-
-// document answers with XML.
-func (c *call) document(status int, body []byte) *failure {
-	c.header["Content-Type"] = typeXML
-	c.status, c.body = status, body
-	return nil
-}
-
-// noContent answers an operation that has nothing to say but its success.
-func (c *call) noContent(err error) *failure {
-	if err != nil {
-		return toFailure(err)
-	}
-	c.status = http.StatusNoContent
-	return nil
-}

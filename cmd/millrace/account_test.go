@@ -128,7 +128,7 @@ func TestASignatureForAQueueIsEnough(t *testing.T) {
 	}
 	invocation{}.fails(t, exitFailure, []string{"unauthorized"}, append([]string{"put", name, "1"}, signed("r")...)...)
 	invocation{}.fails(t, exitFailure, []string{"unauthorized"}, append([]string{"queues"}, signed("r")...)...)
-	invocation{}.fails(t, exitUsage, []string{"-account: the location has a path, which is not the queue's name"}, append([]string{"peek", name + "x"}, signed("r")...)...)
+	invocation{}.fails(t, exitUsage, []string{"-account: the location has a path that is not the queue name"}, append([]string{"peek", name + "x"}, signed("r")...)...)
 }
 
 // signature is a shared access signature for one queue, by the development account.

@@ -1,6 +1,9 @@
 package queuexml
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Properties are the properties of an account's Queue service (Set Queue
 // Service Properties). A field that is nil was left out.
@@ -167,4 +170,15 @@ func appendRetention(dst []byte, r Retention) []byte {
 		dst = appendElement(dst, "Days", strconv.Itoa(r.Days))
 	}
 	return append(dst, "</RetentionPolicy>"...)
+}
+
+// AppendStatistics appends a whole StorageServiceStats document (Get Queue
+// Service Stats): the status of the secondary location, and the instant before
+// which everything written is to be read there.
+func AppendStatistics(dst []byte, status string, synced time.Time) []byte {
+	dst = append(dst, Prolog+"<StorageServiceStats><GeoReplication>"...)
+	dst = appendElement(dst, "Status", status)
+	dst = append(dst, "<LastSyncTime>"...)
+	dst = AppendTime(dst, synced)
+	return append(dst, "</LastSyncTime></GeoReplication></StorageServiceStats>"...)
 }

@@ -15,8 +15,8 @@ import (
 
 const loginHint = "run az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or give the machine a managed identity"
 
-// credential marks the errors of a credential: a pipeline returns them as its
-// own, and it matters that no request was sent.
+// markedCredential marks a credential's errors. The pipeline returns them unchanged, and
+// translate must know that no request was sent.
 type markedCredential struct{ azcore.TokenCredential }
 
 func (c markedCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -27,17 +27,17 @@ func (c markedCredential) GetToken(ctx context.Context, o policy.TokenRequestOpt
 	return token, err
 }
 
-// credentialError is the reason for which there is no token.
+// credentialError means that no token could be obtained.
 type credentialError struct{ err error }
 
 func (e *credentialError) Error() string { return e.err.Error() }
 func (e *credentialError) Unwrap() error { return e.err }
 
-// NonRetriable tells azcore not to try again: retries are not made here.
+// NonRetriable tells azcore not to retry.
 func (e *credentialError) NonRetriable() {}
 
-// translateDenial tells a credential that is refused, for which waiting does
-// not help, from one that could not be asked.
+// translateCredentialError distinguishes a rejected credential, which waiting does not fix, from
+// a token service that could not be reached.
 func (a *account) translateCredentialError(ctx context.Context, denied *credentialError) *queue.Error {
 	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.redactError(denied.err), Hint: loginHint}
 	var (

@@ -6,13 +6,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// The SDK's retry policy makes a redacted copy of the address for a log line, whether or
-// not anybody logs, and parses, encodes and joins the query for it: a tenth of what a
-// delete costs. Its pipeline calls policies of ours before and after that one, so the
-// query steps aside in between. It waits in a field that a client request has no use for;
-// were it ever left there, net/http and http1 would refuse to send the request.
+// The SDK's retry policy builds a redacted URL for a log line even if logging is off. Parsing
+// and encoding the query for it takes a tenth of a delete's CPU time. So one policy hides the
+// query before the retry policy runs and another restores it afterwards. The query is kept in
+// RequestURI, which client requests do not use: if it were left there, net/http and http1
+// would refuse to send the request.
 
-// aside takes the query away from the policies that come next, until [back].
+// hideQuery hides the query from the policies that follow, up to [restoreQuery].
 type hideQuery struct{}
 
 // Do implements [policy.Policy].
@@ -24,7 +24,7 @@ func (hideQuery) Do(r *policy.Request) (*http.Response, error) {
 	return r.Next()
 }
 
-// back gives the query back, before the request is signed.
+// restoreQuery restores the query before the request is signed.
 type restoreQuery struct{}
 
 // Do implements [policy.Policy].

@@ -88,7 +88,7 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 		"https://":                           "well-formed",
 		"https://%zz.queue.core.windows.net": "well-formed",
 		"https://user:S3cret@acct.queue.core.windows.net/":                     "password",
-		"http://acct.queue.core.windows.net":                                   "no token may be sent",
+		"http://acct.queue.core.windows.net":                                   "tokens must not be sent",
 		"https://acct.blob.core.windows.net":                                   "blob address",
 		"https://acct.queue.core.windows.net/other":                            "path",
 		"https://acct.queue.core.windows.net/orders/messages":                  "path",
@@ -101,11 +101,11 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 		"AccountName=acct;AccountKey=" + someKey + ";S3cret":                   "no value",
 		"AccountName=acct;AccountName=S3cret;AccountKey=" + someKey:            "two values",
 		"AccountName=acct;SharedAccessSignature=sv=S3cret":                     "no sig",
-		"QueueEndpoint=ftp://S3cret;AccountName=a;AccountKey=" + someKey:       "not an http",
+		"QueueEndpoint=ftp://S3cret;AccountName=a;AccountKey=" + someKey:       "neither http nor https",
 		"QueueEndpoint=%zzS3cret;AccountName=a;AccountKey=" + someKey:          "not a plain address",
 		"AccountName=a#;AccountKey=" + someKey:                                 "not a plain address",
-		"AccountName=a_b;AccountKey=" + someKey:                                "names no account",
-		"https://.":                                                            "names no account",
+		"AccountName=a_b;AccountKey=" + someKey:                                "has no account name",
+		"https://.":                                                            "has no account name",
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=S3cret":         "not an http address",
 	} {
 		q, err := Open(text, "orders", nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Enqueue implements [queue.Queue] with Put Message. A text whose request would
-// be over the service's limit once escaped for XML is [queue.ErrTooLarge], too.
+// Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
+// request exceeds the service's limit once the text is escaped for XML.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	bad := queue.CheckEnqueue(o)
 	if bad == nil {
@@ -111,8 +111,8 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	return batch, err
 }
 
-// Update implements [queue.Queue] with Update Message. The text is always sent:
-// azqueue has no update without one, and an empty one would erase the body.
+// Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
+// update without one, and an empty text would erase the body.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	bad := queue.CheckUpdate(l, text, visibility)
 	if bad == nil {
@@ -157,11 +157,11 @@ func checkText(text string) error {
 	return queue.CheckRequest(text, 0)
 }
 
-// checkID refuses the ids that are no path segment. azqueue joins paths, and
-// queue/messages/.. is the queue: deleting such a message would delete it.
+// checkID refuses ids that are not path segments. azqueue joins paths, and queue/messages/.. is
+// the queue: deleting that message would delete the queue.
 func checkID(id queue.ID) error {
 	if id == "." || id == ".." {
-		return invalid("", "%q is no message id", string(id))
+		return invalid("", "%q is not a message id", string(id))
 	}
 	return nil
 }
@@ -172,8 +172,8 @@ func lease(id, receipt *string, until *time.Time) queue.Lease {
 
 func seconds(d time.Duration) *int32 { return to.Ptr(int32(queue.Seconds(d))) }
 
-// value is what p points to, or the zero value: azqueue's fields are pointers,
-// and what an answer leaves out is nil.
+// value returns *p, or the zero value if p is nil. azqueue's fields are pointers, nil if the
+// response lacks them.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// secret matches a parameter that opens something, in a URL or in a connection
-// string.
+// secretParameter matches a secret parameter of a URL or a connection string.
 var secretParameter = regexp.MustCompile(`(?i)\b(sig|popreceipt|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
 
-// proof matches what proves who we are, as it stands in a header.
+// authorizationHeader matches the credentials of an Authorization header.
 var authorizationHeader = regexp.MustCompile(`(?i)\b(SharedKey|SharedKeyLite|Bearer)\s+[^\s"'<>]+`)
 
-// clean returns text on one line and without anything secret: neither what the
-// location holds, nor the receipts given here, nor what looks like one.
+// redact returns the text on one line without secrets: those of the location, the given receipts,
+// and anything that looks like one.
 func (a *account) redact(text string, receipts ...string) string {
 	for _, s := range a.location.secrets {
 		text = strings.ReplaceAll(text, s, "REDACTED")
@@ -29,8 +28,8 @@ func (a *account) redact(text string, receipts ...string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// scrub returns err with a clean text. An [*url.Error] is left out: its text is
-// the address with the whole query.
+// redactError returns err with a redacted text. The text of a [*url.Error] is dropped because it
+// contains the whole query.
 func (a *account) redactError(err error, receipts ...string) error {
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
@@ -38,8 +37,8 @@ func (a *account) redactError(err error, receipts ...string) error {
 	return &redactedError{a.redact(err.Error(), receipts...), err}
 }
 
-// scrubbed is an error whose text is clean. What is underneath can be asked
-// for, but is not handed out for printing.
+// redactedError is an error with a redacted text. Is and As reach the error underneath; Unwrap
+// does not, so that nobody prints it.
 type redactedError struct {
 	text string
 	err  error

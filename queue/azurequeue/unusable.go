@@ -13,32 +13,32 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Somebody in between may answer in place of the service: a login page for a network's
-// guests is a 200, and to a decoder of XML it is a list without messages.
+// A proxy or a captive portal may respond in place of the service. Its login page has status
+// 200, and an XML decoder would take it for an empty message list.
 
-// foreignHint is what to do about an answer that is not the service's.
-const foreignHint = "this is no answer of a queue service: check the address, and for a proxy or a login page in between"
+// foreignHint says what to do about a response that is not the service's.
+const foreignHint = "this is not a response of a queue service: check the address, and look for a proxy or a login page in between"
 
-// unusable is an answer that reports success and is not what it must be. What became of the
-// request nobody knows.
+// unusableResponse is a response with a success status and unexpected content. The outcome of the
+// request is unknown.
 type unusableResponse struct {
 	status    int
 	requestID string
-	answer    *http.Response // for what came; nil when it was the service's
+	answer    *http.Response // to describe the content; nil if the service sent it
 	body      []byte
-	why       string // what is wrong with the service's; "" when it is not
+	why       string // what the service's response lacks; "" if another server sent it
 }
 
-func (u *unusableResponse) Error() string { return "the answer is unusable: " + u.why }
+func (u *unusableResponse) Error() string { return "unusable response: " + u.why }
 
-// foreignAnswer is an answer of somebody else.
+// foreignResponse is a response that another server sent in place of the service.
 func foreignResponse(answer *http.Response, body []byte) *unusableResponse {
 	return &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
 }
 
-// incomplete is an answer of the service that lacks what it must have.
+// incompleteResponse is a response of the service that lacks a required part.
 func incompleteResponse(status int, requestID *string, lacks string) *unusableResponse {
-	return &unusableResponse{status: status, requestID: value(requestID), why: "the answer has no " + lacks}
+	return &unusableResponse{status: status, requestID: value(requestID), why: "the response has no " + lacks}
 }
 
 const requestIDHeader = "x-ms-request-id"
@@ -46,25 +46,25 @@ const requestIDHeader = "x-ms-request-id"
 func (a *account) translateUnusableResponse(u *unusableResponse, receipt queue.Receipt) *queue.Error {
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
-		e.Detail, e.Hint = "the answer is "+a.describe(u.answer, u.body, receipt), foreignHint
+		e.Detail, e.Hint = "the response is "+a.describe(u.answer, u.body, receipt), foreignHint
 	}
 	return e
 }
 
-// Bounds of what is quoted of an answer, in bytes.
+// Limits for quoting a response, in bytes.
 const (
 	maxQuoted  = 80
-	maxScanned = 4 << 10 // at, for secrets, before that is cut
+	maxScanned = 4 << 10 // redacted before the text is cut to maxQuoted
 )
 
-// described says what came: its type, its size and how it begins, on one line and without
-// secrets. A list of messages, which has receipts, is never quoted.
+// describe summarizes a response for an error: type, size and first bytes, on one line and
+// redacted. A message list contains receipts and is never quoted.
 func (a *account) describe(answer *http.Response, body []byte, receipt queue.Receipt) string {
 	if len(body) == 0 {
 		return "an empty body"
 	}
 	if bytes.Contains(body, []byte(listName)) {
-		return fmt.Sprintf("a list of messages where none is expected, %d bytes", len(body))
+		return fmt.Sprintf("a message list where none is expected, %d bytes", len(body))
 	}
 	quoted := func(text string) string {
 		text = a.redact(text[:min(len(text), maxScanned)], string(receipt))
@@ -72,12 +72,13 @@ func (a *account) describe(answer *http.Response, body []byte, receipt queue.Rec
 	}
 	kind := quoted(answer.Header.Get("Content-Type"))
 	if kind == "" {
-		kind = "no stated type"
+		kind = "unknown type"
 	}
-	return fmt.Sprintf("%d bytes of %s, which begin with %q", len(body), kind, quoted(string(body)))
+	return fmt.Sprintf("%d bytes of %s starting with %q", len(body), kind, quoted(string(body)))
 }
 
-// redirection is the host that an answer sends us to, or "". The address may repeat ours.
+// redirectHost returns the host that a response redirects to, or "". The rest of the address may
+// repeat our query.
 func redirectHost(answer *http.Response) string {
 	to, err := url.Parse(answer.Header.Get("Location"))
 	if answer.StatusCode < 300 || answer.StatusCode >= 400 || err != nil || to.Hostname() == "" {
@@ -86,17 +87,17 @@ func redirectHost(answer *http.Response) string {
 	return to.Hostname()
 }
 
-// listName is the element that every answer with messages is.
+// listName is the root element of every message list.
 const listName = "QueueMessagesList"
 
-// Why a document is no list of messages.
+// Reasons why a document is not a message list.
 var (
-	errNotAList        = errors.New("no list of messages")
-	errTrailingContent = errors.New("the answer is more than a list of messages")
+	errNotAList        = errors.New("not a message list")
+	errTrailingContent = errors.New("unexpected content after the message list")
 )
 
-// checkList refuses a document that is not one list of messages, to its end. What the list
-// has in it is its decoder's business.
+// checkList refuses a document that is not exactly one message list. It does not check the list's
+// content.
 func checkList(document []byte) error {
 	d := xml.NewDecoder(bytes.NewReader(document))
 	depth, known := 0, false
@@ -106,7 +107,7 @@ func checkList(document []byte) error {
 		case errors.Is(err, io.EOF) && known:
 			return nil
 		case err != nil && known:
-			return fmt.Errorf("the list of messages of %d bytes is cut off or malformed: %w", len(document), err)
+			return fmt.Errorf("message list of %d bytes is truncated or malformed: %w", len(document), err)
 		case err != nil:
 			return errNotAList
 		}

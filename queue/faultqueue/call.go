@@ -9,23 +9,22 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// do is [call] for what answers nothing.
+// do is [call] for an operation without a result.
 func (q *Queue) do(ctx context.Context, op Op, about string, id queue.ID, bad error, act func(context.Context) error) error {
 	_, err := call(ctx, q, op, about, id, bad, func(ctx context.Context) (struct{}, error) { return struct{}{}, act(ctx) })
 	return err
 }
 
-// call lets one operation have its fate. about is what it depends on, id what an
-// error calls it.
+// call runs one operation with its fault. The fault depends on subject; errors name id.
 func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (answer T, _ error) {
 	if bad == nil {
 		bad = queue.CheckName(q.inner.Name().Queue)
 	}
-	if bad != nil { // no client sends it, so nothing can happen to it
+	if bad != nil { // a client would not send it, so it has no fault
 		return answer, queue.Explain(bad, string(op), q.inner.Name(), id)
 	}
 	if ctx.Err() != nil && !q.injector.isDead() {
-		return act(ctx) // which says so in its own words
+		return act(ctx) // the inner queue returns the error
 	}
 	f := q.injector.begin(callKey{q.inner.Name().Queue, op, about})
 	if f.fault == Late {
@@ -39,7 +38,7 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 	return answer, err
 }
 
-// whose is the message that an answer is about: an enqueue makes one.
+// messageID returns the id of the message that a result is about: an enqueue creates one.
 func messageID(answer any, id queue.ID) queue.ID {
 	if made, ok := answer.(queue.Message); ok {
 		return made.ID
@@ -47,14 +46,14 @@ func messageID(answer any, id queue.ID) queue.ID {
 	return id
 }
 
-// held is how many messages an answer hands out.
+// messageCount returns how many messages a result has.
 func messageCount(answer any) int {
 	batch, _ := answer.([]queue.Message)
 	return len(batch)
 }
 
-// delay lets a request arrive when its caller has given up, whatever becomes of the
-// caller: it has left the process. The world waits for it, see [Queue.Wait].
+// sendLate lets a request arrive after its caller has given up, even if the process has died: it
+// has left the process. [Queue.Wait] waits for it.
 func sendLate[T any](ctx context.Context, w *injector, f injection, id queue.ID, act func(context.Context) (T, error)) {
 	ctx = context.WithoutCancel(ctx)
 	w.mu.Lock()
@@ -73,7 +72,7 @@ func sendLate[T any](ctx context.Context, w *injector, f injection, id queue.ID,
 	}()
 }
 
-// land counts an arrival.
+// finishLate counts an arrival of a late request.
 func (w *injector) finishLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +81,7 @@ func (w *injector) finishLate() {
 	}
 }
 
-// wait returns when nothing late is under way.
+// waitLate returns when no late request is in flight.
 func (w *injector) waitLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,8 +90,8 @@ func (w *injector) waitLate() {
 	}
 }
 
-// suffer is the way of one request and its answer. Beside the answer it returns
-// how many messages were in it, also when it was lost.
+// inject runs one request with its fault. It also returns the number of messages in the response,
+// even if that was lost.
 func inject[T any](ctx context.Context, w *injector, f injection, act func(context.Context) (T, error)) (answer T, count int, _ error) {
 	var nothing T
 	if f.fault == Death {
@@ -103,7 +102,7 @@ func inject[T any](ctx context.Context, w *injector, f injection, act func(conte
 			defer w.kill()
 		}
 		if f.acts {
-			_, _ = act(ctx) // whatever it answers, nobody hears it
+			_, _ = act(ctx) // the response is lost
 		}
 		return nothing, 0, Death.asError()
 	}
@@ -114,7 +113,7 @@ func inject[T any](ctx context.Context, w *injector, f injection, act func(conte
 	switch f.fault {
 	case Throttled, Unavailable, LostRequest, Missing, Late:
 	case Duplicate:
-		_, _ = act(ctx) // the answer is lost to all but who asks again
+		_, _ = act(ctx) // the first response is lost
 		if err = w.transit(ctx, f.duplicateDelay); err != nil {
 			return nothing, 0, err
 		}
@@ -132,8 +131,8 @@ func inject[T any](ctx context.Context, w *injector, f injection, act func(conte
 	return answer, count, err
 }
 
-// travel lets the time pass that a request or an answer is under way. What is
-// under way when the process dies does not arrive.
+// transit waits while a request or a response is in flight. It fails if the process dies or ctx
+// ends meanwhile.
 func (w *injector) transit(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		arrived := time.NewTimer(d)
@@ -146,7 +145,7 @@ func (w *injector) transit(ctx context.Context, d time.Duration) error {
 			if cause := context.Cause(ctx); !errors.Is(cause, err) {
 				err = fmt.Errorf("%w: %w", err, cause)
 			}
-			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the answer ended", Err: err}
+			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the response ended", Err: err}
 		}
 	}
 	if w.isDead() {

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// ErrDead is in the error of every call that a dead process made or had under
-// way, which is a [queue.ErrOutcomeUnknown] too.
+// ErrDead is in the error of every call that a dead process made or had in flight. Such an error
+// is also a [queue.ErrOutcomeUnknown].
 var ErrDead = errors.New("the process is dead")
 
-// world is what a queue shares with its siblings.
+// injector decides faults and keeps the trace. A queue shares it with its siblings.
 type injector struct {
 	o           Options
 	start       time.Time
-	died        chan struct{} // closed at death
-	dieAt       int           // which call is the last; 0 when none is
-	missingFrom time.Duration // since birth, when the queue goes missing
+	died        chan struct{} // closed when the process dies
+	dieAt       int           // number of the call at which the process dies; 0 for none
+	missingFrom time.Duration // when the queue goes missing, since start
 
 	mu       sync.Mutex
 	calls    int             // guarded by mu
-	ordinals map[callKey]int // guarded by mu; how often each was called
+	ordinals map[callKey]int // calls so far by key; guarded by mu
 	trace    []Call          // guarded by mu
-	late     int             // requests under way that arrive when their callers have given up; guarded by mu
-	lateDone *sync.Cond      // the last of them has; with mu
+	late     int             // late requests in flight; guarded by mu
+	lateDone *sync.Cond      // late is 0; with mu
 }
 
-// key is what a call is about: all that its fate depends on, its ordinal aside.
+// callKey is what the fault of a call depends on, besides its ordinal.
 type callKey struct {
 	queue   string
 	op      Op
-	subject string // a message's id, or its text when it is new, or how many are asked for
+	subject string // a message id, a new message's text, or the number of messages asked for
 }
 
 func newInjector(o Options) *injector {
@@ -47,21 +47,21 @@ func newInjector(o Options) *injector {
 	return w
 }
 
-// fate is what happens to one call.
+// injection is what happens to one call.
 type injection struct {
 	callKey
-	ordinal        int // how often the same was called before
+	ordinal        int // number of earlier calls with the same key
 	started        time.Duration
 	fault          Fault
-	requestDelay   time.Duration // the request's way
-	responseDelay  time.Duration // the answer's
-	duplicateDelay time.Duration // from the first arrival of a doubled request to the second
-	lateDelay      time.Duration // from when the caller gives up to a late request's arrival
-	acts           bool          // whether a call during which the process dies still acts
-	kills          bool          // whether the process dies when the request has had its way
+	requestDelay   time.Duration // until the request arrives
+	responseDelay  time.Duration // until the response arrives
+	duplicateDelay time.Duration // between the two arrivals of a duplicate request
+	lateDelay      time.Duration // from the caller's giving up to a late request's arrival
+	acts           bool          // whether a call in which the process dies takes effect
+	kills          bool          // whether the process dies when the request arrives
 }
 
-// begin numbers a call and says what happens to it.
+// begin numbers a call and decides what happens to it.
 func (w *injector) begin(k callKey) injection {
 	f := injection{callKey: k, started: time.Since(w.start)}
 	w.mu.Lock()
@@ -100,7 +100,7 @@ func (w *injector) begin(k callKey) injection {
 	return f
 }
 
-// rates returns those that hold for a call at an instant since birth.
+// rates returns the rates for a call at an instant since start.
 func (w *injector) rates(k callKey, at time.Duration) Rates {
 	for i := range w.o.Phases {
 		p := &w.o.Phases[i]
@@ -114,7 +114,7 @@ func (w *injector) rates(k callKey, at time.Duration) Rates {
 	return w.o.Every
 }
 
-// skew is how far the server's clock is ahead now.
+// skew returns how far the server's clock is ahead now.
 func (w *injector) skew(queue string) time.Duration {
 	at := time.Since(w.start)
 	for i := range w.o.Phases {
@@ -125,20 +125,19 @@ func (w *injector) skew(queue string) time.Duration {
 	return w.o.Skew
 }
 
-// missing tells whether the queue is away at an instant since birth.
+// isMissing reports whether the queue is missing at an instant since start.
 func (w *injector) isMissing(at time.Duration) bool {
 	return at >= w.missingFrom && at < w.missingFrom+w.o.Missing.For
 }
 
-// draw returns a number from 0 to 1 that depends on nothing but the seed and its
-// arguments.
+// draw returns a number from 0 to 1 that depends only on the seed and its arguments.
 func (w *injector) draw(purpose string, k callKey, ordinal int) float64 {
 	h := fnv.New64a()
 	for _, s := range []string{purpose, k.queue, string(k.op), k.subject} {
 		h.Write([]byte(s))
 		h.Write([]byte{0})
 	}
-	// FNV alone leaves neighbours near each other: mix as splitmix64 does.
+	// FNV maps similar inputs to similar outputs: mix the result as splitmix64 does.
 	x := h.Sum64() ^ mix(w.o.Seed) ^ mix(uint64(ordinal)+0x9E3779B97F4A7C15)
 	return float64(mix(x)>>11) / (1 << 53)
 }
@@ -159,7 +158,7 @@ func (w *injector) isDead() bool {
 	}
 }
 
-// kill ends the process; once is enough.
+// kill lets the process die. Calling it again is fine.
 func (w *injector) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

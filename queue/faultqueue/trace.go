@@ -9,22 +9,21 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Call is one call as the trace keeps it, or the [Arrival] of a late one. Two of them can
-// be compared with ==.
+// Call is a call in the trace, or the [Arrival] of a late one. Calls can be compared with ==.
 type Call struct {
-	At      time.Duration // when it was made, since [New]
-	Took    time.Duration // how long it took
-	Queue   string        // the queue's name within the account
+	At      time.Duration // when it began, since [New]
+	Took    time.Duration // its duration
+	Queue   string        // the queue's name
 	Op      Op
-	Message queue.ID // whose it was; of an enqueue, which it made; "" for none
-	Ordinal int      // how often the same was asked before
-	Fault   Fault    // "" for none
-	Count   int      // messages handed out, or lost on the way; of a doubled dequeue, by the second
-	Error   string   // the kind of its error, such as "throttled"; "" for none
+	Message queue.ID // its message; for an enqueue the new one; "" if none
+	Ordinal int      // number of earlier calls with the same operation and subject
+	Fault   Fault    // "" if none
+	Count   int      // messages returned, or lost on the way; for a duplicate dequeue those of the second
+	Error   string   // kind of the error, such as "throttled"; "" if none
 }
 
-// Trace returns all calls so far that have ended, sorted by instant, queue,
-// message, operation and ordinal. It is empty without [Options.Record].
+// Trace returns all calls that have ended, sorted by time, queue, message, operation and ordinal.
+// It is empty without [Options].Record.
 func (q *Queue) Trace() []Call {
 	q.injector.mu.Lock()
 	trace := slices.Clone(q.injector.trace)
@@ -38,7 +37,7 @@ func (q *Queue) Trace() []Call {
 	return trace
 }
 
-// record keeps a call that has ended.
+// record adds a finished call to the trace.
 func (w *injector) record(f injection, id queue.ID, count int, err error) {
 	if !w.o.Record {
 		return

@@ -156,7 +156,7 @@ var accountTests = []struct {
 			e.Errorf("opened again it holds %+v, %v", seen, err)
 		}
 	}},
-	{"Q04_OpenRefusesBadNames", func(e *accountEnv) {
+	{"OpenRefusesBadNames", func(e *accountEnv) {
 		before := e.sent()
 		for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "or?ders", "..", strings.Repeat("x", 64)} {
 			q, err := e.account.Open(name)

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-var errorTests = []test{{"B05_ErrorsSayWhatWhereAndWhy", func(e *env) {
+var errorTests = []test{{"ErrorsSayWhatWhereAndWhy", func(e *env) { // B-05
 	missing := errorOf(e.q.Enqueue(e.ctx, "x", nil))
 	e.create()
 	m := e.enqueue("x", nil)

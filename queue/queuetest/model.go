@@ -164,7 +164,7 @@ func (m *model) update(t *rapid.T) {
 	l, one, want := m.draw(t)
 	visibility := drawSeconds(t, 0, 4, "visibility")
 	if one != nil && !one.expires.IsZero() && !time.Now().Add(visibility).Before(one.expires) {
-		t.Skip("Q29_UpdatePastTheExpiry tests that")
+		t.Skip("UpdatePastTheExpiry tests that")
 	}
 	text := rapid.SampledFrom([]string{"", "e", `"f"`}).Draw(t, "text")
 	renewed, err := m.q.Update(m.e.ctx, l, text, visibility)

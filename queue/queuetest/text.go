@@ -48,7 +48,7 @@ func (e *env) texts() map[string]string {
 }
 
 var textTests = []test{
-	{"Q08_TextRoundTrip", func(e *env) {
+	{"TextRoundTrip", func(e *env) { // Q-08
 		e.create()
 		for name, text := range e.texts() {
 			if sent := e.enqueue(text, nil); sent.Text != text {
@@ -64,7 +64,7 @@ var textTests = []test{
 			e.ok(e.q.Delete(e.ctx, m.Lease))
 		}
 	}},
-	{"Q08_TextRoundTripThroughUpdate", func(e *env) {
+	{"TextRoundTripThroughUpdate", func(e *env) { // Q-08
 		e.create()
 		e.enqueue("x", nil)
 		for name, text := range e.texts() {
@@ -79,7 +79,7 @@ var textTests = []test{
 			e.ok(err)
 		}
 	}},
-	{"Q07_EscapedTextIsBoundedToo", func(e *env) {
+	{"EscapedTextIsBoundedToo", func(e *env) { // Q-07
 		// 64 KiB of quotes are 320 KiB as XML, more than a request may have.
 		e.create()
 		_, err := e.q.Enqueue(e.ctx, strings.Repeat(`"`, queue.MaxText), nil)
@@ -93,7 +93,7 @@ var textTests = []test{
 		}
 		e.ok(err)
 	}},
-	{"Q09_EqualTextsAreDifferentMessages", func(e *env) {
+	{"EqualTextsAreDifferentMessages", func(e *env) { // Q-09
 		e.create()
 		a, b := e.enqueue("same", nil), e.enqueue("same", nil)
 		if a.ID == b.ID || a.ID == "" {

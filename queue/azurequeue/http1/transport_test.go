@@ -81,7 +81,9 @@ const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 // A connection that breaks under a request is an error, at its first request and at
 // a later one: whether the server acted is not known, so nothing is repeated.
-func TestB01_NothingIsSentTwice(t *testing.T) {
+//
+// Requirement B-01.
+func TestNothingIsSentTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		script []string
 		good   int

@@ -18,7 +18,7 @@ import (
 // TestMillraceSurvives: Millrace's own client and its retries bring every message
 // through a mix of all faults and a limit, and the books of the server balance:
 // what its log says was put is what the consumer has got.
-func TestMillraceSurvives(t *testing.T) {
+func TestNoFaultLosesAMessage(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestMillraceSurvives(t *testing.T) {
 				if len(texts) != n {
 					t.Errorf("%d of %d orders arrived", len(texts), n)
 				}
-				balance(t, s, j.records(t), len(ids))
+				checkCounts(t, s, j.records(t), len(ids))
 			})
 		})
 	}
@@ -82,7 +82,7 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 
 // balance compares the log with the counts, and the messages that were put with
 // those that were seen.
-func balance(t *testing.T, s *Server, log []record, seen int) {
+func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	t.Helper()
 	counts := s.Counts()
 	if int64(len(log)) != counts.Requests() {

@@ -1,0 +1,54 @@
+package emulator
+
+// Operation is one of the service's operations, under the name that its storage
+// logs and bills use.
+type Operation string
+
+// The operations.
+const (
+	ListQueues       Operation = "ListQueues"
+	CreateQueue      Operation = "CreateQueue"
+	DeleteQueue      Operation = "DeleteQueue"
+	GetQueueMetadata Operation = "GetQueueMetadata"
+	SetQueueMetadata Operation = "SetQueueMetadata"
+	PutMessage       Operation = "PutMessage"
+	GetMessages      Operation = "GetMessages"
+	PeekMessages     Operation = "PeekMessages"
+	ClearMessages    Operation = "ClearMessages"
+	UpdateMessage    Operation = "UpdateMessage"
+	DeleteMessage    Operation = "DeleteMessage"
+	GetQueueACL      Operation = "GetQueueAcl"
+	SetQueueACL      Operation = "SetQueueAcl"
+
+	GetServiceProperties Operation = "GetQueueServiceProperties"
+	SetServiceProperties Operation = "SetQueueServiceProperties"
+	GetServiceStats      Operation = "GetQueueServiceStats"
+	GetDelegationKey     Operation = "GetUserDelegationKey"
+	Preflight            Operation = "QueuePreflightRequest"
+
+	Unknown Operation = "Unknown" // a request that is none of the others
+)
+
+// operations are all operations in the order in which they are listed.
+var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
+	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
+	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
+
+// reads reports whether the operation changes nothing, so that the secondary
+// location has it too.
+func (op Operation) isRead() bool {
+	switch op {
+	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:
+		return true
+	}
+	return false
+}
+
+// hasBody reports whether requests of the operation have a body.
+func (op Operation) hasBody() bool {
+	switch op {
+	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package plainhttp
+
+import (
+	"time"
+)
+
+// clock is a time, as the duration since the server was made and an hour: it is
+// cheaper to read than a [time.Time], and never 0.
+type instant time.Duration
+
+func (s *Server) now() instant { return instant(time.Since(s.start) + time.Hour) }
+
+// time is the time as connections want it.
+func (s *Server) toTime(at instant) time.Time {
+	if at == noDeadline {
+		return time.Time{}
+	}
+	return s.start.Add(time.Duration(at) - time.Hour)
+}
+
+// readWithin makes reading fail after d, or up to a sixteenth later; 0 means never.
+// So on a busy connection most calls find the deadline of an earlier one good enough:
+// changing it costs as much as all the parsing.
+func (c *conn) readWithin(d time.Duration) {
+	if by, changed := c.server.deadline(c.readBy, d); changed {
+		c.readBy = by
+		_ = c.raw.SetReadDeadline(c.server.toTime(by)) // a closed one fails at reading
+	}
+}
+
+// writeWithin is readWithin for writing.
+func (c *conn) writeWithin(d time.Duration) {
+	if by, changed := c.server.deadline(c.writeBy, d); changed {
+		c.writeBy = by
+		_ = c.raw.SetWriteDeadline(c.server.toTime(by))
+	}
+}
+
+// never stands for no deadline.
+const noDeadline instant = 0
+
+func (s *Server) deadline(set instant, d time.Duration) (by instant, changed bool) {
+	if d == 0 {
+		return noDeadline, set != noDeadline
+	}
+	least := s.now() + instant(d)
+	most := least + instant(d/16)
+	return most, set < least || set > most
+}
