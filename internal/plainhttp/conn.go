@@ -13,54 +13,54 @@ import (
 	"time"
 )
 
-// What a connection does.
+// States of a connection.
 const (
-	idle   int32 = iota // it waits for the whole head of a request
-	active              // it answers a request
-	closed              // it is closed by the server, or handed over
+	idle   int32 = iota // waits for a complete head
+	active              // responds to a request
+	closed              // closed by the server, or handed over
 )
 
 const (
-	smallHeadSize = 4 << 10  // how much is read at once
-	maxHeadSize   = 16 << 10 // the largest head of a plain request
+	smallHeadSize = 4 << 10  // usual size of the read buffer
+	maxHeadSize   = 16 << 10 // largest head of a plain request
 
-	// heldBack is how much of answers may wait for the next one.
+	// maxBuffered is how many bytes of responses may wait for the next one.
 	maxBuffered = 64 << 10
 )
 
-// conn is one connection. All of it belongs to its goroutine, but for state and for
-// closing raw.
+// conn is a connection. Its goroutine owns all of it, except that the server changes state and
+// closes raw.
 type conn struct {
 	server *Server
 	raw    net.Conn
 	state  atomic.Int32
 
-	in        []byte // what was read; in[r:w] is still to be used
+	in        []byte // read buffer; in[r:w] is unread
 	r, w      int
-	small     []byte  // in, mostly
-	large     *[]byte // in, when a head needs it: from heads, or nil
-	first     bool    // no request has come yet
-	headTimed bool    // the time for the head has
+	small     []byte  // in, unless a head needs more
+	large     *[]byte // in for a larger head, from headBuffers; or nil
+	first     bool    // no request has been read yet
+	headTimed bool    // the deadline for the head is set
 	afterPost bool    // the last request was a POST
 
-	readBy, writeBy instant // the deadlines, 0 for none
-	broken          bool    // it cannot be written to
+	readBy, writeBy instant // current deadlines; noDeadline for none
+	broken          bool    // a write has failed
 
-	cancel   context.CancelFunc // ends the requests' context
+	cancel   context.CancelFunc // ends the context of the requests
 	template *http.Request      // what all requests have in common
 
 	request  request
 	body     body
 	response response
 
-	out      []byte      // answers that are still to be sent
-	complete int         // how much of out is whole answers
-	pooled   *[]byte     // from answers when there is an out, or nil
-	vectors  [2][]byte   // what buffers is made of
-	buffers  net.Buffers // for writing two pieces at once
+	out      []byte      // responses to be sent
+	complete int         // length of the complete responses in out
+	pooled   *[]byte     // buffer of out, from responseBuffers; or nil
+	vectors  [2][]byte   // backing array of buffers
+	buffers  net.Buffers // for vectored writes
 }
 
-// heads and answers hold what takes more room than an idle connection has.
+// headBuffers and responseBuffers hold buffers that an idle connection does not need.
 var (
 	headBuffers     = sync.Pool{New: func() any { b := make([]byte, maxHeadSize); return &b }}
 	responseBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
@@ -75,13 +75,13 @@ func newConn(s *Server, raw net.Conn) *conn {
 	return c
 }
 
-// serve answers requests until the connection is over or handed over. Its context is
-// made here, for the hook may take its time.
+// serve responds to requests until the connection ends or is handed over. It makes the
+// connection's context, because the ConnContext hook may block.
 func (c *conn) serve() {
 	defer c.server.untrack(c)
 	handedOver := false
 	defer func() {
-		if !handedOver { // also when a handler has ended the goroutine
+		if !handedOver { // also after runtime.Goexit in a handler
 			_ = c.raw.Close() // all that could be sent was sent
 		}
 	}()
@@ -104,7 +104,7 @@ func (c *conn) serve() {
 	}
 }
 
-// handOver gives the connection to net/http as if nothing had been read.
+// handOver gives the connection to net/http, together with the bytes that were read.
 func (c *conn) handOver() {
 	read := bytes.Clone(c.in[c.r:c.w])
 	c.shrink()
@@ -112,8 +112,8 @@ func (c *conn) handOver() {
 	c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 }
 
-// loop answers plain requests. It returns whether it has ended before an odd one, with
-// all others answered.
+// loop responds to plain requests. It returns true if it stopped before one that is not plain,
+// with all earlier responses sent.
 func (c *conn) loop() (odd bool) {
 	for {
 		switch c.next() {
@@ -123,7 +123,7 @@ func (c *conn) loop() (odd bool) {
 			return false
 		}
 		if c.state.Load() != active && !c.state.CompareAndSwap(idle, active) {
-			return false // it was closed, for nothing seemed to have come
+			return false // Shutdown closed it as idle
 		}
 		again := c.exchange()
 		if !again || len(c.out) > maxBuffered {
@@ -135,22 +135,22 @@ func (c *conn) loop() (odd bool) {
 	}
 }
 
-// verdict is what next has found.
+// headKind is the result of next.
 type headKind int
 
 const (
-	noHead headKind = iota // the connection is over
+	noHead headKind = iota // the connection has ended
 	otherHead
 	plainHead
 )
 
-// next reads until there is a plain head, which it parses, or an odd one, or no more.
+// next reads and parses a plain head, or reads enough to know that the head is not plain.
 func (c *conn) next() headKind {
 	if !c.first && !c.awaitRequest() {
 		return noHead
 	}
-	seen := 0  // how much of in[r:w] has no end of a head
-	lines := 0 // how much of it are plain lines
+	seen := 0  // bytes of in[r:w] searched for the end of the head
+	lines := 0 // bytes of it that are plain lines
 	for {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
@@ -161,7 +161,7 @@ func (c *conn) next() headKind {
 			c.r += end
 			return plainHead
 		}
-		// net/http refuses a line as soon as it has come, so an odd one must not wait.
+		// net/http refuses an invalid line as soon as it is read: check complete lines at once.
 		if n := bytes.LastIndexByte(text[lines:], '\n') + 1; n > 0 {
 			lines += n
 			if !c.request.parse(string(text[:lines])) {
@@ -173,7 +173,7 @@ func (c *conn) next() headKind {
 		}
 		if more, ended := c.readMore(); !more {
 			if ended && len(text) > 0 {
-				return otherHead // net/http tells who has left in the middle of it
+				return otherHead // net/http handles an incomplete head
 			}
 			return noHead
 		}
@@ -183,9 +183,8 @@ func (c *conn) next() headKind {
 
 var crlfcrlf = []byte("\r\n\r\n")
 
-// begin waits for the beginning of another request, as many bytes as net/http does. Of
-// those it leaves out line breaks that old clients send after the body of a POST (RFC
-// 9112, section 2.2).
+// awaitRequest waits for the first bytes of a request, as many as net/http does. Of those it
+// skips line breaks that old clients send after a POST body (RFC 9112, section 2.2).
 func (c *conn) awaitRequest() bool {
 	const beginning = 4
 	for c.w-c.r < beginning {
@@ -202,8 +201,8 @@ func (c *conn) awaitRequest() bool {
 	return true
 }
 
-// more reads more of a head. When there is no more, it tells whether that is because the
-// client has ended.
+// readMore reads more of a head. If it cannot, ended reports whether the client has closed the
+// connection.
 func (c *conn) readMore() (readMore, ended bool) {
 	if !c.flushToIdle() {
 		return false, false
@@ -215,7 +214,7 @@ func (c *conn) readMore() (readMore, ended bool) {
 		if !c.first {
 			c.readWithin(c.server.idleTimeout)
 		}
-	case !c.headTimed && !c.first: // from when the first one was accepted
+	case !c.headTimed && !c.first: // the first head is timed from when the connection was accepted
 		c.headTimed = true
 		c.readWithin(c.server.headerTimeout)
 	}
@@ -227,7 +226,8 @@ func (c *conn) readMore() (readMore, ended bool) {
 	return n > 0 || err == nil, errors.Is(err, io.EOF)
 }
 
-// makeRoom makes room behind what was read, of which there is less than a large head.
+// makeRoom makes space in the buffer behind the unread bytes, of which there are less than
+// maxHeadSize.
 func (c *conn) makeRoom() {
 	if c.r == 0 {
 		c.large = headBuffers.Get().(*[]byte)
@@ -239,7 +239,7 @@ func (c *conn) makeRoom() {
 	c.r = 0
 }
 
-// shrink gives a large buffer back, with nothing in it that is still to be used.
+// shrink returns a large buffer, which must have no unread bytes.
 func (c *conn) shrink() {
 	if c.large != nil {
 		headBuffers.Put(c.large)
@@ -247,11 +247,11 @@ func (c *conn) shrink() {
 	}
 }
 
-// rest sends all answers and makes the connection one that the server may close. It
-// returns whether it may go on.
+// flushToIdle sends all responses and marks the connection as idle, so that the server may close
+// it. It reports whether the connection may go on.
 //
-// The server first says that it is closing and then closes what is idle; here it is the
-// other way round, so that one of the two sees what the other did.
+// The server first sets closing and then closes idle connections; this does the opposite order,
+// so that one of the two sees the other.
 func (c *conn) flushToIdle() bool {
 	if !c.flush() {
 		return false
@@ -260,7 +260,7 @@ func (c *conn) flushToIdle() bool {
 	return !c.server.closing.Load()
 }
 
-// exchange has a request answered. It returns whether another one may follow.
+// exchange handles one request, and reports whether another one may follow.
 func (c *conn) exchange() (again bool) {
 	c.first, c.headTimed = false, false
 	r := c.request.http
@@ -270,14 +270,13 @@ func (c *conn) exchange() (again bool) {
 	r.Body = c.body.begin(r.ContentLength)
 	c.response.reset(r.Method)
 	again = c.handle(r)
-	*r = http.Request{} // so that an idle connection keeps nothing
+	*r = http.Request{} // an idle connection keeps no references
 	c.request.clear()
 	c.response.clear()
 	return again
 }
 
-// handle calls the handler, and loses the connection when it panics: then what it has
-// begun to answer is not sent.
+// handle calls the handler. If it panics, its response is dropped and the connection closed.
 func (c *conn) handle(r *http.Request) (again bool) {
 	returned := false
 	defer func() {
@@ -299,8 +298,7 @@ func (c *conn) handle(r *http.Request) (again bool) {
 	return again
 }
 
-// flush sends what there is of answers, and returns whether that could be sent, and
-// everything before it.
+// flush sends all responses, and reports whether all writes so far have succeeded.
 func (c *conn) flush() bool {
 	if len(c.out) > 0 && !c.broken {
 		c.writeWithin(c.server.writeTimeout)
@@ -318,7 +316,7 @@ func (c *conn) flush() bool {
 	return !c.broken
 }
 
-// flushWhole sends the answers to earlier requests.
+// flushComplete sends the responses to earlier requests.
 func (c *conn) flushComplete() {
 	if c.complete == 0 {
 		return
@@ -333,7 +331,7 @@ func (c *conn) flushComplete() {
 	c.complete = 0
 }
 
-// flushWith sends what there is of answers, and p behind it.
+// flushWith sends all responses and p.
 func (c *conn) flushWith(p []byte) error {
 	if c.broken {
 		return errBroken
@@ -350,7 +348,7 @@ func (c *conn) flushWith(p []byte) error {
 
 var errBroken = errors.New("the connection is broken")
 
-// room makes an out that can be appended to.
+// ensureOut gets a buffer for out.
 func (c *conn) ensureOut() {
 	if c.pooled == nil {
 		c.pooled = responseBuffers.Get().(*[]byte)

@@ -4,13 +4,13 @@ import (
 	"time"
 )
 
-// clock is a time, as the duration since the server was made and an hour: it is
-// cheaper to read than a [time.Time], and never 0.
+// instant is a time as the duration since the server was created plus an hour. It is cheaper than
+// a [time.Time] and never 0.
 type instant time.Duration
 
 func (s *Server) now() instant { return instant(time.Since(s.start) + time.Hour) }
 
-// time is the time as connections want it.
+// toTime converts an instant for SetDeadline.
 func (s *Server) toTime(at instant) time.Time {
 	if at == noDeadline {
 		return time.Time{}
@@ -18,9 +18,8 @@ func (s *Server) toTime(at instant) time.Time {
 	return s.start.Add(time.Duration(at) - time.Hour)
 }
 
-// readWithin makes reading fail after d, or up to a sixteenth later; 0 means never.
-// So on a busy connection most calls find the deadline of an earlier one good enough:
-// changing it costs as much as all the parsing.
+// readWithin lets reads fail after d, or up to a sixteenth later; 0 means never. On a busy
+// connection most calls keep an earlier deadline: setting one costs as much as parsing a request.
 func (c *conn) readWithin(d time.Duration) {
 	if by, changed := c.server.deadline(c.readBy, d); changed {
 		c.readBy = by
@@ -28,7 +27,7 @@ func (c *conn) readWithin(d time.Duration) {
 	}
 }
 
-// writeWithin is readWithin for writing.
+// writeWithin is readWithin for writes.
 func (c *conn) writeWithin(d time.Duration) {
 	if by, changed := c.server.deadline(c.writeBy, d); changed {
 		c.writeBy = by
@@ -36,7 +35,7 @@ func (c *conn) writeWithin(d time.Duration) {
 	}
 }
 
-// never stands for no deadline.
+// noDeadline means that no deadline is set.
 const noDeadline instant = 0
 
 func (s *Server) deadline(set instant, d time.Duration) (by instant, changed bool) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// handed is the listener from which the [http.Server] accepts the connections that
-// are handed over.
+// handoffListener is the listener from which the [http.Server] accepts connections that are
+// handed over.
 type handoffListener struct {
 	connections chan net.Conn
 	once        sync.Once
@@ -18,13 +18,13 @@ func newHandoffListener() *handoffListener {
 	return &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give hands a connection over, or closes it when nobody takes it any more. Taken is
-// as good as served: Serve accepts and serves in one goroutine.
+// send hands a connection over, or closes it if the server is closing. net/http accepts and
+// serves in one goroutine, so an accepted connection will be served.
 func (h *handoffListener) send(c net.Conn) {
 	select {
 	case h.connections <- c:
 	case <-h.closed:
-		_ = c.Close() // nobody is there to hear of it
+		_ = c.Close() // nothing can be done about an error
 	}
 }
 
@@ -42,16 +42,17 @@ func (h *handoffListener) Close() error {
 	return nil
 }
 
-// Addr is where nothing listens: net/http asks for it and tells it to nobody here.
+// Addr returns an empty address. net/http requires the method, and does not show the address
+// here.
 func (h *handoffListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// resumed is a connection of which something has been read already.
+// resumedConn is a connection from which bytes have been read.
 type resumedConn struct {
 	net.Conn
-	read []byte // comes first
+	read []byte // returned first
 }
 
-// accepted is the connection as it was accepted.
+// unwrap returns the connection as it was accepted.
 func unwrap(c net.Conn) net.Conn {
 	if r, ok := c.(*resumedConn); ok {
 		return r.Conn
@@ -71,8 +72,8 @@ func (r *resumedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite is for net/http, which closes one half before the other so that an
-// answer to a request that is too large is not lost in a reset.
+// CloseWrite lets net/http close the write side first, so that a response to a request that is
+// too large is not lost in a reset.
 func (r *resumedConn) CloseWrite() error {
 	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

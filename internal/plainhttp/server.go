@@ -11,38 +11,36 @@ import (
 	"time"
 )
 
-// Server serves connections, plain ones itself and others through an
-// [http.Server]. Make one with [New]; one of Close and Shutdown must be called. It is
-// safe for concurrent use.
+// Server serves plain requests itself and hands other connections over to an [http.Server]. It is
+// safe for concurrent use. Create one with [New]; Close or Shutdown must be called.
 type Server struct {
-	fallback *http.Server     // serves what is handed over, and says all that is to be configured
-	handoff  *handoffListener // what odd accepts from
+	fallback *http.Server     // serves connections that are handed over, and has the configuration
+	handoff  *handoffListener // listener of fallback
 	handler  http.Handler
-	start    time.Time // what times on the connections' clocks are relative to
+	start    time.Time // zero point of instants
 
 	connContext func(context.Context, net.Conn) context.Context // makes a connection's context; or nil
 	base        context.Context
 	cancel      context.CancelFunc // ends base
 
-	headerTimeout, bodyTimeout, writeTimeout, idleTimeout time.Duration // time-outs; 0 for none
+	headerTimeout, bodyTimeout, writeTimeout, idleTimeout time.Duration // timeouts; 0 for none
 
-	closing         atomic.Bool    // no request is begun any more
-	fallbackServing sync.WaitGroup // goroutines in which odd serves
-	fallbackConns   sync.WaitGroup // connections of odd
+	closing         atomic.Bool    // no new requests are started
+	fallbackServing sync.WaitGroup // goroutine of fallback.Serve
+	fallbackConns   sync.WaitGroup // connections of fallback
 
 	mu        sync.Mutex
-	started   bool                      // odd serves; guarded by mu
+	started   bool                      // fallback serves; guarded by mu
 	listeners map[net.Listener]struct{} // guarded by mu
 	conns     map[*conn]struct{}        // guarded by mu
-	drained   chan struct{}             // closed when closing and both maps are empty; guarded by mu
+	drained   chan struct{}             // closed when closing is set and both maps are empty; guarded by mu
 	empty     bool                      // drained is closed; guarded by mu
 }
 
-// New returns a server with the Handler, the time-outs, the ErrorLog and the hooks of
-// odd, which serves what is handed over. ConnState hears of those connections only; it
-// and ConnContext get the connections as they were accepted.
-// From then on odd is the server's: it may not be changed, and nobody else may serve
-// with it or close it. It has to have a Handler.
+// New returns a server with the Handler, timeouts, ErrorLog and hooks of the fallback server,
+// which serves connections that are handed over. ConnState is called for those only. ConnState
+// and ConnContext get connections as they were accepted. The fallback must have a Handler; it
+// belongs to the server from then on and must not be changed, served or closed by others.
 func New(odd *http.Server) *Server {
 	s := &Server{
 		fallback:      odd,
@@ -65,19 +63,19 @@ func New(odd *http.Server) *Server {
 	state := odd.ConnState
 	odd.ConnState = func(c net.Conn, now http.ConnState) {
 		if now == http.StateNew {
-			s.fallbackConns.Add(1) // before the goroutine of the connection starts
+			s.fallbackConns.Add(1) // before the connection's goroutine starts
 		}
 		if state != nil {
 			state(unwrap(c), now)
 		}
 		if now == http.StateClosed || now == http.StateHijacked {
-			s.fallbackConns.Done() // the last thing that it does
+			s.fallbackConns.Done() // the last thing its goroutine does
 		}
 	}
 	return s
 }
 
-// or is a time-out as [http.Server] has them: when it is not set, another one counts.
+// firstTimeout returns the first timeout that is set, as [http.Server] chooses them.
 func firstTimeout(timeout, otherwise time.Duration) time.Duration {
 	if timeout == 0 {
 		timeout = otherwise
@@ -85,9 +83,8 @@ func firstTimeout(timeout, otherwise time.Duration) time.Duration {
 	return max(timeout, 0)
 }
 
-// Serve accepts connections until the listener fails or the server is closed, which
-// is [http.ErrServerClosed]. It closes the listener. Connections go on when it has
-// returned.
+// Serve accepts connections until the listener fails or the server is closed, which is
+// [http.ErrServerClosed]. It closes the listener. Accepted connections continue when it returns.
 func (s *Server) Serve(listener net.Listener) error {
 	defer func() { _ = listener.Close() }() // it is closed already, or has failed
 	if !s.addListener(listener) {
@@ -113,7 +110,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	}
 }
 
-// began keeps a listener, unless the server is closed.
+// addListener registers a listener, unless the server is closed.
 func (s *Server) addListener(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +132,7 @@ func (s *Server) removeListener(listener net.Listener) {
 	s.checkDrained()
 }
 
-// track keeps a connection, unless the server is closed.
+// track registers a connection, unless the server is closed.
 func (s *Server) track(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +150,7 @@ func (s *Server) untrack(c *conn) {
 	s.checkDrained()
 }
 
-// lookWhetherDrained is called with mu held.
+// checkDrained closes drained if nothing is left. mu must be held.
 func (s *Server) checkDrained() {
 	if s.closing.Load() && !s.empty && len(s.conns) == 0 && len(s.listeners) == 0 {
 		s.empty = true
@@ -161,14 +158,13 @@ func (s *Server) checkDrained() {
 	}
 }
 
-// The pauses after an error of accepting that will pass, such as that there are too
-// many open files.
+// Pauses after a temporary error of Accept, such as too many open files.
 const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// accept returns the next connection, or an error that will not pass.
+// accept returns the next connection or a permanent error.
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 	for pause := minAcceptPause; ; pause = min(2*pause, maxAcceptPause) {
 		raw, err := listener.Accept()
@@ -186,15 +182,15 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 	}
 }
 
-// passing tells whether an error of accepting will pass. There is nothing but Temporary
-// to tell by: net/http does so too.
+// isTemporary reports whether an error of Accept is temporary. net/http uses the Temporary method
+// too: there is no other way to tell.
 func isTemporary(err error) bool {
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// Close stops accepting, closes all connections and waits until nothing of the server
-// runs. Requests under way are cut off, and their contexts end. Closing again is fine.
+// Close stops accepting, closes all connections and waits until nothing of the server runs.
+// Requests in progress are aborted and their contexts end. It can be called again.
 func (s *Server) Close() {
 	s.stop(func(c *conn) {
 		c.state.Store(closed)
@@ -205,10 +201,9 @@ func (s *Server) Close() {
 	s.wait()
 }
 
-// Shutdown stops accepting, closes the connections on which no whole head of a request
-// has come, lets the other requests be answered, and waits until nothing of the server
-// runs. When ctx ends first, it cuts the rest off like Close and returns the context's
-// error.
+// Shutdown stops accepting, closes connections without a complete head, lets other requests
+// finish, and waits until nothing of the server runs. If ctx ends first, it aborts the rest like
+// Close and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop(func(c *conn) {
 		if c.state.CompareAndSwap(idle, closed) {
@@ -235,10 +230,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// stop stops accepting and beginning requests, and does this to all connections.
+// stop stops accepting and starting requests, and calls each for all connections.
 //
-// A connection is in the map before it can be served and leaves it at its very end,
-// so none is missed: those that come later see closing, under mu.
+// A connection is in the map before it is served and leaves it at the end, so none is missed:
+// later ones see closing, under mu.
 func (s *Server) stop(each func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +248,8 @@ func (s *Server) stop(each func(*conn)) {
 	s.checkDrained()
 }
 
-// wait waits until nothing runs, after stop. Connections are handed over before drained
-// is closed, and counted in theirs before serving is done.
+// wait waits until nothing runs, after stop. Connections are handed over before drained is
+// closed, and counted in fallbackConns before fallback.Serve returns.
 func (s *Server) wait() {
 	<-s.drained
 	s.fallbackServing.Wait()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Properties are the properties of an account's Queue service (Set Queue
-// Service Properties). A field that is nil was left out.
+// Properties are the properties of an account's Queue service (Set Queue Service Properties). Nil
+// fields were omitted.
 type Properties struct {
 	Logging       *Logging
 	HourMetrics   *Metrics
@@ -25,27 +25,26 @@ type Logging struct {
 type Metrics struct {
 	Version     string
 	Enabled     bool
-	IncludeAPIs *bool // nil when it was left out
+	IncludeAPIs *bool // nil if omitted
 	Retention   Retention
 }
 
-// Retention says for how many days something is kept. Days is 0 when it was
-// left out.
+// Retention says for how many days something is kept. Days is 0 if omitted.
 type Retention struct {
 	Enabled bool
 	Days    int
 }
 
-// CORSRule is one rule of what pages of other origins may do. The four lists are
-// separated by commas, as they were written.
+// CORSRule is a rule for pages of other origins. The four lists are separated by commas, as
+// written.
 type CORSRule struct {
 	Origins, Methods, Headers, Exposed string
 	MaxAge                             int // seconds
 }
 
-// ParseProperties reads a whole StorageServiceProperties document. It checks its
-// form and that elements which are there are whole, not what they say. The error
-// is [ErrMalformed], [ErrUnexpected] or [ErrValue]. The caller bounds the size.
+// ParseProperties parses a StorageServiceProperties document. It checks the form and that
+// elements are complete, not their values. The error is [ErrMalformed], [ErrUnexpected] or
+// [ErrValue]. The caller limits the size.
 func ParseProperties(doc []byte) (Properties, error) {
 	var p Properties
 	err := document(doc, "StorageServiceProperties", func(s *scanner, name string, empty bool) error {
@@ -119,8 +118,7 @@ func (r *CORSRule) parse(s *scanner, name string, empty bool) error {
 	return require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
 }
 
-// AppendProperties appends a whole StorageServiceProperties document. What is nil
-// is left out.
+// AppendProperties appends a StorageServiceProperties document. Nil fields are omitted.
 func AppendProperties(dst []byte, p Properties) []byte {
 	dst = append(dst, Prolog+"<StorageServiceProperties>"...)
 	if l := p.Logging; l != nil {
@@ -172,9 +170,8 @@ func appendRetention(dst []byte, r Retention) []byte {
 	return append(dst, "</RetentionPolicy>"...)
 }
 
-// AppendStatistics appends a whole StorageServiceStats document (Get Queue
-// Service Stats): the status of the secondary location, and the instant before
-// which everything written is to be read there.
+// AppendStatistics appends a StorageServiceStats document (Get Queue Service Stats): the status
+// of the secondary location, and the time up to which writes are readable there.
 func AppendStatistics(dst []byte, status string, synced time.Time) []byte {
 	dst = append(dst, Prolog+"<StorageServiceStats><GeoReplication>"...)
 	dst = appendElement(dst, "Status", status)
