@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// TestMillraceSurvives: Millrace's own client and its retries bring every message
-// through a mix of all faults and a limit, and the books of the server balance:
-// what its log says was put is what the consumer has got.
+// TestNoFaultLosesAMessage sends and receives messages with azurequeue and retries under all
+// faults and a limit. Every message must arrive, and the messages that the server's log says
+// were put must be those that the consumer got.
 func TestNoFaultLosesAMessage(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

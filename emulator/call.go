@@ -17,11 +17,11 @@ func (c *call) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(c.status)
 	if len(c.body) > 0 && c.request.Method != http.MethodHead {
-		_, _ = w.Write(c.body) // a client that left is no concern of ours
+		_, _ = w.Write(c.body) // the client may have left
 	}
 }
 
-// answered counts an answer and logs it.
+// countResponse counts and logs a response.
 func (c *call) countResponse(f *failure) {
 	c.tally.answers[c.status/100].Add(1)
 	if c.request.Method != http.MethodHead {
@@ -37,54 +37,52 @@ func (c *call) countResponse(f *failure) {
 	c.logRequest(c.status, code)
 }
 
-// call is one request on its way. It belongs to one goroutine.
+// call is a request in progress. One goroutine uses it.
 type call struct {
 	server    *Server
 	request   *http.Request
 	operation Operation
 	handle    func(*call) *failure
 
-	resource     string        // the path as it was sent
-	hostStyle    bool          // the account is in the host, not in the path
-	account      string        // the three parts of the address, decoded
-	accountState *accountState // the account, or nil when there is none of that name
+	resource     string        // path as sent
+	hostStyle    bool          // the account is in the host
+	account      string        // decoded parts of the address
+	accountState *accountState // nil if the account does not exist
 	secondary    bool          // the account's secondary location
 	queue        string
 	message      string
 	query        query
-	version      string  // of the protocol
-	claims       *claims // of the token, when one was shown
+	version      string  // protocol version
+	claims       *claims // of the token, if there is one
 
-	header      http.Header // of the response
-	values      []string    // what the first values in header are made of; not used again, others may keep it
+	header      http.Header // response headers
+	values      []string    // backing array of header values; not reused, because others may keep it
 	tally       *tally      // of the operation
-	injection   injection   // what goes wrong
-	gotMessages int         // how many messages GetMessages has found
-	began       time.Time   // only with a log
-	limited     bool        // a limit has refused it
+	injection   injection   // faults of the request
+	gotMessages int         // number of messages that GetMessages returned
+	began       time.Time   // set only with a log
+	limited     bool        // refused by a limit
 
 	status int
-	body   []byte  // the response's document; taken from buffer
+	body   []byte  // response document, in buffer
 	buffer *[]byte // from buffers, or nil
-	input  *[]byte // the request's body; from buffers, or nil when there is none
+	input  *[]byte // request body; from buffers, or nil
 
-	parameters [4]parameter // room for query
-	signedText []byte       // room for what was signed
-	collated   bool         // what is signed has its headers in the order of languages
+	parameters [4]parameter // backing array of query
+	signedText []byte       // buffer for the string to sign
+	collated   bool         // headers in the string to sign are in collation order
 }
 
-// calls are used again: with the room in them they are larger than all else that a
-// request needs.
+// calls are reused: with their buffers they are larger than everything else that a request needs.
 var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, typicalSignedText)} }}
 
-// buffers hold the documents of responses and the bodies of requests, 1 KiB to
-// some 2 MiB.
+// buffers hold response documents and request bodies, 1 KiB to about 2 MiB.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// largest is the capacity up to which a buffer is worth keeping.
+// maxPooled is the largest buffer that is kept, in bytes.
 const maxPooled = 256 << 10
 
-// room returns an empty buffer that is good until release.
+// responseBuffer returns an empty buffer that is valid until release.
 func (c *call) responseBuffer() []byte {
 	if c.buffer == nil {
 		c.buffer = buffers.Get().(*[]byte)
@@ -110,10 +108,10 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// usualValues is how many headers a response has, hardly ever more.
+// typicalHeaders is the usual number of response headers.
 const typicalHeaders = 8
 
-// set sets a header of the response. The name is in canonical form.
+// set sets a response header. The name must be in canonical form.
 func (c *call) set(name, value string) {
 	if c.values == nil {
 		c.values = make([]string, 0, typicalHeaders)
@@ -123,7 +121,7 @@ func (c *call) set(name, value string) {
 	c.header[name] = c.values[n : n+1 : n+1]
 }
 
-// begin sets the headers that every response has.
+// setCommonHeaders sets the headers of every response.
 func (c *call) setCommonHeaders() {
 	s, h := c.server, c.header
 	c.set("X-Ms-Request-Id", s.requestID())
@@ -135,8 +133,8 @@ func (c *call) setCommonHeaders() {
 	}
 }
 
-// visible reports whether an id is one that the service sends back: up to 1,024
-// visible characters of ASCII.
+// isVisibleASCII reports whether the service would return this client request id: up to 1,024
+// visible ASCII characters.
 func isVisibleASCII(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
@@ -146,9 +144,9 @@ func isVisibleASCII(id string) bool {
 	return id != "" && len(id) <= 1024
 }
 
-// run carries out a request whose operation is known.
+// execute authorizes and executes a request with a known operation.
 func (c *call) execute() *failure {
-	if c.operation == Preflight { // asks for everyone, in no version
+	if c.operation == Preflight { // needs neither version nor authorization
 		if !sleep(c.request.Context(), c.injection.delay) {
 			return errTimedOut
 		}
@@ -170,8 +168,8 @@ func (c *call) execute() *failure {
 	if f != nil {
 		return f
 	}
-	// The body is read first: only then does net/http watch the connection, and
-	// end the context of a client that leaves.
+	// Read the body first: only then does net/http watch the connection and end
+	// the context if the client leaves.
 	if c.operation.hasBody() {
 		if f := c.receive(); f != nil {
 			return f
@@ -191,7 +189,7 @@ func (c *call) execute() *failure {
 	return f
 }
 
-// pause waits, and reports whether the context lasted.
+// sleep waits, and reports whether the context is still alive.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -206,7 +204,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refuse turns the response into an error document.
+// writeError turns the response into an error document.
 func (c *call) writeError(f *failure) {
 	h := c.header
 	h["X-Ms-Error-Code"] = []string{f.code}
@@ -222,14 +220,14 @@ func (c *call) writeError(f *failure) {
 		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
 }
 
-// document answers with XML.
+// document responds with XML.
 func (c *call) document(status int, body []byte) *failure {
 	c.header["Content-Type"] = typeXML
 	c.status, c.body = status, body
 	return nil
 }
 
-// noContent answers an operation that has nothing to say but its success.
+// noContent responds to an operation without a result.
 func (c *call) noContent(err error) *failure {
 	if err != nil {
 		return toFailure(err)

@@ -9,20 +9,18 @@ import (
 	"github.com/millrace/millrace/internal/plainhttp"
 )
 
-// connections are those of an endpoint, and what serves them. Serve returns
-// [http.ErrServerClosed] when one of the others has been called, and those return
-// when nothing runs any more.
+// connections serves an endpoint's connections. Serve returns [http.ErrServerClosed] after one of
+// the other methods was called; those return when nothing runs any more.
 type connections interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 	Close()
 }
 
-// connections returns what serves an endpoint: net/http with TLS, and where handlers
-// wait. Theirs is the context that ends when a client leaves, so that a request that
-// nobody waits for does not begin after its delay: net/http watches the connection
-// meanwhile. Everywhere else handlers answer at once, and watching would cost as much as
-// they do.
+// connections returns net/http for TLS, and if handlers wait. Then the context must end when a
+// client leaves, so that an abandoned request does not start after its delay, and net/http
+// watches the connection for that. Otherwise handlers return at once, and watching would cost as
+// much as they do.
 func (s *Server) connections(server *http.Server) connections {
 	if server.TLSConfig != nil || s.delay > 0 || s.faults != nil {
 		return newWaitingServer(server)
@@ -30,13 +28,11 @@ func (s *Server) connections(server *http.Server) connections {
 	return plainhttp.New(server)
 }
 
-// watched is an [http.Server] that waits for its connections. Serve is called once.
+// waitingServer is an [http.Server] that waits for its connections. Serve must be called once.
 type waitingServer struct {
 	server *http.Server
 	served chan struct{} // closed when Serve returns
-	// open counts open connections. They are counted in before Serve returns, so
-	// waiting for them after that is sound.
-	conns sync.WaitGroup
+	conns  sync.WaitGroup
 }
 
 func newWaitingServer(server *http.Server) *waitingServer {
@@ -45,8 +41,8 @@ func newWaitingServer(server *http.Server) *waitingServer {
 	return w
 }
 
-// count keeps track of connections: New before their goroutine starts, Closed
-// as the last thing it does.
+// count tracks connections: StateNew comes before their goroutine starts, StateClosed is its last
+// action.
 func (w *waitingServer) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -65,7 +61,7 @@ func (w *waitingServer) Serve(listener net.Listener) error {
 }
 
 func (w *waitingServer) Close() {
-	_ = w.server.Close() // says what Serve says, and that closing twice is no news
+	_ = w.server.Close() // Serve returns the error; closing twice is fine
 	w.wait()
 }
 

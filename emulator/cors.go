@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// preflight answers a browser that asks whether a page of another origin may
-// send a request (Preflight Queue Request, CORS support for Azure Storage). The
-// first rule that matches decides; the resource need not be there.
+// preflight responds to a browser that asks whether a page of another origin may send a request
+// (Preflight Queue Request, CORS support for Azure Storage). The first matching rule decides. The
+// resource need not exist.
 func (c *call) preflight() *failure {
 	asked := c.request.Header
 	origin, method := asked.Get("Origin"), asked.Get("Access-Control-Request-Method")
@@ -48,7 +48,7 @@ func (c *call) preflight() *failure {
 	return errPreflight
 }
 
-// rules are the CORS rules of the account.
+// rules returns the account's CORS rules.
 func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 	p, f := c.properties()
 	if f != nil || p.CORS == nil {
@@ -57,19 +57,19 @@ func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 	return *p.CORS, nil
 }
 
-// expose sets the headers that let a page of another origin read the response,
-// when a rule allows it, and that keep caches from giving it to others. It costs
-// a look-up and nothing else while the account has no properties.
+// setCORSHeaders sets the headers that let a page of another origin read the response if a rule
+// allows it, and that keep caches from reusing it for other origins. Without account properties
+// it costs one look-up.
 func (c *call) setCORSHeaders() {
 	origin := firstValue(c.request.Header, "Origin")
-	// Only what caches keep varies with an origin that is not there.
+	// Without an Origin, only responses that can be cached need Vary.
 	cached := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
 	if c.accountState == nil || c.operation == Preflight || origin == "" && !cached || !isPrintableASCII(origin) {
 		return
 	}
 	rules, f := c.rules()
 	if f != nil || len(rules) == 0 {
-		return // the response is what it is, without a page of another origin
+		return // no CORS headers
 	}
 	for _, r := range rules {
 		if !allowsMethod(r, c.request.Method) {
@@ -97,7 +97,7 @@ func (c *call) setCORSHeaders() {
 	}
 }
 
-// allowsOrigin reports whether a rule is for an origin. Case matters.
+// allowsOrigin reports whether a rule allows an origin. It is case-sensitive.
 func allowsOrigin(r queuexml.CORSRule, origin string) bool {
 	return slices.ContainsFunc(splitList(r.Origins), func(o string) bool { return o == "*" || o == origin })
 }
@@ -114,7 +114,7 @@ func allowsHeaders(r queuexml.CORSRule, headers string) bool {
 	})
 }
 
-// printable reports whether a text may be sent back in a header.
+// isPrintableASCII reports whether a text may be returned in a header.
 func isPrintableASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -124,8 +124,8 @@ func isPrintableASCII(text string) bool {
 	return true
 }
 
-// matches reports whether a header is the one that a rule names, or begins with
-// what stands before its asterisk.
+// matches reports whether a rule's header name, or its prefix before an asterisk, matches a
+// header.
 func matches(allowed, header string) bool {
 	if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
 		return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
@@ -133,8 +133,8 @@ func matches(allowed, header string) bool {
 	return strings.EqualFold(allowed, header)
 }
 
-// exposed are the headers of a response that a page may see, separated by
-// commas: those which the rule names whole, and those there are of the others.
+// exposed returns the response headers that a page may read, separated by commas: all full names
+// of the rule, and the present headers that match its prefixes.
 func exposed(r queuexml.CORSRule, response http.Header) string {
 	var names []string
 	for _, rule := range splitList(r.Exposed) {

@@ -9,19 +9,19 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// failure is an error response: what Microsoft documents under "Status and
-// error codes", "Common REST API error codes" and "Queue Storage error codes".
+// failure is an error response, as documented under "Status and error codes", "Common REST API
+// error codes" and "Queue Storage error codes".
 type failure struct {
 	status  int
 	code    string
 	message string
 	details []queuexml.Detail
-	allow   string // the Allow header of a 405
+	allow   string // Allow header of a 405
 }
 
 func (f *failure) Error() string { return f.code + ": " + f.message }
 
-// with returns the failure with further elements in its document.
+// with returns the failure with additional elements in its document.
 func (f *failure) with(details ...queuexml.Detail) *failure {
 	c := *f
 	c.details = details
@@ -39,7 +39,7 @@ func newFailure(status int, code, message string) *failure {
 	return &failure{status: status, code: code, message: message}
 }
 
-// The failures of the service, in the order of their status.
+// The failures of the service, ordered by status.
 var (
 	errInvalidURI            = newFailure(400, "InvalidUri", "The requested URI does not represent any resource on the server.")
 	errInvalidResourceName   = newFailure(400, "InvalidResourceName", "The specified resource name contains invalid characters.")
@@ -85,8 +85,7 @@ var (
 	errAccountBusy           = newFailure(503, "ServerBusy", "Operations per second is over the account limit.")
 )
 
-// toFailure says an error of the engine in the words of the service. Receipts
-// and texts are in none of the engine's errors.
+// toFailure converts an error of the engine, which never contains a receipt or a text.
 func toFailure(err error) *failure {
 	var f *failure
 	switch {
@@ -115,7 +114,7 @@ func maxLimit(n int) queuexml.Detail {
 	return queuexml.Detail{Name: "MaxLimit", Value: strconv.Itoa(n)}
 }
 
-// methods returns the failure of a verb that the resource does not have.
+// methodNotAllowed is the failure for a verb that the resource does not support.
 func methodNotAllowed(allow string) *failure {
 	c := *errUnsupportedVerb
 	c.allow = allow

@@ -310,7 +310,7 @@ func TestFaultsComeBeforeAuthorization(t *testing.T) {
 	}
 }
 
-// fates sends puts and gets in turn and returns what came of each.
+// injections sends puts and gets in turn and returns what came of each.
 func injections(t *testing.T, w way, seed uint64, n int) []int {
 	t.Helper()
 	s, _ := faulty(t, seed, "put:503@30%,*:reset@10%,get:500@30%")

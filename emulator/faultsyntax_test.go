@@ -143,12 +143,12 @@ func TestParseLimitsSaysWhatIsWrong(t *testing.T) {
 		"2000":                       `limit "2000": write messages=2000 (a second and queue) or requests=20000 (a second and account)`,
 		"messages":                   `limit "messages": write messages=2000`,
 		"bytes=1":                    `limit "bytes=1": write`,
-		"messages=-1":                `"-1" is no number from 0 to 1000000000`,
-		"messages=1,requests=1e3":    `limit "requests=1e3": "1e3" is no number`,
-		"requests=1000000001":        `is no number from 0 to`,
-		"messages=1 messages=1":      `limit "messages=1": messages is there twice`,
-		"requests=0;Requests=5":      `requests is there twice`,
-		"messages=99999999999999999": `is no number`,
+		"messages=-1":                `"-1" is not a number from 0 to 1000000000`,
+		"messages=1,requests=1e3":    `limit "requests=1e3": "1e3" is not a number`,
+		"requests=1000000001":        `is not a number from 0 to`,
+		"messages=1 messages=1":      `limit "messages=1": messages is given twice`,
+		"requests=0;Requests=5":      `requests is given twice`,
+		"messages=99999999999999999": `is not a number`,
 	} {
 		if got, err := ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) || got != (Limits{}) {
 			t.Errorf("%q is %+v, %v; want %s", text, got, err, want)

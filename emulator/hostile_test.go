@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// complaints is what [http.Server] says of connections, panics among it.
+// errorLog is what [http.Server] says of connections, panics among it.
 type errorLog struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -38,14 +38,14 @@ func (c *errorLog) check(t *testing.T) {
 
 var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 
-// besieged is an endpoint with the queue "orders" that waits as long as that; after the
-// test it must not have complained of a panic.
+// startEndpoint starts an endpoint with the queue "orders" and these timeouts. After the
+// test it must not have logged a panic.
 func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
 	s := New(localqueue.New(nil), nil)
 	createOrders(t, s)
-	said := new(errorLog)
-	e, err := s.listen("127.0.0.1:0", nil, wait, said)
+	log := new(errorLog)
+	e, err := s.listen("127.0.0.1:0", nil, wait, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		said.check(t)
+		log.check(t)
 	})
 	return e
 }

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// faultRules are [Faults] at work. Only the counters in them change.
+// faultRules are [Faults] with their counters, the only parts that change.
 type faultRules struct {
 	seed       uint64
 	rules      []faultRule
-	totalDelay time.Duration // all delays together
+	totalDelay time.Duration // sum of all delays
 }
 
 type faultRule struct {
 	Fault
-	requests atomic.Int64 // that it was for
+	requests atomic.Int64 // that the rule applied to
 }
 
-// newFaultRules returns nil for no rules.
+// newFaultRules returns nil if there are no rules.
 func newFaultRules(f *Faults) (*faultRules, error) {
 	if f == nil || len(f.Rules) == 0 {
 		return nil, nil
@@ -47,13 +47,13 @@ func newFaultRules(f *Faults) (*faultRules, error) {
 	return r, nil
 }
 
-// fate is what happens to one request. The zero value is nothing.
+// injection is what goes wrong with one request. The zero value is nothing.
 type injection struct {
-	kind  FaultKind     // but a delay
-	delay time.Duration // before the work
+	kind  FaultKind     // other than a delay
+	delay time.Duration // before the request is executed
 }
 
-// decide lets every rule count a request, and returns what happens to it.
+// decide counts a request with every rule, and returns its faults.
 func (r *faultRules) decide(op Operation) injection {
 	var f injection
 	for i := range r.rules {
@@ -69,14 +69,13 @@ func (r *faultRules) decide(op Operation) injection {
 		}
 	}
 	if f.kind == FaultReset || f.response() != nil {
-		f.delay = 0 // there is no work that it could be before
+		f.delay = 0 // the request is not executed
 	}
 	return f
 }
 
-// hits reports whether the rule, which is the i-th, hits its n-th request. It is
-// a function of its arguments alone, so that it does not matter which goroutine
-// throws the dice.
+// hits reports whether the i-th rule hits its n-th request. It is a pure function of its
+// arguments, so the order of goroutines does not matter.
 func (r *faultRule) hits(seed uint64, i int, n int64) bool {
 	switch {
 	case r.Every > 0:
@@ -92,13 +91,13 @@ func (r *faultRule) hits(seed uint64, i int, n int64) bool {
 	return false
 }
 
-// What breaks a connection, as a client sees it.
+// Errors of a closed connection, as a client sees them.
 var (
 	errReset error = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	errDrop        = fmt.Errorf("emulator: the connection was closed without an answer: %w", io.EOF)
 )
 
-// answer is what a fault answers instead of doing what is asked for, or nil.
+// response returns the failure with which a fault replaces the response, or nil.
 func (f injection) response() *failure {
 	switch f.kind {
 	case FaultBusy:
@@ -111,7 +110,7 @@ func (f injection) response() *failure {
 	return nil
 }
 
-// longestFault is how much longer than others a request may take.
+// totalFaultDelay returns how much longer a request may take because of faults.
 func (s *Server) totalFaultDelay() time.Duration {
 	if s.faults == nil {
 		return 0
@@ -119,8 +118,8 @@ func (s *Server) totalFaultDelay() time.Duration {
 	return s.faults.totalDelay
 }
 
-// meetFate decides what goes wrong with a request. It returns what is answered
-// instead of doing it, or with what error the connection breaks, or neither.
+// injectFault decides the request's faults. It returns the failure to respond with, or the error
+// with which the connection is closed, or neither.
 func (c *call) injectFault() (*failure, error) {
 	c.injection = c.server.faults.decide(c.operation)
 	if c.injection == (injection{}) {
@@ -133,7 +132,7 @@ func (c *call) injectFault() (*failure, error) {
 	return c.injection.response(), nil
 }
 
-// work does what the request asks for, twice when it is to be a duplicate.
+// runWithFault executes the request, twice for a duplicate.
 func (c *call) runWithFault() *failure {
 	if c.injection.kind == FaultDuplicate {
 		c.runFirstCopy()
@@ -151,9 +150,8 @@ func (c *call) runOnce() *failure {
 	return c.handle(c)
 }
 
-// rehearse is the first copy of a duplicate, whose answer nobody hears. It is
-// counted and logged like any other, and leaves no trace in the answer of the
-// second, for which the headers must be as they were.
+// runFirstCopy executes the first copy of a duplicate and drops its response. It is counted and
+// logged, and restores the headers for the second copy.
 func (c *call) runFirstCopy() {
 	before := maps.Clone(c.header)
 	f := c.runOnce()
@@ -167,27 +165,26 @@ func (c *call) runFirstCopy() {
 	c.tally.requests.Add(1)
 }
 
-// connectionKey is the key of a request's connection in its context.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// resetConnection closes the connection with a reset, so that the client reads an
-// error and not an end. It is the TCP connection below TLS that closes, for a
-// farewell of TLS would be an end.
+// resetConnection closes the connection with a reset, so that the client reads an error and not
+// EOF. It closes the TCP connection below TLS, because a close_notify would be an EOF.
 func resetConnection(ctx context.Context) {
-	conn, _ := ctx.Value(connectionKey{}).(net.Conn) // none behind a server of someone else's
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn) // nil if another server calls the handler
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_, _ = tcp.SetLinger(0), tcp.Close() // when they fail it is gone already
+		_, _ = tcp.SetLinger(0), tcp.Close() // errors mean that it is closed already
 	}
 }
 
-// String is what goes wrong with a request, such as "delay=1s drop".
+// String returns the faults of a request, such as "delay=1s drop".
 func (f injection) String() string {
 	if f.delay == 0 {
 		return string(f.kind)

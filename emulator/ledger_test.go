@@ -19,12 +19,12 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// badDay is every kind of fault, often.
+// allFaults has every kind of fault at a high rate.
 const allFaults = "*:503@7%,get:500@5%,*:408@1/23,*:reset@5%,*:drop@7%,*:duplicate@6%,*:delay=1ms@10%"
 
-// TestBooksBalance is a client on a bad day: each message that was accepted is
-// handled or still there, whatever goes wrong, and there is nothing but what
-// was sent. The same check catches a client that deletes first and works then.
+// TestNoAcceptedMessageIsLost injects faults into a client's requests. Each accepted message
+// must be handled or still be in the queue, and no other message may appear.
+// TestLedgerFindsLostMessages shows that the check detects a client that deletes first.
 func TestNoAcceptedMessageIsLost(t *testing.T) {
 	t.Run("in process", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestLedgerFindsLostMessages(t *testing.T) {
 		s, engine := faultyServer(t)
 		lost := lostMessages(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, deleteFirst)
 		if len(lost) == 0 {
-			t.Error("a client that deletes before it works has lost nothing: the check is blind")
+			t.Error("a client that deletes before it works has lost nothing: the check detects nothing")
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestLedgerFindsLostMessages(t *testing.T) {
 func reportLost(t *testing.T, lost []string) {
 	t.Helper()
 	for _, text := range lost {
-		t.Errorf("%s was accepted, and is neither handled nor there", text)
+		t.Errorf("%s was accepted, and is neither handled nor in the queue", text)
 	}
 }
 
@@ -97,7 +97,7 @@ type transporter interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// balance returns the messages that were accepted and lost.
+// lostMessages returns the messages that were accepted and lost.
 func lostMessages(t *testing.T, s *emulator.Server, engine *localqueue.Engine, location string, via transporter,
 	consume func(*testing.T, queue.Queue) map[queue.ID]string) (lost []string) {
 	t.Helper()
@@ -189,8 +189,7 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 	return handled
 }
 
-// leftOver takes what is left from the engine itself, where nothing goes wrong,
-// as leases end: it has all when it has as many as there are.
+// drain takes the remaining messages from the engine, without faults, as their leases end.
 func drain(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	left := map[queue.ID]string{}
 	azuritetest.Until(t, "all leases have ended and every message could be had", func() bool {
@@ -210,7 +209,7 @@ func drain(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	return left
 }
 
-// secretless checks the error of a bad day.
+// checkError checks that an injected error contains no secret.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (strings.Contains(err.Error(), "popreceipt") || errors.Is(err, context.Canceled)) {

@@ -6,39 +6,33 @@ import (
 	"strings"
 )
 
-// Limits are how much a second is served before it is 503 ServerBusy. Microsoft's
-// targets (Scalability and performance targets for Queue Storage) are 2,000
-// messages of 1 KiB a second for a queue and 20,000 for an account. The zero
-// value is no limits.
+// Limits are the rates above which the server responds 503 ServerBusy. Microsoft's targets
+// (Scalability and performance targets for Queue Storage) are 2,000 messages of 1 KiB a second
+// for a queue and 20,000 for an account. The zero value is no limits.
 //
-// A second's worth can be saved up: after a pause of a second that much passes at
-// once, and then as much as time passes. The answer has no Retry-After header,
-// which no document promises for queues.
+// Each limit is a token bucket with one second's worth of tokens. The response has no Retry-After
+// header, because no document promises one for queues.
 type Limits struct {
-	// Messages is how many messages of one queue may be put, got or deleted a
-	// second. A put or a delete that fails counts as one that does not, and a
-	// get as the messages that it brings; it is refused only when not even one
-	// is left, and what it takes too much is missing later. At most a billion.
-	// Defaults to 0: no limit.
+	// Messages is how many messages of one queue may be put, got or deleted a second. A put or
+	// delete counts one, even if it fails; a get counts the messages it returns. A get is refused
+	// only if no token is left, and may leave a debt. At most a billion. Defaults to 0, no limit.
 	Messages int
 
-	// Requests is how many requests of one account are served a second, its
-	// secondary location included. Requests that are not authorized take
-	// none, and so keep nobody out; preflights take none either. At most a
-	// billion. Defaults to 0: no limit.
+	// Requests is how many requests of one account are served a second, including its secondary
+	// location. Requests that are not authorized do not count, so they block nobody; nor do
+	// preflights. At most a billion. Defaults to 0, no limit.
 	Requests int
 }
 
-// highestLimit keeps the levels of buckets within an int64.
+// maxLimitValue keeps token counts within an int64.
 const maxLimitValue = 1_000_000_000
 
-// ParseLimits reads limits from a text such as
+// ParseLimits parses limits from a text such as
 //
-//	messages=2000,requests=20000
+// \tmessages=2000,requests=20000
 //
-// separated by commas, semicolons or blanks, each at most once. What is left out
-// or 0 has no limit. The error names the piece that is wrong, and what would be
-// right.
+// separated by commas, semicolons or white space, each at most once. An omitted limit, or 0,
+// means no limit. The error names the invalid part and a correct form.
 func ParseLimits(text string) (Limits, error) {
 	var l Limits
 	seen := map[string]bool{}
@@ -50,19 +44,19 @@ func ParseLimits(text string) (Limits, error) {
 		case into == nil || !ok:
 			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
 		case seen[name]:
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is there twice: leave one out", quoteShort(piece), name)
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is given twice: leave one out", quoteShort(piece), name)
 		}
 		seen[name] = true
 		n, err := strconv.Atoi(value)
 		if err != nil || !isDigits(value) || n > maxLimitValue {
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is no number from 0 to %d", quoteShort(piece), quoteShort(value), maxLimitValue)
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is not a number from 0 to %d", quoteShort(piece), quoteShort(value), maxLimitValue)
 		}
 		*into = n
 	}
 	return l, nil
 }
 
-// String returns the limits as [ParseLimits] reads them; no limits are "".
+// String returns the limits in the syntax of [ParseLimits]; no limits are "".
 func (l Limits) String() string {
 	var pieces []string
 	if l.Messages != 0 {
@@ -86,7 +80,7 @@ func (l Limits) check() error {
 	return nil
 }
 
-// admit takes a request out of what its account has left.
+// checkRequestLimit takes a token of the account's request limit.
 func (c *call) checkRequestLimit() *failure {
 	if c.accountState.requests == nil || c.accountState.requests.take() {
 		return nil
@@ -95,8 +89,7 @@ func (c *call) checkRequestLimit() *failure {
 	return errAccountBusy
 }
 
-// handleWithinLimit carries out the operation, and takes the messages that it
-// moves out of what its queue has left.
+// handleWithinLimit executes the operation and charges its messages to the queue's limit.
 func (c *call) handleWithinLimit() *failure {
 	switch c.operation {
 	case PutMessage, GetMessages, DeleteMessage:
@@ -110,7 +103,7 @@ func (c *call) handleWithinLimit() *failure {
 	}
 	f := c.handle(c)
 	if c.operation == GetMessages {
-		b.charge(c.gotMessages - 1) // one is taken; none were got when it failed
+		b.charge(c.gotMessages - 1) // one token is taken already; a failed get has 0 messages
 	}
 	return f
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// record logs one request. Status 0 is no answer. It costs a comparison while
-// there is no log.
+// logRequest logs one request; status 0 means no response. Without a log it costs a comparison.
 func (c *call) logRequest(status int, code string) {
 	log := c.server.log
 	if log == nil {
@@ -16,7 +15,7 @@ func (c *call) logRequest(status int, code string) {
 	}
 	attributes := make([]slog.Attr, 0, 9)
 	attributes = append(attributes, slog.String("operation", string(c.operation)))
-	// Names that are none could be anything, a receipt in the wrong place too.
+	// An invalid name could be anything, even a misplaced receipt: do not log it.
 	if c.accountState != nil {
 		attributes = append(attributes, slog.String("account", c.account))
 	}

@@ -1,7 +1,6 @@
 package emulator
 
-// Operation is one of the service's operations, under the name that its storage
-// logs and bills use.
+// Operation is an operation of the service, under the name in its storage logs and bills.
 type Operation string
 
 // The operations.
@@ -26,16 +25,16 @@ const (
 	GetDelegationKey     Operation = "GetUserDelegationKey"
 	Preflight            Operation = "QueuePreflightRequest"
 
-	Unknown Operation = "Unknown" // a request that is none of the others
+	Unknown Operation = "Unknown" // any other request
 )
 
-// operations are all operations in the order in which they are listed.
+// operations are all operations in display order.
 var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
 	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
 	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
 
-// reads reports whether the operation changes nothing, so that the secondary
-// location has it too.
+// isRead reports whether the operation changes nothing, so that the secondary location supports
+// it.
 func (op Operation) isRead() bool {
 	switch op {
 	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:

@@ -1,16 +1,15 @@
 package emulator
 
-// grant is what a shared access signature must have for an operation (Create an
-// account SAS, "Account SAS permissions by operation", and Create a service SAS,
-// "Permissions for a queue").
+// permission is what a shared access signature must have for an operation (Create an account SAS,
+// "Account SAS permissions by operation", and Create a service SAS, "Permissions for a queue").
 type permission struct {
-	resource string // the resource type of an account SAS
-	account  string // letters of an account SAS, of which one is enough; "" allows none
-	queue    string // the letter of a SAS of one queue; "" allows none
+	resource string // resource type of an account SAS
+	account  string // letters of an account SAS, any of which suffices; "" allows none
+	queue    string // letter of a service SAS; "" allows none
 }
 
-// needs returns what a signature must have for the operation. Who may do what
-// with access policies, and who gets keys, is for keys and tokens alone to say.
+// permission returns what a signature must have for the operation. Access policies and delegation
+// keys require an account key or a token.
 func (op Operation) permission() permission {
 	switch op {
 	case ListQueues:

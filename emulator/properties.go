@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// analyticsVersion is the one version of logging and metrics.
+// analyticsVersion is the only version of logging and metrics.
 const analyticsVersion = "1.0"
 
-// The bounds of Set Queue Service Properties and of CORS rules.
+// Limits of Set Queue Service Properties and of CORS rules.
 const (
 	maxRetention    = 365 // days
 	maxRules        = 5
@@ -24,7 +24,7 @@ const (
 	maxOriginLength = 256
 )
 
-// getProperties answers Get Queue Service Properties.
+// getProperties responds to Get Queue Service Properties.
 func (c *call) getProperties() *failure {
 	p, f := c.properties()
 	if f != nil {
@@ -33,9 +33,8 @@ func (c *call) getProperties() *failure {
 	return c.document(http.StatusOK, queuexml.AppendProperties(c.responseBuffer(), withDefaults(p)))
 }
 
-// setProperties answers Set Queue Service Properties. What a request leaves out
-// stays as it is. Logging and metrics are kept and given back, and change
-// nothing else: the emulator has its own.
+// setProperties responds to Set Queue Service Properties. Omitted properties keep their values.
+// Logging and metrics are stored and returned, but have no effect.
 func (c *call) setProperties() *failure {
 	var body []byte
 	if c.input != nil {
@@ -64,8 +63,8 @@ func (c *call) setProperties() *failure {
 	if given.CORS != nil {
 		p.CORS = given.CORS
 	}
-	// Two requests at the same time may each leave out what the other one
-	// sets; then one of the two wins, as when whole ones are sent.
+	// Of two concurrent requests that set different properties one wins, as if
+	// both had sent all properties.
 	if err := c.server.engine.SetServiceProperties(c.request.Context(), strings.Clone(c.account), queuexml.AppendProperties(nil, p)); err != nil {
 		return toFailure(err)
 	}
@@ -73,7 +72,7 @@ func (c *call) setProperties() *failure {
 	return nil
 }
 
-// properties are those that were set, nil where none were.
+// properties returns the stored properties; nil fields were never set.
 func (c *call) properties() (queuexml.Properties, *failure) {
 	stored, err := c.server.engine.ServiceProperties(c.request.Context(), c.account)
 	if err != nil {
@@ -84,12 +83,12 @@ func (c *call) properties() (queuexml.Properties, *failure) {
 	}
 	p, err := queuexml.ParseProperties(stored)
 	if err != nil {
-		return queuexml.Properties{}, errInternal // it is what we have written
+		return queuexml.Properties{}, errInternal // we have written it
 	}
 	return p, nil
 }
 
-// whole puts what holds without being set into what was left out.
+// withDefaults fills in the defaults of omitted properties.
 func withDefaults(p queuexml.Properties) queuexml.Properties {
 	if p.Logging == nil {
 		p.Logging = &queuexml.Logging{Version: analyticsVersion}
@@ -191,7 +190,7 @@ func checkRule(r queuexml.CORSRule) *failure {
 	return nil
 }
 
-// items are the parts of a list that is separated by commas.
+// splitList splits a comma-separated list.
 func splitList(list string) []string {
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {
@@ -202,9 +201,8 @@ func splitList(list string) []string {
 	return out
 }
 
-// getStatistics answers Get Queue Service Stats, which only the secondary
-// location has. Both locations are the same here, so that it is always live and
-// never behind.
+// getStatistics responds to Get Queue Service Stats, which only the secondary location supports.
+// Both locations are the same here, so the status is always live.
 func (c *call) getStatistics() *failure {
 	if !c.secondary {
 		return invalidComp("stats")

@@ -8,17 +8,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The versions of the protocol that are served: from the one that brought
-// messages that never expire to the one that azqueue v2.1.0 speaks.
+// The supported protocol versions: from the first with messages that never expire to that of
+// azqueue v2.1.0.
 const (
 	oldestVersion = "2017-07-29"
 	newestVersion = "2026-04-06"
 )
 
-// checkVersion finds out in which version of the protocol to answer (Versioning
-// for the Azure Storage services): that of the header; without one, of a request
-// with a shared access signature its api-version, or the version that it was
-// signed in. Who shows nothing need not say a version either, and gets the oldest.
+// checkVersion determines the protocol version (Versioning for the Azure Storage services): that
+// of the header or, with a shared access signature, its api-version or the version that it was
+// signed in. A request without credentials needs no version and gets the oldest.
 func (c *call) checkVersion() *failure {
 	version := firstValue(c.request.Header, "X-Ms-Version")
 	if version == "" {
@@ -71,8 +70,7 @@ func isServedVersion(version string) bool {
 	return isVersion(version) && version >= oldestVersion && version <= newestVersion
 }
 
-// isVersion reports whether s has the form 2006-01-02, which makes comparing
-// texts comparing dates.
+// isVersion reports whether s has the form 2006-01-02, so that comparing texts compares dates.
 func isVersion(s string) bool {
 	if len(s) != 10 || s[4] != '-' || s[7] != '-' {
 		return false
@@ -85,8 +83,8 @@ func isVersion(s string) bool {
 	return true
 }
 
-// route reads the address and finds the operation. Behind the account there is
-// nothing, a queue, its messages, or one message.
+// route parses the address and determines the operation. Behind the account there is nothing, a
+// queue, its messages, or one message.
 func (c *call) route() *failure {
 	parts, count, f := c.locate()
 	if f != nil {
@@ -106,8 +104,8 @@ func (c *call) route() *failure {
 		return f
 	}
 	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hostStyle {
-		// The Python client puts the account's path behind the secondary location's. Nothing else
-		// has this address: queues have no stats.
+		// The Python client appends the account's path to the secondary location's. The address
+		// has no other meaning: queues have no stats.
 		parts[0], count = "", 0
 	}
 	c.queue, c.message = parts[0], parts[2]
@@ -229,8 +227,8 @@ func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
 	return nil
 }
 
-// badComp is what the service answers to a comp that the resource does not have,
-// or that is missing.
+// invalidComp is the service's response to a comp that is missing or that the resource does not
+// support.
 func invalidComp(comp string) *failure {
 	return errInvalidQueryValue.with(
 		queuexml.Detail{Name: "QueryParameterName", Value: "comp"},
@@ -238,7 +236,7 @@ func invalidComp(comp string) *failure {
 		queuexml.Detail{Name: "Reason", Value: ""})
 }
 
-// checkNames refuses a bad queue name in the two ways the service does.
+// checkNames refuses an invalid queue name with one of the service's two failures.
 func (c *call) checkNames() *failure {
 	if c.queue == "" || queue.CheckName(c.queue) == nil {
 		return nil

@@ -15,29 +15,27 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Server answers requests of the Queue service's protocol. Use [New]. It is an
-// [http.Handler] and an [http.RoundTripper], safe for concurrent use. It keeps
-// nothing that needs closing; an [Endpoint] does.
+// Server implements the Queue service's protocol as an [http.Handler] and an [http.RoundTripper].
+// It is safe for concurrent use and needs no closing; an [Endpoint] does. Create one with [New].
 type Server struct {
 	engine         *localqueue.Engine
 	accounts       map[string]*accountState // never changes
-	public         bool                     // other machines may reach us
-	hosts          []string                 // that endpoints answer to, besides this machine's own
+	public         bool                     // other machines may reach it
+	hosts          []string                 // Options.Hosts
 	delay          time.Duration
 	front          http.Handler  // or nil
 	faults         *faultRules   // nil for none
 	messages       *queueBuckets // nil without a limit
 	log            *slog.Logger  // nil for none
-	optionsErr     error         // what is wrong with the options, or nil
+	optionsErr     error         // invalid options, or nil
 	counters       *counters
-	idPrefix       [8]byte                    // random, the first half of request ids
-	requests       atomic.Uint64              // how many, the second half of request ids
-	lastParsedDate atomic.Pointer[parsedDate] // that a client has sent
-	lastDateHeader atomic.Pointer[dateHeader] // that was sent
+	idPrefix       [8]byte                    // random first half of request ids
+	requests       atomic.Uint64              // counter, second half of request ids
+	lastParsedDate atomic.Pointer[parsedDate] // last date of a client
+	lastDateHeader atomic.Pointer[dateHeader] // last Date header sent
 }
 
-// New returns a server over the engine. A nil engine means a new one in memory
-// with its defaults.
+// New returns a server over the engine. A nil engine means a new in-memory one with its defaults.
 func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
@@ -56,13 +54,12 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	return s
 }
 
-// ServeHTTP answers one request. It does not check whether a web page of another origin has
-// made a browser send it, as an [Endpoint] does. Whatever the request, it panics only with
-// [http.ErrAbortHandler], by which a handler breaks the connection, when a fault
-// does; without [Options].Faults it never panics.
+// ServeHTTP handles one request. Unlike an [Endpoint] it does not check whether a web page of
+// another origin made a browser send it. It panics only with [http.ErrAbortHandler], to close the
+// connection for a fault; without [Options].Faults it never panics.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r, false) }
 
-// serveHTTP is ServeHTTP; on an endpoint it checks who has made a browser send the request.
+// serveHTTP is ServeHTTP; for an endpoint it checks the origin of browsers' requests.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool) {
 	if broken := s.serve(w, r, endpoint); broken != nil {
 		if errors.Is(broken, errReset) {
@@ -72,8 +69,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool
 	}
 }
 
-// serve answers one request, or returns with what error a fault breaks the
-// connection.
+// serve handles one request, or returns the error with which a fault closes the connection.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (broken error) {
 	c := calls.Get().(*call)
 	c.server, c.request, c.header, c.operation = s, r, w.Header(), Unknown
@@ -99,7 +95,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 		f = c.execute()
 	}
 	switch {
-	case r.Context().Err() != nil: // nobody is there to read it
+	case r.Context().Err() != nil: // the client has left
 		c.status, c.body = errTimedOut.status, nil
 		c.logRequest(0, "")
 	case broken != nil || c.injection.kind == FaultDrop:
@@ -116,21 +112,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	return nil
 }
 
-// The values of headers that are always the same. Nobody changes them: whoever gets them in
-// process gets a copy.
+// Constant header values. They are never modified: in-process clients get copies.
 var (
 	serverName  = []string{"Millrace-Queue/1.0"}
 	versionName = []string{newestVersion}
 	typeXML     = []string{"application/xml"}
 )
 
-// clockText is what a Date says in a second. It never changes.
+// dateHeader is the Date header for one second. It never changes.
 type dateHeader struct {
 	second int64
 	text   []string
 }
 
-// date is the Date header of now. It is written once a second.
+// date returns the current Date header, which it formats once a second.
 func (s *Server) date() []string {
 	now := time.Now()
 	last := s.lastDateHeader.Load()

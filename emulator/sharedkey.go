@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// maxSkew is how old or how early the date of a request may be (Authorize with
-// Shared Key, "Specifying the Date header").
+// maxSkew is the largest difference between a request's date and now (Authorize with Shared Key,
+// "Specifying the Date header").
 const maxSkew = 15 * time.Minute
 
-// usualText is how many bytes are signed, hardly ever more.
+// typicalSignedText is the usual length of the string to sign, in bytes.
 const typicalSignedText = 512
 
-// account is who may sign requests.
+// accountState is an account's key and request limit.
 type accountState struct {
 	key    []byte    // never changes
-	hashes sync.Pool // of hash.Hash keyed with the key
+	hashes sync.Pool // hash.Hash keyed with the key
 
-	requests *tokenBucket // how many are left; nil without a limit. Set before the server serves
+	requests *tokenBucket // request limit; nil for none. Set before the server serves
 }
 
 func newAccount(key []byte) *accountState {
@@ -33,8 +33,8 @@ func newAccount(key []byte) *accountState {
 	return a
 }
 
-// authenticateKey refuses a request that is not signed with the key of the
-// account it addresses. The credentials are the account and the signature.
+// authenticateKey refuses a request that is not signed with the account's key. credentials are
+// the account and the signature.
 func (c *call) authenticateKey(credentials string, scheme signingScheme) *failure {
 	name, encoded, ok := strings.Cut(strings.TrimSpace(credentials), ":")
 	if !ok {
@@ -56,16 +56,16 @@ func (c *call) authenticateKey(credentials string, scheme signingScheme) *failur
 	if c.signedWith(scheme, c.resource, signature) {
 		return nil
 	}
-	// The documents want the address of the primary location to be signed,
-	// clients sign what they call. Both mean the same.
+	// Documented is the address of the primary location, but clients sign the
+	// address that they call. Both mean the same.
 	if primary, ok := c.primaryResource(); ok && c.signedWith(scheme, primary, signature) {
 		return nil
 	}
 	return denied("The signature does not match: check the account key.")
 }
 
-// signedWith reports whether a signature is that of the request with this path, in one of the
-// two orders of its headers.
+// signedWith reports whether a signature is that of the request with this path, in either order
+// of its headers.
 func (c *call) signedWith(scheme signingScheme, resource string, signature []byte) bool {
 	c.collated = false
 	c.signedText = scheme.appendText(c, c.signedText[:0], resource)
@@ -80,8 +80,7 @@ func (c *call) signedWith(scheme signingScheme, resource string, signature []byt
 	return c.accountState.signed(c.signedText, signature)
 }
 
-// signed compares in constant time, so that a signature cannot be guessed byte
-// by byte.
+// signed compares in constant time, so that a signature cannot be guessed byte by byte.
 func (a *accountState) signed(text, signature []byte) bool {
 	h := a.hashes.Get().(hash.Hash)
 	defer a.hashes.Put(h)
@@ -91,17 +90,17 @@ func (a *accountState) signed(text, signature []byte) bool {
 	return hmac.Equal(h.Sum(sum[:0]), signature)
 }
 
-// dated is a date as it was written, and what it means.
+// parsedDate is a date header and its parsed value.
 type parsedDate struct {
 	text string
 	at   time.Time
 }
 
-// checkDate keeps the last date that it read: clients that are busy send the same one for
-// a second.
+// checkDate checks the request's date. It caches the last one: busy clients send the same date
+// for a second.
 func (s *Server) checkDate(h http.Header) *failure {
-	// An x-ms-date that is there takes the place of Date in what is signed, even when it is
-	// empty: nothing else may be believed then.
+	// An x-ms-date replaces Date in the string to sign, even if it is empty, so only it
+	// is authentic.
 	value := firstValue(h, "Date")
 	if dates := h["X-Ms-Date"]; len(dates) > 0 {
 		if value = dates[0]; value == "" {

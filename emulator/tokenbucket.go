@@ -8,30 +8,29 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// bucket holds what may be taken: rate a second flow in, and a second's worth at
-// most stays. It counts in billionths, so that a nanosecond brings rate of them
-// and nothing is ever rounded.
+// tokenBucket is a token bucket for rate tokens a second, and at most one second's worth. It
+// counts billionths of a token, so that a nanosecond adds rate of them without rounding.
 type tokenBucket struct {
 	rate int64
 
 	mu      sync.Mutex
-	tokens  int64     // guarded by mu; below 0 after a debt
-	updated time.Time // guarded by mu; when level was right
+	tokens  int64     // in billionths, negative after a debt; guarded by mu
+	updated time.Time // when tokens was current; guarded by mu
 }
 
-// unit is one message or request, in billionths.
+// oneToken is one message or request, in billionths.
 const oneToken = int64(time.Second)
 
 func newTokenBucket(rate int) *tokenBucket {
 	return &tokenBucket{rate: int64(rate), tokens: int64(rate) * oneToken, updated: time.Now()}
 }
 
-// fill lets in what has come since. Called with mu held.
+// refill adds the tokens since updated. mu must be held.
 func (b *tokenBucket) refill() {
 	now := time.Now()
 	full := b.rate * oneToken
-	// What is missing may be more than a second's worth, after a debt; compare
-	// times first, for the product of a long one would overflow.
+	// After a debt more than a second's worth may be missing. Compare times first:
+	// the product would overflow for a long time.
 	passed := now.Sub(b.updated)
 	if passed >= time.Duration((full-b.tokens)/b.rate)+1 {
 		b.tokens = full
@@ -41,7 +40,7 @@ func (b *tokenBucket) refill() {
 	b.updated = now
 }
 
-// take takes one, if there is one.
+// take takes one token, if there is one.
 func (b *tokenBucket) take() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,14 +52,14 @@ func (b *tokenBucket) take() bool {
 	return true
 }
 
-// charge takes n more, whether they are there or not; a negative n gives back.
+// charge takes n more tokens and may leave a debt; a negative n returns tokens.
 func (b *tokenBucket) charge(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens = min(b.rate*oneToken, b.tokens-int64(n)*oneToken)
 }
 
-// isFull reports whether it is as good as a new one.
+// isFull reports whether the bucket is full, like a new one.
 func (b *tokenBucket) isFull() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,13 +67,13 @@ func (b *tokenBucket) isFull() bool {
 	return b.tokens == b.rate*oneToken
 }
 
-// queueBuckets has a bucket for each queue that was busy in the last seconds.
+// queueBuckets has a bucket for each recently busy queue.
 type queueBuckets struct {
 	rate int
 
 	mu      sync.Mutex
 	buckets map[queue.Name]*tokenBucket // guarded by mu
-	pruneAt int                         // guarded by mu; at how many buckets to throw out full ones
+	pruneAt int                         // number of buckets at which full ones are removed; guarded by mu
 }
 
 const minPrune = 1024
@@ -83,8 +82,8 @@ func newQueueBuckets(rate int) *queueBuckets {
 	return &queueBuckets{rate: rate, buckets: map[queue.Name]*tokenBucket{}, pruneAt: minPrune}
 }
 
-// of returns the bucket of a queue. A bucket that is full is the same as a new
-// one, so those are thrown out now and then: names cost nothing to make up.
+// of returns a queue's bucket. Full buckets equal new ones and are removed now and then, because
+// clients can make up any number of names.
 func (q *queueBuckets) of(name queue.Name) *tokenBucket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
