@@ -62,7 +62,7 @@ func TestAzuriteAnswers(t *testing.T) {
 	}
 }
 
-// azuriteWorld is the world of the exchanges in Azurite.
+// azuriteFixture creates the fixture in Azurite.
 func azuriteFixture(t *testing.T, transport http.RoundTripper, place string) *fixture {
 	t.Helper()
 	w := &fixture{names: strings.NewReplacer()}

@@ -39,7 +39,13 @@ func ParseLimits(text string) (Limits, error) {
 	for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(",; \t\r\n", r) }) {
 		name, value, ok := strings.Cut(piece, "=")
 		name = strings.ToLower(name)
-		into := map[string]*int{"messages": &l.Messages, "requests": &l.Requests}[name]
+		var into *int
+		switch name {
+		case "messages":
+			into = &l.Messages
+		case "requests":
+			into = &l.Requests
+		}
 		switch {
 		case into == nil || !ok:
 			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))

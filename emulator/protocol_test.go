@@ -29,7 +29,7 @@ type section struct {
 }
 
 // exchange is one request and what must come of it. In path and in body, the
-// names in braces stand for what world has.
+// names in braces are replaced by those of the fixture.
 type exchange struct {
 	name    string
 	account string // or its secondary location; "" is the development account
@@ -91,8 +91,8 @@ func element(name, text string) string {
 	return "<" + name + ">" + text + "</" + name + ">"
 }
 
-// world is what an exchange finds: queues and messages that are the same each
-// time, for the engine is seeded.
+// fixture has the queues and messages for an exchange. The engine is seeded, so they are
+// always the same.
 type fixture struct {
 	engine *localqueue.Engine
 	names  *strings.Replacer // for paths
@@ -237,22 +237,22 @@ func TestProtocol(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	for x := range all {
 		t.Run(x.name, func(t *testing.T) {
-			world := newFixture(t)
-			s := world.server()
-			inside, unchecked := do(t, s, world.request(t, inProcess, x)), x
+			f := newFixture(t)
+			s := f.server()
+			inside, unchecked := do(t, s, f.request(t, inProcess, x)), x
 			if x.inside != 0 {
 				unchecked.status, unchecked.code, unchecked.has = x.inside, inside.header.Get("x-ms-error-code"), ""
 			}
-			unchecked.check(t, world, inside)
+			unchecked.check(t, f, inside)
 			if class := s.Counts().Statuses[unchecked.status/100]; class != 1 {
 				t.Errorf("counted %+v", s.Counts())
 			}
 
-			world = newFixture(t)
-			start := world.server().Start
+			f = newFixture(t)
+			start := f.server().Start
 			if x.secure {
 				start = func(address string) (*Endpoint, error) {
-					return world.server().StartTLS(address, configOf(certificate))
+					return f.server().StartTLS(address, configOf(certificate))
 				}
 			}
 			e, err := start("")
@@ -260,8 +260,8 @@ func TestProtocol(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			outside := do(t, transport, world.request(t, e.Addr().String(), x))
-			x.check(t, world, outside)
+			outside := do(t, transport, f.request(t, e.Addr().String(), x))
+			x.check(t, f, outside)
 			if x.inside != 0 {
 				return // the answers are not the same
 			}

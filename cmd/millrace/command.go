@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// command is one thing that the program does. It is made anew for each command line,
-// because its flags point into it.
+// command is one command of the program. Each command line creates its own, because flags point
+// into it.
 type command struct {
 	name     string
-	args     string // what follows the name, for people
-	does     string // in a line
-	more     string // the rest of its help, before the flags
-	epilogue string // and after them
+	args     string // arguments, for the help
+	does     string // one-line description
+	more     string // help before the flags
+	epilogue string // help after the flags
 	flags    *flag.FlagSet
-	hint     func(wrong string) string // what to do about an error of the flags; nil for nothing
-	minArgs  int                       // arguments, flags aside
+	hint     func(wrong string) string // what to do about an error of the flags; nil for none
+	minArgs  int                       // arguments besides flags
 	maxArgs  int                       // negative for any number
 	run      func(ctx context.Context, c *console, args []string) error
 }
 
-// commands are all of them, in the order of the help.
+// commands returns all commands in the order of the help.
 func commands() []*command {
 	return []*command{
 		serveCommand(),
@@ -36,12 +36,12 @@ func commands() []*command {
 
 func newFlags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet("millrace "+name, flag.ContinueOnError)
-	f.SetOutput(io.Discard) // its errors are said by us, in a line
+	f.SetOutput(io.Discard) // we print errors ourselves, on one line
 	f.Usage = func() {}
 	return f
 }
 
-// do reads the arguments and runs the command.
+// do parses the arguments and runs the command.
 func (o *command) do(ctx context.Context, c *console, args []string) error {
 	args, err := parseInterspersed(o.flags, args)
 	switch {
@@ -62,7 +62,7 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 	return nil
 }
 
-// advice is what to do about an error of the flags.
+// advice returns what to do about an error of the flags.
 func (o *command) advice(wrong string) string {
 	if o.hint != nil {
 		if hint := o.hint(wrong); hint != "" {
@@ -79,8 +79,8 @@ func (o *command) tooManyArgs(arg string) error {
 	return usageError{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
 }
 
-// mixed reads flags wherever they stand, before, between or after the other arguments,
-// which it returns. After -- there are no more flags.
+// parseInterspersed parses flags anywhere among the arguments, which it returns. After -- there
+// are no more flags.
 func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := f.Parse(args); err != nil {
@@ -90,7 +90,7 @@ func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err err
 		if len(rest) == 0 {
 			return others, nil
 		}
-		// None of our flags takes -- as its value, so it is no value here.
+		// No flag of ours takes -- as its value.
 		if read := len(args) - len(rest); read > 0 && args[read-1] == "--" {
 			return append(others, rest...), nil
 		}
@@ -98,7 +98,7 @@ func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err err
 	}
 }
 
-// usage is what a person sees who says nothing.
+// usage returns the help without arguments.
 func usage() string {
 	var b strings.Builder
 	b.WriteString("Millrace serves the protocol of Azure Queue Storage on this machine, and shows, fills and\nclears the queues of any account.\n\nUsage:\n\n")
@@ -119,7 +119,7 @@ says, or else on the server that millrace serve starts on this machine.
 Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 130 interrupted.
 `
 
-// thereAre says which commands there are.
+// listCommands lists the commands for an error.
 func listCommands() string {
 	var names []string
 	for _, o := range commands() {
@@ -128,7 +128,7 @@ func listCommands() string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// help says everything about one command.
+// help prints a command's help.
 func (o *command) help(out io.Writer) error {
 	var b strings.Builder
 	heading := "millrace " + o.name

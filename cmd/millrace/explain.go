@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// explained is an error in the words of this command.
+// explainedError is an error in the terms of this command.
 type explainedError struct {
 	text string
 	err  error
@@ -18,7 +18,7 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.text }
 func (e *explainedError) Unwrap() error { return e.err }
 
-// explain says what failed once, and what to do about it with this command.
+// explain says what failed, and what to do about it with this command.
 func (t *task) explain(err error) error {
 	known := (*queue.Error)(nil)
 	if errors.As(err, new(*explainedError)) || !errors.As(err, &known) {
@@ -39,6 +39,6 @@ func (t *task) explain(err error) error {
 	return &explainedError{withoutOp(known), err}
 }
 
-// withoutOp is the text of an error without the operation, which is mostly the command's
-// own name.
+// withoutOp returns the text of an error without the operation, which is usually the command's
+// name.
 func withoutOp(e *queue.Error) string { return strings.TrimPrefix(e.Error(), e.Op+" on ") }

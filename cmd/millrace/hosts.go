@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// hostFlags are the hosts that requests may name besides those of this machine.
+// hostFlags are the values of -host.
 type hostFlags []string
 
 func (h *hostFlags) String() string { return strings.Join(*h, " ") }
@@ -23,12 +23,11 @@ func (h *hostFlags) Set(given string) error {
 	return nil
 }
 
-// leastPublicKey is how many bytes the keys of a public server have, as package emulator
-// wants it.
+// minPublicKey is the shortest key of a public server in bytes, as in package emulator.
 const minPublicKey = 16
 
-// checkPublicKeys refuses keys that protect nothing where other machines come in, in terms of
-// flags. Package emulator refuses them too, but only when it is to listen.
+// checkPublicKeys refuses keys that do not protect a public server, in terms of flags. Package
+// emulator refuses them too, but only when it starts to listen.
 func (s *settings) checkPublicKeys() error {
 	for name, key := range s.keys {
 		switch {

@@ -16,29 +16,29 @@ func main() {
 	os.Exit(c.command(context.Background(), os.Args[1:]))
 }
 
-// The statuses that the program ends with.
+// The exit statuses.
 const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // as shells have it
+	exitInterrupted = 130 // as in shells
 )
 
-// console is what the program reads, writes and finds when it starts.
+// console is the program's input, output and environment.
 type console struct {
 	in          io.Reader
 	out, err    io.Writer
-	interactive bool // in is a terminal, where somebody can be asked
+	interactive bool // in is a terminal
 	getenv      func(string) string
 }
 
-// misuse is a command line that cannot be meant.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
-// stopped is the end of a command that was told to stop.
+// interruption is the end of a command by a signal.
 type interruption struct{ error }
 
-// command does what the arguments say and returns the status to end with.
+// command runs the command line and returns the exit status.
 func (c *console) command(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		printf(c.err, "%s", usage())
@@ -49,8 +49,8 @@ func (c *console) command(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if !closedPipe(err) { // who reads no more, as head, wants to hear no more
-		// One line, whatever an error from elsewhere is made of.
+	if !closedPipe(err) { // the reader has closed the pipe, as head does
+		// One line, even if an error has several.
 		printf(c.err, "millrace: %s\n", redact(strings.Join(strings.Fields(err.Error()), " ")))
 	}
 	switch {
@@ -81,7 +81,7 @@ func (c *console) dispatch(ctx context.Context, args []string) error {
 	return usageError{fmt.Errorf("there is no command %s; %s", quote(name), listCommands())}
 }
 
-// say writes what a person is told. Where it cannot be written there is nobody to tell.
+// printf prints to a person. Errors are ignored: there is nobody to tell.
 func printf(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format, args...)
 }

@@ -32,7 +32,7 @@ func dropCommand() *command {
 	)
 	f := newFlags("drop")
 	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
@@ -52,7 +52,7 @@ func clearCommand() *command {
 	)
 	f := newFlags("clear")
 	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again. Messages that a worker has are deleted too.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
@@ -65,8 +65,8 @@ func clearCommand() *command {
 		}}
 }
 
-// clear deletes all messages. Of a long queue the service deletes what it can in the time
-// of a request, and wants to be asked again.
+// clear deletes all messages. On a long queue the service deletes what it can within a request,
+// and must be asked again.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
 	for {
 		err := q.Clear(t.finish)
@@ -79,7 +79,7 @@ func (t *task) clear(ctx context.Context, q queue.Manager) error {
 	}
 }
 
-// gone is the error of a drop. That there is no queue is no reason to make one.
+// dropError returns the error of a drop without the hint to create the queue.
 func dropError(err error) error {
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrQueueMissing) && errors.As(err, &known) {
 		return &explainedError{fmt.Sprintf("queue %v does not exist", known.Queue), err}
@@ -87,7 +87,7 @@ func dropError(err error) error {
 	return err
 }
 
-// done says that something was done, unless it was not.
+// report prints that something was done, unless err is set.
 func (t *task) report(err error, format string, args ...any) error {
 	if err == nil {
 		_, err = fmt.Fprintf(t.console.out, format, args...)
@@ -95,15 +95,14 @@ func (t *task) report(err error, format string, args ...any) error {
 	return err
 }
 
-// confirm asks whether a queue shall lose its messages. Without somebody to ask, somebody
-// must have said yes already.
+// confirm asks before a queue loses its messages. Without a terminal -yes is required.
 func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool, warning string) error {
 	if yes {
 		return nil
 	}
 	c := t.console
 	if !c.interactive {
-		return usageError{fmt.Errorf("nobody can be asked here, since the standard input is no terminal: say -yes to %s %v", op, q.Name())}
+		return usageError{fmt.Errorf("cannot ask for confirmation, because the standard input is not a terminal: use -yes to %s %v", op, q.Name())}
 	}
 	p, err := q.Properties(ctx)
 	if err != nil {

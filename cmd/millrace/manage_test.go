@@ -56,7 +56,7 @@ func TestLosingMessagesIsAskedFirst(t *testing.T) {
 		name := made(t, v)
 		v.ok(t, "put", name, "1", "2", "3")
 		q := v.open(t, name)
-		v.fails(t, exitUsage, []string{"no terminal", "-yes", q.Name().String()}, op, name)
+		v.fails(t, exitUsage, []string{"not a terminal", "-yes", q.Name().String()}, op, name)
 
 		terminal := v
 		terminal.typed = true

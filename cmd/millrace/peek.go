@@ -45,7 +45,7 @@ is no text; "text" is the message as it is on the queue. In a poison queue it ha
 record of why it is there.
 `
 
-// peek prints the messages at the head of a queue.
+// peek prints visible messages of a queue.
 func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) error {
 	messages, err := q.Peek(ctx, most)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) e
 	return out.Flush()
 }
 
-// seen is what a peek shows of a message, in its JSON.
+// peeked is a peeked message, as printed in JSON.
 type peeked struct {
 	ID           queue.ID   `json:"id"`
 	Inserted     time.Time  `json:"inserted"`
@@ -91,7 +91,7 @@ type peeked struct {
 	Text  string `json:"text"`
 }
 
-// poisonSeen is what the record in a poison queue says of its message.
+// peekedPoison is the poison record of a message.
 type peekedPoison struct {
 	Reason       poison.Reason `json:"reason"`
 	Error        string        `json:"error,omitempty"`
@@ -101,7 +101,7 @@ type peekedPoison struct {
 	Poisoned     time.Time     `json:"poisoned"`
 }
 
-// look reads a message, and what is in it when it is the record of a poisoned one.
+// decode decodes a message and its poison record, if it has one.
 func decode(m queue.Message) peeked {
 	s := peeked{ID: m.ID, Inserted: m.Inserted, DequeueCount: m.DequeueCount, Text: m.Text}
 	const never = 9999
@@ -140,7 +140,7 @@ func decode(m queue.Message) peeked {
 	return s
 }
 
-// print shows a message to people: a line about it, and its body.
+// print prints a message for people: a line about it, and its body.
 func (s *peeked) print(out io.Writer, now time.Time) error {
 	about := []string{"message " + string(s.ID)}
 	add := func(format string, args ...any) { about = append(about, fmt.Sprintf(format, args...)) }
@@ -176,7 +176,7 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 	return err
 }
 
-// body is the body as people read it.
+// body returns the body for people.
 func (s *peeked) body() string {
 	switch {
 	case s.BodyText != nil:
@@ -187,8 +187,7 @@ func (s *peeked) body() string {
 	return string(s.Body)
 }
 
-// age is a time that has passed, in one or two units. Our clock and the service's differ:
-// what seems to lie ahead was just now.
+// age formats a past duration in one or two units. Clocks differ: a negative one becomes 0.
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0).Round(time.Second); {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// printable is a text that others chose, fit for a terminal: what controls one is shown
-// and does nothing. Line feeds and tabs stay.
+// escapeControls escapes control characters of untrusted text for a terminal, except line feeds
+// and tabs.
 func escapeControls(text string) string {
 	if !strings.ContainsFunc(text, isControl) {
 		return text
@@ -26,7 +26,7 @@ func escapeControls(text string) string {
 	return b.String()
 }
 
-// unfit reports whether a character does something to a terminal other than to appear.
+// isControl reports whether a character affects a terminal other than by being shown.
 func isControl(r rune) bool {
 	switch r {
 	case '\n', '\t', '\u200c', '\u200d': // the last two shape the letters and signs beside them

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// putOptions are what the flags of put say.
+// putOptions are the flags of put.
 type putOptions struct {
 	account       accountFlag
 	plain, base64 bool
@@ -57,10 +57,10 @@ Without a text, or with -, each line of the standard input is one job; empty lin
 out. A text that begins with a dash is given after --.
 `
 
-// standardInput as a text stands for the lines of the standard input.
+// standardInput as a text means the lines of the standard input.
 const standardInput = "-"
 
-// check refuses what cannot be meant, before anything is sent.
+// check refuses invalid options before anything is sent.
 func (o *putOptions) check(texts []string) error {
 	switch {
 	case o.plain && o.base64:
@@ -93,7 +93,7 @@ func (o *putOptions) check(texts []string) error {
 	return nil
 }
 
-// checkText refuses a text that a worker which reads JSON could not.
+// checkText refuses a text that is not JSON, unless a flag allows it.
 func (o *putOptions) checkText(text string) error {
 	if o.plain || o.base64 {
 		return nil
@@ -167,8 +167,7 @@ func putTexts(ctx context.Context, send func(string) error, texts []string) (sen
 	return len(texts), nil
 }
 
-// putLines sends each line of the standard input that is not empty, and says how many
-// were sent.
+// putLines sends each non-empty line of the standard input and returns how many were sent.
 func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) error, asked bool) (sent int, _ error) {
 	c := t.console
 	if c.interactive {
@@ -203,7 +202,7 @@ func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) er
 	return sent, nil
 }
 
-// sender sends texts as a producer does, whose format carries them.
+// sender returns a function that sends texts with a producer.
 func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) error, cancel func()) {
 	ctx, cancel := context.WithCancel(t.finish)
 	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
@@ -213,8 +212,8 @@ func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) erro
 	}, cancel
 }
 
-// impatient is a queue that a producer does not go on trying when nobody answers: whoever
-// sits before a terminal wants to know.
+// failFastQueue cancels a producer's retries if no server can be reached: a user at a terminal
+// should not wait.
 type failFastQueue struct {
 	queue.Queue
 	giveUp func()

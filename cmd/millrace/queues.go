@@ -30,7 +30,7 @@ func queuesCommand() *command {
 		}}
 }
 
-// list prints queues as they come.
+// list prints queues page by page.
 func (t *task) list(ctx context.Context, prefix string, asJSON bool) error {
 	out := bufio.NewWriter(t.console.out)
 	listed := 0
@@ -65,14 +65,14 @@ func printListed(out io.Writer, q queue.Listed, asJSON bool) error {
 	}{q.Name, nonNil(q.Metadata)})
 }
 
-// printJSON prints one object on a line of its own.
+// printJSON prints one object on a line.
 func printJSON(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// nonNil is metadata that is {} in JSON, and not null.
+// nonNil returns metadata that is {} in JSON, not null.
 func nonNil(metadata map[string]string) map[string]string {
 	if metadata == nil {
 		return map[string]string{}

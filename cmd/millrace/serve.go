@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// grace is how long requests that are under way may take when it is told to stop.
+// grace is how long requests in progress may take after the first signal.
 const grace = 10 * time.Second
 
 func serveCommand() *command {
@@ -68,12 +68,12 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 	}
 	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {
-		_, _ = io.WriteString(out, server.Counts().String()) // there is nobody else to tell
+		_, _ = io.WriteString(out, server.Counts().String()) // nothing can be done about an error
 	}
 	return err
 }
 
-// certificate returns the configuration for TLS, nil without.
+// certificate returns the TLS configuration, or nil without TLS.
 func (s *settings) certificate() (*tls.Config, error) {
 	if s.cert == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func (s *settings) certificate() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
 }
 
-// service is an endpoint as something to run.
+// service makes an endpoint a millrace.Runner.
 type service struct {
 	settings *settings
 	data     *data
@@ -95,12 +95,12 @@ type service struct {
 	halted   chan struct{} // closed by Halt
 }
 
-// Run says what is served, serves until ctx ends, and then lets requests finish.
+// Run prints what is served, serves until ctx ends, and lets requests finish.
 func (s *service) Run(ctx context.Context) error {
-	s.settings.printStartup(s.out, s.endpoint, s.data) // here, signals are caught already
+	s.settings.printStartup(s.out, s.endpoint, s.data) // after Run has registered for signals
 	select {
 	case <-ctx.Done():
-	case <-s.endpoint.Done(): // it cannot go on
+	case <-s.endpoint.Done(): // it has failed
 		return s.endpoint.Close()
 	}
 	printf(s.out, "Stopping: requests under way may finish. Once more to stop at once.\n")
@@ -130,7 +130,7 @@ func (s *service) Run(ctx context.Context) error {
 // Halt makes Run return at once.
 func (s *service) Halt() { s.halt.Do(func() { close(s.halted) }) }
 
-// oneAtATime writes what several goroutines have to say, in whole calls.
+// lockedWriter makes writes of several goroutines atomic.
 type lockedWriter struct {
 	mu sync.Mutex
 	to io.Writer // guarded by mu

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// settings are what the flags of serve say.
+// settings are the flags of serve.
 type settings struct {
 	addr        string
 	public      bool
@@ -43,15 +43,15 @@ func (s *settings) flags() *flag.FlagSet {
 	s.deletingFor = 30 * time.Second
 	f.Var(duration{&s.deletingFor}, "deleting-for", "keep the name of a deleted queue taken for this `duration`")
 	f.Var(duration{&s.delay}, "delay", "make every request take longer by this `duration`, such as 20ms")
-	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules` as below")
-	f.StringVar(&s.limit, "limit", "", "be a busy service beyond `limits` a second, such as messages=2000,requests=20000")
+	f.StringVar(&s.faults, "faults", "", "inject faults into requests by `rules` as below")
+	f.StringVar(&s.limit, "limit", "", "respond 503 above `limits` a second, such as messages=2000,requests=20000")
 	f.Uint64Var(&s.seed, "seed", 0, "make ids, receipts and faults repeatable; 0 is a random seed")
 	f.BoolVar(&s.log, "log", false, "print every request, and at the end how many there were of each operation")
 	return f
 }
 
-// path adds a flag for a file or a directory. Empty is what a script gives that has lost the
-// name, which would have quite another meaning.
+// path adds a flag for a file or a directory. It refuses an empty value, such as that of an unset
+// variable in a script, which would mean something else.
 func path(f *flag.FlagSet, to *string, name, usage string) {
 	f.Func(name, usage, func(given string) error {
 		if given == "" {
@@ -62,7 +62,7 @@ func path(f *flag.FlagSet, to *string, name, usage string) {
 	})
 }
 
-// check refuses what cannot be meant, without doing anything.
+// check refuses invalid settings.
 func (s *settings) check(getenv func(string) string) error {
 	var err error
 	if s.keys, err = s.accounts.read(getenv(accountsVariable)); err != nil {
@@ -82,7 +82,7 @@ func (s *settings) check(getenv func(string) string) error {
 	return s.checkAddress()
 }
 
-// checkAddress refuses addresses that package emulator would, in terms of flags.
+// checkAddress refuses addresses that package emulator would refuse, in terms of flags.
 func (s *settings) checkAddress() error {
 	host, port, err := net.SplitHostPort(s.addr)
 	if err == nil {
@@ -102,7 +102,7 @@ func (s *settings) checkAddress() error {
 	return nil
 }
 
-// onLoopback reports whether a host, without its port, is this machine and no other.
+// onLoopback reports whether a host without port is this machine.
 func onLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
