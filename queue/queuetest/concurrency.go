@@ -78,8 +78,8 @@ var concurrencyTests = []test{
 	}},
 }
 
-// race runs one operation eight times at once and says how many succeeded. The
-// others must have lost the lease.
+// race runs an operation eight times concurrently and returns how many succeeded. The others must
+// have lost the lease.
 func (e *env) race(do func() error) int {
 	var won atomic.Int64
 	var all sync.WaitGroup

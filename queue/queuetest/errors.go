@@ -35,7 +35,7 @@ var errorTests = []test{{"ErrorsSayWhatWhereAndWhy", func(e *env) { // B-05
 	} {
 		known := (*queue.Error)(nil)
 		if !errors.As(c.err, &known) {
-			e.Errorf("%s: error %v is no *queue.Error", c.op, c.err)
+			e.Errorf("%s: error %v is not a *queue.Error", c.op, c.err)
 			continue
 		}
 		e.written(c.err)

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// depth waits for a depth: it is approximate, but never too low.
+// depth waits for a depth, which is approximate but never too low.
 func (e *env) depth(want int64, when string) {
 	e.Helper()
 	e.until("depth is right "+when, func() bool {

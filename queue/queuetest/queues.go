@@ -68,7 +68,7 @@ var queueTests = []test{
 	}},
 }
 
-// missing checks that every operation notices that there is no queue.
+// missing checks that every operation fails if the queue does not exist.
 func (e *env) missing(l queue.Lease) {
 	e.Helper()
 	_, err := e.q.Enqueue(e.ctx, "x", nil)

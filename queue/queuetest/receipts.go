@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// receiptTests are what becomes of a receipt that is old, used up, foreign or
-// made up, as Azurite answers and the service documents.
+// receiptTests use receipts that are expired, spent, of another message or unknown. Azurite
+// responds in the same way, and the service documents it.
 var receiptTests = []test{
 	{"LapsedButNotTakenAgainStillDeletes", func(e *env) {
 		e.create()

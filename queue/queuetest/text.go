@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// awkward are texts that a careless XML round trip changes (Q-08, Q-07).
+// awkward are texts that a careless XML round trip would change.
 var awkward = map[string]string{
 	"empty":             "",
 	"blank":             " ",
@@ -33,11 +33,10 @@ var awkward = map[string]string{
 	"much markup":       strings.Repeat(`"`, 20_000),
 }
 
-// largeUnicode is the one of them that a server needs care with when it decodes
-// its input piece by piece.
+// largeUnicode is a text that a server must not decode in pieces.
 const largeUnicode = "largest, outside ASCII"
 
-// texts are the awkward ones that the backend is up to.
+// texts returns the awkward texts that the backend supports.
 func (e *env) texts() map[string]string {
 	all := maps.Clone(awkward)
 	if why := e.h.Quirks.LargeUnicode; why != "" {
