@@ -80,7 +80,7 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 	}
 }
 
-// balance compares the log with the counts, and the messages that were put with
+// checkCounts compares the log with the counts, and the messages that were put with
 // those that were seen.
 func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	t.Helper()

@@ -31,8 +31,8 @@ func (s *Server) connections(server *http.Server) connections {
 // waitingServer is an [http.Server] that waits for its connections. Serve must be called once.
 type waitingServer struct {
 	server *http.Server
-	served chan struct{} // closed when Serve returns
-	conns  sync.WaitGroup
+	served chan struct{}  // closed when Serve returns
+	conns  sync.WaitGroup // open connections; added before Serve returns, so that Wait after it is correct
 }
 
 func newWaitingServer(server *http.Server) *waitingServer {

@@ -375,7 +375,7 @@ func count(is bool) int {
 	return 0
 }
 
-// TestBadRules: rules that nobody parsed are checked before anything is served.
+// TestInvalidFaultsAreRefused: rules that were not parsed are checked before serving.
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	for want, o := range map[string]*Options{
 		`rule 1: there is no fault "": write one of 503`:               {Faults: &Faults{Rules: []Fault{{}}}},

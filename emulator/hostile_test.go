@@ -145,7 +145,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// endless writes the same over and over, until the connection is closed.
+// writeForever repeats a write until the connection is closed.
 func writeForever(t *testing.T, conn net.Conn, what string) {
 	t.Helper()
 	what = strings.Repeat(what, 1+4096/len(what))

@@ -23,7 +23,7 @@ const idleClientsVariable = "MILLRACE_TEST_IDLE_CLIENTS"
 // idleClientsCountVariable is how many they are.
 const idleClientsCountVariable = "MILLRACE_TEST_IDLE_CLIENTS_SIZE"
 
-// filesLimit raises how many files the process may have open to what it can be.
+// raiseFileLimit raises the limit of open files to its maximum and returns it.
 func raiseFileLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -97,7 +97,7 @@ func connectAndAsk(address string) (net.Conn, error) {
 	return conn, err
 }
 
-// TestACrowdOfIdleConnections holds thousands of connections from another process, has
+// TestManyIdleConnections holds thousands of connections from another process, has
 // a request answered meanwhile, and finds nothing left of them when they are gone.
 func TestManyIdleConnections(t *testing.T) {
 	files, err := raiseFileLimit()
@@ -155,7 +155,7 @@ func TestManyIdleConnections(t *testing.T) {
 	}
 }
 
-// inUse is how much of the heap is reachable.
+// heapInUse returns the reachable bytes of the heap.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -10,7 +10,7 @@ import (
 
 // errTryTimeout is the cause when Options.TryTimeout ends a request. It distinguishes that from
 // the end of the caller's context.
-var errTryTimeout = errors.New("no answer in time")
+var errTryTimeout = errors.New("no response in time")
 
 // call sends one request unless bad is set. The error is a [*queue.Error].
 func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {

@@ -126,7 +126,7 @@ func TestTheDecodersAgree(t *testing.T) {
 	}
 }
 
-// What is no list of messages is none of decoding's business.
+// decodeMessages ignores responses that are not message lists.
 func TestOtherAnswersPassDecodingUntouched(t *testing.T) {
 	list := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages)))
 	refusal := string(queuexml.AppendError(nil, "ServerBusy", "Try later.\nRequestId:x", nil))

@@ -24,7 +24,7 @@ import (
 
 const loginPage = `<!DOCTYPE html><html><head><title>Guest network</title></head><body>Accept our terms</body></html>`
 
-// foreign are answers of 200 that are no list of messages, with a part of what the error
+// foreign are 200 responses that are not message lists, with a part of what the error
 // must say.
 var foreign = map[string]struct{ contentType, body, says string }{
 	"a login page":            {"text/html; charset=utf-8", loginPage, "98 bytes of text/html; charset=utf-8 starting with \"<!DOCTYPE html><html>"},
@@ -64,7 +64,7 @@ func overTheWire(t *testing.T, transport policy.Transporter, answer http.Handler
 	return q
 }
 
-// A 200 that is no list of messages must not pass for an empty queue, nor for anything done:
+// A 200 that is not a message list must not pass for an empty queue, nor for success:
 // somebody in between has answered. Nobody knows what became of the request.
 func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	for transport, via := range transports(t) {

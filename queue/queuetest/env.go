@@ -80,7 +80,7 @@ func (e *env) written(err error) {
 	e.Helper()
 	known := (*queue.Error)(nil)
 	if !errors.As(err, &known) {
-		e.Errorf("error %v (%T) has not a *queue.Error in it", err, err)
+		e.Errorf("error %v (%T) has no *queue.Error in it", err, err)
 		return
 	}
 	if known.Op == "" || known.Queue == (queue.Name{}) {
