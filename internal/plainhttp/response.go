@@ -9,48 +9,48 @@ import (
 	"time"
 )
 
-// direct is the size from which on a write is not worth a copy.
-const direct = 8 << 10
+// minDirectWrite is the size from which a write is sent directly instead of copied, in bytes.
+const minDirectWrite = 8 << 10
 
-// answer is the [http.ResponseWriter] of a connection.
-type answer struct {
+// response is a connection's [http.ResponseWriter]. It is reused for every request.
+type response struct {
 	conn   *conn
 	header http.Header
 
-	status   int   // 0 until it is known
-	declared int64 // the Content-Length that the handler has set, or -1
-	written  int64 // of the body
+	status   int   // 0 until WriteHeader
+	declared int64 // Content-Length set by the handler, or -1
+	written  int64 // bytes of the body
 
-	headEnd int  // where in the connection's out the headers end that the handler has set
-	whole   bool // the head is whole, in out or sent
+	headEnd      int  // end of the handler's headers in conn.out
+	headComplete bool // the head is complete, in out or sent
 
-	toHead   bool // the request was a HEAD: the body is not sent
+	isHead   bool // the request is a HEAD: the body is not sent
 	bodyless bool // the status has no body
-	closing  bool // the connection is closed after it
+	closing  bool // the connection is closed after the response
 	hasDate  bool
 	hasType  bool // or needs none
 }
 
-// begin makes it the answer to the next request.
-func (a *answer) begin(method string) {
-	*a = answer{conn: a.conn, header: a.header, declared: -1, toHead: method == http.MethodHead}
+// reset prepares for the next request.
+func (a *response) reset(method string) {
+	*a = response{conn: a.conn, header: a.header, declared: -1, isHead: method == http.MethodHead}
 }
 
-// clear forgets the headers.
-func (a *answer) clear() {
-	if len(a.header) > manyHeaders {
+// clear removes the headers.
+func (a *response) clear() {
+	if len(a.header) > maxKeptHeaders {
 		a.header = make(http.Header)
 		return
 	}
 	clear(a.header)
 }
 
-// Header returns the headers that WriteHeader, or the first Write, will send.
-func (a *answer) Header() http.Header { return a.header }
+// Header returns the headers that WriteHeader, or the first Write, sends.
+func (a *response) Header() http.Header { return a.header }
 
-// WriteHeader takes the headers as they are now. Only the first call counts. Answers of
-// 1xx are not sent.
-func (a *answer) WriteHeader(status int) {
+// WriteHeader takes a snapshot of the headers. Later calls have no effect. 1xx responses are not
+// sent.
+func (a *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
 	}
@@ -60,18 +60,19 @@ func (a *answer) WriteHeader(status int) {
 	a.status = status
 	a.bodyless = status == http.StatusNoContent || status == http.StatusNotModified
 	a.closing = a.conn.server.closing.Load()
-	a.conn.room()
+	a.conn.ensureOut()
 	a.conn.out = appendStatus(a.conn.out, status)
 	for name, values := range a.header {
-		if a.takes(name, values) {
+		if a.interpret(name, values) {
 			a.conn.out = appendHeader(a.conn.out, name, values)
 		}
 	}
 	a.headEnd = len(a.conn.out)
 }
 
-// takes notes what a header means, and returns whether it is sent as it is.
-func (a *answer) takes(name string, values []string) bool {
+// interpret handles headers with a meaning for the connection, and reports whether the header is
+// sent as it is.
+func (a *response) interpret(name string, values []string) bool {
 	switch name {
 	case "Date":
 		a.hasDate = len(values) > 0
@@ -79,7 +80,7 @@ func (a *answer) takes(name string, values []string) bool {
 		a.hasType = true
 		return a.status != http.StatusNotModified
 	case "Content-Encoding":
-		a.hasType = a.hasType || len(values) > 0 && values[0] != "" // what is encoded is not looked at
+		a.hasType = a.hasType || len(values) > 0 && values[0] != "" // the type of encoded content is not detected
 	case "Content-Length":
 		if a.bodyless || len(values) == 0 {
 			return false
@@ -95,16 +96,16 @@ func (a *answer) takes(name string, values []string) bool {
 		if len(values) > 0 && strings.EqualFold(values[0], "close") {
 			a.closing = true
 		}
-		return false // completeHead says so, and nothing else needs to be said
+		return false // completeHead adds it if needed
 	case "Transfer-Encoding", "Trailer":
 		return false
 	}
 	return !strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// Write is as with net/http: it fails where there is no body, and when it would be
-// longer than its Content-Length.
-func (a *answer) Write(p []byte) (int, error) {
+// Write fails, as with net/http, if the status has no body or the body exceeds its
+// Content-Length.
+func (a *response) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -114,17 +115,17 @@ func (a *answer) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	a.written += int64(len(p)) // also what is refused: such a handler has miscounted
+	a.written += int64(len(p)) // also what is refused: the length is wrong then
 	if a.declared >= 0 && a.written > a.declared {
 		return 0, http.ErrContentLength
 	}
-	if a.declared >= 0 && !a.whole {
+	if a.declared >= 0 && !a.headComplete {
 		a.completeHead(p)
 	}
-	if a.toHead && a.whole {
+	if a.isHead && a.headComplete {
 		return len(p), nil
 	}
-	if a.whole && len(p) >= direct {
+	if a.headComplete && len(p) >= minDirectWrite {
 		if err := a.conn.flushWith(p); err != nil {
 			return 0, err
 		}
@@ -134,24 +135,23 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// completeHead adds what the handler has not said, between its headers and the part of
-// the body that is in out, and reads what is left of the request. The body, or as much
-// as there is, tells its type.
-func (a *answer) completeHead(body []byte) {
+// completeHead adds missing headers between the handler's headers and the body in out, and reads
+// the rest of the request. It detects the type from the body, or as much of it as there is.
+func (a *response) completeHead(body []byte) {
 	if !a.conn.body.drain() {
 		a.closing = true
 	}
-	a.whole = true
+	a.headComplete = true
 	if body == nil {
-		body = a.conn.out[a.headEnd:] // which draining may have moved
+		body = a.conn.out[a.headEnd:] // after drain, which may move it
 	}
 	var room [256]byte
 	more := room[:0]
 	if !a.bodyless && !a.hasType && len(body) > 0 {
 		more = append(append(append(more, "Content-Type: "...), http.DetectContentType(body)...), "\r\n"...)
 	}
-	// What a HEAD would have brought is not known when its handler has written nothing.
-	if !a.bodyless && a.declared < 0 && (!a.toHead || a.written > 0) {
+	// The length for a HEAD is unknown if the handler has written nothing.
+	if !a.bodyless && a.declared < 0 && (!a.isHead || a.written > 0) {
 		a.declared = a.written
 		more = append(strconv.AppendInt(append(more, "Content-Length: "...), a.written, 10), "\r\n"...)
 	}
@@ -166,19 +166,19 @@ func (a *answer) completeHead(body []byte) {
 	a.headEnd += len(more)
 }
 
-// finish makes the answer whole, and returns whether another may follow.
-func (a *answer) finish() (again bool) {
+// finish completes the response, and reports whether another one may follow.
+func (a *response) finish() (again bool) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
-	if !a.whole {
+	if !a.headComplete {
 		a.completeHead(nil)
-		if a.toHead {
+		if a.isHead {
 			a.conn.out = a.conn.out[:a.headEnd]
 		}
 	}
-	// Who waits for the rest of a body that is too short shall learn that there is none.
-	miscounted := !a.toHead && !a.bodyless && a.declared >= 0 && a.written != a.declared
+	// Closing the connection tells the client that a short body is incomplete.
+	miscounted := !a.isHead && !a.bodyless && a.declared >= 0 && a.written != a.declared
 	return !a.closing && !miscounted
 }
 
@@ -194,8 +194,8 @@ func appendStatus(dst []byte, status int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendHeader appends a line for each value of a header. Line breaks become spaces, and
-// what is no name is left out, as in net/http.
+// appendHeader appends a line for each value of a header. As in net/http, line breaks become
+// spaces, and an invalid name is omitted.
 func appendHeader(dst []byte, name string, values []string) []byte {
 	for i := range len(name) {
 		if tokens[name[i]] == 0 {

@@ -87,10 +87,10 @@ func TestParseFaultsSaysWhatIsWrong(t *testing.T) {
 func anyFault(t *rapid.T) Fault {
 	f := Fault{
 		Operation: rapid.SampledFrom(append([]Operation{""}, operations[:len(operations)-1]...)).Draw(t, "operation"),
-		Kind:      rapid.SampledFrom(kinds).Draw(t, "kind"),
+		Kind:      rapid.SampledFrom(faultKinds).Draw(t, "kind"),
 	}
 	if f.Kind == FaultDelay {
-		f.Delay = time.Duration(rapid.Int64Range(1, int64(longestDelay)).Draw(t, "delay"))
+		f.Delay = time.Duration(rapid.Int64Range(1, int64(maxDelay)).Draw(t, "delay"))
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "when") {
 	case 0:
@@ -129,8 +129,8 @@ func TestFaultsRoundTrip(t *testing.T) {
 func TestLimitsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Limits{
-			Messages: rapid.IntRange(0, highestLimit).Draw(t, "messages"),
-			Requests: rapid.IntRange(0, highestLimit).Draw(t, "requests"),
+			Messages: rapid.IntRange(0, maxLimitValue).Draw(t, "messages"),
+			Requests: rapid.IntRange(0, maxLimitValue).Draw(t, "requests"),
 		}
 		if got, err := ParseLimits(l.String()); err != nil || got != l {
 			t.Fatalf("%s is %+v, %v", l, got, err)
@@ -143,12 +143,12 @@ func TestParseLimitsSaysWhatIsWrong(t *testing.T) {
 		"2000":                       `limit "2000": write messages=2000 (a second and queue) or requests=20000 (a second and account)`,
 		"messages":                   `limit "messages": write messages=2000`,
 		"bytes=1":                    `limit "bytes=1": write`,
-		"messages=-1":                `"-1" is no number from 0 to 1000000000`,
-		"messages=1,requests=1e3":    `limit "requests=1e3": "1e3" is no number`,
-		"requests=1000000001":        `is no number from 0 to`,
-		"messages=1 messages=1":      `limit "messages=1": messages is there twice`,
-		"requests=0;Requests=5":      `requests is there twice`,
-		"messages=99999999999999999": `is no number`,
+		"messages=-1":                `"-1" is not a number from 0 to 1000000000`,
+		"messages=1,requests=1e3":    `limit "requests=1e3": "1e3" is not a number`,
+		"requests=1000000001":        `is not a number from 0 to`,
+		"messages=1 messages=1":      `limit "messages=1": messages is given twice`,
+		"requests=0;Requests=5":      `requests is given twice`,
+		"messages=99999999999999999": `is not a number`,
 	} {
 		if got, err := ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) || got != (Limits{}) {
 			t.Errorf("%q is %+v, %v; want %s", text, got, err, want)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// output is the standard output, whose errors can be told from those of a network.
+// output is the standard output. It marks its errors, to distinguish them from network errors.
 type output struct{ to io.Writer }
 
 // Write implements io.Writer.
@@ -18,14 +18,14 @@ func (o output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// outputError means that what was found out could not be written.
+// outputError means that the output could not be written.
 type outputError struct{ err error }
 
 func (e *outputError) Error() string { return "cannot write the output: " + e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
-// closedPipe reports whether an error says that nobody reads the output any more. On Unix
-// that mostly ends the process before anybody can ask.
+// closedPipe reports whether the reader of the output has closed the pipe. On Unix the signal
+// usually ends the process first.
 func closedPipe(err error) bool {
 	failed := (*outputError)(nil)
 	return errors.As(err, &failed) && (errors.Is(failed.err, syscall.EPIPE) || errors.Is(failed.err, io.ErrClosedPipe))

@@ -2,4 +2,4 @@
 
 package emulator
 
-const crowdSize = 10_000
+const idleClientsCount = 10_000

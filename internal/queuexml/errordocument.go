@@ -1,10 +1,10 @@
 package queuexml
 
-// Detail is one further element of an error document, such as
-// QueryParameterName. The name is written as it is.
+// Detail is an additional element of an error document, such as QueryParameterName. The name is
+// not escaped.
 type Detail struct{ Name, Value string }
 
-// AppendError appends a whole error document (Status and error codes).
+// AppendError appends an error document (Status and error codes).
 func AppendError(dst []byte, code, message string, details []Detail) []byte {
 	dst = append(dst, Prolog+"<Error><Code>"...)
 	dst = AppendText(dst, code)
@@ -17,7 +17,7 @@ func AppendError(dst []byte, code, message string, details []Detail) []byte {
 	return append(dst, "</Error>"...)
 }
 
-// appendElement appends an element of text. The name is written as it is.
+// appendElement appends an element with text. The name is not escaped.
 func appendElement(dst []byte, name, text string) []byte {
 	dst = append(dst, '<')
 	dst = append(dst, name...)

@@ -24,24 +24,24 @@ import (
 
 const loginPage = `<!DOCTYPE html><html><head><title>Guest network</title></head><body>Accept our terms</body></html>`
 
-// foreign are answers of 200 that are no list of messages, with a part of what the error
+// foreign are 200 responses that are not message lists, with a part of what the error
 // must say.
 var foreign = map[string]struct{ contentType, body, says string }{
-	"a login page":            {"text/html; charset=utf-8", loginPage, "98 bytes of text/html; charset=utf-8, which begin with \"<!DOCTYPE html><html>"},
-	"a page that is no XML":   {"text/html", "<html><p>Accept<br>our terms", "begin with \"<html><p>Accept"},
+	"a login page":            {"text/html; charset=utf-8", loginPage, "98 bytes of text/html; charset=utf-8 starting with \"<!DOCTYPE html><html>"},
+	"a page that is no XML":   {"text/html", "<html><p>Accept<br>our terms", "starting with \"<html><p>Accept"},
 	"nothing":                 {"application/xml", "", "an empty body"},
-	"blanks":                  {"application/xml", " \r\n", "3 bytes of application/xml, which begin with \"\""},
-	"JSON":                    {"application/json", `{"error":"denied"}`, `begin with "{\"error\":\"denied\"}"`},
-	"text":                    {"", "It works!", `9 bytes of no stated type, which begin with "It works!"`},
+	"blanks":                  {"application/xml", " \r\n", "3 bytes of application/xml starting with \"\""},
+	"JSON":                    {"application/json", `{"error":"denied"}`, `starting with "{\"error\":\"denied\"}"`},
+	"text":                    {"", "It works!", `9 bytes of unknown type starting with "It works!"`},
 	"another document":        {"application/xml", "<EnumerationResults><Queues/></EnumerationResults>", "<EnumerationResults>"},
 	"a prolog alone":          {"application/xml", `<?xml version="1.0" encoding="utf-8"?>`, "<?xml"},
-	"the beginning of a list": {"application/xml", `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>`, "cut off or malformed"},
-	"half of a list":          {"application/xml", `<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>rece+ipt</PopReceipt>`, "cut off or malformed"},
-	"half of an end tag":      {"application/xml", `<QueueMessagesList></QueueMessagesLis`, "cut off or malformed"},
-	"a list and more":         {"application/xml", `<QueueMessagesList/>` + loginPage, "more than a list"},
-	"a list and text":         {"application/xml", `<QueueMessagesList/>x`, "more than a list"},
-	"two lists":               {"application/xml", `<QueueMessagesList/><QueueMessagesList/>`, "more than a list"},
-	"a list in another":       {"application/xml", `<Answer><QueueMessagesList/></Answer>`, "a list of messages where none is expected"},
+	"the beginning of a list": {"application/xml", `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>`, "truncated or malformed"},
+	"half of a list":          {"application/xml", `<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>rece+ipt</PopReceipt>`, "truncated or malformed"},
+	"half of an end tag":      {"application/xml", `<QueueMessagesList></QueueMessagesLis`, "truncated or malformed"},
+	"a list and more":         {"application/xml", `<QueueMessagesList/>` + loginPage, "unexpected content after"},
+	"a list and text":         {"application/xml", `<QueueMessagesList/>x`, "unexpected content after"},
+	"two lists":               {"application/xml", `<QueueMessagesList/><QueueMessagesList/>`, "unexpected content after"},
+	"a list in another":       {"application/xml", `<Answer><QueueMessagesList/></Answer>`, "a message list where none is expected"},
 }
 
 // transports are the two ways to the service, each to be closed.
@@ -64,7 +64,7 @@ func overTheWire(t *testing.T, transport policy.Transporter, answer http.Handler
 	return q
 }
 
-// A 200 that is no list of messages must not pass for an empty queue, nor for anything done:
+// A 200 that is not a message list must not pass for an empty queue, nor for success:
 // somebody in between has answered. Nobody knows what became of the request.
 func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	for transport, via := range transports(t) {
@@ -91,7 +91,7 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 				says := page.says
 				switch list := op == "dequeue" || op == "peek" || op == "enqueue"; {
 				case !list && strings.Contains(page.body, "<QueueMessagesList"):
-					says = "a list of messages where none is expected"
+					says = "a message list where none is expected"
 				case !list && page.body == "":
 					says = "" // the service's own have none
 				}
@@ -259,7 +259,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"<p>/q?sv=1&amp;sig=S3cret%3D&amp;sp=r</p>":  "<p>/q?sv=1&amp;sig=REDACTED&amp;sp=r</p>",
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
-		if got := a.clean(text); got != want {
+		if got := a.redact(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}

@@ -23,7 +23,7 @@ func TestServeRefusesWhatIsEmptyOrMisplaced(t *testing.T) {
 		{[]string{"-account", "mine:" + secretKey}, "serve takes -serve-account name:key"},
 		{[]string{"AccountName=a;AccountKey=" + secretKey}, "is not a flag"},
 	} {
-		invocation{}.fails(t, misused, []string{"millrace: serve: ", c.says}, append([]string{"serve"}, c.args...)...)
+		invocation{}.fails(t, exitUsage, []string{"millrace: serve: ", c.says}, append([]string{"serve"}, c.args...)...)
 		if r := (invocation{}).call(t, append([]string{"serve"}, c.args...)...); strings.Contains(r.errs, secretKey) {
 			t.Errorf("%q: it tells a key: %s", c.args, r.errs)
 		}
@@ -59,8 +59,8 @@ func TestKeysNeedNotBeOnTheCommandLine(t *testing.T) {
 		if c.flag != "" {
 			args = append(args, "-serve-account", c.flag)
 		}
-		v := invocation{env: map[string]string{servedVariable: c.environment}}
-		v.fails(t, misused, []string{c.says}, args...)
+		v := invocation{env: map[string]string{accountsVariable: c.environment}}
+		v.fails(t, exitUsage, []string{c.says}, args...)
 		if r := v.call(t, args...); strings.Contains(r.errs, secretKey) || strings.Contains(r.errs, "no key") {
 			t.Errorf("%+v: it tells a key: %s", c, r.errs)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// TestMillraceSurvives: Millrace's own client and its retries bring every message
-// through a mix of all faults and a limit, and the books of the server balance:
-// what its log says was put is what the consumer has got.
-func TestMillraceSurvives(t *testing.T) {
+// TestNoFaultLosesAMessage sends and receives messages with azurequeue and retries under all
+// faults and a limit. Every message must arrive, and the messages that the server's log says
+// were put must be those that the consumer got.
+func TestNoFaultLosesAMessage(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestMillraceSurvives(t *testing.T) {
 				if len(texts) != n {
 					t.Errorf("%d of %d orders arrived", len(texts), n)
 				}
-				balance(t, s, j.records(t), len(ids))
+				checkCounts(t, s, j.records(t), len(ids))
 			})
 		})
 	}
@@ -80,9 +80,9 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 	}
 }
 
-// balance compares the log with the counts, and the messages that were put with
+// checkCounts compares the log with the counts, and the messages that were put with
 // those that were seen.
-func balance(t *testing.T, s *Server, log []record, seen int) {
+func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	t.Helper()
 	counts := s.Counts()
 	if int64(len(log)) != counts.Requests() {
@@ -107,7 +107,7 @@ func balance(t *testing.T, s *Server, log []record, seen int) {
 			faults[FaultKind(kind)]++
 		}
 	}
-	for _, kind := range kinds {
+	for _, kind := range faultKinds {
 		if faults[kind] != counts.Faults[kind] || faults[kind] == 0 {
 			t.Errorf("%s: %d in the log, counted %d", kind, faults[kind], counts.Faults[kind])
 		}

@@ -11,17 +11,16 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// shortForm is what every client of the service takes for the development account at
-// the usual address.
+// shortForm is the connection string of the development account at the default address.
 const shortForm = "UseDevelopmentStorage=true"
 
-// greet says what is served, where, and how to reach it.
-func (s *settings) greet(out io.Writer, e *emulator.Endpoint, d *data) {
-	_, _ = io.WriteString(out, s.greeting(e.Addr().String(), e.AccountURL, d)) // there is nobody else to tell
+// printStartup prints what is served, where, and how to connect.
+func (s *settings) printStartup(out io.Writer, e *emulator.Endpoint, d *data) {
+	_, _ = io.WriteString(out, s.startupText(e.Addr().String(), e.AccountURL, d)) // nothing can be done about an error
 }
 
-// greeting is what greet says of an endpoint at the address, where accounts have such URLs.
-func (s *settings) greeting(address string, url func(account string) string, d *data) string {
+// startupText returns the text of printStartup for an endpoint's address and account URLs.
+func (s *settings) startupText(address string, url func(account string) string, d *data) string {
 	var text strings.Builder
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
@@ -34,7 +33,7 @@ func (s *settings) greeting(address string, url func(account string) string, d *
 		line("  damage", "%s", one)
 	}
 	if len(s.rules) > 0 {
-		line("faults", "%s (again with -seed %d)", s.ruleTexts(), s.seed)
+		line("faults", "%s (again with -seed %d)", s.formatFaults(), s.seed)
 	}
 	if limits := s.limits.String(); limits != "" {
 		line("limits", "%s a second", limits)
@@ -42,14 +41,14 @@ func (s *settings) greeting(address string, url func(account string) string, d *
 	if s.public && s.cert == "" {
 		line("note", "other machines can reach it without TLS, and read what is sent")
 	}
-	for _, account := range s.served() {
+	for _, account := range s.accountNames() {
 		line("account", "%s", url(account))
 		key := emulator.DevelopmentKey
-		if s.secret(account) {
+		if s.isSecret(account) {
 			key = "(your key)"
 		}
 		long := connectionString(url(account), account, key)
-		if !s.secret(account) && s.cert == "" && isUsual(address) {
+		if !s.isSecret(account) && s.cert == "" && isDefaultAddress(address) {
 			line("connection string", "%s", shortForm)
 			line("  or", "%s", long)
 		} else {
@@ -57,29 +56,29 @@ func (s *settings) greeting(address string, url func(account string) string, d *
 		}
 		line("  for Python", "%s", long+pythonSecondary(url(account)))
 	}
-	if step := s.firstStep(address, url); step != "" {
+	if step := s.firstCommand(address, url); step != "" {
 		line("from another shell", "%s", step)
 	}
 	text.WriteString("Stop it with Ctrl-C.\n")
 	return text.String()
 }
 
-// firstStep is what to try first. Where commands do not find this server by themselves, it
-// tells them where it is; a program that reads the variable is told too.
-func (s *settings) firstStep(address string, url func(account string) string) string {
+// firstCommand returns a command to try first, with the location of this server if commands do
+// not find it by default.
+func (s *settings) firstCommand(address string, url func(account string) string) string {
 	const account = emulator.DevelopmentAccount
 	const create = "millrace create orders"
 	switch {
-	case s.cert != "" || s.public || s.secret(account):
+	case s.cert != "" || s.public || s.isSecret(account):
 		return ""
-	case isUsual(address):
+	case isDefaultAddress(address):
 		return create
 	}
 	return fmt.Sprintf("export %s='%s'; %s", accountVariable, connectionString(url(account), account, emulator.DevelopmentKey), create)
 }
 
-// served is the names of the accounts, the development account first.
-func (s *settings) served() []string {
+// accountNames returns the names of the accounts, the development account first.
+func (s *settings) accountNames() []string {
 	var names []string
 	if !s.public || s.keys[emulator.DevelopmentAccount] != nil {
 		names = append(names, emulator.DevelopmentAccount)
@@ -92,13 +91,13 @@ func (s *settings) served() []string {
 	return names
 }
 
-// secret reports whether the key of an account is nobody's business.
-func (s *settings) secret(account string) bool {
+// isSecret reports whether an account's key is secret.
+func (s *settings) isSecret(account string) bool {
 	return account != emulator.DevelopmentAccount || s.keys[account] != nil
 }
 
-// isUsual reports whether host:port is where [shortForm] leads.
-func isUsual(hostPort string) bool {
+// isDefaultAddress reports whether host:port is the address of [shortForm].
+func isDefaultAddress(hostPort string) bool {
 	host, port, err := net.SplitHostPort(hostPort)
 	return err == nil && (host == "127.0.0.1" || host == "localhost") && port == "10001"
 }
@@ -111,9 +110,9 @@ func connectionString(url, account, key string) string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;QueueEndpoint=%s;", scheme, account, key, url)
 }
 
-// pythonSecondary is what the Python client must be told to find the secondary location, of
-// which it reads the stats: it makes up an address in the cloud otherwise. It wants it
-// without a scheme; other clients refuse a connection string for that.
+// pythonSecondary is what the Python client needs to find the secondary location, from which it
+// reads the stats; otherwise it uses an address in the cloud. It must have no scheme, for which
+// other clients refuse a connection string.
 func pythonSecondary(url string) string {
 	_, address, _ := strings.Cut(url, "://")
 	return "QueueSecondaryEndpoint=" + address + "-secondary;"

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shortNames are the operations of messages in one word, as people say them.
+// shortNames are short names of message operations.
 var shortNames = map[string]Operation{
 	"put": PutMessage, "enqueue": PutMessage,
 	"get": GetMessages, "dequeue": GetMessages,
@@ -19,32 +19,30 @@ var shortNames = map[string]Operation{
 	"clear":  ClearMessages,
 }
 
-// ParseFaults reads rules from a text such as
+// ParseFaults parses rules from a text such as
 //
-//	dequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
+// \tdequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
 //
-// Rules are separated by blanks, line ends, commas or semicolons. Each is
+// Rules are separated by white space, commas or semicolons. Each is
 //
-//	operation:fault@when
+// \toperation:fault@when
 //
-// The operation is a name as [Counts] list it, such as PutMessage or
-// GetQueueMetadata, in any case; for messages also put or enqueue, get or
-// dequeue, peek, update, delete and clear; or * for every operation.
+// The operation is a name as in [Counts], such as PutMessage or GetQueueMetadata, in any case;
+// for messages also put or enqueue, get or dequeue, peek, update, delete and clear; or * for
+// every operation.
 //
-// The fault is 503, 500, 408, reset, drop, duplicate, or delay=200ms with any
-// time that [time.ParseDuration] reads, up to a day. What each does is said at
-// [FaultBusy] and after.
+// The fault is 503, 500, 408, reset, drop, duplicate, or delay=200ms with any duration that
+// [time.ParseDuration] accepts, up to a day. The constants from [FaultBusy] on describe them.
 //
-// When is one of
+// # When is one of
 //
-//	5%      that share of the requests, by the dice; 0.1% and 100% are fine too
-//	1/100   each hundredth
-//	#3,7    the third and the seventh
+// \t5%      that share of the requests at random, such as 0.1% or 100%
+// \t1/100   every hundredth request
+// \t#3,7    the third and the seventh request
 //
-// and without it always. Requests are counted from 1 by each rule, see [Faults].
+// and defaults to always. Each rule counts requests from 1, see [Faults].
 //
-// An empty text is no rules. The error names the piece that is wrong, and what
-// would be right.
+// An empty text means no rules. The error names the invalid part and a correct form.
 func ParseFaults(text string) ([]Fault, error) {
 	pieces, err := splitFaults(text)
 	if err != nil {
@@ -54,22 +52,22 @@ func ParseFaults(text string) ([]Fault, error) {
 	for _, piece := range pieces {
 		rule, err := parseFault(piece)
 		if err != nil {
-			return nil, fmt.Errorf("emulator: fault %s: %w", quote(piece), err)
+			return nil, fmt.Errorf("emulator: fault %s: %w", quoteShort(piece), err)
 		}
 		rules = append(rules, rule)
 	}
 	return rules, nil
 }
 
-// splitFaults returns the rules in a text. A comma separates rules, but also
-// numbers behind a #: a piece of digits alone belongs to the list before it.
+// splitFaults splits a text into rules. A comma separates rules, but also numbers after #: a part
+// of digits belongs to the list before it.
 func splitFaults(text string) ([]string, error) {
 	var pieces []string
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == ' ' || r == '\t' || r == '\n' || r == '\r' }) {
-		open := false // whether the last piece is a list that goes on
+		open := false // whether the last piece is a list of numbers
 		for part := range strings.SplitSeq(word, ",") {
 			switch {
-			case part == "": // a comma and then a blank
+			case part == "": // a comma before white space
 				open = false
 			case !isDigits(part):
 				pieces = append(pieces, part)
@@ -77,14 +75,14 @@ func splitFaults(text string) ([]string, error) {
 			case open:
 				pieces[len(pieces)-1] += "," + part
 			default:
-				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quote(part))
+				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quoteShort(part))
 			}
 		}
 	}
 	return pieces, nil
 }
 
-// parseFault reads one rule.
+// parseFault parses one rule.
 func parseFault(piece string) (Fault, error) {
 	operation, rest, ok := strings.Cut(piece, ":")
 	if !ok {
@@ -118,27 +116,27 @@ func parseOperation(name string) (Operation, error) {
 			return op, nil
 		}
 	}
-	return "", fmt.Errorf("there is no operation %s: %s", quote(name), operationHint())
+	return "", fmt.Errorf("there is no operation %s: %s", quoteShort(name), operationHint())
 }
 
 func parseKind(text string) (Fault, error) {
 	name, takes, timed := strings.Cut(text, "=")
 	f := Fault{Kind: FaultKind(strings.ToLower(name))}
 	switch {
-	case !slices.Contains(kinds, f.Kind):
-		return f, fmt.Errorf("there is no fault %s: %s", quote(text), kindHint())
+	case !slices.Contains(faultKinds, f.Kind):
+		return f, fmt.Errorf("there is no fault %s: %s", quoteShort(text), kindHint())
 	case timed != (f.Kind == FaultDelay):
-		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quote(text))
+		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quoteShort(text))
 	case timed:
 		var err error
 		if f.Delay, err = time.ParseDuration(takes); err != nil {
-			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quote(takes))
+			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quoteShort(takes))
 		}
 	}
 	return f, nil
 }
 
-// parseWhen reads what follows the @.
+// parseWhen parses what follows the @.
 func (f *Fault) parseWhen(text string) error {
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
 		var err error
@@ -148,7 +146,7 @@ func (f *Fault) parseWhen(text string) error {
 	if every, ok := strings.CutPrefix(text, "1/"); ok {
 		n, err := parseNumber(every)
 		if err != nil {
-			return fmt.Errorf("%s: write 1/100 for each hundredth", quote(text))
+			return fmt.Errorf("%s: write 1/100 for each hundredth", quoteShort(text))
 		}
 		f.Every = n
 		return nil
@@ -157,7 +155,7 @@ func (f *Fault) parseWhen(text string) error {
 		for one := range strings.SplitSeq(list, ",") {
 			n, err := parseNumber(one)
 			if err != nil {
-				return fmt.Errorf("%s: write #3,7 for the third and the seventh request", quote(text))
+				return fmt.Errorf("%s: write #3,7 for the third and the seventh request", quoteShort(text))
 			}
 			f.At = append(f.At, n)
 		}
@@ -165,11 +163,11 @@ func (f *Fault) parseWhen(text string) error {
 		f.At = slices.Compact(f.At)
 		return nil
 	}
-	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quote(text))
+	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quoteShort(text))
 }
 
-// parsePercent reads a share. The text is shifted, not the number, so that 7% is
-// what 0.07 is.
+// parsePercent parses a percentage. It shifts the text, not the number, so that 7% is exactly
+// 0.07.
 func parsePercent(text string) (float64, error) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if isDigits(whole) && (!point || isDigits(fraction)) {
@@ -177,10 +175,10 @@ func parsePercent(text string) (float64, error) {
 			return rate, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quote(text+"%"))
+	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
 }
 
-// parseNumber reads a number from 1.
+// parseNumber parses a number from 1.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || !isDigits(text) {
@@ -198,7 +196,7 @@ func isDigits(text string) bool {
 	return text != ""
 }
 
-// String returns the rule as [ParseFaults] reads it.
+// String returns the rule in the syntax of [ParseFaults].
 func (f Fault) String() string {
 	operation, kind := string(f.Operation), string(f.Kind)
 	if operation == "" {
@@ -224,16 +222,16 @@ func (f Fault) when() string {
 	return formatPercent(f.Rate)
 }
 
-// formatPercent writes a share so that parsePercent returns it to the last bit:
-// the shortest digits of the rate, with the point two places to the right.
+// formatPercent formats a rate so that parsePercent returns it exactly: its shortest digits with
+// the point moved by two places.
 func formatPercent(rate float64) string {
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(rate, 'e', -1, 64), "e")
 	shift, err := strconv.Atoi(exponent)
-	if err != nil { // an infinity or none, which check refuses
+	if err != nil { // infinity or NaN, which check refuses
 		return mantissa + "%"
 	}
 	digits := strings.Replace(mantissa, ".", "", 1)
-	point := 1 + shift + 2 // so many digits stand before it
+	point := 1 + shift + 2 // digits before the decimal point
 	switch {
 	case rate == 0:
 		return "0%"
@@ -258,8 +256,8 @@ func operationHint() string {
 
 // kindHint lists the faults.
 func kindHint() string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
+	names := make([]string, len(faultKinds))
+	for i, k := range faultKinds {
 		names[i] = string(k)
 		if k == FaultDelay {
 			names[i] += "=200ms"
@@ -268,8 +266,8 @@ func kindHint() string {
 	return "write one of " + strings.Join(names, ", ")
 }
 
-// quote is a piece of a text for an error: not more than a line of it.
-func quote(piece string) string {
+// quoteShort quotes a piece of text for an error and truncates it to one line.
+func quoteShort(piece string) string {
 	const enough = 60
 	if len(piece) > enough {
 		piece = strings.ToValidUTF8(piece[:enough], "") + "…"

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// servedVariable is the environment variable with accounts that serve serves, as many
-// name:key as there are, separated by semicolons.
-const servedVariable = "MILLRACE_ACCOUNTS"
+// accountsVariable is the environment variable with accounts to serve: name:key, separated by
+// semicolons.
+const accountsVariable = "MILLRACE_ACCOUNTS"
 
-// accountFlags are the accounts as they were given. They are read later: what the
-// flag package says of a bad value quotes it, and this one has a key in it.
+// accountFlags are the values of -serve-account. They are parsed later, because the flag package
+// quotes an invalid value in its error, and these contain keys.
 type accountFlags []string
 
 func (a *accountFlags) String() string { return "" }
@@ -22,8 +22,8 @@ func (a *accountFlags) Set(given string) error {
 	return nil
 }
 
-// read returns the keys of the accounts, of those in the environment too. No error quotes
-// a key.
+// read returns the keys of the accounts, including those of the environment. Errors do not
+// contain keys.
 func (a accountFlags) read(environment string) (map[string][]byte, error) {
 	keys := make(map[string][]byte)
 	for i, given := range a {
@@ -36,13 +36,13 @@ func (a accountFlags) read(environment string) (map[string][]byte, error) {
 			continue
 		}
 		if err := addKey(keys, given); err != nil {
-			return nil, fmt.Errorf("%s, account number %d: %w", servedVariable, i+1, err)
+			return nil, fmt.Errorf("%s, account number %d: %w", accountsVariable, i+1, err)
 		}
 	}
 	return keys, nil
 }
 
-// addKey reads name:key, or name:@FILE.
+// addKey parses name:key, or name:@FILE.
 func addKey(keys map[string][]byte, given string) error {
 	name, encoded, ok := strings.Cut(given, ":")
 	if !ok {
@@ -68,8 +68,8 @@ func addKey(keys map[string][]byte, given string) error {
 	return nil
 }
 
-// isAccountName holds a name against what the service allows (Storage account
-// overview, "Storage account name").
+// isAccountName reports whether the service allows an account name (Storage account overview,
+// "Storage account name").
 func isAccountName(name string) bool {
 	if len(name) < 3 || len(name) > 24 {
 		return false

@@ -17,14 +17,14 @@ import (
 	"testing"
 )
 
-// crowdVariable makes the test binary a crowd of clients of this address.
-const crowdVariable = "MILLRACE_TEST_CROWD"
+// idleClientsVariable makes the test binary open idle connections to this address.
+const idleClientsVariable = "MILLRACE_TEST_IDLE_CLIENTS"
 
-// crowdVariableSize is how many they are.
-const crowdVariableSize = "MILLRACE_TEST_CROWD_SIZE"
+// idleClientsCountVariable is how many they are.
+const idleClientsCountVariable = "MILLRACE_TEST_IDLE_CLIENTS_SIZE"
 
-// filesLimit raises how many files the process may have open to what it can be.
-func filesLimit() (uint64, error) {
+// raiseFileLimit raises the limit of open files to its maximum and returns it.
+func raiseFileLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, err
@@ -36,22 +36,22 @@ func filesLimit() (uint64, error) {
 	return uint64(limit.Cur), nil //nolint:unconvert // it is signed on some systems
 }
 
-// crowd connects so many times to the address, has one request answered on each
+// runIdleClients connects that often to the address, has one request answered on each
 // connection, says so, and holds them until its standard input ends.
-func crowd(address string) int {
-	if err := hold(address); err != nil {
+func runIdleClients(address string) int {
+	if err := holdConnections(address); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	return 0
 }
 
-func hold(address string) error {
-	size, err := strconv.Atoi(os.Getenv(crowdVariableSize))
+func holdConnections(address string) error {
+	size, err := strconv.Atoi(os.Getenv(idleClientsCountVariable))
 	if err != nil {
 		return err
 	}
-	if _, err := filesLimit(); err != nil {
+	if _, err := raiseFileLimit(); err != nil {
 		return err
 	}
 	const dialers = 32
@@ -61,7 +61,7 @@ func hold(address string) error {
 		go func() {
 			for i := d; i < size; i += dialers {
 				var err error
-				if connections[i], err = visit(address); err != nil {
+				if connections[i], err = connectAndAsk(address); err != nil {
 					errs <- err
 					return
 				}
@@ -80,7 +80,7 @@ func hold(address string) error {
 	return err
 }
 
-func visit(address string) (net.Conn, error) {
+func connectAndAsk(address string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, err
@@ -97,22 +97,22 @@ func visit(address string) (net.Conn, error) {
 	return conn, err
 }
 
-// TestACrowdOfIdleConnections holds thousands of connections from another process, has
+// TestManyIdleConnections holds thousands of connections from another process, has
 // a request answered meanwhile, and finds nothing left of them when they are gone.
-func TestACrowdOfIdleConnections(t *testing.T) {
-	files, err := filesLimit()
+func TestManyIdleConnections(t *testing.T) {
+	files, err := raiseFileLimit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := crowdSize
+	size := idleClientsCount
 	if most := int(min(files, 1<<20)) - 200; most < size {
 		t.Logf("this process may have %d files open: %d connections in place of %d", files, most, size)
 		size = most
 	}
-	before, heap := runtime.NumGoroutine(), inUse()
-	e := besieged(t, patient)
+	before, heap := runtime.NumGoroutine(), heapInUse()
+	e := startEndpoint(t, patient)
 	client := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	client.Env = append(os.Environ(), crowdVariable+"="+e.Addr().String(), crowdVariableSize+"="+strconv.Itoa(size))
+	client.Env = append(os.Environ(), idleClientsVariable+"="+e.Addr().String(), idleClientsCountVariable+"="+strconv.Itoa(size))
 	client.Stderr = os.Stderr
 	in, err := client.StdinPipe()
 	if err != nil {
@@ -127,12 +127,12 @@ func TestACrowdOfIdleConnections(t *testing.T) {
 	}
 	said, err := bufio.NewReader(out).ReadString('\n')
 	if said != "held\n" {
-		t.Fatalf("the crowd said %q, %v", said, err)
+		t.Fatalf("the client process said %q, %v", said, err)
 	}
 	if n := runtime.NumGoroutine() - before; n < size {
 		t.Errorf("%d goroutines for %d connections: they are not held", n, size)
 	}
-	t.Logf("%d connections held: %d KiB of heap", size, (inUse()-heap)>>10)
+	t.Logf("%d connections held: %d KiB of heap", size, (heapInUse()-heap)>>10)
 	conn, answer := dial(t, e)
 	io.WriteString(conn, raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", ""))
 	if got := status(t, answer, "POST"); got != http.StatusCreated {
@@ -150,13 +150,13 @@ func TestACrowdOfIdleConnections(t *testing.T) {
 	if after := runtime.NumGoroutine(); after > before+10 {
 		t.Errorf("%d goroutines before and %d after", before, after)
 	}
-	if left := inUse() - heap; left > 16<<20 {
+	if left := heapInUse() - heap; left > 16<<20 {
 		t.Errorf("%d bytes are left on the heap", left)
 	}
 }
 
-// inUse is how much of the heap is reachable.
-func inUse() int64 {
+// heapInUse returns the reachable bytes of the heap.
+func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC() // what pools keep goes with the second

@@ -20,8 +20,8 @@ func refusal(t *testing.T, args ...string) string {
 	var out, errs strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // so that what is taken ends at once
-	c := &console{in: strings.NewReader(""), out: &out, errs: &errs, getenv: func(string) string { return "" }}
-	if status := c.command(ctx, append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)); status != misused {
+	c := &console{in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }}
+	if status := c.command(ctx, append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)); status != exitUsage {
 		return ""
 	}
 	return errs.String()
@@ -83,7 +83,7 @@ func TestPythonReadsStats(t *testing.T) {
 	}
 	defer e.Close()
 	var said strings.Builder
-	s.greet(&said, e, &data{})
+	s.printStartup(&said, e, &data{})
 	_, line, _ := strings.Cut(said.String(), "for Python")
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
 	given := map[string]string{}

@@ -19,25 +19,25 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// badDay is every kind of fault, often.
-const badDay = "*:503@7%,get:500@5%,*:408@1/23,*:reset@5%,*:drop@7%,*:duplicate@6%,*:delay=1ms@10%"
+// allFaults has every kind of fault at a high rate.
+const allFaults = "*:503@7%,get:500@5%,*:408@1/23,*:reset@5%,*:drop@7%,*:duplicate@6%,*:delay=1ms@10%"
 
-// TestBooksBalance is a client on a bad day: each message that was accepted is
-// handled or still there, whatever goes wrong, and there is nothing but what
-// was sent. The same check catches a client that deletes first and works then.
-func TestBooksBalance(t *testing.T) {
+// TestNoAcceptedMessageIsLost injects faults into a client's requests. Each accepted message
+// must be handled or still be in the queue, and no other message may appear.
+// TestLedgerFindsLostMessages shows that the check detects a client that deletes first.
+func TestNoAcceptedMessageIsLost(t *testing.T) {
 	t.Run("in process", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s, engine := badServer(t)
-			check(t, balance(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, consume))
+			s, engine := faultyServer(t)
+			reportLost(t, lostMessages(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, consume))
 		})
 	})
 	t.Run("net/http", func(t *testing.T) {
-		s, engine := badServer(t)
-		check(t, balance(t, s, engine, start(t, s).ConnectionString(), nil, consume))
+		s, engine := faultyServer(t)
+		reportLost(t, lostMessages(t, s, engine, start(t, s).ConnectionString(), nil, consume))
 	})
 	t.Run("http1", func(t *testing.T) {
-		s, engine := badServer(t)
+		s, engine := faultyServer(t)
 		location := start(t, s).ConnectionString()
 		transport := http1.New(nil)
 		defer func() {
@@ -45,30 +45,30 @@ func TestBooksBalance(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		check(t, balance(t, s, engine, location, transport, consume))
+		reportLost(t, lostMessages(t, s, engine, location, transport, consume))
 	})
 }
 
-func TestBooksOfANaiveClient(t *testing.T) {
+func TestLedgerFindsLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, engine := badServer(t)
-		lost := balance(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, deleteFirst)
+		s, engine := faultyServer(t)
+		lost := lostMessages(t, s, engine, s.ConnectionString(), &http.Client{Transport: s}, deleteFirst)
 		if len(lost) == 0 {
-			t.Error("a client that deletes before it works has lost nothing: the check is blind")
+			t.Error("a client that deletes before it works has lost nothing: the check detects nothing")
 		}
 	})
 }
 
-func check(t *testing.T, lost []string) {
+func reportLost(t *testing.T, lost []string) {
 	t.Helper()
 	for _, text := range lost {
-		t.Errorf("%s was accepted, and is neither handled nor there", text)
+		t.Errorf("%s was accepted, and is neither handled nor in the queue", text)
 	}
 }
 
-func badServer(t *testing.T) (*emulator.Server, *localqueue.Engine) {
+func faultyServer(t *testing.T) (*emulator.Server, *localqueue.Engine) {
 	t.Helper()
-	rules, err := emulator.ParseFaults(badDay)
+	rules, err := emulator.ParseFaults(allFaults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +97,8 @@ type transporter interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// balance returns the messages that were accepted and lost.
-func balance(t *testing.T, s *emulator.Server, engine *localqueue.Engine, location string, via transporter,
+// lostMessages returns the messages that were accepted and lost.
+func lostMessages(t *testing.T, s *emulator.Server, engine *localqueue.Engine, location string, via transporter,
 	consume func(*testing.T, queue.Queue) map[queue.ID]string) (lost []string) {
 	t.Helper()
 	o := azurequeue.Options{}
@@ -120,7 +120,7 @@ func balance(t *testing.T, s *emulator.Server, engine *localqueue.Engine, locati
 	}
 	accepted, tried := produce(t, q)
 	handled := consume(t, q)
-	left := leftOver(t, below)
+	left := drain(t, below)
 	for text, id := range accepted {
 		if handled[id] != text && left[id] != text {
 			lost = append(lost, text)
@@ -149,7 +149,7 @@ func produce(t *testing.T, q queue.Queue) (accepted map[string]queue.ID, tried [
 		if m, err := q.Enqueue(t.Context(), text, nil); err == nil {
 			accepted[text] = m.ID
 		} else {
-			secretless(t, err)
+			checkError(t, err)
 		}
 	}
 	return accepted, tried
@@ -160,14 +160,14 @@ func consume(t *testing.T, q queue.Queue) map[queue.ID]string {
 	handled := map[queue.ID]string{}
 	for range 40 {
 		found, err := q.Dequeue(t.Context(), 4, lease)
-		secretless(t, err)
+		checkError(t, err)
 		for _, m := range found {
 			l, err := q.Update(t.Context(), m.Lease, m.Text, lease)
-			if secretless(t, err); err != nil {
+			if checkError(t, err); err != nil {
 				continue // another try would be another's business
 			}
 			handled[m.ID] = m.Text // the work; that it is done again is allowed
-			secretless(t, q.Delete(t.Context(), l))
+			checkError(t, q.Delete(t.Context(), l))
 		}
 	}
 	return handled
@@ -179,7 +179,7 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 	handled := map[queue.ID]string{}
 	for range 40 {
 		found, err := q.Dequeue(t.Context(), 4, lease)
-		secretless(t, err)
+		checkError(t, err)
 		for _, m := range found {
 			if err := q.Delete(t.Context(), m.Lease); err == nil {
 				handled[m.ID] = m.Text
@@ -189,9 +189,8 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 	return handled
 }
 
-// leftOver takes what is left from the engine itself, where nothing goes wrong,
-// as leases end: it has all when it has as many as there are.
-func leftOver(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
+// drain takes the remaining messages from the engine, without faults, as their leases end.
+func drain(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	left := map[queue.ID]string{}
 	azuritetest.Until(t, "all leases have ended and every message could be had", func() bool {
 		found, err := below.Dequeue(t.Context(), queue.MaxBatch, time.Hour)
@@ -210,8 +209,8 @@ func leftOver(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	return left
 }
 
-// secretless checks the error of a bad day.
-func secretless(t *testing.T, err error) {
+// checkError checks that an injected error contains no secret.
+func checkError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (strings.Contains(err.Error(), "popreceipt") || errors.Is(err, context.Canceled)) {
 		t.Error(err)
