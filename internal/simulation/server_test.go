@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -99,6 +100,11 @@ func said(err error) string {
 	}
 	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Kind != nil {
 		return e.Kind.Error()
+	}
+	for _, known := range []error{context.Canceled, dispatcher.ErrLeaseExpired} { // what is around them differs
+		if errors.Is(err, known) {
+			return known.Error()
+		}
 	}
 	return err.Error()
 }
