@@ -113,15 +113,15 @@ func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
 
 // TestTheCoreStaysSmall counts the modules that a worker on Azure compiles.
 func TestTheCoreStaysSmall(t *testing.T) {
-	const most = 14
+	const maxModules = 14
 	modules := map[string]bool{}
 	for _, p := range goList(t, "-deps", "./listener", "./queue/azurequeue") {
 		if p.Module != nil && p.Module.Path != module {
 			modules[p.Module.Path] = true
 		}
 	}
-	if len(modules) > most {
-		t.Errorf("%d modules, want at most %d: %v", len(modules), most, modules)
+	if len(modules) > maxModules {
+		t.Errorf("%d modules, want at most %d: %v", len(modules), maxModules, modules)
 	}
 	t.Logf("%d modules", len(modules))
 }

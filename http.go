@@ -26,20 +26,20 @@ import (
 //	}
 func HTTP(server *http.Server) Runner {
 	if server == nil {
-		return refused{errors.New("millrace: HTTP of a nil server")}
+		return invalidRunner{errors.New("millrace: HTTP of a nil server")}
 	}
-	return &web{server: server, halted: make(chan struct{})}
+	return &httpRunner{server: server, halted: make(chan struct{})}
 }
 
 // web runs an HTTP server.
-type web struct {
+type httpRunner struct {
 	server *http.Server
 	halted chan struct{} // closed by Halt
 	halt   sync.Once
 }
 
 // Run serves until ctx ends.
-func (w *web) Run(ctx context.Context) error {
+func (w *httpRunner) Run(ctx context.Context) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", cmp.Or(w.server.Addr, ":http"))
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *web) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *web) serve(l net.Listener) error {
+func (w *httpRunner) serve(l net.Listener) error {
 	if w.server.TLSConfig != nil {
 		return w.server.ServeTLS(l, "", "")
 	}
@@ -89,4 +89,4 @@ func (w *web) serve(l net.Listener) error {
 }
 
 // Halt closes the connections.
-func (w *web) Halt() { w.halt.Do(func() { close(w.halted) }) }
+func (w *httpRunner) Halt() { w.halt.Do(func() { close(w.halted) }) }

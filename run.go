@@ -61,7 +61,7 @@ func untilSignalled(ctx context.Context, r composite) error {
 }
 
 // run runs r with the signals given, and what to do when no further one counts.
-func run(ctx context.Context, signals <-chan os.Signal, enough func(), r composite) error {
+func run(ctx context.Context, signals <-chan os.Signal, ignoreSignals func(), r composite) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
@@ -79,7 +79,7 @@ func run(ctx context.Context, signals <-chan os.Signal, enough func(), r composi
 		case <-done:
 			return
 		}
-		enough()
+		ignoreSignals()
 		halted = r.haltAll()
 	})
 	err := r.Run(ctx)

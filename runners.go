@@ -22,7 +22,7 @@ type composite interface {
 func Together(rs ...Runner) Runner {
 	all, err := together(rs)
 	if err != nil {
-		return refused{err}
+		return invalidRunner{err}
 	}
 	return all
 }
@@ -41,7 +41,7 @@ func (g group) Run(ctx context.Context) error {
 	for i, r := range g {
 		running.Go(func() {
 			defer stop() // one that ended takes the others with it
-			attempt(&errs[i], "Run", r, func() error { return r.Run(ctx) })
+			callRunner(&errs[i], "Run", r, func() error { return r.Run(ctx) })
 		})
 	}
 	running.Wait()
@@ -61,7 +61,7 @@ func (g group) haltAll() error {
 				errs[i] = all.haltAll()
 				return
 			}
-			attempt(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
+			callRunner(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
 		})
 	}
 	halting.Wait()
@@ -88,7 +88,7 @@ func (s stages) Run(ctx context.Context) error {
 		running.Go(func() {
 			defer close(ended[i])
 			defer func() { first <- struct{}{} }() // also of one that ends its goroutine
-			attempt(&errs[i], "Run", r, func() error { return r.Run(own) })
+			callRunner(&errs[i], "Run", r, func() error { return r.Run(own) })
 		})
 	}
 	select {
@@ -122,17 +122,17 @@ func check(rs []Runner) error {
 }
 
 // refused is what cannot run, for the reason given.
-type refused struct{ err error }
+type invalidRunner struct{ err error }
 
 // Run returns the reason.
-func (r refused) Run(context.Context) error { return r.err }
+func (r invalidRunner) Run(context.Context) error { return r.err }
 
 // Halt does nothing.
-func (r refused) Halt() {}
+func (r invalidRunner) Halt() {}
 
 // attempt calls a method of a runner. A panic or runtime.Goexit in it is an error, so that
 // the others drain.
-func attempt(err *error, method string, r Runner, call func() error) {
+func callRunner(err *error, method string, r Runner, call func() error) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {

@@ -55,7 +55,7 @@ type Head struct {
 	base64 bool
 
 	// more are parameters of a later release of the same version, kept as they came.
-	more string
+	unknown string
 }
 
 // ErrNewer means that an envelope is of a version that this program does not know: a
@@ -70,8 +70,8 @@ var ErrNewer = errors.New("envelope of a newer version")
 // the service makes five bytes of each; what is in front of the line feed is all that
 // has to be read or written to count an attempt.
 const (
-	mark    = "millrace/"
-	current = 1
+	prefix         = "millrace/"
+	currentVersion = 1
 )
 
 // Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
@@ -105,8 +105,8 @@ func (h Head) Room() int {
 // sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(mark) + 96 + len(h.Trace) + len(body))
-	b.WriteString(mark + "1?")
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(body))
+	b.WriteString(prefix + "1?")
 	add := func(key, value string) {
 		if value == "" {
 			return
@@ -137,18 +137,18 @@ func sealEnvelope(h Head, body []byte) string {
 	add("ts", h.TraceState)
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
-	base := h.base64 || !carriable(body)
-	if base {
+	isBase64 := h.base64 || !isXMLText(body)
+	if isBase64 {
 		add("e", "64")
 	}
-	if h.more != "" {
+	if h.unknown != "" {
 		if last := b.String()[b.Len()-1]; last != '?' {
 			b.WriteByte('&')
 		}
-		b.WriteString(h.more)
+		b.WriteString(h.unknown)
 	}
 	b.WriteByte('\n')
-	if base {
+	if isBase64 {
 		b.WriteString(base64.StdEncoding.EncodeToString(body))
 	} else {
 		b.Write(body)
@@ -158,35 +158,35 @@ func sealEnvelope(h Head, body []byte) string {
 
 // openEnvelope reads what sealEnvelope wrote.
 func openEnvelope(text string) (Head, []byte, error) {
-	line, rest, found := strings.Cut(text[len(mark):], "\n")
+	line, rest, found := strings.Cut(text[len(prefix):], "\n")
 	version, query, hasQuery := strings.Cut(line, "?")
 	n, err := strconv.Atoi(version)
 	switch {
 	case err != nil || !hasQuery || n < 1:
 		return Head{}, nil, fmt.Errorf("open an envelope: its first line is broken: %.60q", line)
-	case n > current:
-		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, current)
+	case n > currentVersion:
+		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, currentVersion)
 	case !found:
 		return Head{}, nil, errors.New("open an envelope: its body is missing")
 	}
-	head, base, err := parseHead(query)
+	head, isBase64, err := parseHead(query)
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: %w", err)
 	}
-	if !base {
+	if !isBase64 {
 		return head, []byte(rest), nil
 	}
 	body, err := base64.StdEncoding.DecodeString(rest)
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
 	}
-	head.base64 = carriable(body)
+	head.base64 = isXMLText(body)
 	return head, body, nil
 }
 
 // parseHead reads the parameters; unknown ones are kept, so that they survive the
 // recording of an attempt by an older program.
-func parseHead(query string) (h Head, base bool, err error) {
+func parseHead(query string) (h Head, isBase64 bool, err error) {
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
@@ -242,20 +242,20 @@ func parseHead(query string) (h Head, base bool, err error) {
 			if value != "64" {
 				return h, false, fmt.Errorf("unknown encoding %.20q of the body", value)
 			}
-			base = true
+			isBase64 = true
 		default:
-			if h.more != "" {
-				h.more += "&"
+			if h.unknown != "" {
+				h.unknown += "&"
 			}
-			h.more += pair
+			h.unknown += pair
 		}
 	}
-	return h, base, nil
+	return h, isBase64, nil
 }
 
 // carriable tells whether XML 1.0 carries the body unchanged: UTF-8 of the characters
 // that its section 2.2 allows.
-func carriable(body []byte) bool {
+func isXMLText(body []byte) bool {
 	for i := 0; i < len(body); {
 		c := body[i]
 		if c < utf8.RuneSelf {

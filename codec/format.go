@@ -95,7 +95,7 @@ func Seal(h Head, body []byte, f Format) (string, error) {
 // format says. A text that begins as an envelope does and cannot be read as one is no
 // envelope either, unless it is one of a newer version.
 func OpenAdopted(text string, f Format) (Head, []byte, Format, error) {
-	if f == Auto || f == Envelope || !strings.HasPrefix(text, mark) {
+	if f == Auto || f == Envelope || !strings.HasPrefix(text, prefix) {
 		return Open(text, f)
 	}
 	h, body, err := openEnvelope(text)
@@ -119,13 +119,13 @@ func Open(text string, f Format) (Head, []byte, Format, error) {
 		}
 		return Head{}, body, Base64, nil
 	case Envelope:
-		if !strings.HasPrefix(text, mark) {
+		if !strings.HasPrefix(text, prefix) {
 			return Head{}, nil, Envelope, fmt.Errorf("open a message: it has no envelope: %.20q", text)
 		}
 		h, body, err := openEnvelope(text)
 		return h, body, Envelope, err
 	case Auto:
-		if strings.HasPrefix(text, mark) {
+		if strings.HasPrefix(text, prefix) {
 			return Open(text, Envelope)
 		}
 		body := []byte(text)

@@ -11,7 +11,7 @@ func All[T any](hs ...Handler[T]) Handler[T] {
 	return func(ctx context.Context, m *Message[T]) error {
 		var worst error
 		for _, h := range hs {
-			if err := h(ctx, m); rank(err) > rank(worst) {
+			if err := h(ctx, m); precedence(err) > precedence(worst) {
 				worst = err
 			}
 		}
@@ -20,11 +20,11 @@ func All[T any](hs ...Handler[T]) Handler[T] {
 }
 
 // rank orders results by how much they ask for.
-func rank(err error) int {
+func precedence(err error) int {
 	if err == nil {
 		return 0
 	}
-	return saidBy(err).weight()
+	return explicitResult(err).precedence()
 }
 
 // Chain wraps a handler in middleware: the first is the outermost.

@@ -76,17 +76,17 @@ type batch[T any] struct {
 type member[T any] struct {
 	ctx     context.Context
 	message *Message[T]
-	part    part  // constant once the batch has begun
+	role    role  // constant once the batch has begun
 	result  error // constant once the batch is done; of one that is left out, once it has begun
 }
 
 // part is what becomes of a member when its batch begins.
-type part uint8
+type role uint8
 
 const (
-	follows part = iota
-	leads        // its goroutine runs the handler, so that none is started which nobody owns
-	leaves       // its context has ended
+	follower role = iota
+	leader        // its goroutine runs the handler, so that none is started which nobody owns
+	leftOut       // its context has ended
 )
 
 // handle is the handler of one message.
@@ -94,11 +94,11 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	b.warn(m)
 	mine := &member[T]{ctx: ctx, message: m}
 	in, first := b.join(mine)
-	b.fill(in, mine, first)
-	switch mine.part {
-	case leads:
+	b.waitToBegin(in, mine, first)
+	switch mine.role {
+	case leader:
 		b.run(in)
-	case follows:
+	case follower:
 		<-in.done
 	}
 	return mine.result
@@ -138,11 +138,11 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 // fill waits until the batch has begun, and begins it when the member has a reason: its
 // context or its worker comes to an end, nobody else is let through, or, if it is the
 // first, it has waited long enough.
-func (b *batcher[T]) fill(in *batch[T], m *member[T], first bool) {
-	from := collectingFrom(m.ctx)
+func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
+	from := batchSignalsFrom(m.ctx)
 	var waited <-chan time.Time
 	if first {
-		timer := time.NewTimer(patience(m.ctx, b.wait))
+		timer := time.NewTimer(maxWait(m.ctx, b.wait))
 		defer timer.Stop()
 		waited = timer.C
 	}
@@ -168,9 +168,9 @@ func (b *batcher[T]) begin(in *batch[T]) {
 	for _, m := range in.members {
 		switch {
 		case m.ctx.Err() != nil:
-			m.part, m.result = leaves, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
+			m.role, m.result = leftOut, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
 		case !led:
-			m.part, led = leads, true
+			m.role, led = leader, true
 		}
 	}
 	close(in.begun)
@@ -183,7 +183,7 @@ func (b *batcher[T]) run(in *batch[T]) {
 	var contexts []context.Context
 	var stay []*member[T]
 	for _, m := range in.members {
-		if m.part != leaves {
+		if m.role != leftOut {
 			messages, contexts, stay = append(messages, m.message), append(contexts, m.ctx), append(stay, m)
 		}
 	}
@@ -198,7 +198,7 @@ func (b *batcher[T]) run(in *batch[T]) {
 			fail(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	all, cancel := together(contexts)
+	all, cancel := joinContexts(contexts)
 	defer cancel(nil)
 	results := b.handler(all, messages)
 	switch {
@@ -215,29 +215,29 @@ func (b *batcher[T]) run(in *batch[T]) {
 
 // collecting is what a handler that collects messages must know of the dispatcher that it
 // runs in. The zero value, of none, knows nothing.
-type collecting struct {
+type batchSignals struct {
 	stopping <-chan struct{} // closed when no handler is started any more
 	breaker  *breaker
 }
 
-type collectingKey struct{}
+type batchSignalsKey struct{}
 
 // collectingFrom returns what the dispatcher of a handler with that context lets it know.
-func collectingFrom(ctx context.Context) collecting {
-	from, _ := ctx.Value(collectingKey{}).(collecting)
+func batchSignalsFrom(ctx context.Context) batchSignals {
+	from, _ := ctx.Value(batchSignalsKey{}).(batchSignals)
 	return from
 }
 
 // heldBack returns what is closed when no company is let through.
-func (c collecting) heldBack() <-chan struct{} {
+func (c batchSignals) heldBack() <-chan struct{} {
 	if c.breaker == nil {
 		return nil
 	}
-	return c.breaker.opening()
+	return c.breaker.openSignal()
 }
 
 // patience bounds a wait for company by half of what the handler's time-out leaves.
-func patience(ctx context.Context, wait time.Duration) time.Duration {
+func maxWait(ctx context.Context, wait time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(wait, time.Until(deadline)/2)
 	}
@@ -246,7 +246,7 @@ func patience(ctx context.Context, wait time.Duration) time.Duration {
 
 // together returns a context with the values of the first that ends when all have
 // ended.
-func together(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
+func joinContexts(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(withoutDelivery{context.WithoutCancel(contexts[0])})
 	var left atomic.Int64
 	left.Store(int64(len(contexts)))

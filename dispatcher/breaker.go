@@ -18,10 +18,10 @@ import (
 // work when one succeeds. Later attempts do not count: a heap of bad messages on their
 // way to the poison queue is no outage.
 const (
-	leastFailures  = 16 // in a row, or as many as there are slots, if that is more
-	firstPause     = time.Second
-	longestPause   = 15 * time.Second
-	probingReserve = 1
+	minFailures = 16 // in a row, or as many as there are slots, if that is more
+	firstPause  = time.Second
+	maxPause    = 15 * time.Second
+	probeSlots  = 1
 )
 
 // breaker watches the results of handlers and holds reservations back.
@@ -41,7 +41,7 @@ type breaker struct {
 // same outage do not probe together.
 func newBreaker(concurrency int, seed uint64) *breaker {
 	b := &breaker{
-		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, longestPause),
+		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, maxPause),
 		opened:  make(chan struct{}),
 		changed: make(chan struct{}),
 	}
@@ -53,7 +53,7 @@ func newBreaker(concurrency int, seed uint64) *breaker {
 func (b *breaker) resize(concurrency int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.threshold = max(leastFailures, concurrency)
+	b.threshold = max(minFailures, concurrency)
 }
 
 // succeeded closes the breaker, whoever succeeded: also a probe that was given up for
@@ -78,7 +78,7 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
-		if !b.awaits(asked) {
+		if !b.awaitsResult(asked) {
 			return
 		}
 	} else {
@@ -97,11 +97,11 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 
 // note takes the decision on a delivery, whose handler ran or did not, as a result. A
 // handler that says poison, discard or snooze works.
-func (b *breaker) note(what decision, ran bool, attempt int, asked time.Time) {
+func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
 	switch {
-	case !ran || what.outcome == Lost || what.outcome == GivenBack:
+	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
 		b.unknown(asked)
-	case what.outcome == Retried, what.reason == poison.ReasonAttempts, what.reason == poison.ReasonExpiring:
+	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
 		b.failed(attempt, asked)
 	default:
 		b.succeeded()
@@ -113,7 +113,7 @@ func (b *breaker) note(what decision, ran bool, attempt int, asked time.Time) {
 func (b *breaker) unknown(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.awaits(asked) {
+	if b.awaitsResult(asked) {
 		b.probed, b.until = time.Time{}, time.Time{}
 		b.notify()
 	}
@@ -121,7 +121,7 @@ func (b *breaker) unknown(asked time.Time) {
 
 // awaits tells whether what was asked for at that instant is the probe whose result is
 // awaited: neither from before the outage nor an earlier probe. Requires mu.
-func (b *breaker) awaits(asked time.Time) bool {
+func (b *breaker) awaitsResult(asked time.Time) bool {
 	return !b.probed.IsZero() && !asked.Before(b.probed)
 }
 
@@ -132,7 +132,7 @@ func (b *breaker) probe() {
 	defer b.mu.Unlock()
 	if b.open {
 		b.probed = time.Now()
-		b.until = b.probed.Add(longestPause)
+		b.until = b.probed.Add(maxPause)
 	}
 }
 
@@ -145,7 +145,7 @@ func (b *breaker) notify() {
 // pass waits until messages may be fetched, and says whether only one may, as a probe: the
 // caller, who has the turn to reserve, tells when it has the slot for it. It returns false
 // when ctx ended first.
-func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
+func (b *breaker) await(ctx context.Context) (probe, ok bool) {
 	for {
 		b.mu.Lock()
 		open, wait, changed := b.open, time.Until(b.until), b.changed
@@ -153,7 +153,7 @@ func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 		if !open || wait <= 0 {
 			return open, true
 		}
-		if !hold(ctx, changed, wait) {
+		if !waitForChange(ctx, changed, wait) {
 			return false, false
 		}
 	}
@@ -167,14 +167,14 @@ func (b *breaker) isOpen() bool {
 }
 
 // opening returns what is closed while messages are held back, and when that begins.
-func (b *breaker) opening() <-chan struct{} {
+func (b *breaker) openSignal() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.opened
 }
 
 // hold waits for a change, or for the time to pass.
-func hold(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
+func waitForChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {

@@ -17,24 +17,24 @@ import (
 // delivery is one message on its way through the dispatcher, on a goroutine of
 // its own.
 type delivery[T any] struct {
-	dispatcher *Dispatcher[T]
-	queued     queue.Message // with the newest receipt, once its handler has returned
-	visibility time.Duration // that was asked for
-	start      bool          // whether its handler may start
-	announced  bool          // whether the start of its handler is recorded in its text
-	slot       slotState
-	lease      lease
+	dispatcher    *Dispatcher[T]
+	queued        queue.Message // with the newest receipt, once its handler has returned
+	visibility    time.Duration // that was asked for
+	start         bool          // whether its handler may start
+	startRecorded bool          // whether the start of its handler is recorded in its text
+	slot          slotState
+	lease         lease
 
-	head     codec.Head
-	body     []byte
-	format   codec.Format
-	starts   int             // how many of the recorded starts count
-	recalled recordedStart   // what was known of the message when they were counted
-	message  Message[T]      // what its handler gets
-	ctx      context.Context // its handler's; nil when it never ran
-	context  handlerContext  // what ctx points to, once it runs
+	head         codec.Head
+	body         []byte
+	format       codec.Format
+	starts       int             // how many of the recorded starts count
+	lastRecorded recordedStart   // what was known of the message when they were counted
+	message      Message[T]      // what its handler gets
+	ctx          context.Context // its handler's; nil when it never ran
+	context      handlerContext  // what ctx points to, once it runs
 
-	room *room // of its batch
+	batch *batchSlots // of its batch
 
 	next, before *delivery[T]            // in the list of what is in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
@@ -42,7 +42,7 @@ type delivery[T any] struct {
 
 // room is the slots that a batch does not need. They are freed together, when it is known
 // which they are: they are worth one dequeue, not several small ones.
-type room struct {
+type batchSlots struct {
 	undecided atomic.Int32 // messages that may be refused yet
 	unused    atomic.Int32 // slots of what is refused, or of no message
 }
@@ -60,7 +60,7 @@ func (v *delivery[T]) attempt() int {
 }
 
 // missing is how many deliveries ended in nothing, as far as is recorded.
-func (v *delivery[T]) missing() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
+func (v *delivery[T]) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
 // newerDelay is how long a message of a newer release is left to a newer worker.
 const newerDelay = 30 * time.Second
@@ -70,14 +70,14 @@ func (v *delivery[T]) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
 	v.countStarts()
-	if what, no := v.refuse(err); no {
-		v.settle(what, held, refused)
+	if dec, no := v.refuse(err); no {
+		v.settle(dec, held, refused)
 		return
 	}
-	v.decided()
-	if what, no := v.recordStart(); no { // before the body is decoded, which may kill as well
-		v.survived(unstarted)
-		v.settle(what, held, unstarted)
+	v.settleBatchSlots()
+	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill as well
+		v.excludeStart(unstarted)
+		v.settle(dec, held, unstarted)
 		return
 	}
 	if v.decode() {
@@ -105,8 +105,8 @@ func (v *delivery[T]) decode() (readable bool) {
 			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
 		}
 		if readable = err == nil; !readable {
-			v.survived(unstarted)
-			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, unstarted)
+			v.excludeStart(unstarted)
+			v.settle(v.poisoned(poison.ReasonUndecodable, safeError("codec", err)), held, unstarted)
 		}
 	}()
 	v.message.Body, err = d.options.Codec.Decode(v.body)
@@ -116,12 +116,12 @@ func (v *delivery[T]) decode() (readable bool) {
 
 // refuse decides on a message whose handler must not run. Poison comes before decoding
 // and handling: what a worker died of must not be touched again.
-func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
+func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
-	v.dispatcher.follow.answered(took, v.visibility)
+	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
-	case took >= v.visibility-safety:
+	case took >= v.visibility-safetyMargin:
 		// The answer took as long as the lease: somebody else may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
@@ -160,10 +160,10 @@ func (v *delivery[T]) handle() {
 		v.lease.deadline = begin.Add(timeout)
 		v.context.deadline = v.lease.deadline
 	}
-	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
-	d.enter(v, cancel)
+	v.ctx, v.lease.cancel, v.lease.watcher = &v.context, cancel, v
+	d.setCancel(v, cancel)
 	d.slots.started()
-	d.keeper.hold(&v.lease, v.visibility)
+	d.leases.track(&v.lease, v.visibility)
 	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
 	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
@@ -195,18 +195,18 @@ func (v *delivery[T]) execute(begin time.Time) {
 func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
-	d.follow.record(took)
-	defer v.conclude(err, begin)
+	d.visibility.recordHandling(took)
+	defer v.finish(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
 }
 
 // conclude settles what the handler returned.
-func (v *delivery[T]) conclude(err error, begin time.Time) {
+func (v *delivery[T]) finish(err error, begin time.Time) {
 	d := v.dispatcher
-	v.survived(handled)
-	newest, state := d.keeper.release(&v.lease)
+	v.excludeStart(handled)
+	newest, state := d.leases.untrack(&v.lease)
 	// Not the id, which observers may be reading.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
 	ended := context.Cause(v.ctx)
@@ -219,7 +219,7 @@ func (v *delivery[T]) conclude(err error, begin time.Time) {
 		// A renewal was so slow that the handler had to be told to end, and took effect.
 		// It is not the job that failed.
 		interrupted = true
-		d.follow.short(v.visibility)
+		d.visibility.recordTooShort(v.visibility)
 	}
 	v.settle(v.decide(err, state, interrupted), state, handled)
 }
@@ -234,27 +234,27 @@ const (
 )
 
 // leaveSlot frees the slot as the settlement begins.
-func (v *delivery[T]) leaveSlot(came progress) {
+func (v *delivery[T]) freeSlot(came progress) {
 	slots := v.dispatcher.slots
 	switch {
 	case came == refused:
-		slots.pend()
-		v.room.unused.Add(1)
-		v.decided()
+		slots.beginSettlement()
+		v.batch.unused.Add(1)
+		v.settleBatchSlots()
 	case v.slot.CompareAndSwap(slotTaken, slotFreed):
-		slots.settling(came == handled)
+		slots.freeForSettlement(came == handled)
 	default: // given up: the slot is another's
-		slots.pend()
+		slots.beginSettlement()
 	}
 }
 
 // decided frees the slots that the batch does not need, when that is known of its last
 // message.
-func (v *delivery[T]) decided() {
-	if v.room.undecided.Add(-1) > 0 {
+func (v *delivery[T]) settleBatchSlots() {
+	if v.batch.undecided.Add(-1) > 0 {
 		return
 	}
-	if n := v.room.unused.Load(); n > 0 {
+	if n := v.batch.unused.Load(); n > 0 {
 		v.dispatcher.slots.unreserve(int(n))
 	}
 }
@@ -264,10 +264,10 @@ func (v *delivery[T]) decided() {
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = sound("handler", &PanicError{Value: p, Stack: debug.Stack()})
+			err = safeError("handler", &PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	return sound("handler", d.handler(ctx, m))
+	return safeError("handler", d.handler(ctx, m))
 }
 
 // renewed tells of a renewal of the lease, as the keeper's watcher.
@@ -299,10 +299,10 @@ type decision struct {
 // decide turns a handler's result into what is to be done. A handler that was interrupted
 // has not failed.
 func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
-	said := saidBy(err)
+	said := explicitResult(err)
 	explicit := said != nil
 	switch {
-	case state == expired && err != nil && v.lifeEnds(LeastVisibility):
+	case state == expired && err != nil && v.lifeEnds(MinVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && err != nil:
 		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
@@ -328,7 +328,7 @@ func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) deci
 // that is too short for anybody else to handle it, what its handler did not finish is
 // worth a copy.
 func (v *delivery[T]) lifeEnds(left time.Duration) bool {
-	return !v.lease.end.IsZero() && time.Until(v.lease.end) < left
+	return !v.lease.messageEnd.IsZero() && time.Until(v.lease.messageEnd) < left
 }
 
 func cause(s leaseState) error {
@@ -342,8 +342,8 @@ func cause(s leaseState) error {
 // life ends before that could be handled; with no second left it is poison, because
 // the service would drop it in silence (invariant 1).
 func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
-	if !v.lease.end.IsZero() {
-		room := time.Until(v.lease.end) - v.dispatcher.Visibility()
+	if !v.lease.messageEnd.IsZero() {
+		room := time.Until(v.lease.messageEnd) - v.dispatcher.Visibility()
 		if room < time.Second {
 			return v.poisoned(poison.ReasonExpiring, err)
 		}

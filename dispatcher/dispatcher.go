@@ -23,12 +23,12 @@ type Dispatcher[T any] struct {
 	options Options[T] // guarded, see Options.guard
 	hooks   *hook.Guard
 
-	slots   *slots
-	follow  *follower
-	breaker *breaker
-	keeper  *keeper
-	starts  starts
-	workers workers[T]
+	slots      *slots
+	visibility *visibilityEstimator
+	breaker    *breaker
+	leases     *leaseManager
+	starts     starts
+	workers    workers[T]
 
 	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
 	requests requests        // parents of every settlement and renewal
@@ -59,8 +59,8 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
 		queue: q, name: q.Name(), handler: intercepted(h, options.Interceptors), options: options, hooks: hooks,
-		slots:  newSlots(options.Concurrency, options.BatchSize),
-		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		slots:      newSlots(options.Concurrency, options.BatchSize),
+		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
@@ -76,15 +76,15 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers = context.WithValue(ctx, collectingKey{}, collecting{
+	d.handlers = context.WithValue(ctx, batchSignalsKey{}, batchSignals{
 		stopping: d.stopping, breaker: d.breaker,
 	})
 	d.requests.start(ctx)
-	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.renewal, d.options.StuckAfter)
+	d.leases = newLeaseManager(d.requests.context(), d.queue, d.visibility.forRenewal, d.options.StuckAfter)
 }
 
 // Reserve waits for free slots and takes up to a batch of them: it returns when
-// LeastFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
+// MinFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
 // fail one after the other it holds back, and then takes one slot for a message that
 // shows whether they still do. Every reserved slot must be handed to
 // [Dispatcher.Dispatch]. Callers take turns, in the order in which they came.
@@ -94,18 +94,18 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 	}
 	defer d.slots.endTurn()
 	for {
-		probe, ok := d.breaker.pass(ctx)
+		probe, ok := d.breaker.await(ctx)
 		if !ok {
 			return 0
 		}
 		if probe {
-			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
+			n := d.slots.reserve(ctx, probeSlots, probeSlots, 0)
 			if n > 0 {
 				d.breaker.probe()
 			}
 			return n
 		}
-		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch(), d.linger())
 		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
@@ -113,17 +113,17 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 	}
 }
 
-// leastFetch is how many slots must be free before a dequeue is worth it.
-func (d *Dispatcher[T]) leastFetch() int {
-	if d.options.LeastFetch != 0 {
-		return d.options.LeastFetch
+// minFetch is how many slots must be free before a dequeue is worth it.
+func (d *Dispatcher[T]) minFetch() int {
+	if d.options.MinFetch != 0 {
+		return d.options.MinFetch
 	}
-	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
+	return min(max(d.slots.capacity()/10, 1), maxDefaultMinFetch)
 }
 
 // mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
 // more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
-const mostLinger = time.Second
+const maxDefaultLinger = time.Second
 
 // linger is how long free slots wait for more. With slow handlers a fixed time would
 // end before a tenth of them have returned, and batches would stay small.
@@ -131,19 +131,19 @@ func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
-	return min(max(defaultLinger, d.follow.usual()/5), mostLinger)
+	return min(max(defaultLinger, d.visibility.handlingTime()/5), maxDefaultLinger)
 }
 
 // Open bounds how many slots may be used, at most Concurrency. Handlers that run beyond the
 // bound finish. Of the slots that were open before one batch more than handlers use stays open
 // while they run, up to most, so that new work is heard of.
-func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
+func (d *Dispatcher[T]) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
 
 // OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
 // [Dispatcher.Open], within Concurrency.
 func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
-// Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
+// Resize changes Concurrency, which must be at least 1, and with it MinFetch if that
 // has its default, and how many failures in a row are an outage. Handlers that run beyond
 // it finish.
 func (d *Dispatcher[T]) Resize(concurrency int) {
@@ -157,7 +157,7 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
 
 // Visibility returns what to ask for with the next dequeue.
-func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next(d.keeper.held()) }
+func (d *Dispatcher[T]) Visibility() time.Duration { return d.visibility.forDequeue(d.leases.count()) }
 
 // Running returns how many handlers run, and how many settlements are under way.
 func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }
@@ -172,13 +172,13 @@ func (d *Dispatcher[T]) Count(o Outcome) int64 {
 
 // Renewed returns how many leases have been renewed.
 func (d *Dispatcher[T]) Renewed() int64 {
-	d.keeper.mu.Lock()
-	defer d.keeper.mu.Unlock()
-	return d.keeper.renewed
+	d.leases.mu.Lock()
+	defer d.leases.mu.Unlock()
+	return d.leases.renewed
 }
 
 // Late returns how many settlements failed because the visibility had ended.
-func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
+func (d *Dispatcher[T]) Late() int64 { return d.visibility.lateCount() }
 
 // Dispatch starts a handler for every message of a batch, using up the reserved
 // slots, and frees those that the batch did not fill; an empty batch frees all.
@@ -195,13 +195,13 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	// One allocation for the messages of a batch. It is freed with its last message, which
 	// is not long after the others.
 	deliveries := make([]delivery[T], len(batch))
-	shared := new(room)
+	shared := new(batchSlots)
 	shared.undecided.Store(int32(len(batch)))
 	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.visibility, v.room = d, m, visibility, shared
-		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, end: endOfLife(m, asked, visibility)}
+		v.dispatcher, v.queued, v.visibility, v.batch = d, m, visibility, shared
+		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, messageEnd: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries, reserved)
 	for i := range deliveries {
@@ -239,7 +239,7 @@ func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 }
 
 // discharge is the last that a delivery does.
-func (d *Dispatcher[T]) discharge(v *delivery[T]) {
+func (d *Dispatcher[T]) remove(v *delivery[T]) {
 	d.mu.Lock()
 	if v.next != nil {
 		v.next.before = v.before
@@ -255,7 +255,7 @@ func (d *Dispatcher[T]) discharge(v *delivery[T]) {
 
 // enter makes the handler's context known to stopHandlers. The parent of all contexts
 // never ends: registering each with one that does would have them all meet at its lock.
-func (d *Dispatcher[T]) enter(v *delivery[T], cancel context.CancelCauseFunc) {
+func (d *Dispatcher[T]) setCancel(v *delivery[T], cancel context.CancelCauseFunc) {
 	d.mu.Lock()
 	v.cancel = cancel
 	stopped := d.stopped
@@ -288,7 +288,7 @@ func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.
 	if m.Expires.IsZero() || m.Expires.Year() >= 9999 || m.Until.IsZero() {
 		return time.Time{}
 	}
-	return asked.Add(m.Expires.Sub(m.Until) + visibility - safety)
+	return asked.Add(m.Expires.Sub(m.Until) + visibility - safetyMargin)
 }
 
 // innermost returns what a listener's own wrapper around a queue holds.

@@ -7,7 +7,7 @@ import (
 
 // haltPatience is how long handlers and requests may take to notice that they were
 // cancelled by a halt.
-const haltPatience = time.Second
+const haltTimeout = time.Second
 
 // Stop begins the shutdown: messages dispatched from now on are given back, handlers
 // that run go on, and those of a [Batch] wait for no more company.
@@ -37,8 +37,8 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	}()
 	ended := d.wait(ctx, done)
 	d.workers.close()
-	d.requests.hangUp()
-	d.keeper.close()
+	d.requests.cancelAll()
+	d.leases.close()
 	if ended {
 		d.workers.join()
 		return nil
@@ -63,22 +63,22 @@ func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 	case <-patience.C:
 		// Requests that still hang are cut off, so that only handlers can be left. One
 		// that returns even now can have its message deleted.
-		d.requests.cutOff()
-		if d.soon(done) {
+		d.requests.cancelCurrent()
+		if d.endsSoon(done) {
 			return true
 		}
 	case <-d.halted:
-		if d.soon(done) {
+		if d.endsSoon(done) {
 			return true
 		}
 	}
-	d.requests.hangUp()
-	return d.soon(done)
+	d.requests.cancelAll()
+	return d.endsSoon(done)
 }
 
 // soon tells whether everything ends within the patience of a halt.
-func (d *Dispatcher[T]) soon(done <-chan struct{}) bool {
-	t := time.NewTimer(haltPatience)
+func (d *Dispatcher[T]) endsSoon(done <-chan struct{}) bool {
+	t := time.NewTimer(haltTimeout)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -48,16 +48,16 @@ const onError = "OnError"
 // deferred; a goroutine for each of the others costs little beside what they are for.
 // Codec and RetryDelay are called where their results are used.
 func (o *Options[T]) guard(of queue.Name) *hook.Guard {
-	tell := o.OnError
+	report := o.OnError
 	g := hook.New(func(f hook.Failure) {
 		err := newHookError(of, f)
 		if f.Hook == onError {
-			logLast(err)
+			logHookError(err)
 			return
 		}
 		o.OnError(err)
 	})
-	o.OnError = func(err error) { g.Contain(onError, func() { tell(err) }) }
+	o.OnError = func(err error) { g.Contain(onError, func() { report(err) }) }
 	if f := o.OnRelease; f != nil {
 		o.OnRelease = func(due time.Time) { g.Contain("OnRelease", func() { f(due) }) }
 	}
@@ -75,8 +75,8 @@ func (o *Observer) guard(g *hook.Guard) {
 		}
 	}
 	if f := o.Settled; f != nil {
-		o.Settled = func(d Delivery, what Outcome, took time.Duration) {
-			g.Call("Observer.Settled", func() { f(d, what, took) })
+		o.Settled = func(d Delivery, outcome Outcome, took time.Duration) {
+			g.Call("Observer.Settled", func() { f(d, outcome, took) })
 		}
 	}
 	if f := o.Renewed; f != nil {
@@ -96,7 +96,7 @@ func (o *Observer) guard(g *hook.Guard) {
 
 // logLast tells of a failure of OnError where nobody else can be told. Under a listener
 // this is not reached: it has a log of its own.
-func logLast(err *HookError) {
+func logHookError(err *HookError) {
 	if hook.Run(func() { slog.Error("hook failed", slog.Any("error", err), slog.String("stack", string(err.Stack))) }) != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
 	}

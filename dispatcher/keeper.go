@@ -14,29 +14,29 @@ import (
 // safety is what is taken off a lease's end: the service counts in whole seconds,
 // and a request that is on its way when the lease ends comes too late (invariant
 // 4).
-const safety = time.Second
+const safetyMargin = time.Second
 
 // lease is one message under its handler, as the keeper sees it. All fields but
 // the first group are guarded by keeper.mu.
 type lease struct {
-	id     queue.ID
-	text   string                  // resent with every renewal: the service would keep an empty one
-	cancel context.CancelCauseFunc // ends the handler's context
-	watch  watcher                 // is told what happens to the lease
+	id      queue.ID
+	text    string                  // resent with every renewal: the service would keep an empty one
+	cancel  context.CancelCauseFunc // ends the handler's context
+	watcher watcher                 // is told what happens to the lease
 
-	newest   queue.Lease // with the newest receipt
-	asked    time.Time   // just before the request for it; does not change while it is kept
-	expiry   time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
-	renewAt  time.Time   // when to renew next; zero for never
-	deadline time.Time   // when the handler's time is up; zero for never
-	stuckAt  time.Time   // when a cancelled handler counts as stuck; zero for never
-	end      time.Time   // when the message's own life ends; zero for never
-	renewals int32       // how often it was extended
-	index    int32       // in the heap; -1 when not in it
-	stuck    bool        // its handler was reported as stuck: it is extended no more
-	state    leaseState
-	running  chan struct{} // closed when the renewal on the wire has returned; nil when none is
-	at       time.Duration // since the keeper's birth, when it must look at it next: the earliest of the above
+	newest     queue.Lease // with the newest receipt
+	asked      time.Time   // just before the request for it; does not change while it is kept
+	expiry     time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
+	renewAt    time.Time   // when to renew next; zero for never
+	deadline   time.Time   // when the handler's time is up; zero for never
+	stuckAt    time.Time   // when a cancelled handler counts as stuck; zero for never
+	messageEnd time.Time   // when the message's own life ends; zero for never
+	renewals   int32       // how often it was extended
+	index      int32       // in the heap; -1 when not in it
+	stuck      bool        // its handler was reported as stuck: it is extended no more
+	state      leaseState
+	running    chan struct{} // closed when the renewal on the wire has returned; nil when none is
+	dueAt      time.Duration // since the keeper's birth, when it must look at it next: the earliest of the above
 }
 
 // watcher is told what happens to a lease, without the keeper's lock.
@@ -74,40 +74,40 @@ func earlier(a, b time.Time) time.Time {
 // keeper renews the leases of running handlers, cancels handlers whose lease or
 // time is up, and is the only owner of timers for both: one heap and one timer,
 // whatever the number of messages.
-type keeper struct {
+type leaseManager struct {
 	queue      queue.Queue
-	visibility func(held int, ran time.Duration) time.Duration // what to ask for with so many leases, for a handler that has run for so long
-	stuckAfter time.Duration                                   // negative for never
+	visibility func(count int, ran time.Duration) time.Duration // what to ask for with so many leases, for a handler that has run for so long
+	stuckAfter time.Duration                                    // negative for never
 
 	ctx     context.Context // of renewal requests; ends only when the dispatcher is closed
 	wake    chan struct{}   // the heap's top has changed
 	stop    chan struct{}
 	workers sync.WaitGroup // the keeper's own goroutine and the renewers
 
-	birth time.Time
+	created time.Time
 
-	mu      sync.Mutex
-	leases  leaseHeap // guarded by mu
-	alarm   time.Time // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
-	waiting []*lease  // due for renewal, no renewer yet; guarded by mu
-	onWire  []*flight // renewals on the wire, oldest first, and some that are not any more; guarded by mu
-	renewer int       // renewers alive, but for those with a slow renewal; guarded by mu
-	renewed int64     // renewals that succeeded; guarded by mu
+	mu       sync.Mutex
+	leases   leaseHeap         // guarded by mu
+	alarm    time.Time         // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
+	waiting  []*lease          // due for renewal, no renewer yet; guarded by mu
+	inFlight []*renewalRequest // renewals on the wire, oldest first, and some that are not any more; guarded by mu
+	renewers int               // renewers alive, but for those with a slow renewal; guarded by mu
+	renewed  int64             // renewals that succeeded; guarded by mu
 
 	latency time.Duration // what renewals take of late, the slow ones above all; guarded by mu
 }
 
-func newKeeper(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *keeper {
-	k := &keeper{
-		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx, birth: time.Now(),
+func newLeaseManager(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *leaseManager {
+	k := &leaseManager{
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx, created: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	k.workers.Go(k.watch)
+	k.workers.Go(k.run)
 	return k
 }
 
 // held returns how many leases are kept.
-func (k *keeper) held() int {
+func (k *leaseManager) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.leases)
@@ -115,17 +115,17 @@ func (k *keeper) held() int {
 
 // close stops the keeper and waits for its goroutines. Leases still in it are
 // renewed no more.
-func (k *keeper) close() {
+func (k *leaseManager) close() {
 	close(k.stop)
 	k.workers.Wait()
 }
 
 // hold begins to keep a lease that was asked for with the visibility.
-func (k *keeper) hold(l *lease, visibility time.Duration) {
+func (k *leaseManager) track(l *lease, visibility time.Duration) {
 	k.mu.Lock()
 	k.extend(l, l.asked, visibility)
 	next := l.due()
-	l.at = next.Sub(k.birth)
+	l.dueAt = next.Sub(k.created)
 	heap.Push(&k.leases, l)
 	// A lease that is released leaves the alarm as it is: with short handlers it would be
 	// set anew for nearly every message, and one look in vain costs less.
@@ -133,22 +133,22 @@ func (k *keeper) hold(l *lease, visibility time.Duration) {
 	k.alarm = earlier(k.alarm, next)
 	k.mu.Unlock()
 	if sooner {
-		k.wakeUp()
+		k.signal()
 	}
 }
 
 // extend sets the times after a request, sent at the given instant, that hid the
 // message for the visibility. The instant before the request is a lower bound for
 // when the service began to count, whatever the clocks say. Requires mu.
-func (k *keeper) extend(l *lease, asked time.Time, visibility time.Duration) {
-	l.expiry = asked.Add(visibility - safety)
-	if !l.end.IsZero() && l.end.Before(l.expiry) {
-		l.expiry = l.end // a dequeue may hide a message beyond its life
+func (k *leaseManager) extend(l *lease, asked time.Time, visibility time.Duration) {
+	l.expiry = asked.Add(visibility - safetyMargin)
+	if !l.messageEnd.IsZero() && l.messageEnd.Before(l.expiry) {
+		l.expiry = l.messageEnd // a dequeue may hide a message beyond its life
 	}
 	l.renewals++
 	l.renewAt = time.Time{}
 	if !l.stuck {
-		l.renewAt = asked.Add(k.wait(l, visibility))
+		l.renewAt = asked.Add(k.renewAfter(l, visibility))
 	}
 }
 
@@ -156,20 +156,20 @@ func (k *keeper) extend(l *lease, asked time.Time, visibility time.Duration) {
 // that a handler of half the visibility is never renewed; up to a quarter, so that those
 // that began together are not renewed in one burst. Where renewals take so long that the
 // answer would come too late, it is sooner. Requires mu.
-func (k *keeper) wait(l *lease, visibility time.Duration) time.Duration {
+func (k *leaseManager) renewAfter(l *lease, visibility time.Duration) time.Duration {
 	half := visibility / 2
 	wait := half + time.Duration(jitter.Of(string(l.id), int(l.renewals))*float64(half)/4)
-	return min(wait, max(visibility-safety-k.margin(), visibility/4))
+	return min(wait, max(visibility-safetyMargin-k.margin(), visibility/4))
 }
 
 // margin is how long before the end of a lease, or of a message's life, a renewal must be
 // sent to be in time, going by what renewals take. Requires mu.
-func (k *keeper) margin() time.Duration { return k.latency * 3 / 2 }
+func (k *leaseManager) margin() time.Duration { return k.latency * 3 / 2 }
 
 // release ends the keeping of a lease: its handler has returned. It waits for a
 // renewal on the wire, never cancels it, because that renewal's receipt is the one
 // that settles.
-func (k *keeper) release(l *lease) (queue.Lease, leaseState) {
+func (k *leaseManager) untrack(l *lease) (queue.Lease, leaseState) {
 	k.mu.Lock()
 	k.remove(l)
 	for l.running != nil {
@@ -184,18 +184,18 @@ func (k *keeper) release(l *lease) (queue.Lease, leaseState) {
 
 // remove takes the lease out of the heap, so that nothing happens to it any more.
 // Requires mu.
-func (k *keeper) remove(l *lease) {
+func (k *leaseManager) remove(l *lease) {
 	if l.index >= 0 {
 		heap.Remove(&k.leases, int(l.index))
 	}
 }
 
 // watch is the keeper's goroutine.
-func (k *keeper) watch() {
+func (k *leaseManager) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next, some := k.attend(time.Now())
+		next, some := k.runDue(time.Now())
 		if some {
 			timer.Reset(time.Until(next))
 		} else {
@@ -211,13 +211,13 @@ func (k *keeper) watch() {
 }
 
 // attend does what is due by now, and tells when the next thing is.
-func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
+func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	slow := k.replaceSlow(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
-		if at := k.birth.Add(l.at); at.After(now) {
+		if at := k.created.Add(l.dueAt); at.After(now) {
 			k.alarm = earlier(at, slow)
 			return k.alarm, true
 		}
@@ -225,19 +225,19 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 		case past(l.deadline, now):
 			// The lease goes on, so that what the handler still says can be recorded.
 			l.deadline = time.Time{}
-			k.end(l, now, ErrTimeout)
+			k.cancelHandler(l, now, ErrTimeout)
 		case past(l.expiry, now):
 			// It is still renewed: nobody else may have the message yet.
 			l.state = expired
 			l.expiry = time.Time{}
-			k.end(l, now, ErrLeaseExpired)
+			k.cancelHandler(l, now, ErrLeaseExpired)
 		case past(l.stuckAt, now):
 			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
-			k.workers.Go(l.watch.stuck) // it dumps stacks: not under the lock
+			k.workers.Go(l.watcher.stuck) // it dumps stacks: not under the lock
 		default:
 			k.queueRenewal(l, now)
 		}
-		k.fix(l)
+		k.reschedule(l)
 	}
 	if !k.alarm.After(now) {
 		k.alarm = time.Time{}
@@ -249,19 +249,19 @@ func (k *keeper) attend(now time.Time) (next time.Time, some bool) {
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
 // end cancels the handler, and begins to count how long it goes on. Requires mu.
-func (k *keeper) end(l *lease, now time.Time, cause error) {
+func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 	l.cancel(cause)
 	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
 		l.stuckAt = now.Add(k.stuckAfter)
 	}
 	if !errors.Is(cause, ErrTimeout) {
-		k.workers.Go(func() { l.watch.lost(cause) })
+		k.workers.Go(func() { l.watcher.lost(cause) })
 	}
 }
 
 // fix moves the lease to where it belongs in the heap, or out of it when nothing is
 // left to do. Requires mu.
-func (k *keeper) fix(l *lease) {
+func (k *leaseManager) reschedule(l *lease) {
 	if l.index < 0 {
 		return
 	}
@@ -270,19 +270,19 @@ func (k *keeper) fix(l *lease) {
 		heap.Remove(&k.leases, int(l.index))
 		return
 	}
-	l.at = due.Sub(k.birth)
+	l.dueAt = due.Sub(k.created)
 	heap.Fix(&k.leases, int(l.index))
 }
 
 // gone tells that the message is not ours any more, and never will be: the lease
 // is lost, or the queue has gone with it.
-func gone(err error) bool {
+func leaseGone(err error) bool {
 	return errors.Is(err, queue.ErrLeaseLost) ||
 		errors.Is(err, queue.ErrQueueMissing) ||
 		errors.Is(err, queue.ErrQueueBeingDeleted)
 }
 
-func (k *keeper) wakeUp() {
+func (k *leaseManager) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -293,7 +293,7 @@ func (k *keeper) wakeUp() {
 type leaseHeap []*lease
 
 func (h leaseHeap) Len() int           { return len(h) }
-func (h leaseHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h leaseHeap) Less(i, j int) bool { return h[i].dueAt < h[j].dueAt }
 func (h leaseHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = int32(i), int32(j)

@@ -17,8 +17,8 @@ const (
 	DefaultBatchSize   = queue.MaxBatch
 )
 
-// LeastVisibility is the shortest visibility that leaves time to renew.
-const LeastVisibility = 5 * time.Second
+// MinVisibility is the shortest visibility that leaves time to renew.
+const MinVisibility = 5 * time.Second
 
 const (
 	defaultLinger        = 100 * time.Millisecond
@@ -28,8 +28,8 @@ const (
 	defaultSettleTimeout = 15 * time.Second
 	defaultStuckAfter    = time.Minute
 
-	// mostLeastFetch bounds the default of LeastFetch: nearly a full batch.
-	mostLeastFetch = 28
+	// mostMinFetch bounds the default of MinFetch: nearly a full batch.
+	maxDefaultMinFetch = 28
 )
 
 // Visibility bounds how long a dequeued message is hidden. The first batches get
@@ -56,7 +56,7 @@ type Visibility struct {
 // Fixed returns a visibility that does not follow the handling time. Less than 5 s
 // is raised to 5 s: a lease that short could not be renewed.
 func Fixed(d time.Duration) Visibility {
-	d = max(d, LeastVisibility)
+	d = max(d, MinVisibility)
 	return Visibility{First: d, Min: d, Max: d}
 }
 
@@ -70,8 +70,8 @@ func (v Visibility) withDefaults() (Visibility, error) {
 	if v.Max == 0 {
 		v.Max = max(defaultMaxVisibility, v.Min)
 	}
-	if v.Min < LeastVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
-		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, LeastVisibility, queue.MaxVisibility)
+	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
+		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
 	}
 	if v.First < 0 {
 		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
@@ -104,10 +104,10 @@ type Options[T any] struct {
 	// Defaults to 32.
 	BatchSize int
 
-	// LeastFetch is how many slots must be free before a dequeue is worth its
+	// MinFetch is how many slots must be free before a dequeue is worth its
 	// transaction; Linger overrules it. At most BatchSize counts. Defaults to a
 	// tenth of Concurrency, within 1…28.
-	LeastFetch int
+	MinFetch int
 
 	// Linger is how long free slots wait for more before a dequeue is sent for
 	// what there is. Negative means not at all. Defaults to 100 ms, or a fifth of the
@@ -205,8 +205,8 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	if c.BatchSize == 0 {
 		c.BatchSize = DefaultBatchSize
 	}
-	if c.LeastFetch < 0 {
-		refuse("least fetch %d must be at least 1", c.LeastFetch)
+	if c.MinFetch < 0 {
+		refuse("minimum fetch %d must be at least 1", c.MinFetch)
 	}
 	var err error
 	if c.Visibility, err = c.Visibility.withDefaults(); err != nil {

@@ -59,7 +59,7 @@ func (x *outage) finish() {
 func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
 	t.Helper()
 	x := &outage{T: t, running: make(map[int]chan error)}
-	o.Codec, o.OnError, o.Linger, o.LeastFetch = codec.Bytes(), func(error) {}, -1, 1
+	o.Codec, o.OnError, o.Linger, o.MinFetch = codec.Bytes(), func(error) {}, -1, 1
 	handler := func(_ context.Context, m *dispatcher.Message[[]byte]) error {
 		n, err := strconv.Atoi(string(m.Body))
 		if err != nil {
@@ -81,8 +81,8 @@ func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
 }
 
 // reserve waits so long for slots.
-func (x *outage) reserve(most time.Duration) int {
-	ctx, cancel := context.WithTimeout(x.Context(), most)
+func (x *outage) reserve(timeout time.Duration) int {
+	ctx, cancel := context.WithTimeout(x.Context(), timeout)
 	defer cancel()
 	return x.Reserve(ctx)
 }

@@ -102,27 +102,27 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 }
 
 // verdict is what a handler asks for by returning an error of this type.
-type verdict struct {
+type handlerResult struct {
 	err     error
 	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
 	delay   time.Duration // for Retried and Snoozed
 }
 
-func (v *verdict) Error() string {
+func (v *handlerResult) Error() string {
 	if v.err == nil {
 		return v.outcome.String()
 	}
 	return v.err.Error()
 }
 
-func (v *verdict) Unwrap() error { return v.err }
+func (v *handlerResult) Unwrap() error { return v.err }
 
 // Retry returns an error that gives the message back for another attempt after
 // the delay, in place of the retry curve. It is bounded by the longest visibility
 // and the message's remaining life; a negative delay means at once. A message out
 // of attempts is poison all the same.
 func Retry(delay time.Duration, err error) error {
-	return &verdict{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+	return &handlerResult{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
 // Snooze returns an error that gives the message back for later and records no attempt:
@@ -130,16 +130,16 @@ func Retry(delay time.Duration, err error) error {
 // cannot tell the difference: its dequeue count rises all the same (see
 // Options.Adopt).
 func Snooze(delay time.Duration) error {
-	return &verdict{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
+	return &handlerResult{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
 // Poison returns an error that moves the message to the poison queue now: no
 // further attempt would help.
-func Poison(err error) error { return &verdict{err: err, outcome: Poisoned} }
+func Poison(err error) error { return &handlerResult{err: err, outcome: Poisoned} }
 
 // Discard returns an error that deletes the message though it was not handled:
 // nobody needs it any more.
-func Discard(err error) error { return &verdict{err: err, outcome: Discarded} }
+func Discard(err error) error { return &handlerResult{err: err, outcome: Discarded} }
 
 // PanicError is a panic in a handler, as the error that it counts as.
 type PanicError struct {

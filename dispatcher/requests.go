@@ -10,8 +10,8 @@ import (
 // on the wire is cut off while new requests still work, so that a handler that returns at
 // the last moment is settled; then everything.
 type requests struct {
-	parent context.Context
-	now    atomic.Pointer[period]
+	parent  context.Context
+	current atomic.Pointer[period]
 }
 
 type period struct {
@@ -25,16 +25,16 @@ func (r *requests) start(parent context.Context) {
 }
 
 // context returns the context of requests that begin now.
-func (r *requests) context() context.Context { return r.now.Load().ctx }
+func (r *requests) context() context.Context { return r.current.Load().ctx }
 
 func (r *requests) renew() *period {
 	p := &period{}
 	p.ctx, p.end = context.WithCancel(r.parent)
-	return r.now.Swap(p)
+	return r.current.Swap(p)
 }
 
 // cutOff ends the requests that are under way. Later ones work.
-func (r *requests) cutOff() { r.renew().end() }
+func (r *requests) cancelCurrent() { r.renew().end() }
 
 // hangUp ends the requests that are under way, and those that come.
-func (r *requests) hangUp() { r.now.Load().end() }
+func (r *requests) cancelAll() { r.current.Load().end() }

@@ -35,7 +35,7 @@ func ResultOf(err error) Result {
 	if err == nil {
 		return Result{Outcome: Deleted}
 	}
-	said := saidBy(err)
+	said := explicitResult(err)
 	if said == nil {
 		return Result{Outcome: Retried, Err: err}
 	}
@@ -44,15 +44,15 @@ func ResultOf(err error) Result {
 
 // findVerdict returns what err says by one of the four functions, or nil if it is a plain
 // failure.
-func findVerdict(err error) *verdict {
+func findResult(err error) *handlerResult {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-		case *verdict:
+		case *handlerResult:
 			return e
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
-			return weightiest(e.Unwrap())
+			return strongest(e.Unwrap())
 		default:
 			return nil
 		}
@@ -61,15 +61,15 @@ func findVerdict(err error) *verdict {
 }
 
 // weightiest returns what the joined errors say together.
-func weightiest(errs []error) *verdict {
-	var worst *verdict
+func strongest(errs []error) *handlerResult {
+	var worst *handlerResult
 	rank := 0
 	for _, err := range errs {
 		if err == nil {
 			continue
 		}
-		said := findVerdict(err)
-		if r := said.weight(); r > rank {
+		said := findResult(err)
+		if r := said.precedence(); r > rank {
 			worst, rank = said, r
 		}
 	}
@@ -77,7 +77,7 @@ func weightiest(errs []error) *verdict {
 }
 
 // weight orders results by how much they ask for. A nil verdict is a plain failure.
-func (v *verdict) weight() int {
+func (v *handlerResult) precedence() int {
 	switch {
 	case v == nil, v.outcome == Retried:
 		return 3

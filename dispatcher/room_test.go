@@ -47,7 +47,7 @@ func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 			release := make(chan struct{})
 			handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
 			d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1, OnError: func(error) {},
+				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -116,7 +116,7 @@ func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
 		var told []error
 		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1,
+			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
 			OnError: func(err error) {
 				if e := (*queue.Error)(nil); errors.As(err, &e) {
 					told = append(told, err)

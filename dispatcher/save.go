@@ -27,7 +27,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	if err := v.fits(text, encoded); err != nil {
 		return err
 	}
-	if err := v.dispatcher.keeper.rewrite(ctx, &v.lease, text); err != nil {
+	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
 		return err
 	}
 	v.body, v.queued.Text = encoded, text
@@ -58,7 +58,7 @@ func (v *delivery[T]) fits(text string, body []byte) error {
 
 // rewrite renews the lease with another text, now. It waits for a renewal on the wire,
 // as everything does that needs the newest receipt.
-func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
+func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error {
 	k.mu.Lock()
 	for l.running != nil {
 		running := l.running
@@ -77,7 +77,7 @@ func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
 	old := l.text
 	l.text = text
 	l.running = make(chan struct{})
-	k.fix(l)
+	k.reschedule(l)
 	k.mu.Unlock()
 
 	err := k.renewNow(l)
@@ -86,7 +86,7 @@ func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
 		l.text = old
 		k.mu.Unlock()
 	}
-	if gone(err) {
+	if leaseGone(err) {
 		return errors.Join(ErrLeaseLost, err)
 	}
 	return err

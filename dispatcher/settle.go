@@ -14,73 +14,73 @@ import (
 // settle carries a decision out with the newest receipt, frees the slot, and
 // counts what came of it. Its requests are bounded as try says and are not
 // those of the stopping context: what was handled is deleted even while the worker stops.
-func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
+func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
 	d := v.dispatcher
 	var begin time.Time // reading the clock is not free
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, came == handled, v.attempt(), v.lease.asked)
-	late := what.outcome == Lost && came == handled
+	d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	late := dec.outcome == Lost && came == handled
 	if late {
-		d.follow.late(v.visibility) // before the slot is free: the next dequeue must know
+		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
 	}
-	v.leaveSlot(came)
+	v.freeSlot(came)
 
-	what.delay = v.withinLife(what.delay)
-	result := what.outcome
-	err := v.carryOut(what, state)
+	dec.delay = v.withinLife(dec.delay)
+	result := dec.outcome
+	err := v.apply(dec, state)
 	switch {
 	case err == nil:
-		v.removed(result)
-	case gone(err):
+		v.forgetStarts(result)
+	case leaseGone(err):
 		result = Lost
 	default:
 		result = Unsettled
 	}
 	if result == Lost && came == handled && !late {
-		d.follow.late(v.visibility)
+		d.visibility.recordLate(v.visibility)
 	}
 	d.counts[result].Add(1)
-	d.slots.settled()
+	d.slots.endSettlement()
 	// A hook may end the goroutine: what follows it is deferred.
-	defer d.discharge(v)
-	defer v.complain(what, result, err)
-	v.observe(what, result, begin)
+	defer d.remove(v)
+	defer v.reportError(dec, result, err)
+	v.notifyObserver(dec, result, begin)
 }
 
 // complain tells of a delivery that did not end well.
-func (v *delivery[T]) complain(what decision, result Outcome, err error) {
-	if err = errors.Join(what.err, err); err == nil {
+func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
+	if err = errors.Join(dec.err, err); err == nil {
 		return
 	}
 	v.dispatcher.options.OnError(&DeliveryError{
-		Delivery: v.described(), Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+		Delivery: v.described(), Outcome: result, Delay: dec.delay, Reason: dec.reason, Err: err,
 	})
 }
 
 // released tells when the message that was given back is visible again. In the last second
 // of its life it is not worth a poll: no delay fits in, and it would be fetched and given
 // back as fast as requests go.
-func (v *delivery[T]) released(delay time.Duration) {
+func (v *delivery[T]) notifyRelease(delay time.Duration) {
 	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
 		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
 
 // observe tells the observer what became of the delivery.
-func (v *delivery[T]) observe(what decision, result Outcome, begin time.Time) {
+func (v *delivery[T]) notifyObserver(dec decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
-		o.Poisoned(v.described(), what.reason, what.err)
+		o.Poisoned(v.described(), dec.reason, dec.err)
 	}
 	if o.Settled != nil {
 		o.Settled(v.described(), result, time.Since(begin))
 	}
 }
 
-func (v *delivery[T]) carryOut(what decision, state leaseState) error {
-	switch what.outcome {
+func (v *delivery[T]) apply(dec decision, state leaseState) error {
+	switch dec.outcome {
 	case Deleted, Discarded:
 		if state == expired {
 			// One try: if somebody else has the message by now the receipt is stale
@@ -89,13 +89,13 @@ func (v *delivery[T]) carryOut(what decision, state leaseState) error {
 		}
 		return v.remove()
 	case Retried:
-		return v.giveBack(what.delay, v.recorded(v.attempt()))
+		return v.giveBack(dec.delay, v.recordedText(v.attempt()))
 	case Snoozed, GivenBack:
-		return v.giveBack(what.delay, v.recorded(v.attempt()-1))
+		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(what.delay, v.condemned(what))
+		return v.giveBack(dec.delay, v.poisonText(dec))
 	case Poisoned:
-		return v.poison(what)
+		return v.poison(dec)
 	}
 	return nil // Lost: it is not ours to settle
 }
@@ -149,7 +149,7 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 		return err
 	})
 	if err == nil {
-		v.released(delay)
+		v.notifyRelease(delay)
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
-		if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
+		if v.lease.messageEnd.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
 			return delay, err
 		}
 	}
@@ -168,24 +168,24 @@ func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text stri
 
 // withinLife returns as much of the delay as the message's own life leaves.
 func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
-	if v.lease.end.IsZero() {
+	if v.lease.messageEnd.IsZero() {
 		return delay
 	}
-	return min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
+	return min(delay, max(time.Until(v.lease.messageEnd), 0).Truncate(time.Second))
 }
 
 // condemned returns the text of a message that is poison and stays in its queue: it says
 // so, and no handler will see it again.
-func (v *delivery[T]) condemned(what decision) string {
-	v.head.Poison = string(what.reason)
+func (v *delivery[T]) poisonText(dec decision) string {
+	v.head.Poison = string(dec.reason)
 	failed := v.attempt() - 1
-	switch what.reason {
+	switch dec.reason {
 	case poison.ReasonAttempts, poison.ReasonExpiring: // to reject is no failure, nor is to snooze
-		if v.ctx != nil && what.err != nil {
+		if v.ctx != nil && dec.err != nil {
 			failed++
 		}
 	}
-	return v.recorded(failed)
+	return v.recordedText(failed)
 }
 
 // failures is how many attempts failed, this one included if its handler ran.
@@ -199,7 +199,7 @@ func (v *delivery[T]) failures() int {
 // recorded returns the text with so many failures recorded, and how many deliveries are
 // accounted for (invariant 5). A foreign message is not rewritten
 // unless it is to be adopted, nor is one that cannot be read.
-func (v *delivery[T]) recorded(failures int) string {
+func (v *delivery[T]) recordedText(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
 		return v.queued.Text
 	}
@@ -220,10 +220,10 @@ func (v *delivery[T]) recorded(failures int) string {
 // poison copies the message to the poison queue and then deletes it. When the copy
 // cannot be made the message goes back to its queue: it must not be lost for want
 // of a place to put it.
-func (v *delivery[T]) poison(what decision) error {
-	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), what.reason, what.err)
-	if err := v.copy(record, what); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(what.err), v.condemned(what)))
+func (v *delivery[T]) poison(dec decision) error {
+	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
+	if err := v.copy(record, dec); err != nil {
+		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(dec.err), v.poisonText(dec)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
@@ -235,15 +235,15 @@ func (v *delivery[T]) poison(what decision) error {
 // renews the lease any more, and a message that is delivered again before it is given back
 // would be handled again. So when half of what is left of the lease is over, the message first
 // gets a longer one, with a text that says that it is poison.
-func (v *delivery[T]) copy(record poison.Record, what decision) error {
+func (v *delivery[T]) copy(record poison.Record, dec decision) error {
 	d := v.dispatcher
 	left := max(v.leaseLeft()/2, time.Second)
 	over, err := v.copyWithin(min(left, d.options.SettleTimeout), record)
 	if err == nil || !over || left >= d.options.SettleTimeout {
 		return err
 	}
-	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safety))
-	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.condemned(what), longer)
+	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safetyMargin))
+	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.poisonText(dec), longer)
 	if renewed != nil {
 		return errors.Join(err, renewed)
 	}
@@ -263,7 +263,7 @@ func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (ove
 // leaseLeft is how much is left of the lease of a message that nobody holds any more.
 func (v *delivery[T]) leaseLeft() time.Duration {
 	if v.ctx == nil { // no handler ran: nobody ever held it
-		return time.Until(v.lease.asked.Add(v.visibility - safety))
+		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
 	}
 	return time.Until(v.lease.expiry)
 }
@@ -273,11 +273,11 @@ func (v *delivery[T]) leaseLeft() time.Duration {
 // did; and whatever the caller's RetryDelay says, it is a second at least: there is no bound
 // to how often a copy is tried.
 func (v *delivery[T]) copyDelay(err error) time.Duration {
-	most := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
-	tries := max(v.attempt(), int(min(v.queued.DequeueCount, most)))
+	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
+	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
 	delay := max(v.retryDelay(tries, err), time.Second)
-	if !v.lease.end.IsZero() { // or it would not come up again to be copied
-		delay = min(delay, time.Until(v.lease.end)/2)
+	if !v.lease.messageEnd.IsZero() { // or it would not come up again to be copied
+		delay = min(delay, time.Until(v.lease.messageEnd)/2)
 	}
 	return max(delay, 0)
 }

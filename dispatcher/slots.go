@@ -24,19 +24,19 @@ type slots struct {
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
 	wanted  int  // what setOpen was told; guarded by mu
-	most    int  // what setOpen was told; guarded by mu
+	maxOpen int  // what setOpen was told; guarded by mu
 	open    int  // how many may be used, see narrow; guarded by mu
 	extra   int  // how many more than open the next reservation may use; guarded by mu
 	used    int  // reserved or running; guarded by mu
 	running int  // handlers running; guarded by mu
 	pending int  // settlements under way; guarded by mu
-	starved bool // who reserved last found no free slot, and waits; guarded by mu
+	waiting bool // who reserved last found no free slot, and waits; guarded by mu
 }
 
 func newSlots(size, batch int) *slots {
 	return &slots{
 		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch,
-		size: size, wanted: size, most: size, open: size,
+		size: size, wanted: size, maxOpen: size, open: size,
 	}
 }
 
@@ -55,12 +55,12 @@ func (s *slots) endTurn() { <-s.turn }
 
 // reserve waits until least slots are free, or any after linger, and takes up to
 // most of them. It returns 0 when ctx ended first. The caller has the turn.
-func (s *slots) reserve(ctx context.Context, most, least int, linger time.Duration) int {
+func (s *slots) reserve(ctx context.Context, maxSlots, minSlots int, linger time.Duration) int {
 	var timer *time.Timer // runs from when the first slot is free
 	var lingered <-chan time.Time
 	patient := linger > 0
 	for ctx.Err() == nil {
-		n, free := s.take(most, least, patient)
+		n, free := s.take(maxSlots, minSlots, patient)
 		if n > 0 {
 			return n
 		}
@@ -81,32 +81,32 @@ func (s *slots) reserve(ctx context.Context, most, least int, linger time.Durati
 
 // take reserves up to most slots if at least least are free, or any when not
 // patient; it also tells how many were free.
-func (s *slots) take(most, least int, patient bool) (n, free int) {
+func (s *slots) take(maxSlots, minSlots int, patient bool) (n, free int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free = s.open - s.used
 	if free <= 0 {
 		free = min(s.extra, s.size-s.used)
 	}
-	free -= s.surplus()
-	s.starved = free <= 0
-	if free <= 0 || patient && free < min(least, most, s.open) {
+	free -= s.excessSettlements()
+	s.waiting = free <= 0
+	if free <= 0 || patient && free < min(minSlots, maxSlots, s.open) {
 		return 0, free
 	}
-	n = min(most, free)
+	n = min(maxSlots, free)
 	s.used += n
 	s.extra = 0
 	return n, free
 }
 
 // surplus is how many settlements are too many. Requires mu.
-func (s *slots) surplus() int { return max(s.pending-s.size, 0) }
+func (s *slots) excessSettlements() int { return max(s.pending-s.size, 0) }
 
 // unreserve gives back n slots that a dequeue did not fill with what is handled.
 func (s *slots) unreserve(n int) {
 	s.mu.Lock()
 	s.used -= n
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -120,14 +120,14 @@ func (s *slots) started() {
 
 // settling begins the settlement of a delivery and frees its slot. If ran, its handler
 // was running until now.
-func (s *slots) settling(ran bool) {
+func (s *slots) freeForSettlement(ran bool) {
 	s.mu.Lock()
 	if ran {
 		s.running--
 	}
 	s.pending++
 	s.used--
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -137,22 +137,22 @@ func (s *slots) giveUp() {
 	s.mu.Lock()
 	s.running--
 	s.used--
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
 // pend begins the settlement of a delivery whose slot is free already.
-func (s *slots) pend() {
+func (s *slots) beginSettlement() {
 	s.mu.Lock()
 	s.pending++
 	s.mu.Unlock()
 }
 
 // settled ends a settlement.
-func (s *slots) settled() {
+func (s *slots) endSettlement() {
 	s.mu.Lock()
-	waited := s.surplus() > 0
+	waited := s.excessSettlements() > 0
 	s.pending--
 	s.mu.Unlock()
 	if waited {
@@ -161,10 +161,10 @@ func (s *slots) settled() {
 }
 
 // setOpen changes how many slots may be used to those wanted, as narrow says.
-func (s *slots) setOpen(wanted, most int) {
+func (s *slots) setOpen(wanted, maxOpen int) {
 	s.mu.Lock()
-	s.wanted, s.most = wanted, most
-	s.narrow()
+	s.wanted, s.maxOpen = wanted, maxOpen
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -172,8 +172,8 @@ func (s *slots) setOpen(wanted, most int) {
 // narrow closes the slots that are open and no longer wanted, as handlers return: as long
 // as handlers use what was opened, room for one dequeue beside them stays open, or nobody
 // would hear of new work until they are done. Requires mu.
-func (s *slots) narrow() {
-	s.open = min(max(s.wanted, min(s.open, s.used+s.batch, s.most)), s.size)
+func (s *slots) updateOpen() {
+	s.open = min(max(s.wanted, min(s.open, s.used+s.batch, s.maxOpen)), s.size)
 }
 
 // openOnce lets one reservation use up to n slots though all that are open are taken.
@@ -188,7 +188,7 @@ func (s *slots) openOnce(n int) {
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.size = n
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
@@ -198,7 +198,7 @@ func (s *slots) resize(n int) {
 func (s *slots) saturated() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.starved && s.used >= s.open && s.open < s.size
+	return s.waiting && s.used >= s.open && s.open < s.size
 }
 
 func (s *slots) capacity() int {

@@ -81,12 +81,12 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 			t.Fatalf("no slot for delivery %d", i)
 		}
 		s.started()
-		s.settling(true)
+		s.freeForSettlement(true)
 	}
 	if n, free := s.take(2, 1, false); n != 1 || free != 1 {
 		t.Errorf("took %d of %d, want 1 of 1: the third settlement holds a slot", n, free)
 	}
-	s.settled()
+	s.endSettlement()
 	if n, _ := s.take(2, 1, false); n != 1 {
 		t.Error("the slot was not freed with the settlement")
 	}
@@ -102,7 +102,7 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 				t.Fatal("no slot")
 			}
 			s.started()
-			s.settling(true)
+			s.freeForSettlement(true)
 		}
 		got := make(chan int)
 		go func() { got <- s.reserve(t.Context(), 2, 1, 0) }()
@@ -113,7 +113,7 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 				t.Fatalf("got %d slots while as many settlements as slots too many are under way", n)
 			default:
 			}
-			s.settled()
+			s.endSettlement()
 			synctest.Wait()
 			select {
 			case n := <-got:
@@ -146,8 +146,8 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	}
 	returned := func(n int) {
 		for range n {
-			s.settling(true)
-			s.settled()
+			s.freeForSettlement(true)
+			s.endSettlement()
 		}
 	}
 	for _, step := range []struct {
@@ -216,7 +216,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 		}
 		s.resize(40)
 		for range 100 {
-			s.pend()
+			s.beginSettlement()
 		}
 		s.unreserve(2)
 		if n, _ := s.take(1, 1, false); n > 0 || s.saturated() {
@@ -234,11 +234,11 @@ func TestSlotsBalance(t *testing.T) {
 		reserved, running, settling := 0, 0, 0
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) {
-				most := rapid.IntRange(1, 32).Draw(t, "most")
-				n, _ := s.take(most, 1, false)
+				limit := rapid.IntRange(1, 32).Draw(t, "limit")
+				n, _ := s.take(limit, 1, false)
 				reserved += n
-				if n > most {
-					t.Fatalf("took %d of at most %d", n, most)
+				if n > limit {
+					t.Fatalf("took %d of at most %d", n, limit)
 				}
 			},
 			"unreserve": func(*rapid.T) {
@@ -258,13 +258,13 @@ func TestSlotsBalance(t *testing.T) {
 				if running > 0 {
 					running--
 					settling++
-					s.settling(true)
+					s.freeForSettlement(true)
 				}
 			},
 			"settle": func(*rapid.T) {
 				if settling > 0 {
 					settling--
-					s.settled()
+					s.endSettlement()
 				}
 			},
 			"open": func(t *rapid.T) {

@@ -16,11 +16,11 @@ import (
 // sound returns the error that a handler or a codec returned, or, if its methods panic, one
 // that says so and asks for the same. From there on everybody can ask it, hooks and logs
 // too.
-func sound(who string, err error) error {
+func safeError(who string, err error) error {
 	if err == nil {
 		return nil
 	}
-	fault := examine(err)
+	fault := callMethods(err)
 	if fault == nil {
 		return err
 	}
@@ -29,24 +29,24 @@ func sound(who string, err error) error {
 		replaced = &PanicError{Value: fmt.Sprintf("%v (a %T)", p.Value, p.Value), Stack: p.Stack}
 	} else {
 		bad := culprit(err)
-		replaced = &unsoundError{text: describe(who, bad, examine(bad)), fault: fault}
+		replaced = &brokenError{text: describe(who, bad, callMethods(bad)), fault: fault}
 	}
-	var said *verdict
-	hook.Run(func() { said = findVerdict(err) })
+	var said *handlerResult
+	hook.Run(func() { said = findResult(err) })
 	if said != nil {
-		replaced = &verdict{err: replaced, outcome: said.outcome, delay: said.delay}
+		replaced = &handlerResult{err: replaced, outcome: said.outcome, delay: said.delay}
 	}
 	return replaced
 }
 
 // examine asks the error and all that it wraps what is ever asked of one, and returns how
 // that failed, or nil.
-func examine(err error) *hook.Failure {
+func callMethods(err error) *hook.Failure {
 	return hook.Run(func() {
 		_ = err.Error()
-		_ = findVerdict(err)
+		_ = findResult(err)
 		_ = errors.Is(err, context.Canceled)
-		errors.As(err, new(*unsoundError))
+		errors.As(err, new(*brokenError))
 	})
 }
 
@@ -62,7 +62,7 @@ func culprit(err error) error {
 		}
 	})
 	for _, one := range inner {
-		if one != nil && examine(one) != nil {
+		if one != nil && callMethods(one) != nil {
 			return culprit(one)
 		}
 	}
@@ -70,9 +70,9 @@ func culprit(err error) error {
 }
 
 // saidBy returns what the handler asked for explicitly, or nil.
-func saidBy(err error) (said *verdict) {
+func explicitResult(err error) (said *handlerResult) {
 	defer func() { _ = recover() }() // what panics has said nothing
-	return findVerdict(err)
+	return findResult(err)
 }
 
 // isCanceled tells whether the error is that of a cancelled context.
@@ -82,15 +82,15 @@ func isCanceled(err error) (is bool) {
 }
 
 // unsoundError stands for an error whose methods panic.
-type unsoundError struct {
+type brokenError struct {
 	text  string
 	fault *hook.Failure
 }
 
-func (e *unsoundError) Error() string { return e.text }
+func (e *brokenError) Error() string { return e.text }
 
 // Unwrap returns the panic, for its stack; its value is a text, whose methods are ours.
-func (e *unsoundError) Unwrap() error {
+func (e *brokenError) Unwrap() error {
 	return &PanicError{Value: fmt.Sprint(e.fault.Value), Stack: e.fault.Stack}
 }
 

@@ -27,11 +27,11 @@ import (
 // mostSpared bounds how many starts of a message are left out of the count because their
 // handlers returned here, so that a job which loses its lease each time does not run for
 // ever.
-const mostSpared = 20
+const maxExcluded = 20
 
 // mostRemembered bounds for how many messages starts are remembered. What is forgotten
 // counts.
-const mostRemembered = 4096
+const maxRemembered = 4096
 
 // recordedStart is what a process knows of the last start that it recorded, or tried to
 // record, of a message that is not settled since.
@@ -41,14 +41,14 @@ type recordedStart struct {
 	since    int64 // the last delivery whose start was not in the message any more then
 	read     int   // how many starts the message has if the record did not take effect
 	written  int   // how many if it did
-	spared   int   // how many of those need not count
+	excluded int   // how many of those need not count
 	returned int   // how often one was spared because its handler returned
 }
 
 // counts tells how many of the starts that are recorded in the head of a later delivery
 // count. When others have recorded more meanwhile it may not be known whether the record
 // took effect; then it is as few as it can be.
-func (s recordedStart) counts(head codec.Head) int {
+func (s recordedStart) countedStarts(head codec.Head) int {
 	if head.Settled >= s.delivery-1 {
 		return head.Starts // it was settled meanwhile, or has come further, and these are others
 	}
@@ -56,7 +56,7 @@ func (s recordedStart) counts(head codec.Head) int {
 	if head.Starts >= s.read {
 		base = max(base, s.read)
 	}
-	return min(s.written-s.spared+max(head.Starts-base, 0), head.Starts)
+	return min(s.written-s.excluded+max(head.Starts-base, 0), head.Starts)
 }
 
 // starts remembers what this process recorded. Its zero value is ready.
@@ -74,7 +74,7 @@ func (s *starts) remember(id queue.ID, one, before recordedStart) {
 		s.byID = make(map[queue.ID]recordedStart)
 	}
 	known, found := s.byID[id]
-	if !found && len(s.byID) >= mostRemembered {
+	if !found && len(s.byID) >= maxRemembered {
 		for other := range s.byID {
 			delete(s.byID, other)
 			break
@@ -86,7 +86,7 @@ func (s *starts) remember(id queue.ID, one, before recordedStart) {
 	if one.since = known.since; one.settled >= known.delivery-1 {
 		one.since = known.delivery // it has saved, and may run yet
 	} else if known.delivery == before.delivery {
-		one.spared += known.spared - before.spared
+		one.excluded += known.excluded - before.excluded
 	}
 	s.byID[id] = one
 }
@@ -101,14 +101,14 @@ func (s *starts) recall(id queue.ID) (one recordedStart, known bool) {
 // spare leaves the recorded start of a delivery out of the count: its handler returned, or
 // did not run at all. It is called at once, not when the delivery is settled: the message
 // may be delivered here again meanwhile.
-func (s *starts) spare(id queue.ID, delivery int64, ran bool) {
+func (s *starts) exclude(id queue.ID, delivery int64, ran bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, known := s.byID[id]
-	if !known || delivery <= max(one.settled, one.since) || delivery > one.delivery || ran && one.returned >= mostSpared {
+	if !known || delivery <= max(one.settled, one.since) || delivery > one.delivery || ran && one.returned >= maxExcluded {
 		return
 	}
-	one.spared++
+	one.excluded++
 	if ran {
 		one.returned++
 	}
@@ -136,14 +136,14 @@ func (v *delivery[T]) countStarts() {
 		return
 	}
 	if one, known := v.dispatcher.starts.recall(v.queued.ID); known {
-		v.starts, v.recalled = one.counts(v.head), one
+		v.starts, v.lastRecorded = one.countedStarts(v.head), one
 	}
 }
 
 // recordStart records in the message that its handler is about to start, if it must be. It
 // returns what is to be done with a message whose handler may not start then.
-func (v *delivery[T]) recordStart() (what decision, refused bool) {
-	if v.missing() == 0 || !v.enveloped() {
+func (v *delivery[T]) recordStart() (dec decision, refused bool) {
+	if v.lostDeliveries() == 0 || !v.enveloped() {
 		return decision{}, false
 	}
 	d := v.dispatcher
@@ -151,22 +151,22 @@ func (v *delivery[T]) recordStart() (what decision, refused bool) {
 	head.Starts = v.starts + 1
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err == nil {
-		err = v.announce(text)
+		err = v.writeStart(text)
 	}
 	switch {
 	case errors.Is(err, queue.ErrTooLarge): // no room: then deliveries count
-		if v.missing() < int64(d.options.Poison.MaxLost) {
+		if v.lostDeliveries() < int64(d.options.Poison.MaxLost) {
 			return decision{}, false
 		}
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.missing(), err)), true
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record that its handler starts: %w", err)}, true
 	}
-	d.starts.remember(v.queued.ID, v.lastStart(head.Starts), v.recalled)
+	d.starts.remember(v.queued.ID, v.lastStart(head.Starts), v.lastRecorded)
 	v.head.Starts, v.queued.Text, v.lease.text = head.Starts, text, text
-	v.announced = true
-	if time.Since(v.lease.asked) >= v.visibility-safety {
-		d.follow.short(v.visibility)
+	v.startRecorded = true
+	if time.Since(v.lease.asked) >= v.visibility-safetyMargin {
+		d.visibility.recordTooShort(v.visibility)
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	}
 	return decision{}, false
@@ -175,9 +175,9 @@ func (v *delivery[T]) recordStart() (what decision, refused bool) {
 // announce updates the message with the text, as often as it takes while the lease lasts,
 // which is renewed by it. When it is not known whether an update took effect the newest
 // receipt is not known either, and no handler can start.
-func (v *delivery[T]) announce(text string) error {
+func (v *delivery[T]) writeStart(text string) error {
 	d := v.dispatcher
-	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safety))
+	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safetyMargin))
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(v.queued.ID), func(ctx context.Context) error {
@@ -193,8 +193,8 @@ func (v *delivery[T]) announce(text string) error {
 	})
 	if err != nil && unknown {
 		one := v.lastStart(v.head.Starts)
-		one.spared++ // it never happened
-		d.starts.remember(v.queued.ID, one, v.recalled)
+		one.excluded++ // it never happened
+		d.starts.remember(v.queued.ID, one, v.lastRecorded)
 	}
 	return err
 }
@@ -207,18 +207,18 @@ func (v *delivery[T]) lastStart(read int) recordedStart {
 
 // survived tells that the recorded start of this delivery, if there is one, has not ended
 // the process.
-func (v *delivery[T]) survived(came progress) {
-	if v.announced {
-		v.dispatcher.starts.spare(v.queued.ID, v.queued.DequeueCount, came == handled)
+func (v *delivery[T]) excludeStart(came progress) {
+	if v.startRecorded {
+		v.dispatcher.starts.exclude(v.queued.ID, v.queued.DequeueCount, came == handled)
 	}
 }
 
 // removed forgets the message's starts when it is deleted. Where it was given back they are
 // remembered: the service may not have heard of it.
-func (v *delivery[T]) removed(result Outcome) {
+func (v *delivery[T]) forgetStarts(result Outcome) {
 	switch result {
 	case Deleted, Discarded, Poisoned:
-		if v.missing() > 0 && v.enveloped() {
+		if v.lostDeliveries() > 0 && v.enveloped() {
 			v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
 		}
 	}

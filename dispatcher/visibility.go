@@ -12,13 +12,13 @@ import (
 // the last ones: twice their 95th percentile, so that one handler in twenty is
 // renewed at half of it, within bounds (V-05). While leases turn out to be too short it
 // is longer than that.
-type follower struct {
+type visibilityEstimator struct {
 	bounds Visibility
 
 	mu       sync.Mutex
 	recent   [256]time.Duration // ring of handling times; guarded by mu
 	n        int                // how many were recorded, ever; guarded by mu
-	followed time.Duration      // what the handling times ask for; guarded by mu
+	estimate time.Duration      // what the handling times ask for; guarded by mu
 	long     int                // how many of the ring are not brief; guarded by mu
 	p95      time.Duration      // of the handling times; zero until they are known, or if it is brief; guarded by mu
 	floor    time.Duration      // what leases that were too short have raised Min to; guarded by mu
@@ -27,7 +27,7 @@ type follower struct {
 }
 
 // calm is how long no lease may have been too short until the floor is halved.
-const calm = 10 * time.Minute
+const calmPeriod = 10 * time.Minute
 
 // recompute after this many handling times: sorting the ring costs ten microseconds.
 const recompute = 32
@@ -35,37 +35,37 @@ const recompute = 32
 // brief is a handling time that is of no account: neither the visibility, which is some
 // seconds at least, nor the linger follows it. With brief handlers nothing is sorted, and
 // with others sorting costs nothing beside them.
-const brief = 5 * defaultLinger
+const briefHandling = 5 * defaultLinger
 
-func newFollower(bounds Visibility) *follower {
-	return &follower{bounds: bounds, followed: bounds.First}
+func newVisibilityEstimator(bounds Visibility) *visibilityEstimator {
+	return &visibilityEstimator{bounds: bounds, estimate: bounds.First}
 }
 
 // affordable bounds how many leases a second are renewed on account of their number: who
 // holds many asks for longer ones.
-const affordable = 500
+const maxRenewalRate = 500
 
 // next returns the visibility that a dequeue asks for while so many leases are held, in
 // whole seconds.
-func (f *follower) next(held int) time.Duration { return f.renewal(held, 0) }
+func (f *visibilityEstimator) forDequeue(held int) time.Duration { return f.forRenewal(held, 0) }
 
 // renewal returns the visibility that a renewal asks for when the handler has run for so
 // long: what a dequeue asks for, or as long again. Leases of long handlers are so renewed
 // ever less often, and still a message whose worker died is back before it has waited for
 // as long as its handler had run (or for the visibility, if that is longer).
-func (f *follower) renewal(held int, ran time.Duration) time.Duration {
+func (f *visibilityEstimator) forRenewal(held int, ran time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.floor > 0 {
 		f.relax(time.Now())
 	}
-	many := time.Duration(held) * 2 * time.Second / affordable // a lease is renewed at half
-	return wholeSeconds(min(max(f.followed, f.floor, many, ran), f.bounds.Max))
+	many := time.Duration(held) * 2 * time.Second / maxRenewalRate // a lease is renewed at half
+	return wholeSeconds(min(max(f.estimate, f.floor, many, ran), f.bounds.Max))
 }
 
 // relax lowers the floor if it has been calm for long enough. Requires mu.
-func (f *follower) relax(now time.Time) {
-	for ; f.floor > 0 && now.Sub(f.shortAt) >= calm; f.shortAt = f.shortAt.Add(calm) {
+func (f *visibilityEstimator) relax(now time.Time) {
+	for ; f.floor > 0 && now.Sub(f.shortAt) >= calmPeriod; f.shortAt = f.shortAt.Add(calmPeriod) {
 		if f.floor /= 2; f.floor <= f.bounds.Min {
 			f.floor = 0
 		}
@@ -73,7 +73,7 @@ func (f *follower) relax(now time.Time) {
 }
 
 // record notes how long a handler ran.
-func (f *follower) record(d time.Duration) {
+func (f *visibilityEstimator) recordHandling(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	oldest := &f.recent[f.n%len(f.recent)]
@@ -84,11 +84,11 @@ func (f *follower) record(d time.Duration) {
 		return
 	}
 	f.p95 = f.percentile95()
-	f.followed = max(2*f.p95, f.bounds.Min)
+	f.estimate = max(2*f.p95, f.bounds.Min)
 }
 
 func notBrief(d time.Duration) int {
-	if d < brief {
+	if d < briefHandling {
 		return 0
 	}
 	return 1
@@ -96,7 +96,7 @@ func notBrief(d time.Duration) int {
 
 // percentile95 is the handling time that one in twenty reaches, or zero if that is brief.
 // Requires mu.
-func (f *follower) percentile95() time.Duration {
+func (f *visibilityEstimator) percentile95() time.Duration {
 	sorted := f.recent // a copy
 	times := sorted[:min(f.n, len(sorted))]
 	rank := len(times) * 95 / 100
@@ -109,7 +109,7 @@ func (f *follower) percentile95() time.Duration {
 
 // late notes a settlement that failed because the visibility had ended, of a message that
 // was fetched with the visibility: whatever the handling times say, it was too short (V-05).
-func (f *follower) late(visibility time.Duration) {
+func (f *visibilityEstimator) recordLate(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lates++
@@ -117,7 +117,7 @@ func (f *follower) late(visibility time.Duration) {
 }
 
 // short notes a lease of the visibility that was too short for the requests about it.
-func (f *follower) short(visibility time.Duration) {
+func (f *visibilityEstimator) recordTooShort(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.raise(visibility)
@@ -126,7 +126,7 @@ func (f *follower) short(visibility time.Duration) {
 // answered notes how long the answer took that brought a message. A handler that starts
 // with less than half its lease left may well lose it; with less than three quarters it
 // would, if the visibility were half as long.
-func (f *follower) answered(took, visibility time.Duration) {
+func (f *visibilityEstimator) recordDequeue(took, visibility time.Duration) {
 	if took < visibility/4 {
 		return
 	}
@@ -142,7 +142,7 @@ func (f *follower) answered(took, visibility time.Duration) {
 // raise makes the next visibility at least twice as long as the one that was too short.
 // All leases that were asked for with the same one are one reason: eight of them that end
 // together double it once. Requires mu.
-func (f *follower) raise(visibility time.Duration) {
+func (f *visibilityEstimator) raise(visibility time.Duration) {
 	now := time.Now()
 	f.relax(now)
 	f.floor = max(f.floor, min(2*visibility, f.bounds.Max))
@@ -151,13 +151,13 @@ func (f *follower) raise(visibility time.Duration) {
 
 // usual returns the handling time that hardly any exceeds, or zero when none is known or
 // it is brief.
-func (f *follower) usual() time.Duration {
+func (f *visibilityEstimator) handlingTime() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.p95
 }
 
-func (f *follower) lateCount() int64 {
+func (f *visibilityEstimator) lateCount() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lates

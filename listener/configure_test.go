@@ -194,7 +194,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 			if int(st.Succeeded) != puts {
 				w.complain("%d of %d jobs were done: %+v", st.Succeeded, puts, st)
 			}
-			if bounds := w.listener.session.fleet.bounds; st.Loops != bounds.Min {
+			if bounds := w.listener.session.pool.bounds; st.Loops != bounds.Min {
 				w.complain("%d loops are left, want the least, %d", st.Loops, bounds.Min)
 			}
 			w.finished()

@@ -87,15 +87,15 @@ func (m mix) takes(n int) time.Duration {
 type spent struct {
 	mix         mix
 	concurrency int
-	leastFetch  int // 0 for the default
+	minFetch    int // 0 for the default
 	emulator.Counts
 }
 
 func (s spent) name() string {
-	if s.leastFetch == 0 {
+	if s.minFetch == 0 {
 		return fmt.Sprintf("%d, %s", s.concurrency, s.mix.name)
 	}
-	return fmt.Sprintf("%d, %s, `LeastFetch` %d", s.concurrency, s.mix.name, s.leastFetch)
+	return fmt.Sprintf("%d, %s, `MinFetch` %d", s.concurrency, s.mix.name, s.minFetch)
 }
 
 func (s spent) completed() float64 { return float64(s.Operations[emulator.DeleteMessage]) }
@@ -127,7 +127,7 @@ func TestCostUnderLoad(t *testing.T) {
 		loads = append(loads, &spent{mix: short, concurrency: c}, &spent{mix: long, concurrency: c})
 	}
 	// What is to be had below 256: the lever, and what it moves.
-	loads = append(loads, &spent{mix: mixed, concurrency: 64, leastFetch: 16}, &spent{mix: mixed, concurrency: 128, leastFetch: 28})
+	loads = append(loads, &spent{mix: mixed, concurrency: 64, minFetch: 16}, &spent{mix: mixed, concurrency: 128, minFetch: 28})
 	t.Run("run", func(t *testing.T) {
 		for _, load := range loads {
 			simulate(t, load.name(), func(t *testing.T) {
@@ -158,7 +158,7 @@ func consume(t *testing.T, load spent) emulator.Counts {
 	var handled atomic.Int64
 	begin, end := make(chan struct{}), make(chan struct{})
 	o := dayOptions()
-	o.Concurrency, o.LeastFetch = load.concurrency, load.leastFetch
+	o.Concurrency, o.MinFetch = load.concurrency, load.minFetch
 	o.OnError = func(err error) { t.Error(err) }
 	finish := start(t, listener.New(c.queue, func(_ context.Context, j *listener.Message[dayJob]) error {
 		time.Sleep(load.mix.takes(j.Body.N))

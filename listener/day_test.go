@@ -29,7 +29,7 @@ const (
 	busy      = workday / 4
 	idleHours = 24*time.Hour - busy
 	month     = 30 // days
-	fleetSize = 200
+	manyLoops = 200
 )
 
 // raced tells whether the race detector is on. It makes these tests ten times as slow and
@@ -177,11 +177,11 @@ func TestADayInMilliseconds(t *testing.T) {
 		simulate(t, "C09_TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
 			o := dayOptions()
 			o.QueueEmpty = everySecond
-			o.Loops = listener.Loops{Min: fleetSize}
-			o.Concurrency = fleetSize * queue.MaxBatch
+			o.Loops = listener.Loops{Min: manyLoops}
+			o.Concurrency = manyLoops * queue.MaxBatch
 			fleet.polls = pollsWithin(t, fleet.within, o)
-			if want := int64(fleetSize * 60); fleet.polls != want {
-				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", fleet.polls, fleetSize, want)
+			if want := int64(manyLoops * 60); fleet.polls != want {
+				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", fleet.polls, manyLoops, want)
 			}
 		})
 		for i, most := range maxima {
@@ -223,28 +223,28 @@ func shrink(t *testing.T, r *row) {
 		t.Fatal(err)
 	}
 	o := dayOptions()
-	o.Loops = listener.Loops{Max: fleetSize, Pause: -1}
-	o.Concurrency = fleetSize * queue.MaxBatch
-	o.QueueWorkDetected = func(scaling.Load) int { return fleetSize }
+	o.Loops = listener.Loops{Max: manyLoops, Pause: -1}
+	o.Concurrency = manyLoops * queue.MaxBatch
+	o.QueueWorkDetected = func(scaling.Load) int { return manyLoops }
 	l := listener.New(c.queue, idle, o)
 	finish := start(t, l)
 	synctest.Wait()
-	if st := l.State(); st.LoopsPeak != fleetSize {
-		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, fleetSize)
+	if st := l.State(); st.LoopsPeak != manyLoops {
+		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, manyLoops)
 	}
 	r.within = time.Hour
 	time.Sleep(r.within - time.Nanosecond)
 	synctest.Wait()
 	r.polls = c.server.Counts().EmptyGets
-	if st := l.State(); st.Loops != 1 || st.LoopsStarted != fleetSize {
-		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, fleetSize)
+	if st := l.State(); st.Loops != 1 || st.LoopsStarted != manyLoops {
+		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, manyLoops)
 	}
 	time.Sleep(r.within)
 	synctest.Wait()
 	r.later = c.server.Counts().EmptyGets - r.polls
 	finish()
 	// Until its curve has come to one second a loop polls four or five times.
-	if most := int64(fleetSize*6 + 3600); r.polls > most {
+	if most := int64(manyLoops*6 + 3600); r.polls > most {
 		t.Errorf("%d polls in the first hour, want at most %d", r.polls, most)
 	}
 	if r.later > 3600 {
@@ -254,7 +254,7 @@ func shrink(t *testing.T, r *row) {
 
 // checkBills compares what was counted with the numbers of requirements C-07, C-08 and
 // C-11, to the cent or to the digits that they have.
-func checkBills(t *testing.T, one, fleet *row, caps []*row) {
+func checkBills(t *testing.T, one, many *row, caps []*row) {
 	t.Helper()
 	same := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
 	if got := monthly(one.perDay(), 0); !same(got, 2.376, 0.001) || !same(got, 2.38, 0.01) {
@@ -263,15 +263,15 @@ func checkBills(t *testing.T, one, fleet *row, caps []*row) {
 	if got := monthly(one.perDay(), 1); !same(got, 0.2376, 0.0001) {
 		t.Errorf("C-07: one loop costs $%.4f a month at the later price, want 0.2376", got)
 	}
-	if got := fleet.perDay() * month; got != 475_200_000 {
+	if got := many.perDay() * month; got != 475_200_000 {
 		t.Errorf("C-08: %.0f transactions a month, want 475,200,000", got)
 	}
 	// the source's figures do not follow from its own formula; the check that
 	// passes the right ones catches them.
 	for price, c := range []struct{ right, naive float64 }{{475.20, 457.2}, {47.52, 45.7}} {
-		got := monthly(fleet.perDay(), price)
+		got := monthly(many.perDay(), price)
 		if !same(got, c.right, 0.01) {
-			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", fleetSize, got, prices[price].name, c.right)
+			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", manyLoops, got, prices[price].name, c.right)
 		}
 		if same(got, c.naive, 0.1) {
 			t.Errorf("X-01: the check takes the source's $%.1f for right", c.naive)

@@ -8,7 +8,7 @@ import (
 // fleet is how many loops run, and the only place where that is decided: every
 // start and every end happens under its lock, so that loops which decide at the
 // same time see each other.
-type fleet struct {
+type loopPool struct {
 	changed func(loops int) // told of every new number, under the lock so that the last word is right
 
 	mu      sync.Mutex
@@ -23,7 +23,7 @@ type fleet struct {
 // grow starts loops up to the target, within the bounds, by calling start for each
 // under the lock, which is what makes several callers with the same target start
 // the difference once. It returns how many it started.
-func (f *fleet) grow(target int, start func()) int {
+func (f *loopPool) grow(target int, start func()) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -46,14 +46,14 @@ func (f *fleet) grow(target int, start func()) int {
 }
 
 // canGrow tells whether a reading of the depth could change anything.
-func (f *fleet) canGrow() bool {
+func (f *loopPool) canGrow() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.active < f.bounds.Max
 }
 
 // rebound puts new bounds in force, and tells whether they allow more loops.
-func (f *fleet) rebound(b Loops) (raised bool) {
+func (f *loopPool) setBounds(b Loops) (raised bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	raised = b.Max > f.bounds.Max
@@ -63,7 +63,7 @@ func (f *fleet) rebound(b Loops) (raised bool) {
 }
 
 // surplus lets a loop end if there are more than the maximum.
-func (f *fleet) surplus() bool {
+func (f *loopPool) stopIfExcess() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.active <= f.bounds.Max {
@@ -76,7 +76,7 @@ func (f *fleet) surplus() bool {
 
 // leave decides whether a loop that wants to end may, and counts it as ended if so:
 // never below the minimum, nor soon after a growth.
-func (f *fleet) leave() bool {
+func (f *loopPool) tryStop() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.active <= f.bounds.Min || time.Since(f.grown) < f.bounds.Pause {
@@ -88,20 +88,20 @@ func (f *fleet) leave() bool {
 }
 
 // ended counts a loop that ends because the listener does.
-func (f *fleet) ended() {
+func (f *loopPool) stopped() {
 	f.mu.Lock()
 	f.active--
 	f.mu.Unlock()
 }
 
 // close lets no loop start any more.
-func (f *fleet) close() {
+func (f *loopPool) close() {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
 }
 
-func (f *fleet) counts() (active, peak, started int) {
+func (f *loopPool) counts() (active, peak, started int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.active, f.peak, f.started

@@ -49,7 +49,7 @@ func (h *health) fill(s *State) {
 }
 
 // poisonGoes says where poison goes by a policy that the dispatcher has accepted.
-func poisonGoes(p poison.Policy, q queue.Queue) string {
+func poisonDestination(p poison.Policy, q queue.Queue) string {
 	p, err := p.WithDefaults(q)
 	if err != nil || p.Keep {
 		return "stays in its queue"
@@ -58,17 +58,17 @@ func poisonGoes(p poison.Policy, q queue.Queue) string {
 }
 
 // begun says what is listened to, and how.
-func (s *session[T]) begun() {
+func (s *session[T]) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
 	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
 	s.settings.Unlock()
-	s.report.say("listening", slog.Int("concurrency", concurrency),
+	s.report.info("listening", slog.Int("concurrency", concurrency),
 		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", s.poison))
 }
 
 // draining says what is waited for.
-func (s *session[T]) draining(failure error) {
+func (s *session[T]) logDraining(failure error) {
 	s.health.enter(Draining)
 	running, _ := s.dispatcher.Running()
 	attrs := []slog.Attr{slog.Int("running", running), slog.Duration("grace", max(s.options.Grace, 0))}
@@ -78,13 +78,13 @@ func (s *session[T]) draining(failure error) {
 	if running > 0 {
 		attrs = append(attrs, slog.String("hint", "a second signal stops at once"))
 	}
-	s.report.say("draining", attrs...)
+	s.report.info("draining", attrs...)
 }
 
 // ended says what was done.
-func (s *session[T]) ended() {
+func (s *session[T]) logStopped() {
 	s.health.enter(Stopped)
-	s.report.sayRest()
+	s.report.logSuppressed()
 	st := s.state()
 	attrs := []slog.Attr{
 		slog.Int64("succeeded", st.Succeeded), slog.Int64("retried", st.Retried), slog.Int64("poisoned", st.Poisoned),
@@ -98,5 +98,5 @@ func (s *session[T]) ended() {
 		}
 	}
 	attrs = append(attrs, slog.Int64("requests", st.Requests), slog.Duration("after", s.health.since().Round(time.Millisecond)))
-	s.report.say("stopped", attrs...)
+	s.report.info("stopped", attrs...)
 }

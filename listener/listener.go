@@ -20,7 +20,7 @@ type Listener[T any] struct {
 	handler Handler[T]
 	options *Options[T]
 
-	halted gate // opened by Halt
+	halted closeOnce // opened by Halt
 
 	mu      sync.Mutex
 	session *session[T] // what Run runs, nil before; guarded by mu
@@ -41,8 +41,8 @@ type session[T any] struct {
 	queue      queue.Queue
 	options    Options[T]
 	dispatcher *dispatcher.Dispatcher[T]
-	fleet      fleet
-	scale      scale
+	pool       loopPool
+	scaler     scaler
 	report     *reporter
 	hooks      *hook.Guard
 	wake       *wake
@@ -57,10 +57,10 @@ type session[T any] struct {
 	requests context.Context // of dequeues; ends after the grace period
 	work     sync.WaitGroup  // loops and depth readings
 
-	key      string       // what the spread of waits depends on
-	draws    atomic.Int64 // numbers drawn for waits
-	troubles atomic.Int64 // rows of errors that loops met, to tell their waits apart
-	failed   chan error   // what ends the run early; room for one
+	key         string       // what the spread of waits depends on
+	jitters     atomic.Int64 // numbers drawn for waits
+	errorSeries atomic.Int64 // rows of errors that loops met, to tell their waits apart
+	failed      chan error   // what ends the run early; room for one
 
 	health                      health
 	requested                   atomic.Int64 // requests sent
@@ -72,7 +72,7 @@ type session[T any] struct {
 // worked; an [*AbandonedError] names handlers that would not stop. Handlers
 // see the values of ctx, not its end. A listener runs once.
 func (l *Listener[T]) Run(ctx context.Context) error {
-	s, err := l.begin()
+	s, err := l.prepare()
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if !l.publish(s) {
 		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
-	s.begun()
+	s.logStart()
 	s.work.Go(func() { s.wake.watch(looping) })
 	s.work.Go(func() { s.watchSaturation(looping) })
 	s.grow(0) // which is Loops.Min
@@ -96,20 +96,20 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	var failure error
 	select {
 	case <-ctx.Done():
-	case <-l.halted.opened():
+	case <-l.halted.done():
 	case failure = <-s.failed:
 	}
 	stop()
-	s.fleet.close()
+	s.pool.close()
 	s.dispatcher.Stop()
-	s.draining(failure)
+	s.logDraining(failure)
 	err = errors.Join(failure, l.drain(s, hangUp))
-	s.ended()
+	s.logStopped()
 	return err
 }
 
 // begin checks everything before anything starts.
-func (l *Listener[T]) begin() (*session[T], error) {
+func (l *Listener[T]) prepare() (*session[T], error) {
 	if err := check(l.queue, l.handler); err != nil {
 		return nil, err
 	}
@@ -117,22 +117,22 @@ func (l *Listener[T]) begin() (*session[T], error) {
 	report := newReporter(l.queue.Name(), options.OnError, options.Logger)
 	wake := newWake()
 	s := &session[T]{report: report, hooks: report.hooks, wake: wake, failed: make(chan error, 1)}
-	s.queue = counted{l.queue, &s.requested}
+	s.queue = countingQueue{l.queue, &s.requested}
 	if options.Poison.Queue != nil {
-		options.Poison.Queue = counted{options.Poison.Queue, &s.requested}
+		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
 	}
 	d, derr := dispatcher.New(s.queue, l.handler, options.dispatcher(report.delivery, wake.at))
 	if err = errors.Join(err, derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
 	}
 	options.guard(report.hooks)
-	s.options, s.dispatcher, s.poison = options, d, poisonGoes(options.Poison, s.queue)
-	s.scale.raised = make(chan struct{}, 1)
+	s.options, s.dispatcher, s.poison = options, d, poisonDestination(options.Poison, s.queue)
+	s.scaler.raised = make(chan struct{}, 1)
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
-	s.fleet.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
-	s.fleet.changed = func(loops int) { d.Open(loops*options.BatchSize, s.fleet.bounds.Max*options.BatchSize) }
+	s.pool.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
+	s.pool.changed = func(loops int) { d.Open(loops*options.BatchSize, s.pool.bounds.Max*options.BatchSize) }
 	return s, nil
 }
 
@@ -156,13 +156,13 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 	var watch sync.WaitGroup // owned by this call, which ends it
 	watch.Go(func() {
 		select {
-		case <-l.halted.opened():
+		case <-l.halted.done():
 			over()
 		case <-grace.Done():
 		}
 		hangUp()
 		select {
-		case <-l.halted.opened(): // also after the grace period, while handlers do not stop
+		case <-l.halted.done(): // also after the grace period, while handlers do not stop
 			s.dispatcher.Halt()
 		case <-ended:
 		}
@@ -178,36 +178,36 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 // Halt stops the listener without a grace period, or ends the one that runs: the
 // contexts of handlers are cancelled, their messages given back. Run returns soon
 // after. It is safe to call at any time and more than once.
-func (l *Listener[T]) Halt() { l.halted.open() }
+func (l *Listener[T]) Halt() { l.halted.close() }
 
 // grow starts loops up to the target and tells the observer, not under the fleet's lock.
 func (s *session[T]) grow(target int) {
-	if s.fleet.grow(target, s.startLoop) > 0 {
-		s.scaled()
+	if s.pool.grow(target, s.startLoop) > 0 {
+		s.notifyScaled()
 	}
 }
 
 // leave lets a loop end if it may, and tells the observer.
-func (s *session[T]) leave() bool {
-	if !s.fleet.leave() {
+func (s *session[T]) tryStop() bool {
+	if !s.pool.tryStop() {
 		return false
 	}
-	s.scaled()
+	s.notifyScaled()
 	return true
 }
 
 // surplus lets a loop end if the settings allow fewer, and tells the observer.
-func (s *session[T]) surplus() bool {
-	if !s.fleet.surplus() {
+func (s *session[T]) stopIfExcess() bool {
+	if !s.pool.stopIfExcess() {
 		return false
 	}
-	s.scaled()
+	s.notifyScaled()
 	return true
 }
 
-func (s *session[T]) scaled() {
+func (s *session[T]) notifyScaled() {
 	if f := s.options.Observer.Scaled; f != nil {
-		active, _, _ := s.fleet.counts()
+		active, _, _ := s.pool.counts()
 		f(Scale{Queue: s.queue.Name(), Loops: active})
 	}
 }
@@ -263,10 +263,10 @@ func (s *session[T]) state() State {
 	}
 	s.health.fill(&st)
 	st.LastErrorAt, st.LastError = s.report.lastError()
-	st.Loops, st.LoopsPeak, st.LoopsStarted = s.fleet.counts()
+	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
 	st.Running, st.Settling = s.dispatcher.Running()
-	s.scale.mu.Lock()
-	st.Depth, st.DepthAt = s.scale.depth, s.scale.at
-	s.scale.mu.Unlock()
+	s.scaler.mu.Lock()
+	st.Depth, st.DepthAt = s.scaler.depth, s.scaler.at
+	s.scaler.mu.Unlock()
 	return st
 }

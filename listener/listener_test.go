@@ -534,7 +534,7 @@ func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"the minimum":       func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
 		"idle":              func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
 		"visibility":        func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
-		"least fetch":       func(o *Options[job]) { o.LeastFetch = -1 },
+		"minimum fetch":     func(o *Options[job]) { o.MinFetch = -1 },
 		"time-out":          func(o *Options[job]) { o.Timeout = -1 },
 		"poison":            func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
 		"settle":            func(o *Options[job]) { o.SettleTimeout = -1 },

@@ -132,14 +132,14 @@ func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
 	first := func(q queue.Queue) (waits map[time.Duration]bool) {
 		waits = map[time.Duration]bool{}
 		one := New(q, nothing, options())
-		s, err := one.begin()
+		s, err := one.prepare()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {
 			waits[s.newLoop().curve.NextBackOff()] = true
 		}
-		other, err := New(q, nothing, options()).begin()
+		other, err := New(q, nothing, options()).prepare()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,12 +237,12 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 		return n - int(left.Load())
 	}
 	for _, n := range []int{2, 3, 50} {
-		f := fleet{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
+		f := loopPool{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
 		f.grow(n, func() {})
 		if s := survivors(n, func(together *sync.WaitGroup) bool {
 			together.Done()
 			together.Wait()
-			return f.leave()
+			return f.tryStop()
 		}); s != 1 {
 			t.Errorf("%d of %d loops survive, want 1", s, n)
 		}
@@ -267,7 +267,7 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 // Room is opened before the loops that it is for: one that ran first would fetch too little.
 func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
 	open := 0
-	f := fleet{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	f := loopPool{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
 	for _, target := range []int{2, 5, 9} {
 		f.grow(target, func() {
 			if open != target {
@@ -291,7 +291,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		all.Wait()
 		return int(started.Load())
 	}
-	f := fleet{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
+	f := loopPool{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
 	if n := total(func(together *sync.WaitGroup) int {
 		together.Done()
 		together.Wait()
@@ -310,7 +310,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		t.Error("the check lets the source's start pass: it proves nothing")
 	}
 
-	f = fleet{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
+	f = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
 	if n := f.grow(1<<30, func() {}); n != 7 {
 		t.Errorf("%d loops, want the maximum", n)
 	}

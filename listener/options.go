@@ -57,10 +57,10 @@ type Options[T any] struct {
 	// to 32.
 	BatchSize int
 
-	// LeastFetch is how many slots must be free before a dequeue is worth its
+	// MinFetch is how many slots must be free before a dequeue is worth its
 	// transaction; Linger overrules it. Defaults to a tenth of Concurrency, within
 	// 1…28.
-	LeastFetch int
+	MinFetch int
 
 	// Linger is how long free slots wait for more before a dequeue is sent for what
 	// there is. Negative means not at all. Defaults to 100 ms, or a fifth of the handling
@@ -204,7 +204,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) *dispatcher.Options[T] {
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
-		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
+		Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,

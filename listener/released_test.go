@@ -50,7 +50,7 @@ func TestPoisonThatCannotBeMovedIsNotFetchedInALoop(t *testing.T) {
 	}
 }
 
-func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, least, most int) {
+func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, minPolls, maxPolls int) {
 	bubble(t, func(b *bundle) {
 		b.mortal(time.Hour)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -65,8 +65,8 @@ func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, least, m
 			return dispatcher.Poison(errors.New("no"))
 		}, o))
 		after(2 * time.Hour)
-		if n := len(b.queue.sent("dequeue")); n < least || n > most {
-			t.Errorf("%d polls in the life of one message, want %d to %d", n, least, most)
+		if n := len(b.queue.sent("dequeue")); n < minPolls || n > maxPolls {
+			t.Errorf("%d polls in the life of one message, want %d to %d", n, minPolls, maxPolls)
 		}
 		b.finished()
 	})

@@ -23,7 +23,7 @@ type reporter struct {
 	logger  *slog.Logger
 	errors  atomic.Int64
 	hooks   *hook.Guard // calls onError and logger, and the listener's hooks
-	lines   thinning
+	limiter logLimiter
 
 	mu     sync.Mutex
 	last   error     // the last one of any kind; guarded by mu
@@ -115,9 +115,9 @@ func (r *reporter) lastError() (at time.Time, err error) {
 func (r *reporter) log(level slog.Level, what string, err error) {
 	r.hooks.Contain(loggerHook, func() {
 		stack := stackOf(err)
-		admit := r.lines.admit
+		admit := r.limiter.allow
 		if len(stack) > 0 || endsAsPoison(err) {
-			admit = r.lines.always
+			admit = r.limiter.allowAlways
 		}
 		leftOut, ok := admit(what, reasonOf(err))
 		if !ok {
@@ -176,7 +176,7 @@ func stackOf(err error) (stack []string) {
 }
 
 // say writes a line about the listener itself.
-func (r *reporter) say(what string, attrs ...slog.Attr) {
+func (r *reporter) info(what string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
 	r.hooks.Contain(loggerHook, func() {
 		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
@@ -184,19 +184,19 @@ func (r *reporter) say(what string, attrs ...slog.Attr) {
 }
 
 // maxRest bounds how many lines tell in the end what was left out.
-const maxRest = 10
+const maxSuppressedKinds = 10
 
 // sayRest tells what was left out of the log and has not been counted yet.
-func (r *reporter) sayRest() {
-	rest := r.lines.rest()
-	for _, k := range rest[:min(len(rest), maxRest)] {
-		r.say("errors left out of the log", slog.Int("left_out", k.leftOut), slog.String("of", k.message), slog.String("last", k.example))
+func (r *reporter) logSuppressed() {
+	rest := r.limiter.suppressed()
+	for _, k := range rest[:min(len(rest), maxSuppressedKinds)] {
+		r.info("errors left out of the log", slog.Int("left_out", k.suppressed), slog.String("of", k.message), slog.String("last", k.example))
 	}
 	more := 0
-	for _, k := range rest[min(len(rest), maxRest):] {
-		more += k.leftOut
+	for _, k := range rest[min(len(rest), maxSuppressedKinds):] {
+		more += k.suppressed
 	}
 	if more > 0 {
-		r.say("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
+		r.info("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
 	}
 }

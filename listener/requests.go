@@ -10,49 +10,49 @@ import (
 
 // counted is a queue that counts the requests of one listener, each of which is billed as
 // a transaction.
-type counted struct {
+type countingQueue struct {
 	queue.Queue
 	sent *atomic.Int64 // shared with siblings
 }
 
 // Unwrap returns the queue that is counted, for messages that name its type.
-func (c counted) Unwrap() queue.Queue { return c.Queue }
+func (c countingQueue) Unwrap() queue.Queue { return c.Queue }
 
-func (c counted) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (c countingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	c.sent.Add(1)
 	return c.Queue.Enqueue(ctx, text, o)
 }
 
-func (c counted) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (c countingQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	c.sent.Add(1)
 	return c.Queue.Dequeue(ctx, n, visibility)
 }
 
-func (c counted) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+func (c countingQueue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	c.sent.Add(1)
 	return c.Queue.Peek(ctx, n)
 }
 
-func (c counted) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+func (c countingQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	c.sent.Add(1)
 	return c.Queue.Update(ctx, l, text, visibility)
 }
 
-func (c counted) Delete(ctx context.Context, l queue.Lease) error {
+func (c countingQueue) Delete(ctx context.Context, l queue.Lease) error {
 	c.sent.Add(1)
 	return c.Queue.Delete(ctx, l)
 }
 
-func (c counted) Properties(ctx context.Context) (queue.Properties, error) {
+func (c countingQueue) Properties(ctx context.Context) (queue.Properties, error) {
 	c.sent.Add(1)
 	return c.Queue.Properties(ctx)
 }
 
-func (c counted) Create(ctx context.Context, metadata map[string]string) error {
+func (c countingQueue) Create(ctx context.Context, metadata map[string]string) error {
 	c.sent.Add(1)
 	return c.Queue.Create(ctx, metadata)
 }
 
-func (c counted) Sibling(suffix string) queue.Queue {
-	return counted{c.Queue.Sibling(suffix), c.sent}
+func (c countingQueue) Sibling(suffix string) queue.Queue {
+	return countingQueue{c.Queue.Sibling(suffix), c.sent}
 }

@@ -202,7 +202,7 @@ func TestL41_NoWaitWithWorkAndNoPollWithout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(320)
 		o := options()
-		o.Concurrency, o.LeastFetch = 32, 32
+		o.Concurrency, o.MinFetch = 32, 32
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		after(time.Millisecond)

@@ -243,7 +243,7 @@ func TestTheRuleAndTheHalfMinuteHold(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 640
-		o.LeastFetch = 1
+		o.MinFetch = 1
 		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			return sleep(ctx, 10*time.Minute+time.Duration(m.Body.N)*20*time.Second)

@@ -72,8 +72,8 @@ func (s *session[T]) configure(c Settings) error {
 		s.idle.Store(&idle)
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
-	if s.fleet.rebound(bounds) {
-		offer(s.scale.raised)
+	if s.pool.setBounds(bounds) {
+		trySignal(s.scaler.raised)
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()

@@ -226,7 +226,7 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 			made := New(b.queue, nothing, o)
 			b.run(made)
 			after(0)
-			want := made.session.fleet.bounds
+			want := made.session.pool.bounds
 			b.finished()
 
 			o = options()
@@ -237,7 +237,7 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 			if err := l.Configure(Settings{Concurrency: c.concurrency, Loops: c.loops}); err != nil {
 				b.Fatal(err)
 			}
-			if got := l.session.fleet.bounds; got != want {
+			if got := l.session.pool.bounds; got != want {
 				t.Errorf("%+v: Configure comes to %+v, New to %+v", c, got, want)
 			}
 			b.finished()
@@ -290,7 +290,7 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
 				t.Errorf("%+v beside a hook: %v, want an error that names both", idle, err)
 			}
-			if n := l.session.fleet.bounds.Max; n != 2 {
+			if n := l.session.pool.bounds.Max; n != 2 {
 				t.Errorf("settings that were refused allow %d loops, want the 2 of before", n)
 			}
 			b.finished()
@@ -326,8 +326,8 @@ func TestConfigureByManyAtOnce(t *testing.T) {
 		callers.Wait()
 		after(time.Minute)
 		s, st := l.session, l.State()
-		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.fleet.bounds != want || st.Loops < want.Min {
-			t.Errorf("bounds %+v with %d loops, want %+v", s.fleet.bounds, st.Loops, want)
+		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.pool.bounds != want || st.Loops < want.Min {
+			t.Errorf("bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
 		}
 		if st.Succeeded != 500 {
 			t.Errorf("%d of 500 were done", st.Succeeded)

@@ -10,7 +10,7 @@ import (
 )
 
 // quiet is how long after a line no other that says the same is logged.
-const quiet = 10 * time.Second
+const logInterval = 10 * time.Second
 
 // maxKinds bounds how many different lines are told apart. Those beyond share one kind.
 const maxKinds = 256
@@ -19,48 +19,48 @@ const maxKinds = 256
 // same if they have the same message and error texts that differ only in numbers and ids.
 // What is left out is counted, and the count is logged in the end. It is safe for
 // concurrent use.
-type thinning struct {
+type logLimiter struct {
 	mu    sync.Mutex
 	kinds map[string]*kind // by message and fingerprint of the error; guarded by mu
 }
 
 // kind is what is known of the lines that say the same.
 type kind struct {
-	message string
-	example string    // the text of the last error that was left out
-	next    time.Time // when a line may be logged again
-	leftOut int       // since the last line
+	message    string
+	example    string    // the text of the last error that was left out
+	next       time.Time // when a line may be logged again
+	suppressed int       // since the last line
 }
 
 // admit tells whether a line may be logged now, and how many like it were left out since
 // the last one.
-func (t *thinning) admit(message, text string) (leftOut int, ok bool) {
-	return t.weigh(message, text, false)
+func (t *logLimiter) allow(message, text string) (leftOut int, ok bool) {
+	return t.check(message, text, false)
 }
 
 // always is admit for a line that is logged in any case, and so never counts as left out.
-func (t *thinning) always(message, text string) (leftOut int, ok bool) {
-	return t.weigh(message, text, true)
+func (t *logLimiter) allowAlways(message, text string) (leftOut int, ok bool) {
+	return t.check(message, text, true)
 }
 
-func (t *thinning) weigh(message, text string, must bool) (leftOut int, ok bool) {
+func (t *logLimiter) check(message, text string, must bool) (leftOut int, ok bool) {
 	key := message + ": " + fingerprint.Of(text)
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.kind(key, message, now)
 	if now.Before(k.next) && !must {
-		k.leftOut++
+		k.suppressed++
 		k.example = text
 		return 0, false
 	}
-	leftOut = k.leftOut
-	k.next, k.leftOut = now.Add(quiet), 0
+	leftOut = k.suppressed
+	k.next, k.suppressed = now.Add(logInterval), 0
 	return leftOut, true
 }
 
 // kind finds or makes the kind of a line. Requires mu.
-func (t *thinning) kind(key, message string, now time.Time) *kind {
+func (t *logLimiter) kind(key, message string, now time.Time) *kind {
 	if k := t.kinds[key]; k != nil {
 		return k
 	}
@@ -69,7 +69,7 @@ func (t *thinning) kind(key, message string, now time.Time) *kind {
 	}
 	if len(t.kinds) >= maxKinds {
 		for old, k := range t.kinds {
-			if k.leftOut == 0 && now.After(k.next) {
+			if k.suppressed == 0 && now.After(k.next) {
 				delete(t.kinds, old)
 			}
 		}
@@ -87,18 +87,18 @@ func (t *thinning) kind(key, message string, now time.Time) *kind {
 
 // rest returns the kinds of which some lines were left out and not counted since, those
 // with the most first, and forgets the counts.
-func (t *thinning) rest() []kind {
+func (t *logLimiter) suppressed() []kind {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []kind
 	for _, k := range t.kinds {
-		if k.leftOut > 0 {
+		if k.suppressed > 0 {
 			all = append(all, *k)
-			k.leftOut = 0
+			k.suppressed = 0
 		}
 	}
 	slices.SortFunc(all, func(a, b kind) int {
-		return cmp.Or(cmp.Compare(b.leftOut, a.leftOut), cmp.Compare(a.message, b.message), cmp.Compare(a.example, b.example))
+		return cmp.Or(cmp.Compare(b.suppressed, a.suppressed), cmp.Compare(a.message, b.message), cmp.Compare(a.example, b.example))
 	})
 	return all
 }

@@ -31,7 +31,7 @@ func newWake() *wake {
 }
 
 // signal wakes the loop that sleeps longest, or the next one that is about to.
-func (w *wake) signal() { offer(w.now) }
+func (w *wake) signal() { trySignal(w.now) }
 
 // at asks for a signal when a message that was given back becomes visible. Those of one
 // second share a signal, at the last of them: they are worth one poll, and what is
@@ -53,7 +53,7 @@ func (w *wake) at(due time.Time) {
 	first := !known && w.seconds[0] == second
 	w.mu.Unlock()
 	if first {
-		offer(w.fresh)
+		trySignal(w.fresh)
 	}
 }
 
@@ -95,7 +95,7 @@ func (w *wake) next(now time.Time) (fell bool, wait time.Duration, more bool) {
 	return fell, 0, false
 }
 
-func offer(c chan struct{}) {
+func trySignal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -15,7 +15,7 @@ const messagesPerDepth = 256
 const depthInterval = 30 * time.Second
 
 // scale is what is known about the load, and who is finding out more.
-type scale struct {
+type scaler struct {
 	raised chan struct{} // has room for one: more loops are allowed than before
 
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type scale struct {
 }
 
 // rest notes an empty poll: the next batch is work on an idle queue.
-func (s *scale) rest() {
+func (s *scaler) markIdle() {
 	s.mu.Lock()
 	s.busy = false
 	s.mu.Unlock()
@@ -41,49 +41,49 @@ func (s *scale) rest() {
 // costs a transaction, so it is read only when a full batch says that there is more
 // than was fetched; a batch that was not full has emptied the queue, and then the
 // depth is what we hold.
-func (s *session[T]) weigh(received int, full bool) {
-	s.scale.mu.Lock()
-	s.scale.since += received
-	more := full && (s.scale.since >= messagesPerDepth || time.Since(s.scale.asked) >= depthInterval)
-	ask := !s.scale.busy || more && s.fleet.canGrow()
-	if !ask || s.scale.reading {
-		s.scale.mu.Unlock()
+func (s *session[T]) rescale(received int, full bool) {
+	s.scaler.mu.Lock()
+	s.scaler.since += received
+	more := full && (s.scaler.since >= messagesPerDepth || time.Since(s.scaler.asked) >= depthInterval)
+	ask := !s.scaler.busy || more && s.pool.canGrow()
+	if !ask || s.scaler.reading {
+		s.scaler.mu.Unlock()
 		return
 	}
-	s.scale.busy = true
+	s.scaler.busy = true
 	if full {
-		s.scale.begin()
+		s.scaler.beginReading()
 	}
-	s.scale.mu.Unlock()
+	s.scaler.mu.Unlock()
 
 	if !full {
 		// What runs beyond the room of the loops was fetched by others, which have ended since:
 		// the queue is empty, and it is no reason to start them again.
 		running, _ := s.dispatcher.Running()
-		active, _, _ := s.fleet.counts()
-		s.resize(int64(max(min(running, active*s.options.BatchSize), received)))
+		active, _, _ := s.pool.counts()
+		s.growFor(int64(max(min(running, active*s.options.BatchSize), received)))
 		return
 	}
 	// Beside the loop, which has the next batch to fetch.
 	s.work.Go(func() {
 		if depth, ok := s.readDepth(); ok {
-			s.resize(depth)
+			s.growFor(depth)
 		}
 	})
 }
 
 // begin notes that its caller reads the depth. Requires mu.
-func (s *scale) begin() { s.reading, s.since, s.asked = true, 0, time.Now() }
+func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.Now() }
 
 // readDepth is one transaction. One runs at a time, which its caller has begun.
 func (s *session[T]) readDepth() (depth int64, ok bool) {
 	properties, err := s.queue.Properties(s.requests)
-	s.scale.mu.Lock()
-	s.scale.reading = false
+	s.scaler.mu.Lock()
+	s.scaler.reading = false
 	if err == nil {
-		s.scale.depth, s.scale.at = properties.Depth, time.Now()
+		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
 	}
-	s.scale.mu.Unlock()
+	s.scaler.mu.Unlock()
 	if err != nil && s.requests.Err() == nil {
 		s.report.poll(err)
 	}
@@ -99,12 +99,12 @@ func (s *session[T]) watchSaturation(ctx context.Context) {
 		raised := false
 		select {
 		case <-timer.C:
-		case <-s.scale.raised: // somebody waits for what it opens
+		case <-s.scaler.raised: // somebody waits for what it opens
 			raised = true
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(s.weighSaturated(raised))
+		timer.Reset(s.checkSaturation(raised))
 	}
 }
 
@@ -113,38 +113,38 @@ func (s *session[T]) watchSaturation(ctx context.Context) {
 // the loop that waits may dequeue once. Not more than that, because it may be others who
 // hold it: only a full batch is a backlog, and then the depth is weighed again. It returns
 // when to look again.
-func (s *session[T]) weighSaturated(raised bool) (wait time.Duration) {
-	if !s.dispatcher.Saturated() || !s.fleet.canGrow() {
+func (s *session[T]) checkSaturation(raised bool) (wait time.Duration) {
+	if !s.dispatcher.Saturated() || !s.pool.canGrow() {
 		return depthInterval
 	}
-	s.scale.mu.Lock()
-	wait = depthInterval - time.Since(s.scale.asked)
-	if s.scale.reading || wait > 0 && !raised {
-		s.scale.mu.Unlock()
+	s.scaler.mu.Lock()
+	wait = depthInterval - time.Since(s.scaler.asked)
+	if s.scaler.reading || wait > 0 && !raised {
+		s.scaler.mu.Unlock()
 		return max(wait, time.Second)
 	}
-	s.scale.begin()
-	s.scale.mu.Unlock()
+	s.scaler.beginReading()
+	s.scaler.mu.Unlock()
 
 	depth, ok := s.readDepth()
 	running, settling := s.dispatcher.Running()
-	active, _, _ := s.fleet.counts()
-	if ok && depth > int64(running+settling) && s.deserved(depth) > active {
-		s.scale.mu.Lock()
-		s.scale.since = messagesPerDepth
-		s.scale.mu.Unlock()
+	active, _, _ := s.pool.counts()
+	if ok && depth > int64(running+settling) && s.targetLoops(depth) > active {
+		s.scaler.mu.Lock()
+		s.scaler.since = messagesPerDepth
+		s.scaler.mu.Unlock()
 		s.dispatcher.OpenOnce(s.options.BatchSize)
 	}
 	return depthInterval
 }
 
 // resize starts the loops that the depth deserves.
-func (s *session[T]) resize(depth int64) { s.grow(s.deserved(depth)) }
+func (s *session[T]) growFor(depth int64) { s.grow(s.targetLoops(depth)) }
 
 // deserved is how many loops the depth deserves, bounds apart.
-func (s *session[T]) deserved(depth int64) int {
+func (s *session[T]) targetLoops(depth int64) int {
 	running, _ := s.dispatcher.Running()
-	active, _, _ := s.fleet.counts()
+	active, _, _ := s.pool.counts()
 	return s.options.QueueWorkDetected(Load{
 		Depth: depth, Loops: active, Running: running, BatchSize: s.options.BatchSize,
 	})

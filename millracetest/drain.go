@@ -27,7 +27,7 @@ import (
 func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
 	all := map[dispatcher.Outcome]int{}
-	w := &watched{Queue: q}
+	w := &watchedQueue{Queue: q}
 	for before := -1; w.got > before; {
 		before = w.got
 		for outcome, n := range round(t, w, h, o) {

@@ -79,7 +79,7 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 	t.Helper()
 	held := texts(t, q)
 	depth := len(held)
-	if _, ok := q.(*known); !ok {
+	if _, ok := q.(*recordingQueue); !ok {
 		depth = max(depth, depthOf(t, q))
 	}
 	if depth == 0 {
@@ -98,7 +98,7 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 // texts returns the texts of the messages on the queue.
 func texts(t testing.TB, q queue.Queue) []string {
 	t.Helper()
-	if k, ok := q.(*known); ok {
+	if k, ok := q.(*recordingQueue); ok {
 		return k.journal().texts()
 	}
 	batch, err := q.Peek(t.Context(), queue.MaxBatch)
@@ -138,13 +138,13 @@ func encoded[T any](t testing.TB, job T) string {
 }
 
 // longest is how much of a text is worth a line of a failure.
-const longest = 200
+const maxTextShown = 200
 
 func shorten(text string) string {
-	if len(text) <= longest {
+	if len(text) <= maxTextShown {
 		return text
 	}
-	return fmt.Sprintf("%s … (%d bytes)", strings.ToValidUTF8(text[:longest], ""), len(text))
+	return fmt.Sprintf("%s … (%d bytes)", strings.ToValidUTF8(text[:maxTextShown], ""), len(text))
 }
 
 func count(n int, what string) string {

@@ -19,7 +19,7 @@ import (
 // use and needs no closing.
 func Queue(t testing.TB) queue.Manager {
 	t.Helper()
-	q := newKnown(made.name(t))
+	q := newRecordingQueue(made.name(t))
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatalf("millracetest: make a queue: %v", err)
 	}
@@ -51,8 +51,8 @@ func (c *counter) name(t testing.TB) string {
 	return "jobs"
 }
 
-func newKnown(name string) *known {
-	return &known{
+func newRecordingQueue(name string) *recordingQueue {
+	return &recordingQueue{
 		Queue:    localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
 		journals: &journals{byName: map[string]*journal{}},
 	}
@@ -60,14 +60,14 @@ func newKnown(name string) *known {
 
 // known is a queue with a journal of what is on it: a peek shows no more than 32
 // messages and no hidden ones, and a dequeue would count as a delivery.
-type known struct {
+type recordingQueue struct {
 	*localqueue.Queue
 	journals *journals // of all queues of the account
 }
 
-func (q *known) journal() *journal { return q.journals.of(q.Name().Queue) }
+func (q *recordingQueue) journal() *journal { return q.journals.of(q.Name().Queue) }
 
-func (q *known) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
+func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	q.journal().change(func(j *journal) {
 		if m, err = q.Queue.Enqueue(ctx, text, o); err == nil {
 			j.add(m.ID, text, o.Life())
@@ -76,7 +76,7 @@ func (q *known) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return m, err
 }
 
-func (q *known) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
+func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
 	q.journal().change(func(j *journal) {
 		if fresh, err = q.Queue.Update(ctx, l, text, visibility); err == nil {
 			j.rewrite(l.ID, text)
@@ -85,7 +85,7 @@ func (q *known) Update(ctx context.Context, l queue.Lease, text string, visibili
 	return fresh, err
 }
 
-func (q *known) Delete(ctx context.Context, l queue.Lease) (err error) {
+func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Delete(ctx, l); err == nil {
 			j.remove(l.ID)
@@ -94,7 +94,7 @@ func (q *known) Delete(ctx context.Context, l queue.Lease) (err error) {
 	return err
 }
 
-func (q *known) Clear(ctx context.Context) (err error) {
+func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Clear(ctx); err == nil {
 			j.clear()
@@ -103,7 +103,7 @@ func (q *known) Clear(ctx context.Context) (err error) {
 	return err
 }
 
-func (q *known) Drop(ctx context.Context) (err error) {
+func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Drop(ctx); err == nil {
 			j.clear()
@@ -113,6 +113,6 @@ func (q *known) Drop(ctx context.Context) (err error) {
 }
 
 // Sibling returns a queue that is known too, such as the poison queue.
-func (q *known) Sibling(suffix string) queue.Queue {
-	return &known{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
+func (q *recordingQueue) Sibling(suffix string) queue.Queue {
+	return &recordingQueue{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
 }

@@ -17,7 +17,7 @@ import (
 
 // round runs a listener until a poll finds nothing, and then to its orderly end: what
 // was fetched is handled and settled. It returns what became of how many messages.
-func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -101,12 +101,12 @@ func outcomes(s listener.State) map[dispatcher.Outcome]int {
 
 // patience is how many deliveries of one message end a test that would never end by
 // itself.
-const patience = 1000
+const maxDeliveries = 1000
 
 // watched is the queue of a round: it stops the listener when a poll finds nothing.
-type watched struct {
+type watchedQueue struct {
 	queue.Queue
-	most int // how many messages to hand out; 0 for any number
+	limit int // how many messages to hand out; 0 for any number
 
 	mu      sync.Mutex
 	stop    func()        // ends the round; guarded by mu
@@ -115,20 +115,20 @@ type watched struct {
 	updated time.Duration // for how long the last update hid its message; guarded by mu
 }
 
-func (q *watched) begin(stop func()) {
+func (q *watchedQueue) begin(stop func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stop = stop
 }
 
-func (q *watched) failure() error {
+func (q *watchedQueue) failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.err
 }
 
 // Update notes the delay. The one of the settlement comes after all renewals.
-func (q *watched) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+func (q *watchedQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	fresh, err := q.Queue.Update(ctx, l, text, visibility)
 	if err == nil {
 		q.mu.Lock()
@@ -140,10 +140,10 @@ func (q *watched) Update(ctx context.Context, l queue.Lease, text string, visibi
 
 // Dequeue stops the listener when there is nothing, or nothing more to hand out, and on
 // errors that waiting would not mend.
-func (q *watched) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (q *watchedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	q.mu.Lock()
-	if q.most > 0 {
-		n = min(n, q.most-q.got)
+	if q.limit > 0 {
+		n = min(n, q.limit-q.got)
 	}
 	q.mu.Unlock()
 	var batch []queue.Message
@@ -155,7 +155,7 @@ func (q *watched) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	defer q.mu.Unlock()
 	q.got += len(batch)
 	for _, m := range batch {
-		if m.DequeueCount >= patience {
+		if m.DequeueCount >= maxDeliveries {
 			q.err = fmt.Errorf("message %s of %v has been delivered %d times and goes on: does its handler retry or snooze without a delay?", string(m.ID), q.Name(), m.DequeueCount)
 		}
 	}

@@ -64,7 +64,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 			tell(err)
 		}
 	}
-	copies := &copied{Queue: options.Poison.Queue}
+	copies := &poisonRecorder{Queue: options.Poison.Queue}
 	if copies.Queue == nil {
 		copies.Queue = q.Sibling(poison.Suffix)
 	}
@@ -72,7 +72,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 		options.Poison.Queue = copies
 	}
 
-	w := &watched{Queue: q, most: 1}
+	w := &watchedQueue{Queue: q, limit: 1}
 	var r Result
 	for r.Outcome = range round(t, w, h, &options) { // there is one
 	}
@@ -111,13 +111,13 @@ func (f *failures) add(err error) {
 }
 
 // copied is a poison queue that remembers what was put there.
-type copied struct {
+type poisonRecorder struct {
 	queue.Queue
 	mu   sync.Mutex
 	text string // guarded by mu until the round is over
 }
 
-func (c *copied) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (c *poisonRecorder) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := c.Queue.Enqueue(ctx, text, o)
 	if err == nil {
 		c.mu.Lock()

@@ -38,25 +38,27 @@ const (
 // min(least + int((2^k − 1) × r) ms, most), r a random integer of 80…119
 // (L-21, L-22). It never stops. A negative bound counts as zero. Like every
 // BackOff it is for one goroutine at a time.
-func Curve(least, most time.Duration) backoff.BackOff { return CurveFrom(least, most, rand.IntN) }
+func Curve(minWait, maxWait time.Duration) backoff.BackOff {
+	return CurveFrom(minWait, maxWait, rand.IntN)
+}
 
 // CurveFrom is [Curve] with its random numbers from elsewhere, so that a run can be
 // repeated: random(n) returns one of [0, n).
-func CurveFrom(least, most time.Duration, random func(n int) int) backoff.BackOff {
-	return &curve{least: max(least, 0), most: max(most, 0), random: random}
+func CurveFrom(minWait, maxWait time.Duration, random func(n int) int) backoff.BackOff {
+	return &curve{min: max(minWait, 0), max: max(maxWait, 0), random: random}
 }
 
 type curve struct {
-	least, most time.Duration
-	empty       int // empty polls in a row
-	random      func(n int) int
+	min, max time.Duration
+	empty    int // empty polls in a row
+	random   func(n int) int
 }
 
 // NextBackOff counts one more empty poll and returns the wait after it.
 func (c *curve) NextBackOff() time.Duration {
 	c.empty++
 	r := jitterLow*deltaBackoff + float64(c.random(int((jitterHigh-jitterLow)*deltaBackoff)))
-	return interval(c.least, c.most, c.empty, r)
+	return interval(c.min, c.max, c.empty, r)
 }
 
 // Reset starts over, as after work was found.
@@ -65,10 +67,10 @@ func (c *curve) Reset() { c.empty = 0 }
 // interval clamps in floating point, before it converts: from the 25th empty
 // poll on, 2^k × r leaves the 32 bits of the source, whose survivor then slept a
 // negative time (L-27, X-02); here it would leave the 64 of a Duration.
-func interval(least, most time.Duration, empty int, r float64) time.Duration {
+func interval(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	delta := math.Trunc((math.Exp2(float64(empty)) - 1) * r)
-	if d := delta * float64(time.Millisecond); d < float64(most-least) {
-		return least + time.Duration(d)
+	if d := delta * float64(time.Millisecond); d < float64(maxWait-minWait) {
+		return minWait + time.Duration(d)
 	}
-	return most
+	return maxWait
 }

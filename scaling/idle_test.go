@@ -31,7 +31,7 @@ func TestL26_Vectors(t *testing.T) {
 		{700 * ms, 700 * ms, 1, 700 * ms, 700 * ms},
 	} {
 		for r, want := range map[int]time.Duration{80: c.low, 119: c.high} {
-			b := &curve{least: c.least, most: c.most, random: always(r)}
+			b := &curve{min: c.least, max: c.most, random: always(r)}
 			var got time.Duration
 			for range c.empty {
 				got = b.NextBackOff()
@@ -59,7 +59,7 @@ func TestL26_PollsUntilTheCap(t *testing.T) {
 		{time.Second, time.Minute, 119, 9, 50 * time.Second, 125 * time.Second},
 		{time.Second, time.Second, 119, 1, 0, 0},
 	} {
-		b := &curve{least: c.least, most: c.most, random: always(c.r)}
+		b := &curve{min: c.least, max: c.most, random: always(c.r)}
 		polls, waited := 0, time.Duration(0)
 		for {
 			polls++
@@ -77,13 +77,13 @@ func TestL26_PollsUntilTheCap(t *testing.T) {
 }
 
 // sane is the check of X-02: a wait is never under Min or over Max.
-func sane(wait, least, most time.Duration) bool { return least <= wait && wait <= most }
+func sane(wait, minWait, maxWait time.Duration) bool { return minWait <= wait && wait <= maxWait }
 
 // naive is the source's arithmetic on 32-bit milliseconds, kept to show that the
 // check of X-02 catches it.
-func naive(least, most time.Duration, empty int, r float64) time.Duration {
+func naive(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	delta := int32(int64((math.Exp2(float64(empty)) - 1) * r)) // wraps, as .NET does unchecked
-	interval := min(int32(least/ms)+delta, int32(most/ms))
+	interval := min(int32(minWait/ms)+delta, int32(maxWait/ms))
 	return time.Duration(interval) * ms
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Quiet is how long after a failure of a hook the next one of the same hook is told.
-const Quiet = 10 * time.Second
+const ReportInterval = 10 * time.Second
 
 // Failure is a hook that did not return.
 type Failure struct {
@@ -27,10 +27,10 @@ func Caught(name string, value any) Failure {
 
 // Guard calls the hooks of one component. It is safe for concurrent use.
 type Guard struct {
-	tell func(Failure)
+	report func(Failure)
 
-	mu   sync.Mutex
-	told map[string]*record // guarded by mu
+	mu       sync.Mutex
+	reported map[string]*record // guarded by mu
 }
 
 // record is what is known of a hook that has failed.
@@ -40,8 +40,8 @@ type record struct {
 }
 
 // New returns a guard that tells of failures. Tell must not panic.
-func New(tell func(Failure)) *Guard {
-	return &Guard{tell: tell, told: make(map[string]*record)}
+func New(report func(Failure)) *Guard {
+	return &Guard{report: report, reported: make(map[string]*record)}
 }
 
 // Call calls f on this goroutine. A panic ends there. runtime.Goexit cannot be stopped: it
@@ -92,10 +92,10 @@ func Run(f func()) *Failure {
 // failed tells of a failure, unless the same hook's was told a moment ago.
 func (g *Guard) failed(f Failure) {
 	g.mu.Lock()
-	r := g.told[f.Hook]
+	r := g.reported[f.Hook]
 	if r == nil {
 		r = &record{}
-		g.told[f.Hook] = r
+		g.reported[f.Hook] = r
 	}
 	r.times++
 	now := time.Now()
@@ -104,7 +104,7 @@ func (g *Guard) failed(f Failure) {
 		return
 	}
 	f.Times = r.times
-	*r = record{next: now.Add(Quiet)}
+	*r = record{next: now.Add(ReportInterval)}
 	g.mu.Unlock()
-	g.tell(f)
+	g.report(f)
 }

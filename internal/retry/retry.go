@@ -18,10 +18,10 @@ import (
 // up to most. They are short because what is repeated has a lease running out
 // or a caller waiting; the context bounds the whole.
 const (
-	first  = 100 * time.Millisecond
-	growth = 2
-	spread = 0.25
-	most   = 5 * time.Second
+	firstWait = 100 * time.Millisecond
+	factor    = 2
+	spread    = 0.25
+	maxWait   = 5 * time.Second
 )
 
 // Do calls op until it succeeds, fails in a way that another try cannot mend,
@@ -35,7 +35,7 @@ func Do(ctx context.Context, key string, op func(context.Context) error) error {
 // Again is [Do] after a first try that failed with an error, which passes; nil means
 // that there was none.
 func Again(ctx context.Context, key string, last error, op func(context.Context) error) error {
-	series := Waits(key, first, most)
+	series := Waits(key, firstWait, maxWait)
 	if last != nil && !pause(ctx, series.NextBackOff()) {
 		return last
 	}
@@ -48,7 +48,7 @@ func Again(ctx context.Context, key string, last error, op func(context.Context)
 			}
 		}
 		return err
-	}, backoff.WithContext(&goesOn{series}, ctx))
+	}, backoff.WithContext(&withoutReset{series}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
@@ -56,12 +56,12 @@ func Again(ctx context.Context, key string, last error, op func(context.Context)
 }
 
 // Waits returns a growing series that never stops by itself, spread by the key.
-func Waits(key string, first, most time.Duration) backoff.BackOff {
+func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
 	return &waits{key: key, BackOff: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(first),
-		backoff.WithMultiplier(growth),
+		backoff.WithInitialInterval(firstWait),
+		backoff.WithMultiplier(factor),
 		backoff.WithRandomizationFactor(0), // ours can be repeated
-		backoff.WithMaxInterval(most),
+		backoff.WithMaxInterval(maxWait),
 		backoff.WithMaxElapsedTime(0), // the library's 15 minutes would end it
 	)}
 }
@@ -79,10 +79,10 @@ func (w *waits) NextBackOff() time.Duration {
 }
 
 // goesOn is a series that [backoff.Retry] does not start over.
-type goesOn struct{ backoff.BackOff }
+type withoutReset struct{ backoff.BackOff }
 
 // Reset does nothing.
-func (*goesOn) Reset() {}
+func (*withoutReset) Reset() {}
 
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
