@@ -101,27 +101,3 @@ func logHookError(err *HookError) {
 		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
 	}
 }
-
-// retryDelay is how long the message waits after a failed attempt: what the hook says, or
-// the default if there is none or it fails.
-func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
-	d := v.dispatcher
-	if f := d.options.RetryDelay; f != nil {
-		var wait time.Duration
-		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
-			return min(max(wait, 0), queue.MaxVisibility)
-		}
-	}
-	return retryDelay(v.queued.ID, attempt)
-}
-
-// encode is the codec's, a panic in it becoming an error. Goexit ends the caller, whose
-// goroutine it is.
-func (d *Dispatcher[T]) encode(body T) (encoded []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = newHookError(d.name, hook.Caught("Codec.Encode", p))
-		}
-	}()
-	return d.options.Codec.Encode(body)
-}

@@ -97,6 +97,3 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 // period is over ([ErrStopping]); context.Cause says which. It does not end when
 // shutdown begins. [DeliveryFrom] finds the delivery in it.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
-
-// Middleware wraps a handler, for logging, tracing, limits and the like.
-type Middleware[T any] func(Handler[T]) Handler[T]

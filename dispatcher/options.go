@@ -17,9 +17,6 @@ const (
 	DefaultBatchSize   = queue.MaxBatch
 )
 
-// MinVisibility is the shortest visibility that leaves time to renew.
-const MinVisibility = 5 * time.Second
-
 const (
 	defaultLinger        = 100 * time.Millisecond
 	defaultVisibility    = 30 * time.Second
@@ -31,57 +28,6 @@ const (
 	// mostMinFetch bounds the default of MinFetch: nearly a full batch.
 	maxDefaultMinFetch = 28
 )
-
-// Visibility bounds how long a dequeued message is hidden. The first batches get
-// First; once handling times are known, twice their 95th percentile, within
-// Min…Max; more while leases turn out to be too short, or when thousands are held.
-// Renewals ask for as long again as the handler has run, if that is longer. So the
-// message of a worker that died is back before it has waited for as long as its handler
-// had run, or for the visibility it was fetched with. All are rounded up to whole seconds.
-// Equal bounds switch all this off.
-type Visibility struct {
-	// First is asked for until handling times are known. Defaults to 30 s, moved
-	// into Min…Max.
-	First time.Duration
-
-	// Min is the shortest. Less than 5 s leaves no time to renew and is refused.
-	// Defaults to 10 s, or to Max if that is shorter.
-	Min time.Duration
-
-	// Max is the longest, at most 7 days. Defaults to 10 min, or to Min if that
-	// is longer.
-	Max time.Duration
-}
-
-// Fixed returns a visibility that does not follow the handling time. Less than 5 s
-// is raised to 5 s: a lease that short could not be renewed.
-func Fixed(d time.Duration) Visibility {
-	d = max(d, MinVisibility)
-	return Visibility{First: d, Min: d, Max: d}
-}
-
-func (v Visibility) withDefaults() (Visibility, error) {
-	if v.Min == 0 {
-		v.Min = defaultMinVisibility
-		if v.Max > 0 {
-			v.Min = min(v.Min, v.Max)
-		}
-	}
-	if v.Max == 0 {
-		v.Max = max(defaultMaxVisibility, v.Min)
-	}
-	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
-		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
-	}
-	if v.First < 0 {
-		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
-	}
-	if v.First == 0 {
-		v.First = defaultVisibility
-	}
-	v.First = min(max(v.First, v.Min), v.Max)
-	return v, nil
-}
 
 // Options configure a [Dispatcher]. Nil and the zero value are the defaults.
 type Options[T any] struct {

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
 
 // Result is what the error of a handler asks for. The zero value asks for nothing.
 type Result struct {
@@ -88,3 +92,43 @@ func (v *handlerResult) precedence() int {
 	}
 	return 1 // Discarded
 }
+
+// verdict is what a handler asks for by returning an error of this type.
+type handlerResult struct {
+	err     error
+	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
+	delay   time.Duration // for Retried and Snoozed
+}
+
+func (v *handlerResult) Error() string {
+	if v.err == nil {
+		return v.outcome.String()
+	}
+	return v.err.Error()
+}
+
+func (v *handlerResult) Unwrap() error { return v.err }
+
+// Retry returns an error that gives the message back for another attempt after
+// the delay, in place of the retry curve. It is bounded by the longest visibility
+// and the message's remaining life; a negative delay means at once. A message out
+// of attempts is poison all the same.
+func Retry(delay time.Duration, err error) error {
+	return &handlerResult{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Snooze returns an error that gives the message back for later and records no attempt:
+// it is not the job that failed, it is only too early. A message without an envelope
+// cannot tell the difference: its dequeue count rises all the same (see
+// Options.Adopt).
+func Snooze(delay time.Duration) error {
+	return &handlerResult{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Poison returns an error that moves the message to the poison queue now: no
+// further attempt would help.
+func Poison(err error) error { return &handlerResult{err: err, outcome: Poisoned} }
+
+// Discard returns an error that deletes the message though it was not handled:
+// nobody needs it any more.
+func Discard(err error) error { return &handlerResult{err: err, outcome: Discarded} }

@@ -37,3 +37,16 @@ func curve(attempt int, spread float64) time.Duration {
 	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*spread)
 	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
 }
+
+// retryDelay is how long the message waits after a failed attempt: what the hook says, or
+// the default if there is none or it fails.
+func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
+	d := v.dispatcher
+	if f := d.options.RetryDelay; f != nil {
+		var wait time.Duration
+		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
+			return min(max(wait, 0), queue.MaxVisibility)
+		}
+	}
+	return retryDelay(v.queued.ID, attempt)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -90,4 +91,15 @@ func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error
 		return errors.Join(ErrLeaseLost, err)
 	}
 	return err
+}
+
+// encode is the codec's, a panic in it becoming an error. Goexit ends the caller, whose
+// goroutine it is.
+func (d *Dispatcher[T]) encode(body T) (encoded []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = newHookError(d.name, hook.Caught("Codec.Encode", p))
+		}
+	}()
+	return d.options.Codec.Encode(body)
 }

@@ -20,18 +20,6 @@ const (
 	defaultPause = 30 * time.Second
 )
 
-// Message is one delivery of a job. See dispatcher.Message.
-type Message[T any] = dispatcher.Message[T]
-
-// Handler does one job. See dispatcher.Handler.
-type Handler[T any] = dispatcher.Handler[T]
-
-// Middleware wraps a handler. See dispatcher.Middleware.
-type Middleware[T any] = dispatcher.Middleware[T]
-
-// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
-type Interceptor = dispatcher.Interceptor
-
 // Options configure a [Listener]. Nil and the zero value are the defaults.
 type Options[T any] struct {
 	// Codec reads the body. Defaults to codec.JSON.

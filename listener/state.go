@@ -3,6 +3,8 @@ package listener
 import (
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/dispatcher"
 )
 
 // Phase is how far a listener has come in its life. The zero value is [Waiting].
@@ -95,3 +97,36 @@ func (s State) Ready() bool {
 // Healthy tells whether Run has not returned. An outage of the service is no reason to
 // start a worker anew, so it is healthy in one. It is what a liveness probe asks.
 func (s State) Healthy() bool { return s.Phase != Stopped }
+
+// State returns what the listener is doing. It sends nothing: Depth is the one last
+// read. Before Run it is zero.
+func (l *Listener[T]) State() State {
+	l.mu.Lock()
+	s := l.session
+	l.mu.Unlock()
+	if s == nil {
+		return State{}
+	}
+	return s.state()
+}
+
+// state is [Listener.State] of a run.
+func (s *session[T]) state() State {
+	st := State{
+		Requests: s.requested.Load(), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
+		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
+		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
+		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
+		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Late: s.dispatcher.Late(),
+		Visibility: s.dispatcher.Visibility(),
+	}
+	s.health.fill(&st)
+	st.LastErrorAt, st.LastError = s.report.lastError()
+	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
+	st.Running, st.Settling = s.dispatcher.Running()
+	s.scaler.mu.Lock()
+	st.Depth, st.DepthAt = s.scaler.depth, s.scaler.at
+	s.scaler.mu.Unlock()
+	return st
+}

@@ -128,3 +128,15 @@ func All[T any](hs ...Handler[T]) Handler[T] { return dispatcher.All(hs...) }
 
 // Chain wraps a handler in middleware: the first is the outermost.
 func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] { return dispatcher.Chain(h, ms...) }
+
+// Message is one delivery of a job. See dispatcher.Message.
+type Message[T any] = dispatcher.Message[T]
+
+// Handler does one job. See dispatcher.Handler.
+type Handler[T any] = dispatcher.Handler[T]
+
+// Middleware wraps a handler. See dispatcher.Middleware.
+type Middleware[T any] = dispatcher.Middleware[T]
+
+// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
+type Interceptor = dispatcher.Interceptor

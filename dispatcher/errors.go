@@ -1,11 +1,13 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
 // DeliveryError is a delivery that did not end well: what happened to which message and
@@ -55,3 +57,50 @@ func (e *DeliveryError) Attrs() []slog.Attr {
 	}
 	return attrs
 }
+
+// PanicError is a panic in a handler, as the error that it counts as.
+type PanicError struct {
+	Value any    // what was passed to panic
+	Stack []byte // the goroutine's stack at that point
+}
+
+// Error says what the panic said, without the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// errGoexit is the result of a handler that ended its goroutine.
+var errGoexit = errors.New("handler called runtime.Goexit")
+
+// AbandonedError names the messages whose handlers or settlements still ran when
+// a drain had to end. They are visible again when their leases run out.
+type AbandonedError struct {
+	Queue    queue.Name
+	Messages []queue.ID
+}
+
+// Error says it in one line.
+func (e *AbandonedError) Error() string {
+	ids := e.Messages
+	more := ""
+	if len(ids) > 10 {
+		more = fmt.Sprintf(" and %d more", len(ids)-10)
+		ids = ids[:10]
+	}
+	return fmt.Sprintf("%d handlers of %v did not stop in time: abandoned %v%s; their messages are delivered again when their leases end; let handlers watch their context",
+		len(e.Messages), e.Queue, ids, more)
+}
+
+// SetupError tells that parts of a program which are right by themselves cannot work
+// together as meant. It goes to Options.OnError once, and nothing is lost over it.
+type SetupError struct {
+	Queue  queue.Name
+	Detail string // what cannot work, and what to change
+}
+
+// Error says it in one line.
+func (e *SetupError) Error() string { return "worker of " + e.Queue.String() + ": " + e.Detail }

@@ -106,3 +106,41 @@ func (f *loopPool) counts() (active, peak, started int) {
 	defer f.mu.Unlock()
 	return f.active, f.peak, f.started
 }
+
+// grow starts loops up to the target and tells the observer, not under the fleet's lock.
+func (s *session[T]) grow(target int) {
+	if s.pool.grow(target, s.startLoop) > 0 {
+		s.notifyScaled()
+	}
+}
+
+// leave lets a loop end if it may, and tells the observer.
+func (s *session[T]) tryStop() bool {
+	if !s.pool.tryStop() {
+		return false
+	}
+	s.notifyScaled()
+	return true
+}
+
+// surplus lets a loop end if the settings allow fewer, and tells the observer.
+func (s *session[T]) stopIfExcess() bool {
+	if !s.pool.stopIfExcess() {
+		return false
+	}
+	s.notifyScaled()
+	return true
+}
+
+func (s *session[T]) notifyScaled() {
+	if f := s.options.Observer.Scaled; f != nil {
+		active, _, _ := s.pool.counts()
+		f(Scale{Queue: s.queue.Name(), Loops: active})
+	}
+}
+
+// startLoop starts one loop. It is called under the fleet's lock.
+func (s *session[T]) startLoop() {
+	// Its curve is made there, not under the lock: a hook may block.
+	s.work.Go(func() { s.newLoop().run(s.looping) })
+}
