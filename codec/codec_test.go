@@ -20,7 +20,8 @@ type order struct {
 	Note  *string
 }
 
-func TestPM14_EncodeAndDecodeAreInverses(t *testing.T) {
+// PM-14.
+func TestEncodeAndDecodeAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		note := rapid.String().Draw(t, "note")
 		want := order{ID: rapid.String().Draw(t, "id"), Count: rapid.Int().Draw(t, "count"), Note: &note}
@@ -72,7 +73,8 @@ func TestAutoReadsWhatOthersWrite(t *testing.T) {
 	}
 }
 
-func TestPM13_BadBodiesAreErrorsThatSayWhy(t *testing.T) {
+// PM-13.
+func TestBadBodiesAreErrorsThatSayWhy(t *testing.T) {
 	for body, want := range map[string]string{
 		"":          "empty",
 		"{":         "unexpected EOF",

@@ -117,7 +117,7 @@ func TestABodyInBase64StaysInIt(t *testing.T) {
 
 // B-19: a newer version is told from a broken one, and parameters that this program
 // does not know survive it.
-func TestB19_NewerEnvelopes(t *testing.T) {
+func TestNewerEnvelopes(t *testing.T) {
 	_, _, _, err := codec.Open("millrace/2?id=7\nbody", codec.Auto)
 	if !errors.Is(err, codec.ErrNewer) {
 		t.Errorf("got %v", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-func TestV05_VisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
+// V-05.
+func TestVisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	bounds, err := Visibility{}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +45,8 @@ func TestV05_VisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	}
 }
 
-// Nothing is sorted while handlers are brief: what comes out must be the same.
-func TestV05_TheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
+// V-05: nothing is sorted while handlers are brief: what comes out must be the same.
+func TestTheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bounds, err := Visibility{}.withDefaults()
 		if err != nil {

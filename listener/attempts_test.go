@@ -124,7 +124,7 @@ func TestAShutdownIsNoAttempt(t *testing.T) {
 }
 
 // B-19: an envelope of a newer version goes back with a delay and no attempt, unread.
-func TestB19_ANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
+func TestANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const text = "millrace/2?who=knows\nwhat"
 		b.putText(text)

@@ -15,7 +15,7 @@ import (
 
 // L-10, invariant 7: the end of the context lets handlers finish, deletes what they
 // did, and sends no further dequeue.
-func TestL10_TheStopLetsHandlersFinish(t *testing.T) {
+func TestTheStopLetsHandlersFinish(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(200)
 		var finished atomic.Int64
@@ -311,7 +311,7 @@ func TestHandlersSeeTheValuesOfTheContext(t *testing.T) {
 }
 
 // L-11: several listeners live in one program.
-func TestL11_SeveralListenersShareAQueue(t *testing.T) {
+func TestSeveralListenersShareAQueue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3000)
 		var runs atomic.Int64

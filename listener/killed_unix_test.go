@@ -54,9 +54,9 @@ func (w *worker) kill(t *testing.T) {
 	_ = w.process.Wait() // it was killed
 }
 
-// TestV04_WorkersMayBeKilled kills worker processes again and again while others go on:
+// V-04: it kills worker processes again and again while others go on:
 // every job is handled, and in the end nothing is left, in the queue or aside.
-func TestV04_WorkersMayBeKilled(t *testing.T) {
+func TestWorkersMayBeKilled(t *testing.T) {
 	const workers, every = 3, 60
 	jobs := 600
 	if testing.Short() {

@@ -19,9 +19,9 @@ func fixed(d time.Duration) *Options[job] {
 	return o
 }
 
-// Invariant 4: a handler may run as long as it likes: its lease is renewed at half
+// B-07: invariant 4: a handler may run as long as it likes: its lease is renewed at half
 // time with the whole text, and nobody else gets the message.
-func TestB07_ALongHandlerKeepsItsLease(t *testing.T) {
+func TestALongHandlerKeepsItsLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(40)
 		var runs, cancelled atomic.Int64
@@ -76,7 +76,7 @@ func TestAShortHandlerIsNotRenewed(t *testing.T) {
 
 // V-05: visibility follows twice the 95th percentile of handling times, so that steady
 // work needs no renewal once the first batches, of unknown length, are through.
-func TestV05_VisibilityFollowsTheHandlingTime(t *testing.T) {
+func TestVisibilityFollowsTheHandlingTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(4000)
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(40 * time.Second); return nil }, options())
@@ -95,7 +95,7 @@ func TestV05_VisibilityFollowsTheHandlingTime(t *testing.T) {
 
 // Lost: when the service says that the lease is somebody else's, the handler's context
 // ends with that cause and its result settles nothing (B-13).
-func TestB13_ALostLeaseCancelsTheHandler(t *testing.T) {
+func TestALostLeaseCancelsTheHandler(t *testing.T) {
 	for _, result := range []error{nil, errors.New("failed")} {
 		bubble(t, func(b *bundle) {
 			b.put(1)
@@ -129,9 +129,9 @@ func steal(b *bundle) {
 	}
 }
 
-// Expired: when nobody answers, our own clock ends the context a second before the
+// B-10: expired: when nobody answers, our own clock ends the context a second before the
 // lease can have ended; a handler that succeeds all the same tries one delete.
-func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
+func TestAnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -311,7 +311,7 @@ func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 }
 
 // B-01: a delete whose answer was lost is repeated, and "gone" then means done.
-func TestB01_ADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
+func TestADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		first := map[int]bool{}

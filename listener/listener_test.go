@@ -18,7 +18,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-func TestL12_EverySuccessIsDeletedAfterItsHandler(t *testing.T) {
+// L-12.
+func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 1000
 		b.put(n)
@@ -57,7 +58,7 @@ func TestL12_EverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 
 // B-12: a message whose handler runs is in the queue, and is deleted only when the
 // handler has returned.
-func TestB12_NothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
+func TestNothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		release := make(chan struct{})
@@ -137,7 +138,7 @@ func (b *bundle) visible() int64 {
 
 // P-01, P-04: a handler runs exactly MaxAttempts times, the delay grows with the
 // attempt, and then the message is in the poison queue with everything about it.
-func TestP04_AFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
+func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		sent := b.putText(`{"N":7}`)
 		var runs []time.Time
@@ -188,7 +189,7 @@ func TestP04_AFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 
 // X-25, P-01: a message that killed its worker every time is poison before it is
 // handled again.
-func TestX25_AMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
+func TestAMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		for range 5 {
@@ -267,7 +268,7 @@ func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 
 // X-16: what is no job is poison at once, with the reason, and its handler never
 // runs. The naive variant gives it back, and the check catches that.
-func TestX16_AMalformedMessageIsPoisonAtOnce(t *testing.T) {
+func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 	for _, text := range []string{"", "{", "[1,2]", `{"N":"seven"}`, "null null", "just words"} {
 		bubble(t, func(b *bundle) {
 			b.putText(text)
@@ -307,7 +308,7 @@ func naiveParseCaught(b *bundle) {
 
 // X-08: one handler's failure, panic or end is its own; the others of its batch are
 // deleted.
-func TestX08_OneFailureIsNotTheBatchs(t *testing.T) {
+func TestOneFailureIsNotTheBatchs(t *testing.T) {
 	isolated := func(deleted, n int64) bool { return deleted == n-3 }
 	bubble(t, func(b *bundle) {
 		const n = 32
@@ -373,7 +374,7 @@ func naiveBatch(b *bundle) (deleted int64) {
 
 // X-09: after an error the loop waits the wait of errors, not the long interval that
 // was left from before the work.
-func TestX09_WorkResetsTheWaits(t *testing.T) {
+func TestWorkResetsTheWaits(t *testing.T) {
 	// Idle long, then work, then one error: how long until the next poll?
 	wait := func(b *bundle, run func(b *bundle)) time.Duration {
 		errorAt := time.Time{}
@@ -434,9 +435,9 @@ func naiveInterval(b *bundle, longest time.Duration) {
 	}
 }
 
-// L-16, B-13, B-18: errors never end a loop, a busy service is polled ever more seldom,
+// B-04, L-16, B-13, B-18: errors never end a loop, a busy service is polled ever more seldom,
 // and the log is not flooded.
-func TestB04_ABusyServiceIsBackedOffFrom(t *testing.T) {
+func TestABusyServiceIsBackedOffFrom(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var log strings.Builder
 		o := options()

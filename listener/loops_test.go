@@ -28,7 +28,7 @@ func many(n int) *Options[job] {
 
 // L-24, L-25: loops end when their wait has reached the maximum, and exactly one
 // survives.
-func TestL24_AnIdleFleetShrinksToOne(t *testing.T) {
+func TestAnIdleFleetShrinksToOne(t *testing.T) {
 	for _, n := range []int{2, 10, 200} {
 		bubble(t, func(b *bundle) {
 			b.put(n * 32)
@@ -72,7 +72,7 @@ func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
 
 // L-26: with the source's curve a second loop ends at its fourth empty poll, 880 to
 // 1309 ms after the first, and at min = max at once.
-func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
+func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var ended []int
 		o := many(2)
@@ -128,7 +128,7 @@ func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 }
 
 // the loops of one listener, and the first loops of many, wait differently.
-func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
+func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
 	first := func(q queue.Queue) (waits map[time.Duration]bool) {
 		waits = map[time.Duration]bool{}
 		one := New(q, nothing, options())
@@ -157,7 +157,7 @@ func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
 
 // L-05, L-14: the hook decides how long to wait and whether the loop ends; the last
 // one never does.
-func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
+func TestTheQueueEmptyHookDecides(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
 		counts := map[int]int{}
@@ -193,7 +193,7 @@ func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
 }
 
 // L-28, L-29, B-14: the loops follow the source's rule when work appears on an idle queue.
-func TestL29_LoopsFollowTheDepth(t *testing.T) {
+func TestLoopsFollowTheDepth(t *testing.T) {
 	for depth, want := range map[int]int{1: 10, 99: 10, 100: 50, 999: 50, 1000: 100} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
@@ -221,7 +221,7 @@ func TestL29_LoopsFollowTheDepth(t *testing.T) {
 
 // however many loops want to end at the same time, one stays. The naive variant
 // reads the number and decides on it later, as the source does, and is caught.
-func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
+func TestTheLastLoopsCannotLeaveTogether(t *testing.T) {
 	survivors := func(n int, leave func(together *sync.WaitGroup) bool) int {
 		var together, all sync.WaitGroup
 		together.Add(n)
@@ -279,7 +279,7 @@ func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
 
 // loops that detect the same work start the difference once. The naive variant
 // is the source's.
-func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
+func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 	const detectors, target = 8, 10
 	total := func(grow func(together *sync.WaitGroup) int) int {
 		var together, all sync.WaitGroup
@@ -326,7 +326,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 
 // L-31, X-11: a queue that is full at the start, or grows while all loops are busy, scales
 // up without ever having been idle. The naive variant asks at the idle-busy edge only.
-func TestX11_AQueueThatWasNeverIdleScalesUp(t *testing.T) {
+func TestAQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	const want = 8
 	slow := func(context.Context, *Message[job]) error { time.Sleep(500 * time.Millisecond); return nil }
 	wide := func() *Options[job] {
@@ -433,7 +433,7 @@ func TestATrickleReadsNoDepth(t *testing.T) {
 
 // C-03, B-16: under backlog the batches stay full, so that a message costs little more than its
 // delete. Every request is counted.
-func TestC03_BatchesStayFullUnderBacklog(t *testing.T) {
+func TestBatchesStayFullUnderBacklog(t *testing.T) {
 	for concurrency, bound := range map[int]float64{64: 1.17, 256: 1.045, 512: 1.04} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			bubble(t, func(b *bundle) {

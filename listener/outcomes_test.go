@@ -72,7 +72,7 @@ func TestSomeFailuresDoNotHoldBack(t *testing.T) {
 }
 
 // L-08: several subscribers are told of every message, and the worst answer counts.
-func TestL08_AllGivesAMessageToSeveral(t *testing.T) {
+func TestAllGivesAMessageToSeveral(t *testing.T) {
 	failed := errors.New("failed")
 	answer := func(err error) Handler[job] {
 		return func(context.Context, *Message[job]) error { return err }
@@ -273,7 +273,7 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 func stuckHere(release chan struct{}) { <-release }
 
 // V-05: settlements that came too late are counted, and visibility rises.
-func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
+func TestLateSettlementsRaiseTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -293,8 +293,8 @@ func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
 	})
 }
 
-// The observer sees every step, in order; the loops beside it.
-func TestV09_TheObserverSeesEveryStep(t *testing.T) {
+// V-09: the observer sees every step, in order; the loops beside it.
+func TestTheObserverSeesEveryStep(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		var mu sync.Mutex

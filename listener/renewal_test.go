@@ -28,7 +28,7 @@ func (q renewing) Update(ctx context.Context, l queue.Lease, text string, v time
 
 // V-05: leases of one batch that are all late are one reason to double the visibility, not
 // as many as there are leases; the next batch's are another.
-func TestV05_LeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
+func TestLeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var broken atomic.Bool
 		broken.Store(true)

@@ -41,7 +41,7 @@ func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
 }
 
 // L-01: more loops start at once; fewer end with their next turn, never under one.
-func TestL01_LoopsCanChangeWhileRunning(t *testing.T) {
+func TestLoopsCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Loops.Pause = -1

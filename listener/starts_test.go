@@ -430,7 +430,7 @@ func (q translated) Update(ctx context.Context, l queue.Lease, text string, v ti
 }
 
 // B-19: what old workers left alone, however often, is not lost for a newer one.
-func TestB19_WhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
+func TestWhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		old := New[job](translated{b.queue}, func(context.Context, *Message[job]) error { t.Error("it was handled"); return nil }, options())

@@ -118,7 +118,7 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 
 // L-16: while dequeues fail the listener backs off up to 30 s, whatever falls due and
 // however often it is configured meanwhile.
-func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
+func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 600
 		for i := range n {
@@ -167,7 +167,7 @@ func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 
 // L-16: an error is waited for at most 30 s, give or take a quarter, also where an empty
 // queue is waited for longer.
-func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
+func TestALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.queue.tamper = func(op string, act func() error) error {
 			if time.Since(b.begin) < 10*time.Second {
@@ -350,7 +350,7 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 
 // listeners with different seeds wait differently, after empty polls and after
 // errors, and those with the same seed alike.
-func TestX10_WaitsDependOnTheSeed(t *testing.T) {
+func TestWaitsDependOnTheSeed(t *testing.T) {
 	instants := func(seed uint64, down bool) (at []time.Duration) {
 		bubble(t, func(b *bundle) {
 			b.queue.tamper = func(op string, act func() error) error {

@@ -58,7 +58,7 @@ func message(text string) queue.Message {
 
 // P-05: the copy never expires and carries the original id, queue, counts, times and
 // last error; the queue is made when it is missing.
-func TestP05_TheCopyKeepsEverything(t *testing.T) {
+func TestTheCopyKeepsEverything(t *testing.T) {
 	q := setup(t)
 	p := policy(t, poison.Policy{}, q)
 	m := message(`{"ID":"7"}`)

@@ -114,7 +114,7 @@ func TestDelayAndTTLAreHandedOn(t *testing.T) {
 
 // B-17, X-22: what passes is repeated; a lost answer may make two of one job, and never
 // none.
-func TestX22_ASendIsRepeatedAndNeverLost(t *testing.T) {
+func TestASendIsRepeatedAndNeverLost(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		acts bool

@@ -14,8 +14,8 @@ const ms = time.Millisecond
 // always returns a source of random numbers that gives r of 80…119.
 func always(r int) func(int) int { return func(int) int { return r - 80 } }
 
-// L-22: the source's formula, by the values that follow from it.
-func TestL26_Vectors(t *testing.T) {
+// L-26, L-22: the source's formula, by the values that follow from it.
+func TestTheCurveMatchesTheVectors(t *testing.T) {
 	for _, c := range []struct {
 		least, most time.Duration
 		empty       int
@@ -43,9 +43,9 @@ func TestL26_Vectors(t *testing.T) {
 	}
 }
 
-// TestL26_PollsUntilTheCap counts the empty polls after which a loop may end,
+// L-26: it counts the empty polls after which a loop may end,
 // and the time they take.
-func TestL26_PollsUntilTheCap(t *testing.T) {
+func TestTheCurveReachesItsCapAfterTheSamePolls(t *testing.T) {
 	for _, c := range []struct {
 		least, most           time.Duration
 		r, polls              int
@@ -87,8 +87,8 @@ func naive(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	return time.Duration(interval) * ms
 }
 
-// L-27: the interval is clamped before it is made an integer.
-func TestX02_TheCurveNeverOverflows(t *testing.T) {
+// X-02, L-27: the interval is clamped before it is made an integer.
+func TestTheCurveNeverOverflows(t *testing.T) {
 	empties := []int{0, 1, 24, 25, 32, 63, 64, 1000, math.MaxInt32, math.MaxInt}
 	caught := 0
 	for _, empty := range empties {
@@ -110,7 +110,8 @@ func TestX02_TheCurveNeverOverflows(t *testing.T) {
 	}
 }
 
-func TestX02_WaitsStayWithinBounds(t *testing.T) {
+//
+func TestWaitsStayWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
 		most := least + time.Duration(rapid.Int64Range(0, math.MaxInt64-int64(time.Hour)).Draw(t, "span"))
@@ -136,7 +137,7 @@ func TestX02_WaitsStayWithinBounds(t *testing.T) {
 // loops that idle together must not get the same jitter. The naive variant makes
 // a new generator for each call, seeded by the clock, as the source does; here the clock
 // stands still, as it does between loops that wake together.
-func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
+func TestLoopsDrawDifferentJitter(t *testing.T) {
 	spread := func(draw func() time.Duration) (different int) {
 		waits := map[time.Duration]bool{}
 		for range 200 {
