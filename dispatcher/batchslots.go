@@ -4,15 +4,15 @@ import (
 	"sync/atomic"
 )
 
-// room is the slots that a batch does not need. They are freed together, when it is known
-// which they are: they are worth one dequeue, not several small ones.
+// batchSlots are the slots that a dequeue reserved and does not need. They are freed together,
+// once their number is known: they are then worth one dequeue, not several small ones.
 type batchSlots struct {
-	undecided atomic.Int32 // messages that may be refused yet
-	unused    atomic.Int32 // slots of what is refused, or of no message
+	undecided atomic.Int32 // messages whose handler may still turn out not to run
+	unused    atomic.Int32 // slots of messages that were refused, or that no message came for
 }
 
-// decided frees the slots that the batch does not need, when that is known of its last
-// message.
+// settleBatchSlots notes that this message needs its slot or not, and frees the unused slots of
+// the batch with the last of its messages.
 func (v *delivery[T]) settleBatchSlots() {
 	if v.batch.undecided.Add(-1) > 0 {
 		return

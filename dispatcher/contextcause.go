@@ -9,22 +9,22 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Why a handler's context ended: context.Cause returns one of these.
+// The causes with which a handler's context ends, as context.Cause returns them.
 var (
-	// ErrLeaseLost is queue.ErrLeaseLost: the service says that the message is somebody
-	// else's, or gone. The handler's result settles nothing.
+	// ErrLeaseLost is queue.ErrLeaseLost: the service says that another worker has the message
+	// or that it is gone. The handler's result settles nothing.
 	ErrLeaseLost = queue.ErrLeaseLost
 
-	// ErrLeaseExpired means that the lease could not be renewed in time by our
-	// own clock. A handler that still succeeds tries one delete.
+	// ErrLeaseExpired means that, by this process's clock, the lease ended before a renewal
+	// succeeded. If the handler still succeeds, one delete is tried.
 	ErrLeaseExpired = errors.New("lease expired: it could not be renewed in time")
 
-	// ErrTimeout means that the handler's time is up. It counts as a failure, and matches
-	// context.DeadlineExceeded as well.
+	// ErrTimeout means that the handler's time-out has passed. It counts as a failed attempt.
+	// It also matches context.DeadlineExceeded.
 	ErrTimeout error = timeoutError{}
 
-	// ErrStopping means that the worker is stopping and its grace period is over.
-	// The message is given back at once and no attempt is recorded.
+	// ErrStopping means that the worker is stopping and its grace period is over. The message
+	// is given back at once, without recording an attempt.
 	ErrStopping = errors.New("worker is stopping")
 )
 
@@ -33,14 +33,14 @@ type timeoutError struct{}
 
 func (timeoutError) Error() string { return "handler time-out" }
 
-// Timeout makes it what package net calls a time-out.
+// Timeout reports true, as the time-out errors of package net do.
 func (timeoutError) Timeout() bool { return true }
 
-// Is matches what a context says whose deadline has passed.
+// Is matches context.DeadlineExceeded.
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// overdueError is the error of a handler whose time was up. It matches [ErrTimeout] without
-// being joined with it: a snooze after the time-out is still a snooze.
+// overdueError is the error of a handler that returned after its time-out. It matches
+// [ErrTimeout] but does not join it, so that a snooze after the time-out stays a snooze.
 type overdueError struct {
 	after time.Duration
 	err   error

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// decision is what is to be done with a message.
+// decision says how to settle a message.
 type decision struct {
 	outcome Outcome
 	delay   time.Duration
@@ -17,15 +17,15 @@ type decision struct {
 	err     error
 }
 
-// refuse decides on a message whose handler must not run. Poison comes before decoding
-// and handling: what a worker died of must not be touched again.
+// refuse decides on a message whose handler must not run. Poison is detected before decoding
+// and handling, because a message that kills workers must not be touched again.
 func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
 	case took >= v.visibility-safetyMargin:
-		// The answer took as long as the lease: somebody else may have the message.
+		// The answer took as long as the lease: another worker may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
@@ -45,11 +45,10 @@ func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 	return decision{}, false
 }
 
-// newerDelay is how long a message of a newer release is left to a newer worker.
+// newerDelay is how long a message with a newer envelope is left to workers of a newer release.
 const newerDelay = 30 * time.Second
 
-// decide turns a handler's result into what is to be done. A handler that was interrupted
-// has not failed.
+// decide turns the handler's error into a decision. An interrupted handler has not failed.
 func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
 	said := explicitResult(err)
 	explicit := said != nil
@@ -76,9 +75,9 @@ func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) deci
 	return v.later(Retried, v.retryDelay(v.attempt(), err), err)
 }
 
-// later gives the message back for another delivery after the delay, or less if its
-// life ends before that could be handled; with no second left it is poison, because
-// the service would drop it in silence (invariant 1).
+// later gives the message back with the delay, or with a shorter one if the message expires
+// before it could be handled. If less than a second is left it is poison, because the service
+// would drop it without a trace.
 func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
 	if !v.lease.messageEnd.IsZero() {
 		room := time.Until(v.lease.messageEnd) - v.dispatcher.Visibility()
@@ -90,8 +89,8 @@ func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) dec
 	return decision{outcome: outcome, delay: delay, err: err}
 }
 
-// poisoned moves the message away, or keeps it hidden where there is nowhere to
-// move it to.
+// poisoned decides that the message is poison: it is moved to the poison queue, or kept hidden
+// if there is none.
 func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
 		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
@@ -99,9 +98,7 @@ func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }
 
-// lifeEnds tells whether the message's own life is over but for less than so long: if
-// that is too short for anybody else to handle it, what its handler did not finish is
-// worth a copy.
+// lifeEnds reports whether less than this much is left until the message expires.
 func (v *delivery[T]) lifeEnds(left time.Duration) bool {
 	return !v.lease.messageEnd.IsZero() && time.Until(v.lease.messageEnd) < left
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// delivery is one message on its way through the dispatcher, on a goroutine of
-// its own.
+// delivery is one message from its dequeue to its settlement, on a goroutine of its own.
 type delivery[T any] struct {
 	dispatcher    *Dispatcher[T]
-	queued        queue.Message // with the newest receipt, once its handler has returned
-	visibility    time.Duration // that was asked for
+	queued        queue.Message // has the newest receipt once the handler has returned
+	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
 	slot          slotState
@@ -27,22 +26,22 @@ type delivery[T any] struct {
 	body         []byte
 	format       codec.Format
 	starts       int             // how many of the recorded starts count
-	lastRecorded recordedStart   // what was known of the message when they were counted
-	message      Message[T]      // what its handler gets
-	ctx          context.Context // its handler's; nil when it never ran
-	context      handlerContext  // what ctx points to, once it runs
+	lastRecorded recordedStart   // what this process knew of the message when starts were counted
+	message      Message[T]      // passed to its handler
+	ctx          context.Context // the handler's; nil if no handler ran
+	context      handlerContext  // storage of ctx
 
-	batch *batchSlots // of its batch
+	batch *batchSlots // shared with its batch
 
-	next, before *delivery[T]            // in the list of what is in flight; guarded by dispatcher.mu
+	next, before *delivery[T]            // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
 }
 
-// enveloped tells whether attempts are counted in the message itself.
+// enveloped reports whether the message has an envelope, which counts attempts.
 func (v *delivery[T]) enveloped() bool { return v.format == codec.Envelope }
 
-// attempt is the number of this run: one more than the failures recorded in the
-// envelope, or the dequeue count of a foreign message, which stands for it.
+// attempt returns the number of this attempt: the recorded failures plus one, or for a message
+// without an envelope its dequeue count.
 func (v *delivery[T]) attempt() int {
 	if v.enveloped() {
 		return v.head.Attempts + 1
@@ -50,10 +49,10 @@ func (v *delivery[T]) attempt() int {
 	return int(min(v.queued.DequeueCount, 1<<30))
 }
 
-// missing is how many deliveries ended in nothing, as far as is recorded.
+// lostDeliveries returns how many earlier deliveries are not accounted for.
 func (v *delivery[T]) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
-// run takes the message from its slot to its settlement.
+// run processes the message from its slot to its settlement.
 func (v *delivery[T]) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
@@ -63,7 +62,7 @@ func (v *delivery[T]) run() {
 		return
 	}
 	v.settleBatchSlots()
-	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill as well
+	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill the worker too
 		v.excludeStart(unstarted)
 		v.settle(dec, held, unstarted)
 		return
@@ -73,7 +72,7 @@ func (v *delivery[T]) run() {
 	}
 }
 
-// open reads the text. What was adopted is in an envelope, whatever the format.
+// open reads the text. With Adopt an envelope is recognised whatever the format.
 func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
 	o := &v.dispatcher.options
 	if o.Adopt {
@@ -82,8 +81,8 @@ func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
 	return codec.Open(v.queued.Text, o.Format)
 }
 
-// decode reads the body, or settles the message as one that cannot be read. A codec that
-// panics, or ends the goroutine, has found what it cannot read.
+// decode reads the body, or settles the message as undecodable. A codec that panics or ends its
+// goroutine has failed to decode.
 func (v *delivery[T]) decode() (readable bool) {
 	d := v.dispatcher
 	returned := false
@@ -102,7 +101,8 @@ func (v *delivery[T]) decode() (readable bool) {
 	return
 }
 
-// handle runs the handler under a kept lease and settles what it said.
+// handle runs the handler while the lease manager renews the lease, then settles the message by
+// the result.
 func (v *delivery[T]) handle() {
 	d := v.dispatcher
 	body := v.message.Body
@@ -124,14 +124,15 @@ func (v *delivery[T]) handle() {
 	d.setCancel(v, cancel)
 	d.slots.started()
 	d.leases.track(&v.lease, v.visibility)
-	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
+	// Hooks are user code. What must run after one is deferred, because runtime.Goexit in it
+	// runs only deferred calls.
 	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
 		d.options.Observer.Started(v.described())
 	}
 }
 
-// timeout is how long the handler of the message may run, or zero for ever.
+// timeout returns the handler's time-out for this message; zero means none.
 func (v *delivery[T]) timeout() time.Duration {
 	o := &v.dispatcher.options
 	if o.TimeoutFor == nil {
@@ -151,7 +152,7 @@ func (v *delivery[T]) execute(begin time.Time) {
 	err = v.dispatcher.call(v.ctx, &v.message)
 }
 
-// returned takes the result of the handler that began then.
+// returned handles the result of a handler that began at that time.
 func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
@@ -162,12 +163,12 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 	}
 }
 
-// conclude settles what the handler returned.
+// finish settles the message by the handler's result.
 func (v *delivery[T]) finish(err error, begin time.Time) {
 	d := v.dispatcher
 	v.excludeStart(handled)
 	newest, state := d.leases.untrack(&v.lease)
-	// Not the id, which observers may be reading.
+	// The id is not assigned: observers may be reading it.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
@@ -176,24 +177,24 @@ func (v *delivery[T]) finish(err error, begin time.Time) {
 	}
 	interrupted := errors.Is(ended, ErrStopping)
 	if state == held && errors.Is(ended, ErrLeaseExpired) {
-		// A renewal was so slow that the handler had to be told to end, and took effect.
-		// It is not the job that failed.
+		// The handler was cancelled because a renewal was slow, but the renewal succeeded. The
+		// job has not failed.
 		interrupted = true
 		d.visibility.recordTooShort(v.visibility)
 	}
 	v.settle(v.decide(err, state, interrupted), state, handled)
 }
 
-// progress is how far a delivery has come when it is settled.
+// progress is how far a delivery came before it was settled.
 type progress int
 
 const (
-	refused   progress = iota // its handler must not run
-	unstarted                 // its start could not be recorded, or its body not be read
-	handled                   // its handler has returned
+	refused   progress = iota // the handler must not run
+	unstarted                 // the start could not be recorded or the body not decoded
+	handled                   // the handler has returned
 )
 
-// leaveSlot frees the slot as the settlement begins.
+// freeSlot frees the slot when the settlement begins.
 func (v *delivery[T]) freeSlot(came progress) {
 	slots := v.dispatcher.slots
 	switch {
@@ -203,13 +204,13 @@ func (v *delivery[T]) freeSlot(came progress) {
 		v.settleBatchSlots()
 	case v.slot.CompareAndSwap(slotTaken, slotFreed):
 		slots.freeForSettlement(came == handled)
-	default: // given up: the slot is another's
+	default: // given up: another handler has the slot
 		slots.beginSettlement()
 	}
 }
 
-// call runs the handler, a panic in it becoming an error: one message's failure is
-// its own.
+// call runs the handler. A panic becomes an error, so that one message's failure affects no
+// other.
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -219,7 +220,7 @@ func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	return safeError("handler", d.handler(ctx, m))
 }
 
-// renewed tells of a renewal of the lease, as the keeper's watcher.
+// renewed reports a renewal. It implements watcher.
 func (v *delivery[T]) renewed(visibility time.Duration, err error) {
 	o := &v.dispatcher.options
 	if err != nil {
@@ -230,7 +231,7 @@ func (v *delivery[T]) renewed(visibility time.Duration, err error) {
 	}
 }
 
-// lost tells of the loss of the lease, as the keeper's watcher.
+// lost reports the loss of the lease. It implements watcher.
 func (v *delivery[T]) lost(cause error) {
 	if f := v.dispatcher.options.Observer.Lost; f != nil {
 		f(v.described(), cause)

@@ -10,14 +10,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// DeliveryError is a delivery that did not end well: what happened to which message and
-// what becomes of it. It goes to Options.OnError. In a log made by package log/slog it is
-// a group of fields.
+// DeliveryError reports a delivery that did not succeed: what happened to which message, and
+// what is done with it. It is passed to Options.OnError. Package log/slog logs it as a group.
 type DeliveryError struct {
 	Delivery
 	Outcome Outcome
-	Delay   time.Duration // until the message is visible again, for Retried, Snoozed and Kept
-	Reason  poison.Reason // why it is poison, for Poisoned and Kept
+	Delay   time.Duration // until the message is visible again; for Retried, Snoozed and Kept
+	Reason  poison.Reason // why it is poison; for Poisoned and Kept
 	Err     error
 }
 
@@ -35,14 +34,14 @@ func (e *DeliveryError) Error() string {
 	return fmt.Sprintf("message %s of %v, attempt %d, %s: %v", string(e.ID), e.Queue, e.Attempt, what, e.Err)
 }
 
-// Unwrap returns the error underneath.
+// Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
-// LogValue gives package log/slog the fields of [DeliveryError.Attrs] as a group.
+// LogValue returns the attributes of [DeliveryError.Attrs] as a group.
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
-// Attrs returns what there is to log, under the names queue, message, job, attempt,
-// outcome, delay, reason and error; those that do not apply are left out.
+// Attrs returns the log attributes queue, message, job, attempt, outcome, delay, reason and
+// error, without those that do not apply.
 func (e *DeliveryError) Attrs() []slog.Attr {
 	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
 	switch e.Outcome {

@@ -8,35 +8,34 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// safety is what is taken off a lease's end: the service counts in whole seconds,
-// and a request that is on its way when the lease ends comes too late (invariant
-// 4).
+// safetyMargin is subtracted from the end of a lease: the service counts whole seconds, and a
+// request that is still in flight when the lease ends comes too late.
 const safetyMargin = time.Second
 
-// lease is one message under its handler, as the keeper sees it. All fields but
-// the first group are guarded by keeper.mu.
+// lease is the lease of one message while its handler runs. All fields but the first group are
+// guarded by leaseManager.mu.
 type lease struct {
 	id      queue.ID
-	text    string                  // resent with every renewal: the service would keep an empty one
+	text    string                  // resent with every renewal, because an update without a text clears it
 	cancel  context.CancelCauseFunc // ends the handler's context
 	watcher watcher                 // is told what happens to the lease
 
 	newest     queue.Lease // with the newest receipt
-	asked      time.Time   // just before the request for it; does not change while it is kept
-	expiry     time.Time   // until when it is surely ours, by our monotonic clock; zero when it is not
+	asked      time.Time   // just before the request for it; constant while it is tracked
+	expiry     time.Time   // until when it is certainly ours, by our monotonic clock; zero when it is not
 	renewAt    time.Time   // when to renew next; zero for never
-	deadline   time.Time   // when the handler's time is up; zero for never
+	deadline   time.Time   // when the handler's time-out passes; zero for never
 	stuckAt    time.Time   // when a cancelled handler counts as stuck; zero for never
-	messageEnd time.Time   // when the message's own life ends; zero for never
-	renewals   int32       // how often it was extended
+	messageEnd time.Time   // when the message expires; zero for never
+	renewals   int32       // times it was extended
 	index      int32       // in the heap; -1 when not in it
-	stuck      bool        // its handler was reported as stuck: it is extended no more
+	stuck      bool        // its handler was reported as stuck: it is renewed no longer
 	state      leaseState
-	running    chan struct{} // closed when the renewal on the wire has returned; nil when none is
-	dueAt      time.Duration // since the keeper's birth, when it must look at it next: the earliest of the above
+	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
+	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
 
-// watcher is told what happens to a lease, without the keeper's lock.
+// watcher is told what happens to a lease. It is called without the manager's lock.
 type watcher interface {
 	renewed(visibility time.Duration, err error)
 	lost(cause error)
@@ -47,11 +46,11 @@ type leaseState uint8
 
 const (
 	held    leaseState = iota
-	expired            // our clock says it ended; the receipt may still be the newest
+	expired            // by our clock it ended; the receipt may still be the newest
 	lost               // the service said so
 )
 
-// due is when the keeper must look at the lease next, or zero for never.
+// due returns when the manager must act on the lease next, or zero for never.
 func (l *lease) due() time.Time {
 	due := earlier(earlier(l.expiry, l.deadline), l.stuckAt)
 	if l.running == nil {
@@ -60,7 +59,7 @@ func (l *lease) due() time.Time {
 	return due
 }
 
-// earlier returns the earlier of two instants, of which zero is never.
+// earlier returns the earlier of two times, where zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -70,8 +69,8 @@ func earlier(a, b time.Time) time.Time {
 
 func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
-// gone tells that the message is not ours any more, and never will be: the lease
-// is lost, or the queue has gone with it.
+// leaseGone reports whether the error means that the message will never be ours again: the
+// lease is lost, or the queue is gone.
 func leaseGone(err error) bool {
 	return errors.Is(err, queue.ErrLeaseLost) ||
 		errors.Is(err, queue.ErrQueueMissing) ||

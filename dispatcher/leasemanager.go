@@ -11,30 +11,29 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// keeper renews the leases of running handlers, cancels handlers whose lease or
-// time is up, and is the only owner of timers for both: one heap and one timer,
-// whatever the number of messages.
+// leaseManager renews the leases of running handlers, and cancels handlers whose lease or
+// time-out has ended. It needs one heap and one timer, whatever the number of messages.
 type leaseManager struct {
 	queue      queue.Queue
-	visibility func(count int, ran time.Duration) time.Duration // what to ask for with so many leases, for a handler that has run for so long
+	visibility func(count int, ran time.Duration) time.Duration // what to ask for with this many leases, for a handler that has run this long
 	stuckAfter time.Duration                                    // negative for never
 
-	ctx     context.Context // of renewal requests; ends only when the dispatcher is closed
+	ctx     context.Context // of renewal requests; ends when the dispatcher is closed
 	wake    chan struct{}   // the heap's top has changed
 	stop    chan struct{}
-	workers sync.WaitGroup // the keeper's own goroutine and the renewers
+	workers sync.WaitGroup // the manager's own goroutine and the renewers
 
 	created time.Time
 
 	mu       sync.Mutex
 	leases   leaseHeap         // guarded by mu
-	alarm    time.Time         // when the keeper's goroutine looks again by itself; zero for never; guarded by mu
-	waiting  []*lease          // due for renewal, no renewer yet; guarded by mu
-	inFlight []*renewalRequest // renewals on the wire, oldest first, and some that are not any more; guarded by mu
-	renewers int               // renewers alive, but for those with a slow renewal; guarded by mu
+	alarm    time.Time         // when run wakes up by itself; zero for never; guarded by mu
+	waiting  []*lease          // due for renewal, waiting for a renewer; guarded by mu
+	inFlight []*renewalRequest // renewals in flight, oldest first, and some that have returned; guarded by mu
+	renewers int               // renewers alive, without those that have a slow renewal; guarded by mu
 	renewed  int64             // renewals that succeeded; guarded by mu
 
-	latency time.Duration // what renewals take of late, the slow ones above all; guarded by mu
+	latency time.Duration // recent duration of renewals, dominated by slow ones; guarded by mu
 }
 
 func newLeaseManager(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *leaseManager {
@@ -46,29 +45,29 @@ func newLeaseManager(ctx context.Context, q queue.Queue, visibility func(held in
 	return k
 }
 
-// held returns how many leases are kept.
+// count returns how many leases are tracked.
 func (k *leaseManager) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.leases)
 }
 
-// close stops the keeper and waits for its goroutines. Leases still in it are
-// renewed no more.
+// close stops the manager and waits for its goroutines. Leases that are still tracked are
+// renewed no longer.
 func (k *leaseManager) close() {
 	close(k.stop)
 	k.workers.Wait()
 }
 
-// hold begins to keep a lease that was asked for with the visibility.
+// track begins to renew a lease that was requested with this visibility.
 func (k *leaseManager) track(l *lease, visibility time.Duration) {
 	k.mu.Lock()
 	k.extend(l, l.asked, visibility)
 	next := l.due()
 	l.dueAt = next.Sub(k.created)
 	heap.Push(&k.leases, l)
-	// A lease that is released leaves the alarm as it is: with short handlers it would be
-	// set anew for nearly every message, and one look in vain costs less.
+	// untrack leaves the alarm as it is. With short handlers resetting it would happen for
+	// nearly every message, and one wake-up too many costs less.
 	sooner := k.alarm.IsZero() || next.Before(k.alarm)
 	k.alarm = earlier(k.alarm, next)
 	k.mu.Unlock()
@@ -77,13 +76,13 @@ func (k *leaseManager) track(l *lease, visibility time.Duration) {
 	}
 }
 
-// extend sets the times after a request, sent at the given instant, that hid the
-// message for the visibility. The instant before the request is a lower bound for
-// when the service began to count, whatever the clocks say. Requires mu.
+// extend sets the times after a request, sent at asked, that hid the message for the
+// visibility. The time before the request is a lower bound for when the service began to count,
+// whatever the clocks say. Requires mu.
 func (k *leaseManager) extend(l *lease, asked time.Time, visibility time.Duration) {
 	l.expiry = asked.Add(visibility - safetyMargin)
 	if !l.messageEnd.IsZero() && l.messageEnd.Before(l.expiry) {
-		l.expiry = l.messageEnd // a dequeue may hide a message beyond its life
+		l.expiry = l.messageEnd // a dequeue may hide a message for longer than it lives
 	}
 	l.renewals++
 	l.renewAt = time.Time{}
@@ -92,23 +91,22 @@ func (k *leaseManager) extend(l *lease, asked time.Time, visibility time.Duratio
 	}
 }
 
-// wait is how long after the request for a lease it is renewed. Jitter only upwards, so
-// that a handler of half the visibility is never renewed; up to a quarter, so that those
-// that began together are not renewed in one burst. Where renewals take so long that the
-// answer would come too late, it is sooner. Requires mu.
+// renewAfter returns how long after its request a lease is renewed. The jitter only adds, so
+// that a handler of half the visibility is never renewed; it is up to a quarter of that half,
+// so that leases that began together are not renewed in one burst. Where renewals are slow the
+// wait is shorter. Requires mu.
 func (k *leaseManager) renewAfter(l *lease, visibility time.Duration) time.Duration {
 	half := visibility / 2
 	wait := half + time.Duration(jitter.Of(string(l.id), int(l.renewals))*float64(half)/4)
 	return min(wait, max(visibility-safetyMargin-k.margin(), visibility/4))
 }
 
-// margin is how long before the end of a lease, or of a message's life, a renewal must be
-// sent to be in time, going by what renewals take. Requires mu.
+// margin returns how long before the end of a lease, or of a message's life, a renewal must be
+// sent, judging by recent renewals. Requires mu.
 func (k *leaseManager) margin() time.Duration { return k.latency * 3 / 2 }
 
-// release ends the keeping of a lease: its handler has returned. It waits for a
-// renewal on the wire, never cancels it, because that renewal's receipt is the one
-// that settles.
+// untrack stops renewing a lease whose handler has returned. It waits for a renewal in flight
+// and never cancels it, because settling needs that renewal's receipt.
 func (k *leaseManager) untrack(l *lease) (queue.Lease, leaseState) {
 	k.mu.Lock()
 	k.remove(l)
@@ -122,15 +120,14 @@ func (k *leaseManager) untrack(l *lease) (queue.Lease, leaseState) {
 	return l.newest, l.state
 }
 
-// remove takes the lease out of the heap, so that nothing happens to it any more.
-// Requires mu.
+// remove takes the lease out of the heap. Requires mu.
 func (k *leaseManager) remove(l *lease) {
 	if l.index >= 0 {
 		heap.Remove(&k.leases, int(l.index))
 	}
 }
 
-// watch is the keeper's goroutine.
+// run is the manager's goroutine.
 func (k *leaseManager) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -150,7 +147,7 @@ func (k *leaseManager) run() {
 	}
 }
 
-// attend does what is due by now, and tells when the next thing is.
+// runDue does what is due by now, and returns when the next lease is due.
 func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -163,17 +160,17 @@ func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 		}
 		switch {
 		case past(l.deadline, now):
-			// The lease goes on, so that what the handler still says can be recorded.
+			// The lease is still renewed, so that the handler's result can be recorded.
 			l.deadline = time.Time{}
 			k.cancelHandler(l, now, ErrTimeout)
 		case past(l.expiry, now):
-			// It is still renewed: nobody else may have the message yet.
+			// Renewals are still tried: perhaps no other worker has the message yet.
 			l.state = expired
 			l.expiry = time.Time{}
 			k.cancelHandler(l, now, ErrLeaseExpired)
 		case past(l.stuckAt, now):
 			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
-			k.workers.Go(l.watcher.stuck) // it dumps stacks: not under the lock
+			k.workers.Go(l.watcher.stuck) // collects stacks, so not under the lock
 		default:
 			k.queueRenewal(l, now)
 		}
@@ -186,7 +183,7 @@ func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	return k.alarm, !k.alarm.IsZero()
 }
 
-// end cancels the handler, and begins to count how long it goes on. Requires mu.
+// cancelHandler cancels the handler and begins to measure how long it continues. Requires mu.
 func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 	l.cancel(cause)
 	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
@@ -197,8 +194,8 @@ func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 	}
 }
 
-// fix moves the lease to where it belongs in the heap, or out of it when nothing is
-// left to do. Requires mu.
+// reschedule moves the lease to its place in the heap, or out of it when nothing is left to do.
+// Requires mu.
 func (k *leaseManager) reschedule(l *lease) {
 	if l.index < 0 {
 		return

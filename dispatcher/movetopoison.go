@@ -9,9 +9,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// poison copies the message to the poison queue and then deletes it. When the copy
-// cannot be made the message goes back to its queue: it must not be lost for want
-// of a place to put it.
+// poison copies the message to the poison queue and then deletes it. If the copy fails the
+// message is given back, so that it is not lost.
 func (v *delivery[T]) poison(dec decision) error {
 	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
 	if err := v.copy(record, dec); err != nil {
@@ -20,13 +19,13 @@ func (v *delivery[T]) poison(dec decision) error {
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
-	return nil // its life ended meanwhile: the copy is what there is
+	return nil // it expired meanwhile: only the copy is left
 }
 
-// copy puts the record into the poison queue, in as many tries as SettleTimeout allows. Nobody
-// renews the lease any more, and a message that is delivered again before it is given back
-// would be handled again. So when half of what is left of the lease is over, the message first
-// gets a longer one, with a text that says that it is poison.
+// copy writes the record to the poison queue, with as many tries as SettleTimeout allows. The
+// lease is no longer renewed, and a message that is delivered again before it is given back
+// would be handled again. So when half of the remaining lease has passed, the message first
+// gets a longer lease, with a text that marks it as poison.
 func (v *delivery[T]) copy(record poison.Record, dec decision) error {
 	d := v.dispatcher
 	left := max(v.leaseLeft()/2, time.Second)
@@ -44,7 +43,7 @@ func (v *delivery[T]) copy(record poison.Record, dec decision) error {
 	return err
 }
 
-// copyWithin tries for so long, and tells whether the time is over.
+// copyWithin tries for up to the limit, and reports whether it was reached.
 func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
 	defer cancel()
@@ -52,35 +51,35 @@ func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (ove
 	return ctx.Err() != nil, err
 }
 
-// leaseLeft is how much is left of the lease of a message that nobody holds any more.
+// leaseLeft returns how much is left of a lease that is no longer tracked.
 func (v *delivery[T]) leaseLeft() time.Duration {
-	if v.ctx == nil { // no handler ran: nobody ever held it
+	if v.ctx == nil { // no handler ran: it was never tracked
 		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
 	}
 	return time.Until(v.lease.expiry)
 }
 
-// copyDelay is how long a message waits that could not be moved. It grows with its
-// deliveries, also when few attempts failed, as far as it does for one whose attempts all
-// did; and whatever the caller's RetryDelay says, it is a second at least: there is no bound
-// to how often a copy is tried.
+// copyDelay returns how long a message waits that could not be moved. It grows with the
+// deliveries even if few attempts failed, as far as it would if all attempts had. It is at
+// least a second, whatever RetryDelay returns, because nothing bounds the number of copies
+// tried.
 func (v *delivery[T]) copyDelay(err error) time.Duration {
 	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
 	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
 	delay := max(v.retryDelay(tries, err), time.Second)
-	if !v.lease.messageEnd.IsZero() { // or it would not come up again to be copied
+	if !v.lease.messageEnd.IsZero() { // else it would not be delivered again to be moved
 		delay = min(delay, time.Until(v.lease.messageEnd)/2)
 	}
 	return max(delay, 0)
 }
 
-// condemned returns the text of a message that is poison and stays in its queue: it says
-// so, and no handler will see it again.
+// poisonText returns the text that marks the message as poison, so that no handler sees it
+// again while it stays in its queue.
 func (v *delivery[T]) poisonText(dec decision) string {
 	v.head.Poison = string(dec.reason)
 	failed := v.attempt() - 1
 	switch dec.reason {
-	case poison.ReasonAttempts, poison.ReasonExpiring: // to reject is no failure, nor is to snooze
+	case poison.ReasonAttempts, poison.ReasonExpiring: // a rejection is not a failure, nor is a snooze
 		if v.ctx != nil && dec.err != nil {
 			failed++
 		}
@@ -88,8 +87,8 @@ func (v *delivery[T]) poisonText(dec decision) string {
 	return v.recordedText(failed)
 }
 
-// copyError hides what it wraps from errors.Is, so that a missing poison queue
-// is not taken for a missing queue, while the text remains.
+// copyError hides its error from errors.Is, so that a missing poison queue is not taken for a
+// missing queue.
 type copyError struct{ err error }
 
 func (e copyError) Error() string { return e.err.Error() }

@@ -4,27 +4,27 @@ import (
 	"fmt"
 )
 
-// Outcome is how a delivery ended. The zero value is none of them.
+// Outcome is how a delivery ended. The zero value is none of the outcomes.
 type Outcome int
 
 // The outcomes.
 const (
 	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
 	Retried                      // the handler failed and the message was given back with a delay
-	Discarded                    // the handler had no use for the message, which was deleted
+	Discarded                    // the handler asked to delete the message unhandled
 	Poisoned                     // the message was copied to the poison queue and deleted
-	Kept                         // the message is poison, and stays hidden where it is
-	Snoozed                      // the message was given back for later, and no attempt was recorded
-	GivenBack                    // the message was not handled to an end and is visible again
-	Lost                         // the lease was lost, or too short to start: somebody else has the message, or will
-	Unsettled                    // the service would not take the settlement: the message will be delivered again
+	Kept                         // the message is poison and stays hidden in its queue
+	Snoozed                      // the message was given back with a delay, without recording an attempt
+	GivenBack                    // the message was not fully handled and is visible again
+	Lost                         // the lease was lost or too short to start: another worker has the message or will
+	Unsettled                    // the settlement failed: the message will be delivered again
 
-	outcomes // how many there are
+	outcomes // the number of outcomes
 )
 
 var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled"}
 
-// String names the outcome.
+// String returns the name of the outcome.
 func (o Outcome) String() string {
 	if o < 0 || o >= outcomes {
 		return fmt.Sprintf("Outcome(%d)", int(o))
@@ -32,7 +32,8 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// MarshalText names the outcome, for JSON and logs. An unknown one is an error.
+// MarshalText returns the name of the outcome, for JSON and logs. An unknown outcome is an
+// error.
 func (o Outcome) MarshalText() ([]byte, error) {
 	if o < 0 || o >= outcomes {
 		return nil, fmt.Errorf("dispatcher: there is no %v", o)
@@ -40,7 +41,7 @@ func (o Outcome) MarshalText() ([]byte, error) {
 	return []byte(o.String()), nil
 }
 
-// UnmarshalText reads what [Outcome.MarshalText] writes.
+// UnmarshalText parses what [Outcome.MarshalText] returns.
 func (o *Outcome) UnmarshalText(text []byte) error {
 	for i, name := range outcomeNames {
 		if name == string(text) {

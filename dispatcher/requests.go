@@ -6,9 +6,9 @@ import (
 )
 
 // requests is the parent context of settlements and renewals. It outlives the stop of the
-// worker, because what was handled is to be deleted, and ends in two steps: first what is
-// on the wire is cut off while new requests still work, so that a handler that returns at
-// the last moment is settled; then everything.
+// worker, because handled messages are still deleted. It ends in two steps: first requests in
+// flight are cancelled while new ones still work, so that a handler that returns at the last
+// moment is settled; then all are.
 type requests struct {
 	parent  context.Context
 	current atomic.Pointer[period]
@@ -24,7 +24,7 @@ func (r *requests) start(parent context.Context) {
 	r.renew()
 }
 
-// context returns the context of requests that begin now.
+// context returns the parent context of new requests.
 func (r *requests) context() context.Context { return r.current.Load().ctx }
 
 func (r *requests) renew() *period {
@@ -33,8 +33,8 @@ func (r *requests) renew() *period {
 	return r.current.Swap(p)
 }
 
-// cutOff ends the requests that are under way. Later ones work.
+// cancelCurrent cancels the requests in flight. New ones still work.
 func (r *requests) cancelCurrent() { r.renew().end() }
 
-// hangUp ends the requests that are under way, and those that come.
+// cancelAll cancels the requests in flight and all later ones.
 func (r *requests) cancelAll() { r.current.Load().end() }

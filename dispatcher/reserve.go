@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Reserve waits for free slots and takes up to a batch of them: it returns when
-// MinFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
-// fail one after the other it holds back, and then takes one slot for a message that
-// shows whether they still do. Every reserved slot must be handed to
-// [Dispatcher.Dispatch]. Callers take turns, in the order in which they came.
+// Reserve waits for free slots and takes up to a batch of them. It returns when MinFetch slots
+// are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
+// waits, then takes one slot for a probe. Every reserved slot must be passed to
+// [Dispatcher.Dispatch]. Callers are served in the order of their calls.
 func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 	if !d.slots.takeTurn(ctx) {
 		return 0
@@ -31,11 +30,11 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
-		d.slots.unreserve(n) // what freed the slots were the failures that opened it
+		d.slots.unreserve(n) // the failures that freed the slots opened the breaker
 	}
 }
 
-// minFetch is how many slots must be free before a dequeue is worth it.
+// minFetch returns how many slots must be free before a dequeue is sent.
 func (d *Dispatcher[T]) minFetch() int {
 	if d.options.MinFetch != 0 {
 		return d.options.MinFetch
@@ -43,12 +42,12 @@ func (d *Dispatcher[T]) minFetch() int {
 	return min(max(d.slots.capacity()/10, 1), maxDefaultMinFetch)
 }
 
-// mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
-// more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
+// maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
+// longer cost far more than their dequeues, and messages should not wait while slots are free.
 const maxDefaultLinger = time.Second
 
-// linger is how long free slots wait for more. With slow handlers a fixed time would
-// end before a tenth of them have returned, and batches would stay small.
+// linger returns how long free slots wait for more. With slow handlers a fixed time would end
+// before a tenth of them have returned, and batches would stay small.
 func (d *Dispatcher[T]) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
@@ -56,24 +55,23 @@ func (d *Dispatcher[T]) linger() time.Duration {
 	return min(max(defaultLinger, d.visibility.handlingTime()/5), maxDefaultLinger)
 }
 
-// Open bounds how many slots may be used, at most Concurrency. Handlers that run beyond the
-// bound finish. Of the slots that were open before one batch more than handlers use stays open
-// while they run, up to most, so that new work is heard of.
+// Open sets how many slots may be used, at most Concurrency. Handlers beyond the bound finish.
+// When the bound is lowered, room for one batch beside the running handlers stays open, up to
+// maxOpen slots, so that new work is still noticed.
 func (d *Dispatcher[T]) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
 
-// OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to this many slots beyond the bound of
 // [Dispatcher.Open], within Concurrency.
 func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
-// Resize changes Concurrency, which must be at least 1, and with it MinFetch if that
-// has its default, and how many failures in a row are an outage. Handlers that run beyond
-// it finish.
+// Resize changes Concurrency, which must be at least 1, with the default of MinFetch and the
+// number of failures that count as an outage. Handlers beyond the new bound finish.
 func (d *Dispatcher[T]) Resize(concurrency int) {
 	concurrency = max(concurrency, 1)
 	d.slots.resize(concurrency)
 	d.breaker.resize(concurrency)
 }
 
-// Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
-// [Dispatcher.Open] allows is taken, while Concurrency allows more.
+// Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
+// [Dispatcher.Open] allows are taken, while Concurrency would allow more.
 func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }

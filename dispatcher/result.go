@@ -6,21 +6,21 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Result is what the error of a handler asks for. The zero value asks for nothing.
+// Result is what a handler's error asks for. The zero value asks for nothing.
 type Result struct {
-	// Outcome is [Deleted] for a nil error, [Retried] for one that says nothing else, and
-	// what [Retry], [Snooze], [Poison] and [Discard] say otherwise.
+	// Outcome is [Deleted] for nil, what [Retry], [Snooze], [Poison] or [Discard] asked for,
+	// and [Retried] for any other error.
 	Outcome Outcome
 
-	// Explicit tells an error of those four functions from any other.
+	// Explicit reports whether the error was made by one of those four functions.
 	Explicit bool
 
-	// Delay is what Retry or Snooze asked for. Zero for the others, and for an error that
-	// leaves the delay to Options.RetryDelay.
+	// Delay is the delay of Retry or Snooze. Zero otherwise, also for errors whose delay
+	// Options.RetryDelay decides.
 	Delay time.Duration
 
-	// Err is what was passed to Retry, Poison or Discard, or else the error itself. Nil
-	// for success and for a snooze.
+	// Err is the error passed to Retry, Poison or Discard, or the error itself. Nil for success
+	// and for a snooze.
 	Err error
 }
 
@@ -46,8 +46,7 @@ func ResultOf(err error) Result {
 	return Result{Outcome: said.outcome, Explicit: true, Delay: said.delay, Err: said.err}
 }
 
-// findVerdict returns what err says by one of the four functions, or nil if it is a plain
-// failure.
+// findResult returns the result that err asks for explicitly, or nil if it is a plain failure.
 func findResult(err error) *handlerResult {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
@@ -64,7 +63,7 @@ func findResult(err error) *handlerResult {
 	return nil
 }
 
-// weightiest returns what the joined errors say together.
+// strongest returns the result of the joined errors together.
 func strongest(errs []error) *handlerResult {
 	var worst *handlerResult
 	rank := 0
@@ -80,7 +79,7 @@ func strongest(errs []error) *handlerResult {
 	return worst
 }
 
-// weight orders results by how much they ask for. A nil verdict is a plain failure.
+// precedence orders results by how much they ask for. Nil is a plain failure.
 func (v *handlerResult) precedence() int {
 	switch {
 	case v == nil, v.outcome == Retried:
@@ -93,7 +92,7 @@ func (v *handlerResult) precedence() int {
 	return 1 // Discarded
 }
 
-// verdict is what a handler asks for by returning an error of this type.
+// handlerResult is the error type by which a handler asks for a result.
 type handlerResult struct {
 	err     error
 	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
@@ -109,26 +108,24 @@ func (v *handlerResult) Error() string {
 
 func (v *handlerResult) Unwrap() error { return v.err }
 
-// Retry returns an error that gives the message back for another attempt after
-// the delay, in place of the retry curve. It is bounded by the longest visibility
-// and the message's remaining life; a negative delay means at once. A message out
-// of attempts is poison all the same.
+// Retry returns an error that gives the message back for another attempt after the delay, in
+// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
+// message's remaining life; negative means at once. A message without attempts left is poison
+// nevertheless.
 func Retry(delay time.Duration, err error) error {
 	return &handlerResult{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
-// Snooze returns an error that gives the message back for later and records no attempt:
-// it is not the job that failed, it is only too early. A message without an envelope
-// cannot tell the difference: its dequeue count rises all the same (see
-// Options.Adopt).
+// Snooze returns an error that gives the message back with the delay and records no attempt:
+// the job did not fail, it is too early for it. For a message without an envelope the dequeue
+// count, and so the attempt, rises nevertheless (see Options.Adopt).
 func Snooze(delay time.Duration) error {
 	return &handlerResult{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
-// Poison returns an error that moves the message to the poison queue now: no
-// further attempt would help.
+// Poison returns an error that moves the message to the poison queue now, because no further
+// attempt would help.
 func Poison(err error) error { return &handlerResult{err: err, outcome: Poisoned} }
 
-// Discard returns an error that deletes the message though it was not handled:
-// nobody needs it any more.
+// Discard returns an error that deletes the message unhandled, because it is no longer needed.
 func Discard(err error) error { return &handlerResult{err: err, outcome: Discarded} }

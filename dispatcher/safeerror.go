@@ -9,13 +9,13 @@ import (
 	"github.com/millrace/millrace/internal/hook"
 )
 
-// An error of the user's is asked for its text, and whether it is one of ours. Its methods
-// are the user's: those of a nil pointer, which in an error is not nil, usually panic. So
-// it is asked with care, here and nowhere else.
+// Errors of handlers and codecs have methods of the user's, which may panic: those of a nil
+// pointer, which stored in an error is not nil, usually do. They are called defensively, here
+// and nowhere else.
 
-// sound returns the error that a handler or a codec returned, or, if its methods panic, one
-// that says so and asks for the same. From there on everybody can ask it, hooks and logs
-// too.
+// safeError returns the error of a handler or a codec. If its methods panic it returns an error
+// that says so and asks for the same result, so that all later code, hooks and logs included,
+// can call its methods.
 func safeError(who string, err error) error {
 	if err == nil {
 		return nil
@@ -39,8 +39,8 @@ func safeError(who string, err error) error {
 	return replaced
 }
 
-// examine asks the error and all that it wraps what is ever asked of one, and returns how
-// that failed, or nil.
+// callMethods calls every method of the error, and of what it wraps, that is used later, and
+// returns how that failed, or nil.
 func callMethods(err error) *hook.Failure {
 	return hook.Run(func() {
 		_ = err.Error()
@@ -50,11 +50,11 @@ func callMethods(err error) *hook.Failure {
 	})
 }
 
-// culprit returns the innermost of what the error wraps whose methods fail.
+// culprit returns the innermost wrapped error whose methods fail.
 func culprit(err error) error {
 	var inner []error
 	hook.Run(func() {
-		switch e := err.(type) { //nolint:errorlint // one level at a time
+		switch e := err.(type) { // unwraps one level at a time
 		case interface{ Unwrap() error }:
 			inner = append(inner, e.Unwrap())
 		case interface{ Unwrap() []error }:
@@ -69,19 +69,19 @@ func culprit(err error) error {
 	return err
 }
 
-// saidBy returns what the handler asked for explicitly, or nil.
+// explicitResult returns the result that the error asks for explicitly, or nil.
 func explicitResult(err error) (said *handlerResult) {
-	defer func() { _ = recover() }() // what panics has said nothing
+	defer func() { _ = recover() }() // an error whose methods panic asks for nothing
 	return findResult(err)
 }
 
-// isCanceled tells whether the error is that of a cancelled context.
+// isCanceled reports whether the error wraps context.Canceled.
 func isCanceled(err error) (is bool) {
 	defer func() { _ = recover() }()
 	return errors.Is(err, context.Canceled)
 }
 
-// unsoundError stands for an error whose methods panic.
+// brokenError replaces an error whose methods panic.
 type brokenError struct {
 	text  string
 	fault *hook.Failure
@@ -89,16 +89,16 @@ type brokenError struct {
 
 func (e *brokenError) Error() string { return e.text }
 
-// Unwrap returns the panic, for its stack; its value is a text, whose methods are ours.
+// Unwrap returns the panic for its stack. Its value is a text, whose methods are safe.
 func (e *brokenError) Unwrap() error {
 	return &PanicError{Value: fmt.Sprint(e.fault.Value), Stack: e.fault.Stack}
 }
 
-// describe says what is wrong with an error whose methods fail.
+// describe returns the text for an error whose methods fail.
 func describe(who string, bad error, fault *hook.Failure) string {
 	what := "panic"
 	switch {
-	case fault == nil: // not each time
+	case fault == nil: // it does not fail every time
 	case fault.Value == nil:
 		what = "call runtime.Goexit"
 	default:

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// settle carries a decision out with the newest receipt, frees the slot, and
-// counts what came of it. Its requests are bounded as try says and are not
-// those of the stopping context: what was handled is deleted even while the worker stops.
+// settle carries out a decision with the newest receipt, frees the slot, and counts the
+// outcome. Its requests do not use the stopping context: handled messages are deleted even
+// while the worker stops.
 func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
 	d := v.dispatcher
 	var begin time.Time // reading the clock is not free
@@ -48,7 +48,7 @@ func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
 	v.notifyObserver(dec, result, begin)
 }
 
-// complain tells of a delivery that did not end well.
+// reportError reports a delivery that did not succeed.
 func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
 	if err = errors.Join(dec.err, err); err == nil {
 		return
@@ -58,16 +58,16 @@ func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
 	})
 }
 
-// released tells when the message that was given back is visible again. In the last second
-// of its life it is not worth a poll: no delay fits in, and it would be fetched and given
-// back as fast as requests go.
+// notifyRelease reports when the message becomes visible again. In the last second of its life
+// that is not worth a poll: no delay fits in, and it would be fetched and given back as fast as
+// requests go.
 func (v *delivery[T]) notifyRelease(delay time.Duration) {
 	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
 		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
 
-// observe tells the observer what became of the delivery.
+// notifyObserver reports the outcome to the observer.
 func (v *delivery[T]) notifyObserver(dec decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
@@ -82,8 +82,8 @@ func (v *delivery[T]) apply(dec decision, state leaseState) error {
 	switch dec.outcome {
 	case Deleted, Discarded:
 		if state == expired {
-			// One try: if somebody else has the message by now the receipt is stale
-			// and nothing happens; if not, a duplicate is spared.
+			// One try: if another worker has the message by now the receipt is stale and
+			// nothing happens; if not, a duplicate is avoided.
 			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
 		}
 		return v.remove()
@@ -96,12 +96,12 @@ func (v *delivery[T]) apply(dec decision, state leaseState) error {
 	case Poisoned:
 		return v.poison(dec)
 	}
-	return nil // Lost: it is not ours to settle
+	return nil // Lost: there is nothing to settle
 }
 
-// try makes a request, and repeats it within SettleTimeout while its failures are of
-// the kind that pass. The first try goes without a timer of ours, which would cost more
-// than all else here: a Queue bounds its own requests.
+// try sends a request and retries transient failures within SettleTimeout. The first try has no
+// timer of ours, which would cost more than everything else here: a Queue bounds its own
+// requests.
 func (v *delivery[T]) try(request func(context.Context) error) error {
 	d := v.dispatcher
 	parent := d.requests.context()
@@ -114,8 +114,8 @@ func (v *delivery[T]) try(request func(context.Context) error) error {
 	return retry.Again(ctx, string(v.queued.ID), err, request)
 }
 
-// remove deletes the message. After a try of unknown outcome, a message that is
-// gone is one that we deleted (B-01).
+// remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
+// it.
 func (v *delivery[T]) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
@@ -128,16 +128,16 @@ func (v *delivery[T]) remove() error {
 	})
 }
 
-// giveBack makes the message visible again after the delay, with the text that records
-// what happened, since a text must be resent anyway. After a try of unknown outcome, a receipt that is
-// not the newest means that the try took effect, or that somebody has the message: both
-// are what was wanted.
+// giveBack makes the message visible again after the delay, with a text that records what
+// happened, since an update must resend the text anyway. After a try of unknown outcome a
+// receipt mismatch means that the try took effect or that another worker has the message;
+// either is fine.
 func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	unknown := false
 	err := v.try(func(ctx context.Context) (err error) {
 		delay, err = v.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
-			// Adopted, or sent with no room to record in: better uncounted than lost.
+			// There is no room for the record: give the message back without it.
 			text = v.queued.Text
 			delay, err = v.update(ctx, delay, text)
 		}
@@ -153,9 +153,9 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	return err
 }
 
-// update sends one update that gives the message back, and returns the delay that it asked
-// for. The service refuses one that passes the end of the message's life, and then records
-// nothing: an update that was so long on its way is sent again with less.
+// update sends the update that gives the message back, and returns the delay it asked for. The
+// service refuses one that goes beyond the message's expiry and then records nothing, so such
+// an update is repeated with a shorter delay.
 func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
@@ -165,7 +165,7 @@ func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text stri
 	}
 }
 
-// withinLife returns as much of the delay as the message's own life leaves.
+// withinLife returns the delay, shortened to the message's remaining life.
 func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
 	if v.lease.messageEnd.IsZero() {
 		return delay
@@ -173,7 +173,7 @@ func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
 	return min(delay, max(time.Until(v.lease.messageEnd), 0).Truncate(time.Second))
 }
 
-// failures is how many attempts failed, this one included if its handler ran.
+// failures returns how many attempts have failed, including this one if its handler ran.
 func (v *delivery[T]) failures() int {
 	if v.ctx == nil && v.enveloped() {
 		return v.head.Attempts
@@ -181,9 +181,9 @@ func (v *delivery[T]) failures() int {
 	return v.attempt()
 }
 
-// recorded returns the text with so many failures recorded, and how many deliveries are
-// accounted for (invariant 5). A foreign message is not rewritten
-// unless it is to be adopted, nor is one that cannot be read.
+// recordedText returns the text with this many failures, and the deliveries accounted for. A
+// message without an envelope is not rewritten unless it is adopted; an unreadable one never
+// is.
 func (v *delivery[T]) recordedText(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
 		return v.queued.Text
@@ -192,7 +192,7 @@ func (v *delivery[T]) recordedText(failures int) string {
 	head.Attempts = failures
 	head.Settled, head.Starts = v.queued.DequeueCount, 0
 	if v.ctx == nil && v.enveloped() && head.Poison == "" {
-		// No handler started: this delivery is accounted for, but not those before it.
+		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}
 	text, err := codec.Seal(head, v.body, codec.Envelope)

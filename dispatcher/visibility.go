@@ -7,32 +7,31 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// MinVisibility is the shortest visibility that leaves time to renew.
+// MinVisibility is the shortest visibility that leaves time to renew a lease.
 const MinVisibility = 5 * time.Second
 
-// Visibility bounds how long a dequeued message is hidden. The first batches get
-// First; once handling times are known, twice their 95th percentile, within
-// Min…Max; more while leases turn out to be too short, or when thousands are held.
-// Renewals ask for as long again as the handler has run, if that is longer. So the
-// message of a worker that died is back before it has waited for as long as its handler
-// had run, or for the visibility it was fetched with. All are rounded up to whole seconds.
-// Equal bounds switch all this off.
+// Visibility bounds how long a dequeued message is hidden. The first batches ask for First.
+// Once handling times are known, dequeues ask for twice their 95th percentile, within Min…Max,
+// and for more while leases turn out to be too short or when thousands are held. Renewals ask
+// for as long as the handler has already run, if that is longer. So the message of a worker
+// that died is delivered again after at most as long as its handler had run, or the visibility
+// it was fetched with. All values are rounded up to whole seconds. If Min equals Max the
+// visibility is fixed.
 type Visibility struct {
-	// First is asked for until handling times are known. Defaults to 30 s, moved
-	// into Min…Max.
+	// First is used until handling times are known. Defaults to 30 s, moved into Min…Max.
 	First time.Duration
 
-	// Min is the shortest. Less than 5 s leaves no time to renew and is refused.
+	// Min is the shortest visibility. Less than 5 s leaves no time to renew and is refused.
 	// Defaults to 10 s, or to Max if that is shorter.
 	Min time.Duration
 
-	// Max is the longest, at most 7 days. Defaults to 10 min, or to Min if that
-	// is longer.
+	// Max is the longest visibility, at most 7 days. Defaults to 10 min, or to Min if that is
+	// longer.
 	Max time.Duration
 }
 
-// Fixed returns a visibility that does not follow the handling time. Less than 5 s
-// is raised to 5 s: a lease that short could not be renewed.
+// Fixed returns a visibility that does not depend on handling times. Less than 5 s is raised to
+// 5 s, because a shorter lease could not be renewed.
 func Fixed(d time.Duration) Visibility {
 	d = max(d, MinVisibility)
 	return Visibility{First: d, Min: d, Max: d}

@@ -8,62 +8,62 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// follower chooses the visibility of the next batch from the handling times of
-// the last ones: twice their 95th percentile, so that one handler in twenty is
-// renewed at half of it, within bounds (V-05). While leases turn out to be too short it
-// is longer than that.
+// visibilityEstimator chooses the visibility of the next batch from recent handling times:
+// twice their 95th percentile, so that about one handler in twenty is renewed, within the
+// bounds. While leases turn out to be too short it asks for more.
 type visibilityEstimator struct {
 	bounds Visibility
 
 	mu       sync.Mutex
-	recent   [256]time.Duration // ring of handling times; guarded by mu
-	n        int                // how many were recorded, ever; guarded by mu
-	estimate time.Duration      // what the handling times ask for; guarded by mu
-	long     int                // how many of the ring are not brief; guarded by mu
-	p95      time.Duration      // of the handling times; zero until they are known, or if it is brief; guarded by mu
-	floor    time.Duration      // what leases that were too short have raised Min to; guarded by mu
-	shortAt  time.Time          // when one last was, or would have been without the floor; guarded by mu
-	lates    int64              // settlements that came too late; guarded by mu
+	recent   [256]time.Duration // ring buffer of handling times; guarded by mu
+	n        int                // recorded in total; guarded by mu
+	estimate time.Duration      // what handling times call for; guarded by mu
+	long     int                // entries of the ring that are not brief; guarded by mu
+	p95      time.Duration      // 95th percentile of the handling times; zero while unknown or brief; guarded by mu
+	floor    time.Duration      // minimum raised by leases that were too short; guarded by mu
+	shortAt  time.Time          // when one last was too short, or would have been without the floor; guarded by mu
+	lates    int64              // settlements that were too late; guarded by mu
 }
 
-// calm is how long no lease may have been too short until the floor is halved.
+// calmPeriod is how long no lease may be too short before the floor is halved.
 const calmPeriod = 10 * time.Minute
 
-// recompute after this many handling times: sorting the ring costs ten microseconds.
+// recompute is the number of handling times between two sorts of the ring, which take about ten
+// microseconds.
 const recompute = 32
 
-// brief is a handling time that is of no account: neither the visibility, which is some
-// seconds at least, nor the linger follows it. With brief handlers nothing is sorted, and
-// with others sorting costs nothing beside them.
+// briefHandling is a handling time that affects neither the visibility, which is several
+// seconds at least, nor the linger. With shorter handlers nothing is sorted, and with longer
+// ones sorting costs nothing in comparison.
 const briefHandling = 5 * defaultLinger
 
 func newVisibilityEstimator(bounds Visibility) *visibilityEstimator {
 	return &visibilityEstimator{bounds: bounds, estimate: bounds.First}
 }
 
-// affordable bounds how many leases a second are renewed on account of their number: who
-// holds many asks for longer ones.
+// maxRenewalRate is how many leases a second are renewed at most: a worker that holds many asks
+// for longer ones.
 const maxRenewalRate = 500
 
-// next returns the visibility that a dequeue asks for while so many leases are held, in
-// whole seconds.
+// forDequeue returns the visibility for a dequeue while this many leases are held, in whole
+// seconds.
 func (f *visibilityEstimator) forDequeue(held int) time.Duration { return f.forRenewal(held, 0) }
 
-// renewal returns the visibility that a renewal asks for when the handler has run for so
-// long: what a dequeue asks for, or as long again. Leases of long handlers are so renewed
-// ever less often, and still a message whose worker died is back before it has waited for
-// as long as its handler had run (or for the visibility, if that is longer).
+// forRenewal returns the visibility for a renewal when the handler has run this long: that of a
+// dequeue, or the time it has run if that is longer. Leases of long handlers are so renewed
+// less and less often, and the message of a worker that died is still delivered again after at
+// most as long as its handler had run, or the visibility.
 func (f *visibilityEstimator) forRenewal(held int, ran time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.floor > 0 {
 		f.relax(time.Now())
 	}
-	many := time.Duration(held) * 2 * time.Second / maxRenewalRate // a lease is renewed at half
+	many := time.Duration(held) * 2 * time.Second / maxRenewalRate // leases are renewed at half of it
 	return wholeSeconds(min(max(f.estimate, f.floor, many, ran), f.bounds.Max))
 }
 
-// relax lowers the floor if it has been calm for long enough. Requires mu.
+// relax lowers the floor after calm periods. Requires mu.
 func (f *visibilityEstimator) relax(now time.Time) {
 	for ; f.floor > 0 && now.Sub(f.shortAt) >= calmPeriod; f.shortAt = f.shortAt.Add(calmPeriod) {
 		if f.floor /= 2; f.floor <= f.bounds.Min {
@@ -72,7 +72,7 @@ func (f *visibilityEstimator) relax(now time.Time) {
 	}
 }
 
-// record notes how long a handler ran.
+// recordHandling records how long a handler ran.
 func (f *visibilityEstimator) recordHandling(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +94,8 @@ func notBrief(d time.Duration) int {
 	return 1
 }
 
-// percentile95 is the handling time that one in twenty reaches, or zero if that is brief.
-// Requires mu.
+// percentile95 returns the handling time that one handler in twenty reaches, or zero if that is
+// brief. Requires mu.
 func (f *visibilityEstimator) percentile95() time.Duration {
 	sorted := f.recent // a copy
 	times := sorted[:min(f.n, len(sorted))]
@@ -107,8 +107,8 @@ func (f *visibilityEstimator) percentile95() time.Duration {
 	return times[rank]
 }
 
-// late notes a settlement that failed because the visibility had ended, of a message that
-// was fetched with the visibility: whatever the handling times say, it was too short (V-05).
+// recordLate records a settlement that failed because the visibility had passed with which the
+// message was fetched: it was too short, whatever handling times say.
 func (f *visibilityEstimator) recordLate(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,16 +116,16 @@ func (f *visibilityEstimator) recordLate(visibility time.Duration) {
 	f.raise(visibility)
 }
 
-// short notes a lease of the visibility that was too short for the requests about it.
+// recordTooShort records a lease whose visibility was too short for its requests.
 func (f *visibilityEstimator) recordTooShort(visibility time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.raise(visibility)
 }
 
-// answered notes how long the answer took that brought a message. A handler that starts
-// with less than half its lease left may well lose it; with less than three quarters it
-// would, if the visibility were half as long.
+// recordDequeue records how long the answer to a dequeue took. A handler that starts with less
+// than half of its lease left may lose it; with less than three quarters it would, if the
+// visibility were half as long.
 func (f *visibilityEstimator) recordDequeue(took, visibility time.Duration) {
 	if took < visibility/4 {
 		return
@@ -139,9 +139,8 @@ func (f *visibilityEstimator) recordDequeue(took, visibility time.Duration) {
 	}
 }
 
-// raise makes the next visibility at least twice as long as the one that was too short.
-// All leases that were asked for with the same one are one reason: eight of them that end
-// together double it once. Requires mu.
+// raise makes the next visibility at least twice the one that was too short. Leases with the
+// same visibility that end together double it once. Requires mu.
 func (f *visibilityEstimator) raise(visibility time.Duration) {
 	now := time.Now()
 	f.relax(now)
@@ -149,8 +148,8 @@ func (f *visibilityEstimator) raise(visibility time.Duration) {
 	f.shortAt = now
 }
 
-// usual returns the handling time that hardly any exceeds, or zero when none is known or
-// it is brief.
+// handlingTime returns the 95th percentile of the handling times, or zero if it is unknown or
+// brief.
 func (f *visibilityEstimator) handlingTime() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
