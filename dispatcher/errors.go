@@ -20,7 +20,7 @@ type DeliveryError struct {
 	Err     error
 }
 
-// Error says it in one line.
+// Error describes the error in one line.
 func (e *DeliveryError) Error() string {
 	what := e.Outcome.String()
 	switch e.Outcome {
@@ -57,32 +57,32 @@ func (e *DeliveryError) Attrs() []slog.Attr {
 	return attrs
 }
 
-// PanicError is a panic in a handler, as the error that it counts as.
+// PanicError is the error of a handler that panicked.
 type PanicError struct {
 	Value any    // what was passed to panic
 	Stack []byte // the goroutine's stack at that point
 }
 
-// Error says what the panic said, without the stack.
+// Error returns the text of the panic, without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns Value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// errGoexit is the result of a handler that ended its goroutine.
+// errGoexit is the result of a handler that called runtime.Goexit.
 var errGoexit = errors.New("handler called runtime.Goexit")
 
-// AbandonedError names the messages whose handlers or settlements still ran when
-// a drain had to end. They are visible again when their leases run out.
+// AbandonedError names the messages whose handlers or settlements still ran when a drain had to
+// end. They are delivered again when their leases end.
 type AbandonedError struct {
 	Queue    queue.Name
 	Messages []queue.ID
 }
 
-// Error says it in one line.
+// Error describes the error in one line.
 func (e *AbandonedError) Error() string {
 	ids := e.Messages
 	more := ""
@@ -94,12 +94,12 @@ func (e *AbandonedError) Error() string {
 		len(e.Messages), e.Queue, ids, more)
 }
 
-// SetupError tells that parts of a program which are right by themselves cannot work
-// together as meant. It goes to Options.OnError once, and nothing is lost over it.
+// SetupError reports options that are valid by themselves but cannot work together as intended.
+// It is passed to Options.OnError once. No message is lost.
 type SetupError struct {
 	Queue  queue.Name
 	Detail string // what cannot work, and what to change
 }
 
-// Error says it in one line.
+// Error describes the error in one line.
 func (e *SetupError) Error() string { return "worker of " + e.Queue.String() + ": " + e.Detail }

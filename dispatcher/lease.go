@@ -18,7 +18,7 @@ type lease struct {
 	id      queue.ID
 	text    string                  // resent with every renewal, because an update without a text clears it
 	cancel  context.CancelCauseFunc // ends the handler's context
-	watcher watcher                 // is told what happens to the lease
+	watcher watcher                 // told what happens to the lease
 
 	newest     queue.Lease // with the newest receipt
 	asked      time.Time   // just before the request for it; constant while it is tracked

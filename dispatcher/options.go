@@ -139,7 +139,7 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 		c.Concurrency = DefaultConcurrency
 	}
 	if c.BatchSize < 0 || c.BatchSize > queue.MaxBatch {
-		refuse("batch size %d is outside 1…%d (L-03)", c.BatchSize, queue.MaxBatch)
+		refuse("batch size %d is outside 1…%d", c.BatchSize, queue.MaxBatch)
 	}
 	if c.BatchSize == 0 {
 		c.BatchSize = DefaultBatchSize

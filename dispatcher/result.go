@@ -24,17 +24,17 @@ type Result struct {
 	Err error
 }
 
-// ResultOf reads what a handler's error asks for, so that middleware can tell a snooze
-// from a failure. It is the rule by which messages are settled:
+// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from
+// a failure. Messages are settled by the same rule:
 //
 //   - An error of [Retry], [Snooze], [Poison] or [Discard] counts also when it is wrapped.
 //     If one wraps another, the outer one counts.
-//   - Of errors that are joined, by errors.Join or by several %w, the one that asks for
-//     most counts: Poison, then a plain error or Retry, then Snooze, then Discard. A
-//     failure that is joined with a snooze is a failure.
+//   - Of joined errors, by errors.Join or several %w, the one that asks for most counts:
+//     Poison, then a plain error or Retry, then Snooze, then Discard. A failure joined with a
+//     snooze is a failure.
 //
-// Poison still depends on the attempts: a message whose last attempt failed is moved to
-// the poison queue though its error asks for another. It is safe for concurrent use.
+// The attempts still matter: a message whose last attempt failed is moved to the poison queue
+// even if its error asks for a retry. ResultOf is safe for concurrent use.
 func ResultOf(err error) Result {
 	if err == nil {
 		return Result{Outcome: Deleted}

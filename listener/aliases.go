@@ -9,9 +9,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// What handlers say, what becomes of messages, and what options and hooks are made of, so
-// that programs import this package and one queue. Each name is that of package dispatcher,
-// poison or scaling.
+// The types and functions of packages dispatcher, poison and scaling that programs need, so
+// that they import only this package and one queue.
 
 // Outcome is how a delivery ended. See dispatcher.Outcome.
 type Outcome = dispatcher.Outcome
@@ -20,88 +19,87 @@ type Outcome = dispatcher.Outcome
 const (
 	Deleted   = dispatcher.Deleted   // the handler succeeded and the message was deleted
 	Retried   = dispatcher.Retried   // the handler failed and the message was given back with a delay
-	Discarded = dispatcher.Discarded // the handler had no use for the message, which was deleted
+	Discarded = dispatcher.Discarded // the handler asked to delete the message unhandled
 	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
-	Kept      = dispatcher.Kept      // the message is poison, and stays hidden where it is
-	Snoozed   = dispatcher.Snoozed   // the message was given back for later, and no attempt was recorded
-	GivenBack = dispatcher.GivenBack // the message was not handled to an end and is visible again
-	Lost      = dispatcher.Lost      // the lease was lost: somebody else has the message, or will
-	Unsettled = dispatcher.Unsettled // the service would not take the settlement: the message will be delivered again
+	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
+	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
+	GivenBack = dispatcher.GivenBack // the message was not fully handled and is visible again
+	Lost      = dispatcher.Lost      // the lease was lost: another worker has the message or will
+	Unsettled = dispatcher.Unsettled // the settlement failed: the message will be delivered again
 )
 
-// Result is what the error of a handler asks for. See dispatcher.Result.
+// Result is what a handler's error asks for. See dispatcher.Result.
 type Result = dispatcher.Result
 
-// DeliveryError is a delivery that did not end well. See dispatcher.DeliveryError.
+// DeliveryError reports a delivery that did not succeed. See dispatcher.DeliveryError.
 type DeliveryError = dispatcher.DeliveryError
 
-// PanicError is a panic in a handler. See dispatcher.PanicError.
+// PanicError is the error of a handler that panicked. See dispatcher.PanicError.
 type PanicError = dispatcher.PanicError
 
-// StuckError is a handler that ignores the end of its context. See dispatcher.StuckError.
+// StuckError reports a handler that ignores the end of its context. See dispatcher.StuckError.
 type StuckError = dispatcher.StuckError
 
-// HookError is a panic in a function of the options. See dispatcher.HookError.
+// HookError reports a panic in a function of the options. See dispatcher.HookError.
 type HookError = dispatcher.HookError
 
-// SetupError is a setup that cannot work as meant. See dispatcher.SetupError.
+// SetupError reports options that cannot work together. See dispatcher.SetupError.
 type SetupError = dispatcher.SetupError
 
 // AbandonedError names handlers that still ran when a drain had to end. See
 // dispatcher.AbandonedError.
 type AbandonedError = dispatcher.AbandonedError
 
-// Why a handler's context ended: context.Cause returns one of these.
+// The causes with which a handler's context ends, as context.Cause returns them.
 var (
-	ErrLeaseLost    = dispatcher.ErrLeaseLost    // the message is somebody else's, or gone
+	ErrLeaseLost    = dispatcher.ErrLeaseLost    // another worker has the message, or it is gone
 	ErrLeaseExpired = dispatcher.ErrLeaseExpired // the lease could not be renewed in time
-	ErrTimeout      = dispatcher.ErrTimeout      // the handler's time is up
+	ErrTimeout      = dispatcher.ErrTimeout      // the handler's time-out has passed
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
 
 // Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
 type Idle = scaling.Idle
 
-// Load is what Options.QueueWorkDetected is told. See scaling.Load.
+// Load is the argument of Options.QueueWorkDetected. See scaling.Load.
 type Load = scaling.Load
 
-// PoisonPolicy says when a message is poison and where it goes. See poison.Policy.
+// PoisonPolicy decides when a message is poison and where it is moved. See poison.Policy.
 type PoisonPolicy = poison.Policy
 
-// PoisonReason says why a message is poison, in one word. Package poison names them all.
+// PoisonReason is why a message is poison, in one word. Package poison defines the reasons.
 type PoisonReason = poison.Reason
 
 // Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
 type Visibility = dispatcher.Visibility
 
-// FixedVisibility returns a visibility that does not follow the handling time. Less than
-// 5 s is raised to 5 s.
+// FixedVisibility returns a visibility that does not depend on handling times. Less than 5 s is
+// raised to 5 s.
 func FixedVisibility(d time.Duration) Visibility { return dispatcher.Fixed(d) }
 
-// Retry returns an error that gives the message back for another attempt after the delay,
-// in place of the retry curve. It is bounded by the longest visibility and the message's
-// remaining life; a negative delay means at once. A message out of attempts is poison all
-// the same.
+// Retry returns an error that gives the message back for another attempt after the delay, in
+// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
+// message's remaining life; negative means at once. A message without attempts left is poison
+// nevertheless.
 func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay, err) }
 
-// Snooze returns an error that gives the message back for later and records no attempt:
-// it is not the job that failed, it is only too early. A message without an envelope
-// cannot tell the difference: its dequeue count rises all the same (see Options.Adopt).
+// Snooze returns an error that gives the message back with the delay and records no attempt:
+// the job did not fail, it is too early for it. For a message without an envelope the dequeue
+// count, and so the attempt, rises nevertheless (see Options.Adopt).
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
-// Poison returns an error that moves the message to the poison queue now: no further
+// Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.
 func Poison(err error) error { return dispatcher.Poison(err) }
 
-// Discard returns an error that deletes the message though it was not handled: nobody
-// needs it any more.
+// Discard returns an error that deletes the message unhandled, because it is no longer needed.
 func Discard(err error) error { return dispatcher.Discard(err) }
 
 // RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
 // hour. See dispatcher.RetryCurve.
 func RetryCurve(attempt int) time.Duration { return dispatcher.RetryCurve(attempt) }
 
-// Delivery describes one delivery of a message to what does not know its type. See
+// Delivery describes one delivery to code that does not know the type of its job. See
 // dispatcher.Delivery.
 type Delivery = dispatcher.Delivery
 
@@ -109,21 +107,21 @@ type Delivery = dispatcher.Delivery
 // dispatcher.DeliveryFrom.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) { return dispatcher.DeliveryFrom(ctx) }
 
-// ResultOf reads what a handler's error asks for, so that middleware can tell a snooze
-// from a failure. See dispatcher.ResultOf for joined and nested errors.
+// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from a
+// failure. See dispatcher.ResultOf for joined and nested errors.
 func ResultOf(err error) Result { return dispatcher.ResultOf(err) }
 
-// BatchHandler does several jobs in one go. See dispatcher.BatchHandler.
+// BatchHandler handles several messages in one call. See dispatcher.BatchHandler.
 type BatchHandler[T any] = dispatcher.BatchHandler[T]
 
-// Batch returns a handler that collects messages and hands them to h: as soon as there
-// are size of them, or when the first has waited this long. See dispatcher.Batch.
+// Batch returns a handler that collects messages and calls h when it has size of them, or when
+// the first has waited for the given time. See dispatcher.Batch.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
 
-// All returns a handler that gives every message to each of the handlers, one after the
-// other, and answers for them together. See dispatcher.All.
+// All returns a handler that calls each of the handlers in turn and combines their results. See
+// dispatcher.All.
 func All[T any](hs ...Handler[T]) Handler[T] { return dispatcher.All(hs...) }
 
 // Chain wraps a handler in middleware: the first is the outermost.
@@ -132,7 +130,7 @@ func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] { return dispatc
 // Message is one delivery of a job. See dispatcher.Message.
 type Message[T any] = dispatcher.Message[T]
 
-// Handler does one job. See dispatcher.Handler.
+// Handler handles one message. See dispatcher.Handler.
 type Handler[T any] = dispatcher.Handler[T]
 
 // Middleware wraps a handler. See dispatcher.Middleware.

@@ -2,34 +2,35 @@ package listener
 
 import "sync"
 
-// gate is a channel that is closed once, by whoever comes first. The zero value is ready.
+// closeOnce is a channel that is closed by the first call of close. The zero value is ready to
+// use.
 type closeOnce struct {
 	mu     sync.Mutex
-	ch     chan struct{} // made when first asked for; guarded by mu
-	closed bool          // whether it is open; guarded by mu
+	ch     chan struct{} // made on first use; guarded by mu
+	closed bool          // whether ch is closed; guarded by mu
 }
 
-// opened returns the channel that open closes.
-func (g *closeOnce) done() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.channel()
+// done returns the channel.
+func (c *closeOnce) done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.channel()
 }
 
-// open closes the channel.
-func (g *closeOnce) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if ch := g.channel(); !g.closed {
-		g.closed = true
+// close closes the channel. It may be called more than once.
+func (c *closeOnce) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ch := c.channel(); !c.closed {
+		c.closed = true
 		close(ch)
 	}
 }
 
-// channel makes the channel if there is none. Requires mu.
-func (g *closeOnce) channel() chan struct{} {
-	if g.ch == nil {
-		g.ch = make(chan struct{})
+// channel returns the channel and makes it if there is none. Requires mu.
+func (c *closeOnce) channel() chan struct{} {
+	if c.ch == nil {
+		c.ch = make(chan struct{})
 	}
-	return g.ch
+	return c.ch
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// counted is a queue that counts the requests of one listener, each of which is billed as
-// a transaction.
+// countingQueue counts the requests of one listener. Each is billed as a transaction.
 type countingQueue struct {
 	queue.Queue
-	sent *atomic.Int64 // shared with siblings
+	sent *atomic.Int64 // shared with sibling queues
 }
 
-// Unwrap returns the queue that is counted, for messages that name its type.
+// Unwrap returns the queue underneath, for errors that name its type.
 func (c countingQueue) Unwrap() queue.Queue { return c.Queue }
 
 func (c countingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {

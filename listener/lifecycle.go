@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// health is the phase of a listener, and whether the service answers it.
+// health is the phase of a listener, and whether the service answers.
 type health struct {
 	mu        sync.Mutex
 	phase     Phase     // guarded by mu
 	begun     time.Time // guarded by mu
-	lastPoll  time.Time // when a dequeue was answered last; guarded by mu
-	pollError error     // why the last one was not; guarded by mu
+	lastPoll  time.Time // when a dequeue last succeeded; guarded by mu
+	pollError error     // why the last dequeue failed; guarded by mu
 }
 
-// polled notes the answer to a dequeue.
+// polled records the answer to a dequeue.
 func (h *health) polled(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,14 +41,15 @@ func (h *health) since() time.Duration {
 	return time.Since(h.begun)
 }
 
-// fill puts into a state what is known here.
+// fill sets the fields of a state that are known here.
 func (h *health) fill(s *State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.Phase, s.LastPoll, s.PollError = h.phase, h.lastPoll, h.pollError
 }
 
-// poisonGoes says where poison goes by a policy that the dispatcher has accepted.
+// poisonDestination returns where poison is moved, for the log, by a policy that the dispatcher
+// has accepted.
 func poisonDestination(p poison.Policy, q queue.Queue) string {
 	p, err := p.WithDefaults(q)
 	if err != nil || p.Keep {
@@ -57,7 +58,7 @@ func poisonDestination(p poison.Policy, q queue.Queue) string {
 	return p.Queue.Name().String()
 }
 
-// begun says what is listened to, and how.
+// logStart logs the queue and the settings.
 func (s *session[T]) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
@@ -67,7 +68,7 @@ func (s *session[T]) logStart() {
 		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", s.poison))
 }
 
-// draining says what is waited for.
+// logDraining logs that the listener drains, with the number of running handlers.
 func (s *session[T]) logDraining(failure error) {
 	s.health.enter(Draining)
 	running, _ := s.dispatcher.Running()
@@ -81,7 +82,7 @@ func (s *session[T]) logDraining(failure error) {
 	s.report.info("draining", attrs...)
 }
 
-// ended says what was done.
+// logStopped logs the totals.
 func (s *session[T]) logStopped() {
 	s.health.enter(Stopped)
 	s.report.logSuppressed()

@@ -9,33 +9,32 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Listener takes typed jobs off one queue. Make one with [New]; it is safe for
-// concurrent use, and [Listener.Run] runs it once.
+// Listener takes typed jobs off one queue and runs a handler for each. Make one with [New]. It
+// is safe for concurrent use; [Listener.Run] runs it once.
 type Listener[T any] struct {
 	queue   queue.Queue
 	handler Handler[T]
 	options *Options[T]
 
-	halted closeOnce // opened by Halt
+	halted closeOnce // closed by Halt
 
 	mu      sync.Mutex
-	session *session[T] // what Run runs, nil before; guarded by mu
+	session *session[T] // the run; nil before Run; guarded by mu
 }
 
-// New returns a listener. It starts and sends nothing; [Listener.Run] refuses bad
-// options before it starts.
+// New returns a listener. It starts and sends nothing. [Listener.Run] reports invalid options.
 func New[T any](q queue.Queue, h Handler[T], o *Options[T]) *Listener[T] {
-	if o != nil { // the caller may go on using its struct
+	if o != nil { // the caller may reuse its struct
 		c := *o
 		o = &c
 	}
 	return &Listener[T]{queue: q, handler: h, options: o}
 }
 
-// Run takes jobs until ctx ends, then drains and returns nil. It returns early, and
-// at once, when the options are bad or the service refuses us before anything ever
-// worked; an [*AbandonedError] names handlers that would not stop. Handlers
-// see the values of ctx, not its end. A listener runs once.
+// Run takes jobs until ctx ends, then drains and returns nil. It returns early if the options
+// are invalid, or if the service rejects the first requests as unauthorized or invalid. An
+// [*AbandonedError] names handlers that did not stop. Handlers see the values of ctx, not its
+// end. A listener runs only once.
 func (l *Listener[T]) Run(ctx context.Context) error {
 	s, err := l.prepare()
 	if err != nil {
@@ -43,7 +42,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	}
 	looping, stop := context.WithCancel(ctx)
 	defer stop()
-	// Dequeues outlive the stop: cancelling one may hide 32 messages for a whole
+	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
 	// visibility timeout.
 	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -56,7 +55,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	s.logStart()
 	s.work.Go(func() { s.wake.watch(looping) })
 	s.work.Go(func() { s.watchSaturation(looping) })
-	s.grow(0) // which is Loops.Min
+	s.grow(0) // starts Loops.Min loops
 
 	var failure error
 	select {
@@ -73,13 +72,13 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	return err
 }
 
-// drain is the shutdown after the stop: loops end, handlers finish within the grace
-// period, and nothing runs any more.
+// drain shuts down after the stop: loops end, handlers finish within the grace period, and
+// nothing runs any more.
 func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 	grace, over := context.WithTimeout(context.Background(), max(s.options.Grace, 0))
 	defer over()
 	ended := make(chan struct{})
-	var watch sync.WaitGroup // owned by this call, which ends it
+	var watch sync.WaitGroup // waited for below
 	watch.Go(func() {
 		select {
 		case <-l.halted.done():
@@ -88,7 +87,7 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 		}
 		hangUp()
 		select {
-		case <-l.halted.done(): // also after the grace period, while handlers do not stop
+		case <-l.halted.done(): // also after the grace period, while handlers ignore their context
 			s.dispatcher.Halt()
 		case <-ended:
 		}
@@ -101,7 +100,7 @@ func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
 	return err
 }
 
-// Halt stops the listener without a grace period, or ends the one that runs: the
-// contexts of handlers are cancelled, their messages given back. Run returns soon
-// after. It is safe to call at any time and more than once.
+// Halt stops the listener without a grace period, or ends a grace period: the contexts of
+// handlers are cancelled and their messages given back. Run returns soon after. Halt may be
+// called at any time and more than once.
 func (l *Listener[T]) Halt() { l.halted.close() }

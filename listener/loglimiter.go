@@ -9,36 +9,35 @@ import (
 	"github.com/millrace/millrace/internal/fingerprint"
 )
 
-// quiet is how long after a line no other that says the same is logged.
+// logInterval is how long after a log line further lines of its kind are suppressed.
 const logInterval = 10 * time.Second
 
-// maxKinds bounds how many different lines are told apart. Those beyond share one kind.
+// maxKinds bounds how many kinds of lines are told apart. Further ones share one kind.
 const maxKinds = 256
 
-// thinning keeps a flood of errors from being a flood of log lines (V-08). Lines say the
-// same if they have the same message and error texts that differ only in numbers and ids.
-// What is left out is counted, and the count is logged in the end. It is safe for
-// concurrent use.
+// logLimiter limits how many lines are logged for a flood of errors. Lines are of one kind if
+// they have the same message and their error texts differ only in numbers and ids. Suppressed
+// lines are counted, and the count is logged later. It is safe for concurrent use.
 type logLimiter struct {
 	mu    sync.Mutex
 	kinds map[string]*kind // by message and fingerprint of the error; guarded by mu
 }
 
-// kind is what is known of the lines that say the same.
+// kind is the state of one kind of log line.
 type kind struct {
 	message    string
-	example    string    // the text of the last error that was left out
-	next       time.Time // when a line may be logged again
-	suppressed int       // since the last line
+	example    string    // the text of the last suppressed error
+	next       time.Time // when the next line may be logged
+	suppressed int       // lines suppressed since the last one that was logged
 }
 
-// admit tells whether a line may be logged now, and how many like it were left out since
-// the last one.
+// allow reports whether a line may be logged now, and how many of its kind were suppressed
+// since the last one.
 func (t *logLimiter) allow(message, text string) (leftOut int, ok bool) {
 	return t.check(message, text, false)
 }
 
-// always is admit for a line that is logged in any case, and so never counts as left out.
+// allowAlways is allow for a line that is logged in any case and never counts as suppressed.
 func (t *logLimiter) allowAlways(message, text string) (leftOut int, ok bool) {
 	return t.check(message, text, true)
 }
@@ -59,7 +58,7 @@ func (t *logLimiter) check(message, text string, must bool) (leftOut int, ok boo
 	return leftOut, true
 }
 
-// kind finds or makes the kind of a line. Requires mu.
+// kind returns the kind of a line, and makes it if there is none. Requires mu.
 func (t *logLimiter) kind(key, message string, now time.Time) *kind {
 	if k := t.kinds[key]; k != nil {
 		return k
@@ -85,8 +84,8 @@ func (t *logLimiter) kind(key, message string, now time.Time) *kind {
 	return k
 }
 
-// rest returns the kinds of which some lines were left out and not counted since, those
-// with the most first, and forgets the counts.
+// suppressed returns the kinds with suppressed lines that were not yet reported, the largest
+// counts first, and resets the counts.
 func (t *logLimiter) suppressed() []kind {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// fleet is how many loops run, and the only place where that is decided: every
-// start and every end happens under its lock, so that loops which decide at the
-// same time see each other.
+// loopPool counts the running loops and decides how many run. Every start and every end happens
+// under its lock, so that loops which decide at the same time see each other.
 type loopPool struct {
-	changed func(loops int) // told of every new number, under the lock so that the last word is right
+	changed func(loops int) // called with every new number, under the lock so that the last call has the last number
 
 	mu      sync.Mutex
 	bounds  Loops     // guarded by mu
 	active  int       // loops running; guarded by mu
-	peak    int       // most at once; guarded by mu
-	started int       // all ever; guarded by mu
+	peak    int       // highest number at once; guarded by mu
+	started int       // total started; guarded by mu
 	grown   time.Time // when it last grew; guarded by mu
-	closed  bool      // no loop starts any more; guarded by mu
+	closed  bool      // no further loop starts; guarded by mu
 }
 
-// grow starts loops up to the target, within the bounds, by calling start for each
-// under the lock, which is what makes several callers with the same target start
-// the difference once. It returns how many it started.
+// grow starts loops up to the target, within the bounds. It calls start for each under the
+// lock, so that several callers with the same target start the difference once. It returns how
+// many it started.
 func (f *loopPool) grow(target int, start func()) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,31 +37,31 @@ func (f *loopPool) grow(target int, start func()) int {
 	f.started += n
 	f.peak = max(f.peak, f.active)
 	f.grown = time.Now()
-	f.changed(f.active) // first, or a new loop might fetch for what was open before
+	f.changed(f.active) // before start, or a new loop might dequeue for the slots that were open before
 	for range n {
 		start()
 	}
 	return n
 }
 
-// canGrow tells whether a reading of the depth could change anything.
+// canGrow reports whether more loops may start.
 func (f *loopPool) canGrow() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.active < f.bounds.Max
 }
 
-// rebound puts new bounds in force, and tells whether they allow more loops.
+// setBounds changes the bounds and reports whether they allow more loops.
 func (f *loopPool) setBounds(b Loops) (raised bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	raised = b.Max > f.bounds.Max
 	f.bounds = b
-	f.changed(f.active) // the concurrency may have changed with them
+	f.changed(f.active) // the concurrency may have changed too
 	return raised
 }
 
-// surplus lets a loop end if there are more than the maximum.
+// stopIfExcess counts the calling loop as ended if there are more than the maximum.
 func (f *loopPool) stopIfExcess() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +73,8 @@ func (f *loopPool) stopIfExcess() bool {
 	return true
 }
 
-// leave decides whether a loop that wants to end may, and counts it as ended if so:
-// never below the minimum, nor soon after a growth.
+// tryStop counts the calling loop as ended if it may end: never below the minimum, nor within
+// Pause of the last growth.
 func (f *loopPool) tryStop() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,14 +86,14 @@ func (f *loopPool) tryStop() bool {
 	return true
 }
 
-// ended counts a loop that ends because the listener does.
+// stopped counts a loop that ends because the listener stops.
 func (f *loopPool) stopped() {
 	f.mu.Lock()
 	f.active--
 	f.mu.Unlock()
 }
 
-// close lets no loop start any more.
+// close lets no further loop start.
 func (f *loopPool) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -107,14 +106,15 @@ func (f *loopPool) counts() (active, peak, started int) {
 	return f.active, f.peak, f.started
 }
 
-// grow starts loops up to the target and tells the observer, not under the fleet's lock.
+// grow starts loops up to the target and notifies the observer, after releasing the pool's
+// lock.
 func (s *session[T]) grow(target int) {
 	if s.pool.grow(target, s.startLoop) > 0 {
 		s.notifyScaled()
 	}
 }
 
-// leave lets a loop end if it may, and tells the observer.
+// tryStop ends the calling loop if it may end, and notifies the observer.
 func (s *session[T]) tryStop() bool {
 	if !s.pool.tryStop() {
 		return false
@@ -123,7 +123,7 @@ func (s *session[T]) tryStop() bool {
 	return true
 }
 
-// surplus lets a loop end if the settings allow fewer, and tells the observer.
+// stopIfExcess ends the calling loop if the settings allow fewer, and notifies the observer.
 func (s *session[T]) stopIfExcess() bool {
 	if !s.pool.stopIfExcess() {
 		return false
@@ -139,8 +139,8 @@ func (s *session[T]) notifyScaled() {
 	}
 }
 
-// startLoop starts one loop. It is called under the fleet's lock.
+// startLoop starts one loop. It is called under the pool's lock.
 func (s *session[T]) startLoop() {
-	// Its curve is made there, not under the lock: a hook may block.
+	// The curve is made on the new goroutine, not under the lock, because a hook may block.
 	s.work.Go(func() { s.newLoop().run(s.looping) })
 }

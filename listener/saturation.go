@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watchSaturation looks for a backlog that nobody notices because all open slots are taken
-// by slow handlers and nobody dequeues. The session owns it, until ctx ends.
+// watchSaturation detects a backlog that goes unnoticed because slow handlers take all open
+// slots and no loop dequeues. It runs until ctx ends; the session owns it.
 func (s *session[T]) watchSaturation(ctx context.Context) {
 	timer := time.NewTimer(depthInterval)
 	defer timer.Stop()
@@ -14,7 +14,7 @@ func (s *session[T]) watchSaturation(ctx context.Context) {
 		raised := false
 		select {
 		case <-timer.C:
-		case <-s.scaler.raised: // somebody waits for what it opens
+		case <-s.scaler.raised: // a loop may wait for the slots this opens
 			raised = true
 		case <-ctx.Done():
 			return
@@ -23,11 +23,11 @@ func (s *session[T]) watchSaturation(ctx context.Context) {
 	}
 }
 
-// weighSaturated reads the depth if all open slots are taken and more may be opened, unless
-// it was read not long ago. If there is more than we hold, and that deserves more loops,
-// the loop that waits may dequeue once. Not more than that, because it may be others who
-// hold it: only a full batch is a backlog, and then the depth is weighed again. It returns
-// when to look again.
+// checkSaturation reads the depth if all open slots are taken and more may be opened, unless it
+// was read recently. If the queue holds more than this listener and that calls for more loops,
+// the waiting loop may send one dequeue. Only one, because others may hold those messages: only
+// a full batch proves a backlog, and then the depth is read again. It returns when to check
+// again.
 func (s *session[T]) checkSaturation(raised bool) (wait time.Duration) {
 	if !s.dispatcher.Saturated() || !s.pool.canGrow() {
 		return depthInterval

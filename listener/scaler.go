@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// messagesPerDepth is how many messages must have been received since the depth was
-// last read before it is worth another transaction, unless the queue was idle.
+// messagesPerDepth is how many messages must have been received since the depth was last read
+// before it is read again, unless the queue was idle.
 const messagesPerDepth = 256
 
-// depthInterval is how long after a reading the depth is worth another one though few
-// messages were received: with slow handlers that many take hours.
+// depthInterval is how long after a reading the depth is read again although few messages were
+// received: with slow handlers that many take hours.
 const depthInterval = 30 * time.Second
 
-// scale is what is known about the load, and who is finding out more.
+// scaler is what is known about the load, and whether the depth is being read.
 type scaler struct {
-	raised chan struct{} // has room for one: more loops are allowed than before
+	raised chan struct{} // buffered, one: more loops are allowed than before
 
 	mu      sync.Mutex
-	busy    bool      // work was found after the last empty poll; guarded by mu
-	reading bool      // somebody reads the depth; guarded by mu
-	since   int       // messages received since it was read; guarded by mu
-	asked   time.Time // when that reading began; guarded by mu
+	busy    bool      // work was found since the last empty poll; guarded by mu
+	reading bool      // the depth is being read; guarded by mu
+	since   int       // messages received since the depth was read; guarded by mu
+	asked   time.Time // when the last reading began; guarded by mu
 	depth   int64     // last known; guarded by mu
 	at      time.Time // when; guarded by mu
 }
 
-// rest notes an empty poll: the next batch is work on an idle queue.
+// markIdle records an empty poll: the next batch is work on an idle queue.
 func (s *scaler) markIdle() {
 	s.mu.Lock()
 	s.busy = false
 	s.mu.Unlock()
 }
 
-// weigh asks how many loops the load deserves and starts them. It is called after
-// every batch that held something: on the edge from idle to busy, of which the start
-// is one, and otherwise only while full batches keep coming (L-15, X-11). The edge is
-// the listener's, not each loop's: a fleet that wakes up together asks once. The depth
-// costs a transaction, so it is read only when a full batch says that there is more
-// than was fetched; a batch that was not full has emptied the queue, and then the
-// depth is what we hold.
+// rescale asks how many loops the load calls for and starts them. It is called after every
+// batch with messages. It asks when work appears on an idle queue, including at the start, and
+// otherwise only while full batches keep coming. The edge from idle to busy is the listener's,
+// not each loop's, so that loops that wake up together ask once. Reading the depth costs a
+// transaction, so it is read only after a full batch; a batch that was not full has emptied the
+// queue, and then the depth is what this listener holds.
 func (s *session[T]) rescale(received int, full bool) {
 	s.scaler.mu.Lock()
 	s.scaler.since += received
@@ -56,14 +55,14 @@ func (s *session[T]) rescale(received int, full bool) {
 	s.scaler.mu.Unlock()
 
 	if !full {
-		// What runs beyond the room of the loops was fetched by others, which have ended since:
-		// the queue is empty, and it is no reason to start them again.
+		// Handlers beyond the slots of the running loops were fetched by loops that have ended
+		// since: the queue is empty, and they are no reason to start loops again.
 		running, _ := s.dispatcher.Running()
 		active, _, _ := s.pool.counts()
 		s.growFor(int64(max(min(running, active*s.options.BatchSize), received)))
 		return
 	}
-	// Beside the loop, which has the next batch to fetch.
+	// Not on the loop's goroutine, which dequeues the next batch meanwhile.
 	s.work.Go(func() {
 		if depth, ok := s.readDepth(); ok {
 			s.growFor(depth)
@@ -71,10 +70,11 @@ func (s *session[T]) rescale(received int, full bool) {
 	})
 }
 
-// begin notes that its caller reads the depth. Requires mu.
+// beginReading records that the caller reads the depth. Requires mu.
 func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.Now() }
 
-// readDepth is one transaction. One runs at a time, which its caller has begun.
+// readDepth reads the depth, in one transaction. The caller has called beginReading, so one
+// runs at a time.
 func (s *session[T]) readDepth() (depth int64, ok bool) {
 	properties, err := s.queue.Properties(s.requests)
 	s.scaler.mu.Lock()
@@ -89,10 +89,10 @@ func (s *session[T]) readDepth() (depth int64, ok bool) {
 	return properties.Depth, err == nil
 }
 
-// resize starts the loops that the depth deserves.
+// growFor starts the loops that the depth calls for.
 func (s *session[T]) growFor(depth int64) { s.grow(s.targetLoops(depth)) }
 
-// deserved is how many loops the depth deserves, bounds apart.
+// targetLoops returns how many loops the depth calls for, regardless of the bounds.
 func (s *session[T]) targetLoops(depth int64) int {
 	running, _ := s.dispatcher.Running()
 	active, _, _ := s.pool.counts()

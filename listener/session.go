@@ -23,28 +23,28 @@ type session[T any] struct {
 	report     *reporter
 	hooks      *hook.Guard
 	wake       *wake
-	poison     string      // where poison goes, for the log
+	poison     string      // where poison is moved, for the log
 	idle       idleSetting // never nil
 
-	settings    sync.Mutex // held while they are changed
+	settings    sync.Mutex // held while settings change
 	concurrency int        // guarded by settings
-	loops       Loops      // as they were asked for; guarded by settings
+	loops       Loops      // as requested; guarded by settings
 
-	looping  context.Context // ends when dequeuing must stop
+	looping  context.Context // ends when dequeuing stops
 	requests context.Context // of dequeues; ends after the grace period
 	work     sync.WaitGroup  // loops and depth readings
 
-	key         string       // what the spread of waits depends on
-	jitters     atomic.Int64 // numbers drawn for waits
-	errorSeries atomic.Int64 // rows of errors that loops met, to tell their waits apart
-	failed      chan error   // what ends the run early; room for one
+	key         string       // key of the jitter of waits
+	jitters     atomic.Int64 // jitters used so far
+	errorSeries atomic.Int64 // series of consecutive errors so far, to give their waits different jitter
+	failed      chan error   // what ends the run early; buffered, one
 
 	health                      health
 	requested                   atomic.Int64 // requests sent
 	polls, emptyPolls, received atomic.Int64
 }
 
-// begin checks everything before anything starts.
+// prepare checks the options and builds the session. It starts nothing.
 func (l *Listener[T]) prepare() (*session[T], error) {
 	if err := check(l.queue, l.handler); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (l *Listener[T]) prepare() (*session[T], error) {
 	return s, nil
 }
 
-// publish makes the session visible to State, unless there was one before.
+// publish makes the session visible to State. It returns false if there was one before.
 func (l *Listener[T]) publish(s *session[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Listener[T]) publish(s *session[T]) bool {
 	return true
 }
 
-// fail ends the run with an error; the first one counts.
+// fail ends the run with an error. Only the first one counts.
 func (s *session[T]) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -91,7 +91,7 @@ func (s *session[T]) fail(err error) {
 	}
 }
 
-// polled counts a dequeue that was answered.
+// polled counts a dequeue that succeeded.
 func (s *session[T]) polled(messages int) {
 	s.polls.Add(1)
 	s.received.Add(int64(messages))
@@ -100,5 +100,5 @@ func (s *session[T]) polled(messages int) {
 	}
 }
 
-// worked tells whether any dequeue was ever answered.
+// worked reports whether any dequeue has succeeded.
 func (s *session[T]) worked() bool { return s.polls.Load() > 0 }
