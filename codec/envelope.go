@@ -11,64 +11,65 @@ import (
 	"unicode/utf8"
 )
 
-// Head is what an envelope says about its body. The zero value says nothing.
+// Head is the metadata that an envelope carries. The zero value carries none.
 type Head struct {
-	// ID names the job, and stays the same when its message is moved or sent again.
-	// The service's message id does not. Empty when none was given.
+	// ID is the id of the job. It stays the same when its message is moved or sent again,
+	// unlike the service's message id. Empty if none was given.
 	ID string
 
-	// ContentType of the body, such as "application/json". Empty when not said.
+	// ContentType is the media type of the body, such as "application/json". Empty if not
+	// given.
 	ContentType string
 
-	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero
-	// when not said.
+	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero if not
+	// given.
 	Enqueued time.Time
 
-	// Attempts is how many attempts have been recorded as failed.
+	// Attempts is the number of recorded failures.
 	Attempts int
 
-	// Settled is how many deliveries are accounted for: all up to the last that was
-	// given back with a record of what its handler did, and each one after it that was
-	// given back before a handler started.
+	// Settled is the number of deliveries accounted for: all up to the last that was given back
+	// with a record of its handler's result, and each later one that was given back before a
+	// handler started.
 	Settled int64
 
-	// Starts is how many handlers were recorded to start since the last recorded
-	// settlement or saved progress. Those before the newest delivery may have died.
+	// Starts is the number of handler starts recorded since the last recorded settlement or
+	// saved progress. The workers of the earlier ones may have died.
 	Starts int
 
-	// Poison says why the message is poison, if it is and could not be moved away: no
-	// handler sees it any more. Empty when it is not.
+	// Poison is why the message is poison, if it is and could not be moved: no handler sees it
+	// any more. Empty otherwise.
 	Poison string
 
-	// Trace and TraceState are the W3C trace context of the producer. Empty when none.
+	// Trace and TraceState are the W3C trace context of the producer. Empty if there is none.
 	Trace      string
 	TraceState string
 
-	// Dedupe is equal for jobs that are the same one, sent twice. Empty when none.
+	// Dedupe is equal for jobs that are the same job sent twice. Empty if not given.
 	Dedupe string
 
-	// Claim says where the body is, if it is not here. Empty when it is.
+	// Claim is where the body is stored if the message does not carry it. Empty otherwise.
 	Claim string
 
-	// base64 says that the body is in Base64 although XML could carry it as it is. It
-	// stays so: escaped, it could be larger.
+	// base64 reports that the body came in Base64 although XML could carry it as it is. It
+	// stays so, because escaped it could be larger.
 	base64 bool
 
-	// more are parameters of a later release of the same version, kept as they came.
+	// unknown holds parameters of a later release of the same version, unchanged.
 	unknown string
 }
 
-// ErrNewer means that an envelope is of a version that this program does not know: a
-// newer producer is being rolled out. It is no poison: another worker can read it.
+// ErrNewer means that an envelope has a version that this program does not know: a newer
+// producer is being rolled out. The message is not poison, because another worker can read it.
 var ErrNewer = errors.New("envelope of a newer version")
 
 // The text of an envelope is
 //
 //	millrace/1?id=…&at=…&n=…&s=…⏎body
 //
-// with the parameters in the form of a URL query. It has no quotes, because the XML of
-// the service makes five bytes of each; what is in front of the line feed is all that
-// has to be read or written to count an attempt.
+// with the parameters in the form of a URL query. It has no quotes, because the service's XML
+// needs five bytes for each. Counting an attempt reads and writes only what precedes the line
+// feed.
 const (
 	prefix         = "millrace/"
 	currentVersion = 1
@@ -78,14 +79,15 @@ const (
 // starts are recorded in it. A producer leaves them free.
 const Room = len(largestRecord) + len(separator)
 
-// largestRecord is all that is ever recorded, with every count at its largest, each & as
-// XML has it. The first parameter of all has none, which makes Room one more.
+// largestRecord is everything that is ever recorded, with every count at its maximum and &
+// escaped for XML. The first parameter of an envelope has no separator, which makes Room one
+// byte larger than needed.
 const (
 	separator     = "&amp;"
 	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
 )
 
-// Room is how many of the [Room] bytes are left when h is what a text records already.
+// Room returns how many of the [Room] bytes are left when the text already records h.
 func (h Head) Room() int {
 	used := 0
 	count := func(key string, n int64) {
@@ -102,7 +104,7 @@ func (h Head) Room() int {
 	return max(Room-used, 0)
 }
 
-// sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
+// sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
 	b.Grow(len(prefix) + 96 + len(h.Trace) + len(body))
@@ -156,7 +158,7 @@ func sealEnvelope(h Head, body []byte) string {
 	return b.String()
 }
 
-// openEnvelope reads what sealEnvelope wrote.
+// openEnvelope parses what sealEnvelope returns.
 func openEnvelope(text string) (Head, []byte, error) {
 	line, rest, found := strings.Cut(text[len(prefix):], "\n")
 	version, query, hasQuery := strings.Cut(line, "?")
@@ -184,8 +186,8 @@ func openEnvelope(text string) (Head, []byte, error) {
 	return head, body, nil
 }
 
-// parseHead reads the parameters; unknown ones are kept, so that they survive the
-// recording of an attempt by an older program.
+// parseHead parses the parameters. Unknown ones are kept, so that they survive when an older
+// program records an attempt.
 func parseHead(query string) (h Head, isBase64 bool, err error) {
 	for query != "" {
 		var pair string
@@ -253,8 +255,8 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 	return h, isBase64, nil
 }
 
-// carriable tells whether XML 1.0 carries the body unchanged: UTF-8 of the characters
-// that its section 2.2 allows.
+// isXMLText reports whether XML 1.0 carries the body unchanged: UTF-8 with only the characters
+// that section 2.2 allows.
 func isXMLText(body []byte) bool {
 	for i := 0; i < len(body); {
 		c := body[i]
