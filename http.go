@@ -10,19 +10,19 @@ import (
 	"sync"
 )
 
-// HTTP returns a runner that serves until its context ends, and then lets the requests
-// under way finish: the probes, metrics and handlers of a worker. It listens at
-// server.Addr, ":http" if that is empty, and serves TLS if server.TLSConfig is set. Its Run
-// returns an error at once if it cannot listen. Halt closes the connections. It runs once.
-// The server must not be nil and belongs to the runner from then on; requests see the
-// values of Run's context if server.BaseContext is not set.
+// HTTP returns a runner that serves HTTP until its context ends, and then lets the requests in
+// flight finish: for the probes, metrics and handlers of a worker. It listens on server.Addr,
+// or ":http" if that is empty, and serves TLS if server.TLSConfig is set. Run returns an error
+// at once if it cannot listen. Halt closes the connections. The runner runs only once. The
+// server must not be nil and belongs to the runner. Requests see the values of Run's context
+// unless server.BaseContext is set.
 //
-// How long requests may take in the end is bounded by server.WriteTimeout and by Halt alone.
-// With port 0 any free one is taken, which server.BaseContext is told:
+// At shutdown only server.WriteTimeout and Halt bound how long requests may take. With port 0
+// any free port is used; server.BaseContext receives its listener:
 //
 //	server.BaseContext = func(l net.Listener) context.Context {
 //		log.Print("listening at ", l.Addr())
-//		return context.Background() // of the requests: not one that ends with Run's
+//		return context.Background() // for requests: must not end with Run's context
 //	}
 func HTTP(server *http.Server) Runner {
 	if server == nil {
@@ -31,7 +31,7 @@ func HTTP(server *http.Server) Runner {
 	return &httpRunner{server: server, halted: make(chan struct{})}
 }
 
-// web runs an HTTP server.
+// httpRunner runs an HTTP server.
 type httpRunner struct {
 	server *http.Server
 	halted chan struct{} // closed by Halt
@@ -44,7 +44,7 @@ func (w *httpRunner) Run(ctx context.Context) error {
 	l, err := config.Listen(ctx, "tcp", cmp.Or(w.server.Addr, ":http"))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // it was stopped before it began
+			return nil // stopped before it began
 		}
 		return fmt.Errorf("millrace: serve HTTP: %w", err)
 	}

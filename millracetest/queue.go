@@ -11,12 +11,11 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Queue returns an empty queue in memory, alone in its account. To producers and
-// listeners it is what one in Azure is, with receipts, visibility and limits; besides,
-// it tells [Enqueued] what it holds while nobody can see it. Its name is "jobs"; further
-// queues of the same test are "jobs-2", "jobs-3" and so on, so that messages and errors
-// tell them apart. In a synctest bubble it must be made inside. It is safe for concurrent
-// use and needs no closing.
+// Queue returns an empty queue in memory, in an account of its own. To producers and listeners
+// it behaves like one in Azure, with receipts, visibility and limits. In addition it lets
+// [Enqueued] see hidden messages. Its name is "jobs"; further queues of the same test are
+// "jobs-2", "jobs-3" and so on, so that messages and errors tell them apart. In a synctest
+// bubble it must be made inside the bubble. It is safe for concurrent use and needs no closing.
 func Queue(t testing.TB) queue.Manager {
 	t.Helper()
 	q := newRecordingQueue(made.name(t))
@@ -26,7 +25,7 @@ func Queue(t testing.TB) queue.Manager {
 	return q
 }
 
-// made counts the queues of each test that runs.
+// made counts the queues of each running test.
 var made = counter{of: map[testing.TB]int{}}
 
 type counter struct {
@@ -34,7 +33,7 @@ type counter struct {
 	of map[testing.TB]int // guarded by mu
 }
 
-// name returns the name of the next queue of a test.
+// name returns the name for the next queue of a test.
 func (c *counter) name(t testing.TB) string {
 	c.mu.Lock()
 	c.of[t]++
@@ -58,7 +57,7 @@ func newRecordingQueue(name string) *recordingQueue {
 	}
 }
 
-// known is a queue with a journal of what is on it: a peek shows no more than 32
+// recordingQueue is a queue with a journal of its messages. A peek would return no more than 32
 // messages and no hidden ones, and a dequeue would count as a delivery.
 type recordingQueue struct {
 	*localqueue.Queue
@@ -112,7 +111,7 @@ func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	return err
 }
 
-// Sibling returns a queue that is known too, such as the poison queue.
+// Sibling returns a recording queue too, such as the poison queue.
 func (q *recordingQueue) Sibling(suffix string) queue.Queue {
 	return &recordingQueue{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// round runs a listener until a poll finds nothing, and then to its orderly end: what
-// was fetched is handled and settled. It returns what became of how many messages.
+// round runs a listener until a poll finds nothing, and then through its normal shutdown, so
+// that everything it fetched is handled and settled. It returns the number of deliveries by
+// outcome.
 func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -25,11 +26,10 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 	if o != nil {
 		options = *o
 	}
-	// A single loop, because the end is safe after its empty poll: all that it had
-	// fetched before was dispatched. With more, one could still have a batch in hand,
-	// which the stop would give back.
+	// A single loop, because after its empty poll everything it fetched has been dispatched.
+	// With more loops, one could still hold a batch, which the stop would give back.
 	options.Loops = listener.Loops{Min: 1, Max: 1}
-	// The end begins when handlers still run: none may be cut off by it.
+	// The shutdown begins while handlers still run: none may be cancelled.
 	options.Grace = queue.MaxVisibility
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -41,7 +41,7 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 	if first := broken.first; first != "" {
 		t.Fatalf("millracetest: a listener survives this, a test should not: %s", first)
 	}
-	if failure := q.failure(); failure != nil { // the better reason
+	if failure := q.failure(); failure != nil { // more specific than Run's error
 		err = failure
 	}
 	if err != nil {
@@ -50,13 +50,13 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 	return outcomes(l.State())
 }
 
-// brokenHooks keeps the first failure of a function in the options.
+// brokenHooks records the first failure of a function in the options.
 type brokenHooks struct {
 	mu    sync.Mutex
 	first string // guarded by mu until the round is over
 }
 
-// watch returns an OnError that notes failures of hooks, its own among them.
+// watch returns an OnError that records failures of hooks, including its own.
 func (b *brokenHooks) watch(tell func(error)) func(error) {
 	return func(err error) {
 		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
@@ -82,7 +82,7 @@ func (b *brokenHooks) note(what string) {
 	}
 }
 
-// outcomes turns the counts of a listener into a map without zeros.
+// outcomes returns the counts of a listener without zeros.
 func outcomes(s listener.State) map[dispatcher.Outcome]int {
 	all := map[dispatcher.Outcome]int{}
 	for o, n := range map[dispatcher.Outcome]int64{

@@ -10,20 +10,19 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// patience is how many deliveries of one message end a test that would never end by
-// itself.
+// maxDeliveries is how many deliveries of one message end a test that would not end by itself.
 const maxDeliveries = 1000
 
-// watched is the queue of a round: it stops the listener when a poll finds nothing.
+// watchedQueue is the queue of a round. It stops the listener when a poll finds nothing.
 type watchedQueue struct {
 	queue.Queue
-	limit int // how many messages to hand out; 0 for any number
+	limit int // messages to return at most; 0 for any number
 
 	mu      sync.Mutex
 	stop    func()        // ends the round; guarded by mu
-	got     int           // messages handed out; guarded by mu
-	err     error         // why the round must not go on; guarded by mu
-	updated time.Duration // for how long the last update hid its message; guarded by mu
+	got     int           // messages returned; guarded by mu
+	err     error         // why the round must end; guarded by mu
+	updated time.Duration // visibility of the last update; guarded by mu
 }
 
 func (q *watchedQueue) begin(stop func()) {
@@ -38,7 +37,7 @@ func (q *watchedQueue) failure() error {
 	return q.err
 }
 
-// Update notes the delay. The one of the settlement comes after all renewals.
+// Update records the visibility. That of the settlement comes after all renewals.
 func (q *watchedQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	fresh, err := q.Queue.Update(ctx, l, text, visibility)
 	if err == nil {
@@ -49,8 +48,8 @@ func (q *watchedQueue) Update(ctx context.Context, l queue.Lease, text string, v
 	return fresh, err
 }
 
-// Dequeue stops the listener when there is nothing, or nothing more to hand out, and on
-// errors that waiting would not mend.
+// Dequeue stops the listener when there are no messages, or no more to return, and on permanent
+// errors.
 func (q *watchedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	q.mu.Lock()
 	if q.limit > 0 {
@@ -73,7 +72,7 @@ func (q *watchedQueue) Dequeue(ctx context.Context, n int, visibility time.Durat
 	switch {
 	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrInvalid):
 		q.err = err
-	case err != nil: // the listener waits and tries again
+	case err != nil: // transient: the listener tries again
 		return batch, err
 	}
 	if len(batch) == 0 || q.err != nil {

@@ -26,9 +26,9 @@ type Options[T any] struct {
 	// to codec.Auto, which writes an envelope.
 	Format codec.Format
 
-	// Timeout bounds one Send, all tries together. Negative means none but the
-	// context's; less than 1 µs, which is a number without a unit, fails every Send. Defaults
-	// to 30 s.
+	// Timeout bounds one Send with all its retries. Negative means that only the context does.
+	// Less than 1 µs, which is a number without a unit, is an error of every Send. Defaults to
+	// 30 s.
 	Timeout time.Duration
 
 	// Create creates the queue when a Send finds it missing. Metadata of an existing queue does
