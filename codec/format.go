@@ -62,13 +62,13 @@ func (f *Format) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("codec: %q is no format", text)
+	return fmt.Errorf("codec: unknown format %q", text)
 }
 
 // Check returns an error for an unknown format.
 func (f Format) Check() error {
 	if f < Auto || f > Base64 {
-		return fmt.Errorf("codec: there is no %v", f)
+		return fmt.Errorf("codec: unknown format %v", f)
 	}
 	return nil
 }

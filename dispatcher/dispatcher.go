@@ -50,7 +50,7 @@ type Dispatcher[T any] struct {
 // error names every invalid option.
 func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
 	if isnil.Value(q) || h == nil {
-		return nil, errors.New("dispatcher: both a queue and a handler are needed")
+		return nil, errors.New("dispatcher: a queue and a handler are required")
 	}
 	options, err := o.withDefaults(q)
 	if err != nil {
@@ -141,8 +141,8 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 func (d *Dispatcher[T]) overfull(got, asked int) error {
 	return &queue.Error{
 		Op: "dequeue", Queue: d.name,
-		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
-		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", innermost(d.queue)),
+		Detail: fmt.Sprintf("the dequeue returned %d messages instead of at most %d; %d are given back unhandled", got, asked, got-asked),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must not return more messages than requested", innermost(d.queue)),
 	}
 }
 

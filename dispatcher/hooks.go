@@ -30,7 +30,7 @@ func (e *HookError) Error() string {
 		what = fmt.Sprintf("panicked: %v", e.Value)
 	}
 	if e.Times > 1 {
-		what += fmt.Sprintf(" (%d times since it was last told)", e.Times)
+		what += fmt.Sprintf(" (%d times since the last report)", e.Times)
 	}
 	return fmt.Sprintf("hook %s of %v %s", e.Hook, e.Queue, what)
 }

@@ -64,7 +64,7 @@ func (m *Message[T]) described() Delivery {
 }
 
 // errNoQueue is the error of Save for a message made by a test.
-var errNoQueue = errors.New("the message came from no queue")
+var errNoQueue = errors.New("the message does not come from a queue")
 
 // Save replaces the body of the message while it is being handled, so that a later delivery
 // continues from there: work in portions, save after each, and a crash repeats only the last

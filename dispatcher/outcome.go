@@ -36,7 +36,7 @@ func (o Outcome) String() string {
 // error.
 func (o Outcome) MarshalText() ([]byte, error) {
 	if o < 0 || o >= outcomes {
-		return nil, fmt.Errorf("dispatcher: there is no %v", o)
+		return nil, fmt.Errorf("dispatcher: unknown outcome %v", o)
 	}
 	return []byte(o.String()), nil
 }
@@ -49,5 +49,5 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("dispatcher: %q is no outcome", text)
+	return fmt.Errorf("dispatcher: unknown outcome %q", text)
 }

@@ -48,7 +48,7 @@ func (v Visibility) withDefaults() (Visibility, error) {
 		v.Max = max(defaultMaxVisibility, v.Min)
 	}
 	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
-		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
+		return v, fmt.Errorf("visibility bounds %v…%v must be in order and within %v…%v", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
 	}
 	if v.First < 0 {
 		return v, fmt.Errorf("first visibility %v must not be negative", v.First)

@@ -49,7 +49,7 @@ func idleWait(i *Idle, next time.Duration) time.Duration {
 // idleBesideHook returns an error if Idle is set although the QueueEmpty hook overrides it.
 func idleBesideHook(idle Idle, hook bool) error {
 	if hook && isSet(idle) {
-		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
+		return errors.New("Idle and QueueEmpty are both set, but QueueEmpty overrides Idle: set only one of them")
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 
 	s.dispatcher.Start(ctx)
 	if !l.publish(s) {
-		return errors.Join(fmt.Errorf("listener of %v: it has run already: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
+		return errors.Join(fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
 	}
 	s.logStart()
 	s.work.Go(func() { s.wake.watch(looping) })

@@ -529,25 +529,25 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 // L-03: batches of 1 to 32, a queue; and whatever else can be told beforehand.
 func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	for name, change := range map[string]func(*Options[job]){
-		"concurrency":       func(o *Options[job]) { o.Concurrency = -1 },
-		"batch size":        func(o *Options[job]) { o.BatchSize = 33 },
-		"loops":             func(o *Options[job]) { o.Loops = Loops{Min: -1} },
-		"the minimum":       func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
-		"idle":              func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
-		"visibility":        func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
-		"minimum fetch":     func(o *Options[job]) { o.MinFetch = -1 },
-		"time-out":          func(o *Options[job]) { o.Timeout = -1 },
-		"poison":            func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
-		"settle":            func(o *Options[job]) { o.SettleTimeout = -1 },
-		"choose one":        func(o *Options[job]) { o.Poison = poison.Policy{Keep: true, Queue: o.Poison.Queue} },
-		"go round for ever": nil,
+		"concurrency":              func(o *Options[job]) { o.Concurrency = -1 },
+		"batch size":               func(o *Options[job]) { o.BatchSize = 33 },
+		"loops":                    func(o *Options[job]) { o.Loops = Loops{Min: -1} },
+		"the minimum":              func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
+		"idle":                     func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
+		"visibility":               func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
+		"minimum fetch":            func(o *Options[job]) { o.MinFetch = -1 },
+		"time-out":                 func(o *Options[job]) { o.Timeout = -1 },
+		"poison":                   func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
+		"settle":                   func(o *Options[job]) { o.SettleTimeout = -1 },
+		"set only one":             func(o *Options[job]) { o.Poison = poison.Policy{Keep: true, Queue: o.Poison.Queue} },
+		"moved to itself for ever": nil,
 	} {
 		bubble(t, func(b *bundle) {
 			o := options()
 			switch name {
-			case "choose one":
+			case "set only one":
 				o.Poison = poison.Policy{Keep: true, Queue: b.queue.Sibling("-x")}
-			case "go round for ever":
+			case "moved to itself for ever":
 				o.Poison.Queue = b.queue
 			default:
 				change(o)

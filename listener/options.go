@@ -164,7 +164,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
 	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
-		errs = append(errs, fmt.Errorf("grace %v is too short for anything: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
 	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
@@ -195,7 +195,7 @@ func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) 
 // check returns an error if the queue or the handler is missing.
 func check[T any](q queue.Queue, h Handler[T]) error {
 	if isnil.Value(q) {
-		return errors.New("a listener needs a queue, and got nil: make it with New")
+		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
 	if h == nil {
 		return fmt.Errorf("listener of %v needs a handler", q.Name())

@@ -55,7 +55,7 @@ func (r *reporter) delivery(err error) {
 	case *dispatcher.StuckError:
 		r.report(slog.LevelError, "handler stuck", err)
 	case *dispatcher.SetupError:
-		r.report(slog.LevelWarn, "setup cannot work as meant", err)
+		r.report(slog.LevelWarn, "setup cannot work as intended", err)
 	case *queue.Error:
 		if e.Op == "dequeue" {
 			r.poll(err)

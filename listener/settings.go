@@ -23,7 +23,7 @@ type Settings struct {
 }
 
 // errNotRunning is the error of [Listener.Configure] before and after Run.
-var errNotRunning = errors.New("it does not run: give its options to New instead")
+var errNotRunning = errors.New("it is not running: pass the options to New instead")
 
 // Configure changes settings of a running listener: all of them or, with an error, none. It
 // sends nothing and does not wait. It is safe for concurrent use.

@@ -31,7 +31,7 @@ func (p Phase) String() string {
 // MarshalText returns the name of the phase, for JSON and logs. An unknown phase is an error.
 func (p Phase) MarshalText() ([]byte, error) {
 	if p < 0 || int(p) >= len(phaseNames) {
-		return nil, fmt.Errorf("listener: there is no %v", p)
+		return nil, fmt.Errorf("listener: unknown phase %v", p)
 	}
 	return []byte(p.String()), nil
 }
@@ -44,7 +44,7 @@ func (p *Phase) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("listener: %q is no phase", text)
+	return fmt.Errorf("listener: unknown phase %q", text)
 }
 
 // State describes what a listener is doing. The counts are of this listener since its start.

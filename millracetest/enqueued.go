@@ -31,11 +31,11 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 	for _, text := range texts(t, q) {
 		_, body, _, err := codec.Open(text, codec.Auto)
 		if err != nil {
-			t.Fatalf("millracetest: %v holds what no listener can read: %v", q.Name(), err)
+			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}
 		job, err := read.Decode(body)
 		if err != nil {
-			t.Fatalf("millracetest: %v holds what is no job of this type: %v: %s", q.Name(), err, shorten(text))
+			t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(text))
 		}
 		jobs = append(jobs, job)
 	}

@@ -39,7 +39,7 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 	l := listener.New(q, h, &options)
 	err := l.Run(ctx)
 	if first := broken.first; first != "" {
-		t.Fatalf("millracetest: a listener survives this, a test should not: %s", first)
+		t.Fatalf("millracetest: a function in the options failed: %s", first)
 	}
 	if failure := q.failure(); failure != nil { // more specific than Run's error
 		err = failure

@@ -61,7 +61,7 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 	}
 	if p.Keep {
 		if p.Queue != nil {
-			return p, errors.New("poison policy has both a queue and Keep: choose one")
+			return p, errors.New("poison policy sets both Queue and Keep: set only one")
 		}
 		return p, nil
 	}
@@ -73,7 +73,7 @@ func (p Policy) WithDefaults(q queue.Queue) (Policy, error) {
 		p.Queue = q.Sibling(Suffix)
 	}
 	if p.Queue.Name() == q.Name() {
-		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would go round for ever", q.Name())
+		return p, fmt.Errorf("poison queue %v is the queue itself: its messages would be moved to itself for ever", q.Name())
 	}
 	return p, nil
 }

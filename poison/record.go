@@ -68,7 +68,7 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 func text(err error) (said string) {
 	defer func() {
 		if p := recover(); p != nil {
-			said = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
+			said = fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, p)
 		}
 	}()
 	return err.Error()
@@ -82,7 +82,7 @@ func ParseRecord(text string) (Record, error) {
 		return r, fmt.Errorf("read a poison record: %w", err)
 	}
 	if r.Version < 1 {
-		return r, fmt.Errorf("read a poison record: the text is not one (no %q field)", "millracePoison")
+		return r, fmt.Errorf("read a poison record: the text is not a record (no %q field)", "millracePoison")
 	}
 	return r, nil
 }
