@@ -72,8 +72,8 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// At most as many settlements as there are slots go on beside new handlers; beyond,
-// slots wait for them.
+// At most as many settlements as there are slots run beside new handlers; beyond that slots
+// wait for them.
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	s := newSlots(2, 32)
 	for i := range 3 {
@@ -92,8 +92,8 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	}
 }
 
-// A reservation that waits because too many settlements are under way goes on when one has
-// ended, though no handler returns meanwhile.
+// A reservation that waits because too many settlements are in progress continues when one has
+// ended, although no handler returns meanwhile.
 func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(2, 32)
@@ -132,8 +132,8 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 	})
 }
 
-// Slots that loops have opened close as handlers return once they are not wanted any more;
-// room for one dequeue beside the handlers stays open, within the most that is allowed.
+// Open slots that are no longer wanted close as handlers return; room for one dequeue beside
+// the handlers stays open, within the maximum.
 func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	s := newSlots(1000, 32)
 	s.setOpen(640, 640)
@@ -180,7 +180,7 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	}
 }
 
-// A reservation may go beyond what is open when it is let, once and within the concurrency.
+// A reservation may exceed the open slots when allowed, once and within the concurrency.
 func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(50, 32)
@@ -225,7 +225,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	})
 }
 
-// The books of the slots balance under any order of events.
+// The counts of the slots are consistent under any order of events.
 func TestSlotsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// What a process recorded and knows to be harmless is left out of the count, whatever others
-// have recorded on top, and nothing else is.
+// Starts that a process recorded and knows to be harmless do not count, whatever others have
+// recorded on top; all others do.
 func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		known recordedStart
@@ -40,8 +40,8 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 	}
 }
 
-// A start is spared only once it is in the count, and those of handlers that returned not
-// for ever.
+// A start is excluded only while it counts, and starts whose handlers returned only a limited
+// number of times.
 func TestStartsAreSparedWithinBounds(t *testing.T) {
 	var s starts
 	spared := func() int {
@@ -88,9 +88,9 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 	}
 }
 
-// A handler that has saved progress runs on without its lease. Its start is not in the message
-// any more: when it returns, the start of the next delivery, which may have ended another
-// worker, is not spared in its place.
+// A handler that has saved progress runs on without its lease. Its start is no longer in the
+// message: when it returns, the start of the next delivery, which may have killed another
+// worker, is not excluded in its place.
 func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1}, recordedStart{})
@@ -106,7 +106,8 @@ func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
 	}
 }
 
-// A handler returns while the start of the next delivery is being recorded, which counted it.
+// A handler returns while the start of the next delivery is being recorded, with its own start
+// counted.
 func TestAStartThatIsSparedWhileTheNextIsRecorded(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 1, written: 1}, recordedStart{})
@@ -135,8 +136,8 @@ func (q *written) Update(_ context.Context, l queue.Lease, text string, _ time.D
 	return l, nil
 }
 
-// A delivery that is given back before its handler started accounts for itself, and leaves
-// open what became of those before it. One that was handled accounts for all.
+// A delivery that is given back before its handler started accounts for itself and not for
+// those before it. One that was handled accounts for all.
 func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
 	for before, c := range map[string]struct {
 		count       int64

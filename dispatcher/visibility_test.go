@@ -45,7 +45,7 @@ func TestVisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	}
 }
 
-// V-05: nothing is sorted while handlers are brief: what comes out must be the same.
+// V-05: nothing is sorted while handlers are brief; the result is the same.
 func TestTheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bounds, err := Visibility{}.withDefaults()
@@ -104,8 +104,8 @@ func TestBadVisibilitiesAreRefused(t *testing.T) {
 	}
 }
 
-// Leases that were too short raise the visibility to twice what they were asked for with,
-// however many there are, for as long as it would be too short without, and at most to Max.
+// Leases that were too short raise the visibility to twice what they asked for, however many
+// there are, for as long as it would be too short otherwise, and at most to Max.
 func TestLeasesThatAreTooShortRaiseTheVisibility(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bounds, err := Visibility{}.withDefaults()
@@ -159,8 +159,8 @@ func TestLeasesThatAreTooShortRaiseTheVisibility(t *testing.T) {
 	})
 }
 
-// An answer that takes half the visibility raises it, and one that would if it were lower
-// keeps it up.
+// An answer that takes half the visibility raises it; one that would take half of a lower
+// visibility keeps it up.
 func TestSlowAnswersRaiseTheVisibilityAndKeepItUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bounds, err := Visibility{First: 10 * time.Second}.withDefaults()
@@ -192,8 +192,8 @@ func TestSlowAnswersRaiseTheVisibilityAndKeepItUp(t *testing.T) {
 	})
 }
 
-// Renewals ask for as long again as the handler has run, and for more when many leases are
-// held, within Max.
+// Renewals ask for as long as the handler has run, and for more when many leases are held,
+// within Max.
 func TestRenewalsAskForMoreOfLongAndOfManyHandlers(t *testing.T) {
 	bounds, err := Visibility{}.withDefaults()
 	if err != nil {
