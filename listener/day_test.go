@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// The day of the source's cost example: a quarter of eight hours is work, so that a
-// loop is idle for the rest and the night (C-05).
+// The day of the requirements' cost example: a quarter of eight hours is work, so that a loop
+// is idle for the rest and the night (C-05).
 const (
 	workday   = 8 * time.Hour
 	busy      = workday / 4
@@ -32,14 +32,14 @@ const (
 	manyLoops = 200
 )
 
-// raced tells whether the race detector is on. It makes these tests ten times as slow and
-// has seen all of a loop long before its 22 hours are over, so they are then shorter.
+// raced reports whether the race detector is on. It makes these tests ten times slower, so they
+// then simulate less.
 var raced = func() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
 
-// prices are those of C-04: the source's, and the one of its later update.
+// prices are those of C-04: the original one and its later update.
 var prices = []struct {
 	name        string
 	dollars     float64 // for a unit of transactions
@@ -49,26 +49,26 @@ var prices = []struct {
 	{"$0.01/100,000", 0.01, 100_000},
 }
 
-// monthly is the bill for a number of transactions a day (C-09).
+// monthly returns the bill for a number of transactions a day (C-09).
 func monthly(perDay float64, price int) float64 {
 	p := prices[price]
 	return perDay * month / p.transaction * p.dollars
 }
 
-// cloud is a queue as Azure has it, in process: azqueue, the protocol and the engine,
-// all on the clock of the bubble that it is made in.
+// cloud is a queue as in Azure, in process: azqueue, the protocol and the engine, all on the
+// clock of the bubble it is made in.
 type cloud struct {
 	server *emulator.Server
 	queue  *azurequeue.Queue // what the listener gets
 	direct queue.Queue       // the same queue past the protocol, which nobody counts
 }
 
-// wire sends the requests of azqueue to the server in process.
+// wire passes the requests of azqueue to the in-process server.
 type wire struct{ http.RoundTripper }
 
 func (w wire) Do(r *http.Request) (*http.Response, error) { return w.RoundTrip(r) }
 
-// newCloud makes one whose network is the one given, or none.
+// newCloud returns a cloud with the given network, or none.
 func newCloud(t *testing.T, network func(http.RoundTripper) http.RoundTripper) *cloud {
 	t.Helper()
 	engine := localqueue.New(nil)
@@ -111,8 +111,8 @@ func dayOptions() *listener.Options[dayJob] {
 	return &listener.Options[dayJob]{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// row is one line of the table: how often a fleet polled in the time that was
-// simulated, and what that comes to in a day of 22 idle hours.
+// row is one line of the table: how often loops polled in the simulated time, and what that
+// makes in a day of 22 idle hours.
 type row struct {
 	name   string
 	polls  int64
@@ -144,9 +144,8 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 	return after.EmptyGets
 }
 
-// TestADayInMilliseconds is the cost example of the source, run and counted at the service
-// in place of computed, at its prices (C-04), and then what back-off makes of it; the naive
-// fleets are the "before" (C-13).
+// The cost example of the requirements, simulated and counted at the service at its prices
+// (C-04), and then with back-off; loops without back-off are the "before" (C-13).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours
@@ -206,7 +205,7 @@ func TestADayInMilliseconds(t *testing.T) {
 	t.Log("\n" + dayTable(append([]*row{fixed, fleet, shrunk}, caps...)))
 }
 
-// simulate runs a subtest in a bubble, beside others.
+// simulate runs a parallel subtest in a bubble.
 func simulate(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -215,8 +214,8 @@ func simulate(t *testing.T, name string, f func(t *testing.T)) {
 	})
 }
 
-// shrink lets a fleet of 200 loops come to be by work, and counts what it polls in the
-// idle hour that follows and in another.
+// shrink lets work start 200 loops, and counts the polls in the idle hour after it and in the
+// next.
 func shrink(t *testing.T, r *row) {
 	c := newCloud(t, nil)
 	if _, err := c.direct.Enqueue(t.Context(), `{"N":1}`, nil); err != nil {
@@ -252,8 +251,8 @@ func shrink(t *testing.T, r *row) {
 	}
 }
 
-// checkBills compares what was counted with the numbers of requirements C-07, C-08 and
-// C-11, to the cent or to the digits that they have.
+// checkBills compares the counts with the numbers of C-07, C-08 and C-11, to the cent or to
+// their digits.
 func checkBills(t *testing.T, one, many *row, caps []*row) {
 	t.Helper()
 	same := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
@@ -297,7 +296,7 @@ func dayTable(rows []*row) string {
 	return markdown(lines)
 }
 
-// markdown is a table, its first line the head, in columns that also people can read.
+// markdown returns a table with aligned columns; its first line is the head.
 func markdown(lines [][]string) string {
 	widths := make([]int, len(lines[0]))
 	for _, cells := range lines {
