@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// L-12.
+// L-12: every success is deleted after its handler has returned.
 func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 1000
@@ -56,7 +56,7 @@ func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 	})
 }
 
-// B-12: a message whose handler runs is in the queue, and is deleted only when the
+// B-12: a message stays in the queue while its handler runs and is deleted only after the
 // handler has returned.
 func TestNothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -77,8 +77,8 @@ func TestNothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
 	})
 }
 
-// Invariant 3: a dequeue asks for no more than there are free slots, and no more
-// handlers run than Concurrency.
+// Invariant 3: a dequeue requests no more messages than there are free slots, and no more than
+// Concurrency handlers run.
 func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 	for _, concurrency := range []int{1, 7, 32, 100} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -121,8 +121,7 @@ func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// visible counts visible messages of a small queue by trying every one: peek shows
-// 32 at most, so it is a lower bound beyond that.
+// visible returns the number of visible messages of a small queue; a peek shows 32 at most.
 func (b *bundle) visible() int64 {
 	b.Helper()
 	batch, err := b.queue.Queue.Peek(b.Context(), queue.MaxBatch)
@@ -136,8 +135,8 @@ func (b *bundle) visible() int64 {
 	return st // many are waiting: hidden counts as none
 }
 
-// P-01, P-04: a handler runs exactly MaxAttempts times, the delay grows with the
-// attempt, and then the message is in the poison queue with everything about it.
+// P-01, P-04: a handler runs exactly MaxAttempts times with a growing delay, and then the
+// message is in the poison queue with its record.
 func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		sent := b.putText(`{"N":7}`)
@@ -187,8 +186,7 @@ func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	})
 }
 
-// X-25, P-01: a message that killed its worker every time is poison before it is
-// handled again.
+// X-25, P-01: a message that killed its worker every time is poison before it is handled again.
 func TestAMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -241,8 +239,8 @@ func TestHandlersSayWhatBecomesOfTheirMessage(t *testing.T) {
 	}
 }
 
-// Invariant 1: a message whose life ends before another attempt could be made is
-// poison, not dropped by the service.
+// Invariant 1: a message that expires before another attempt could be made is moved to the
+// poison queue and not dropped by the service.
 func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{TTL: 90 * time.Second}); err != nil {
@@ -266,8 +264,8 @@ func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 	})
 }
 
-// X-16: what is no job is poison at once, with the reason, and its handler never
-// runs. The naive variant gives it back, and the check catches that.
+// X-16: an undecodable message is poison at once, with the reason, and its handler never runs.
+// The naive variant gives it back, and the check detects that.
 func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 	for _, text := range []string{"", "{", "[1,2]", `{"N":"seven"}`, "null null", "just words"} {
 		bubble(t, func(b *bundle) {
@@ -300,14 +298,14 @@ func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 // goneAfterOneDelivery is the check of X-16.
 func goneAfterOneDelivery(b *bundle) bool { return b.depth(b.queue.Queue) == 0 }
 
-// naiveParseCaught is the source's AcceptMessage: a parse error is caught and the
-// message left to its visibility, again and again.
+// naiveParseCaught ignores a parse error and leaves the message to its visibility, again and
+// again.
 func naiveParseCaught(b *bundle) {
 	_, _ = b.queue.Queue.Dequeue(b.Context(), 1, 30*time.Second)
 }
 
-// X-08: one handler's failure, panic or end is its own; the others of its batch are
-// deleted.
+// X-08: a handler's failure, panic or Goexit affects only its own message; the others of its
+// batch are deleted.
 func TestOneFailureIsNotTheBatchs(t *testing.T) {
 	isolated := func(deleted, n int64) bool { return deleted == n-3 }
 	bubble(t, func(b *bundle) {
@@ -357,8 +355,7 @@ func TestOneFailureIsNotTheBatchs(t *testing.T) {
 	})
 }
 
-// naiveBatch is the source's parallel query: the first failure ends it for all, and
-// nothing of the batch is deleted after.
+// naiveBatch stops at the first failure and deletes nothing of the batch afterwards.
 func naiveBatch(b *bundle) (deleted int64) {
 	batch, _ := b.queue.Queue.Dequeue(b.Context(), 32, 30*time.Second)
 	for i, m := range batch {
@@ -372,8 +369,8 @@ func naiveBatch(b *bundle) (deleted int64) {
 	return deleted
 }
 
-// X-09: after an error the loop waits the wait of errors, not the long interval that
-// was left from before the work.
+// X-09: after an error the loop waits as after a first error, not for the long interval from
+// before the work.
 func TestWorkResetsTheWaits(t *testing.T) {
 	// Idle long, then work, then one error: how long until the next poll?
 	wait := func(b *bundle, run func(b *bundle)) time.Duration {
@@ -417,7 +414,7 @@ func TestWorkResetsTheWaits(t *testing.T) {
 	})
 }
 
-// naiveInterval is the source's loop, whose interval survives the work.
+// naiveInterval is a loop whose interval survives the work.
 func naiveInterval(b *bundle, longest time.Duration) {
 	interval := time.Second
 	for range 6 {
@@ -435,8 +432,8 @@ func naiveInterval(b *bundle, longest time.Duration) {
 	}
 }
 
-// B-04, L-16, B-13, B-18: errors never end a loop, a busy service is polled ever more seldom,
-// and the log is not flooded.
+// B-04, L-16, B-13, B-18: errors never end a loop, a busy service is polled less and less
+// often, and the log is not flooded.
 func TestABusyServiceIsBackedOffFrom(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var log strings.Builder
@@ -526,7 +523,7 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 	})
 }
 
-// L-03: batches of 1 to 32, a queue; and whatever else can be told beforehand.
+// L-03: invalid options are refused before anything is sent.
 func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	for name, change := range map[string]func(*Options[job]){
 		"concurrency":              func(o *Options[job]) { o.Concurrency = -1 },
