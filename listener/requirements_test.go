@@ -18,10 +18,11 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// The tests here settle single requirements of the source that no other test of this
-// package is about. docs/requirements.md is the table of all.
+// The tests in this file hold single requirements that have no better place.
+// docs/requirements.md is the table of all.
 
-// L-02, X-07: the state tells depth and loops, running, most at once and ever started.
+// L-02, X-07: the state has the depth and the loops: running, highest number at once and
+// started in total.
 func TestTheStateTellsDepthAndLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, many(4))
@@ -62,8 +63,8 @@ func TestWaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 	})
 }
 
-// L-06, L-15, L-30: the hook is told once that work appeared while idle, and not while
-// it goes on, with what is known about the load.
+// L-06, L-15, L-30: the hook is called once when work appears after idleness, with the known
+// load, and not again while the work continues.
 func TestWorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var loads []scaling.Load
@@ -94,7 +95,7 @@ func TestWorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 	})
 }
 
-// L-07, B-15: handlers see jobs of their type, decoded, whatever the text was.
+// L-07, B-15: handlers get decoded jobs of their type, whatever the text was.
 func TestHandlersSeeTheTypeAndNotTheText(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText(`{"N":1}`)
@@ -117,8 +118,8 @@ func TestHandlersSeeTheTypeAndNotTheText(t *testing.T) {
 	})
 }
 
-// L-18, B-06, Q-14, V-04: what a worker that died had in hand comes back when its visibility
-// ends, others go on meanwhile, nothing is lost.
+// L-18, B-06, Q-14, V-04: the messages of a worker that died are delivered again when their
+// visibility ends, other workers continue meanwhile, and nothing is lost.
 func TestWhatADeadWorkerHeldComesBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
@@ -175,7 +176,7 @@ func TestTwoProducersAndTwoConsumers(t *testing.T) {
 	})
 }
 
-// L-19, B-14: handlers of a batch run beside each other, and the fleet grows with the
+// L-19, B-14: handlers of a batch run concurrently, and the number of loops grows with the
 // depth and shrinks without.
 func TestABatchRunsInParallel(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -196,8 +197,8 @@ func TestABatchRunsInParallel(t *testing.T) {
 	})
 }
 
-// L-38, L-41, Q-21: an empty poll answers at once; with work there is no wait between
-// polls; and no transaction is sent without need.
+// L-38, L-41, Q-21: an empty poll is answered at once; with work there is no wait between
+// polls; and no unneeded transaction is sent.
 func TestNoWaitWithWorkAndNoPollWithout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(320)
@@ -216,8 +217,8 @@ func TestNoWaitWithWorkAndNoPollWithout(t *testing.T) {
 	})
 }
 
-// B-09, B-11: a handler saves its progress in the message, and after a crash goes on from
-// there.
+// B-09, B-11: a handler saves its progress in the message and continues from there after a
+// crash.
 func TestProgressIsSavedInTheMessage(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		bubble(t, func(b *bundle) {
@@ -287,8 +288,8 @@ func TestASaveThatCannotBeIsAnError(t *testing.T) {
 	})
 }
 
-// L-13, L-17, V-08: every delivery and every error is told; when Run has returned, nothing
-// is told any more.
+// L-13, L-17, V-08: every delivery and every error is reported, and nothing is reported after
+// Run has returned.
 func TestNothingIsToldAfterRunHasReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
@@ -320,8 +321,8 @@ func TestNothingIsToldAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-// V-08: a flood of errors is all told to the observer and hardly logged, and how many were
-// left out is said.
+// V-08: in a flood of errors all are passed to OnError, few are logged, and the number of
+// suppressed lines is logged.
 func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2000)
@@ -363,8 +364,8 @@ func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	})
 }
 
-// B-02: a clear that times out half done is repeated until it succeeds, which is its
-// caller's to do: the port sends one request a call.
+// B-02: a clear that times out half done is repeated by its caller until it succeeds: the port
+// sends one request per call.
 func TestAClearIsRepeatedByItsCaller(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
@@ -388,8 +389,7 @@ func TestAClearIsRepeatedByItsCaller(t *testing.T) {
 	})
 }
 
-// L-09, B-08: the visibility can be fixed for each queue, and is what the wait after a
-// crash is bounded by.
+// L-09, B-08: the visibility can be fixed for each queue, and bounds the wait after a crash.
 func TestEachQueueHasItsVisibility(t *testing.T) {
 	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {
 		bubble(t, func(b *bundle) {
@@ -407,8 +407,8 @@ func TestEachQueueHasItsVisibility(t *testing.T) {
 	}
 }
 
-// P-03: a handler that outlives the visibility is not taken for a failing one: it is
-// renewed, and no attempt is counted against it.
+// P-03: a handler that outlives the visibility does not count as failed: its lease is renewed,
+// and no attempt is recorded.
 func TestAHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
