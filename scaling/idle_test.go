@@ -11,10 +11,10 @@ import (
 
 const ms = time.Millisecond
 
-// always returns a source of random numbers that gives r of 80…119.
+// always returns a source of random numbers that always yields r in 80…119.
 func always(r int) func(int) int { return func(int) int { return r - 80 } }
 
-// L-26, L-22: the source's formula, by the values that follow from it.
+// L-26, L-22: the curve matches the vectors of the requirements.
 func TestTheCurveMatchesTheVectors(t *testing.T) {
 	for _, c := range []struct {
 		least, most time.Duration
@@ -43,8 +43,7 @@ func TestTheCurveMatchesTheVectors(t *testing.T) {
 	}
 }
 
-// L-26: it counts the empty polls after which a loop may end,
-// and the time they take.
+// L-26: the number of empty polls after which a loop may end, and the time they take.
 func TestTheCurveReachesItsCapAfterTheSamePolls(t *testing.T) {
 	for _, c := range []struct {
 		least, most           time.Duration
@@ -76,18 +75,17 @@ func TestTheCurveReachesItsCapAfterTheSamePolls(t *testing.T) {
 	}
 }
 
-// sane is the check of X-02: a wait is never under Min or over Max.
+// sane is the check of X-02: a wait is never below Min or above Max.
 func sane(wait, minWait, maxWait time.Duration) bool { return minWait <= wait && wait <= maxWait }
 
-// naive is the source's arithmetic on 32-bit milliseconds, kept to show that the
-// check of X-02 catches it.
+// naive computes with 32-bit milliseconds, to show that the check of X-02 detects the overflow.
 func naive(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	delta := int32(int64((math.Exp2(float64(empty)) - 1) * r)) // wraps, as .NET does unchecked
 	interval := min(int32(minWait/ms)+delta, int32(maxWait/ms))
 	return time.Duration(interval) * ms
 }
 
-// X-02, L-27: the interval is clamped before it is made an integer.
+// X-02, L-27: the interval is clamped before it is converted to an integer.
 func TestTheCurveNeverOverflows(t *testing.T) {
 	empties := []int{0, 1, 24, 25, 32, 63, 64, 1000, math.MaxInt32, math.MaxInt}
 	caught := 0
@@ -110,7 +108,7 @@ func TestTheCurveNeverOverflows(t *testing.T) {
 	}
 }
 
-//
+// waits stay within the bounds.
 func TestWaitsStayWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
@@ -134,9 +132,9 @@ func TestWaitsStayWithinBounds(t *testing.T) {
 	})
 }
 
-// loops that idle together must not get the same jitter. The naive variant makes
-// a new generator for each call, seeded by the clock, as the source does; here the clock
-// stands still, as it does between loops that wake together.
+// loops that are idle at the same time must not get the same jitter. The naive variant
+// makes a new generator for each call, seeded by the clock; here the clock stands still, as it
+// does between loops that wake together.
 func TestLoopsDrawDifferentJitter(t *testing.T) {
 	spread := func(draw func() time.Duration) (different int) {
 		waits := map[time.Duration]bool{}
