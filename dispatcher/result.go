@@ -47,10 +47,10 @@ func ResultOf(err error) Result {
 }
 
 // findResult returns the result that err asks for explicitly, or nil if it is a plain failure.
-func findResult(err error) *handlerResult {
+func findResult(err error) *resultError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-		case *handlerResult:
+		case *resultError:
 			return e
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
@@ -64,8 +64,8 @@ func findResult(err error) *handlerResult {
 }
 
 // strongest returns the result of the joined errors together.
-func strongest(errs []error) *handlerResult {
-	var worst *handlerResult
+func strongest(errs []error) *resultError {
+	var worst *resultError
 	rank := 0
 	for _, err := range errs {
 		if err == nil {
@@ -80,7 +80,7 @@ func strongest(errs []error) *handlerResult {
 }
 
 // precedence orders results by how much they ask for. Nil is a plain failure.
-func (v *handlerResult) precedence() int {
+func (v *resultError) precedence() int {
 	switch {
 	case v == nil, v.outcome == Retried:
 		return 3
@@ -92,40 +92,40 @@ func (v *handlerResult) precedence() int {
 	return 1 // Discarded
 }
 
-// handlerResult is the error type by which a handler asks for a result.
-type handlerResult struct {
+// resultError is the error type by which a handler asks for a result.
+type resultError struct {
 	err     error
 	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
 	delay   time.Duration // for Retried and Snoozed
 }
 
-func (v *handlerResult) Error() string {
+func (v *resultError) Error() string {
 	if v.err == nil {
 		return v.outcome.String()
 	}
 	return v.err.Error()
 }
 
-func (v *handlerResult) Unwrap() error { return v.err }
+func (v *resultError) Unwrap() error { return v.err }
 
 // Retry returns an error that gives the message back for another attempt after the delay, in
 // place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
 // message's remaining life; negative means at once. A message without attempts left is poison
 // nevertheless.
 func Retry(delay time.Duration, err error) error {
-	return &handlerResult{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+	return &resultError{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
 // Snooze returns an error that gives the message back with the delay and records no attempt:
 // the job did not fail, it is too early for it. For a message without an envelope the dequeue
 // count, and so the attempt, rises nevertheless (see Options.Adopt).
 func Snooze(delay time.Duration) error {
-	return &handlerResult{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
+	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }
 
 // Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.
-func Poison(err error) error { return &handlerResult{err: err, outcome: Poisoned} }
+func Poison(err error) error { return &resultError{err: err, outcome: Poisoned} }
 
 // Discard returns an error that deletes the message unhandled, because it is no longer needed.
-func Discard(err error) error { return &handlerResult{err: err, outcome: Discarded} }
+func Discard(err error) error { return &resultError{err: err, outcome: Discarded} }

@@ -31,10 +31,10 @@ func safeError(who string, err error) error {
 		bad := culprit(err)
 		replaced = &brokenError{text: describe(who, bad, callMethods(bad)), fault: fault}
 	}
-	var said *handlerResult
+	var said *resultError
 	hook.Run(func() { said = findResult(err) })
 	if said != nil {
-		replaced = &handlerResult{err: replaced, outcome: said.outcome, delay: said.delay}
+		replaced = &resultError{err: replaced, outcome: said.outcome, delay: said.delay}
 	}
 	return replaced
 }
@@ -54,7 +54,7 @@ func callMethods(err error) *hook.Failure {
 func culprit(err error) error {
 	var inner []error
 	hook.Run(func() {
-		switch e := err.(type) { // unwraps one level at a time
+		switch e := err.(type) { //nolint:errorlint // unwraps one level at a time
 		case interface{ Unwrap() error }:
 			inner = append(inner, e.Unwrap())
 		case interface{ Unwrap() []error }:
@@ -70,7 +70,7 @@ func culprit(err error) error {
 }
 
 // explicitResult returns the result that the error asks for explicitly, or nil.
-func explicitResult(err error) (said *handlerResult) {
+func explicitResult(err error) (said *resultError) {
 	defer func() { _ = recover() }() // an error whose methods panic asks for nothing
 	return findResult(err)
 }

@@ -153,7 +153,7 @@ func TestADayInMilliseconds(t *testing.T) {
 		day /= 20
 	}
 	fixed := &row{name: "1 loop, every second (C-06)", within: day}
-	fleet := &row{name: "200 loops, every second (C-08)", within: time.Minute}
+	many := &row{name: "200 loops, every second (C-08)", within: time.Minute}
 	shrunk := &row{name: "200 loops, shrinking (L-24)"}
 	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
 	caps := make([]*row, len(maxima))
@@ -178,9 +178,9 @@ func TestADayInMilliseconds(t *testing.T) {
 			o.QueueEmpty = everySecond
 			o.Loops = listener.Loops{Min: manyLoops}
 			o.Concurrency = manyLoops * queue.MaxBatch
-			fleet.polls = pollsWithin(t, fleet.within, o)
-			if want := int64(manyLoops * 60); fleet.polls != want {
-				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", fleet.polls, manyLoops, want)
+			many.polls = pollsWithin(t, many.within, o)
+			if want := int64(manyLoops * 60); many.polls != want {
+				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", many.polls, manyLoops, want)
 			}
 		})
 		for i, most := range maxima {
@@ -201,8 +201,8 @@ func TestADayInMilliseconds(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	checkBills(t, fixed, fleet, caps)
-	t.Log("\n" + dayTable(append([]*row{fixed, fleet, shrunk}, caps...)))
+	checkBills(t, fixed, many, caps)
+	t.Log("\n" + dayTable(append([]*row{fixed, many, shrunk}, caps...)))
 }
 
 // simulate runs a parallel subtest in a bubble.
