@@ -165,11 +165,11 @@ func openEnvelope(text string) (Head, []byte, error) {
 	n, err := strconv.Atoi(version)
 	switch {
 	case err != nil || !hasQuery || n < 1:
-		return Head{}, nil, fmt.Errorf("open an envelope: invalid first line: %.60q", line)
+		return Head{}, nil, fmt.Errorf("open an envelope: its first line is broken: %.60q", line)
 	case n > currentVersion:
 		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, currentVersion)
 	case !found:
-		return Head{}, nil, errors.New("open an envelope: no body")
+		return Head{}, nil, errors.New("open an envelope: its body is missing")
 	}
 	head, isBase64, err := parseHead(query)
 	if err != nil {
@@ -180,7 +180,7 @@ func openEnvelope(text string) (Head, []byte, error) {
 	}
 	body, err := base64.StdEncoding.DecodeString(rest)
 	if err != nil {
-		return head, nil, fmt.Errorf("open an envelope: body: %w", err)
+		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
 	}
 	head.base64 = isXMLText(body)
 	return head, body, nil
@@ -209,25 +209,25 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 		case "at":
 			ms, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is not a time: %w", key, err)
+				return h, false, fmt.Errorf("parameter %q is no time: %w", key, err)
 			}
 			h.Enqueued = time.UnixMilli(ms).UTC()
 		case "n":
 			n, err := strconv.ParseUint(value, 10, 31)
 			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is not a count: %w", key, err)
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
 			}
 			h.Attempts = int(n)
 		case "s":
 			n, err := strconv.ParseUint(value, 10, 63)
 			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is not a count: %w", key, err)
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
 			}
 			h.Settled = int64(n)
 		case "st":
 			n, err := strconv.ParseUint(value, 10, 31)
 			if err != nil {
-				return h, false, fmt.Errorf("parameter %q is not a count: %w", key, err)
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
 			}
 			h.Starts = int(n)
 		case "px":

@@ -167,7 +167,7 @@ func (b *batcher[T]) begin(in *batch[T]) {
 	for _, m := range in.members {
 		switch {
 		case m.ctx.Err() != nil:
-			m.role, m.result = leftOut, fmt.Errorf("the batch had not started: %w", context.Cause(m.ctx))
+			m.role, m.result = leftOut, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
 		case !led:
 			m.role, led = leader, true
 		}

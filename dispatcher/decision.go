@@ -34,13 +34,13 @@ func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 	case unread != nil:
 		return v.poisoned(poison.ReasonUndecodable, unread), true
 	case v.head.Poison != "":
-		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison in an earlier delivery and could not be moved")), true
+		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= bounds.MaxLost:
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started without a result: the worker died or lost its lease", v.starts)), true
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
-		return v.poisoned(poison.ReasonExpiring, errors.New("it expires before a handler could finish")), true
+		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
 	return decision{}, false
 }

@@ -105,7 +105,7 @@ func describe(who string, bad error, fault *hook.Failure) string {
 		what = fmt.Sprintf("panic: %v", fault.Value)
 	}
 	if v := reflect.ValueOf(bad); v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Sprintf("%s returned a nil %T, which is not a nil error (return nil itself); its methods %s", who, bad, what)
+		return fmt.Sprintf("%s returned a nil %T, which as an error is not nil (return nil itself); its methods %s", who, bad, what)
 	}
 	return fmt.Sprintf("%s returned an error of type %T whose methods %s", who, bad, what)
 }

@@ -156,7 +156,7 @@ func (v *delivery[T]) recordStart() (dec decision, refused bool) {
 		if v.lostDeliveries() < int64(d.options.Poison.MaxLost) {
 			return decision{}, false
 		}
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended without a result, and the message has no room to record handler starts: %w", v.lostDeliveries(), err)), true
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
 	case err != nil:
 		return decision{outcome: Lost, err: fmt.Errorf("record the start of its handler: %w", err)}, true
 	}

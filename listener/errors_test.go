@@ -84,7 +84,7 @@ func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 			b.Errorf("state %+v, want %d retries and %d each of poison and discard", st, asked+1, len(bad))
 		}
 		text := told.text()
-		if !strings.Contains(text, "a nil *listener.unruly, which is not a nil error") || !strings.Contains(text, "type *listener.unruly whose methods") {
+		if !strings.Contains(text, "a nil *listener.unruly, which as an error is not nil") || !strings.Contains(text, "type *listener.unruly whose methods") {
 			b.Errorf("nobody was told what is wrong: %s", text)
 		}
 		for _, hook := range []string{"OnError", "Observer.Finished", "Logger"} {

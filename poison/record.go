@@ -68,7 +68,7 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 func text(err error) (said string) {
 	defer func() {
 		if p := recover(); p != nil {
-			said = fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, p)
+			said = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
 		}
 	}()
 	return err.Error()
