@@ -10,13 +10,12 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// maxError is how much of an error text is kept when the whole does not fit.
+// maxError is how many bytes of an error text are kept if the whole does not fit.
 const maxError = 512
 
-// Copy puts the record into the policy's queue, durably when it returns nil. The
-// caller then deletes the original, never before. Transient failures are repeated
-// until ctx ends; repeating after an unknown outcome may leave two copies. It is
-// an error to call it on a policy that keeps.
+// Copy writes the record to the policy's queue; when it returns nil the copy is durable. The
+// caller then deletes the original, never before. Transient failures are retried until ctx
+// ends; a retry after an unknown outcome may leave two copies. A policy with Keep is an error.
 func (p Policy) Copy(ctx context.Context, r Record) error {
 	if p.Queue == nil {
 		return errors.New("copy to a poison queue: the policy has none")
@@ -31,8 +30,8 @@ func (p Policy) Copy(ctx context.Context, r Record) error {
 		}
 		return nil
 	}
-	// The original fitted into a message of the same service, so its bare text
-	// does too: only a smaller service behind another account can bring us here.
+	// The original fitted into a message of the same service, so its bare text does too. Only
+	// another service with a lower limit gets here.
 	return fmt.Errorf("copy message %s of %s/%s to its poison queue: %w", string(r.ID), r.Account, r.Queue, queue.ErrTooLarge)
 }
 
@@ -48,8 +47,8 @@ func (p Policy) put(ctx context.Context, text string) error {
 	return err
 }
 
-// texts returns what to send, best first: with the whole error, with its
-// beginning, without it, and the bare text.
+// texts returns the texts to try in order: with the whole error, with its beginning, without
+// it, and the bare message text.
 func (p Policy) texts(r Record) []string {
 	if p.Bare {
 		return []string{r.Text}

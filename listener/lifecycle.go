@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// health is the phase of a listener, and whether the service answers it.
+// health is the phase of a listener, and whether the service answers.
 type health struct {
 	mu        sync.Mutex
 	phase     Phase     // guarded by mu
 	begun     time.Time // guarded by mu
-	lastPoll  time.Time // when a dequeue was answered last; guarded by mu
-	pollError error     // why the last one was not; guarded by mu
+	lastPoll  time.Time // when a dequeue last succeeded; guarded by mu
+	pollError error     // why the last dequeue failed; guarded by mu
 }
 
-// polled notes the answer to a dequeue.
+// polled records the answer to a dequeue.
 func (h *health) polled(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,15 +41,16 @@ func (h *health) since() time.Duration {
 	return time.Since(h.begun)
 }
 
-// fill puts into a state what is known here.
+// fill sets the fields of a state that are known here.
 func (h *health) fill(s *State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.Phase, s.LastPoll, s.PollError = h.phase, h.lastPoll, h.pollError
 }
 
-// poisonGoes says where poison goes by a policy that the dispatcher has accepted.
-func poisonGoes(p poison.Policy, q queue.Queue) string {
+// poisonDestination returns where poison is moved, for the log, by a policy that the dispatcher
+// has accepted.
+func poisonDestination(p poison.Policy, q queue.Queue) string {
 	p, err := p.WithDefaults(q)
 	if err != nil || p.Keep {
 		return "stays in its queue"
@@ -57,18 +58,18 @@ func poisonGoes(p poison.Policy, q queue.Queue) string {
 	return p.Queue.Name().String()
 }
 
-// begun says what is listened to, and how.
-func (s *session[T]) begun() {
+// logStart logs the queue and the settings.
+func (s *session[T]) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
 	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
 	s.settings.Unlock()
-	s.report.say("listening", slog.Int("concurrency", concurrency),
+	s.report.info("listening", slog.Int("concurrency", concurrency),
 		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", s.poison))
 }
 
-// draining says what is waited for.
-func (s *session[T]) draining(failure error) {
+// logDraining logs that the listener drains, with the number of running handlers.
+func (s *session[T]) logDraining(failure error) {
 	s.health.enter(Draining)
 	running, _ := s.dispatcher.Running()
 	attrs := []slog.Attr{slog.Int("running", running), slog.Duration("grace", max(s.options.Grace, 0))}
@@ -78,13 +79,13 @@ func (s *session[T]) draining(failure error) {
 	if running > 0 {
 		attrs = append(attrs, slog.String("hint", "a second signal stops at once"))
 	}
-	s.report.say("draining", attrs...)
+	s.report.info("draining", attrs...)
 }
 
-// ended says what was done.
-func (s *session[T]) ended() {
+// logStopped logs the totals.
+func (s *session[T]) logStopped() {
 	s.health.enter(Stopped)
-	s.report.sayRest()
+	s.report.logSuppressed()
 	st := s.state()
 	attrs := []slog.Attr{
 		slog.Int64("succeeded", st.Succeeded), slog.Int64("retried", st.Retried), slog.Int64("poisoned", st.Poisoned),
@@ -98,5 +99,5 @@ func (s *session[T]) ended() {
 		}
 	}
 	attrs = append(attrs, slog.Int64("requests", st.Requests), slog.Duration("after", s.health.since().Round(time.Millisecond)))
-	s.report.say("stopped", attrs...)
+	s.report.info("stopped", attrs...)
 }

@@ -27,7 +27,7 @@ func (slow) Update(_ context.Context, l queue.Lease, _ string, _ time.Duration) 
 	return l, nil
 }
 
-// envelopes returns messages of which every other is of a newer release.
+// envelopes returns messages, every other one with an envelope of a newer version.
 func envelopes(n int) (batch []queue.Message) {
 	for i := range n {
 		text := "millrace/1?n=0\n" + strconv.Itoa(i)
@@ -39,15 +39,15 @@ func envelopes(n int) (batch []queue.Message) {
 	return batch
 }
 
-// Slots that the batch did not fill, and those of messages that no handler may see, are one
-// dequeue for the loop that waits.
+// Slots that the batch did not fill, and those of messages that no handler may see, are worth
+// one dequeue together.
 func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
 			d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1, OnError: func(error) {},
+				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 	}
 }
 
-// While handlers fail, one loop waits to send the probe: the one that came first.
+// In an outage one loop waits to send the probe: the first that asked.
 func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { return errors.New("the database is down") }
@@ -108,15 +108,15 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	})
 }
 
-// What a queue returns beyond the reserved slots takes none and is given back, also beside
-// messages that no handler may see, and the slots add up afterwards.
+// Messages beyond the reserved slots take no slot and are given back, also next to messages
+// that no handler may see, and the slots add up afterwards.
 func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
 		var told []error
 		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, LeastFetch: 1, Linger: -1,
+			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
 			OnError: func(err error) {
 				if e := (*queue.Error)(nil); errors.As(err, &e) {
 					told = append(told, err)

@@ -15,18 +15,17 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// reporter tells OnError of every error, and the log of those that nobody has read a
-// moment ago.
+// reporter passes every error to OnError, and logs those that were not logged a moment ago.
 type reporter struct {
 	queue   queue.Name
 	onError func(error)
 	logger  *slog.Logger
 	errors  atomic.Int64
 	hooks   *hook.Guard // calls onError and logger, and the listener's hooks
-	lines   thinning
+	limiter logLimiter
 
 	mu     sync.Mutex
-	last   error     // the last one of any kind; guarded by mu
+	last   error     // the last error of any kind; guarded by mu
 	lastAt time.Time // guarded by mu
 }
 
@@ -36,10 +35,10 @@ func newReporter(q queue.Name, onError func(error), logger *slog.Logger) *report
 	return r
 }
 
-// poll reports a dequeue or a read of the depth that failed.
+// poll reports a failed dequeue or reading of the depth.
 func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err) }
 
-// delivery reports what the dispatcher does.
+// delivery reports an error of the dispatcher.
 func (r *reporter) delivery(err error) {
 	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
 	case *dispatcher.DeliveryError:
@@ -56,7 +55,7 @@ func (r *reporter) delivery(err error) {
 	case *dispatcher.StuckError:
 		r.report(slog.LevelError, "handler stuck", err)
 	case *dispatcher.SetupError:
-		r.report(slog.LevelWarn, "setup cannot work as meant", err)
+		r.report(slog.LevelWarn, "setup cannot work as intended", err)
 	case *queue.Error:
 		if e.Op == "dequeue" {
 			r.poll(err)
@@ -68,13 +67,13 @@ func (r *reporter) delivery(err error) {
 	}
 }
 
-// The hooks that are told of errors. Where one fails the other is told, and never itself.
+// The hooks that receive errors. A failure of one is reported to the other.
 const (
 	onErrorHook = "OnError"
 	loggerHook  = "Logger"
 )
 
-// hook reports a function of the options that failed.
+// hook reports the failure of a hook.
 func (r *reporter) hook(f hook.Failure) {
 	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
 	switch f.Hook {
@@ -83,7 +82,7 @@ func (r *reporter) hook(f hook.Failure) {
 		r.log(slog.LevelError, "hook OnError failed", err)
 	case loggerHook:
 		r.note(err)
-		hook.Run(func() { r.onError(err) }) // if that fails as well, nobody is left but
+		hook.Run(func() { r.onError(err) }) // if that fails too, only standard error is left
 		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
 	default:
 		r.delivery(err)
@@ -96,7 +95,7 @@ func (r *reporter) report(level slog.Level, what string, err error) {
 	r.log(level, what, err)
 }
 
-// note remembers the error for State.
+// note keeps the error for State.
 func (r *reporter) note(err error) {
 	r.errors.Add(1)
 	r.mu.Lock()
@@ -110,14 +109,14 @@ func (r *reporter) lastError() (at time.Time, err error) {
 	return r.lastAt, r.last
 }
 
-// log writes a line about an error, unless one that says the same was written a moment
-// ago. What was moved to the poison queue, and panics, are always logged.
+// log logs an error, unless one of its kind was logged a moment ago. Messages moved to the
+// poison queue and panics are always logged.
 func (r *reporter) log(level slog.Level, what string, err error) {
 	r.hooks.Contain(loggerHook, func() {
 		stack := stackOf(err)
-		admit := r.lines.admit
+		admit := r.limiter.allow
 		if len(stack) > 0 || endsAsPoison(err) {
-			admit = r.lines.always
+			admit = r.limiter.allowAlways
 		}
 		leftOut, ok := admit(what, reasonOf(err))
 		if !ok {
@@ -134,7 +133,7 @@ func (r *reporter) log(level slog.Level, what string, err error) {
 	})
 }
 
-// describe returns what there is to log of an error.
+// describe returns the log attributes of an error.
 func (r *reporter) describe(err error) []slog.Attr {
 	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
 		return e.Attrs()
@@ -142,8 +141,8 @@ func (r *reporter) describe(err error) []slog.Attr {
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
 }
 
-// reasonOf is the text by which errors are told apart. The methods of a handler's error may
-// fail, also only now and then.
+// reasonOf returns the text that identifies the kind of an error. The methods of a handler's
+// error may panic, even if they did not before.
 func reasonOf(err error) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -161,7 +160,7 @@ func endsAsPoison(err error) bool {
 	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
 }
 
-// stackOf returns the stack of the panic that the error tells of, or nil.
+// stackOf returns the stack of the panic that the error reports, or nil.
 func stackOf(err error) (stack []string) {
 	defer func() { _ = recover() }() // as in reasonOf
 	var failed *dispatcher.HookError
@@ -175,28 +174,28 @@ func stackOf(err error) (stack []string) {
 	return nil
 }
 
-// say writes a line about the listener itself.
-func (r *reporter) say(what string, attrs ...slog.Attr) {
+// info logs a message about the listener itself.
+func (r *reporter) info(what string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
 	r.hooks.Contain(loggerHook, func() {
 		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
 	})
 }
 
-// maxRest bounds how many lines tell in the end what was left out.
-const maxRest = 10
+// maxSuppressedKinds bounds how many lines report at the end what was suppressed.
+const maxSuppressedKinds = 10
 
-// sayRest tells what was left out of the log and has not been counted yet.
-func (r *reporter) sayRest() {
-	rest := r.lines.rest()
-	for _, k := range rest[:min(len(rest), maxRest)] {
-		r.say("errors left out of the log", slog.Int("left_out", k.leftOut), slog.String("of", k.message), slog.String("last", k.example))
+// logSuppressed logs what was suppressed and not reported yet.
+func (r *reporter) logSuppressed() {
+	rest := r.limiter.suppressed()
+	for _, k := range rest[:min(len(rest), maxSuppressedKinds)] {
+		r.info("errors left out of the log", slog.Int("left_out", k.suppressed), slog.String("of", k.message), slog.String("last", k.example))
 	}
 	more := 0
-	for _, k := range rest[min(len(rest), maxRest):] {
-		more += k.leftOut
+	for _, k := range rest[min(len(rest), maxSuppressedKinds):] {
+		more += k.suppressed
 	}
 	if more > 0 {
-		r.say("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
+		r.info("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
 	}
 }
