@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/millrace/millrace"
 
-// listed is what this test needs of a package that go list describes.
+// listed holds the fields of go list that this test needs.
 type listed struct {
 	ImportPath string
 	Imports    []string
@@ -39,7 +39,7 @@ func goList(t *testing.T, args ...string) []listed {
 	}
 }
 
-// importTable reads the table of docs/design.md: package to what it may import.
+// importTable reads the table of docs/design.md: the allowed imports of each package.
 func importTable(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("docs/design.md")
@@ -72,9 +72,8 @@ func short(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// TestImportsGoOneWay holds the table of docs/design.md against the code: every
-// package is in it, every row is a package, and none imports what its row does not
-// allow.
+// TestImportsGoOneWay compares the table of docs/design.md with the code: every package has a
+// row, every row is a package, and no package imports what its row does not allow.
 func TestImportsGoOneWay(t *testing.T) {
 	table := importTable(t)
 	seen := map[string]bool{}
@@ -100,7 +99,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// TestOnlyTheBackendsKnowTheSDK: everything else stands on the port.
+// Only queue/azurequeue imports azqueue.
 func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {
@@ -113,15 +112,15 @@ func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
 
 // TestTheCoreStaysSmall counts the modules that a worker on Azure compiles.
 func TestTheCoreStaysSmall(t *testing.T) {
-	const most = 14
+	const maxModules = 14
 	modules := map[string]bool{}
 	for _, p := range goList(t, "-deps", "./listener", "./queue/azurequeue") {
 		if p.Module != nil && p.Module.Path != module {
 			modules[p.Module.Path] = true
 		}
 	}
-	if len(modules) > most {
-		t.Errorf("%d modules, want at most %d: %v", len(modules), most, modules)
+	if len(modules) > maxModules {
+		t.Errorf("%d modules, want at most %d: %v", len(modules), maxModules, modules)
 	}
 	t.Logf("%d modules", len(modules))
 }

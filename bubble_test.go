@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 )
 
-// aloneInABubble makes a process of this test binary run one test and no other before it.
+// aloneInABubble makes the test binary run only one test.
 const aloneInABubble = "MILLRACE_TEST_ALONE"
 
-// What os/signal starts at its first use must not belong to a bubble. Only a new process has
-// not used it yet.
+// The goroutines of os/signal must not belong to a bubble. Only a new process has not started
+// them yet.
 func TestRunIsTheFirstToUseSignalsInABubble(t *testing.T) {
 	if os.Getenv(aloneInABubble) == "" {
 		alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=20s")

@@ -1,19 +1,20 @@
-// Package millrace feeds Go worker services from queues. It holds only [Run] and
-// [RunOrdered], which run listeners and servers until the program is told to stop; the work
-// is done by the packages below it:
+// Package millrace runs Go worker services that process jobs from queues. It holds only [Run],
+// [RunOrdered] and their parts, which run listeners and servers until the program is told to
+// stop. The work is done by the packages below it:
 //
 //   - listener takes typed jobs off a queue and runs a handler for each,
-//   - producer puts them there,
-//   - queue is the port that both stand on, queue/azurequeue is Azure Queue Storage
-//     behind it, queue/localqueue the engine that is embedded instead,
+//   - producer sends them,
+//   - queue is the interface that both use, queue/azurequeue is Azure Queue Storage behind it,
+//     queue/localqueue the embedded engine,
 //   - emulator serves that engine over the REST protocol of Azure Queue Storage,
-//   - poison, scaling and codec are the parts that have an answer of their own.
+//   - poison, scaling and codec hold the policies for poison messages, for polling and for
+//     message formats.
 //
 // # Delivery
 //
-// At least once. A job that was accepted is handled to success, or is in the poison
-// queue, or still in its queue, or has reached the end of the life that its producer
-// gave it. There is no fourth way. Handlers must be idempotent.
+// Delivery is at least once. A job that was accepted is handled to success, or is in the poison
+// queue, or still in its queue, or has reached the TTL that its producer set. Handlers must be
+// idempotent.
 //
 // # Concurrency
 //
@@ -21,11 +22,11 @@
 //
 // # Shutdown
 //
-// The first SIGINT or SIGTERM drains, the second halts, the third is the operating
-// system's. Run and RunOrdered are the only owners of signals. They work in a
-// testing/synctest bubble too, so that a whole program can be tested on a fake clock.
+// The first SIGINT or SIGTERM drains, the second halts, the third has its usual effect. Run and
+// RunOrdered are the only functions that handle signals. They also work in a testing/synctest
+// bubble, so that a whole program can be tested on a fake clock.
 //
 // # Cost
 //
-// Run itself sends nothing.
+// Run itself sends no request.
 package millrace

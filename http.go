@@ -10,41 +10,41 @@ import (
 	"sync"
 )
 
-// HTTP returns a runner that serves until its context ends, and then lets the requests
-// under way finish: the probes, metrics and handlers of a worker. It listens at
-// server.Addr, ":http" if that is empty, and serves TLS if server.TLSConfig is set. Its Run
-// returns an error at once if it cannot listen. Halt closes the connections. It runs once.
-// The server must not be nil and belongs to the runner from then on; requests see the
-// values of Run's context if server.BaseContext is not set.
+// HTTP returns a runner that serves HTTP until its context ends, and then lets the requests in
+// flight finish: for the probes, metrics and handlers of a worker. It listens on server.Addr,
+// or ":http" if that is empty, and serves TLS if server.TLSConfig is set. Run returns an error
+// at once if it cannot listen. Halt closes the connections. The runner runs only once. The
+// server must not be nil and belongs to the runner. Requests see the values of Run's context
+// unless server.BaseContext is set.
 //
-// How long requests may take in the end is bounded by server.WriteTimeout and by Halt alone.
-// With port 0 any free one is taken, which server.BaseContext is told:
+// At shutdown only server.WriteTimeout and Halt bound how long requests may take. With port 0
+// any free port is used; server.BaseContext receives its listener:
 //
 //	server.BaseContext = func(l net.Listener) context.Context {
 //		log.Print("listening at ", l.Addr())
-//		return context.Background() // of the requests: not one that ends with Run's
+//		return context.Background() // for requests: must not end with Run's context
 //	}
 func HTTP(server *http.Server) Runner {
 	if server == nil {
-		return refused{errors.New("millrace: HTTP of a nil server")}
+		return invalidRunner{errors.New("millrace: HTTP of a nil server")}
 	}
-	return &web{server: server, halted: make(chan struct{})}
+	return &httpRunner{server: server, halted: make(chan struct{})}
 }
 
-// web runs an HTTP server.
-type web struct {
+// httpRunner runs an HTTP server.
+type httpRunner struct {
 	server *http.Server
 	halted chan struct{} // closed by Halt
 	halt   sync.Once
 }
 
 // Run serves until ctx ends.
-func (w *web) Run(ctx context.Context) error {
+func (w *httpRunner) Run(ctx context.Context) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", cmp.Or(w.server.Addr, ":http"))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // it was stopped before it began
+			return nil // stopped before it began
 		}
 		return fmt.Errorf("millrace: serve HTTP: %w", err)
 	}
@@ -81,7 +81,7 @@ func (w *web) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *web) serve(l net.Listener) error {
+func (w *httpRunner) serve(l net.Listener) error {
 	if w.server.TLSConfig != nil {
 		return w.server.ServeTLS(l, "", "")
 	}
@@ -89,4 +89,4 @@ func (w *web) serve(l net.Listener) error {
 }
 
 // Halt closes the connections.
-func (w *web) Halt() { w.halt.Do(func() { close(w.halted) }) }
+func (w *httpRunner) Halt() { w.halt.Do(func() { close(w.halted) }) }

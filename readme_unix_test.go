@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// The commands of the README that go on running.
+// The commands of the README that keep running.
 const (
 	serveCommand  = "millrace serve"
 	workerCommand = "go run ./examples/firstjob"
 )
 
-// TestYourFirstJobIsAsTheReadmeShowsIt runs the commands of that section of README.md in
-// order and holds what they print against what it shows, but for what differs from run to
-// run. What "millrace serve" says at its usual address is held by a test of cmd/millrace.
+// TestYourFirstJobIsAsTheReadmeShowsIt runs the commands of that section of README.md in order
+// and compares their output, except for what differs from run to run. A test of cmd/millrace
+// checks the output of "millrace serve" at its usual address.
 func TestYourFirstJobIsAsTheReadmeShowsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds two programs")
@@ -60,7 +60,7 @@ func consoleBlocks(t *testing.T, heading string) []string {
 	return blocks
 }
 
-// shells are what somebody has open who follows the README.
+// shells are the terminals of a reader who follows the README.
 type shells struct {
 	bin      string   // where millrace is
 	location string   // of the server's account
@@ -69,8 +69,8 @@ type shells struct {
 	stopped  bool     // the worker was told to stop, and did
 }
 
-// play does what a block shows: commands with what they print, or what the worker says
-// meanwhile, or how it is stopped.
+// play runs a block: commands with their output, output that the worker prints meanwhile, or
+// Ctrl-C.
 func (s *shells) play(t *testing.T, block string) {
 	t.Helper()
 	shown, commands := strings.CutPrefix(block, "$ ")
@@ -101,7 +101,7 @@ func (s *shells) play(t *testing.T, block string) {
 	}
 }
 
-// stop presses Ctrl-C, which every process of a shell's command gets.
+// stop sends Ctrl-C to every process of a shell's command.
 func (s *shells) stop(t *testing.T, output string) {
 	t.Helper()
 	if err := syscall.Kill(-s.worker.process.Process.Pid, syscall.SIGINT); err != nil {
@@ -115,15 +115,15 @@ func (s *shells) stop(t *testing.T, output string) {
 	s.stopped = true
 }
 
-// command is a command line as a shell runs it, with the server in AZURE_STORAGE because
-// the usual port may be taken.
+// command returns a command line as a shell runs it, with the server's address in AZURE_STORAGE
+// because the usual port may be in use.
 func (s *shells) command(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
 	c.Env = append(os.Environ(), "PATH="+s.bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "AZURE_STORAGE="+s.location)
 	return c
 }
 
-// running is a command that goes on.
+// running is a command that keeps running.
 type running struct {
 	process *exec.Cmd
 	lines   *bufio.Scanner // of all that it says
@@ -184,7 +184,7 @@ func (r *running) expect(t *testing.T, shown string) {
 	}
 }
 
-// varying is what differs from run to run.
+// varying matches what differs from run to run.
 var varying = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -196,7 +196,7 @@ var varying = []struct {
 	{regexp.MustCompile(`requests=\d+ after=\S+`), "requests=N after=DURATION"},
 }
 
-// same compares what was said with what is shown.
+// same compares output with what the page shows.
 func same(t *testing.T, who, got, want string) {
 	t.Helper()
 	said, shown := got, want
@@ -208,7 +208,7 @@ func same(t *testing.T, who, got, want string) {
 	}
 }
 
-// TestTheLinksOfThePagesLead to files that are there.
+// TestTheLinksOfThePagesLead checks that links lead to existing files.
 func TestTheLinksOfThePagesLead(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheTableOfRequirementsIsTrue holds that every test which docs/requirements.md names
-// exists in the package that it names, and says which requirements it is for.
+// TestTheTableOfRequirementsIsTrue checks that every test named in docs/requirements.md exists
+// in its package and names its requirements.
 func TestTheTableOfRequirementsIsTrue(t *testing.T) {
 	text, err := os.ReadFile("docs/requirements.md")
 	if err != nil {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runner is a Runner that does what it is told.
+// runner is a Runner with scripted behaviour.
 type runner struct {
 	run    func(ctx context.Context, halted <-chan struct{}) error
 	halted chan struct{}
@@ -91,8 +91,7 @@ func TestNothingToRunIsAnError(t *testing.T) {
 	}
 }
 
-// A runner that panics or ends its goroutine has failed, which is said, and the others
-// drain.
+// If a runner panics or ends its goroutine the error says so, and the others drain.
 func TestARunnerThatDoesNotReturnStopsTheOthers(t *testing.T) {
 	for name, fail := range map[string]func(){"panicked: the runner broke": func() { panic("the runner broke") }, "runtime.Goexit": runtime.Goexit} {
 		drained := false
@@ -118,7 +117,7 @@ type hasty struct {
 
 func (h hasty) Halt() { h.fail() }
 
-// A Halt that does not return keeps no other runner from being halted.
+// A Halt that does not return does not keep other runners from being halted.
 func TestAHaltThatFailsHaltsTheOthers(t *testing.T) {
 	for name, fail := range map[string]func(){"panicked: the halt broke": func() { panic("the halt broke") }, "runtime.Goexit": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,23 +13,23 @@ import (
 // composite is a runner of runners.
 type composite interface {
 	Runner
-	haltAll() error // Halt, with what went wrong in it
+	haltAll() error // Halt, with errors
 }
 
-// Together returns a runner that runs all of these at once and is done when all of them
-// are: one place in the order of [RunOrdered]. When one returns, the others stop. Its Run
-// returns their errors joined, and an error if there are none or one is nil.
+// Together returns a runner that runs all of these at once and returns when all have returned:
+// one place in the order of [RunOrdered]. When one returns, the others stop. Run returns their
+// errors joined, and an error if there are none or one is nil.
 func Together(rs ...Runner) Runner {
 	all, err := together(rs)
 	if err != nil {
-		return refused{err}
+		return invalidRunner{err}
 	}
 	return all
 }
 
 func together(rs []Runner) (group, error) { return rs, check(rs) }
 
-// group is several runners that start and stop together.
+// group is a set of runners that start and stop together.
 type group []Runner
 
 // Run runs all of them.
@@ -40,8 +40,8 @@ func (g group) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for i, r := range g {
 		running.Go(func() {
-			defer stop() // one that ended takes the others with it
-			attempt(&errs[i], "Run", r, func() error { return r.Run(ctx) })
+			defer stop() // one that returns stops the others
+			callRunner(&errs[i], "Run", r, func() error { return r.Run(ctx) })
 		})
 	}
 	running.Wait()
@@ -55,13 +55,13 @@ func (g group) haltAll() error {
 	errs := make([]error, len(g))
 	var halting sync.WaitGroup
 	for i, r := range g {
-		// Each on its own: none keeps the others from being halted.
+		// Concurrently, so that one that blocks does not keep the others from being halted.
 		halting.Go(func() {
 			if all, ok := r.(composite); ok {
 				errs[i] = all.haltAll()
 				return
 			}
-			attempt(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
+			callRunner(&errs[i], "Halt", r, func() error { r.Halt(); return nil })
 		})
 	}
 	halting.Wait()
@@ -70,8 +70,8 @@ func (g group) haltAll() error {
 
 func inOrder(rs []Runner) (stages, error) { return rs, check(rs) }
 
-// stages is several runners that start together and stop one after the other, the last
-// one first.
+// stages is a list of runners that start together and stop one after the other, the last one
+// first.
 type stages []Runner
 
 // Run runs all of them.
@@ -79,16 +79,16 @@ func (s stages) Run(ctx context.Context) error {
 	errs := make([]error, len(s))
 	stops := make([]context.CancelFunc, len(s))
 	ended := make([]chan struct{}, len(s))
-	first := make(chan struct{}, len(s)) // some runner has returned
+	first := make(chan struct{}, len(s)) // receives when a runner has returned
 	var running sync.WaitGroup
 	for i, r := range s {
-		// Not a child that ends with ctx: each ends in its turn.
+		// Not cancelled with ctx: each is stopped in its turn.
 		own, stop := context.WithCancel(context.WithoutCancel(ctx))
 		stops[i], ended[i] = stop, make(chan struct{})
 		running.Go(func() {
 			defer close(ended[i])
-			defer func() { first <- struct{}{} }() // also of one that ends its goroutine
-			attempt(&errs[i], "Run", r, func() error { return r.Run(own) })
+			defer func() { first <- struct{}{} }() // deferred, in case the runner ends its goroutine
+			callRunner(&errs[i], "Run", r, func() error { return r.Run(own) })
 		})
 	}
 	select {
@@ -103,12 +103,12 @@ func (s stages) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Halt halts all of them, which also ends the wait for each other.
+// Halt halts all of them, which also ends the waits between them.
 func (s stages) Halt() { _ = s.haltAll() }
 
 func (s stages) haltAll() error { return group(s).haltAll() }
 
-// check refuses what cannot be run, before anything runs.
+// check returns an error for runners that cannot be run, before any is started.
 func check(rs []Runner) error {
 	if len(rs) == 0 {
 		return errors.New("millrace: nothing to run")
@@ -121,18 +121,18 @@ func check(rs []Runner) error {
 	return nil
 }
 
-// refused is what cannot run, for the reason given.
-type refused struct{ err error }
+// invalidRunner is a runner that fails with the given error.
+type invalidRunner struct{ err error }
 
-// Run returns the reason.
-func (r refused) Run(context.Context) error { return r.err }
+// Run returns the error.
+func (r invalidRunner) Run(context.Context) error { return r.err }
 
 // Halt does nothing.
-func (r refused) Halt() {}
+func (r invalidRunner) Halt() {}
 
-// attempt calls a method of a runner. A panic or runtime.Goexit in it is an error, so that
-// the others drain.
-func attempt(err *error, method string, r Runner, call func() error) {
+// callRunner calls a method of a runner. A panic or runtime.Goexit in it becomes an error, so
+// that the others drain.
+func callRunner(err *error, method string, r Runner, call func() error) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 )
 
-// diary is what happened, in order.
+// diary records events in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
@@ -32,7 +32,7 @@ func (d *diary) read() []string {
 	return slices.Clone(d.lines)
 }
 
-// noting is a runner that notes when it is told to stop, and returns when it may.
+// noting is a runner that records when it is stopped, and returns when it may.
 func (d *diary) noting(name string, may <-chan struct{}) *runner {
 	return newRunner(func(ctx context.Context, halted <-chan struct{}) error {
 		<-ctx.Done()
@@ -124,7 +124,7 @@ func TestNilIsNotRun(t *testing.T) {
 	}
 }
 
-// served starts an HTTP runner on a free port, whose handler waits until it may answer.
+// served starts an HTTP runner on a free port, whose handler waits for permission to answer.
 func served(t *testing.T) (r Runner, address string, asked, may chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +146,7 @@ func served(t *testing.T) (r Runner, address string, asked, may chan struct{}) {
 	})}), address, asked, may
 }
 
-// get asks until the server listens, and returns what it says.
+// get retries until the server listens, and returns its answer.
 func get(t *testing.T, url string) (string, error) {
 	t.Helper()
 	for {

@@ -16,7 +16,7 @@ import (
 // childVariable makes the test binary the program under test.
 const childVariable = "MILLRACE_TEST_CHILD"
 
-// child is a program with one runner that says what happens to it.
+// child is a program with one runner that prints what happens to it.
 func child() int {
 	err := Run(context.Background(), newRunner(func(ctx context.Context, halted <-chan struct{}) error {
 		fmt.Println("running")
@@ -40,8 +40,8 @@ func child() int {
 	return 0
 }
 
-// TestSignals sends real signals to a real process and follows what it says. It
-// writes a line when it is ready for the next one, so nothing here waits for time.
+// TestSignals sends real signals to a real process and reads its output. The process prints a
+// line when it is ready for the next one, so no step waits for a fixed time.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,31 +14,29 @@ import (
 	"time"
 )
 
-// Directory is a store in a directory of the file system. Make one with [Dir].
-// Any number of processes may use one directory at a time.
+// Directory is a store in a directory of the file system. Make one with [Dir]. Any number
+// of processes may use one directory at a time. It is safe for concurrent use.
 //
-// A container is a folder, and a blob a file in it. A slash in a name becomes a
-// plus sign in the file's: were it a folder, "a" and "a/b" could not both exist.
-// Nothing, be it a name or a symbolic link, leads out of the directory.
+// A container is a folder, and a blob a file in it. A slash in a blob's name becomes a plus
+// sign in the file's: with folders, "a" and "a/b" could not both exist. No name and no
+// symbolic link leads out of the directory.
 type Directory struct {
 	path string
 	root *os.Root
 }
 
 const (
-	slash = "+" // for a slash of a name; no name has it
+	slash = "+" // in place of a slash; no blob's name has it
 
-	// partial begins the names of files that are being written. No name of a
-	// blob begins with a dot.
+	// partial is the prefix of files being written. No name of a blob begins with a dot.
 	partial = ".partial-"
 
-	// abandoned is the age after which nobody writes to such a file any more:
-	// its process was killed.
+	// abandoned is the age after which a partial file is removed: its writer was killed.
 	abandoned = 24 * time.Hour
 )
 
-// Dir opens the store in a directory, which is made if it does not exist, and
-// removes what writers killed long ago have left half done. Call
+// Dir opens the store in a directory, creates the directory if it does not exist, and
+// removes partial files that killed writers left more than a day ago. Call
 // [Directory.Close] in the end.
 func Dir(path string) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
@@ -53,10 +51,10 @@ func Dir(path string) (*Directory, error) {
 	return d, nil
 }
 
-// Close lets go of the directory. Readers that are open go on.
+// Close releases the directory. Open readers can still be read.
 func (d *Directory) Close() error { return d.root.Close() }
 
-// Path returns where the blob is kept, for people.
+// Path returns the path of a blob's file, for messages.
 func (d *Directory) Path(ref Ref) string {
 	return d.path + string(os.PathSeparator) + ref.Container + string(os.PathSeparator) + fileName(ref.Name)
 }
@@ -66,9 +64,9 @@ func (d *Directory) Put(ctx context.Context, ref Ref, r io.Reader) error {
 	return d.failure("put", ref, d.write(ctx, ref, r, d.root.Rename))
 }
 
-// Create stores a blob that is not there yet; see [Store].
+// Create stores a blob that does not exist; see [Store].
 func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader) error {
-	if ref.Check() == nil { // what exists need not be written first
+	if ref.Check() == nil { // do not write a blob that exists already
 		if _, err := d.root.Lstat(file(ref)); err == nil {
 			return d.failure("create", ref, ErrExists)
 		}
@@ -84,9 +82,9 @@ func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader) error {
 	return d.failure("create", ref, err)
 }
 
-// write writes a file under a name that is no blob's and then gives it its own,
-// at once and as a whole. It is on the disk before it has the name: who sees the
-// blob may send its reference to a queue that survives the power.
+// write writes a temporary file and then gives it the blob's name, atomically. The file is
+// on disk before it has the name: whoever sees the blob may put its reference on a durable
+// queue.
 func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func(from, to string) error) (err error) {
 	if err := ready(ctx, ref.Check()); err != nil {
 		return err
@@ -128,8 +126,8 @@ func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func
 	return nil
 }
 
-// syncFolder makes the new name durable. Not every system can; those have no
-// other way either, so the error says nothing.
+// syncFolder makes the new name durable. Some systems cannot do that and have no other way,
+// so errors are ignored.
 func (d *Directory) syncFolder(container string) {
 	if f, err := d.root.Open(container); err == nil {
 		_ = f.Sync()
@@ -137,7 +135,7 @@ func (d *Directory) syncFolder(container string) {
 	}
 }
 
-// Open begins to read a blob; see [Store].
+// Open opens a blob for reading; see [Store].
 func (d *Directory) Open(ctx context.Context, ref Ref) (*Reader, error) {
 	r, err := d.open(ctx, ref)
 	return r, d.failure("open", ref, err)
@@ -147,7 +145,7 @@ func (d *Directory) open(ctx context.Context, ref Ref) (*Reader, error) {
 	if err := ready(ctx, ref.Check()); err != nil {
 		return nil, err
 	}
-	// A pipe that somebody put there would be waited for when it is opened.
+	// Opening a named pipe would block.
 	if _, err := d.stat(ref); err != nil {
 		return nil, err
 	}
@@ -162,14 +160,14 @@ func (d *Directory) open(ctx context.Context, ref Ref) (*Reader, error) {
 	return &Reader{ReadCloser: f, Size: info.Size()}, nil
 }
 
-// Size returns how many bytes the blob has; see [Store].
+// Size returns the size of a blob in bytes; see [Store].
 func (d *Directory) Size(ctx context.Context, ref Ref) (int64, error) {
 	if err := ready(ctx, ref.Check()); err != nil {
-		return 0, d.failure("look at", ref, err)
+		return 0, d.failure("stat", ref, err)
 	}
 	info, err := d.stat(ref)
 	if err != nil {
-		return 0, d.failure("look at", ref, err)
+		return 0, d.failure("stat", ref, err)
 	}
 	return info.Size(), nil
 }
@@ -180,12 +178,12 @@ func (d *Directory) stat(ref Ref) (fs.FileInfo, error) {
 		return nil, d.absent(err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("in %s: it is not a regular file", d.path)
+		return nil, fmt.Errorf("in %s: not a regular file", d.path)
 	}
 	return info, nil
 }
 
-// Delete takes a blob away; see [Store].
+// Delete deletes a blob; see [Store].
 func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 	err := ready(ctx, ref.Check())
 	if err == nil {
@@ -220,8 +218,8 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 	var refs []Ref
 	for _, e := range entries {
 		ref := Ref{container, strings.ReplaceAll(e.Name(), slash, "/")}
-		// What is not ours is passed over: half-written files, and what people
-		// and their tools leave in folders.
+		// Skip files that are not blobs: partial files, and what people and their
+		// tools leave in folders.
 		if e.Type().IsRegular() && strings.HasPrefix(ref.Name, prefix) && ref.Check() == nil {
 			refs = append(refs, ref)
 		}
@@ -230,8 +228,8 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 	return refs, nil
 }
 
-// tidy removes what killed writers have left. That it cannot is no reason not to
-// open the store.
+// tidy removes the partial files of killed writers. Its errors do not keep the store from
+// opening.
 func (d *Directory) tidy() {
 	containers, _ := fs.ReadDir(d.root.FS(), ".")
 	for _, c := range containers {
@@ -254,7 +252,7 @@ func file(ref Ref) string { return ref.Container + "/" + fileName(ref.Name) }
 
 func fileName(name string) string { return strings.ReplaceAll(name, "/", slash) }
 
-// failure says what was attempted; nil stays nil.
+// failure adds what was attempted; nil stays nil.
 func (d *Directory) failure(op string, ref Ref, err error) error {
 	if err == nil {
 		return nil
@@ -262,7 +260,7 @@ func (d *Directory) failure(op string, ref Ref, err error) error {
 	return failure(op, ref, err)
 }
 
-// absent turns the system's word for a missing file into ours, and says where it is not.
+// absent turns a missing file into [ErrMissing], and names the directory.
 func (d *Directory) absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("in %s: %w", d.path, ErrMissing)
@@ -270,8 +268,7 @@ func (d *Directory) absent(err error) error {
 	return d.here(err)
 }
 
-// here says in which directory the system failed, in place of a path that repeats
-// the reference or is a random one.
+// here names the directory, in place of a path that repeats the reference or is random.
 func (d *Directory) here(err error) error {
 	var (
 		path *fs.PathError

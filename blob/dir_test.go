@@ -91,7 +91,7 @@ func TestNoSymbolicLinkLeadsOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBlobIsPassedOver(t *testing.T) {
+func TestListSkipsOtherFiles(t *testing.T) {
 	path := t.TempDir()
 	d := dir(t, path)
 	put(t, d, "real", "")
@@ -113,7 +113,7 @@ func TestWhatIsNoBlobIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledWriterLeftIsRemovedInTime(t *testing.T) {
+func TestPartialFilesOfKilledWritersAreRemoved(t *testing.T) {
 	path := t.TempDir()
 	put(t, dir(t, path), "real", "")
 	old, young := filepath.Join(path, "pictures", ".partial-old"), filepath.Join(path, "pictures", ".partial-young")
@@ -138,7 +138,7 @@ func TestWhatAKilledWriterLeftIsRemovedInTime(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatCannotBeIsAnError(t *testing.T) {
+func TestAnUnusableDirectoryIsAnError(t *testing.T) {
 	taken := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(taken, nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -151,9 +151,9 @@ func TestADirectoryThatCannotBeIsAnError(t *testing.T) {
 	}
 }
 
-// A missing directory is not a missing blob: taking it for one would make poison
-// of a message whose blob is only out of reach.
-func TestADirectoryThatWentAwayIsNotAMissingBlobOnPut(t *testing.T) {
+// TestPutIntoADeletedDirectoryIsNotErrMissing: taking an unreachable directory for a
+// missing blob would make its message poison.
+func TestPutIntoADeletedDirectoryIsNotErrMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
 	d := dir(t, path)
 	if err := os.RemoveAll(path); err != nil {
@@ -164,7 +164,8 @@ func TestADirectoryThatWentAwayIsNotAMissingBlobOnPut(t *testing.T) {
 	}
 }
 
-// TestAMissingBlobIsMissingFromADirectory: whoever looks in the wrong one must see it.
+// TestAMissingBlobIsMissingFromADirectory: the error names the directory, in case it is the
+// wrong one.
 func TestAMissingBlobIsMissingFromADirectory(t *testing.T) {
 	path := t.TempDir()
 	d := dir(t, path)

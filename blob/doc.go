@@ -1,21 +1,19 @@
-// Package blob is a place for what is too large for a message: a [Store] keeps
-// streams of bytes under a [Ref], and the message carries that reference as a
-// URI. [Memory] and [Dir] are stores; both pass one conformance test, as a cloud
-// store will.
+// Package blob stores what is too large for a message: a [Store] keeps streams of bytes
+// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are
+// stores; both pass one conformance test, as a cloud store will.
 //
 // # Consistency
 //
-// What was put is seen by every later call, and a reader never sees half a blob:
-// [Store.Put] and [Store.Create] take effect as a whole or not at all. A blob
-// that is replaced or deleted while somebody reads it is read to its old end.
-// Of any number of concurrent creates of one reference exactly one succeeds,
-// across processes too; that is what makes a step that runs twice take effect
-// once.
+// Every later call sees a blob that was put, and a reader never sees part of one:
+// [Store.Put] and [Store.Create] take effect completely or not at all. A reader of a blob
+// that is replaced or deleted meanwhile reads the old content to its end. Of any number of
+// concurrent creates of one reference exactly one succeeds, across processes too, so that a
+// step that runs twice takes effect once.
 //
 // # Names
 //
-// References are the common ground of Azure Blob Storage, every file system and
-// a URI: nothing in them needs escaping, and none differ only in case.
+// References are what Azure Blob Storage, every file system and a URI have in common:
+// nothing in them needs escaping, and no two differ only in case.
 //
 // # Concurrency
 //
@@ -23,6 +21,6 @@
 //
 // # Cost
 //
-// One method call is one request of a cloud store, but for a list, which is one
-// for every 5,000 references.
+// One method call is one request to a cloud store, except for a list, which takes one for
+// every 5,000 references.
 package blob

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Memory returns an empty store that keeps everything in memory, for tests and
-// small things.
+// Memory returns an empty store in memory, for tests and small blobs. It is safe for
+// concurrent use.
 func Memory() Store { return &memory{blobs: make(map[Ref][]byte)} }
 
 type memory struct {
@@ -44,7 +44,7 @@ func (m *memory) Create(ctx context.Context, ref Ref, r io.Reader) error {
 	return nil
 }
 
-// read takes in the whole blob before the store changes.
+// read reads the whole blob before the store changes.
 func (m *memory) read(ctx context.Context, ref Ref, r io.Reader) ([]byte, error) {
 	if err := ready(ctx, ref.Check()); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (m *memory) Open(ctx context.Context, ref Ref) (*Reader, error) {
 func (m *memory) Size(ctx context.Context, ref Ref) (int64, error) {
 	data, err := m.get(ctx, ref)
 	if err != nil {
-		return 0, failure("look at", ref, err)
+		return 0, failure("stat", ref, err)
 	}
 	return int64(len(data)), nil
 }
@@ -114,7 +114,7 @@ func (m *memory) refs(ctx context.Context, container, prefix string) ([]Ref, err
 	return refs, nil
 }
 
-// yieldAll yields what a list has found, for as long as the context lasts.
+// yieldAll yields the result of a list until the context ends.
 func yieldAll(ctx context.Context, refs []Ref, err error, yield func(Ref, error) bool) {
 	for _, ref := range refs {
 		if ctx.Err() != nil {

@@ -6,33 +6,32 @@ import (
 	"strings"
 )
 
-// Bounds of a [Ref].
+// Limits of a [Ref], in characters.
 const (
 	MinContainer = 3
 	MaxContainer = 63
-	MaxName      = 200 // leaves room for what a directory adds to make a file name of it
+	MaxName      = 200 // leaves room for what a file name adds
 )
 
-// scheme is that of the URIs that references travel as.
+// scheme begins the URI of a reference.
 const scheme = "blob://"
 
-// ErrBadRef means that a text or a [Ref] is no reference.
+// ErrBadRef means that a text or a [Ref] is not a valid reference.
 var ErrBadRef = errors.New("bad blob reference")
 
-// Ref says which blob is meant. The zero value names none.
+// Ref identifies a blob. The zero value is invalid.
 type Ref struct {
-	// Container has 3…63 lower-case letters, digits and single hyphens between
-	// them, as in Azure.
+	// Container has 3…63 lower-case letters, digits and single hyphens between them, as in
+	// Azure.
 	Container string
 
-	// Name has up to 200 lower-case letters, digits, hyphens, underscores and
-	// dots, in segments separated by slashes; a segment neither is empty nor
-	// begins or ends with a dot. A name may be the beginning of another: there
-	// are no folders, only prefixes.
+	// Name has up to 200 lower-case letters, digits, hyphens, underscores and dots, in
+	// segments separated by slashes. A segment is not empty and neither begins nor ends with a
+	// dot. A name may be a prefix of another: there are no folders, only prefixes.
 	Name string
 }
 
-// Parse reads a reference that [Ref.String] wrote. The error is [ErrBadRef].
+// Parse parses what [Ref.String] returned. The error is [ErrBadRef].
 func Parse(uri string) (Ref, error) {
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok {
@@ -49,8 +48,8 @@ func Parse(uri string) (Ref, error) {
 // String returns the reference as a URI: "blob://container/name".
 func (r Ref) String() string { return scheme + r.Container + "/" + r.Name }
 
-// MarshalText writes the URI, so that a reference can be a field of a message.
-// It fails if there is no valid one.
+// MarshalText returns the URI, so that a reference can be a field of a message. It fails
+// with [ErrBadRef] if r is invalid.
 func (r Ref) MarshalText() ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -58,14 +57,13 @@ func (r Ref) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }
 
-// UnmarshalText reads a URI as [Parse] does.
+// UnmarshalText parses a URI as [Parse] does.
 func (r *Ref) UnmarshalText(text []byte) (err error) {
 	*r, err = Parse(string(text))
 	return err
 }
 
-// Check refuses what is not a reference, with [ErrBadRef]. Every store calls it
-// first.
+// Check fails with [ErrBadRef] if r is invalid. Every store calls it first.
 func (r Ref) Check() error {
 	if err := checkContainer(r.Container); err != nil {
 		return err
@@ -91,8 +89,8 @@ func checkName(name string) error {
 		return fmt.Errorf("%w: the name %.80q has %d characters and needs 1 to %d", ErrBadRef, name, len(name), MaxName)
 	}
 	for segment := range strings.SplitSeq(name, "/") {
-		// This leaves no room for "." and "..", for the hidden files of a
-		// directory, nor for the dots that Windows takes off the end.
+		// This excludes "." and "..", hidden files, and the trailing dots that
+		// Windows strips.
 		if segment == "" || segment[0] == '.' || segment[len(segment)-1] == '.' {
 			return fmt.Errorf("%w: in the name %q a part between slashes is empty, or begins or ends with a dot", ErrBadRef, name)
 		}
@@ -100,7 +98,7 @@ func checkName(name string) error {
 	return checkLetters(name)
 }
 
-// checkPrefix refuses a prefix that no name can begin with.
+// checkPrefix fails for a prefix that no name can begin with.
 func checkPrefix(container, prefix string) error {
 	if err := checkContainer(container); err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/blob"
 )
 
-func TestPM19_ReferencesAndURIsAreInverses(t *testing.T) {
+// TestReferencesAndURIsAreInverses settles PM-19.
+func TestReferencesAndURIsAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := blob.Ref{
 			Container: rapid.StringMatching(`[a-z0-9]{1,10}-[a-z0-9]{1,10}`).Draw(t, "container"),
@@ -31,7 +32,8 @@ func TestPM19_ReferencesAndURIsAreInverses(t *testing.T) {
 	})
 }
 
-func TestPM19_WhatIsNoURIIsRefused(t *testing.T) {
+// TestAnInvalidURIIsRefused settles PM-19.
+func TestAnInvalidURIIsRefused(t *testing.T) {
 	for _, uri := range []string{
 		"", "blob:", "blob://", "blob://pictures", "blob://pictures/", "blob:///a", "pictures/a", "http://pictures/a", "BLOB://pictures/a",
 		"blob://pictures/a?x=1", "blob://pictures/a#b", "blob://user@pictures/a", "blob://pictures/../a", "blob://pictures/%2e%2e/a", " blob://pictures/a",
@@ -49,7 +51,7 @@ func TestPM19_WhatIsNoURIIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that whatever is accepted is written as it was read.
+// FuzzParse checks that an accepted URI is written as it was read.
 func FuzzParse(f *testing.F) {
 	f.Add("blob://pictures/a/b.png")
 	f.Add("blob://../..")

@@ -8,53 +8,54 @@ import (
 	"iter"
 )
 
-// What a caller may want to tell apart with [errors.Is], whatever the store.
+// Errors of every store. Match them with [errors.Is].
 var (
-	// ErrMissing means that there is no such blob.
+	// ErrMissing means that the blob does not exist.
 	ErrMissing = errors.New("blob does not exist")
 
-	// ErrExists means that there is one already.
-	ErrExists = errors.New("blob exists already")
+	// ErrExists means that the blob exists already.
+	ErrExists = errors.New("blob already exists")
 )
 
-// Store keeps blobs. See the package comment for what holds for every store.
+// Store keeps blobs. The package comment says what holds for every store.
 //
-// A bad reference is refused with [ErrBadRef] before anything happens. A call
-// whose context ends fails with the context's cause and has changed nothing,
-// unless the change was already complete.
+// A bad reference fails with [ErrBadRef] before anything happens. A call whose context ends
+// fails with the context's cause and has changed nothing, unless the change was already
+// complete.
 type Store interface {
-	// Put stores what r holds, to its end, in place of what was there. If r
-	// fails, so does Put, with that error, and nothing has changed.
+	// Put stores the content of r, up to its end, and replaces a blob that exists. If r fails,
+	// Put fails with the same error and changes nothing.
 	Put(ctx context.Context, ref Ref, r io.Reader) error
 
-	// Create is Put for a blob that is not there yet; otherwise it fails with
-	// [ErrExists], at once or after reading r.
+	// Create is Put for a blob that does not exist; otherwise it fails with [ErrExists],
+	// before or after reading r.
 	Create(ctx context.Context, ref Ref, r io.Reader) error
 
-	// Open begins to read a blob. Whoever opened it closes it.
+	// Open opens a blob for reading. The caller closes the Reader. The error is [ErrMissing]
+	// if the blob does not exist.
 	Open(ctx context.Context, ref Ref) (*Reader, error)
 
-	// Size returns how many bytes the blob has, or [ErrMissing].
+	// Size returns the size of a blob in bytes, or [ErrMissing].
 	Size(ctx context.Context, ref Ref) (int64, error)
 
-	// Delete takes the blob away. One that is not there is no error, so that
-	// deleting can be repeated.
+	// Delete deletes a blob. It does nothing if the blob does not exist, so that it can be
+	// repeated.
 	Delete(ctx context.Context, ref Ref) error
 
-	// List yields the blobs of a container whose names begin with the prefix, in
-	// the order of their names as bytes. What is put or deleted meanwhile may be
-	// among them or not. A container without blobs is empty, never missing. An
-	// error is yielded last, with a zero Ref.
+	// List yields the blobs of a container whose names begin with the prefix, in the byte
+	// order of their names. Blobs that are put or deleted meanwhile may or may not be among
+	// them. A container without blobs is empty, never missing. An error is yielded last, with
+	// a zero Ref.
 	List(ctx context.Context, container, prefix string) iter.Seq2[Ref, error]
 }
 
-// Reader reads one blob from its beginning. It is for one goroutine at a time.
+// Reader reads one blob from its beginning. It is not safe for concurrent use.
 type Reader struct {
 	io.ReadCloser
 	Size int64 // of the whole blob, in bytes
 }
 
-// Exists reports whether there is such a blob.
+// Exists reports whether the blob exists.
 func Exists(ctx context.Context, s Store, ref Ref) (bool, error) {
 	_, err := s.Size(ctx, ref)
 	if errors.Is(err, ErrMissing) {
@@ -63,12 +64,12 @@ func Exists(ctx context.Context, s Store, ref Ref) (bool, error) {
 	return err == nil, err
 }
 
-// failure says what was attempted on which blob.
+// failure adds what was attempted on which blob.
 func failure(op string, ref Ref, err error) error {
 	return fmt.Errorf("%s %v: %w", op, ref, err)
 }
 
-// ready refuses a call that must not begin.
+// ready returns why a call must not begin.
 func ready(ctx context.Context, bad error) error {
 	if bad != nil {
 		return bad
@@ -79,8 +80,8 @@ func ready(ctx context.Context, bad error) error {
 	return nil
 }
 
-// source is r for as long as the context lasts, and remembers how it failed. A
-// Read that blocks is not interrupted: only who made r can do that.
+// source reads from r until the context ends, and keeps the error. It does not interrupt a
+// Read that blocks: only the creator of r can.
 type source struct {
 	ctx context.Context
 	r   io.Reader

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stores are all stores there are: each passes every test of this file.
+// stores are all stores. Each must pass every test of this file.
 func stores(t *testing.T, test func(t *testing.T, s blob.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, blob.Memory()) })
 	t.Run("directory", func(t *testing.T) {
@@ -45,7 +45,7 @@ func put(t *testing.T, s blob.Store, name, text string) {
 	}
 }
 
-// get returns what a blob holds, or "(missing)".
+// get returns the content of a blob, or "(missing)".
 func get(t *testing.T, s blob.Store, name string) string {
 	t.Helper()
 	r, err := s.Open(t.Context(), ref(name))
@@ -289,7 +289,7 @@ func TestBadReferencesAreRefused(t *testing.T) {
 	})
 }
 
-// untouched fails the test when it is read.
+// untouched fails the test if it is read.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {

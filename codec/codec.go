@@ -8,23 +8,22 @@ import (
 	"io"
 )
 
-// Codec turns jobs into bodies and back; Decode(Encode(v)) is v. An error means
-// that the value or the body is bad and will stay so: the message is poison.
-// Implementations must be safe for concurrent use.
+// Codec encodes values to bodies and decodes them; Decode(Encode(v)) is v. An error means that
+// the value or the body is invalid and will stay so: the message is poison. Implementations
+// must be safe for concurrent use.
 type Codec[T any] interface {
 	Encode(v T) ([]byte, error)
 	Decode(body []byte) (T, error)
 }
 
-// JSON is the default codec: encoding/json with unknown fields ignored, so that
-// old and new programs can share a queue (B-19). A body that holds nothing, or
-// more than one value, is an error.
+// JSON is the default codec: encoding/json, with unknown fields ignored so that old and new
+// programs can share a queue. An empty body, or one with more than one value, is an error.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
 type jsonCodec[T any] struct{}
 
-// Encode leaves <, > and & as they are: the XML around the text escapes them
-// again, and six bytes for one would count towards the 64 KiB.
+// Encode leaves <, > and & unescaped: the XML around the text escapes them again, and six bytes
+// for one would count towards the 64 KiB.
 func (jsonCodec[T]) Encode(v T) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -50,7 +49,7 @@ func (jsonCodec[T]) Decode(body []byte) (T, error) {
 	return v, nil
 }
 
-// Bytes hands the body over as it is. Decode does not copy.
+// Bytes is a codec that leaves the body as it is. Decode does not copy.
 func Bytes() Codec[[]byte] { return bytesCodec{} }
 
 type bytesCodec struct{}
@@ -58,7 +57,7 @@ type bytesCodec struct{}
 func (bytesCodec) Encode(v []byte) ([]byte, error)    { return v, nil }
 func (bytesCodec) Decode(body []byte) ([]byte, error) { return body, nil }
 
-// Text hands the body over as a string.
+// Text is a codec that returns the body as a string.
 func Text() Codec[string] { return textCodec{} }
 
 type textCodec struct{}

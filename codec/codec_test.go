@@ -20,7 +20,8 @@ type order struct {
 	Note  *string
 }
 
-func TestPM14_EncodeAndDecodeAreInverses(t *testing.T) {
+// PM-14: encode and decode are inverses.
+func TestEncodeAndDecodeAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		note := rapid.String().Draw(t, "note")
 		want := order{ID: rapid.String().Draw(t, "id"), Count: rapid.Int().Draw(t, "count"), Note: &note}
@@ -72,7 +73,8 @@ func TestAutoReadsWhatOthersWrite(t *testing.T) {
 	}
 }
 
-func TestPM13_BadBodiesAreErrorsThatSayWhy(t *testing.T) {
+// PM-13: bad bodies are errors that say why.
+func TestBadBodiesAreErrorsThatSayWhy(t *testing.T) {
 	for body, want := range map[string]string{
 		"":          "empty",
 		"{":         "unexpected EOF",
@@ -111,8 +113,8 @@ func TestBytesAndTextPassThrough(t *testing.T) {
 	}
 }
 
-// FuzzOpen holds that no text makes Open panic and that what it reads as Base64
-// was Base64 of JSON.
+// FuzzOpen checks that no text makes Open panic, and that what it reads as Base64 was Base64 of
+// JSON.
 func FuzzOpen(f *testing.F) {
 	f.Add(`{"a":1}`)
 	f.Add("eyJhIjoxfQ==")
@@ -150,8 +152,8 @@ func ExampleOpen() {
 	// {"ID":"7"} base64
 }
 
-// On a queue whose messages are adopted an envelope is read as one whatever the format, and
-// what only looks like one is what the format says.
+// With Adopt an envelope is recognised whatever the format, and a text that only looks like one
+// is read by the format.
 func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 	const envelope = "millrace/1?n=2\n{}"
 	for _, c := range []struct {

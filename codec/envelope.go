@@ -11,81 +11,83 @@ import (
 	"unicode/utf8"
 )
 
-// Head is what an envelope says about its body. The zero value says nothing.
+// Head is the metadata that an envelope carries. The zero value carries none.
 type Head struct {
-	// ID names the job, and stays the same when its message is moved or sent again.
-	// The service's message id does not. Empty when none was given.
+	// ID is the id of the job. It stays the same when its message is moved or sent again,
+	// unlike the service's message id. Empty if none was given.
 	ID string
 
-	// ContentType of the body, such as "application/json". Empty when not said.
+	// ContentType is the media type of the body, such as "application/json". Empty if not
+	// given.
 	ContentType string
 
-	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero
-	// when not said.
+	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero if not
+	// given.
 	Enqueued time.Time
 
-	// Attempts is how many attempts have been recorded as failed.
+	// Attempts is the number of recorded failures.
 	Attempts int
 
-	// Settled is how many deliveries are accounted for: all up to the last that was
-	// given back with a record of what its handler did, and each one after it that was
-	// given back before a handler started.
+	// Settled is the number of deliveries accounted for: all up to the last that was given back
+	// with a record of its handler's result, and each later one that was given back before a
+	// handler started.
 	Settled int64
 
-	// Starts is how many handlers were recorded to start since the last recorded
-	// settlement or saved progress. Those before the newest delivery may have died.
+	// Starts is the number of handler starts recorded since the last recorded settlement or
+	// saved progress. The workers of the earlier ones may have died.
 	Starts int
 
-	// Poison says why the message is poison, if it is and could not be moved away: no
-	// handler sees it any more. Empty when it is not.
+	// Poison is why the message is poison, if it is and could not be moved: no handler sees it
+	// any more. Empty otherwise.
 	Poison string
 
-	// Trace and TraceState are the W3C trace context of the producer. Empty when none.
+	// Trace and TraceState are the W3C trace context of the producer. Empty if there is none.
 	Trace      string
 	TraceState string
 
-	// Dedupe is equal for jobs that are the same one, sent twice. Empty when none.
+	// Dedupe is equal for jobs that are the same job sent twice. Empty if not given.
 	Dedupe string
 
-	// Claim says where the body is, if it is not here. Empty when it is.
+	// Claim is where the body is stored if the message does not carry it. Empty otherwise.
 	Claim string
 
-	// base64 says that the body is in Base64 although XML could carry it as it is. It
-	// stays so: escaped, it could be larger.
+	// base64 reports that the body came in Base64 although XML could carry it as it is. It
+	// stays so, because escaped it could be larger.
 	base64 bool
 
-	// more are parameters of a later release of the same version, kept as they came.
-	more string
+	// unknown holds parameters of a later release of the same version, unchanged.
+	unknown string
 }
 
-// ErrNewer means that an envelope is of a version that this program does not know: a
-// newer producer is being rolled out. It is no poison: another worker can read it.
+// ErrNewer means that an envelope has a version that this program does not know: a newer
+// producer is being rolled out. The message is not poison, because another worker can read it.
 var ErrNewer = errors.New("envelope of a newer version")
 
 // The text of an envelope is
 //
 //	millrace/1?id=…&at=…&n=…&s=…⏎body
 //
-// with the parameters in the form of a URL query. It has no quotes, because the XML of
-// the service makes five bytes of each; what is in front of the line feed is all that
-// has to be read or written to count an attempt.
+// with the parameters in the form of a URL query. It has no quotes, because the service's XML
+// needs five bytes for each. Counting an attempt reads and writes only what precedes the line
+// feed.
 const (
-	mark    = "millrace/"
-	current = 1
+	prefix         = "millrace/"
+	currentVersion = 1
 )
 
 // Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
 // starts are recorded in it. A producer leaves them free.
 const Room = len(largestRecord) + len(separator)
 
-// largestRecord is all that is ever recorded, with every count at its largest, each & as
-// XML has it. The first parameter of all has none, which makes Room one more.
+// largestRecord is everything that is ever recorded, with every count at its maximum and &
+// escaped for XML. The first parameter of an envelope has no separator, which makes Room one
+// byte larger than needed.
 const (
 	separator     = "&amp;"
 	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
 )
 
-// Room is how many of the [Room] bytes are left when h is what a text records already.
+// Room returns how many of the [Room] bytes are left when the text already records h.
 func (h Head) Room() int {
 	used := 0
 	count := func(key string, n int64) {
@@ -102,11 +104,11 @@ func (h Head) Room() int {
 	return max(Room-used, 0)
 }
 
-// sealEnvelope writes head and body. A body that XML cannot carry is in Base64.
+// sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(mark) + 96 + len(h.Trace) + len(body))
-	b.WriteString(mark + "1?")
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(body))
+	b.WriteString(prefix + "1?")
 	add := func(key, value string) {
 		if value == "" {
 			return
@@ -137,18 +139,18 @@ func sealEnvelope(h Head, body []byte) string {
 	add("ts", h.TraceState)
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
-	base := h.base64 || !carriable(body)
-	if base {
+	isBase64 := h.base64 || !isXMLText(body)
+	if isBase64 {
 		add("e", "64")
 	}
-	if h.more != "" {
+	if h.unknown != "" {
 		if last := b.String()[b.Len()-1]; last != '?' {
 			b.WriteByte('&')
 		}
-		b.WriteString(h.more)
+		b.WriteString(h.unknown)
 	}
 	b.WriteByte('\n')
-	if base {
+	if isBase64 {
 		b.WriteString(base64.StdEncoding.EncodeToString(body))
 	} else {
 		b.Write(body)
@@ -156,37 +158,37 @@ func sealEnvelope(h Head, body []byte) string {
 	return b.String()
 }
 
-// openEnvelope reads what sealEnvelope wrote.
+// openEnvelope parses what sealEnvelope returns.
 func openEnvelope(text string) (Head, []byte, error) {
-	line, rest, found := strings.Cut(text[len(mark):], "\n")
+	line, rest, found := strings.Cut(text[len(prefix):], "\n")
 	version, query, hasQuery := strings.Cut(line, "?")
 	n, err := strconv.Atoi(version)
 	switch {
 	case err != nil || !hasQuery || n < 1:
 		return Head{}, nil, fmt.Errorf("open an envelope: its first line is broken: %.60q", line)
-	case n > current:
-		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, current)
+	case n > currentVersion:
+		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, currentVersion)
 	case !found:
 		return Head{}, nil, errors.New("open an envelope: its body is missing")
 	}
-	head, base, err := parseHead(query)
+	head, isBase64, err := parseHead(query)
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: %w", err)
 	}
-	if !base {
+	if !isBase64 {
 		return head, []byte(rest), nil
 	}
 	body, err := base64.StdEncoding.DecodeString(rest)
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: its body: %w", err)
 	}
-	head.base64 = carriable(body)
+	head.base64 = isXMLText(body)
 	return head, body, nil
 }
 
-// parseHead reads the parameters; unknown ones are kept, so that they survive the
-// recording of an attempt by an older program.
-func parseHead(query string) (h Head, base bool, err error) {
+// parseHead parses the parameters. Unknown ones are kept, so that they survive when an older
+// program records an attempt.
+func parseHead(query string) (h Head, isBase64 bool, err error) {
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
@@ -242,20 +244,20 @@ func parseHead(query string) (h Head, base bool, err error) {
 			if value != "64" {
 				return h, false, fmt.Errorf("unknown encoding %.20q of the body", value)
 			}
-			base = true
+			isBase64 = true
 		default:
-			if h.more != "" {
-				h.more += "&"
+			if h.unknown != "" {
+				h.unknown += "&"
 			}
-			h.more += pair
+			h.unknown += pair
 		}
 	}
-	return h, base, nil
+	return h, isBase64, nil
 }
 
-// carriable tells whether XML 1.0 carries the body unchanged: UTF-8 of the characters
-// that its section 2.2 allows.
-func carriable(body []byte) bool {
+// isXMLText reports whether XML 1.0 carries the body unchanged: UTF-8 with only the characters
+// that section 2.2 allows.
+func isXMLText(body []byte) bool {
 	for i := 0; i < len(body); {
 		c := body[i]
 		if c < utf8.RuneSelf {

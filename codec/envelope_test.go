@@ -31,8 +31,8 @@ func head(t *rapid.T) codec.Head {
 	return h
 }
 
-// An envelope gives back what was put in, whatever the bytes, as a text that the queue
-// can carry.
+// An envelope preserves its head and body, whatever the bytes, as a text that the queue can
+// carry.
 func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := head(t)
@@ -54,8 +54,8 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 	})
 }
 
-// Recording attempts takes no more than the room that a producer leaves, counted as it
-// travels, and never more than is left of it.
+// Recording attempts takes no more than the room that a producer leaves, counted as escaped for
+// XML, and never more than is left of it.
 func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	body := []byte("body")
 	size := func(h codec.Head) int {
@@ -93,8 +93,8 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	}
 }
 
-// Somebody may have put into Base64 what XML could carry, because escaped it would be too
-// large: recording an attempt leaves it as it is.
+// A body may be in Base64 although XML could carry it, because escaped it would be too large:
+// recording an attempt leaves it as it is.
 func TestABodyInBase64StaysInIt(t *testing.T) {
 	body := strings.Repeat(`"`, 48<<10)
 	text := "millrace/1?id=7&e=64\n" + base64.StdEncoding.EncodeToString([]byte(body))
@@ -115,9 +115,8 @@ func TestABodyInBase64StaysInIt(t *testing.T) {
 	}
 }
 
-// B-19: a newer version is told from a broken one, and parameters that this program
-// does not know survive it.
-func TestB19_NewerEnvelopes(t *testing.T) {
+// B-19: a newer version is not an invalid envelope, and unknown parameters survive it.
+func TestNewerEnvelopes(t *testing.T) {
 	_, _, _, err := codec.Open("millrace/2?id=7\nbody", codec.Auto)
 	if !errors.Is(err, codec.ErrNewer) {
 		t.Errorf("got %v", err)
@@ -151,8 +150,7 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	}
 }
 
-// A count is read up to the largest number that its field holds, and not beyond, where it
-// would be negative.
+// A count is parsed up to the maximum of its field and not beyond, where it would be negative.
 func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
 	h, _, _, err := codec.Open("millrace/1?n=2147483647&s=9223372036854775807&st=2147483647\n", codec.Auto)
 	if err != nil || h.Attempts != math.MaxInt32 || h.Settled != math.MaxInt64 || h.Starts != math.MaxInt32 {
@@ -160,7 +158,8 @@ func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope holds that what opens can be sealed and opened again to the same.
+// FuzzEnvelope checks that an opened envelope can be sealed and opened again with the same
+// result.
 func FuzzEnvelope(f *testing.F) {
 	f.Add("millrace/1?id=7&at=1&n=2&s=3&st=1&tp=t&ts=u&dk=d&cl=c\n{}")
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
@@ -202,4 +201,27 @@ func ExampleSeal() {
 	// Output:
 	// millrace/1?id=order+7&n=2&s=4
 	// {"ID":"7"} <nil>
+}
+
+// A body with characters that XML cannot carry, or with invalid UTF-8, is in Base64. Otherwise
+// the queue would refuse the text.
+func TestABodyThatXMLCannotCarryIsSealedInBase64(t *testing.T) {
+	bodies := []string{"\xff", "a\xc3", "\xed\xa0\x80", "\x7f\x1b"}
+	for r := rune(0); r <= 0x10FFFF; r++ {
+		if r < 0x20 || r >= 0xD7F0 && r <= 0xE00F || r >= 0xFFF0 && r <= 0x1000F || r >= 0x10FFF0 {
+			bodies = append(bodies, string(r))
+		}
+	}
+	for _, body := range bodies {
+		text, err := codec.Seal(codec.Head{}, []byte("{"+body+"}"), codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := queue.CheckText(text); err != nil {
+			t.Errorf("%q: %v", body, err)
+		}
+		if _, got, _, err := codec.Open(text, codec.Envelope); err != nil || string(got) != "{"+body+"}" {
+			t.Errorf("%q came back as %q, %v", body, got, err)
+		}
+	}
 }

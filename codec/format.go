@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Format says how a head and a body become the text of a message.
+// Format is how a head and a body become the text of a message.
 type Format int
 
 // The formats.
 const (
-	// Auto reads all the others, in this order: the mark of an [Envelope]; valid JSON
-	// is the body; Base64 of valid JSON is decoded; anything else is the body as it
-	// stands. As a format to write it means Envelope. It is the zero value.
+	// Auto recognises all formats, in this order: an [Envelope]; valid JSON is the body; Base64
+	// of valid JSON is decoded; anything else is the body as it is. Written, it means Envelope.
+	// It is the zero value.
 	Auto Format = iota
 
-	// Envelope is a line with the head and then the body. Only it can count attempts
-	// apart from deliveries.
+	// Envelope is a line with the head and then the body. It is the only format that counts
+	// attempts apart from deliveries.
 	Envelope
 
-	// Plain is the body itself, which must be text that XML can carry. It has no head.
+	// Plain is the body itself, which must be valid XML text. It has no head.
 	Plain
 
-	// Base64 is the body in standard Base64, for consumers that expect it. It takes a
-	// third more room and has no head.
+	// Base64 is the body in standard Base64, for consumers that expect it. It is a third larger
+	// and has no head.
 	Base64
 )
 
-// String names the format.
+// String returns the name of the format.
 func (f Format) String() string {
 	switch f {
 	case Auto:
@@ -45,7 +45,8 @@ func (f Format) String() string {
 	return fmt.Sprintf("Format(%d)", int(f))
 }
 
-// MarshalText names the format, for JSON, flags and logs. An unknown one is an error.
+// MarshalText returns the name of the format, for JSON, flags and logs. An unknown format is an
+// error.
 func (f Format) MarshalText() ([]byte, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (f Format) MarshalText() ([]byte, error) {
 	return []byte(f.String()), nil
 }
 
-// UnmarshalText reads what [Format.MarshalText] writes.
+// UnmarshalText parses what [Format.MarshalText] returns.
 func (f *Format) UnmarshalText(text []byte) error {
 	for one := Auto; one.Check() == nil; one++ {
 		if one.String() == string(text) {
@@ -61,23 +62,23 @@ func (f *Format) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("codec: %q is no format", text)
+	return fmt.Errorf("codec: unknown format %q", text)
 }
 
-// Check returns an error for a format that there is not.
+// Check returns an error for an unknown format.
 func (f Format) Check() error {
 	if f < Auto || f > Base64 {
-		return fmt.Errorf("codec: there is no %v", f)
+		return fmt.Errorf("codec: unknown format %v", f)
 	}
 	return nil
 }
 
-// HasHead tells whether the format, as one to write, carries a [Head].
+// HasHead reports whether the format, when written, carries a [Head].
 func (f Format) HasHead() bool { return f == Auto || f == Envelope }
 
-// Seal returns the text that carries head and body. Formats without a head leave it
-// out. An unknown format is an error; a Plain body that is no XML text is not noticed
-// here but by the queue, before it sends (queue.CheckText).
+// Seal returns the text that carries head and body. Formats without a head leave it out. An
+// unknown format is an error. Seal does not check whether a Plain body is XML text; the queue
+// does before it sends (queue.CheckText).
 func Seal(h Head, body []byte, f Format) (string, error) {
 	switch f {
 	case Auto, Envelope:
@@ -91,11 +92,11 @@ func Seal(h Head, body []byte, f Format) (string, error) {
 }
 
 // OpenAdopted is [Open] for a queue on which messages are put into envelopes when they are
-// given back: an envelope is opened as one, whatever the format, and what is none as the
-// format says. A text that begins as an envelope does and cannot be read as one is no
-// envelope either, unless it is one of a newer version.
+// given back: an envelope is opened as one whatever the format, and anything else by the
+// format. A text that begins like an envelope but is not a valid one is not treated as an
+// envelope, unless it has a newer version.
 func OpenAdopted(text string, f Format) (Head, []byte, Format, error) {
-	if f == Auto || f == Envelope || !strings.HasPrefix(text, mark) {
+	if f == Auto || f == Envelope || !strings.HasPrefix(text, prefix) {
 		return Open(text, f)
 	}
 	h, body, err := openEnvelope(text)
@@ -105,9 +106,9 @@ func OpenAdopted(text string, f Format) (Head, []byte, Format, error) {
 	return h, body, Envelope, err
 }
 
-// Open returns the head and the body that text carries and the format it was in:
-// never Auto. A foreign message, one without an envelope, has a zero head. What cannot
-// be read is an error; [ErrNewer] is one that another program can read.
+// Open returns the head and the body that text carries, and its format, which is never Auto. A
+// message without an envelope has a zero head. An unreadable text is an error; [ErrNewer] means
+// that a newer program can read it.
 func Open(text string, f Format) (Head, []byte, Format, error) {
 	switch f {
 	case Plain:
@@ -119,18 +120,18 @@ func Open(text string, f Format) (Head, []byte, Format, error) {
 		}
 		return Head{}, body, Base64, nil
 	case Envelope:
-		if !strings.HasPrefix(text, mark) {
+		if !strings.HasPrefix(text, prefix) {
 			return Head{}, nil, Envelope, fmt.Errorf("open a message: it has no envelope: %.20q", text)
 		}
 		h, body, err := openEnvelope(text)
 		return h, body, Envelope, err
 	case Auto:
-		if strings.HasPrefix(text, mark) {
+		if strings.HasPrefix(text, prefix) {
 			return Open(text, Envelope)
 		}
 		body := []byte(text)
-		// What begins like this is no Base64, so it is the body, valid JSON or not:
-		// spares every JSON message a second reading.
+		// A text that begins like this is not Base64, so it is the body, valid JSON or not.
+		// This saves every JSON message a second parse.
 		if trimmed := strings.TrimLeft(text, " \t\r\n"); trimmed != "" && strings.IndexByte(`{["-`, trimmed[0]) >= 0 {
 			return Head{}, body, Plain, nil
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestTheDispatcherAllocatesLittle bounds what a message costs beyond its queue, with the
-// identity codec, a time-out and no observer. BenchmarkDispatch shows the time.
+// The dispatcher's allocations per message, beyond those of its queue, are bounded: with the
+// identity codec, a time-out and no observer. BenchmarkDispatch measures the time.
 func TestTheDispatcherAllocatesLittle(t *testing.T) {
-	const messages, most = 32_000, 8
+	const messages, maxAllocations = 32_000, 8
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
 	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
@@ -51,7 +51,7 @@ func TestTheDispatcherAllocatesLittle(t *testing.T) {
 	}
 	per := float64(after.Mallocs-before.Mallocs) / messages
 	t.Logf("%.2f allocations a message", per)
-	if per > most {
-		t.Errorf("%.2f allocations a message, want at most %d", per, most)
+	if per > maxAllocations {
+		t.Errorf("%.2f allocations a message, want at most %d", per, maxAllocations)
 	}
 }

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// BatchHandler does several jobs in one go. It returns nil if all succeeded, and otherwise
-// one result for each message, in their order, each meaning what it means for a [Handler].
-// Any other number of results, none at all in a slice that is not nil among them, is an
-// error for every message. When all of them failed for one reason, such as a transaction that
-// was not committed, return slices.Repeat([]error{err}, len(ms)).
+// BatchHandler handles several messages in one call. It returns nil if all succeeded, otherwise
+// one result per message in the same order, each with the meaning it has for a [Handler]. Any
+// other number of results, including an empty slice that is not nil, is an error for every
+// message. When all of them failed for one reason, such as a transaction that did not commit,
+// return slices.Repeat([]error{err}, len(ms)).
 //
-// The context has the values of the first message's, and ends when those of all its
+// The context has the values of the first message's context. It ends when the contexts of all
 // messages have ended, with the cause of the last.
 type BatchHandler[T any] func(ctx context.Context, ms []*Message[T]) []error
 
-// errResults is what every message of a batch gets when its handler returned another
-// number of results.
+// errResults is the error of every message whose batch handler returned the wrong number of
+// results.
 var errResults = errors.New("batch handler returned the wrong number of results")
 
-// wrongNumber is what every message of a batch gets whose handler returned another number of
-// results. It has the text of the first error among them, which may be what went wrong, but
-// does not wrap it: nobody knows which message it is for.
+// wrongNumber returns the error for a wrong number of results. It quotes the first error among
+// them, which may be the real cause, but does not wrap it: nobody knows which message it
+// belongs to.
 func wrongNumber(results []error, messages int) error {
 	err := fmt.Errorf("%w: %d for %d messages (nil if all succeeded, or one for each)", errResults, len(results), messages)
 	for _, result := range results {
@@ -37,56 +37,55 @@ func wrongNumber(results []error, messages int) error {
 	return err
 }
 
-// Batch returns a handler that collects messages and hands them to h: as soon as there
-// are size of them, or when the first has waited this long. It does not wait for company
-// that cannot come or would come too late: a batch begins at once when the worker is
-// stopping, when messages are held back because everything fails, when the context of one
-// of its messages ends, and when half of the first one's time-out has passed. A message whose
-// context has ended before its batch begins is left out.
+// Batch returns a handler that collects messages and calls h when it has size of them, or when
+// the first has waited for the given time. A batch does not wait for messages that cannot come
+// or would come too late: it starts at once when the worker stops, when an outage of the
+// handlers holds messages back, when the context of one of its messages ends, and when half of
+// the first message's time-out has passed. A message whose context ends before its batch starts
+// is left out.
 //
-// Every message of a batch keeps its own slot, lease and settlement, so Concurrency must
-// be at least size for batches to fill (a [*SetupError] warns when it is not), and is what
-// bounds how many batches run at once. A
-// panic in h is an error for all of its batch. Size under 1 counts as 1; a negative wait as
-// none.
+// Every message of a batch keeps its own slot, lease and settlement. Concurrency must therefore
+// be at least size for batches to fill (a [*SetupError] warns otherwise), and it bounds how
+// many batches run at once. A panic in h is an error for its whole batch. A size under 1 counts
+// as 1, a negative wait as zero.
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	b := &batcher[T]{handler: h, size: max(size, 1), wait: max(wait, 0)}
 	return b.handle
 }
 
-// batcher fills one batch at a time; those that are full run on their own.
+// batcher fills one batch at a time. Full batches run independently.
 type batcher[T any] struct {
 	handler BatchHandler[T]
 	size    int
 	wait    time.Duration
-	warned  atomic.Bool // that batches never fill
+	warned  atomic.Bool // whether the SetupError was reported
 
 	mu   sync.Mutex
-	open *batch[T] // the one that fills; nil when none does; guarded by mu
+	open *batch[T] // the batch that accepts messages; nil when there is none; guarded by mu
 }
 
-// batch is a batch from its first message to its results.
+// batch is one call of the batch handler, from its first message to its results.
 type batch[T any] struct {
-	members []*member[T]  // guarded by batcher.mu until begun is closed, constant then
-	begun   chan struct{} // closed when nobody joins any more
-	done    chan struct{} // closed when the results are there
+	members []*member[T]  // guarded by batcher.mu until begun is closed, constant afterwards
+	begun   chan struct{} // closed when no further message joins
+	done    chan struct{} // closed when the results are set
 }
 
-// member is a message of a batch.
+// member is one message of a batch.
 type member[T any] struct {
 	ctx     context.Context
 	message *Message[T]
-	part    part  // constant once the batch has begun
-	result  error // constant once the batch is done; of one that is left out, once it has begun
+	role    role  // constant once the batch has begun
+	result  error // constant once the batch is done; if left out, once it has begun
 }
 
-// part is what becomes of a member when its batch begins.
-type part uint8
+// role is what a member does when its batch begins.
+type role uint8
 
 const (
-	follows part = iota
-	leads        // its goroutine runs the handler, so that none is started which nobody owns
-	leaves       // its context has ended
+	follower role = iota
+	leader        // its goroutine calls the handler, so that the call needs no goroutine of its own
+	leftOut       // its context has ended
 )
 
 // handle is the handler of one message.
@@ -94,17 +93,17 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 	b.warn(m)
 	mine := &member[T]{ctx: ctx, message: m}
 	in, first := b.join(mine)
-	b.fill(in, mine, first)
-	switch mine.part {
-	case leads:
+	b.waitToBegin(in, mine, first)
+	switch mine.role {
+	case leader:
 		b.run(in)
-	case follows:
+	case follower:
 		<-in.done
 	}
 	return mine.result
 }
 
-// warn tells once that batches never fill, because fewer messages are handled at once.
+// warn reports once that batches cannot fill because Concurrency is below their size.
 func (b *batcher[T]) warn(m *Message[T]) {
 	if m.delivery == nil || b.warned.Load() {
 		return
@@ -119,7 +118,7 @@ func (b *batcher[T]) warn(m *Message[T]) {
 		b.size, slots, b.wait, b.size)})
 }
 
-// join puts the message into the batch that fills, which begins when it is full.
+// join adds the message to the open batch, which begins when it is full.
 func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,14 +134,14 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 	return in, first
 }
 
-// fill waits until the batch has begun, and begins it when the member has a reason: its
-// context or its worker comes to an end, nobody else is let through, or, if it is the
-// first, it has waited long enough.
-func (b *batcher[T]) fill(in *batch[T], m *member[T], first bool) {
-	from := collectingFrom(m.ctx)
+// waitToBegin waits until the batch has begun. It begins the batch itself when this member has
+// a reason to: its context or the worker ends, an outage begins, or it is the first and has
+// waited long enough.
+func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
+	from := batchSignalsFrom(m.ctx)
 	var waited <-chan time.Time
 	if first {
-		timer := time.NewTimer(patience(m.ctx, b.wait))
+		timer := time.NewTimer(maxWait(m.ctx, b.wait))
 		defer timer.Stop()
 		waited = timer.C
 	}
@@ -161,29 +160,29 @@ func (b *batcher[T]) fill(in *batch[T], m *member[T], first bool) {
 	}
 }
 
-// begin lets nobody join any more, and says who leads and who leaves. Requires mu.
+// begin closes the batch to further members and assigns the roles. Requires mu.
 func (b *batcher[T]) begin(in *batch[T]) {
 	b.open = nil
 	led := false
 	for _, m := range in.members {
 		switch {
 		case m.ctx.Err() != nil:
-			m.part, m.result = leaves, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
+			m.role, m.result = leftOut, fmt.Errorf("its batch had not begun: %w", context.Cause(m.ctx))
 		case !led:
-			m.part, led = leads, true
+			m.role, led = leader, true
 		}
 	}
 	close(in.begun)
 }
 
-// run calls the handler for those that have not left, one of whom calls it.
+// run calls the handler for the members that were not left out. One of them calls it.
 func (b *batcher[T]) run(in *batch[T]) {
 	defer close(in.done)
 	var messages []*Message[T]
 	var contexts []context.Context
 	var stay []*member[T]
 	for _, m := range in.members {
-		if m.part != leaves {
+		if m.role != leftOut {
 			messages, contexts, stay = append(messages, m.message), append(contexts, m.ctx), append(stay, m)
 		}
 	}
@@ -192,13 +191,13 @@ func (b *batcher[T]) run(in *batch[T]) {
 			m.result = err
 		}
 	}
-	fail(errGoexit) // for everybody, should the handler end this goroutine
+	fail(errGoexit) // the result of all, should the handler end this goroutine
 	defer func() {
 		if p := recover(); p != nil {
 			fail(&PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	all, cancel := together(contexts)
+	all, cancel := joinContexts(contexts)
 	defer cancel(nil)
 	results := b.handler(all, messages)
 	switch {
@@ -213,40 +212,39 @@ func (b *batcher[T]) run(in *batch[T]) {
 	}
 }
 
-// collecting is what a handler that collects messages must know of the dispatcher that it
-// runs in. The zero value, of none, knows nothing.
-type collecting struct {
-	stopping <-chan struct{} // closed when no handler is started any more
+// batchSignals are the events of a dispatcher that [Batch] reacts to. The zero value, outside
+// of a dispatcher, never signals.
+type batchSignals struct {
+	stopping <-chan struct{} // closed when no further handler starts
 	breaker  *breaker
 }
 
-type collectingKey struct{}
+type batchSignalsKey struct{}
 
-// collectingFrom returns what the dispatcher of a handler with that context lets it know.
-func collectingFrom(ctx context.Context) collecting {
-	from, _ := ctx.Value(collectingKey{}).(collecting)
+// batchSignalsFrom returns the signals of the dispatcher that runs the handler of ctx.
+func batchSignalsFrom(ctx context.Context) batchSignals {
+	from, _ := ctx.Value(batchSignalsKey{}).(batchSignals)
 	return from
 }
 
-// heldBack returns what is closed when no company is let through.
-func (c collecting) heldBack() <-chan struct{} {
+// heldBack returns a channel that is closed while an outage holds messages back.
+func (c batchSignals) heldBack() <-chan struct{} {
 	if c.breaker == nil {
 		return nil
 	}
-	return c.breaker.opening()
+	return c.breaker.openSignal()
 }
 
-// patience bounds a wait for company by half of what the handler's time-out leaves.
-func patience(ctx context.Context, wait time.Duration) time.Duration {
+// maxWait bounds a wait for further messages by half of what is left of the handler's time-out.
+func maxWait(ctx context.Context, wait time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(wait, time.Until(deadline)/2)
 	}
 	return wait
 }
 
-// together returns a context with the values of the first that ends when all have
-// ended.
-func together(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
+// joinContexts returns a context with the values of the first that ends when all have ended.
+func joinContexts(contexts []context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(withoutDelivery{context.WithoutCancel(contexts[0])})
 	var left atomic.Int64
 	left.Store(int64(len(contexts)))

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// company calls a batch handler for messages of its own making, each with a context of its
-// own, and keeps what became of them.
+// company calls a batch handler for messages made by the test, each with a context of its own,
+// and keeps their results.
 type company struct {
 	*testing.T
 	handler dispatcher.Handler[int]
@@ -34,14 +34,15 @@ func newCompany(t *testing.T, h dispatcher.BatchHandler[int], size int, wait tim
 
 var errNotYet = errors.New("no result yet")
 
-// come brings a message, waits until it is in, and returns what ends its context.
+// come adds a message, waits until it has joined a batch, and returns a function that ends its
+// context.
 func (c *company) come(n int) (end func(error)) {
 	end = c.bring(n)
 	synctest.Wait()
 	return end
 }
 
-// bring is come without the wait.
+// bring is come without waiting.
 func (c *company) bring(n int) (end func(error)) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), whose{}, n))
 	c.mu.Lock()
@@ -62,7 +63,7 @@ func (c *company) bring(n int) (end func(error)) {
 
 type whose struct{}
 
-// result is what became of the message.
+// result returns the result of a message.
 func (c *company) result(n int) error {
 	synctest.Wait()
 	c.mu.Lock()
@@ -77,7 +78,7 @@ func bodies(ms []*dispatcher.Message[int]) (all []int) {
 	return all
 }
 
-// However messages come, no batch is over its size, none waits longer than it may, and
+// Whatever the order of arrivals, no batch exceeds its size, none waits longer than it may, and
 // every message is in one batch and gets its own result.
 func TestNoBatchIsOverItsSize(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -129,8 +130,8 @@ func TestNoBatchIsOverItsSize(t *testing.T) {
 	})
 }
 
-// The context of a batch ends with the last of its messages' and not with the first one's,
-// and has that one's cause.
+// The context of a batch ends with that of the last of its messages, not of the first, and has
+// the cause of the last.
 func TestABatchDoesNotEndWithItsFirstContext(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -162,8 +163,8 @@ func TestABatchDoesNotEndWithItsFirstContext(t *testing.T) {
 	}
 }
 
-// A message whose context ends while its batch fills, whichever it is, starts the batch and
-// is left out of it.
+// A message whose context ends while its batch fills starts the batch and is left out of it,
+// whichever it is.
 func TestAMessageWhoseContextHasEndedIsLeftOut(t *testing.T) {
 	for leaver := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestAMessageWhoseContextHasEndedIsLeftOut(t *testing.T) {
 	}
 }
 
-// When all have left, there is nothing to do.
+// When all messages are left out, the handler is not called.
 func TestABatchOfNobodyIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCompany(t, func(context.Context, []*dispatcher.Message[int]) []error {
@@ -209,8 +210,8 @@ func TestABatchOfNobodyIsNotHandled(t *testing.T) {
 	})
 }
 
-// Only nil is success for all: any other number of results than one for each, an empty
-// slice too, fails them all and says both numbers; so does a panic, and runtime.Goexit.
+// Only nil is success for all. Any other number of results than one per message, including an
+// empty slice, is an error for all that names both numbers. So is a panic, and runtime.Goexit.
 func TestOnlyNilIsSuccessForAWholeBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler dispatcher.BatchHandler[int]

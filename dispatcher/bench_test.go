@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// instant is a queue whose every request succeeds at once and costs nothing, so that
-// what is measured is the dispatcher.
+// instant is a queue whose requests succeed at once and cost nothing, so that only the
+// dispatcher is measured.
 type instant struct{ queue.Queue }
 
 func (instant) Name() queue.Name                          { return queue.Name{Account: "a", Queue: "jobs"} }
@@ -22,9 +22,9 @@ type other struct{ instant }
 
 func (other) Name() queue.Name { return queue.Name{Account: "a", Queue: "jobs-poison"} }
 
-// BenchmarkDispatch is what the dispatcher adds to a message: slot, lease, handler and
-// settlement, with the identity codec and a time-out. BenchmarkGoroutine is the least
-// that anyone pays, a goroutine a message.
+// BenchmarkDispatch measures what the dispatcher adds to a message: slot, lease, handler and
+// settlement, with the identity codec and a time-out. BenchmarkGoroutine is the lower bound,
+// one goroutine per message.
 func BenchmarkDispatch(b *testing.B) {
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }

@@ -12,19 +12,20 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// When everything fails it is not the jobs: a database is down, a disk is full. Going
-// on would only burn their attempts. After this many first attempts that failed in a
-// row the consumer waits, then lets one message through as a probe, and takes up its
-// work when one succeeds. Later attempts do not count: a heap of bad messages on their
-// way to the poison queue is no outage.
+// When every handler fails, the cause is not the jobs: a database is down, a disk is full.
+// Going on would only use up their attempts. So after this many failed first attempts in a row
+// the breaker opens: it pauses, then lets one message through as a probe, and closes when one
+// succeeds. Later attempts do not count, because many bad messages on their way to the poison
+// queue are not an outage.
 const (
-	leastFailures  = 16 // in a row, or as many as there are slots, if that is more
-	firstPause     = time.Second
-	longestPause   = 15 * time.Second
-	probingReserve = 1
+	minFailures = 16 // in a row; as many as there are slots, if that is more
+	firstPause  = time.Second
+	maxPause    = 15 * time.Second
+	probeSlots  = 1
 )
 
-// breaker watches the results of handlers and holds reservations back.
+// breaker is a circuit breaker: it counts the results of handlers and holds reservations back
+// while all fail.
 type breaker struct {
 	mu        sync.Mutex
 	threshold int             // failures in a row that open it; guarded by mu
@@ -37,11 +38,11 @@ type breaker struct {
 	changed   chan struct{}   // closed and replaced when anything here changes; guarded by mu
 }
 
-// newBreaker returns a closed one. The seed spreads its pauses: processes that meet the
-// same outage do not probe together.
+// newBreaker returns a closed breaker. The seed spreads its pauses, so that processes in the
+// same outage do not probe at the same time.
 func newBreaker(concurrency int, seed uint64) *breaker {
 	b := &breaker{
-		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, longestPause),
+		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, maxPause),
 		opened:  make(chan struct{}),
 		changed: make(chan struct{}),
 	}
@@ -49,15 +50,15 @@ func newBreaker(concurrency int, seed uint64) *breaker {
 	return b
 }
 
-// resize follows a change of the concurrency. One that is open stays so.
+// resize adapts the threshold to a new concurrency. An open breaker stays open.
 func (b *breaker) resize(concurrency int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.threshold = max(leastFailures, concurrency)
+	b.threshold = max(minFailures, concurrency)
 }
 
-// succeeded closes the breaker, whoever succeeded: also a probe that was given up for
-// another.
+// succeeded closes the breaker. Any success counts, including that of a probe that was
+// replaced.
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,14 +72,14 @@ func (b *breaker) succeeded() {
 	b.notify()
 }
 
-// failed counts the failure of a delivery that was asked for at that instant, and opens
-// the breaker when there were too many in a row. While it is open only the probe's
-// failure means another pause, not those of handlers that began before.
+// failed counts the failure of a delivery that was requested at that time, and opens the
+// breaker after too many in a row. While it is open only the newest probe's failure starts
+// another pause; handlers that began earlier do not count.
 func (b *breaker) failed(attempt int, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
-		if !b.awaits(asked) {
+		if !b.awaitsResult(asked) {
 			return
 		}
 	} else {
@@ -95,57 +96,56 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 	b.notify()
 }
 
-// note takes the decision on a delivery, whose handler ran or did not, as a result. A
-// handler that says poison, discard or snooze works.
-func (b *breaker) note(what decision, ran bool, attempt int, asked time.Time) {
+// record takes the decision on a delivery as a result. A handler that asks for poison, discard
+// or snooze works. A delivery whose handler did not run says nothing.
+func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
 	switch {
-	case !ran || what.outcome == Lost || what.outcome == GivenBack:
+	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
 		b.unknown(asked)
-	case what.outcome == Retried, what.reason == poison.ReasonAttempts, what.reason == poison.ReasonExpiring:
+	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
 		b.failed(attempt, asked)
 	default:
 		b.succeeded()
 	}
 }
 
-// unknown ends a probe that told nothing, such as one that found no message: the next
-// one may go at once.
+// unknown ends a probe without a result, such as one that found no message: the next probe may
+// start at once.
 func (b *breaker) unknown(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.awaits(asked) {
+	if b.awaitsResult(asked) {
 		b.probed, b.until = time.Time{}, time.Time{}
 		b.notify()
 	}
 }
 
-// awaits tells whether what was asked for at that instant is the probe whose result is
-// awaited: neither from before the outage nor an earlier probe. Requires mu.
-func (b *breaker) awaits(asked time.Time) bool {
+// awaitsResult reports whether the delivery requested at that time is the current probe:
+// neither from before the outage nor an earlier probe. Requires mu.
+func (b *breaker) awaitsResult(asked time.Time) bool {
 	return !b.probed.IsZero() && !asked.Before(b.probed)
 }
 
-// probe notes that a message is let through, if it is still worth one. Whatever becomes
-// of it, the next one goes after the longest pause: its handler may hang.
+// probe records that a probe starts, if the breaker is still open. The next probe may follow
+// after the longest pause whatever becomes of this one, because its handler may hang.
 func (b *breaker) probe() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
 		b.probed = time.Now()
-		b.until = b.probed.Add(longestPause)
+		b.until = b.probed.Add(maxPause)
 	}
 }
 
-// notify wakes those who wait. Requires mu.
+// notify wakes all waiters. Requires mu.
 func (b *breaker) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// pass waits until messages may be fetched, and says whether only one may, as a probe: the
-// caller, who has the turn to reserve, tells when it has the slot for it. It returns false
-// when ctx ended first.
-func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
+// await blocks until messages may be fetched, and reports whether only one may, as a probe. The
+// caller then calls probe when it has a slot. It returns false when ctx ended first.
+func (b *breaker) await(ctx context.Context) (probe, ok bool) {
 	for {
 		b.mu.Lock()
 		open, wait, changed := b.open, time.Until(b.until), b.changed
@@ -153,28 +153,29 @@ func (b *breaker) pass(ctx context.Context) (probe, ok bool) {
 		if !open || wait <= 0 {
 			return open, true
 		}
-		if !hold(ctx, changed, wait) {
+		if !waitForChange(ctx, changed, wait) {
 			return false, false
 		}
 	}
 }
 
-// isOpen tells whether messages are held back.
+// isOpen reports whether messages are held back.
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open
 }
 
-// opening returns what is closed while messages are held back, and when that begins.
-func (b *breaker) opening() <-chan struct{} {
+// openSignal returns a channel that is closed while the breaker is open.
+func (b *breaker) openSignal() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.opened
 }
 
-// hold waits for a change, or for the time to pass.
-func hold(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
+// waitForChange waits until changed is closed or the time has passed. It returns false when ctx
+// ended first.
+func waitForChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) bool {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {

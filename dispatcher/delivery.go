@@ -3,9 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -14,44 +12,36 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// delivery is one message on its way through the dispatcher, on a goroutine of
-// its own.
+// delivery is one message from its dequeue to its settlement, on a goroutine of its own.
 type delivery[T any] struct {
-	dispatcher *Dispatcher[T]
-	queued     queue.Message // with the newest receipt, once its handler has returned
-	visibility time.Duration // that was asked for
-	start      bool          // whether its handler may start
-	announced  bool          // whether the start of its handler is recorded in its text
-	slot       slotState
-	lease      lease
+	dispatcher    *Dispatcher[T]
+	queued        queue.Message // has the newest receipt once the handler has returned
+	visibility    time.Duration // the dequeue asked for
+	start         bool          // whether its handler may start
+	startRecorded bool          // whether the start of its handler is recorded in its text
+	slot          slotState
+	lease         lease
 
-	head     codec.Head
-	body     []byte
-	format   codec.Format
-	starts   int             // how many of the recorded starts count
-	recalled recordedStart   // what was known of the message when they were counted
-	message  Message[T]      // what its handler gets
-	ctx      context.Context // its handler's; nil when it never ran
-	context  handlerContext  // what ctx points to, once it runs
+	head         codec.Head
+	body         []byte
+	format       codec.Format
+	starts       int             // how many of the recorded starts count
+	lastRecorded recordedStart   // what this process knew of the message when starts were counted
+	message      Message[T]      // passed to its handler
+	ctx          context.Context // the handler's; nil if no handler ran
+	context      handlerContext  // storage of ctx
 
-	room *room // of its batch
+	batch *batchSlots // shared with its batch
 
-	next, before *delivery[T]            // in the list of what is in flight; guarded by dispatcher.mu
+	next, before *delivery[T]            // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
 }
 
-// room is the slots that a batch does not need. They are freed together, when it is known
-// which they are: they are worth one dequeue, not several small ones.
-type room struct {
-	undecided atomic.Int32 // messages that may be refused yet
-	unused    atomic.Int32 // slots of what is refused, or of no message
-}
-
-// enveloped tells whether attempts are counted in the message itself.
+// enveloped reports whether the message has an envelope, which counts attempts.
 func (v *delivery[T]) enveloped() bool { return v.format == codec.Envelope }
 
-// attempt is the number of this run: one more than the failures recorded in the
-// envelope, or the dequeue count of a foreign message, which stands for it.
+// attempt returns the number of this attempt: the recorded failures plus one, or for a message
+// without an envelope its dequeue count.
 func (v *delivery[T]) attempt() int {
 	if v.enveloped() {
 		return v.head.Attempts + 1
@@ -59,25 +49,22 @@ func (v *delivery[T]) attempt() int {
 	return int(min(v.queued.DequeueCount, 1<<30))
 }
 
-// missing is how many deliveries ended in nothing, as far as is recorded.
-func (v *delivery[T]) missing() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
+// lostDeliveries returns how many earlier deliveries are not accounted for.
+func (v *delivery[T]) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
-// newerDelay is how long a message of a newer release is left to a newer worker.
-const newerDelay = 30 * time.Second
-
-// run takes the message from its slot to its settlement.
+// run processes the message from its slot to its settlement.
 func (v *delivery[T]) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
 	v.countStarts()
-	if what, no := v.refuse(err); no {
-		v.settle(what, held, refused)
+	if dec, no := v.refuse(err); no {
+		v.settle(dec, held, refused)
 		return
 	}
-	v.decided()
-	if what, no := v.recordStart(); no { // before the body is decoded, which may kill as well
-		v.survived(unstarted)
-		v.settle(what, held, unstarted)
+	v.settleBatchSlots()
+	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill the worker too
+		v.excludeStart(unstarted)
+		v.settle(dec, held, unstarted)
 		return
 	}
 	if v.decode() {
@@ -85,7 +72,7 @@ func (v *delivery[T]) run() {
 	}
 }
 
-// open reads the text. What was adopted is in an envelope, whatever the format.
+// open reads the text. With Adopt an envelope is recognised whatever the format.
 func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
 	o := &v.dispatcher.options
 	if o.Adopt {
@@ -94,8 +81,8 @@ func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
 	return codec.Open(v.queued.Text, o.Format)
 }
 
-// decode reads the body, or settles the message as one that cannot be read. A codec that
-// panics, or ends the goroutine, has found what it cannot read.
+// decode reads the body, or settles the message as undecodable. A codec that panics or ends its
+// goroutine has failed to decode.
 func (v *delivery[T]) decode() (readable bool) {
 	d := v.dispatcher
 	returned := false
@@ -105,8 +92,8 @@ func (v *delivery[T]) decode() (readable bool) {
 			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
 		}
 		if readable = err == nil; !readable {
-			v.survived(unstarted)
-			v.settle(v.poisoned(poison.ReasonUndecodable, sound("codec", err)), held, unstarted)
+			v.excludeStart(unstarted)
+			v.settle(v.poisoned(poison.ReasonUndecodable, safeError("codec", err)), held, unstarted)
 		}
 	}()
 	v.message.Body, err = d.options.Codec.Decode(v.body)
@@ -114,35 +101,8 @@ func (v *delivery[T]) decode() (readable bool) {
 	return
 }
 
-// refuse decides on a message whose handler must not run. Poison comes before decoding
-// and handling: what a worker died of must not be touched again.
-func (v *delivery[T]) refuse(unread error) (what decision, refused bool) {
-	bounds := v.dispatcher.options.Poison
-	took := time.Since(v.lease.asked)
-	v.dispatcher.follow.answered(took, v.visibility)
-	switch {
-	case took >= v.visibility-safety:
-		// The answer took as long as the lease: somebody else may have the message.
-		return decision{outcome: Lost, err: ErrLeaseExpired}, true
-	case !v.start:
-		return decision{outcome: GivenBack}, true
-	case errors.Is(unread, codec.ErrNewer):
-		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
-	case unread != nil:
-		return v.poisoned(poison.ReasonUndecodable, unread), true
-	case v.head.Poison != "":
-		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= bounds.MaxLost:
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
-	case v.attempt() > bounds.MaxAttempts:
-		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
-	case v.lifeEnds(time.Second):
-		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
-	}
-	return decision{}, false
-}
-
-// handle runs the handler under a kept lease and settles what it said.
+// handle runs the handler while the lease manager renews the lease, then settles the message by
+// the result.
 func (v *delivery[T]) handle() {
 	d := v.dispatcher
 	body := v.message.Body
@@ -160,18 +120,19 @@ func (v *delivery[T]) handle() {
 		v.lease.deadline = begin.Add(timeout)
 		v.context.deadline = v.lease.deadline
 	}
-	v.ctx, v.lease.cancel, v.lease.watch = &v.context, cancel, v
-	d.enter(v, cancel)
+	v.ctx, v.lease.cancel, v.lease.watcher = &v.context, cancel, v
+	d.setCancel(v, cancel)
 	d.slots.started()
-	d.keeper.hold(&v.lease, v.visibility)
-	// What follows a call of the user's is deferred: runtime.Goexit in it runs nothing else.
+	d.leases.track(&v.lease, v.visibility)
+	// Hooks are user code. What must run after one is deferred, because runtime.Goexit in it
+	// runs only deferred calls.
 	defer v.execute(begin)
 	if d.options.Observer.Started != nil {
 		d.options.Observer.Started(v.described())
 	}
 }
 
-// timeout is how long the handler of the message may run, or zero for ever.
+// timeout returns the handler's time-out for this message; zero means none.
 func (v *delivery[T]) timeout() time.Duration {
 	o := &v.dispatcher.options
 	if o.TimeoutFor == nil {
@@ -191,23 +152,23 @@ func (v *delivery[T]) execute(begin time.Time) {
 	err = v.dispatcher.call(v.ctx, &v.message)
 }
 
-// returned takes the result of the handler that began then.
+// returned handles the result of a handler that began at that time.
 func (v *delivery[T]) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
-	d.follow.record(took)
-	defer v.conclude(err, begin)
+	d.visibility.recordHandling(took)
+	defer v.finish(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
 	}
 }
 
-// conclude settles what the handler returned.
-func (v *delivery[T]) conclude(err error, begin time.Time) {
+// finish settles the message by the handler's result.
+func (v *delivery[T]) finish(err error, begin time.Time) {
 	d := v.dispatcher
-	v.survived(handled)
-	newest, state := d.keeper.release(&v.lease)
-	// Not the id, which observers may be reading.
+	v.excludeStart(handled)
+	newest, state := d.leases.untrack(&v.lease)
+	// The id is not assigned: observers may be reading it.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
 	ended := context.Cause(v.ctx)
 	v.lease.cancel(nil)
@@ -216,61 +177,50 @@ func (v *delivery[T]) conclude(err error, begin time.Time) {
 	}
 	interrupted := errors.Is(ended, ErrStopping)
 	if state == held && errors.Is(ended, ErrLeaseExpired) {
-		// A renewal was so slow that the handler had to be told to end, and took effect.
-		// It is not the job that failed.
+		// The handler was cancelled because a renewal was slow, but the renewal succeeded. The
+		// job has not failed.
 		interrupted = true
-		d.follow.short(v.visibility)
+		d.visibility.recordTooShort(v.visibility)
 	}
 	v.settle(v.decide(err, state, interrupted), state, handled)
 }
 
-// progress is how far a delivery has come when it is settled.
+// progress is how far a delivery came before it was settled.
 type progress int
 
 const (
-	refused   progress = iota // its handler must not run
-	unstarted                 // its start could not be recorded, or its body not be read
-	handled                   // its handler has returned
+	refused   progress = iota // the handler must not run
+	unstarted                 // the start could not be recorded or the body not decoded
+	handled                   // the handler has returned
 )
 
-// leaveSlot frees the slot as the settlement begins.
-func (v *delivery[T]) leaveSlot(came progress) {
+// freeSlot frees the slot when the settlement begins.
+func (v *delivery[T]) freeSlot(came progress) {
 	slots := v.dispatcher.slots
 	switch {
 	case came == refused:
-		slots.pend()
-		v.room.unused.Add(1)
-		v.decided()
+		slots.beginSettlement()
+		v.batch.unused.Add(1)
+		v.settleBatchSlots()
 	case v.slot.CompareAndSwap(slotTaken, slotFreed):
-		slots.settling(came == handled)
-	default: // given up: the slot is another's
-		slots.pend()
+		slots.freeForSettlement(came == handled)
+	default: // given up: another handler has the slot
+		slots.beginSettlement()
 	}
 }
 
-// decided frees the slots that the batch does not need, when that is known of its last
-// message.
-func (v *delivery[T]) decided() {
-	if v.room.undecided.Add(-1) > 0 {
-		return
-	}
-	if n := v.room.unused.Load(); n > 0 {
-		v.dispatcher.slots.unreserve(int(n))
-	}
-}
-
-// call runs the handler, a panic in it becoming an error: one message's failure is
-// its own.
+// call runs the handler. A panic becomes an error, so that one message's failure affects no
+// other.
 func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = sound("handler", &PanicError{Value: p, Stack: debug.Stack()})
+			err = safeError("handler", &PanicError{Value: p, Stack: debug.Stack()})
 		}
 	}()
-	return sound("handler", d.handler(ctx, m))
+	return safeError("handler", d.handler(ctx, m))
 }
 
-// renewed tells of a renewal of the lease, as the keeper's watcher.
+// renewed reports a renewal. It implements watcher.
 func (v *delivery[T]) renewed(visibility time.Duration, err error) {
 	o := &v.dispatcher.options
 	if err != nil {
@@ -281,82 +231,9 @@ func (v *delivery[T]) renewed(visibility time.Duration, err error) {
 	}
 }
 
-// lost tells of the loss of the lease, as the keeper's watcher.
+// lost reports the loss of the lease. It implements watcher.
 func (v *delivery[T]) lost(cause error) {
 	if f := v.dispatcher.options.Observer.Lost; f != nil {
 		f(v.described(), cause)
 	}
-}
-
-// decision is what is to be done with a message.
-type decision struct {
-	outcome Outcome
-	delay   time.Duration
-	reason  poison.Reason
-	err     error
-}
-
-// decide turns a handler's result into what is to be done. A handler that was interrupted
-// has not failed.
-func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
-	said := saidBy(err)
-	explicit := said != nil
-	switch {
-	case state == expired && err != nil && v.lifeEnds(LeastVisibility):
-		return v.poisoned(poison.ReasonExpiring, err)
-	case state == lost, state == expired && err != nil:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
-	case err == nil:
-		return decision{outcome: Deleted}
-	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
-		return decision{outcome: GivenBack}
-	case explicit && said.outcome == Discarded:
-		return decision{outcome: Discarded, err: err}
-	case explicit && said.outcome == Poisoned:
-		return v.poisoned(poison.ReasonRejected, err)
-	case explicit && said.outcome == Snoozed:
-		return v.later(Snoozed, said.delay, nil)
-	case v.attempt() >= v.dispatcher.options.Poison.MaxAttempts:
-		return v.poisoned(poison.ReasonAttempts, err)
-	case explicit:
-		return v.later(Retried, said.delay, err)
-	}
-	return v.later(Retried, v.retryDelay(v.attempt(), err), err)
-}
-
-// lifeEnds tells whether the message's own life is over but for less than so long: if
-// that is too short for anybody else to handle it, what its handler did not finish is
-// worth a copy.
-func (v *delivery[T]) lifeEnds(left time.Duration) bool {
-	return !v.lease.end.IsZero() && time.Until(v.lease.end) < left
-}
-
-func cause(s leaseState) error {
-	if s == lost {
-		return ErrLeaseLost
-	}
-	return ErrLeaseExpired
-}
-
-// later gives the message back for another delivery after the delay, or less if its
-// life ends before that could be handled; with no second left it is poison, because
-// the service would drop it in silence (invariant 1).
-func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
-	if !v.lease.end.IsZero() {
-		room := time.Until(v.lease.end) - v.dispatcher.Visibility()
-		if room < time.Second {
-			return v.poisoned(poison.ReasonExpiring, err)
-		}
-		delay = min(delay, room.Truncate(time.Second))
-	}
-	return decision{outcome: outcome, delay: delay, err: err}
-}
-
-// poisoned moves the message away, or keeps it hidden where there is nowhere to
-// move it to.
-func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
-	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
-	}
-	return decision{outcome: Poisoned, reason: reason, err: err}
 }

@@ -13,44 +13,44 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Dispatcher runs a handler for messages of one queue. Make one with [New]; it is
-// safe for concurrent use. Call [Dispatcher.Start] before anything else and
-// [Dispatcher.Drain] at the end.
+// Dispatcher runs a handler for messages of one queue. Make one with [New]. It is safe for
+// concurrent use. Call [Dispatcher.Start] before any other method and [Dispatcher.Drain] at the
+// end.
 type Dispatcher[T any] struct {
 	queue   queue.Queue
 	name    queue.Name
 	handler Handler[T]
-	options Options[T] // guarded, see Options.guard
+	options Options[T] // hooks are wrapped by Options.guard
 	hooks   *hook.Guard
 
-	slots   *slots
-	follow  *follower
-	breaker *breaker
-	keeper  *keeper
-	starts  starts
-	workers workers[T]
+	slots      *slots
+	visibility *visibilityEstimator
+	breaker    *breaker
+	leases     *leaseManager
+	starts     starts
+	workers    workers[T]
 
-	handlers context.Context // parent of every handler's context; it never ends, see stopHandlers
-	requests requests        // parents of every settlement and renewal
+	handlers context.Context // parent of the handlers' contexts; never ends, see stopHandlers
+	requests requests        // parents of settlements and renewals
 	halted   chan struct{}   // closed by Halt
 	stopping chan struct{}   // closed by Stop
 	halt     sync.Once
 
-	inFlight sync.WaitGroup // one for every message dispatched and not settled
+	inFlight sync.WaitGroup // one per message dispatched and not settled
 	counts   [outcomes]atomic.Int64
 
 	mu       sync.Mutex
 	started  bool         // guarded by mu
-	draining bool         // no handler is started any more; guarded by mu
+	draining bool         // no further handler starts; guarded by mu
 	stopped  bool         // handlers have been cancelled; guarded by mu
-	active   *delivery[T] // the first of a list of what is in flight; guarded by mu
+	active   *delivery[T] // head of the list of deliveries in flight; guarded by mu
 }
 
-// New returns a dispatcher for the queue and the handler. It starts and sends
-// nothing. The error names every bad option.
+// New returns a dispatcher for the queue and the handler. It starts and sends nothing. The
+// error names every invalid option.
 func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
 	if isnil.Value(q) || h == nil {
-		return nil, errors.New("dispatcher: both a queue and a handler are needed")
+		return nil, errors.New("dispatcher: a queue and a handler are required")
 	}
 	options, err := o.withDefaults(q)
 	if err != nil {
@@ -59,15 +59,14 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 	hooks := options.guard(q.Name())
 	return &Dispatcher[T]{
 		queue: q, name: q.Name(), handler: intercepted(h, options.Interceptors), options: options, hooks: hooks,
-		slots:  newSlots(options.Concurrency, options.BatchSize),
-		follow: newFollower(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		slots:      newSlots(options.Concurrency, options.BatchSize),
+		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
 
-// Start makes the dispatcher ready. Handlers see the values of ctx; its end does
-// not reach them, because shutdown is what [Dispatcher.Drain] says. Calling it
-// twice panics: that is a mistake in the program.
+// Start makes the dispatcher ready. Handlers see the values of ctx but not its end:
+// [Dispatcher.Drain] shuts down. A second call panics, because it is a mistake in the program.
 func (d *Dispatcher[T]) Start(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,93 +75,20 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers = context.WithValue(ctx, collectingKey{}, collecting{
+	d.handlers = context.WithValue(ctx, batchSignalsKey{}, batchSignals{
 		stopping: d.stopping, breaker: d.breaker,
 	})
 	d.requests.start(ctx)
-	d.keeper = newKeeper(d.requests.context(), d.queue, d.follow.renewal, d.options.StuckAfter)
+	d.leases = newLeaseManager(d.requests.context(), d.queue, d.visibility.forRenewal, d.options.StuckAfter)
 }
 
-// Reserve waits for free slots and takes up to a batch of them: it returns when
-// LeastFetch are free, or any after Linger, and 0 when ctx ended first. While handlers
-// fail one after the other it holds back, and then takes one slot for a message that
-// shows whether they still do. Every reserved slot must be handed to
-// [Dispatcher.Dispatch]. Callers take turns, in the order in which they came.
-func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
-	if !d.slots.takeTurn(ctx) {
-		return 0
-	}
-	defer d.slots.endTurn()
-	for {
-		probe, ok := d.breaker.pass(ctx)
-		if !ok {
-			return 0
-		}
-		if probe {
-			n := d.slots.reserve(ctx, probingReserve, probingReserve, 0)
-			if n > 0 {
-				d.breaker.probe()
-			}
-			return n
-		}
-		n := d.slots.reserve(ctx, d.options.BatchSize, d.leastFetch(), d.linger())
-		if n == 0 || !d.breaker.isOpen() {
-			return n
-		}
-		d.slots.unreserve(n) // what freed the slots were the failures that opened it
-	}
-}
+// Visibility returns the visibility timeout for the next dequeue, in whole seconds.
+func (d *Dispatcher[T]) Visibility() time.Duration { return d.visibility.forDequeue(d.leases.count()) }
 
-// leastFetch is how many slots must be free before a dequeue is worth it.
-func (d *Dispatcher[T]) leastFetch() int {
-	if d.options.LeastFetch != 0 {
-		return d.options.LeastFetch
-	}
-	return min(max(d.slots.capacity()/10, 1), mostLeastFetch)
-}
-
-// mostLinger bounds the default of Linger. Handlers that take so long that a fifth of it is
-// more cost far more than their dequeues, and what waits meanwhile waits beside free slots.
-const mostLinger = time.Second
-
-// linger is how long free slots wait for more. With slow handlers a fixed time would
-// end before a tenth of them have returned, and batches would stay small.
-func (d *Dispatcher[T]) linger() time.Duration {
-	if d.options.Linger != 0 {
-		return d.options.Linger
-	}
-	return min(max(defaultLinger, d.follow.usual()/5), mostLinger)
-}
-
-// Open bounds how many slots may be used, at most Concurrency. Handlers that run beyond the
-// bound finish. Of the slots that were open before one batch more than handlers use stays open
-// while they run, up to most, so that new work is heard of.
-func (d *Dispatcher[T]) Open(slots, most int) { d.slots.setOpen(slots, most) }
-
-// OpenOnce lets one call of [Dispatcher.Reserve] take up to so many slots beyond the bound of
-// [Dispatcher.Open], within Concurrency.
-func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
-
-// Resize changes Concurrency, which must be at least 1, and with it LeastFetch if that
-// has its default, and how many failures in a row are an outage. Handlers that run beyond
-// it finish.
-func (d *Dispatcher[T]) Resize(concurrency int) {
-	concurrency = max(concurrency, 1)
-	d.slots.resize(concurrency)
-	d.breaker.resize(concurrency)
-}
-
-// Saturated tells whether a caller of [Dispatcher.Reserve] waits because every slot that
-// [Dispatcher.Open] allows is taken, while Concurrency allows more.
-func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
-
-// Visibility returns what to ask for with the next dequeue.
-func (d *Dispatcher[T]) Visibility() time.Duration { return d.follow.next(d.keeper.held()) }
-
-// Running returns how many handlers run, and how many settlements are under way.
+// Running returns how many handlers run and how many settlements are in progress.
 func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }
 
-// Count returns how many deliveries have ended so.
+// Count returns how many deliveries ended with this outcome.
 func (d *Dispatcher[T]) Count(o Outcome) int64 {
 	if o < 0 || o >= outcomes {
 		return 0
@@ -170,38 +96,37 @@ func (d *Dispatcher[T]) Count(o Outcome) int64 {
 	return d.counts[o].Load()
 }
 
-// Renewed returns how many leases have been renewed.
+// Renewed returns how many lease renewals succeeded.
 func (d *Dispatcher[T]) Renewed() int64 {
-	d.keeper.mu.Lock()
-	defer d.keeper.mu.Unlock()
-	return d.keeper.renewed
+	d.leases.mu.Lock()
+	defer d.leases.mu.Unlock()
+	return d.leases.renewed
 }
 
-// Late returns how many settlements failed because the visibility had ended.
-func (d *Dispatcher[T]) Late() int64 { return d.follow.lateCount() }
+// Late returns how many settlements failed because the visibility timeout had passed.
+func (d *Dispatcher[T]) Late() int64 { return d.visibility.lateCount() }
 
-// Dispatch starts a handler for every message of a batch, using up the reserved
-// slots, and frees those that the batch did not fill; an empty batch frees all.
-// The batch was asked for at the given instant, taken before the request was sent,
-// and hidden for the visibility. It does not block. Once a drain has begun the
-// messages are given back instead, and so is what a queue returns beyond the reserved
-// slots, which OnError is told of.
+// Dispatch starts a handler for every message of a batch. It uses the reserved slots and frees
+// those that the batch did not fill; an empty batch frees all. Asked is the time just before
+// the dequeue was sent, visibility the timeout it asked for. Dispatch does not block. Once a
+// drain has begun it gives the messages back instead. It also gives back messages beyond the
+// reserved slots and reports them to OnError.
 func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)
 		return
 	}
-	// One allocation for the messages of a batch. It is freed with its last message, which
-	// is not long after the others.
+	// One allocation for the whole batch. It is freed with its last message, which ends soon
+	// after the others.
 	deliveries := make([]delivery[T], len(batch))
-	shared := new(room)
+	shared := new(batchSlots)
 	shared.undecided.Store(int32(len(batch)))
-	shared.unused.Store(int32(reserved - len(batch))) // less than none if the queue returns too much
+	shared.unused.Store(int32(reserved - len(batch))) // negative if the queue returned too many
 	for i, m := range batch {
 		v := &deliveries[i]
-		v.dispatcher, v.queued, v.visibility, v.room = d, m, visibility, shared
-		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, end: endOfLife(m, asked, visibility)}
+		v.dispatcher, v.queued, v.visibility, v.batch = d, m, visibility, shared
+		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, messageEnd: endOfLife(m, asked, visibility)}
 	}
 	d.admit(deliveries, reserved)
 	for i := range deliveries {
@@ -212,18 +137,18 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 	}
 }
 
-// overfull is the error of a dequeue that brought more than there are slots for.
+// overfull returns the error for a dequeue that returned more messages than it asked for.
 func (d *Dispatcher[T]) overfull(got, asked int) error {
 	return &queue.Error{
 		Op: "dequeue", Queue: d.name,
-		Detail: fmt.Sprintf("%d messages came where %d were asked for; %d are given back unhandled", got, asked, got-asked),
-		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must return at most as many as it is asked for", innermost(d.queue)),
+		Detail: fmt.Sprintf("the dequeue returned %d messages instead of at most %d; %d are given back unhandled", got, asked, got-asked),
+		Hint:   fmt.Sprintf("the fault is in the implementation of the queue: Dequeue of %T must not return more messages than requested", innermost(d.queue)),
 	}
 }
 
-// admit counts the messages as in flight, and decides whether their handlers may start,
-// as many as there are slots for them. Both under one lock, so that Drain waits for all that
-// came before it and nothing starts after.
+// admit counts the messages as in flight and decides which handlers may start: as many as there
+// are slots. Both happen under one lock, so that Drain waits for everything admitted before it
+// and nothing starts after it.
 func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -238,8 +163,8 @@ func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 	}
 }
 
-// discharge is the last that a delivery does.
-func (d *Dispatcher[T]) discharge(v *delivery[T]) {
+// remove removes a settled delivery from those in flight.
+func (d *Dispatcher[T]) remove(v *delivery[T]) {
 	d.mu.Lock()
 	if v.next != nil {
 		v.next.before = v.before
@@ -253,9 +178,10 @@ func (d *Dispatcher[T]) discharge(v *delivery[T]) {
 	d.inFlight.Done()
 }
 
-// enter makes the handler's context known to stopHandlers. The parent of all contexts
-// never ends: registering each with one that does would have them all meet at its lock.
-func (d *Dispatcher[T]) enter(v *delivery[T], cancel context.CancelCauseFunc) {
+// setCancel makes the handler's context known to stopHandlers. The parent of all contexts never
+// ends, because registering every context with a parent that does would make all handlers
+// contend for its lock.
+func (d *Dispatcher[T]) setCancel(v *delivery[T], cancel context.CancelCauseFunc) {
 	d.mu.Lock()
 	v.cancel = cancel
 	stopped := d.stopped
@@ -265,7 +191,7 @@ func (d *Dispatcher[T]) enter(v *delivery[T], cancel context.CancelCauseFunc) {
 	}
 }
 
-// stopHandlers cancels the contexts of all handlers, and of those that begin after it.
+// stopHandlers cancels the contexts of all handlers, including those that start later.
 func (d *Dispatcher[T]) stopHandlers() {
 	d.mu.Lock()
 	d.stopped = true
@@ -281,17 +207,17 @@ func (d *Dispatcher[T]) stopHandlers() {
 	}
 }
 
-// endOfLife returns when the message's own life ends by our monotonic clock, or
-// zero if never. The service's clock is known from the answer itself: Until is the
-// visibility after its now. A second is taken off because it counts in whole ones.
+// endOfLife returns when the message expires, by our monotonic clock, or zero if it never does.
+// The service's clock is known from the answer: Until is its time plus the visibility. A second
+// is subtracted because the service counts whole seconds.
 func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.Time {
 	if m.Expires.IsZero() || m.Expires.Year() >= 9999 || m.Until.IsZero() {
 		return time.Time{}
 	}
-	return asked.Add(m.Expires.Sub(m.Until) + visibility - safety)
+	return asked.Add(m.Expires.Sub(m.Until) + visibility - safetyMargin)
 }
 
-// innermost returns what a listener's own wrapper around a queue holds.
+// innermost returns the queue inside the listener's own wrapper.
 func innermost(q queue.Queue) queue.Queue {
 	if w, ok := q.(interface{ Unwrap() queue.Queue }); ok {
 		return w.Unwrap()

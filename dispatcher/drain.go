@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// haltPatience is how long handlers and requests may take to notice that they were
-// cancelled by a halt.
-const haltPatience = time.Second
+// haltTimeout is how long handlers and requests may take to return after a halt has cancelled
+// them.
+const haltTimeout = time.Second
 
-// Stop begins the shutdown: messages dispatched from now on are given back, handlers
-// that run go on, and those of a [Batch] wait for no more company.
+// Stop begins the shutdown: messages dispatched from now on are given back, running handlers
+// continue, and batches of [Batch] start without waiting for more messages.
 func (d *Dispatcher[T]) Stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -20,25 +20,23 @@ func (d *Dispatcher[T]) Stop() {
 	}
 }
 
-// Drain ends the dispatcher: it lets handlers finish until ctx ends (the grace
-// period), then cancels their contexts with [ErrStopping], gives their messages
-// back, and returns when nothing runs any more. What ignores its cancelled context
-// for longer than SettleTimeout, or than a second after [Dispatcher.Halt], is
-// abandoned and named in an [*AbandonedError]. Call it once, after the last call of
-// Dispatch has returned.
+// Drain shuts the dispatcher down. It lets handlers finish until ctx ends (the grace period),
+// then cancels their contexts with [ErrStopping], gives their messages back, and returns when
+// nothing runs any more. A handler that ignores its cancelled context for longer than
+// SettleTimeout, or than a second after [Dispatcher.Halt], is abandoned and named in an
+// [*AbandonedError]. Call Drain once, after the last call of Dispatch has returned.
 func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	d.Stop()
 	done := make(chan struct{})
-	// Owned by this call, or by the abandoned handlers that it waits for: it ends
-	// with the last of them.
+	// Owned by this call, or by the abandoned handlers: it ends with the last of them.
 	go func() {
 		d.inFlight.Wait()
 		close(done)
 	}()
 	ended := d.wait(ctx, done)
 	d.workers.close()
-	d.requests.hangUp()
-	d.keeper.close()
+	d.requests.cancelAll()
+	d.leases.close()
 	if ended {
 		d.workers.join()
 		return nil
@@ -46,7 +44,7 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 	return d.abandoned()
 }
 
-// wait waits for everything in flight, as Drain says, and tells whether it ended.
+// wait waits for the deliveries in flight as Drain documents, and reports whether all ended.
 func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -61,24 +59,24 @@ func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 	case <-done:
 		return true
 	case <-patience.C:
-		// Requests that still hang are cut off, so that only handlers can be left. One
-		// that returns even now can have its message deleted.
-		d.requests.cutOff()
-		if d.soon(done) {
+		// Requests that still hang are cancelled, so that only handlers can be left. New
+		// requests still work: a handler that returns now can have its message deleted.
+		d.requests.cancelCurrent()
+		if d.endsSoon(done) {
 			return true
 		}
 	case <-d.halted:
-		if d.soon(done) {
+		if d.endsSoon(done) {
 			return true
 		}
 	}
-	d.requests.hangUp()
-	return d.soon(done)
+	d.requests.cancelAll()
+	return d.endsSoon(done)
 }
 
-// soon tells whether everything ends within the patience of a halt.
-func (d *Dispatcher[T]) soon(done <-chan struct{}) bool {
-	t := time.NewTimer(haltPatience)
+// endsSoon reports whether everything ends within haltTimeout.
+func (d *Dispatcher[T]) endsSoon(done <-chan struct{}) bool {
+	t := time.NewTimer(haltTimeout)
 	defer t.Stop()
 	select {
 	case <-done:
@@ -88,8 +86,8 @@ func (d *Dispatcher[T]) soon(done <-chan struct{}) bool {
 	}
 }
 
-// Halt ends a drain at once, or makes the one to come short. It is safe to call at
-// any time and more than once.
+// Halt ends a drain at once, or makes the coming one short. It may be called at any time and
+// more than once.
 func (d *Dispatcher[T]) Halt() { d.halt.Do(func() { close(d.halted) }) }
 
 func (d *Dispatcher[T]) abandoned() error {

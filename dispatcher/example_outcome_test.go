@@ -14,7 +14,7 @@ var (
 	errAddress = errors.New("no such street")
 )
 
-// A handler says what becomes of its message by what it returns.
+// The error of a handler decides what happens to its message.
 func Example_outcome() {
 	handler := func(_ context.Context, m *dispatcher.Message[string]) error {
 		switch m.Body {

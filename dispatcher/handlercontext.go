@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// DeliveryFrom returns the delivery whose handler runs under ctx, for code that a handler
-// calls and that has no message, such as a logger. It is false for the context of no
-// handler, and for that of a [BatchHandler], which has many deliveries.
+// DeliveryFrom returns the delivery whose handler runs under ctx, for code that a handler calls
+// without its message, such as a logger. It returns false outside of a handler, and for the
+// context of a [BatchHandler], which has several deliveries.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) {
 	d, ok := ctx.Value(deliveryKey{}).(describer)
 	if !ok {
@@ -22,19 +22,19 @@ type deliveryKey struct{}
 
 type describer interface{ described() Delivery }
 
-// handlerContext is the context of a handler. It is a part of the delivery, so that it
-// costs no allocation, and its deadline no timer: the lease keeper ends it in time.
+// handlerContext is the context of a handler. It is part of the delivery, which saves an
+// allocation, and its deadline needs no timer because the lease manager enforces it.
 type handlerContext struct {
 	context.Context
 	delivery describer
 	deadline time.Time // zero for none
 }
 
-// Deadline tells when the handler's time is up.
+// Deadline returns the end of the handler's time-out.
 func (c *handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Err tells a deadline that has passed from other ends. A context that is made from this one
-// says that it was cancelled, and context.Cause of it why.
+// Err returns context.DeadlineExceeded after the time-out. Contexts derived from this one
+// return context.Canceled; context.Cause tells why.
 func (c *handlerContext) Err() error {
 	err := c.Context.Err()
 	if err != nil && errors.Is(context.Cause(c.Context), ErrTimeout) {
@@ -43,7 +43,7 @@ func (c *handlerContext) Err() error {
 	return err
 }
 
-// Value finds the delivery.
+// Value returns the delivery for its key.
 func (c *handlerContext) Value(key any) any {
 	if key == (deliveryKey{}) {
 		return c.delivery
@@ -51,10 +51,10 @@ func (c *handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// withoutDelivery hides the delivery of a context.
+// withoutDelivery is a context whose delivery is hidden.
 type withoutDelivery struct{ context.Context }
 
-// Value finds no delivery.
+// Value returns no delivery.
 func (c withoutDelivery) Value(key any) any {
 	if key == (deliveryKey{}) {
 		return nil

@@ -11,27 +11,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// HookError is a panic, or a call of runtime.Goexit, in a function that Options hold. It
-// was survived, and what the function would have decided was decided by its default: no
-// message is lost over it. It goes to Options.OnError, at once and then at most every ten
-// seconds for each hook. A hook that ends its goroutine, as t.FailNow does, ends only its
-// own call.
+// HookError reports a panic, or a call of runtime.Goexit, in a function of the Options. The
+// dispatcher continues with the default of that function, and no message is lost. It is passed
+// to Options.OnError at once, and then at most every ten seconds per hook. A hook that ends its
+// goroutine, as t.FailNow does, ends only its own call.
 type HookError struct {
 	Queue queue.Name
-	Hook  string // which field of the options, such as "Observer.Started" or "Codec.Decode"
+	Hook  string // the field of the options, such as "Observer.Started" or "Codec.Decode"
 	Value any    // what was passed to panic; nil if it called runtime.Goexit
 	Stack []byte // the goroutine's stack at that point
-	Times int    // how often it failed since it was last told, this time included; at least 1
+	Times int    // failures since the last report, this one included; at least 1
 }
 
-// Error says it in one line, without the stack.
+// Error describes the failure in one line, without the stack.
 func (e *HookError) Error() string {
 	what := "called runtime.Goexit"
 	if e.Value != nil {
 		what = fmt.Sprintf("panicked: %v", e.Value)
 	}
 	if e.Times > 1 {
-		what += fmt.Sprintf(" (%d times since it was last told)", e.Times)
+		what += fmt.Sprintf(" (%d times since the last report)", e.Times)
 	}
 	return fmt.Sprintf("hook %s of %v %s", e.Hook, e.Queue, what)
 }
@@ -40,24 +39,24 @@ func newHookError(of queue.Name, f hook.Failure) *HookError {
 	return &HookError{Queue: of, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
 }
 
-// onError is the name of the hook that is told of the others.
+// onError is the name of the hook that receives the failures of the others.
 const onError = "OnError"
 
-// guard puts the functions of the options behind a guard. Those that are called for every
-// message run on its goroutine, which runtime.Goexit can end, so what follows them is
-// deferred; a goroutine for each of the others costs little beside what they are for.
-// Codec and RetryDelay are called where their results are used.
+// guard wraps the hooks so that their panics are contained. Hooks that are called for every
+// message run on its goroutine, which runtime.Goexit can end, so what follows them is deferred.
+// The others get a goroutine per call, which costs little next to what they do. Codec and
+// RetryDelay are guarded where their results are used.
 func (o *Options[T]) guard(of queue.Name) *hook.Guard {
-	tell := o.OnError
+	report := o.OnError
 	g := hook.New(func(f hook.Failure) {
 		err := newHookError(of, f)
 		if f.Hook == onError {
-			logLast(err)
+			logHookError(err)
 			return
 		}
 		o.OnError(err)
 	})
-	o.OnError = func(err error) { g.Contain(onError, func() { tell(err) }) }
+	o.OnError = func(err error) { g.Contain(onError, func() { report(err) }) }
 	if f := o.OnRelease; f != nil {
 		o.OnRelease = func(due time.Time) { g.Contain("OnRelease", func() { f(due) }) }
 	}
@@ -75,8 +74,8 @@ func (o *Observer) guard(g *hook.Guard) {
 		}
 	}
 	if f := o.Settled; f != nil {
-		o.Settled = func(d Delivery, what Outcome, took time.Duration) {
-			g.Call("Observer.Settled", func() { f(d, what, took) })
+		o.Settled = func(d Delivery, outcome Outcome, took time.Duration) {
+			g.Call("Observer.Settled", func() { f(d, outcome, took) })
 		}
 	}
 	if f := o.Renewed; f != nil {
@@ -94,34 +93,10 @@ func (o *Observer) guard(g *hook.Guard) {
 	}
 }
 
-// logLast tells of a failure of OnError where nobody else can be told. Under a listener
-// this is not reached: it has a log of its own.
-func logLast(err *HookError) {
+// logHookError logs a failure of OnError itself. Under a listener it is not reached: the
+// listener has its own log.
+func logHookError(err *HookError) {
 	if hook.Run(func() { slog.Error("hook failed", slog.Any("error", err), slog.String("stack", string(err.Stack))) }) != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
 	}
-}
-
-// retryDelay is how long the message waits after a failed attempt: what the hook says, or
-// the default if there is none or it fails.
-func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
-	d := v.dispatcher
-	if f := d.options.RetryDelay; f != nil {
-		var wait time.Duration
-		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
-			return min(max(wait, 0), queue.MaxVisibility)
-		}
-	}
-	return retryDelay(v.queued.ID, attempt)
-}
-
-// encode is the codec's, a panic in it becoming an error. Goexit ends the caller, whose
-// goroutine it is.
-func (d *Dispatcher[T]) encode(body T) (encoded []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = newHookError(d.name, hook.Caught("Codec.Encode", p))
-		}
-	}()
-	return d.options.Codec.Encode(body)
 }

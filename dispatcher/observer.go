@@ -6,28 +6,27 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// Observer is told what happens to deliveries: the seam that metrics and tracing hang
-// on. Every field may be nil. The functions are called on the way of the messages, from
-// many goroutines at once: they must be quick and must not block. What is passed to
-// them may be kept. A panic in one stops nothing: see [HookError].
+// Observer receives events of deliveries, for metrics and tracing. Every field may be nil. The
+// functions are called inline and concurrently, so they must be fast and must not block. Their
+// arguments may be kept. A panic in one is contained: see [HookError].
 type Observer struct {
-	// Started: its handler is about to run.
+	// Started is called before the handler runs.
 	Started func(Delivery)
 
-	// Finished: its handler has returned, after so long, with this error.
+	// Finished is called with the duration and the error when the handler has returned.
 	Finished func(Delivery, time.Duration, error)
 
-	// Renewed: its lease was renewed for so long; or could not be, with this error.
+	// Renewed is called with the visibility after a renewal; the error is not nil if it failed.
 	Renewed func(Delivery, time.Duration, error)
 
-	// Lost: its lease is no longer ours; the cause is [ErrLeaseLost] or
+	// Lost is called when the lease is no longer ours, with [ErrLeaseLost] or
 	// [ErrLeaseExpired].
 	Lost func(Delivery, error)
 
-	// Settled: this became of it, and the requests for that took so long.
+	// Settled is called with the outcome and the duration of the settlement requests.
 	Settled func(Delivery, Outcome, time.Duration)
 
-	// Poisoned: it was moved to the poison queue, or is kept hidden, for this reason.
-	// Settled is called too.
+	// Poisoned is called with the reason and the error when the message was moved to the poison
+	// queue or is kept hidden. Settled is called too.
 	Poisoned func(Delivery, poison.Reason, error)
 }

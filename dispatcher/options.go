@@ -17,9 +17,6 @@ const (
 	DefaultBatchSize   = queue.MaxBatch
 )
 
-// LeastVisibility is the shortest visibility that leaves time to renew.
-const LeastVisibility = 5 * time.Second
-
 const (
 	defaultLinger        = 100 * time.Millisecond
 	defaultVisibility    = 30 * time.Second
@@ -28,157 +25,99 @@ const (
 	defaultSettleTimeout = 15 * time.Second
 	defaultStuckAfter    = time.Minute
 
-	// mostLeastFetch bounds the default of LeastFetch: nearly a full batch.
-	mostLeastFetch = 28
+	// maxDefaultMinFetch bounds the default of MinFetch: nearly a full batch.
+	maxDefaultMinFetch = 28
 )
 
-// Visibility bounds how long a dequeued message is hidden. The first batches get
-// First; once handling times are known, twice their 95th percentile, within
-// Min…Max; more while leases turn out to be too short, or when thousands are held.
-// Renewals ask for as long again as the handler has run, if that is longer. So the
-// message of a worker that died is back before it has waited for as long as its handler
-// had run, or for the visibility it was fetched with. All are rounded up to whole seconds.
-// Equal bounds switch all this off.
-type Visibility struct {
-	// First is asked for until handling times are known. Defaults to 30 s, moved
-	// into Min…Max.
-	First time.Duration
-
-	// Min is the shortest. Less than 5 s leaves no time to renew and is refused.
-	// Defaults to 10 s, or to Max if that is shorter.
-	Min time.Duration
-
-	// Max is the longest, at most 7 days. Defaults to 10 min, or to Min if that
-	// is longer.
-	Max time.Duration
-}
-
-// Fixed returns a visibility that does not follow the handling time. Less than 5 s
-// is raised to 5 s: a lease that short could not be renewed.
-func Fixed(d time.Duration) Visibility {
-	d = max(d, LeastVisibility)
-	return Visibility{First: d, Min: d, Max: d}
-}
-
-func (v Visibility) withDefaults() (Visibility, error) {
-	if v.Min == 0 {
-		v.Min = defaultMinVisibility
-		if v.Max > 0 {
-			v.Min = min(v.Min, v.Max)
-		}
-	}
-	if v.Max == 0 {
-		v.Max = max(defaultMaxVisibility, v.Min)
-	}
-	if v.Min < LeastVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
-		return v, fmt.Errorf("visibility bounds %v…%v must lie within %v…%v, the lower one first", v.Min, v.Max, LeastVisibility, queue.MaxVisibility)
-	}
-	if v.First < 0 {
-		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
-	}
-	if v.First == 0 {
-		v.First = defaultVisibility
-	}
-	v.First = min(max(v.First, v.Min), v.Max)
-	return v, nil
-}
-
-// Options configure a [Dispatcher]. Nil and the zero value are the defaults.
+// Options configure a [Dispatcher]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec reads the body. Defaults to codec.JSON.
+	// Codec decodes the body. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
-	// Format says how the text carries the body. Defaults to codec.Auto.
+	// Format is how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format
 
-	// Adopt puts a message without an envelope into one when it is first given back, so
-	// that attempts can be told from deliveries. Other consumers of the queue must then
-	// read envelopes; here an envelope is read as one whatever the Format. Defaults to
-	// false: a foreign message is never rewritten.
+	// Adopt puts a message without an envelope into one when it is first given back, so that
+	// attempts are counted apart from deliveries. Other consumers of the queue must then read
+	// envelopes; this one recognises them whatever the Format. Defaults to false: such messages
+	// are never rewritten.
 	Adopt bool
 
-	// Concurrency is how many handlers run at once. Defaults to 64.
+	// Concurrency is how many handlers may run at once. Defaults to 64.
 	Concurrency int
 
-	// BatchSize is how many messages one dequeue asks for at most, 1…32.
-	// Defaults to 32.
+	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
 	BatchSize int
 
-	// LeastFetch is how many slots must be free before a dequeue is worth its
-	// transaction; Linger overrules it. At most BatchSize counts. Defaults to a
-	// tenth of Concurrency, within 1…28.
-	LeastFetch int
+	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
+	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, within 1…28.
+	MinFetch int
 
-	// Linger is how long free slots wait for more before a dequeue is sent for
-	// what there is. Negative means not at all. Defaults to 100 ms, or a fifth of the
-	// handling time if that is more: as long as it takes, twice over, until a tenth of
-	// the handlers have returned; but at most 1 s.
+	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
+	// are. Negative means not at all. Defaults to 100 ms, or to a fifth of the handling time if
+	// that is longer, at most 1 s: in that time about a fifth of the handlers return.
 	Linger time.Duration
 
-	// Visibility is how long dequeued messages are hidden; leases are renewed
-	// while handlers run. Defaults to 30 s at first, then following the handling
-	// time within 10 s … 10 min.
+	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers
+	// run. Defaults to 30 s at first, then to what handling times call for, within 10 s … 10
+	// min.
 	Visibility Visibility
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Its lease goes on until it returns, or
-	// counts as stuck. Less than 1 µs is refused: it is a number without a unit. Defaults to
+	// deadline, and its cause is [ErrTimeout]. The lease is renewed until the handler returns
+	// or counts as stuck. Less than 1 µs is refused as a number without a unit. Defaults to
 	// none.
 	Timeout time.Duration
 
-	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
-	// Zero means Timeout, negative that there is no bound. It must not change the message.
-	// Defaults to none.
+	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
+	// Timeout, negative means none. It must not change the message. Defaults to none.
 	TimeoutFor func(m *Message[T]) time.Duration
 
-	// Interceptors run around every handler, the first outermost. Defaults to none.
+	// Interceptors wrap every handler, the first outermost. Defaults to none.
 	Interceptors []Interceptor
 
-	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. It is bounded by the message's remaining life. For some errors only, it may
-	// fall back on [RetryCurve]. Poison that cannot be moved waits by it too, for a second
-	// at least. Defaults to RetryCurve of the attempt.
+	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
+	// delay is bounded by the message's remaining life. To treat only some errors specially,
+	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
+	// second. Defaults to RetryCurve of the attempt.
 	RetryDelay func(attempt int, err error) time.Duration
 
-	// Poison says when a message is poison and where it goes. Defaults to five
-	// attempts and the sibling queue "-poison".
+	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
+	// and the sibling queue "-poison".
 	Poison poison.Policy
 
-	// SettleTimeout bounds the delete, update or move after a handler: all repetitions
-	// together, after a first try that the queue's own time-out bounds. Defaults to 15 s.
+	// SettleTimeout bounds the delete, update or move after a handler: all retries together,
+	// after a first try that the queue's own time-out bounds. Defaults to 15 s.
 	SettleTimeout time.Duration
 
-	// Observer is told what happens to deliveries. Defaults to nothing.
+	// Observer receives events of deliveries. Defaults to none.
 	Observer Observer
 
-	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a [*StuckError], with the stacks of handlers. Its lease is renewed no
-	// longer then. Negative means never. Defaults to 1 min.
+	// StuckAfter is how long after its context has ended a handler that still runs is reported
+	// as a [*StuckError], with the stacks of the handlers. Its lease is then renewed no longer.
+	// Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
-	// GiveUp, if true, frees the slot of a handler that is reported as stuck, so that
-	// another can run; what it returns later settles nothing. Defaults to false.
+	// GiveUp frees the slot of a handler that is reported as stuck, so that another can run.
+	// Its later result settles nothing. Defaults to false.
 	GiveUp bool
 
-	// Seed makes the waits repeatable that depend on no message: how long an outage of the
-	// handlers is waited out. Processes that share a queue must not share it. Defaults to
-	// a random one.
+	// Seed makes the pauses in an outage of the handlers repeatable. Processes that share a
+	// queue must use different seeds. Defaults to a random one.
 	Seed uint64
 
-	// OnRelease is told when a message that was given back becomes visible again, for
-	// whatever reason it was, unless its life ends within a second. It must not block.
-	// Defaults to nothing.
+	// OnRelease is called with the time at which a message that was given back becomes visible
+	// again, unless it expires within a second. It must not block. Defaults to none.
 	OnRelease func(time.Time)
 
-	// OnError is told of every delivery that failed, as a [*DeliveryError], of renewals
-	// that failed, of stuck handlers ([*StuckError]) and of functions in these options
-	// that panicked ([*HookError]). It is called from many goroutines and should not
-	// block. If it panics itself, slog's default logger is told. Defaults to nothing.
+	// OnError receives every failed delivery as a [*DeliveryError], failed renewals, stuck
+	// handlers ([*StuckError]) and panics of functions in these options ([*HookError]). It is
+	// called concurrently and should not block. Its own panics go to slog's default logger.
+	// Defaults to none.
 	OnError func(error)
 }
 
-// withDefaults returns the options with the defaults for the queue q, or every
-// mistake in them at once.
+// withDefaults returns the options with the defaults for the queue q, or all errors in them.
 func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	var c Options[T]
 	if o != nil {
@@ -200,13 +139,13 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 		c.Concurrency = DefaultConcurrency
 	}
 	if c.BatchSize < 0 || c.BatchSize > queue.MaxBatch {
-		refuse("batch size %d is outside 1…%d (L-03)", c.BatchSize, queue.MaxBatch)
+		refuse("batch size %d is outside 1…%d", c.BatchSize, queue.MaxBatch)
 	}
 	if c.BatchSize == 0 {
 		c.BatchSize = DefaultBatchSize
 	}
-	if c.LeastFetch < 0 {
-		refuse("least fetch %d must be at least 1", c.LeastFetch)
+	if c.MinFetch < 0 {
+		refuse("minimum fetch %d must be at least 1", c.MinFetch)
 	}
 	var err error
 	if c.Visibility, err = c.Visibility.withDefaults(); err != nil {
@@ -242,6 +181,6 @@ func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
 	return c, errors.Join(errs...)
 }
 
-// lacksUnit tells a duration that can only be a number without its unit, as in Timeout: 30,
+// lacksUnit reports whether the duration must be a number without a unit, as in Timeout: 30,
 // which compiles.
 func lacksUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }

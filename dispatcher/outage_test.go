@@ -17,14 +17,14 @@ import (
 
 var errDown = errors.New("the database is down")
 
-// settling is a queue that takes every settlement.
+// settling is a queue that accepts every settlement.
 type settling struct{ instant }
 
 func (settling) Update(_ context.Context, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
 	return l, nil
 }
 
-// outage is a dispatcher whose handlers end when the test says so, and with what.
+// outage is a dispatcher whose handlers end when the test says so, with the result it gives.
 type outage struct {
 	*testing.T
 	*dispatcher.Dispatcher[[]byte]
@@ -34,7 +34,7 @@ type outage struct {
 	running map[int]chan error // by the number of the message; guarded by mu
 }
 
-// outages runs a test in a bubble with such a dispatcher.
+// outages runs a test with such a dispatcher in a bubble.
 func outages(t *testing.T, o dispatcher.Options[[]byte], f func(*outage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func (x *outage) finish() {
 func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
 	t.Helper()
 	x := &outage{T: t, running: make(map[int]chan error)}
-	o.Codec, o.OnError, o.Linger, o.LeastFetch = codec.Bytes(), func(error) {}, -1, 1
+	o.Codec, o.OnError, o.Linger, o.MinFetch = codec.Bytes(), func(error) {}, -1, 1
 	handler := func(_ context.Context, m *dispatcher.Message[[]byte]) error {
 		n, err := strconv.Atoi(string(m.Body))
 		if err != nil {
@@ -80,9 +80,9 @@ func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
 	return x
 }
 
-// reserve waits so long for slots.
-func (x *outage) reserve(most time.Duration) int {
-	ctx, cancel := context.WithTimeout(x.Context(), most)
+// reserve waits up to the time-out for slots.
+func (x *outage) reserve(timeout time.Duration) int {
+	ctx, cancel := context.WithTimeout(x.Context(), timeout)
 	defer cancel()
 	return x.Reserve(ctx)
 }
@@ -103,7 +103,7 @@ func (x *outage) begin(n, reserved int) (first int) {
 	return first
 }
 
-// end ends handlers with a result.
+// end ends handlers with the result.
 func (x *outage) end(first, n int, err error) {
 	x.mu.Lock()
 	for i := first; i < first+n; i++ {
@@ -114,7 +114,7 @@ func (x *outage) end(first, n int, err error) {
 	synctest.Wait()
 }
 
-// fail has n first attempts fail, one batch after the other.
+// fail lets n first attempts fail, batch after batch.
 func (x *outage) fail(n int) {
 	x.Helper()
 	for n > 0 {
@@ -128,7 +128,7 @@ func (x *outage) fail(n int) {
 	}
 }
 
-// probe waits for a probe, begins it and returns its number and how long it took to come.
+// probe waits for a probe, begins it, and returns its number and how long it took to come.
 func (x *outage) probe() (n int, wait time.Duration) {
 	x.Helper()
 	begin := time.Now()
@@ -138,7 +138,7 @@ func (x *outage) probe() (n int, wait time.Duration) {
 	return x.begin(1, 1), time.Since(begin)
 }
 
-// isClosed tells whether more than a probe is let through at once.
+// isClosed reports whether more than one probe is let through.
 func (x *outage) isClosed() bool {
 	n := x.reserve(time.Millisecond)
 	if n > 0 {
@@ -147,8 +147,8 @@ func (x *outage) isClosed() bool {
 	return n > 1
 }
 
-// A probe whose handler hangs is not the only one: another goes after the longest pause,
-// and only one then.
+// A probe whose handler hangs does not block the next: another starts after the longest pause,
+// and only one.
 func TestAProbeThatHangsHoldsNothingForEver(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.fail(64)
@@ -167,7 +167,7 @@ func TestAProbeThatHangsHoldsNothingForEver(t *testing.T) {
 	})
 }
 
-// The success of a probe that another was sent after counts.
+// The success of a probe counts after another one was sent.
 func TestALateSuccessOfAnOldProbeEndsTheOutage(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.fail(64)
@@ -184,8 +184,8 @@ func TestALateSuccessOfAnOldProbeEndsTheOutage(t *testing.T) {
 	})
 }
 
-// Failures of handlers that began before the outage, and of probes that another was sent
-// after, say nothing of the probe on its way: no other one goes for them.
+// Failures of handlers that began before the outage, and of replaced probes, do not count for
+// the current probe: they start no other one.
 func TestOnlyTheProbesOwnFailureEndsIt(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{Concurrency: 96}, func(x *outage) {
 		slots := x.reserve(time.Second)
@@ -208,7 +208,7 @@ func TestOnlyTheProbesOwnFailureEndsIt(t *testing.T) {
 	})
 }
 
-// Who waits for the next probe need not wait any longer when the outage is over.
+// A caller that waits for the next probe is released when the outage ends.
 func TestTheEndOfAnOutageWakesWhoWaits(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.fail(64)
@@ -225,7 +225,7 @@ func TestTheEndOfAnOutageWakesWhoWaits(t *testing.T) {
 	})
 }
 
-// A probe that tells nothing, because there was no message, is followed by another at once.
+// A probe without a result, because there was no message, is followed by another at once.
 func TestAProbeThatFoundNothingIsRepeated(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.fail(64)
@@ -238,7 +238,7 @@ func TestAProbeThatFoundNothingIsRepeated(t *testing.T) {
 	})
 }
 
-// The pauses grow while an outage lasts, and start over in the next one.
+// The pauses grow during an outage and start over in the next one.
 func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		for round := range 2 {
@@ -264,8 +264,8 @@ func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
 	})
 }
 
-// A change of the concurrency is one of how many failures are an outage, also downwards,
-// and ends none.
+// A change of the concurrency changes how many failures are an outage, in both directions, and
+// does not end one.
 func TestResizeChangesHowManyFailuresAreAnOutage(t *testing.T) {
 	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
 		x.Resize(200)
@@ -292,8 +292,7 @@ func TestResizeChangesHowManyFailuresAreAnOutage(t *testing.T) {
 	})
 }
 
-// Processes that meet an outage together do not probe together; with one seed a run can be
-// repeated.
+// Processes in the same outage do not probe together; a run with the same seed can be repeated.
 func TestProcessesDoNotProbeTogether(t *testing.T) {
 	waits := func(t *testing.T, seed uint64) (all [4]time.Duration) {
 		outages(t, dispatcher.Options[[]byte]{Seed: seed}, func(x *outage) {

@@ -23,7 +23,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// counting counts the updates that reach a service in process.
+// counting counts the updates that reach an in-process service.
 type counting struct {
 	service *emulator.Server
 	n       atomic.Int64
@@ -36,8 +36,8 @@ func (c *counting) Do(r *http.Request) (*http.Response, error) {
 	return c.service.RoundTrip(r)
 }
 
-// service opens a queue of a service in process, which holds both limits: that of the text
-// and that of the request, in which the text is escaped.
+// service opens a queue of an in-process service, which enforces both limits: of the text, and
+// of the request with the text escaped.
 func service(t *testing.T) (*azurequeue.Queue, *counting) {
 	t.Helper()
 	s := &counting{service: emulator.New(localqueue.New(nil), nil)}
@@ -51,17 +51,17 @@ func service(t *testing.T) (*azurequeue.Queue, *counting) {
 	return q, s
 }
 
-// patterns are what the largest texts are made of, each with its own limit.
+// patterns are the contents of the largest texts, each with its own limit.
 var patterns = map[string]string{
 	"letters": "x", "quotes": `"`, "line ends": "x\r\n", "no text": "\x00",
 }
 
-// repeated is a text of so many bytes.
+// repeated returns a text of this many bytes.
 func repeated(pattern string, n int) string {
 	return strings.Repeat(pattern, n/len(pattern)+1)[:n]
 }
 
-// largest is the most bytes that do not fail for being too large.
+// largest returns the largest size that is accepted.
 func largest(t *testing.T, try func(n int) error) int {
 	t.Helper()
 	n := sort.Search(queue.MaxText+1, func(n int) bool {
@@ -77,8 +77,8 @@ func largest(t *testing.T, try func(n int) error) int {
 	return n
 }
 
-// hurdles is a handler that postpones a message more often than it could be lost, and then
-// fails as often as it may without being poison.
+// hurdles is a handler that snoozes a message more often than it could be lost, then fails as
+// often as it may without becoming poison.
 func hurdles(delivery int) error {
 	switch {
 	case delivery <= 7:
@@ -89,7 +89,7 @@ func hurdles(delivery int) error {
 	return nil
 }
 
-// work runs a listener until a message was handled to success or is poison, or for a day.
+// work runs a listener until a message was handled or is poison, for a day at most.
 func work(t *testing.T, q queue.Queue, o *listener.Options[string], handler listener.Handler[string]) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -119,8 +119,8 @@ func work(t *testing.T, q queue.Queue, o *listener.Options[string], handler list
 	}
 }
 
-// The largest job that can be sent can be postponed, and can fail, as often as any other:
-// each time is recorded in it.
+// The largest job that can be sent can be snoozed and can fail as often as any other: every
+// time is recorded in it.
 func TestTheLargestSendIsNeverPoisonForWantOfRoom(t *testing.T) {
 	for name, pattern := range patterns {
 		synctest.Test(t, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestTheLargestSendIsNeverPoisonForWantOfRoom(t *testing.T) {
 	}
 }
 
-// So can the largest that can be saved, in whatever form the message came, and it can be
-// saved again at each later delivery.
+// The same holds for the largest body that can be saved, whatever the format of the message,
+// and it can be saved again in each later delivery.
 func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
 	for form, c := range map[string]struct {
 		format codec.Format // to read it in
@@ -205,7 +205,7 @@ func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
 	}
 }
 
-// A message that nothing is recorded in may be as large as the service takes it.
+// A message in which nothing is recorded may be as large as the service accepts.
 func TestASaveThatNothingIsRecordedInMayBeAsLargeAsAnyText(t *testing.T) {
 	for name, c := range map[string]struct {
 		format codec.Format

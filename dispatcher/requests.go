@@ -6,12 +6,12 @@ import (
 )
 
 // requests is the parent context of settlements and renewals. It outlives the stop of the
-// worker, because what was handled is to be deleted, and ends in two steps: first what is
-// on the wire is cut off while new requests still work, so that a handler that returns at
-// the last moment is settled; then everything.
+// worker, because handled messages are still deleted. It ends in two steps: first requests in
+// flight are cancelled while new ones still work, so that a handler that returns at the last
+// moment is settled; then all are.
 type requests struct {
-	parent context.Context
-	now    atomic.Pointer[period]
+	parent  context.Context
+	current atomic.Pointer[period]
 }
 
 type period struct {
@@ -24,17 +24,17 @@ func (r *requests) start(parent context.Context) {
 	r.renew()
 }
 
-// context returns the context of requests that begin now.
-func (r *requests) context() context.Context { return r.now.Load().ctx }
+// context returns the parent context of new requests.
+func (r *requests) context() context.Context { return r.current.Load().ctx }
 
 func (r *requests) renew() *period {
 	p := &period{}
 	p.ctx, p.end = context.WithCancel(r.parent)
-	return r.now.Swap(p)
+	return r.current.Swap(p)
 }
 
-// cutOff ends the requests that are under way. Later ones work.
-func (r *requests) cutOff() { r.renew().end() }
+// cancelCurrent cancels the requests in flight. New ones still work.
+func (r *requests) cancelCurrent() { r.renew().end() }
 
-// hangUp ends the requests that are under way, and those that come.
-func (r *requests) hangUp() { r.now.Load().end() }
+// cancelAll cancels the requests in flight and all later ones.
+func (r *requests) cancelAll() { r.current.Load().end() }

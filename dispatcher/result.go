@@ -1,58 +1,61 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
 
-// Result is what the error of a handler asks for. The zero value asks for nothing.
+	"github.com/millrace/millrace/queue"
+)
+
+// Result is what a handler's error asks for. The zero value asks for nothing.
 type Result struct {
-	// Outcome is [Deleted] for a nil error, [Retried] for one that says nothing else, and
-	// what [Retry], [Snooze], [Poison] and [Discard] say otherwise.
+	// Outcome is [Deleted] for nil, what [Retry], [Snooze], [Poison] or [Discard] asked for,
+	// and [Retried] for any other error.
 	Outcome Outcome
 
-	// Explicit tells an error of those four functions from any other.
+	// Explicit reports whether the error was made by one of those four functions.
 	Explicit bool
 
-	// Delay is what Retry or Snooze asked for. Zero for the others, and for an error that
-	// leaves the delay to Options.RetryDelay.
+	// Delay is the delay of Retry or Snooze. Zero otherwise, also for errors whose delay
+	// Options.RetryDelay decides.
 	Delay time.Duration
 
-	// Err is what was passed to Retry, Poison or Discard, or else the error itself. Nil
-	// for success and for a snooze.
+	// Err is the error passed to Retry, Poison or Discard, or the error itself. Nil for success
+	// and for a snooze.
 	Err error
 }
 
-// ResultOf reads what a handler's error asks for, so that middleware can tell a snooze
-// from a failure. It is the rule by which messages are settled:
+// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from
+// a failure. Messages are settled by the same rule:
 //
 //   - An error of [Retry], [Snooze], [Poison] or [Discard] counts also when it is wrapped.
 //     If one wraps another, the outer one counts.
-//   - Of errors that are joined, by errors.Join or by several %w, the one that asks for
-//     most counts: Poison, then a plain error or Retry, then Snooze, then Discard. A
-//     failure that is joined with a snooze is a failure.
+//   - Of joined errors, by errors.Join or several %w, the one that asks for most counts:
+//     Poison, then a plain error or Retry, then Snooze, then Discard. A failure joined with a
+//     snooze is a failure.
 //
-// Poison still depends on the attempts: a message whose last attempt failed is moved to
-// the poison queue though its error asks for another. It is safe for concurrent use.
+// The attempts still matter: a message whose last attempt failed is moved to the poison queue
+// even if its error asks for a retry. ResultOf is safe for concurrent use.
 func ResultOf(err error) Result {
 	if err == nil {
 		return Result{Outcome: Deleted}
 	}
-	said := saidBy(err)
+	said := explicitResult(err)
 	if said == nil {
 		return Result{Outcome: Retried, Err: err}
 	}
 	return Result{Outcome: said.outcome, Explicit: true, Delay: said.delay, Err: said.err}
 }
 
-// findVerdict returns what err says by one of the four functions, or nil if it is a plain
-// failure.
-func findVerdict(err error) *verdict {
+// findResult returns the result that err asks for explicitly, or nil if it is a plain failure.
+func findResult(err error) *resultError {
 	for err != nil {
 		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
-		case *verdict:
+		case *resultError:
 			return e
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
-			return weightiest(e.Unwrap())
+			return strongest(e.Unwrap())
 		default:
 			return nil
 		}
@@ -60,24 +63,24 @@ func findVerdict(err error) *verdict {
 	return nil
 }
 
-// weightiest returns what the joined errors say together.
-func weightiest(errs []error) *verdict {
-	var worst *verdict
+// strongest returns the result of the joined errors together.
+func strongest(errs []error) *resultError {
+	var worst *resultError
 	rank := 0
 	for _, err := range errs {
 		if err == nil {
 			continue
 		}
-		said := findVerdict(err)
-		if r := said.weight(); r > rank {
+		said := findResult(err)
+		if r := said.precedence(); r > rank {
 			worst, rank = said, r
 		}
 	}
 	return worst
 }
 
-// weight orders results by how much they ask for. A nil verdict is a plain failure.
-func (v *verdict) weight() int {
+// precedence orders results by how much they ask for. Nil is a plain failure.
+func (v *resultError) precedence() int {
 	switch {
 	case v == nil, v.outcome == Retried:
 		return 3
@@ -88,3 +91,41 @@ func (v *verdict) weight() int {
 	}
 	return 1 // Discarded
 }
+
+// resultError is the error type by which a handler asks for a result.
+type resultError struct {
+	err     error
+	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
+	delay   time.Duration // for Retried and Snoozed
+}
+
+func (v *resultError) Error() string {
+	if v.err == nil {
+		return v.outcome.String()
+	}
+	return v.err.Error()
+}
+
+func (v *resultError) Unwrap() error { return v.err }
+
+// Retry returns an error that gives the message back for another attempt after the delay, in
+// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
+// message's remaining life; negative means at once. A message without attempts left is poison
+// nevertheless.
+func Retry(delay time.Duration, err error) error {
+	return &resultError{err: err, outcome: Retried, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Snooze returns an error that gives the message back with the delay and records no attempt:
+// the job did not fail, it is too early for it. For a message without an envelope the dequeue
+// count, and so the attempt, rises nevertheless (see Options.Adopt).
+func Snooze(delay time.Duration) error {
+	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Poison returns an error that moves the message to the poison queue now, because no further
+// attempt would help.
+func Poison(err error) error { return &resultError{err: err, outcome: Poisoned} }
+
+// Discard returns an error that deletes the message unhandled, because it is no longer needed.
+func Discard(err error) error { return &resultError{err: err, outcome: Discarded} }

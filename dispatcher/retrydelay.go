@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// maxRetryDelay is the longest wait that the retry curve gives.
+// maxRetryDelay is the longest delay of the retry curve.
 const maxRetryDelay = time.Hour
 
 // RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
@@ -26,14 +26,27 @@ const maxRetryDelay = time.Hour
 //	}
 func RetryCurve(attempt int) time.Duration { return curve(attempt, rand.Float64()) }
 
-// retryDelay is RetryCurve with a spread that depends on the message, so that a seeded run
-// can be repeated.
+// retryDelay is RetryCurve with jitter that depends on the message, so that a seeded run can be
+// repeated.
 func retryDelay(id queue.ID, attempt int) time.Duration {
 	return curve(attempt, jitter.Of(string(id), attempt))
 }
 
-// curve is the wait after a failed attempt, spread by a number of [0, 1).
+// curve returns the delay after a failed attempt; spread is its jitter in [0, 1).
 func curve(attempt int, spread float64) time.Duration {
 	seconds := math.Pow(float64(max(attempt, 1)), 4) * (0.9 + 0.2*spread)
 	return time.Duration(min(seconds, maxRetryDelay.Seconds()) * float64(time.Second))
+}
+
+// retryDelay returns how long the message waits after a failed attempt: what the hook returns,
+// or the default if there is no hook or it fails.
+func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
+	d := v.dispatcher
+	if f := d.options.RetryDelay; f != nil {
+		var wait time.Duration
+		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
+			return min(max(wait, 0), queue.MaxVisibility)
+		}
+	}
+	return retryDelay(v.queued.ID, attempt)
 }

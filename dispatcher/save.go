@@ -6,10 +6,11 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
-// save is Message.Save of the delivery's message.
+// save implements Message.Save.
 func (v *delivery[T]) save(ctx context.Context, body T) error {
 	encoded, err := v.dispatcher.encode(body)
 	if err != nil {
@@ -17,7 +18,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	}
 	head := v.head
 	if !bytes.Equal(encoded, v.body) {
-		// It has come further: what was lost before does not count any more.
+		// The job has made progress: earlier lost deliveries no longer count.
 		head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
 	}
 	text, err := codec.Seal(head, encoded, v.format)
@@ -27,7 +28,7 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	if err := v.fits(text, encoded); err != nil {
 		return err
 	}
-	if err := v.dispatcher.keeper.rewrite(ctx, &v.lease, text); err != nil {
+	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
 		return err
 	}
 	v.body, v.queued.Text = encoded, text
@@ -35,8 +36,8 @@ func (v *delivery[T]) save(ctx context.Context, body T) error {
 	return nil
 }
 
-// fits refuses a text, which carries the body, that could not be sent, or in which later
-// attempts and snoozes could not be recorded.
+// fits returns an error if the text, which carries the body, is too large to be sent or leaves
+// no room to record later attempts and snoozes.
 func (v *delivery[T]) fits(text string, body []byte) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
@@ -56,9 +57,9 @@ func (v *delivery[T]) fits(text string, body []byte) error {
 	return queue.CheckRequest(text, 0)
 }
 
-// rewrite renews the lease with another text, now. It waits for a renewal on the wire,
-// as everything does that needs the newest receipt.
-func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
+// rewrite renews the lease with another text, now. It waits for a renewal in flight, because it
+// needs the newest receipt.
+func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error {
 	k.mu.Lock()
 	for l.running != nil {
 		running := l.running
@@ -77,7 +78,7 @@ func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
 	old := l.text
 	l.text = text
 	l.running = make(chan struct{})
-	k.fix(l)
+	k.reschedule(l)
 	k.mu.Unlock()
 
 	err := k.renewNow(l)
@@ -86,8 +87,19 @@ func (k *keeper) rewrite(ctx context.Context, l *lease, text string) error {
 		l.text = old
 		k.mu.Unlock()
 	}
-	if gone(err) {
+	if leaseGone(err) {
 		return errors.Join(ErrLeaseLost, err)
 	}
 	return err
+}
+
+// encode calls the codec. A panic becomes an error. Goexit ends the caller, whose goroutine it
+// is.
+func (d *Dispatcher[T]) encode(body T) (encoded []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = newHookError(d.name, hook.Caught("Codec.Encode", p))
+		}
+	}()
+	return d.options.Codec.Encode(body)
 }

@@ -7,102 +7,101 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
-// settle carries a decision out with the newest receipt, frees the slot, and
-// counts what came of it. Its requests are bounded as try says and are not
-// those of the stopping context: what was handled is deleted even while the worker stops.
-func (v *delivery[T]) settle(what decision, state leaseState, came progress) {
+// settle carries out a decision with the newest receipt, frees the slot, and counts the
+// outcome. Its requests do not use the stopping context: handled messages are deleted even
+// while the worker stops.
+func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
 	d := v.dispatcher
 	var begin time.Time // reading the clock is not free
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.note(what, came == handled, v.attempt(), v.lease.asked)
-	late := what.outcome == Lost && came == handled
+	d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	late := dec.outcome == Lost && came == handled
 	if late {
-		d.follow.late(v.visibility) // before the slot is free: the next dequeue must know
+		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
 	}
-	v.leaveSlot(came)
+	v.freeSlot(came)
 
-	what.delay = v.withinLife(what.delay)
-	result := what.outcome
-	err := v.carryOut(what, state)
+	dec.delay = v.withinLife(dec.delay)
+	result := dec.outcome
+	err := v.apply(dec, state)
 	switch {
 	case err == nil:
-		v.removed(result)
-	case gone(err):
+		v.forgetStarts(result)
+	case leaseGone(err):
 		result = Lost
 	default:
 		result = Unsettled
 	}
 	if result == Lost && came == handled && !late {
-		d.follow.late(v.visibility)
+		d.visibility.recordLate(v.visibility)
 	}
 	d.counts[result].Add(1)
-	d.slots.settled()
+	d.slots.endSettlement()
 	// A hook may end the goroutine: what follows it is deferred.
-	defer d.discharge(v)
-	defer v.complain(what, result, err)
-	v.observe(what, result, begin)
+	defer d.remove(v)
+	defer v.reportError(dec, result, err)
+	v.notifyObserver(dec, result, begin)
 }
 
-// complain tells of a delivery that did not end well.
-func (v *delivery[T]) complain(what decision, result Outcome, err error) {
-	if err = errors.Join(what.err, err); err == nil {
+// reportError reports a delivery that did not succeed.
+func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
+	if err = errors.Join(dec.err, err); err == nil {
 		return
 	}
 	v.dispatcher.options.OnError(&DeliveryError{
-		Delivery: v.described(), Outcome: result, Delay: what.delay, Reason: what.reason, Err: err,
+		Delivery: v.described(), Outcome: result, Delay: dec.delay, Reason: dec.reason, Err: err,
 	})
 }
 
-// released tells when the message that was given back is visible again. In the last second
-// of its life it is not worth a poll: no delay fits in, and it would be fetched and given
-// back as fast as requests go.
-func (v *delivery[T]) released(delay time.Duration) {
+// notifyRelease reports when the message becomes visible again. In the last second of its life
+// that is not worth a poll: no delay fits in, and it would be fetched and given back as fast as
+// requests go.
+func (v *delivery[T]) notifyRelease(delay time.Duration) {
 	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
 		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
 
-// observe tells the observer what became of the delivery.
-func (v *delivery[T]) observe(what decision, result Outcome, begin time.Time) {
+// notifyObserver reports the outcome to the observer.
+func (v *delivery[T]) notifyObserver(dec decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
-		o.Poisoned(v.described(), what.reason, what.err)
+		o.Poisoned(v.described(), dec.reason, dec.err)
 	}
 	if o.Settled != nil {
 		o.Settled(v.described(), result, time.Since(begin))
 	}
 }
 
-func (v *delivery[T]) carryOut(what decision, state leaseState) error {
-	switch what.outcome {
+func (v *delivery[T]) apply(dec decision, state leaseState) error {
+	switch dec.outcome {
 	case Deleted, Discarded:
 		if state == expired {
-			// One try: if somebody else has the message by now the receipt is stale
-			// and nothing happens; if not, a duplicate is spared.
+			// One try: if another worker has the message by now the receipt is stale and
+			// nothing happens; if not, a duplicate is avoided.
 			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
 		}
 		return v.remove()
 	case Retried:
-		return v.giveBack(what.delay, v.recorded(v.attempt()))
+		return v.giveBack(dec.delay, v.recordedText(v.attempt()))
 	case Snoozed, GivenBack:
-		return v.giveBack(what.delay, v.recorded(v.attempt()-1))
+		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(what.delay, v.condemned(what))
+		return v.giveBack(dec.delay, v.poisonText(dec))
 	case Poisoned:
-		return v.poison(what)
+		return v.poison(dec)
 	}
-	return nil // Lost: it is not ours to settle
+	return nil // Lost: there is nothing to settle
 }
 
-// try makes a request, and repeats it within SettleTimeout while its failures are of
-// the kind that pass. The first try goes without a timer of ours, which would cost more
-// than all else here: a Queue bounds its own requests.
+// try sends a request and retries transient failures within SettleTimeout. The first try has no
+// timer of ours, which would cost more than everything else here: a Queue bounds its own
+// requests.
 func (v *delivery[T]) try(request func(context.Context) error) error {
 	d := v.dispatcher
 	parent := d.requests.context()
@@ -115,8 +114,8 @@ func (v *delivery[T]) try(request func(context.Context) error) error {
 	return retry.Again(ctx, string(v.queued.ID), err, request)
 }
 
-// remove deletes the message. After a try of unknown outcome, a message that is
-// gone is one that we deleted (B-01).
+// remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
+// it.
 func (v *delivery[T]) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
@@ -129,16 +128,16 @@ func (v *delivery[T]) remove() error {
 	})
 }
 
-// giveBack makes the message visible again after the delay, with the text that records
-// what happened, since a text must be resent anyway. After a try of unknown outcome, a receipt that is
-// not the newest means that the try took effect, or that somebody has the message: both
-// are what was wanted.
+// giveBack makes the message visible again after the delay, with a text that records what
+// happened, since an update must resend the text anyway. After a try of unknown outcome a
+// receipt mismatch means that the try took effect or that another worker has the message;
+// either is fine.
 func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 	unknown := false
 	err := v.try(func(ctx context.Context) (err error) {
 		delay, err = v.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
-			// Adopted, or sent with no room to record in: better uncounted than lost.
+			// There is no room for the record: give the message back without it.
 			text = v.queued.Text
 			delay, err = v.update(ctx, delay, text)
 		}
@@ -149,46 +148,32 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 		return err
 	})
 	if err == nil {
-		v.released(delay)
+		v.notifyRelease(delay)
 	}
 	return err
 }
 
-// update sends one update that gives the message back, and returns the delay that it asked
-// for. The service refuses one that passes the end of the message's life, and then records
-// nothing: an update that was so long on its way is sent again with less.
+// update sends the update that gives the message back, and returns the delay it asked for. The
+// service refuses one that goes beyond the message's expiry and then records nothing, so such
+// an update is repeated with a shorter delay.
 func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
-		if v.lease.end.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
+		if v.lease.messageEnd.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
 			return delay, err
 		}
 	}
 }
 
-// withinLife returns as much of the delay as the message's own life leaves.
+// withinLife returns the delay, shortened to the message's remaining life.
 func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
-	if v.lease.end.IsZero() {
+	if v.lease.messageEnd.IsZero() {
 		return delay
 	}
-	return min(delay, max(time.Until(v.lease.end), 0).Truncate(time.Second))
+	return min(delay, max(time.Until(v.lease.messageEnd), 0).Truncate(time.Second))
 }
 
-// condemned returns the text of a message that is poison and stays in its queue: it says
-// so, and no handler will see it again.
-func (v *delivery[T]) condemned(what decision) string {
-	v.head.Poison = string(what.reason)
-	failed := v.attempt() - 1
-	switch what.reason {
-	case poison.ReasonAttempts, poison.ReasonExpiring: // to reject is no failure, nor is to snooze
-		if v.ctx != nil && what.err != nil {
-			failed++
-		}
-	}
-	return v.recorded(failed)
-}
-
-// failures is how many attempts failed, this one included if its handler ran.
+// failures returns how many attempts have failed, including this one if its handler ran.
 func (v *delivery[T]) failures() int {
 	if v.ctx == nil && v.enveloped() {
 		return v.head.Attempts
@@ -196,10 +181,10 @@ func (v *delivery[T]) failures() int {
 	return v.attempt()
 }
 
-// recorded returns the text with so many failures recorded, and how many deliveries are
-// accounted for (invariant 5). A foreign message is not rewritten
-// unless it is to be adopted, nor is one that cannot be read.
-func (v *delivery[T]) recorded(failures int) string {
+// recordedText returns the text with this many failures, and the deliveries accounted for. A
+// message without an envelope is not rewritten unless it is adopted; an unreadable one never
+// is.
+func (v *delivery[T]) recordedText(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
 		return v.queued.Text
 	}
@@ -207,7 +192,7 @@ func (v *delivery[T]) recorded(failures int) string {
 	head.Attempts = failures
 	head.Settled, head.Starts = v.queued.DequeueCount, 0
 	if v.ctx == nil && v.enveloped() && head.Poison == "" {
-		// No handler started: this delivery is accounted for, but not those before it.
+		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}
 	text, err := codec.Seal(head, v.body, codec.Envelope)
@@ -216,74 +201,3 @@ func (v *delivery[T]) recorded(failures int) string {
 	}
 	return text
 }
-
-// poison copies the message to the poison queue and then deletes it. When the copy
-// cannot be made the message goes back to its queue: it must not be lost for want
-// of a place to put it.
-func (v *delivery[T]) poison(what decision) error {
-	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), what.reason, what.err)
-	if err := v.copy(record, what); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(what.err), v.condemned(what)))
-	}
-	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
-		return err
-	}
-	return nil // its life ended meanwhile: the copy is what there is
-}
-
-// copy puts the record into the poison queue, in as many tries as SettleTimeout allows. Nobody
-// renews the lease any more, and a message that is delivered again before it is given back
-// would be handled again. So when half of what is left of the lease is over, the message first
-// gets a longer one, with a text that says that it is poison.
-func (v *delivery[T]) copy(record poison.Record, what decision) error {
-	d := v.dispatcher
-	left := max(v.leaseLeft()/2, time.Second)
-	over, err := v.copyWithin(min(left, d.options.SettleTimeout), record)
-	if err == nil || !over || left >= d.options.SettleTimeout {
-		return err
-	}
-	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safety))
-	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.condemned(what), longer)
-	if renewed != nil {
-		return errors.Join(err, renewed)
-	}
-	v.queued.Receipt, v.queued.Until = fresh.Receipt, fresh.Until
-	_, err = v.copyWithin(d.options.SettleTimeout, record)
-	return err
-}
-
-// copyWithin tries for so long, and tells whether the time is over.
-func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
-	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
-	defer cancel()
-	err = v.dispatcher.options.Poison.Copy(ctx, record)
-	return ctx.Err() != nil, err
-}
-
-// leaseLeft is how much is left of the lease of a message that nobody holds any more.
-func (v *delivery[T]) leaseLeft() time.Duration {
-	if v.ctx == nil { // no handler ran: nobody ever held it
-		return time.Until(v.lease.asked.Add(v.visibility - safety))
-	}
-	return time.Until(v.lease.expiry)
-}
-
-// copyDelay is how long a message waits that could not be moved. It grows with its
-// deliveries, also when few attempts failed, as far as it does for one whose attempts all
-// did; and whatever the caller's RetryDelay says, it is a second at least: there is no bound
-// to how often a copy is tried.
-func (v *delivery[T]) copyDelay(err error) time.Duration {
-	most := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
-	tries := max(v.attempt(), int(min(v.queued.DequeueCount, most)))
-	delay := max(v.retryDelay(tries, err), time.Second)
-	if !v.lease.end.IsZero() { // or it would not come up again to be copied
-		delay = min(delay, time.Until(v.lease.end)/2)
-	}
-	return max(delay, 0)
-}
-
-// copyError hides what it wraps from errors.Is, so that a missing poison queue
-// is not taken for a missing queue, while the text remains.
-type copyError struct{ err error }
-
-func (e copyError) Error() string { return e.err.Error() }

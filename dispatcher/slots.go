@@ -6,42 +6,41 @@ import (
 	"time"
 )
 
-// slots counts the room for running handlers. A slot is used from the moment it
-// is reserved for a dequeue until its handler has returned; it is then free while
-// its settlement goes on, as long as no more than concurrency settlements are
-// under way: each one more holds a slot, whichever that is.
+// slots limits the running handlers. A slot is used from its reservation for a dequeue until
+// its handler has returned. It is then free while the settlement goes on, as long as no more
+// than concurrency settlements are in progress: each one beyond that holds a slot.
 type slots struct {
-	// turn is held by the one loop that reserves. A channel, not a mutex:
-	// waiting for it must end with the context, and a goroutine blocked on a mutex
-	// would hang a synctest bubble.
+	// turn is held by the loop that reserves. It is a channel, not a mutex, because waiting for
+	// it must end with the context, and a goroutine blocked on a mutex would hang a synctest
+	// bubble.
 	turn chan struct{}
 
 	// freed wakes the loop that holds the turn.
 	freed chan struct{}
 
-	batch int // how many slots a dequeue uses at most
+	batch int // slots per dequeue, at most
 
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
 	wanted  int  // what setOpen was told; guarded by mu
-	most    int  // what setOpen was told; guarded by mu
-	open    int  // how many may be used, see narrow; guarded by mu
-	extra   int  // how many more than open the next reservation may use; guarded by mu
+	maxOpen int  // what setOpen was told; guarded by mu
+	open    int  // slots that may be used, see updateOpen; guarded by mu
+	extra   int  // slots beyond open that the next reservation may use; guarded by mu
 	used    int  // reserved or running; guarded by mu
 	running int  // handlers running; guarded by mu
-	pending int  // settlements under way; guarded by mu
-	starved bool // who reserved last found no free slot, and waits; guarded by mu
+	pending int  // settlements in progress; guarded by mu
+	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 }
 
 func newSlots(size, batch int) *slots {
 	return &slots{
 		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch,
-		size: size, wanted: size, most: size, open: size,
+		size: size, wanted: size, maxOpen: size, open: size,
 	}
 }
 
-// takeTurn waits until nobody else reserves, or returns false when ctx ended first.
-// Who came first is first.
+// takeTurn waits for the turn to reserve, or returns false when ctx ended first. Callers are
+// served in order.
 func (s *slots) takeTurn(ctx context.Context) bool {
 	select {
 	case s.turn <- struct{}{}:
@@ -53,14 +52,14 @@ func (s *slots) takeTurn(ctx context.Context) bool {
 
 func (s *slots) endTurn() { <-s.turn }
 
-// reserve waits until least slots are free, or any after linger, and takes up to
-// most of them. It returns 0 when ctx ended first. The caller has the turn.
-func (s *slots) reserve(ctx context.Context, most, least int, linger time.Duration) int {
+// reserve waits until minSlots are free, or any after linger, and takes up to maxSlots. It
+// returns 0 when ctx ended first. The caller must hold the turn.
+func (s *slots) reserve(ctx context.Context, maxSlots, minSlots int, linger time.Duration) int {
 	var timer *time.Timer // runs from when the first slot is free
 	var lingered <-chan time.Time
 	patient := linger > 0
 	for ctx.Err() == nil {
-		n, free := s.take(most, least, patient)
+		n, free := s.take(maxSlots, minSlots, patient)
 		if n > 0 {
 			return n
 		}
@@ -79,80 +78,79 @@ func (s *slots) reserve(ctx context.Context, most, least int, linger time.Durati
 	return 0
 }
 
-// take reserves up to most slots if at least least are free, or any when not
-// patient; it also tells how many were free.
-func (s *slots) take(most, least int, patient bool) (n, free int) {
+// take reserves up to maxSlots if minSlots are free, or any if not patient. It also returns how
+// many were free.
+func (s *slots) take(maxSlots, minSlots int, patient bool) (n, free int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free = s.open - s.used
 	if free <= 0 {
 		free = min(s.extra, s.size-s.used)
 	}
-	free -= s.surplus()
-	s.starved = free <= 0
-	if free <= 0 || patient && free < min(least, most, s.open) {
+	free -= s.excessSettlements()
+	s.waiting = free <= 0
+	if free <= 0 || patient && free < min(minSlots, maxSlots, s.open) {
 		return 0, free
 	}
-	n = min(most, free)
+	n = min(maxSlots, free)
 	s.used += n
 	s.extra = 0
 	return n, free
 }
 
-// surplus is how many settlements are too many. Requires mu.
-func (s *slots) surplus() int { return max(s.pending-s.size, 0) }
+// excessSettlements returns how many settlements are beyond the limit. Requires mu.
+func (s *slots) excessSettlements() int { return max(s.pending-s.size, 0) }
 
-// unreserve gives back n slots that a dequeue did not fill with what is handled.
+// unreserve frees n reserved slots that run no handler.
 func (s *slots) unreserve(n int) {
 	s.mu.Lock()
 	s.used -= n
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
-// started turns a reserved slot into a running one.
+// started records that a handler runs in a reserved slot.
 func (s *slots) started() {
 	s.mu.Lock()
 	s.running++
 	s.mu.Unlock()
 }
 
-// settling begins the settlement of a delivery and frees its slot. If ran, its handler
-// was running until now.
-func (s *slots) settling(ran bool) {
+// freeForSettlement begins a settlement and frees its slot. ran tells whether a handler ran.
+func (s *slots) freeForSettlement(ran bool) {
 	s.mu.Lock()
 	if ran {
 		s.running--
 	}
 	s.pending++
 	s.used--
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
-// giveUp frees the slot of a running handler that will not return.
+// giveUp frees the slot of a stuck handler.
 func (s *slots) giveUp() {
 	s.mu.Lock()
 	s.running--
 	s.used--
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
-// pend begins the settlement of a delivery whose slot is free already.
-func (s *slots) pend() {
+// beginSettlement begins the settlement of a delivery whose slot is already free.
+func (s *slots) beginSettlement() {
 	s.mu.Lock()
 	s.pending++
 	s.mu.Unlock()
 }
 
-// settled ends a settlement.
-func (s *slots) settled() {
+// endSettlement ends a settlement.
+func (s *slots) endSettlement() {
 	s.mu.Lock()
-	waited := s.surplus() > 0
+	waited := s.excessSettlements() > 0
 	s.pending--
 	s.mu.Unlock()
 	if waited {
@@ -160,23 +158,23 @@ func (s *slots) settled() {
 	}
 }
 
-// setOpen changes how many slots may be used to those wanted, as narrow says.
-func (s *slots) setOpen(wanted, most int) {
+// setOpen changes how many slots may be used, see updateOpen.
+func (s *slots) setOpen(wanted, maxOpen int) {
 	s.mu.Lock()
-	s.wanted, s.most = wanted, most
-	s.narrow()
+	s.wanted, s.maxOpen = wanted, maxOpen
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
-// narrow closes the slots that are open and no longer wanted, as handlers return: as long
-// as handlers use what was opened, room for one dequeue beside them stays open, or nobody
-// would hear of new work until they are done. Requires mu.
-func (s *slots) narrow() {
-	s.open = min(max(s.wanted, min(s.open, s.used+s.batch, s.most)), s.size)
+// updateOpen closes open slots that are no longer wanted as handlers return. While handlers use
+// what was opened, room for one dequeue beside them stays open, or new work would go unnoticed
+// until they are done. Requires mu.
+func (s *slots) updateOpen() {
+	s.open = min(max(s.wanted, min(s.open, s.used+s.batch, s.maxOpen)), s.size)
 }
 
-// openOnce lets one reservation use up to n slots though all that are open are taken.
+// openOnce lets one reservation use up to n slots although all open ones are taken.
 func (s *slots) openOnce(n int) {
 	s.mu.Lock()
 	s.extra = n
@@ -188,17 +186,17 @@ func (s *slots) openOnce(n int) {
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.size = n
-	s.narrow()
+	s.updateOpen()
 	s.mu.Unlock()
 	s.signal()
 }
 
-// saturated tells whether somebody waits because all open slots are taken, and more could
-// be opened.
+// saturated reports whether a caller waits because all open slots are taken while more could be
+// opened.
 func (s *slots) saturated() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.starved && s.used >= s.open && s.open < s.size
+	return s.waiting && s.used >= s.open && s.open < s.size
 }
 
 func (s *slots) capacity() int {
@@ -213,8 +211,8 @@ func (s *slots) counts() (running, pending int) {
 	return s.running, s.pending
 }
 
-// signal wakes the waiting loop. One place in the channel is enough: the loop
-// looks at the counts after every wake-up.
+// signal wakes the waiting loop. A buffer of one is enough, because the loop reads the counts
+// after every wake-up.
 func (s *slots) signal() {
 	select {
 	case s.freed <- struct{}{}:

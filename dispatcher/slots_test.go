@@ -72,8 +72,8 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// At most as many settlements as there are slots go on beside new handlers; beyond,
-// slots wait for them.
+// At most as many settlements as there are slots run beside new handlers; beyond that slots
+// wait for them.
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	s := newSlots(2, 32)
 	for i := range 3 {
@@ -81,19 +81,19 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 			t.Fatalf("no slot for delivery %d", i)
 		}
 		s.started()
-		s.settling(true)
+		s.freeForSettlement(true)
 	}
 	if n, free := s.take(2, 1, false); n != 1 || free != 1 {
 		t.Errorf("took %d of %d, want 1 of 1: the third settlement holds a slot", n, free)
 	}
-	s.settled()
+	s.endSettlement()
 	if n, _ := s.take(2, 1, false); n != 1 {
 		t.Error("the slot was not freed with the settlement")
 	}
 }
 
-// A reservation that waits because too many settlements are under way goes on when one has
-// ended, though no handler returns meanwhile.
+// A reservation that waits because too many settlements are in progress continues when one has
+// ended, although no handler returns meanwhile.
 func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(2, 32)
@@ -102,7 +102,7 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 				t.Fatal("no slot")
 			}
 			s.started()
-			s.settling(true)
+			s.freeForSettlement(true)
 		}
 		got := make(chan int)
 		go func() { got <- s.reserve(t.Context(), 2, 1, 0) }()
@@ -113,7 +113,7 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 				t.Fatalf("got %d slots while as many settlements as slots too many are under way", n)
 			default:
 			}
-			s.settled()
+			s.endSettlement()
 			synctest.Wait()
 			select {
 			case n := <-got:
@@ -132,8 +132,8 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 	})
 }
 
-// Slots that loops have opened close as handlers return once they are not wanted any more;
-// room for one dequeue beside the handlers stays open, within the most that is allowed.
+// Open slots that are no longer wanted close as handlers return; room for one dequeue beside
+// the handlers stays open, within the maximum.
 func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	s := newSlots(1000, 32)
 	s.setOpen(640, 640)
@@ -146,8 +146,8 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	}
 	returned := func(n int) {
 		for range n {
-			s.settling(true)
-			s.settled()
+			s.freeForSettlement(true)
+			s.endSettlement()
 		}
 	}
 	for _, step := range []struct {
@@ -180,7 +180,7 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	}
 }
 
-// A reservation may go beyond what is open when it is let, once and within the concurrency.
+// A reservation may exceed the open slots when allowed, once and within the concurrency.
 func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(50, 32)
@@ -216,7 +216,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 		}
 		s.resize(40)
 		for range 100 {
-			s.pend()
+			s.beginSettlement()
 		}
 		s.unreserve(2)
 		if n, _ := s.take(1, 1, false); n > 0 || s.saturated() {
@@ -225,7 +225,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	})
 }
 
-// The books of the slots balance under any order of events.
+// The counts of the slots are consistent under any order of events.
 func TestSlotsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
@@ -234,11 +234,11 @@ func TestSlotsBalance(t *testing.T) {
 		reserved, running, settling := 0, 0, 0
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) {
-				most := rapid.IntRange(1, 32).Draw(t, "most")
-				n, _ := s.take(most, 1, false)
+				limit := rapid.IntRange(1, 32).Draw(t, "limit")
+				n, _ := s.take(limit, 1, false)
 				reserved += n
-				if n > most {
-					t.Fatalf("took %d of at most %d", n, most)
+				if n > limit {
+					t.Fatalf("took %d of at most %d", n, limit)
 				}
 			},
 			"unreserve": func(*rapid.T) {
@@ -258,13 +258,13 @@ func TestSlotsBalance(t *testing.T) {
 				if running > 0 {
 					running--
 					settling++
-					s.settling(true)
+					s.freeForSettlement(true)
 				}
 			},
 			"settle": func(*rapid.T) {
 				if settling > 0 {
 					settling--
-					s.settled()
+					s.endSettlement()
 				}
 			},
 			"open": func(t *rapid.T) {

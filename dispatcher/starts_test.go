@@ -12,66 +12,66 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// What a process recorded and knows to be harmless is left out of the count, whatever others
-// have recorded on top, and nothing else is.
+// Starts that a process recorded and knows to be harmless do not count, whatever others have
+// recorded on top; all others do.
 func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		known recordedStart
 		head  codec.Head
 		want  int
 	}{
-		"its own, which took effect":               {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Starts: 1}, 0},
-		"its own, which may have taken effect":     {recordedStart{delivery: 3, read: 0, written: 1, spared: 1}, codec.Head{Starts: 1}, 0},
-		"its own, which did not take effect":       {recordedStart{delivery: 3, read: 2, written: 3, spared: 1}, codec.Head{Starts: 2}, 2},
-		"others before it":                         {recordedStart{delivery: 3, read: 3, written: 3, spared: 1}, codec.Head{Starts: 3}, 2},
-		"others after it":                          {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Starts: 3}, 2},
+		"its own, which took effect":               {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Starts: 1}, 0},
+		"its own, which may have taken effect":     {recordedStart{delivery: 3, read: 0, written: 1, excluded: 1}, codec.Head{Starts: 1}, 0},
+		"its own, which did not take effect":       {recordedStart{delivery: 3, read: 2, written: 3, excluded: 1}, codec.Head{Starts: 2}, 2},
+		"others before it":                         {recordedStart{delivery: 3, read: 3, written: 3, excluded: 1}, codec.Head{Starts: 3}, 2},
+		"others after it":                          {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Starts: 3}, 2},
 		"its own still runs":                       {recordedStart{delivery: 3, read: 2, written: 2}, codec.Head{Starts: 2}, 2},
-		"less was written than there was, and not": {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 3}, 0},
-		"the same, and others after it":            {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 4}, 1},
-		"less was written, and others after it":    {recordedStart{delivery: 5, read: 3, written: 1, spared: 1}, codec.Head{Starts: 2}, 1},
-		"settled since, and started by others":     {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 3, Starts: 2}, 2},
-		"saved with progress by it":                {recordedStart{delivery: 3, read: 1, written: 1, spared: 1}, codec.Head{Settled: 2, Starts: 1}, 1},
-		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, spared: 2}, codec.Head{Settled: 1, Starts: 2}, 0},
-		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, spared: 1}, codec.Head{Starts: 1}, 1},
+		"less was written than there was, and not": {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 3}, 0},
+		"the same, and others after it":            {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 4}, 1},
+		"less was written, and others after it":    {recordedStart{delivery: 5, read: 3, written: 1, excluded: 1}, codec.Head{Starts: 2}, 1},
+		"settled since, and started by others":     {recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, codec.Head{Settled: 3, Starts: 2}, 2},
+		"saved with progress by it":                {recordedStart{delivery: 3, read: 1, written: 1, excluded: 1}, codec.Head{Settled: 2, Starts: 1}, 1},
+		"not settled since":                        {recordedStart{delivery: 3, read: 2, written: 2, excluded: 2}, codec.Head{Settled: 1, Starts: 2}, 0},
+		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, codec.Head{Starts: 1}, 1},
 	} {
-		if got := c.known.counts(c.head); got != c.want {
+		if got := c.known.countedStarts(c.head); got != c.want {
 			t.Errorf("%s: %d of %d count, want %d", name, got, c.head.Starts, c.want)
 		}
 	}
 }
 
-// A start is spared only once it is in the count, and those of handlers that returned not
-// for ever.
+// A start is excluded only while it counts, and starts whose handlers returned only a limited
+// number of times.
 func TestStartsAreSparedWithinBounds(t *testing.T) {
 	var s starts
 	spared := func() int {
 		one, _ := s.recall("m")
-		return one.spared
+		return one.excluded
 	}
-	s.spare("m", 1, true)
+	s.exclude("m", 1, true)
 	if _, known := s.recall("m"); known {
 		t.Error("a start that nobody recorded is remembered")
 	}
 	s.remember("m", recordedStart{delivery: 5, settled: 2, read: 3, written: 3}, recordedStart{})
 	for delivery, want := range map[int64]int{2: 0, 3: 1, 5: 1, 6: 0} {
 		before := spared()
-		if s.spare("m", delivery, false); spared()-before != want {
+		if s.exclude("m", delivery, false); spared()-before != want {
 			t.Errorf("the start of delivery %d is spared %d times, want %d", delivery, spared()-before, want)
 		}
 	}
-	for n := int64(10); n < 10+2*mostSpared; n++ {
+	for n := int64(10); n < 10+2*maxExcluded; n++ {
 		s.remember("m", recordedStart{delivery: n, read: 1, written: 1}, recordedStart{})
-		s.spare("m", n, true)
-		if want := min(max(mostSpared-int(n-10), 0), 1); spared() != want {
+		s.exclude("m", n, true)
+		if want := min(max(maxExcluded-int(n-10), 0), 1); spared() != want {
 			t.Errorf("after %d: %d spared, want %d", n-10, spared(), want)
 		}
-		s.spare("m", n, false)
+		s.exclude("m", n, false)
 		if spared() == 0 {
 			t.Error("a start that never happened is not spared")
 		}
 	}
 	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1}, recordedStart{})
-	if s.spare("m", 101, true); spared() != 1 {
+	if s.exclude("m", 101, true); spared() != 1 {
 		t.Error("it was settled, and a start is not spared on account of those before")
 	}
 	if s.forget("m", 1); spared() == 0 {
@@ -80,41 +80,42 @@ func TestStartsAreSparedWithinBounds(t *testing.T) {
 	if s.forget("m", 1000); len(s.byID) != 0 {
 		t.Error("it is not forgotten")
 	}
-	for n := range 2 * mostRemembered {
+	for n := range 2 * maxRemembered {
 		s.remember(queue.ID(strconv.Itoa(n)), recordedStart{delivery: 1}, recordedStart{})
 	}
-	if _, newest := s.recall(queue.ID(strconv.Itoa(2*mostRemembered - 1))); len(s.byID) != mostRemembered || !newest {
+	if _, newest := s.recall(queue.ID(strconv.Itoa(2*maxRemembered - 1))); len(s.byID) != maxRemembered || !newest {
 		t.Errorf("%d are remembered, the newest: %v", len(s.byID), newest)
 	}
 }
 
-// A handler that has saved progress runs on without its lease. Its start is not in the message
-// any more: when it returns, the start of the next delivery, which may have ended another
-// worker, is not spared in its place.
+// A handler that has saved progress runs on without its lease. Its start is no longer in the
+// message: when it returns, the start of the next delivery, which may have killed another
+// worker, is not excluded in its place.
 func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1}, recordedStart{})
 	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1}, recordedStart{})
-	s.spare("m", 11, true)
+	s.exclude("m", 11, true)
 	head := codec.Head{Settled: 10, Starts: 1}
-	if one, _ := s.recall("m"); one.counts(head) != 1 {
-		t.Errorf("%d starts count, want 1", one.counts(head))
+	if one, _ := s.recall("m"); one.countedStarts(head) != 1 {
+		t.Errorf("%d starts count, want 1", one.countedStarts(head))
 	}
-	s.spare("m", 12, true)
-	if one, _ := s.recall("m"); one.counts(head) != 0 {
-		t.Errorf("%d starts count when both have returned, want 0", one.counts(head))
+	s.exclude("m", 12, true)
+	if one, _ := s.recall("m"); one.countedStarts(head) != 0 {
+		t.Errorf("%d starts count when both have returned, want 0", one.countedStarts(head))
 	}
 }
 
-// A handler returns while the start of the next delivery is being recorded, which counted it.
+// A handler returns while the start of the next delivery is being recorded, with its own start
+// counted.
 func TestAStartThatIsSparedWhileTheNextIsRecorded(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 1, written: 1}, recordedStart{})
 	before, _ := s.recall("m")
-	s.spare("m", 11, true)
+	s.exclude("m", 11, true)
 	s.remember("m", recordedStart{delivery: 12, settled: 9, read: 2, written: 2}, before)
-	if one, _ := s.recall("m"); one.counts(codec.Head{Settled: 9, Starts: 2}) != 1 {
-		t.Errorf("%d starts count, want that of delivery 12 only", one.counts(codec.Head{Settled: 9, Starts: 2}))
+	if one, _ := s.recall("m"); one.countedStarts(codec.Head{Settled: 9, Starts: 2}) != 1 {
+		t.Errorf("%d starts count, want that of delivery 12 only", one.countedStarts(codec.Head{Settled: 9, Starts: 2}))
 	}
 }
 
@@ -135,8 +136,8 @@ func (q *written) Update(_ context.Context, l queue.Lease, text string, _ time.D
 	return l, nil
 }
 
-// A delivery that is given back before its handler started accounts for itself, and leaves
-// open what became of those before it. One that was handled accounts for all.
+// A delivery that is given back before its handler started accounts for itself and not for
+// those before it. One that was handled accounts for all.
 func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
 	for before, c := range map[string]struct {
 		count       int64

@@ -11,18 +11,18 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// StuckError reports a handler that still runs long after its context has ended. It
-// goes to Options.OnError.
+// StuckError reports a handler that still runs long after its context has ended. It is passed
+// to Options.OnError.
 type StuckError struct {
 	Queue   queue.Name
 	ID      queue.ID
 	Cause   error         // why its context ended
 	For     time.Duration // how long ago
 	GivenUp bool          // whether its slot was freed
-	Stacks  []byte        // of the goroutines that run handlers, this one among them; perhaps cut off
+	Stacks  []byte        // of the goroutines that run handlers, including this one; may be truncated
 }
 
-// Error says it in one line, without the stacks.
+// Error describes the handler in one line, without the stacks.
 func (e *StuckError) Error() string {
 	what := "its slot stays taken"
 	if e.GivenUp {
@@ -32,22 +32,22 @@ func (e *StuckError) Error() string {
 		string(e.ID), e.Queue, e.For, what, e.Cause)
 }
 
-// Unwrap returns why its context ended.
+// Unwrap returns Cause.
 func (e *StuckError) Unwrap() error { return e.Cause }
 
-// maxStacks bounds how much of the stacks is kept.
+// maxStacks bounds the size of the stacks in bytes.
 const maxStacks = 256 << 10
 
-// slotState is whose the slot of a delivery is. The handler's return and the watch for
+// slotState tells whether a delivery still has its slot. The handler's return and the check for
 // stuck handlers race for it, and only one may free it.
 type slotState = atomic.Int32
 
 const (
 	slotTaken int32 = iota
-	slotFreed       // by the one who gave the handler up, or by its settlement
+	slotFreed       // by giving the handler up, or by its settlement
 )
 
-// stuck reports the handler. The keeper calls it, once, while the handler runs.
+// stuck reports the handler. The lease manager calls it at most once, while the handler runs.
 func (v *delivery[T]) stuck() {
 	d := v.dispatcher
 	givenUp := d.options.GiveUp && v.slot.CompareAndSwap(slotTaken, slotFreed)

@@ -1,168 +1,61 @@
 package dispatcher
 
 import (
-	"slices"
-	"sync"
+	"fmt"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 )
 
-// follower chooses the visibility of the next batch from the handling times of
-// the last ones: twice their 95th percentile, so that one handler in twenty is
-// renewed at half of it, within bounds (V-05). While leases turn out to be too short it
-// is longer than that.
-type follower struct {
-	bounds Visibility
+// MinVisibility is the shortest visibility that leaves time to renew a lease.
+const MinVisibility = 5 * time.Second
 
-	mu       sync.Mutex
-	recent   [256]time.Duration // ring of handling times; guarded by mu
-	n        int                // how many were recorded, ever; guarded by mu
-	followed time.Duration      // what the handling times ask for; guarded by mu
-	long     int                // how many of the ring are not brief; guarded by mu
-	p95      time.Duration      // of the handling times; zero until they are known, or if it is brief; guarded by mu
-	floor    time.Duration      // what leases that were too short have raised Min to; guarded by mu
-	shortAt  time.Time          // when one last was, or would have been without the floor; guarded by mu
-	lates    int64              // settlements that came too late; guarded by mu
+// Visibility bounds how long a dequeued message is hidden. The first batches ask for First.
+// Once handling times are known, dequeues ask for twice their 95th percentile, within Min…Max,
+// and for more while leases turn out to be too short or when thousands are held. Renewals ask
+// for as long as the handler has already run, if that is longer. So the message of a worker
+// that died is delivered again after at most as long as its handler had run, or the visibility
+// it was fetched with. All values are rounded up to whole seconds. If Min equals Max the
+// visibility is fixed.
+type Visibility struct {
+	// First is used until handling times are known. Defaults to 30 s, moved into Min…Max.
+	First time.Duration
+
+	// Min is the shortest visibility. Less than 5 s leaves no time to renew and is refused.
+	// Defaults to 10 s, or to Max if that is shorter.
+	Min time.Duration
+
+	// Max is the longest visibility, at most 7 days. Defaults to 10 min, or to Min if that is
+	// longer.
+	Max time.Duration
 }
 
-// calm is how long no lease may have been too short until the floor is halved.
-const calm = 10 * time.Minute
-
-// recompute after this many handling times: sorting the ring costs ten microseconds.
-const recompute = 32
-
-// brief is a handling time that is of no account: neither the visibility, which is some
-// seconds at least, nor the linger follows it. With brief handlers nothing is sorted, and
-// with others sorting costs nothing beside them.
-const brief = 5 * defaultLinger
-
-func newFollower(bounds Visibility) *follower {
-	return &follower{bounds: bounds, followed: bounds.First}
+// Fixed returns a visibility that does not depend on handling times. Less than 5 s is raised to
+// 5 s, because a shorter lease could not be renewed.
+func Fixed(d time.Duration) Visibility {
+	d = max(d, MinVisibility)
+	return Visibility{First: d, Min: d, Max: d}
 }
 
-// affordable bounds how many leases a second are renewed on account of their number: who
-// holds many asks for longer ones.
-const affordable = 500
-
-// next returns the visibility that a dequeue asks for while so many leases are held, in
-// whole seconds.
-func (f *follower) next(held int) time.Duration { return f.renewal(held, 0) }
-
-// renewal returns the visibility that a renewal asks for when the handler has run for so
-// long: what a dequeue asks for, or as long again. Leases of long handlers are so renewed
-// ever less often, and still a message whose worker died is back before it has waited for
-// as long as its handler had run (or for the visibility, if that is longer).
-func (f *follower) renewal(held int, ran time.Duration) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.floor > 0 {
-		f.relax(time.Now())
-	}
-	many := time.Duration(held) * 2 * time.Second / affordable // a lease is renewed at half
-	return wholeSeconds(min(max(f.followed, f.floor, many, ran), f.bounds.Max))
-}
-
-// relax lowers the floor if it has been calm for long enough. Requires mu.
-func (f *follower) relax(now time.Time) {
-	for ; f.floor > 0 && now.Sub(f.shortAt) >= calm; f.shortAt = f.shortAt.Add(calm) {
-		if f.floor /= 2; f.floor <= f.bounds.Min {
-			f.floor = 0
+func (v Visibility) withDefaults() (Visibility, error) {
+	if v.Min == 0 {
+		v.Min = defaultMinVisibility
+		if v.Max > 0 {
+			v.Min = min(v.Min, v.Max)
 		}
 	}
-}
-
-// record notes how long a handler ran.
-func (f *follower) record(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	oldest := &f.recent[f.n%len(f.recent)]
-	f.long += notBrief(d) - notBrief(*oldest)
-	*oldest = d
-	f.n++
-	if f.n%recompute != 0 {
-		return
+	if v.Max == 0 {
+		v.Max = max(defaultMaxVisibility, v.Min)
 	}
-	f.p95 = f.percentile95()
-	f.followed = max(2*f.p95, f.bounds.Min)
-}
-
-func notBrief(d time.Duration) int {
-	if d < brief {
-		return 0
+	if v.Min < MinVisibility || v.Max > queue.MaxVisibility || v.Min > v.Max {
+		return v, fmt.Errorf("visibility bounds %v…%v must be in order and within %v…%v", v.Min, v.Max, MinVisibility, queue.MaxVisibility)
 	}
-	return 1
-}
-
-// percentile95 is the handling time that one in twenty reaches, or zero if that is brief.
-// Requires mu.
-func (f *follower) percentile95() time.Duration {
-	sorted := f.recent // a copy
-	times := sorted[:min(f.n, len(sorted))]
-	rank := len(times) * 95 / 100
-	if f.long < len(times)-rank {
-		return 0
+	if v.First < 0 {
+		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
 	}
-	slices.Sort(times)
-	return times[rank]
-}
-
-// late notes a settlement that failed because the visibility had ended, of a message that
-// was fetched with the visibility: whatever the handling times say, it was too short (V-05).
-func (f *follower) late(visibility time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lates++
-	f.raise(visibility)
-}
-
-// short notes a lease of the visibility that was too short for the requests about it.
-func (f *follower) short(visibility time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.raise(visibility)
-}
-
-// answered notes how long the answer took that brought a message. A handler that starts
-// with less than half its lease left may well lose it; with less than three quarters it
-// would, if the visibility were half as long.
-func (f *follower) answered(took, visibility time.Duration) {
-	if took < visibility/4 {
-		return
+	if v.First == 0 {
+		v.First = defaultVisibility
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if took >= visibility/2 {
-		f.raise(visibility)
-	} else if f.floor > 0 {
-		f.shortAt = time.Now()
-	}
-}
-
-// raise makes the next visibility at least twice as long as the one that was too short.
-// All leases that were asked for with the same one are one reason: eight of them that end
-// together double it once. Requires mu.
-func (f *follower) raise(visibility time.Duration) {
-	now := time.Now()
-	f.relax(now)
-	f.floor = max(f.floor, min(2*visibility, f.bounds.Max))
-	f.shortAt = now
-}
-
-// usual returns the handling time that hardly any exceeds, or zero when none is known or
-// it is brief.
-func (f *follower) usual() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.p95
-}
-
-func (f *follower) lateCount() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lates
-}
-
-func wholeSeconds(d time.Duration) time.Duration {
-	return time.Duration(queue.Seconds(d)) * time.Second
+	v.First = min(max(v.First, v.Min), v.Max)
+	return v, nil
 }

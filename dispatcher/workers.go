@@ -2,23 +2,23 @@ package dispatcher
 
 import "sync"
 
-// workers are goroutines that run deliveries, one at a time each, and wait for the next
-// when they are done. A new goroutine begins with a small stack, and growing it to what a
-// request needs costs more than all the rest of a delivery; these have grown. There are
-// as many as deliveries were ever in flight at once.
+// workers are goroutines that run deliveries, one at a time each, and are reused. A new
+// goroutine begins with a small stack, and growing it to what a request needs costs more than
+// the rest of a delivery; a reused one has grown. There are as many as deliveries were ever in
+// flight at once.
 //
-// The one that waited least is taken first. The collector halves the stack of a goroutine
-// that waits, so taking turns would have all of them grow again and again; this way those
-// that are not needed shrink to next to nothing and stay out of everybody's way.
+// The worker that has waited least is taken first. The garbage collector shrinks the stacks of
+// waiting goroutines: taking turns would make all of them grow again and again, while this way
+// the unneeded ones shrink and stay small.
 type workers[T any] struct {
 	all sync.WaitGroup
 
 	mu     sync.Mutex
-	idle   []chan<- *delivery[T] // where each that waits is given its next; guarded by mu
-	closed bool                  // nobody waits any more; guarded by mu
+	idle   []chan<- *delivery[T] // channels of the waiting workers; guarded by mu
+	closed bool                  // no worker waits any more; guarded by mu
 }
 
-// run gives the delivery to a worker that waits, or to a new one. It does not block.
+// run passes the delivery to a waiting worker, or to a new one. It does not block.
 func (w *workers[T]) run(v *delivery[T]) {
 	w.mu.Lock()
 	last := len(w.idle) - 1
@@ -30,7 +30,7 @@ func (w *workers[T]) run(v *delivery[T]) {
 	next := w.idle[last]
 	w.idle = w.idle[:last]
 	w.mu.Unlock()
-	next <- v // there is room: nobody else gives it any until it waits again
+	next <- v // has room: the worker is not in idle until it waits again
 }
 
 // work is a worker.
@@ -45,7 +45,7 @@ func (w *workers[T]) work(v *delivery[T]) {
 	}
 }
 
-// wait counts a worker among those that wait, or tells that it is to end.
+// wait adds the worker to the idle ones, or returns false if it must end.
 func (w *workers[T]) wait(next chan<- *delivery[T]) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,8 +55,8 @@ func (w *workers[T]) wait(next chan<- *delivery[T]) bool {
 	return !w.closed
 }
 
-// close ends the workers that wait, and the others when they are done. Nothing may be
-// run any more.
+// close ends the waiting workers, and the others when they are done. Run must not be called
+// after it.
 func (w *workers[T]) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,5 +67,5 @@ func (w *workers[T]) close() {
 	w.idle = nil
 }
 
-// join waits until all have ended.
+// join waits until all workers have ended.
 func (w *workers[T]) join() { w.all.Wait() }

@@ -15,7 +15,7 @@ const (
 	maxPolicyID = 64 // characters
 )
 
-// getACL answers Get Queue ACL with the stored access policies of the queue.
+// getACL responds to Get Queue ACL with the queue's stored access policies.
 func (c *call) getACL() *failure {
 	stored, err := c.target().AccessPolicy(c.request.Context())
 	if err != nil {
@@ -24,17 +24,17 @@ func (c *call) getACL() *failure {
 	if stored == nil {
 		stored = queuexml.AppendPolicies(nil, nil)
 	}
-	return c.document(http.StatusOK, append(c.room(), stored...))
+	return c.document(http.StatusOK, append(c.responseBuffer(), stored...))
 }
 
-// setACL answers Set Queue ACL: what is sent replaces all policies there were.
-// A request without a body, or with none in it, leaves none.
+// setACL responds to Set Queue ACL. The request replaces all policies; without a body it removes
+// them.
 func (c *call) setACL() *failure {
 	var policies []queuexml.Policy
 	if c.input != nil {
 		var err error
 		if policies, err = queuexml.ParsePolicies(*c.input); err != nil {
-			return badDocument(err)
+			return invalidDocument(err)
 		}
 	}
 	if f := checkPolicies(policies); f != nil {
@@ -50,19 +50,18 @@ func (c *call) setACL() *failure {
 	return c.noContent(c.target().SetAccessPolicy(c.request.Context(), stored))
 }
 
-// policyTime writes a time of an access policy as the service gives it back, in
-// whatever form of [formats] it was sent: to seven digits of a second.
+// policyTime converts a time of an access policy, in any of [timeFormats], to the form in which
+// the service returns it: seven decimal places of a second.
 func policyTime(text string) string {
-	t, ok := parseInstant(text)
-	if !ok { // none: checkPolicies has let no other pass
+	t, ok := parseTime(text)
+	if !ok { // "": checkPolicies has refused others
 		return text
 	}
 	return t.Format("2006-01-02T15:04:05.0000000Z")
 }
 
-// checkPolicies holds policies against what Set Queue ACL allows. How many there are
-// and what they are called makes the document bad, as in answers of the service that
-// its clients' tests have published.
+// checkPolicies checks policies against the limits of Set Queue ACL. A wrong number or id makes
+// the document invalid, as in responses of the service that its clients' tests have published.
 func checkPolicies(policies []queuexml.Policy) *failure {
 	if len(policies) > maxPolicies {
 		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue has five stored access policies at most."})
@@ -72,24 +71,24 @@ func checkPolicies(policies []queuexml.Policy) *failure {
 			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id has 1 to 64 characters."})
 		}
 		if slices.ContainsFunc(policies[:i], func(other queuexml.Policy) bool { return other.ID == p.ID }) {
-			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is there twice."})
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is given twice."})
 		}
 		for _, at := range []struct{ name, value string }{{"Start", p.Start}, {"Expiry", p.Expiry}} {
-			if _, ok := parseInstant(at.value); !ok && at.value != "" {
-				return badValue(at.name, at.value, "It is a time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
+			if _, ok := parseTime(at.value); !ok && at.value != "" {
+				return invalidValue(at.name, at.value, "It is a time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
 			}
 		}
 		for i, letter := range p.Permission {
 			if !strings.ContainsRune("raup", letter) || strings.ContainsRune(p.Permission[:i], letter) {
-				return badValue("Permission", p.Permission, "It has letters out of raup, each once at most.")
+				return invalidValue("Permission", p.Permission, "It has letters out of raup, each once at most.")
 			}
 		}
 	}
 	return nil
 }
 
-// badDocument says what is wrong with the XML in a request.
-func badDocument(err error) *failure {
+// invalidDocument is the failure for invalid XML in a request.
+func invalidDocument(err error) *failure {
 	reason := queuexml.Detail{Name: "Reason", Value: err.Error()}
 	if errors.Is(err, queuexml.ErrValue) {
 		return errInvalidXMLValue.with(reason)
@@ -97,9 +96,8 @@ func badDocument(err error) *failure {
 	return errInvalidXML.with(reason)
 }
 
-// badValue says which element of the XML in a request has a value that it may
-// not have.
-func badValue(name, value, reason string) *failure {
+// invalidValue is the failure for an XML element with an invalid value.
+func invalidValue(name, value, reason string) *failure {
 	const enough = 256 // of a value, to recognize it
 	if len(value) > enough {
 		value = strings.ToValidUTF8(value[:enough], "") + "…"

@@ -17,13 +17,13 @@ func TestPolicyTimes(t *testing.T) {
 		"0001-01-01T00:00:00Z":              "0001-01-01T00:00:00.0000000Z", // the zero time of some clients
 		"":                                  "",
 	} {
-		world := newWorld(t)
-		s := world.server()
-		set := do(t, s, world.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", sent, sent, "rp"))}))
+		f := newFixture(t)
+		s := f.server()
+		set := do(t, s, f.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", sent, sent, "rp"))}))
 		if set.status != 204 {
 			t.Fatalf("set %q: %d %s", sent, set.status, set.body)
 		}
-		got := do(t, s, world.request(t, inProcess, exchange{verb: "GET", path: "/orders?comp=acl"}))
+		got := do(t, s, f.request(t, inProcess, exchange{verb: "GET", path: "/orders?comp=acl"}))
 		if want := acl(storedPolicy("a", back, back, "rp")); !strings.HasSuffix(got.body, want) {
 			t.Errorf("set %q, got\n%s\nwant\n%s", sent, got.body, want)
 		}
@@ -34,8 +34,8 @@ func TestPolicyTimes(t *testing.T) {
 // written, once they are in UTC.
 func TestPolicyTimesOutOfRange(t *testing.T) {
 	for _, sent := range []string{"0000-12-31", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"} {
-		world := newWorld(t)
-		got := do(t, world.server(), world.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", sent, "r"))}))
+		f := newFixture(t)
+		got := do(t, f.server(), f.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", sent, "r"))}))
 		if got.status != 400 || got.header.Get("x-ms-error-code") != "InvalidXmlNodeValue" {
 			t.Errorf("%s: %d %s", sent, got.status, got.body)
 		}

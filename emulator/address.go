@@ -5,18 +5,16 @@ import (
 	"strings"
 )
 
-// secondarySuffix is what the name of the secondary location of an account ends
-// with.
+// secondarySuffix ends the name of an account's secondary location.
 const secondarySuffix = "-secondary"
 
-// locate reads the address: which account and location, and the parts of the
-// path behind the account, decoded, of which there are count.
+// locate parses the address: account, location, and the decoded parts of the path behind the
+// account, of which there are count.
 //
 // In path style the account is the first part of the path, as in Azurite:
-// http://127.0.0.1:10001/account/queue. In host style it is the first label of
-// the host, as in the service: http://account.queue.localhost:10001/queue. The
-// host decides: nothing but host style has the name of an account there, and
-// "queue" behind it.
+// http://127.0.0.1:10001/account/queue. In host style it is the first label of the host, as in
+// the service: http://account.queue.localhost:10001/queue. The host decides: only host style has
+// an account's name and "queue" in it.
 func (c *call) locate() (parts [3]string, count int, f *failure) {
 	c.resource = c.request.URL.EscapedPath()
 	path, ok := strings.CutPrefix(c.resource, "/")
@@ -25,7 +23,7 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 	}
 	path = strings.TrimSuffix(path, "/")
 	if location, ok := c.server.inHost(c.request.Host); ok {
-		c.hosted = true
+		c.hostStyle = true
 		c.setAccount(location)
 	} else {
 		first, rest, more := strings.Cut(path, "/")
@@ -38,7 +36,7 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 			return parts, 0, nil
 		}
 	}
-	if path == "" && c.hosted {
+	if path == "" && c.hostStyle {
 		return parts, 0, nil
 	}
 	for part := range strings.SplitSeq(path, "/") {
@@ -52,19 +50,18 @@ func (c *call) locate() (parts [3]string, count int, f *failure) {
 	return parts, count, nil
 }
 
-// setAccount takes the name of an account or of its secondary location.
+// setAccount sets the account from the name of an account or of its secondary location.
 func (c *call) setAccount(location string) {
-	c.account, c.known = location, c.server.accounts[location]
-	if c.known != nil {
+	c.account, c.accountState = location, c.server.accounts[location]
+	if c.accountState != nil {
 		return
 	}
 	if name, ok := strings.CutSuffix(location, secondarySuffix); ok {
-		c.account, c.known, c.secondary = name, c.server.accounts[name], true
+		c.account, c.accountState, c.secondary = name, c.server.accounts[name], true
 	}
 }
 
-// inHost returns the name of the location that the host of a request is made
-// of, when it is one of ours.
+// inHost returns the location that a request's host names, if it is one of ours.
 func (s *Server) inHost(host string) (location string, ok bool) {
 	location, rest, ok := strings.Cut(host, ".")
 	if !ok {
@@ -78,13 +75,13 @@ func (s *Server) inHost(host string) (location string, ok bool) {
 	return location, s.accounts[strings.TrimSuffix(location, secondarySuffix)] != nil || s.accounts[location] != nil
 }
 
-// endpoint is the address of the account, as the client has called it.
+// endpoint returns the account's address as the client called it.
 func (c *call) endpoint() string {
 	scheme := "http://"
 	if c.secure() {
 		scheme = "https://"
 	}
-	if c.hosted {
+	if c.hostStyle {
 		return scheme + c.request.Host + "/"
 	}
 	location := c.account

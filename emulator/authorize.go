@@ -6,23 +6,22 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// authorize refuses a request that may not do what it asks for (Q-02). What it
-// says never holds a signature or a token, nor the string that was signed, which
-// has the receipt in it.
+// authorize refuses a request that is not authorized. Failures never contain a signature or a
+// token, nor the string to sign, which contains the receipt.
 func (c *call) authorize() *failure {
 	if f := c.authenticate(); f != nil {
 		return f
 	}
-	if c.secondary && !c.operation.reads() {
+	if c.secondary && !c.operation.isRead() {
 		return errReadOnly
 	}
 	return nil
 }
 
 func (c *call) authenticate() *failure {
-	given := first(c.request.Header, "Authorization")
-	if c.known == nil && (given != "" || c.query.has("sig")) {
-		// The service has no address for an account that is not there. Azurite says this.
+	given := firstValue(c.request.Header, "Authorization")
+	if c.accountState == nil && (given != "" || c.query.has("sig")) {
+		// The service has no address for an unknown account. Azurite responds like this.
 		return errResourceNotFound.with(queuexml.Detail{Name: "Reason", Value: "The account is not known to this emulator."})
 	}
 	if given == "" {
@@ -54,13 +53,12 @@ func (c *call) authenticate() *failure {
 	return denied("The schemes are SharedKey, SharedKeyLite and Bearer.")
 }
 
-// challengeVersion is the first version in which the service tells those that
-// show nothing, or a token that is no good, where to get one (Authorize with
-// Microsoft Entra ID, "Bearer challenge"). Before, a resource that they may not
-// see was not there.
+// challengeVersion is the first version in which the service tells clients without credentials,
+// or with an invalid token, where to get a token (Authorize with Microsoft Entra ID, "Bearer
+// challenge"). Before, it responded as if the resource did not exist.
 const challengeVersion = "2019-12-12"
 
-// anonymous refuses a request that shows nothing: there are no public queues.
+// anonymous refuses a request without credentials: there are no public queues.
 func (c *call) anonymous() *failure {
 	if c.version < challengeVersion {
 		return errResourceNotFound
@@ -68,7 +66,7 @@ func (c *call) anonymous() *failure {
 	return errNoAuthentication
 }
 
-// denied is a 403 that says why, for the person who has to find out.
+// denied is a 403 with a reason.
 func denied(detail string) *failure {
 	return errAuthenticationFailed.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
 }

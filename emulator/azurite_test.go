@@ -36,7 +36,7 @@ func TestAzuriteAnswers(t *testing.T) {
 	place, _, _ = strings.Cut(place, "/")
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	if a := send(t, transport, (&world{names: strings.NewReplacer()}).request(t, place, exchange{verb: "GET", path: "/?comp=list"})); a.header.Get("Server") != azuriteVersion {
+	if a := send(t, transport, (&fixture{names: strings.NewReplacer()}).request(t, place, exchange{verb: "GET", path: "/?comp=list"})); a.header.Get("Server") != azuriteVersion {
 		if azuritetest.Required("azurite") {
 			t.Fatalf("it is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
 		}
@@ -47,7 +47,7 @@ func TestAzuriteAnswers(t *testing.T) {
 			continue
 		}
 		t.Run(x.name, func(t *testing.T) {
-			w := azuriteWorld(t, transport, place)
+			w := azuriteFixture(t, transport, place)
 			got := ""
 			if a := send(t, transport, w.request(t, place, x)); a.status != x.status || a.header.Get("x-ms-error-code") != x.code {
 				got = strings.TrimSpace(fmt.Sprintf("%d %s", a.status, a.header.Get("x-ms-error-code")))
@@ -62,10 +62,10 @@ func TestAzuriteAnswers(t *testing.T) {
 	}
 }
 
-// azuriteWorld is the world of the exchanges in Azurite.
-func azuriteWorld(t *testing.T, transport http.RoundTripper, place string) *world {
+// azuriteFixture creates the fixture in Azurite.
+func azuriteFixture(t *testing.T, transport http.RoundTripper, place string) *fixture {
 	t.Helper()
-	w := &world{names: strings.NewReplacer()}
+	w := &fixture{names: strings.NewReplacer()}
 	set := func(verb, path, body string, header map[string]string) answer {
 		t.Helper()
 		a := send(t, transport, w.request(t, place, exchange{verb: verb, path: path, body: body, header: header}))

@@ -11,28 +11,26 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// oldestBearer is the first version of the Queue service that takes tokens.
+// oldestBearer is the first version of the Queue service with bearer tokens.
 const oldestBearer = "2017-11-09"
 
-// claims are what a token says, as far as it matters here.
+// claims are the claims of a token that are checked.
 type claims struct {
 	Issuer    string  `json:"iss"`
 	Audience  string  `json:"aud"`
 	NotBefore float64 `json:"nbf"` // seconds since 1970
 	Expiry    float64 `json:"exp"` // likewise
-	Object    string  `json:"oid"` // who
+	Object    string  `json:"oid"` // user
 	Tenant    string  `json:"tid"`
 }
 
-// authenticateToken refuses a request whose token is no good. It checks all that
-// a local server can: form, issuer, audience and times. The keys that sign
-// tokens are with Microsoft Entra ID, so that the signature is not checked, nor
-// are there roles: a token is an identity that anyone may claim, and opens
-// everything. It protects nothing, as the development account's key does not, and
-// so it is refused where other machines come in.
+// authenticateToken refuses a request with an invalid token. It checks form, issuer, audience and
+// times. It cannot check the signature, because Microsoft Entra ID has the keys, and there are no
+// roles: a token is an identity that anyone may claim, and allows everything. Like the
+// development account's key it protects nothing, so a public server refuses it.
 func (c *call) authenticateToken(token string) (claims, *failure) {
 	if !c.secure() {
-		return claims{}, denied("Authentication scheme Bearer is not allowed with HTTP: serve over TLS.")
+		return claims{}, denied("Authentication scheme Bearer is not allowed with HTTP: use TLS.")
 	}
 	if c.server.public {
 		return claims{}, denied("Authentication scheme Bearer is not taken by a public emulator, which cannot check who signed a token.")
@@ -59,15 +57,15 @@ func (c *call) authenticateToken(token string) (claims, *failure) {
 	return said, nil
 }
 
-// maxTokenSkew is by how much the clocks of who made a token and of ours may
-// differ: what Microsoft's own libraries allow.
+// maxTokenSkew is the tolerated difference between the token issuer's clock and ours, as in
+// Microsoft's libraries.
 const maxTokenSkew = 5 * time.Minute
 
-// maxToken bounds the length of tokens; those of Entra ID have up to some 4 KiB.
+// maxToken limits a token's length in bytes; those of Entra ID have up to about 4 KiB.
 const maxToken = 16 << 10
 
-// parseToken reads a JSON Web Token (RFC 7519) in its compact form: header,
-// claims and signature, whatever the algorithm. The signature may be empty.
+// parseToken parses a JSON Web Token (RFC 7519) in compact form: header, claims and signature,
+// whatever the algorithm. The signature may be empty.
 func parseToken(token string) (claims, bool) {
 	if len(token) > maxToken || strings.Count(token, ".") != 2 {
 		return claims{}, false
@@ -91,10 +89,9 @@ func decodePart(part string, into any) bool {
 	return err == nil && bytes.HasPrefix(text, []byte("{")) && json.Unmarshal(text, into) == nil
 }
 
-// issuers are the addresses of Microsoft Entra ID in front of the tenant, of the
-// public and the national clouds, and of the one that Microsoft tests with, which
-// tokens for emulators often name (Access tokens in the Microsoft identity
-// platform; National clouds).
+// issuers are the issuers of Microsoft Entra ID around the tenant: the public cloud, the national
+// clouds, and Microsoft's test environment, which tokens for emulators often name (Access tokens
+// in the Microsoft identity platform; National clouds).
 var issuers = []struct{ front, back string }{
 	{"https://sts.windows.net/", "/"},
 	{"https://sts.chinacloudapi.cn/", "/"},
@@ -105,9 +102,8 @@ var issuers = []struct{ front, back string }{
 	{"https://login.partner.microsoftonline.cn/", "/v2.0"},
 }
 
-// isIssuer reports whether a token comes from a tenant of Microsoft Entra ID, in
-// the form of its version 1 or 2. Which tenant does not matter: an emulator has
-// none of its own, and whoever makes a token may name any.
+// isIssuer reports whether the issuer is a tenant of Microsoft Entra ID, in version 1 or 2. Any
+// tenant is accepted, because an emulator has none of its own.
 func isIssuer(issuer string) bool {
 	for _, i := range issuers {
 		tenant, ok := strings.CutPrefix(issuer, i.front)
@@ -120,15 +116,14 @@ func isIssuer(issuer string) bool {
 	return false
 }
 
-// storageResource is the application that is Azure Storage, by its identifier.
+// storageResource is the application id of Azure Storage.
 const storageResource = "e406a681-f3d4-42a8-90b6-c2b029497af1"
 
-// clouds are the ends of the addresses of Azure Storage, in the public and the
-// national clouds.
+// clouds are the domain suffixes of Azure Storage in the public and national clouds.
 var clouds = []string{"core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de"}
 
-// isAudience reports whether a token is meant for Azure Storage, or for the
-// queues of this account in any cloud.
+// isAudience reports whether a token is for Azure Storage, or for this account's queues in any
+// cloud.
 func isAudience(audience, account string) bool {
 	audience = strings.TrimSuffix(audience, "/")
 	if audience == "https://storage.azure.com" || audience == storageResource {
@@ -138,8 +133,8 @@ func isAudience(audience, account string) bool {
 	return ok && slices.Contains(clouds, cloud)
 }
 
-// badToken is the answer to a token that is no good: a challenge, or in versions
-// that have none the plain refusal.
+// badToken responds to an invalid token with a challenge, or in versions without challenges with
+// a plain 403.
 func (c *call) badToken(detail string) *failure {
 	if c.version < challengeVersion {
 		return denied(detail)
@@ -147,5 +142,5 @@ func (c *call) badToken(detail string) *failure {
 	return errInvalidToken.with(queuexml.Detail{Name: "AuthenticationErrorDetail", Value: detail})
 }
 
-// challenge tells a client where to get a token, and for what (RFC 6750).
+// challenge tells a client where to get a token (RFC 6750).
 const challenge = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize resource_id=https://storage.azure.com"

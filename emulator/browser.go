@@ -10,28 +10,27 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// A web page can make the browser of its visitor send requests to this machine, and the key
-// of the development account is public, so that a page can sign what it likes. A browser
-// says so: by Origin on what a page does with fetch, forms and WebSockets, and by
-// Sec-Fetch-Site on everything, images and links included (Fetch Metadata Request Headers).
-// A page that was loaded from a name which its owner then points to 127.0.0.1 is of the same
-// origin as the endpoint, and says both truly; there the Host tells (DNS rebinding).
+// A web page can make its visitor's browser send requests to this machine, and sign them with
+// the development account's public key. The browser marks them: with Origin for fetch, forms
+// and WebSockets, and with Sec-Fetch-Site for everything, including images and links (Fetch
+// Metadata Request Headers). A page whose host name is later pointed to 127.0.0.1 has the
+// endpoint's origin; only the Host gives it away (DNS rebinding).
 //
-// Endpoints check this. Other clients send neither header and call the endpoint by its
-// address, so they notice nothing.
+// Endpoints check all three. Other clients send neither header and use the endpoint's address,
+// so they are not affected.
 
 var (
-	errForeignHost = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
-	errForeignPage = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation. "+
+	errForeignHost = newFailure(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
+	errForeignPage = newFailure(403, "AuthorizationFailure", "This request is not authorized to perform this operation. "+
 		"A browser sent it for a web page of another origin, and no CORS rule of the account's Queue service allows that origin and method "+
 		"(Set Queue Service Properties adds one).")
 )
 
-// checkPage refuses a request that a browser sends for a page of another origin, unless a
-// CORS rule of the account allows it or it asks for those rules.
+// checkPage refuses a browser's request for a page of another origin, unless a CORS rule of the
+// account allows it or it is a preflight.
 func (c *call) checkPage() *failure {
 	f := c.server.checkPage(c.request)
-	if f != errForeignPage { // it is this very one, or another
+	if f != errForeignPage { // compares the pointer
 		return f
 	}
 	origins := c.request.Header["Origin"]
@@ -44,10 +43,10 @@ func (c *call) checkPage() *failure {
 	return f.with(queuexml.Detail{Name: "Origin", Value: shorten(origins[0])})
 }
 
-// allowsPage reports whether a CORS rule of the account allows pages of an origin to send
-// requests with this method.
+// allowsPage reports whether a CORS rule of the account allows the origin to send requests with
+// this method.
 func (c *call) allowsPage(origin string) bool {
-	if c.known == nil || !printable(origin) {
+	if c.accountState == nil || !isPrintableASCII(origin) {
 		return false
 	}
 	rules, f := c.rules()
@@ -56,12 +55,12 @@ func (c *call) allowsPage(origin string) bool {
 	})
 }
 
-// checkPage refuses a request to a host that is not ours, and one that a browser sends for a
-// page of another origin: the latter with [errForeignPage].
+// checkPage refuses a request to a foreign host, and a browser's request for a page of another
+// origin, the latter with [errForeignPage].
 func (s *Server) checkPage(r *http.Request) *failure {
 	if !s.answersTo(r.Host) {
 		return errForeignHost.because("%s This server does not answer to the host %s: call it by 127.0.0.1, localhost or a name below "+
-			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quote(r.Host))
+			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quoteShort(r.Host))
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 && (len(origins) > 1 || !isOwnOrigin(r, origins[0])) {
 		return errForeignPage
@@ -70,13 +69,13 @@ func (s *Server) checkPage(r *http.Request) *failure {
 	switch {
 	case len(sites) == 0, len(sites) == 1 && (sites[0] == "none" || sites[0] == "same-origin"):
 		return nil
-	case s.atFront(r) && r.Method == http.MethodGet && r.URL.Path == "/" && slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}):
-		return nil // a link to the front page: the page that has it cannot read what it leads to
+	case s.isFrontRequest(r) && r.Method == http.MethodGet && r.URL.Path == "/" && slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}):
+		return nil // a link to the front page: the linking page cannot read it
 	}
 	return errForeignPage
 }
 
-// isOwnOrigin reports whether an origin is that of the endpoint, as the client has called it.
+// isOwnOrigin reports whether an origin is the endpoint's, as the client called it.
 func isOwnOrigin(r *http.Request, origin string) bool {
 	scheme := "http://"
 	if r.TLS != nil {
@@ -86,8 +85,8 @@ func isOwnOrigin(r *http.Request, origin string) bool {
 	return ok && r.Host != "" && strings.EqualFold(host, r.Host)
 }
 
-// answersTo reports whether a Host is one that the server may be called by: this machine's
-// own, or one that was allowed. A public server may be called by any, unless some were named.
+// answersTo reports whether the server accepts this Host: a name of this machine, or an allowed
+// one. A public server accepts any, unless some are configured.
 func (s *Server) answersTo(host string) bool {
 	if s.public && len(s.hosts) == 0 {
 		return true
@@ -96,8 +95,8 @@ func (s *Server) answersTo(host string) bool {
 	return ok && (isLocal(name) || slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, name) }))
 }
 
-// hostName is a Host without its port, without the brackets of an address of IPv6 and without
-// the dot that may end a name. It is false for what is no host.
+// hostName returns a Host without port, IPv6 brackets and trailing dot. ok is false if it is not
+// a valid host.
 func hostName(host string) (name string, ok bool) {
 	var port string
 	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
@@ -114,8 +113,8 @@ func hostName(host string) (name string, ok bool) {
 	return name, name != "" && (port == "" || isDigits(port))
 }
 
-// isLocal reports whether the name of a host always is this machine: a loopback address,
-// localhost, or a name below it (RFC 6761, section 6.3).
+// isLocal reports whether a host name always means this machine: a loopback address, localhost,
+// or a name below it (RFC 6761, section 6.3).
 func isLocal(name string) bool {
 	const local = "localhost"
 	if below := len(name) - len(local); below >= 0 && strings.EqualFold(name[below:], local) {
@@ -125,7 +124,8 @@ func isLocal(name string) bool {
 	return err == nil && at.Zone() == "" && at.Unmap().IsLoopback()
 }
 
-// isDNSName reports whether a text is labels of letters, digits, hyphens and underscores.
+// isDNSName reports whether a text consists of labels of letters, digits, hyphens and
+// underscores.
 func isDNSName(text string) bool {
 	for label := range strings.SplitSeq(text, ".") {
 		if label == "" {
@@ -142,17 +142,17 @@ func isDNSName(text string) bool {
 	return true
 }
 
-// checkHosts returns what is wrong with hosts that are to be allowed, or nil.
+// checkHosts returns an error if a host is neither a name nor an address.
 func checkHosts(hosts []string) error {
 	for _, h := range hosts {
 		if _, err := netip.ParseAddr(h); err != nil && !isDNSName(h) {
-			return fmt.Errorf("emulator: Options.Hosts: %s is neither a name nor an address: give it without a port, such as millrace", quote(h))
+			return fmt.Errorf("emulator: Options.Hosts: %s is neither a name nor an address: give it without a port, such as millrace", quoteShort(h))
 		}
 	}
 	return nil
 }
 
-// shorten keeps what a client has sent short enough for an error.
+// shorten truncates client input for an error.
 func shorten(text string) string {
 	const enough = 100
 	if len(text) > enough {

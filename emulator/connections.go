@@ -9,54 +9,50 @@ import (
 	"github.com/millrace/millrace/internal/plainhttp"
 )
 
-// connections are those of an endpoint, and what serves them. Serve returns
-// [http.ErrServerClosed] when one of the others has been called, and those return
-// when nothing runs any more.
+// connections serves an endpoint's connections. Serve returns [http.ErrServerClosed] after one of
+// the other methods was called; those return when nothing runs any more.
 type connections interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 	Close()
 }
 
-// connections returns what serves an endpoint: net/http with TLS, and where handlers
-// wait. Theirs is the context that ends when a client leaves, so that a request that
-// nobody waits for does not begin after its delay: net/http watches the connection
-// meanwhile. Everywhere else handlers answer at once, and watching would cost as much as
-// they do.
+// connections returns net/http for TLS, and if handlers wait. Then the context must end when a
+// client leaves, so that an abandoned request does not start after its delay, and net/http
+// watches the connection for that. Otherwise handlers return at once, and watching would cost as
+// much as they do.
 func (s *Server) connections(server *http.Server) connections {
 	if server.TLSConfig != nil || s.delay > 0 || s.faults != nil {
-		return newWatched(server)
+		return newWaitingServer(server)
 	}
 	return plainhttp.New(server)
 }
 
-// watched is an [http.Server] that waits for its connections. Serve is called once.
-type watched struct {
+// waitingServer is an [http.Server] that waits for its connections. Serve must be called once.
+type waitingServer struct {
 	server *http.Server
-	served chan struct{} // closed when Serve returns
-	// open counts open connections. They are counted in before Serve returns, so
-	// waiting for them after that is sound.
-	open sync.WaitGroup
+	served chan struct{}  // closed when Serve returns
+	conns  sync.WaitGroup // open connections; added before Serve returns, so that Wait after it is correct
 }
 
-func newWatched(server *http.Server) *watched {
-	w := &watched{server: server, served: make(chan struct{})}
+func newWaitingServer(server *http.Server) *waitingServer {
+	w := &waitingServer{server: server, served: make(chan struct{})}
 	server.ConnState = w.count
 	return w
 }
 
-// count keeps track of connections: New before their goroutine starts, Closed
-// as the last thing it does.
-func (w *watched) count(_ net.Conn, state http.ConnState) {
+// count tracks connections: StateNew comes before their goroutine starts, StateClosed is its last
+// action.
+func (w *waitingServer) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		w.open.Add(1)
+		w.conns.Add(1)
 	case http.StateClosed:
-		w.open.Done()
+		w.conns.Done()
 	}
 }
 
-func (w *watched) Serve(listener net.Listener) error {
+func (w *waitingServer) Serve(listener net.Listener) error {
 	defer close(w.served)
 	if w.server.TLSConfig != nil {
 		return w.server.ServeTLS(listener, "", "")
@@ -64,12 +60,12 @@ func (w *watched) Serve(listener net.Listener) error {
 	return w.server.Serve(listener)
 }
 
-func (w *watched) Close() {
-	_ = w.server.Close() // says what Serve says, and that closing twice is no news
+func (w *waitingServer) Close() {
+	_ = w.server.Close() // Serve returns the error; closing twice is fine
 	w.wait()
 }
 
-func (w *watched) Shutdown(ctx context.Context) error {
+func (w *waitingServer) Shutdown(ctx context.Context) error {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.Close()
 		return err
@@ -78,7 +74,7 @@ func (w *watched) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-func (w *watched) wait() {
+func (w *waitingServer) wait() {
 	<-w.served
-	w.open.Wait()
+	w.conns.Wait()
 }

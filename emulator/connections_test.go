@@ -55,10 +55,10 @@ func TestSameOnBothLoops(t *testing.T) {
 	}
 	lean := start(nil)
 	watching := start(&Options{Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{1 << 60}}}}})
-	if _, ok := watching.server.(*watched); !ok {
+	if _, ok := watching.server.(*waitingServer); !ok {
 		t.Fatalf("%T", watching.server)
 	}
-	if _, ok := lean.server.(*watched); ok {
+	if _, ok := lean.server.(*waitingServer); ok {
 		t.Fatalf("%T", lean.server)
 	}
 	with := func(method, path, body string, headers ...string) string {

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// preflight answers a browser that asks whether a page of another origin may
-// send a request (Preflight Queue Request, CORS support for Azure Storage). The
-// first rule that matches decides; the resource need not be there.
+// preflight responds to a browser that asks whether a page of another origin may send a request
+// (Preflight Queue Request, CORS support for Azure Storage). The first matching rule decides. The
+// resource need not exist.
 func (c *call) preflight() *failure {
 	asked := c.request.Header
 	origin, method := asked.Get("Origin"), asked.Get("Access-Control-Request-Method")
@@ -23,7 +23,7 @@ func (c *call) preflight() *failure {
 		}
 	}
 	headers := strings.Join(asked.Values("Access-Control-Request-Headers"), ",")
-	if c.known == nil || !printable(origin+method+headers) {
+	if c.accountState == nil || !isPrintableASCII(origin+method+headers) {
 		return errPreflight
 	}
 	rules, f := c.rules()
@@ -48,7 +48,7 @@ func (c *call) preflight() *failure {
 	return errPreflight
 }
 
-// rules are the CORS rules of the account.
+// rules returns the account's CORS rules.
 func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 	p, f := c.properties()
 	if f != nil || p.CORS == nil {
@@ -57,26 +57,26 @@ func (c *call) rules() ([]queuexml.CORSRule, *failure) {
 	return *p.CORS, nil
 }
 
-// expose sets the headers that let a page of another origin read the response,
-// when a rule allows it, and that keep caches from giving it to others. It costs
-// a look-up and nothing else while the account has no properties.
-func (c *call) expose() {
-	origin := first(c.request.Header, "Origin")
-	// Only what caches keep varies with an origin that is not there.
+// setCORSHeaders sets the headers that let a page of another origin read the response if a rule
+// allows it, and that keep caches from reusing it for other origins. Without account properties
+// it costs one look-up.
+func (c *call) setCORSHeaders() {
+	origin := firstValue(c.request.Header, "Origin")
+	// Without an Origin, only responses that can be cached need Vary.
 	cached := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
-	if c.known == nil || c.operation == Preflight || origin == "" && !cached || !printable(origin) {
+	if c.accountState == nil || c.operation == Preflight || origin == "" && !cached || !isPrintableASCII(origin) {
 		return
 	}
 	rules, f := c.rules()
 	if f != nil || len(rules) == 0 {
-		return // the response is what it is, without a page of another origin
+		return // no CORS headers
 	}
 	for _, r := range rules {
 		if !allowsMethod(r, c.request.Method) {
 			continue
 		}
 		switch {
-		case slices.Contains(items(r.Origins), "*"):
+		case slices.Contains(splitList(r.Origins), "*"):
 			c.header["Access-Control-Allow-Origin"] = []string{"*"}
 		case origin != "" && allowsOrigin(r, origin):
 			c.header["Access-Control-Allow-Origin"] = []string{origin}
@@ -97,25 +97,25 @@ func (c *call) expose() {
 	}
 }
 
-// allowsOrigin reports whether a rule is for an origin. Case matters.
+// allowsOrigin reports whether a rule allows an origin. It is case-sensitive.
 func allowsOrigin(r queuexml.CORSRule, origin string) bool {
-	return slices.ContainsFunc(items(r.Origins), func(o string) bool { return o == "*" || o == origin })
+	return slices.ContainsFunc(splitList(r.Origins), func(o string) bool { return o == "*" || o == origin })
 }
 
 func allowsMethod(r queuexml.CORSRule, method string) bool {
-	return slices.Contains(items(r.Methods), method)
+	return slices.Contains(splitList(r.Methods), method)
 }
 
 // allowsHeaders reports whether a rule allows all headers of the list.
 func allowsHeaders(r queuexml.CORSRule, headers string) bool {
-	allowed := items(r.Headers)
-	return !slices.ContainsFunc(items(headers), func(h string) bool {
+	allowed := splitList(r.Headers)
+	return !slices.ContainsFunc(splitList(headers), func(h string) bool {
 		return !slices.ContainsFunc(allowed, func(a string) bool { return matches(a, h) })
 	})
 }
 
-// printable reports whether a text may be sent back in a header.
-func printable(text string) bool {
+// isPrintableASCII reports whether a text may be returned in a header.
+func isPrintableASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false
@@ -124,8 +124,8 @@ func printable(text string) bool {
 	return true
 }
 
-// matches reports whether a header is the one that a rule names, or begins with
-// what stands before its asterisk.
+// matches reports whether a rule's header name, or its prefix before an asterisk, matches a
+// header.
 func matches(allowed, header string) bool {
 	if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
 		return len(header) >= len(prefix) && strings.EqualFold(header[:len(prefix)], prefix)
@@ -133,11 +133,11 @@ func matches(allowed, header string) bool {
 	return strings.EqualFold(allowed, header)
 }
 
-// exposed are the headers of a response that a page may see, separated by
-// commas: those which the rule names whole, and those there are of the others.
+// exposed returns the response headers that a page may read, separated by commas: all full names
+// of the rule, and the present headers that match its prefixes.
 func exposed(r queuexml.CORSRule, response http.Header) string {
 	var names []string
-	for _, rule := range items(r.Exposed) {
+	for _, rule := range splitList(r.Exposed) {
 		if !strings.HasSuffix(rule, "*") {
 			names = append(names, rule)
 			continue

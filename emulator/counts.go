@@ -8,94 +8,56 @@ import (
 	"text/tabwriter"
 )
 
-// Operation is one of the service's operations, under the name that its storage
-// logs and bills use.
-type Operation string
-
-// The operations.
-const (
-	ListQueues       Operation = "ListQueues"
-	CreateQueue      Operation = "CreateQueue"
-	DeleteQueue      Operation = "DeleteQueue"
-	GetQueueMetadata Operation = "GetQueueMetadata"
-	SetQueueMetadata Operation = "SetQueueMetadata"
-	PutMessage       Operation = "PutMessage"
-	GetMessages      Operation = "GetMessages"
-	PeekMessages     Operation = "PeekMessages"
-	ClearMessages    Operation = "ClearMessages"
-	UpdateMessage    Operation = "UpdateMessage"
-	DeleteMessage    Operation = "DeleteMessage"
-	GetQueueACL      Operation = "GetQueueAcl"
-	SetQueueACL      Operation = "SetQueueAcl"
-
-	GetServiceProperties Operation = "GetQueueServiceProperties"
-	SetServiceProperties Operation = "SetQueueServiceProperties"
-	GetServiceStats      Operation = "GetQueueServiceStats"
-	GetDelegationKey     Operation = "GetUserDelegationKey"
-	Preflight            Operation = "QueuePreflightRequest"
-
-	Unknown Operation = "Unknown" // a request that is none of the others
-)
-
-// operations are all operations in the order in which they are listed.
-var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
-	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
-	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
-
-// Counts are the requests since a [Server] was made. The zero value is none.
-// [Counts.String] shows them as a table.
+// Counts count the requests since a [Server] was created. The zero value is none. [Counts.String]
+// formats them as a table.
 type Counts struct {
-	// Operations is how many requests came for each operation, successful or
-	// not. Operations that nobody asked for are left out.
+	// Operations is the number of requests by operation, successful or not. Operations without
+	// requests are omitted.
 	Operations map[Operation]int64
 
-	// Tallies is what came of them, for the same operations.
+	// Tallies are the outcomes by operation.
 	Tallies map[Operation]Tally
 
-	// Statuses is how many responses were given of each class: 2 for 2xx and
-	// so on. A request that its client gave up has none, nor has one whose
-	// connection a fault has broken.
+	// Statuses is the number of responses by class: 2 for 2xx and so on. Requests that the client
+	// abandoned, or whose connection a fault closed, have no response.
 	Statuses map[int]int64
 
-	// Faults is how many requests were hit by a fault of each kind of
-	// [Options].Faults. Kinds that did not come up are left out. A request
-	// that was delayed and then something else counts with both.
+	// Faults is the number of requests with a fault, by kind. A request with a delay and another
+	// fault counts with both. Kinds without requests are omitted.
 	Faults map[FaultKind]int64
 
-	// Limited is how many requests were refused because of [Options].Limits.
+	// Limited is the number of requests refused because of [Options].Limits.
 	Limited int64
 
-	// Busy is how many responses were 503, by a fault or by a limit. They are
-	// requests like others, but the only ones that Microsoft lists as not
-	// billed which this server gives on purpose (Storage Analytics Logged
-	// Operations and Status Messages: ThrottlingError).
+	// Busy is the number of 503 responses, from faults and limits. They are included in the other
+	// counts, but Microsoft lists them as not billed (Storage Analytics Logged Operations and
+	// Status Messages: ThrottlingError).
 	Busy int64
 
-	// EmptyGets is how many GetMessages succeeded and found nothing: polls
-	// that are paid and bring nothing.
+	// EmptyGets is the number of successful GetMessages without a message: polls that are billed
+	// for nothing.
 	EmptyGets int64
 
-	// Messages is how many messages GetMessages has handed out, also those in
-	// an answer that a fault has dropped.
+	// Messages is the number of messages that GetMessages has returned, including those in
+	// responses that a fault dropped.
 	Messages int64
 }
 
-// Tally is what came of the requests of one operation. The zero value is nothing.
+// Tally is the outcome of one operation's requests. The zero value is none.
 type Tally struct {
-	// Answers is how many answers there were of each class: Answers[2] is 2xx.
-	// Requests without an answer are in none: they are on the way, given up, or
-	// hit by a fault that breaks the connection.
+	// Answers is the number of responses by class: Answers[2] is 2xx. Requests in progress,
+	// abandoned by the client, or whose connection a fault closed are not included.
 	Answers [6]int64
 
-	// Faults is how many requests were hit by a fault.
+	// Faults is the number of requests with a fault.
 	Faults int64
 
-	// Received and Sent are the bytes of the bodies, of requests whose body was
-	// read and of answers. Lines and headers are not in it.
+	// Received and Sent are the bytes of request bodies that were read and of response bodies,
+	// without headers.
 	Received, Sent int64
 }
 
-// Requests returns the number of all requests: the transactions of a bill.
+// Requests returns the total number of requests: the transactions of a bill.
 func (c Counts) Requests() int64 {
 	var sum int64
 	for _, n := range c.Operations {
@@ -104,9 +66,8 @@ func (c Counts) Requests() int64 {
 	return sum
 }
 
-// String returns the counts as a table, one line an operation, and their sums.
-// It ends with a line break. Below the table stand the gets that were empty, the
-// faults, and what was busy, when there were any.
+// String formats the counts as a table with a line for each operation and the totals. Below are
+// empty gets, faults and 503 responses, if any. It ends with a line break.
 func (c Counts) String() string {
 	var b, table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -127,7 +88,7 @@ func (c Counts) String() string {
 	fmt.Fprintf(&b, "messages got: %d; gets that found none: %d\n", c.Messages, c.EmptyGets)
 	if len(c.Faults) > 0 {
 		b.WriteString("faults:")
-		for _, kind := range kinds {
+		for _, kind := range faultKinds {
 			if n := c.Faults[kind]; n > 0 {
 				fmt.Fprintf(&b, " %s %d", kind, n)
 			}
@@ -146,7 +107,7 @@ func (t Tally) row(w io.Writer, name string, requests int64) {
 	writeRow(w, name, requests, a[2], a[4], a[5], unanswered, t.Faults, t.Received, t.Sent)
 }
 
-// writeRow writes a row of numbers behind a name, which stands on the left.
+// writeRow writes a left-aligned name and its numbers.
 func writeRow(w io.Writer, name string, cells ...any) {
 	line := fmt.Sprintf("%-*s\t", len(SetServiceProperties), name)
 	for _, cell := range cells {
@@ -164,8 +125,8 @@ func (t *Tally) add(other Tally) {
 	t.Sent += other.Sent
 }
 
-// counters are what [Counts] is taken from. They are separate atomics: a
-// snapshot taken while requests run may be a few requests apart in itself.
+// counters are the source of [Counts]. They are separate atomics: a snapshot during requests may
+// be inconsistent by a few requests.
 type counters struct {
 	operations map[Operation]*tally        // the map never changes
 	faults     map[FaultKind]*atomic.Int64 // the map never changes
@@ -175,7 +136,7 @@ type counters struct {
 	messages   atomic.Int64
 }
 
-// tally counts the requests of one operation.
+// tally counts one operation's requests.
 type tally struct {
 	requests       atomic.Int64
 	answers        [6]atomic.Int64 // by class
@@ -188,14 +149,14 @@ func newCounters() *counters {
 	for _, op := range operations {
 		c.operations[op] = new(tally)
 	}
-	for _, kind := range kinds {
+	for _, kind := range faultKinds {
 		c.faults[kind] = new(atomic.Int64)
 	}
 	return c
 }
 
-// hit counts a request that has a fate.
-func (c *counters) hit(t *tally, f fate) {
+// countFault counts a request with an injection.
+func (c *counters) countFault(t *tally, f injection) {
 	t.faults.Add(1)
 	if f.kind != "" {
 		c.faults[f.kind].Add(1)
@@ -205,14 +166,14 @@ func (c *counters) hit(t *tally, f fate) {
 	}
 }
 
-func (c *counters) got(messages int) {
+func (c *counters) countGet(messages int) {
 	if messages == 0 {
 		c.emptyGets.Add(1)
 	}
 	c.messages.Add(int64(messages))
 }
 
-// snapshot is the number of requests, and what came of them.
+// snapshot returns the number of requests and their outcome.
 func (t *tally) snapshot() (requests int64, out Tally) {
 	requests = t.requests.Load()
 	for class := range t.answers {
@@ -222,7 +183,7 @@ func (t *tally) snapshot() (requests int64, out Tally) {
 	return requests, out
 }
 
-// Counts returns how many requests there were so far. It costs no request.
+// Counts returns the counts so far. It is not a request.
 func (s *Server) Counts() Counts {
 	out := Counts{
 		Operations: map[Operation]int64{},

@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// oldestDelegation is the first version in which the Queue service has user
-	// delegation keys.
+	// oldestDelegation is the first version in which the Queue service has user delegation keys.
 	oldestDelegation = "2026-02-06"
 
-	// maxDelegation is how long a user delegation key may be valid, from now on
-	// (Get User Delegation Key).
+	// maxDelegation is the longest validity of a user delegation key, from now (Get User
+	// Delegation Key).
 	maxDelegation = 7 * 24 * time.Hour
 )
 
-// getDelegationKey answers Get User Delegation Key: a key with which who has a
-// token signs shared access signatures. There is nothing to keep: the key is a
-// function of the account's key and of what signatures say of it.
+// getDelegationKey responds to Get User Delegation Key with a key for signing shared access
+// signatures. Nothing is stored: the key is a function of the account's key and of fields that
+// signatures repeat.
 func (c *call) getDelegationKey() *failure {
 	if c.version < oldestDelegation {
-		return badComp("userdelegationkey")
+		return invalidComp("userdelegationkey")
 	}
-	if c.claims == nil || !isIdentifier(c.claims.Object) || !isIdentifier(c.claims.Tenant) {
+	if c.claims == nil || !isObjectID(c.claims.Object) || !isObjectID(c.claims.Tenant) {
 		return denied("A user delegation key is for who shows a token (Authorization: Bearer) with oid and tid in it.")
 	}
 	var body []byte
@@ -37,37 +36,37 @@ func (c *call) getDelegationKey() *failure {
 	}
 	asked, err := queuexml.ParseKeyInfo(body)
 	if err != nil {
-		return badDocument(err)
+		return invalidDocument(err)
 	}
 	now := time.Now()
-	expiry, ok := parseInstant(asked.Expiry)
+	expiry, ok := parseTime(asked.Expiry)
 	if !ok || !expiry.After(now) || expiry.After(now.Add(maxDelegation)) {
-		return badValue("Expiry", asked.Expiry, "It is a time of ISO 8601 in UTC, within seven days from now.")
+		return invalidValue("Expiry", asked.Expiry, "It is a time of ISO 8601 in UTC, within seven days from now.")
 	}
 	start := now
 	if asked.Start != "" {
-		if start, ok = parseInstant(asked.Start); !ok || !start.Before(expiry) || start.Before(expiry.Add(-maxDelegation-maxSkew)) {
-			return badValue("Start", asked.Start, "It is a time of ISO 8601 in UTC, before the expiry by seven days at most.")
+		if start, ok = parseTime(asked.Start); !ok || !start.Before(expiry) || start.Before(expiry.Add(-maxDelegation-maxSkew)) {
+			return invalidValue("Start", asked.Start, "It is a time of ISO 8601 in UTC, before the expiry by seven days at most.")
 		}
 	}
-	if asked.DelegatedTenant != "" && !isIdentifier(asked.DelegatedTenant) {
-		return badValue("DelegatedUserTid", asked.DelegatedTenant, "It is the identifier of a tenant.")
+	if asked.DelegatedTenant != "" && !isObjectID(asked.DelegatedTenant) {
+		return invalidValue("DelegatedUserTid", asked.DelegatedTenant, "It is the identifier of a tenant.")
 	}
-	key := signature{keyObject: c.claims.Object, keyTenant: c.claims.Tenant, keyStart: formatInstant(start), keyExpiry: formatInstant(expiry),
+	key := signature{keyObject: c.claims.Object, keyTenant: c.claims.Tenant, keyStart: formatTime(start), keyExpiry: formatTime(expiry),
 		keyService: "q", keyVersion: c.version, userTenant: asked.DelegatedTenant}
-	return c.document(http.StatusOK, queuexml.AppendDelegationKey(c.room(), queuexml.DelegationKey{
+	return c.document(http.StatusOK, queuexml.AppendDelegationKey(c.responseBuffer(), queuexml.DelegationKey{
 		Object: key.keyObject, Tenant: key.keyTenant, Start: key.keyStart, Expiry: key.keyExpiry, Service: key.keyService, Version: key.keyVersion,
-		DelegatedTenant: key.userTenant, Value: base64.StdEncoding.EncodeToString(c.known.delegated(key))}))
+		DelegatedTenant: key.userTenant, Value: base64.StdEncoding.EncodeToString(c.accountState.delegated(key))}))
 }
 
-// isIdentifier reports whether a text can stand for a user or a tenant. It is a
-// GUID in truth; it must not be taken for another line of what is signed.
-func isIdentifier(text string) bool { return visible(text) && len(text) <= 64 }
+// isObjectID reports whether a text can identify a user or a tenant. In Azure it is a GUID; here
+// it must not contain a line break, which would add a line to the string to sign.
+func isObjectID(text string) bool { return isVisibleASCII(text) && len(text) <= 64 }
 
-// delegated is the user delegation key that a signature says it was made with.
-// It comes from a key of its own, so that nothing that is signed with it, or is
-// one, says anything to those that check with the account's key.
-func (a *account) delegated(s signature) []byte {
+// delegated returns the user delegation key with which a signature claims to be made. It is
+// derived from a separate key, so that nothing signed with it is valid for checks with the
+// account's key.
+func (a *accountState) delegated(s signature) []byte {
 	own := hmac.New(sha256.New, a.key)
 	own.Write([]byte("millrace user delegation keys"))
 	h := hmac.New(sha256.New, own.Sum(nil))
@@ -75,13 +74,13 @@ func (a *account) delegated(s signature) []byte {
 	return h.Sum(nil)
 }
 
-// checkDelegationSAS checks the signature of a user delegation SAS (Create a user
-// delegation SAS), the key it was made with and whom it is bound to.
+// checkDelegationSAS checks the signature of a user delegation SAS (Create a user delegation
+// SAS), its key, and the user it is bound to.
 func (c *call) checkDelegationSAS(s signature, token string) *failure {
 	if s.version < oldestDelegation {
 		return denied("The Queue service has user delegation SAS since sv " + oldestDelegation + ".")
 	}
-	h := hmac.New(sha256.New, c.known.delegated(s))
+	h := hmac.New(sha256.New, c.accountState.delegated(s))
 	h.Write([]byte(c.delegationText(s)))
 	if !hmac.Equal(h.Sum(nil), s.given) {
 		return errSignature
@@ -105,7 +104,7 @@ func (c *call) checkDelegationSAS(s signature, token string) *failure {
 	return nil
 }
 
-// delegationText is the string to sign of a user delegation SAS.
+// delegationText returns the string to sign of a user delegation SAS.
 func (c *call) delegationText(s signature) string {
 	return strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(),
 		s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant, s.userObject,

@@ -150,7 +150,7 @@ func TestPermissions(t *testing.T) {
 		for name := range strings.SplitSeq(strings.Replace(cells[1], "Get and Set Queue ACL", "Get Queue Acl, Set Queue Acl", 1), ",") {
 			op := Operation(strings.ReplaceAll(strings.TrimSpace(name), " ", ""))
 			seen[op] = true
-			need := op.needs()
+			need := op.permission()
 			account := "–"
 			if need.account != "" {
 				account = need.resource + ", " + strings.Join(strings.Split(need.account, ""), " or ")

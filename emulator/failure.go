@@ -9,19 +9,19 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// failure is an error response: what Microsoft documents under "Status and
-// error codes", "Common REST API error codes" and "Queue Storage error codes".
+// failure is an error response, as documented under "Status and error codes", "Common REST API
+// error codes" and "Queue Storage error codes".
 type failure struct {
 	status  int
 	code    string
 	message string
 	details []queuexml.Detail
-	allow   string // the Allow header of a 405
+	allow   string // Allow header of a 405
 }
 
 func (f *failure) Error() string { return f.code + ": " + f.message }
 
-// with returns the failure with further elements in its document.
+// with returns the failure with additional elements in its document.
 func (f *failure) with(details ...queuexml.Detail) *failure {
 	c := *f
 	c.details = details
@@ -35,58 +35,57 @@ func (f *failure) because(format string, args ...any) *failure {
 	return &c
 }
 
-func fail(status int, code, message string) *failure {
+func newFailure(status int, code, message string) *failure {
 	return &failure{status: status, code: code, message: message}
 }
 
-// The failures of the service, in the order of their status.
+// The failures of the service, ordered by status.
 var (
-	errInvalidURI            = fail(400, "InvalidUri", "The requested URI does not represent any resource on the server.")
-	errInvalidResourceName   = fail(400, "InvalidResourceName", "The specified resource name contains invalid characters.")
-	errOutOfRangeInput       = fail(400, "OutOfRangeInput", "The specified resource name length is not within the permissible limits.")
-	errInvalidHeaderValue    = fail(400, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
-	errMissingHeader         = fail(400, "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified.")
-	errInvalidQueryValue     = fail(400, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid.")
-	errOutOfRangeQueryValue  = fail(400, "OutOfRangeQueryParameterValue", "One of the query parameters specified in the request URI is outside the permissible range.")
-	errMissingQuery          = fail(400, "MissingRequiredQueryParameter", "A query parameter that's mandatory for this request is not specified.")
-	errInvalidXML            = fail(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
-	errInvalidXMLValue       = fail(400, "InvalidXmlNodeValue", "The value provided for one of the XML nodes in the request body was not in the correct format.")
-	errInvalidInput          = fail(400, "InvalidInput", "One of the request inputs is not valid.")
-	errInvalidMetadata       = fail(400, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
-	errEmptyMetadataKey      = fail(400, "EmptyMetadataKey", "The key for one of the metadata key-value pairs is empty.")
-	errMetadataTooLarge      = fail(400, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.")
-	errInvalidAuthentication = fail(400, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header.")
-	errInvalidMD5            = fail(400, "InvalidMd5", "The MD5 value specified in the request is invalid. MD5 value must be 128 bits and base64-encoded.")
-	errMD5Mismatch           = fail(400, "Md5Mismatch", "The MD5 value specified in the request did not match with the MD5 value calculated by the server.")
-	errPopReceiptMismatch    = fail(400, "PopReceiptMismatch", "The specified pop receipt did not match the pop receipt for a dequeued message.")
-	errNoAuthentication      = fail(401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
-	errInvalidToken          = fail(401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
-	errAuthenticationFailed  = fail(403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.")
-	errAuthorizationFailure  = fail(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
-	errPermissionMismatch    = fail(403, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.")
-	errProtocolMismatch      = fail(403, "AuthorizationProtocolMismatch", "This request is not authorized to perform this operation using this protocol.")
-	errResourceTypeMismatch  = fail(403, "AuthorizationResourceTypeMismatch", "This request is not authorized to perform this operation using this resource type.")
-	errServiceMismatch       = fail(403, "AuthorizationServiceMismatch", "This request is not authorized to perform this operation using this service.")
-	errSourceIPMismatch      = fail(403, "AuthorizationSourceIPMismatch", "This request is not authorized to perform this operation using this source IP.")
-	errPreflight             = fail(403, "CorsPreflightFailure", "CORS not enabled or no matching rule found for this request.")
-	errReadOnly              = fail(403, "InsufficientAccountPermissions", "Write operations are not allowed.")
-	errMessageNotFound       = fail(404, "MessageNotFound", "The specified message does not exist.")
-	errQueueNotFound         = fail(404, "QueueNotFound", "The specified queue does not exist.")
-	errResourceNotFound      = fail(404, "ResourceNotFound", "The specified resource does not exist.")
-	errUnsupportedVerb       = fail(405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.")
-	errRequestTimeout        = fail(408, "OperationTimedOut", "Operation could not be completed within the specified time.")
-	errQueueAlreadyExists    = fail(409, "QueueAlreadyExists", "The specified queue already exists.")
-	errQueueBeingDeleted     = fail(409, "QueueBeingDeleted", "The specified queue is being deleted.")
-	errMissingLength         = fail(411, "MissingContentLengthHeader", "The Content-Length header was not specified.")
-	errBodyTooLarge          = fail(413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
-	errInternal              = fail(500, "InternalError", "The server encountered an internal error. Please retry the request.")
-	errTimedOut              = fail(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
-	errServerBusy            = fail(503, "ServerBusy", "The server is currently unable to receive requests. Please retry your request.")
-	errAccountBusy           = fail(503, "ServerBusy", "Operations per second is over the account limit.")
+	errInvalidURI            = newFailure(400, "InvalidUri", "The requested URI does not represent any resource on the server.")
+	errInvalidResourceName   = newFailure(400, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	errOutOfRangeInput       = newFailure(400, "OutOfRangeInput", "The specified resource name length is not within the permissible limits.")
+	errInvalidHeaderValue    = newFailure(400, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.")
+	errMissingHeader         = newFailure(400, "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified.")
+	errInvalidQueryValue     = newFailure(400, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid.")
+	errOutOfRangeQueryValue  = newFailure(400, "OutOfRangeQueryParameterValue", "One of the query parameters specified in the request URI is outside the permissible range.")
+	errMissingQuery          = newFailure(400, "MissingRequiredQueryParameter", "A query parameter that's mandatory for this request is not specified.")
+	errInvalidXML            = newFailure(400, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+	errInvalidXMLValue       = newFailure(400, "InvalidXmlNodeValue", "The value provided for one of the XML nodes in the request body was not in the correct format.")
+	errInvalidInput          = newFailure(400, "InvalidInput", "One of the request inputs is not valid.")
+	errInvalidMetadata       = newFailure(400, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
+	errEmptyMetadataKey      = newFailure(400, "EmptyMetadataKey", "The key for one of the metadata key-value pairs is empty.")
+	errMetadataTooLarge      = newFailure(400, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.")
+	errInvalidAuthentication = newFailure(400, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header.")
+	errInvalidMD5            = newFailure(400, "InvalidMd5", "The MD5 value specified in the request is invalid. MD5 value must be 128 bits and base64-encoded.")
+	errMD5Mismatch           = newFailure(400, "Md5Mismatch", "The MD5 value specified in the request did not match with the MD5 value calculated by the server.")
+	errPopReceiptMismatch    = newFailure(400, "PopReceiptMismatch", "The specified pop receipt did not match the pop receipt for a dequeued message.")
+	errNoAuthentication      = newFailure(401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
+	errInvalidToken          = newFailure(401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.")
+	errAuthenticationFailed  = newFailure(403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.")
+	errAuthorizationFailure  = newFailure(403, "AuthorizationFailure", "This request is not authorized to perform this operation.")
+	errPermissionMismatch    = newFailure(403, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.")
+	errProtocolMismatch      = newFailure(403, "AuthorizationProtocolMismatch", "This request is not authorized to perform this operation using this protocol.")
+	errResourceTypeMismatch  = newFailure(403, "AuthorizationResourceTypeMismatch", "This request is not authorized to perform this operation using this resource type.")
+	errServiceMismatch       = newFailure(403, "AuthorizationServiceMismatch", "This request is not authorized to perform this operation using this service.")
+	errSourceIPMismatch      = newFailure(403, "AuthorizationSourceIPMismatch", "This request is not authorized to perform this operation using this source IP.")
+	errPreflight             = newFailure(403, "CorsPreflightFailure", "CORS not enabled or no matching rule found for this request.")
+	errReadOnly              = newFailure(403, "InsufficientAccountPermissions", "Write operations are not allowed.")
+	errMessageNotFound       = newFailure(404, "MessageNotFound", "The specified message does not exist.")
+	errQueueNotFound         = newFailure(404, "QueueNotFound", "The specified queue does not exist.")
+	errResourceNotFound      = newFailure(404, "ResourceNotFound", "The specified resource does not exist.")
+	errUnsupportedVerb       = newFailure(405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.")
+	errRequestTimeout        = newFailure(408, "OperationTimedOut", "Operation could not be completed within the specified time.")
+	errQueueAlreadyExists    = newFailure(409, "QueueAlreadyExists", "The specified queue already exists.")
+	errQueueBeingDeleted     = newFailure(409, "QueueBeingDeleted", "The specified queue is being deleted.")
+	errMissingLength         = newFailure(411, "MissingContentLengthHeader", "The Content-Length header was not specified.")
+	errBodyTooLarge          = newFailure(413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
+	errInternal              = newFailure(500, "InternalError", "The server encountered an internal error. Please retry the request.")
+	errTimedOut              = newFailure(500, "OperationTimedOut", "Operation could not be completed within the specified time.")
+	errServerBusy            = newFailure(503, "ServerBusy", "The server is currently unable to receive requests. Please retry your request.")
+	errAccountBusy           = newFailure(503, "ServerBusy", "Operations per second is over the account limit.")
 )
 
-// toFailure says an error of the engine in the words of the service. Receipts
-// and texts are in none of the engine's errors.
+// toFailure converts an error of the engine, which never contains a receipt or a text.
 func toFailure(err error) *failure {
 	var f *failure
 	switch {
@@ -115,8 +114,8 @@ func maxLimit(n int) queuexml.Detail {
 	return queuexml.Detail{Name: "MaxLimit", Value: strconv.Itoa(n)}
 }
 
-// methods returns the failure of a verb that the resource does not have.
-func methods(allow string) *failure {
+// methodNotAllowed is the failure for a verb that the resource does not support.
+func methodNotAllowed(allow string) *failure {
 	c := *errUnsupportedVerb
 	c.allow = allow
 	return &c

@@ -1,128 +1,110 @@
 package emulator
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"math/rand/v2"
-	"net"
-	"os"
 	"slices"
-	"sync/atomic"
-	"syscall"
 	"time"
 )
 
-// FaultKind is what goes wrong with a request, under the name that
-// [ParseFaults] takes.
+// FaultKind is a kind of fault, under the name that [ParseFaults] accepts.
 type FaultKind string
 
-// The kinds of faults. What is said of a connection is on a socket; in process
-// the round trip fails with the error that a client of net/http gets there.
+// The kinds of faults. Connections exist on a socket; in process RoundTrip fails with the error
+// that net/http's client returns there.
 const (
-	// FaultBusy answers 503 ServerBusy, and nothing is done.
+	// FaultBusy responds 503 ServerBusy without executing the request.
 	FaultBusy FaultKind = "503"
 
-	// FaultInternal answers 500 InternalError, and nothing is done.
+	// FaultInternal responds 500 InternalError without executing the request.
 	FaultInternal FaultKind = "500"
 
-	// FaultTimeout answers 408 with the code OperationTimedOut, and nothing is
-	// done. The documents give that code the status 500; a 408 is what clients
-	// are told to repeat, and what gateways send.
+	// FaultTimeout responds 408 with the code OperationTimedOut without executing the request.
+	// The documented status of that code is 500; a 408 is what gateways send and clients are told
+	// to retry.
 	FaultTimeout FaultKind = "408"
 
-	// FaultReset resets the connection (RST) before anything is done. The error
-	// is syscall.ECONNRESET.
+	// FaultReset resets the connection (RST) without executing the request. The error is
+	// syscall.ECONNRESET.
 	FaultReset FaultKind = "reset"
 
-	// FaultDrop does what is asked for and then closes the connection without
-	// an answer. The error is io.EOF. As ever after an answer that is missing,
-	// the transport of net/http itself repeats a GET on a connection that it
-	// had used before; that counts as the request of its own that it is.
+	// FaultDrop executes the request and closes the connection without a response. The error is
+	// io.EOF. As always after a missing response, net/http's transport repeats a GET on a reused
+	// connection, which counts as another request.
 	FaultDrop FaultKind = "drop"
 
-	// FaultDelay waits before it does what is asked for. A client that leaves in
-	// the meantime has changed nothing. A delay longer than the timeout of the
-	// request, 30 s unless it says otherwise, is 500 OperationTimedOut after
-	// that time, as of the service.
+	// FaultDelay waits before executing the request, which is not executed if the client leaves
+	// meanwhile. A delay longer than the request's timeout, 30 s by default, results in 500
+	// OperationTimedOut after that time, as in the service.
 	FaultDelay FaultKind = "delay"
 
-	// FaultDuplicate does what is asked for twice, as when something in between
-	// had no answer and sent the request again. The client gets the second
-	// answer: 404 to a delete that has worked. Both count as requests.
+	// FaultDuplicate executes the request twice, as if a proxy had sent it again. The client gets
+	// the second response, such as 404 to a delete that succeeded. Both count as requests.
 	FaultDuplicate FaultKind = "duplicate"
 )
 
-// kinds are all kinds in the order in which they are listed.
-var kinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
+// faultKinds are all kinds in display order.
+var faultKinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
 
-// Faults are what goes wrong on purpose. The zero value is nothing.
+// Faults are the faults to inject. The zero value is none.
 //
-// Each rule counts the requests that it is for, in the order in which they
-// arrive, whoever sends them and on whichever way, and whether or not they turn
-// out to be in order; requests that are none of the operations have no faults.
-// Whether a request is hit depends on its number, and for a rate on the seed and
-// on the place of the rule. So the same sequence of requests has the same faults,
-// in process and on a socket.
+// Each rule counts the requests that it applies to in order of arrival, from all clients, valid
+// or not; requests that are no known operation have no faults. Whether a request has a fault
+// depends on its number, and for a rate on the seed and the rule's index. So the same sequence of
+// requests has the same faults, in process and on a socket.
 //
-// When several rules hit one request, their delays add up, and of the others
-// the first counts. Injected answers and resets come at once, before the request
-// is authorized, and have no delay.
+// If several rules hit a request, their delays add up, and of the other kinds the first counts.
+// Injected responses and resets come at once, before authorization, without a delay.
 type Faults struct {
-	// Seed is where the dice of the rates begin. Defaults to 0.
+	// Seed is the seed of the rates. Defaults to 0.
 	Seed uint64
 
-	// Rules say what happens to which requests. Defaults to none.
+	// Rules say which requests have which faults. Defaults to none.
 	Rules []Fault
 }
 
-// Fault is a rule: what happens to which requests, and when. At most one of
-// Rate, Every and At is set; with none of them it never happens.
+// Fault is a rule: which requests have which fault. At most one of Rate, Every and At may be set;
+// without any the rule has no effect.
 type Fault struct {
-	// Operation is which requests. Defaults to "": those of every operation.
+	// Operation is the operation of the requests. Defaults to "", every operation.
 	Operation Operation
 
-	// Kind is what happens. It is required.
+	// Kind is the fault. It is required.
 	Kind FaultKind
 
-	// Rate is the share of requests to which it happens, 0 to 1. Defaults to 0.
+	// Rate is the share of requests with the fault, 0 to 1. Defaults to 0.
 	Rate float64
 
-	// Every is to how manieth it happens: 100 is the 100th, the 200th and so
-	// on. Defaults to 0: see Rate and At.
+	// Every n means every n-th request: 100 is the 100th, the 200th and so on. Defaults to 0: see
+	// Rate and At.
 	Every int64
 
-	// At are the numbers of those to which it happens; the first is 1. Defaults
-	// to none.
+	// At are the numbers of the requests with the fault; the first is 1. Defaults to none.
 	At []int64
 
-	// Delay is how long a FaultDelay takes, up to a day. It is required there, and
-	// nothing else has one. Defaults to 0.
+	// Delay is the duration of a FaultDelay, up to a day. It is required for that kind and
+	// invalid for others. Defaults to 0.
 	Delay time.Duration
 }
 
-// longestDelay is the longest that a fault may take. It keeps sums of delays far
-// from overflow.
-const longestDelay = 24 * time.Hour
+// maxDelay is the longest delay of a fault. It keeps sums of delays from overflowing.
+const maxDelay = 24 * time.Hour
 
-// check says what is wrong with a rule, in the words of its text.
+// check validates a rule. Its errors use the syntax of [ParseFaults].
 func (f Fault) check() error {
 	if f.Operation != "" && (f.Operation == Unknown || !slices.Contains(operations, f.Operation)) {
 		return fmt.Errorf("there is no operation %q: %s", f.Operation, operationHint())
 	}
-	if !slices.Contains(kinds, f.Kind) {
+	if !slices.Contains(faultKinds, f.Kind) {
 		return fmt.Errorf("there is no fault %q: %s", f.Kind, kindHint())
 	}
-	if f.Kind == FaultDelay && (f.Delay <= 0 || f.Delay > longestDelay) {
-		return fmt.Errorf("a delay of %v: it takes more than 0 and up to %v, such as delay=200ms", f.Delay, longestDelay)
+	if f.Kind == FaultDelay && (f.Delay <= 0 || f.Delay > maxDelay) {
+		return fmt.Errorf("a delay of %v: it takes more than 0 and up to %v, such as delay=200ms", f.Delay, maxDelay)
 	}
 	if f.Kind != FaultDelay && f.Delay != 0 {
 		return fmt.Errorf("%s takes no time: leave out the %v, or make it a delay", f.Kind, f.Delay)
 	}
-	if !(f.Rate >= 0 && f.Rate <= 1) { // so that NaN is none
+	if !(f.Rate >= 0 && f.Rate <= 1) { // refuses NaN too
 		return fmt.Errorf("a rate of %v: it is 0 to 1, that is 0%% to 100%%", f.Rate)
 	}
 	if f.Every < 0 {
@@ -143,176 +125,4 @@ func (f Fault) check() error {
 		return errors.New("more than one of Rate, Every and At: make it a rule each")
 	}
 	return nil
-}
-
-// faultRules are [Faults] at work. Only the counters in them change.
-type faultRules struct {
-	seed    uint64
-	rules   []faultRule
-	longest time.Duration // all delays together
-}
-
-type faultRule struct {
-	Fault
-	requests atomic.Int64 // that it was for
-}
-
-// newFaultRules returns nil for no rules.
-func newFaultRules(f *Faults) (*faultRules, error) {
-	if f == nil || len(f.Rules) == 0 {
-		return nil, nil
-	}
-	r := &faultRules{seed: f.Seed, rules: make([]faultRule, len(f.Rules))}
-	for i, rule := range f.Rules {
-		if err := rule.check(); err != nil {
-			return nil, fmt.Errorf("emulator: Options.Faults: rule %d: %w", i+1, err)
-		}
-		rule.At = slices.Sorted(slices.Values(rule.At))
-		r.rules[i].Fault = rule
-		r.longest += rule.Delay
-		if r.longest < 0 {
-			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than there is time", i+1)
-		}
-	}
-	return r, nil
-}
-
-// fate is what happens to one request. The zero value is nothing.
-type fate struct {
-	kind  FaultKind     // but a delay
-	delay time.Duration // before the work
-}
-
-// decide lets every rule count a request, and returns what happens to it.
-func (r *faultRules) decide(op Operation) fate {
-	var f fate
-	for i := range r.rules {
-		rule := &r.rules[i]
-		if rule.Operation != "" && rule.Operation != op || !rule.hits(r.seed, i, rule.requests.Add(1)) {
-			continue
-		}
-		switch {
-		case rule.Kind == FaultDelay:
-			f.delay += rule.Delay
-		case f.kind == "":
-			f.kind = rule.Kind
-		}
-	}
-	if f.kind == FaultReset || f.answer() != nil {
-		f.delay = 0 // there is no work that it could be before
-	}
-	return f
-}
-
-// hits reports whether the rule, which is the i-th, hits its n-th request. It is
-// a function of its arguments alone, so that it does not matter which goroutine
-// throws the dice.
-func (r *faultRule) hits(seed uint64, i int, n int64) bool {
-	switch {
-	case r.Every > 0:
-		return n%r.Every == 0
-	case len(r.At) > 0:
-		_, found := slices.BinarySearch(r.At, n)
-		return found
-	case r.Rate > 0:
-		var dice rand.PCG
-		dice.Seed(seed+uint64(i)*0x9e3779b97f4a7c15, uint64(n))
-		return float64(dice.Uint64()>>11)/(1<<53) < r.Rate
-	}
-	return false
-}
-
-// What breaks a connection, as a client sees it.
-var (
-	errReset error = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	errDrop        = fmt.Errorf("emulator: the connection was closed without an answer: %w", io.EOF)
-)
-
-// answer is what a fault answers instead of doing what is asked for, or nil.
-func (f fate) answer() *failure {
-	switch f.kind {
-	case FaultBusy:
-		return errServerBusy
-	case FaultInternal:
-		return errInternal
-	case FaultTimeout:
-		return errRequestTimeout
-	}
-	return nil
-}
-
-// longestFault is how much longer than others a request may take.
-func (s *Server) longestFault() time.Duration {
-	if s.faults == nil {
-		return 0
-	}
-	return s.faults.longest
-}
-
-// meetFate decides what goes wrong with a request. It returns what is answered
-// instead of doing it, or with what error the connection breaks, or neither.
-func (c *call) meetFate() (*failure, error) {
-	c.fate = c.server.faults.decide(c.operation)
-	if c.fate == (fate{}) {
-		return nil, nil
-	}
-	c.server.counters.hit(c.tally, c.fate)
-	if c.fate.kind == FaultReset {
-		return nil, errReset
-	}
-	return c.fate.answer(), nil
-}
-
-// work does what the request asks for, twice when it is to be a duplicate.
-func (c *call) work() *failure {
-	if c.fate.kind == FaultDuplicate {
-		c.rehearse()
-		if c.request.Context().Err() != nil {
-			return errTimedOut
-		}
-	}
-	return c.once()
-}
-
-func (c *call) once() *failure {
-	if c.server.messages != nil {
-		return c.handleWithinLimit()
-	}
-	return c.handle(c)
-}
-
-// rehearse is the first copy of a duplicate, whose answer nobody hears. It is
-// counted and logged like any other, and leaves no trace in the answer of the
-// second, for which the headers must be as they were.
-func (c *call) rehearse() {
-	before := maps.Clone(c.header)
-	f := c.once()
-	if f != nil {
-		c.status, c.body = f.status, nil
-	}
-	c.answered(f)
-	clear(c.header)
-	maps.Copy(c.header, before)
-	c.status, c.body, c.got, c.limited = 0, nil, 0, false
-	c.tally.requests.Add(1)
-}
-
-// connectionKey is the key of a request's connection in its context.
-type connectionKey struct{}
-
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, c)
-}
-
-// resetConnection closes the connection with a reset, so that the client reads an
-// error and not an end. It is the TCP connection below TLS that closes, for a
-// farewell of TLS would be an end.
-func resetConnection(ctx context.Context) {
-	conn, _ := ctx.Value(connectionKey{}).(net.Conn) // none behind a server of someone else's
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_, _ = tcp.SetLinger(0), tcp.Close() // when they fail it is gone already
-	}
 }

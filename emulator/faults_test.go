@@ -178,8 +178,8 @@ func TestFaultsAreDocumented(t *testing.T) {
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	lines := strings.Split(table, "\n")
-	if len(lines) != len(effects) || len(effects) != len(kinds) {
-		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(kinds))
+	if len(lines) != len(effects) || len(effects) != len(faultKinds) {
+		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(faultKinds))
 	}
 	for i, c := range effects {
 		gets := map[string]string{"reset": "a connection that is reset", "drop": "a connection that is closed without an answer",
@@ -191,8 +191,8 @@ func TestFaultsAreDocumented(t *testing.T) {
 		if lines[i] != want {
 			t.Errorf("the page has %s, want %s", lines[i], want)
 		}
-		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != kinds[i] {
-			t.Errorf("%s is not where %s is", c.kind, kinds[i])
+		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != faultKinds[i] {
+			t.Errorf("%s is not where %s is", c.kind, faultKinds[i])
 		}
 	}
 }
@@ -310,8 +310,8 @@ func TestFaultsComeBeforeAuthorization(t *testing.T) {
 	}
 }
 
-// fates sends puts and gets in turn and returns what came of each.
-func fates(t *testing.T, w way, seed uint64, n int) []int {
+// injections sends puts and gets in turn and returns what came of each.
+func injections(t *testing.T, w way, seed uint64, n int) []int {
 	t.Helper()
 	s, _ := faulty(t, seed, "put:503@30%,*:reset@10%,get:500@30%")
 	host, transport := w.open(t, s)
@@ -329,18 +329,18 @@ func fates(t *testing.T, w way, seed uint64, n int) []int {
 // TestSeed: the same sequence of requests has the same faults, on every way.
 func TestSeed(t *testing.T) {
 	const n = 60
-	want := fates(t, waysIn[0], 7, n)
+	want := injections(t, waysIn[0], 7, n)
 	for _, status := range []int{201, 200, 503, 500, 0} {
 		if !slices.Contains(want, status) {
 			t.Errorf("%d never came up: %v", status, want)
 		}
 	}
 	for _, w := range waysIn {
-		if got := fates(t, w, 7, n); !slices.Equal(got, want) {
+		if got := injections(t, w, 7, n); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%v, want\n%v", w.name, got, want)
 		}
 	}
-	if got := fates(t, waysIn[0], 8, n); slices.Equal(got, want) {
+	if got := injections(t, waysIn[0], 8, n); slices.Equal(got, want) {
 		t.Error("another seed does the same")
 	}
 }
@@ -375,8 +375,8 @@ func count(is bool) int {
 	return 0
 }
 
-// TestBadRules: rules that nobody parsed are checked before anything is served.
-func TestBadRules(t *testing.T) {
+// TestInvalidFaultsAreRefused: rules that were not parsed are checked before serving.
+func TestInvalidFaultsAreRefused(t *testing.T) {
 	for want, o := range map[string]*Options{
 		`rule 1: there is no fault "": write one of 503`:               {Faults: &Faults{Rules: []Fault{{}}}},
 		`rule 2: there is no operation "Unknown": write put`:           {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy}, {Kind: FaultBusy, Operation: Unknown}}}},
@@ -388,7 +388,7 @@ func TestBadRules(t *testing.T) {
 		`503 takes no time: leave out the 1s`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
 		`Options.Limits.Messages is -1: it is 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
 		`Options.Limits.Requests is 1000000001: it is 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
-		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: longestDelay}}, 106752)}},
+		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: maxDelay}}, 106752)}},
 	} {
 		s := New(nil, o)
 		if e, err := s.Start(""); err == nil || !strings.Contains(err.Error(), want) {

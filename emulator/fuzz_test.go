@@ -176,7 +176,7 @@ func FuzzAddresses(f *testing.F) {
 			return
 		}
 		from = from.Unmap().WithZone("")
-		in, ok := within(from, addresses)
+		in, ok := inRange(from, addresses)
 		if in && !ok {
 			t.Fatal("in what is no range")
 		}
@@ -193,11 +193,11 @@ func FuzzInstant(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		at, ok := parseInstant(text)
+		at, ok := parseTime(text)
 		if !ok {
 			return
 		}
-		if again, ok := parseInstant(formatInstant(at)); !ok || !again.Equal(at.Truncate(time.Second)) {
+		if again, ok := parseTime(formatTime(at)); !ok || !again.Equal(at.Truncate(time.Second)) {
 			t.Fatalf("%s is %v and then %v", text, at, again)
 		}
 	})

@@ -15,19 +15,19 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// complaints is what [http.Server] says of connections, panics among it.
-type complaints struct {
+// errorLog is what [http.Server] says of connections, panics among it.
+type errorLog struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
 }
 
-func (c *complaints) Write(p []byte) (int, error) {
+func (c *errorLog) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text.Write(p)
 }
 
-func (c *complaints) check(t *testing.T) {
+func (c *errorLog) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,16 +36,16 @@ func (c *complaints) check(t *testing.T) {
 	}
 }
 
-var patient = patience{time.Minute, time.Minute, time.Minute, time.Minute}
+var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 
-// besieged is an endpoint with the queue "orders" that waits as long as that; after the
-// test it must not have complained of a panic.
-func besieged(t *testing.T, wait patience) *Endpoint {
+// startEndpoint starts an endpoint with the queue "orders" and these timeouts. After the
+// test it must not have logged a panic.
+func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
 	s := New(localqueue.New(nil), nil)
 	createOrders(t, s)
-	said := new(complaints)
-	e, err := s.listen("127.0.0.1:0", nil, wait, said)
+	log := new(errorLog)
+	e, err := s.listen("127.0.0.1:0", nil, wait, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func besieged(t *testing.T, wait patience) *Endpoint {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		said.check(t)
+		log.check(t)
 	})
 	return e
 }
@@ -96,7 +96,7 @@ func status(t *testing.T, in *bufio.Reader, method string) int {
 
 // TestForms sends requests as no client of the service does, but others may.
 func TestForms(t *testing.T) {
-	e := besieged(t, patient)
+	e := startEndpoint(t, patient)
 	const http11 = "HTTP/1.1"
 	put := wrap("x")
 	absolute := strings.Replace(raw("GET", "/orders?comp=metadata", "", http11, ""), "GET /", "GET http://127.0.0.1/", 1)
@@ -145,8 +145,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// endless writes the same over and over, until the connection is closed.
-func endless(t *testing.T, conn net.Conn, what string) {
+// writeForever repeats a write until the connection is closed.
+func writeForever(t *testing.T, conn net.Conn, what string) {
 	t.Helper()
 	what = strings.Repeat(what, 1+4096/len(what))
 	for {
@@ -159,7 +159,7 @@ func endless(t *testing.T, conn net.Conn, what string) {
 // TestBodiesWithoutEnd: who sends chunks, or bodies where there are none, without end is
 // answered and cut off.
 func TestBodiesWithoutEnd(t *testing.T) {
-	e := besieged(t, patient)
+	e := startEndpoint(t, patient)
 	for name, head := range map[string]string{
 		"put":     raw("POST", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
 		"get":     raw("GET", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
@@ -169,7 +169,7 @@ func TestBodiesWithoutEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn, _ := dial(t, e)
 			io.WriteString(conn, head)
-			endless(t, conn, "1\r\na\r\n")
+			writeForever(t, conn, "1\r\na\r\n")
 		})
 	}
 }
@@ -179,19 +179,19 @@ func TestSlowClients(t *testing.T) {
 	const soon = 20 * time.Millisecond
 	put := raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", "")
 	for name, c := range map[string]struct {
-		wait   patience
+		wait   timeouts
 		sends  string
 		answer int // 0 for none
 	}{
-		"nothing":         {patience{soon, time.Minute, time.Minute, time.Minute}, "", 0},
-		"half a line":     {patience{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
-		"half the header": {patience{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
-		"half a body":     {patience{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
-		"half a chunk":    {patience{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
-		"no next request": {patience{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
+		"nothing":         {timeouts{soon, time.Minute, time.Minute, time.Minute}, "", 0},
+		"half a line":     {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
+		"half the header": {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
+		"half a body":     {timeouts{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
+		"half a chunk":    {timeouts{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
+		"no next request": {timeouts{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := besieged(t, c.wait)
+			e := startEndpoint(t, c.wait)
 			conn, in := dial(t, e)
 			io.WriteString(conn, c.sends)
 			text, err := io.ReadAll(in) // returns when the server has closed it
@@ -209,7 +209,7 @@ func TestSlowClients(t *testing.T) {
 func TestAnswersThatNobodyReads(t *testing.T) {
 	wait := patient
 	wait.answer = 50 * time.Millisecond
-	e := besieged(t, wait)
+	e := startEndpoint(t, wait)
 	conn, _ := dial(t, e)
-	endless(t, conn, raw("GET", "/orders/messages", "", "HTTP/1.1", ""))
+	writeForever(t, conn, raw("GET", "/orders/messages", "", "HTTP/1.1", ""))
 }

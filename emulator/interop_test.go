@@ -283,7 +283,7 @@ func TestAzqueueHostStyle(t *testing.T) {
 
 // TestUserDelegation gets a key with a token and signs with it.
 func TestUserDelegation(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	post := func(body string) string {
 		t.Helper()
@@ -331,7 +331,7 @@ func TestUserDelegation(t *testing.T) {
 // neither is what it signed.
 func TestDelegationKeyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		s := w.server()
 		a := do(t, s, w.request(t, inProcess, exchange{secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey",
 			body: keyInfo(inHours(-1), inHours(2)), change: withToken(nil)}))
@@ -372,7 +372,7 @@ func TestPublic(t *testing.T) {
 	if _, err := e.AccountConnectionString(DevelopmentAccount); err == nil || !strings.Contains(err.Error(), "no account") {
 		t.Errorf("the development account: %v", err)
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	if a := do(t, s, w.request(t, inProcess, exchange{verb: "GET", path: "/?comp=list"})); a.status != 404 {
 		t.Errorf("the development account: %d", a.status)
 	}

@@ -60,10 +60,10 @@ func TestStorageQueueJS(t *testing.T) {
 	defer cancel()
 	command := exec.CommandContext(ctx, node, "testdata/storage-queue.mjs")
 	command.Env = append(os.Environ(), "MILLRACE_TEST="+string(settings), "NODE_EXTRA_CA_CERTS="+authority)
-	var said, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &said, &complaints
+	var said, errorLog bytes.Buffer
+	command.Stdout, command.Stderr = &said, &errorLog
 	if err := command.Run(); err != nil {
-		t.Fatalf("%v after %q: %s", err, said.String(), complaints.String())
+		t.Fatalf("%v after %q: %s", err, said.String(), errorLog.String())
 	}
 	if want := "messages\nservice\nsignatures\ntokens\ndevelopment\n"; said.String() != want {
 		t.Errorf("it did %q, want %q", said.String(), want)

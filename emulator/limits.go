@@ -4,69 +4,65 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
-
-	"github.com/millrace/millrace/queue"
 )
 
-// Limits are how much a second is served before it is 503 ServerBusy. Microsoft's
-// targets (Scalability and performance targets for Queue Storage) are 2,000
-// messages of 1 KiB a second for a queue and 20,000 for an account. The zero
-// value is no limits.
+// Limits are the rates above which the server responds 503 ServerBusy. Microsoft's targets
+// (Scalability and performance targets for Queue Storage) are 2,000 messages of 1 KiB a second
+// for a queue and 20,000 for an account. The zero value is no limits.
 //
-// A second's worth can be saved up: after a pause of a second that much passes at
-// once, and then as much as time passes. The answer has no Retry-After header,
-// which no document promises for queues.
+// Each limit is a token bucket with one second's worth of tokens. The response has no Retry-After
+// header, because no document promises one for queues.
 type Limits struct {
-	// Messages is how many messages of one queue may be put, got or deleted a
-	// second. A put or a delete that fails counts as one that does not, and a
-	// get as the messages that it brings; it is refused only when not even one
-	// is left, and what it takes too much is missing later. At most a billion.
-	// Defaults to 0: no limit.
+	// Messages is how many messages of one queue may be put, got or deleted a second. A put or
+	// delete counts one, even if it fails; a get counts the messages it returns. A get is refused
+	// only if no token is left, and may leave a debt. At most a billion. Defaults to 0, no limit.
 	Messages int
 
-	// Requests is how many requests of one account are served a second, its
-	// secondary location included. Requests that are not authorized take
-	// none, and so keep nobody out; preflights take none either. At most a
-	// billion. Defaults to 0: no limit.
+	// Requests is how many requests of one account are served a second, including its secondary
+	// location. Requests that are not authorized do not count, so they block nobody; nor do
+	// preflights. At most a billion. Defaults to 0, no limit.
 	Requests int
 }
 
-// highestLimit keeps the levels of buckets within an int64.
-const highestLimit = 1_000_000_000
+// maxLimitValue keeps token counts within an int64.
+const maxLimitValue = 1_000_000_000
 
-// ParseLimits reads limits from a text such as
+// ParseLimits parses limits from a text such as
 //
-//	messages=2000,requests=20000
+// \tmessages=2000,requests=20000
 //
-// separated by commas, semicolons or blanks, each at most once. What is left out
-// or 0 has no limit. The error names the piece that is wrong, and what would be
-// right.
+// separated by commas, semicolons or white space, each at most once. An omitted limit, or 0,
+// means no limit. The error names the invalid part and a correct form.
 func ParseLimits(text string) (Limits, error) {
 	var l Limits
 	seen := map[string]bool{}
 	for piece := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(",; \t\r\n", r) }) {
 		name, value, ok := strings.Cut(piece, "=")
 		name = strings.ToLower(name)
-		into := map[string]*int{"messages": &l.Messages, "requests": &l.Requests}[name]
+		var into *int
+		switch name {
+		case "messages":
+			into = &l.Messages
+		case "requests":
+			into = &l.Requests
+		}
 		switch {
 		case into == nil || !ok:
-			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quote(piece))
+			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
 		case seen[name]:
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is there twice: leave one out", quote(piece), name)
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is given twice: leave one out", quoteShort(piece), name)
 		}
 		seen[name] = true
 		n, err := strconv.Atoi(value)
-		if err != nil || !isDigits(value) || n > highestLimit {
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is no number from 0 to %d", quote(piece), quote(value), highestLimit)
+		if err != nil || !isDigits(value) || n > maxLimitValue {
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is not a number from 0 to %d", quoteShort(piece), quoteShort(value), maxLimitValue)
 		}
 		*into = n
 	}
 	return l, nil
 }
 
-// String returns the limits as [ParseLimits] reads them; no limits are "".
+// String returns the limits in the syntax of [ParseLimits]; no limits are "".
 func (l Limits) String() string {
 	var pieces []string
 	if l.Messages != 0 {
@@ -83,121 +79,23 @@ func (l Limits) check() error {
 		name  string
 		value int
 	}{{"Messages", l.Messages}, {"Requests", l.Requests}} {
-		if one.value < 0 || one.value > highestLimit {
-			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, highestLimit)
+		if one.value < 0 || one.value > maxLimitValue {
+			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, maxLimitValue)
 		}
 	}
 	return nil
 }
 
-// bucket holds what may be taken: rate a second flow in, and a second's worth at
-// most stays. It counts in billionths, so that a nanosecond brings rate of them
-// and nothing is ever rounded.
-type bucket struct {
-	rate int64
-
-	mu    sync.Mutex
-	level int64     // guarded by mu; below 0 after a debt
-	at    time.Time // guarded by mu; when level was right
-}
-
-// unit is one message or request, in billionths.
-const unit = int64(time.Second)
-
-func newBucket(rate int) *bucket {
-	return &bucket{rate: int64(rate), level: int64(rate) * unit, at: time.Now()}
-}
-
-// fill lets in what has come since. Called with mu held.
-func (b *bucket) fill() {
-	now := time.Now()
-	full := b.rate * unit
-	// What is missing may be more than a second's worth, after a debt; compare
-	// times first, for the product of a long one would overflow.
-	passed := now.Sub(b.at)
-	if passed >= time.Duration((full-b.level)/b.rate)+1 {
-		b.level = full
-	} else if passed > 0 {
-		b.level = min(full, b.level+int64(passed)*b.rate)
-	}
-	b.at = now
-}
-
-// take takes one, if there is one.
-func (b *bucket) take() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill()
-	if b.level < unit {
-		return false
-	}
-	b.level -= unit
-	return true
-}
-
-// charge takes n more, whether they are there or not; a negative n gives back.
-func (b *bucket) charge(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.level = min(b.rate*unit, b.level-int64(n)*unit)
-}
-
-// isFull reports whether it is as good as a new one.
-func (b *bucket) isFull() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill()
-	return b.level == b.rate*unit
-}
-
-// queueBuckets has a bucket for each queue that was busy in the last seconds.
-type queueBuckets struct {
-	rate int
-
-	mu      sync.Mutex
-	buckets map[queue.Name]*bucket // guarded by mu
-	sweep   int                    // guarded by mu; at how many buckets to throw out full ones
-}
-
-const firstSweep = 1024
-
-func newQueueBuckets(rate int) *queueBuckets {
-	return &queueBuckets{rate: rate, buckets: map[queue.Name]*bucket{}, sweep: firstSweep}
-}
-
-// of returns the bucket of a queue. A bucket that is full is the same as a new
-// one, so those are thrown out now and then: names cost nothing to make up.
-func (q *queueBuckets) of(name queue.Name) *bucket {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	b := q.buckets[name]
-	if b != nil {
-		return b
-	}
-	if len(q.buckets) >= q.sweep {
-		for name, b := range q.buckets {
-			if b.isFull() {
-				delete(q.buckets, name)
-			}
-		}
-		q.sweep = max(firstSweep, 2*len(q.buckets))
-	}
-	b = newBucket(q.rate)
-	q.buckets[queue.Name{Account: strings.Clone(name.Account), Queue: strings.Clone(name.Queue)}] = b
-	return b
-}
-
-// admit takes a request out of what its account has left.
-func (c *call) admit() *failure {
-	if c.known.requests == nil || c.known.requests.take() {
+// checkRequestLimit takes a token of the account's request limit.
+func (c *call) checkRequestLimit() *failure {
+	if c.accountState.requests == nil || c.accountState.requests.take() {
 		return nil
 	}
 	c.refusedByLimit()
 	return errAccountBusy
 }
 
-// handleWithinLimit carries out the operation, and takes the messages that it
-// moves out of what its queue has left.
+// handleWithinLimit executes the operation and charges its messages to the queue's limit.
 func (c *call) handleWithinLimit() *failure {
 	switch c.operation {
 	case PutMessage, GetMessages, DeleteMessage:
@@ -211,7 +109,7 @@ func (c *call) handleWithinLimit() *failure {
 	}
 	f := c.handle(c)
 	if c.operation == GetMessages {
-		b.charge(c.got - 1) // one is taken; none were got when it failed
+		b.charge(c.gotMessages - 1) // one token is taken already; a failed get has 0 messages
 	}
 	return f
 }

@@ -164,26 +164,26 @@ func TestBucket(t *testing.T) {
 		}
 	}), 1, 50)
 	rapid.Check(t, func(r *rapid.T) {
-		rate := int64(rapid.SampledFrom([]int{1, 3, 7, 2000, highestLimit}).Draw(r, "rate"))
+		rate := int64(rapid.SampledFrom([]int{1, 3, 7, 2000, maxLimitValue}).Draw(r, "rate"))
 		all, failed := steps.Draw(r, "steps"), ""
 		synctest.Test(t, func(*testing.T) {
-			b := newBucket(int(rate))
-			level := rate * unit // the same sum, done another way
+			b := newTokenBucket(int(rate))
+			level := rate * oneToken // the same sum, done another way
 			for i, step := range all {
 				time.Sleep(step.Wait)
 				for range step.Wait / time.Second {
-					level = min(rate*unit, level+rate*unit)
+					level = min(rate*oneToken, level+rate*oneToken)
 				}
-				level = min(rate*unit, level+int64(step.Wait%time.Second)*rate)
-				if got, want := b.take(), level >= unit; got != want {
+				level = min(rate*oneToken, level+int64(step.Wait%time.Second)*rate)
+				if got, want := b.take(), level >= oneToken; got != want {
 					failed = fmt.Sprintf("step %d: taken: %v, want %v at %d", i, got, want, level)
 					return
 				}
-				if level >= unit {
-					level -= unit
+				if level >= oneToken {
+					level -= oneToken
 				}
 				b.charge(step.More)
-				level = min(rate*unit, level-int64(step.More)*unit)
+				level = min(rate*oneToken, level-int64(step.More)*oneToken)
 			}
 			time.Sleep(100 * 365 * 24 * time.Hour)
 			if !b.isFull() {
@@ -201,21 +201,21 @@ func TestBucketsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		buckets := newQueueBuckets(10)
 		for round := range 10 {
-			for i := range firstSweep {
+			for i := range minPrune {
 				if b := buckets.of(queue.Name{Account: "a", Queue: fmt.Sprintf("queue-%d-%d", round, i)}); !b.take() {
 					t.Fatal("a new one is empty")
 				}
 			}
 			time.Sleep(time.Second)
 		}
-		if n := len(buckets.buckets); n > 2*firstSweep {
+		if n := len(buckets.buckets); n > 2*minPrune {
 			t.Errorf("%d buckets", n)
 		}
 		name := queue.Name{Account: "a", Queue: "busy"}
 		for range 10 {
 			buckets.of(name).take()
 		}
-		for i := range 3 * firstSweep { // as many as it takes to sweep
+		for i := range 3 * minPrune { // as many as it takes to sweep
 			buckets.of(queue.Name{Account: "b", Queue: fmt.Sprint("queue-", i)}).take()
 		}
 		if buckets.of(name).take() {

@@ -7,17 +7,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// record logs one request. Status 0 is no answer. It costs a comparison while
-// there is no log.
-func (c *call) record(status int, code string) {
+// logRequest logs one request; status 0 means no response. Without a log it costs a comparison.
+func (c *call) logRequest(status int, code string) {
 	log := c.server.log
 	if log == nil {
 		return
 	}
 	attributes := make([]slog.Attr, 0, 9)
 	attributes = append(attributes, slog.String("operation", string(c.operation)))
-	// Names that are none could be anything, a receipt in the wrong place too.
-	if c.known != nil {
+	// An invalid name could be anything, even a misplaced receipt: do not log it.
+	if c.accountState != nil {
 		attributes = append(attributes, slog.String("account", c.account))
 	}
 	if c.queue != "" && queue.CheckName(c.queue) == nil {
@@ -30,9 +29,9 @@ func (c *call) record(status int, code string) {
 		attributes = append(attributes, slog.String("code", code))
 	}
 	level := slog.LevelInfo
-	if c.fate != (fate{}) {
+	if c.injection != (injection{}) {
 		level = slog.LevelWarn
-		attributes = append(attributes, slog.String("fault", c.fate.String()))
+		attributes = append(attributes, slog.String("fault", c.injection.String()))
 	}
 	if c.limited {
 		attributes = append(attributes, slog.Bool("limited", true))
@@ -41,16 +40,4 @@ func (c *call) record(status int, code string) {
 		slog.Duration("took", time.Since(c.began)),
 		slog.String("id", c.header["X-Ms-Request-Id"][0]))
 	log.LogAttrs(c.request.Context(), level, "request", attributes...)
-}
-
-// String is what goes wrong with a request, such as "delay=1s drop".
-func (f fate) String() string {
-	if f.delay == 0 {
-		return string(f.kind)
-	}
-	text := string(FaultDelay) + "=" + f.delay.String()
-	if f.kind != "" {
-		text += " " + string(f.kind)
-	}
-	return text
 }

@@ -108,14 +108,14 @@ func TestLog(t *testing.T) {
 func TestLogHasNoSecrets(t *testing.T) {
 	for x := range all {
 		var j journal
-		world := newWorld(t)
-		s := world.server()
+		f := newFixture(t)
+		s := f.server()
 		s.log = j.log()
 		var err error
 		if s.faults, err = newFaultRules(&Faults{Rules: []Fault{{Kind: FaultDuplicate, Every: 1}}}); err != nil {
 			t.Fatal(err)
 		}
-		r := world.request(t, inProcess, x)
+		r := f.request(t, inProcess, x)
 		_, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		_, signature, _ := strings.Cut(credentials, ":")
 		secrets := []string{DevelopmentKey, credentials, signature, x.body, r.URL.RawQuery, r.URL.Query().Get("sig"), r.URL.Query().Get("popreceipt")}

@@ -11,8 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if to := os.Getenv(crowdVariable); to != "" {
-		os.Exit(crowd(to))
+	if to := os.Getenv(idleClientsVariable); to != "" {
+		os.Exit(runIdleClients(to))
 	}
 	// What runs in parallel here waits for real seconds, more of it than there are cores.
 	if err := flag.Set("test.parallel", "32"); err != nil {

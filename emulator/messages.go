@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxBody is the largest body of a request; the service names it in its
-	// errors. Escaping makes a text of queue.MaxText longer than that.
+	// maxBody is the largest request body in bytes, as the service's errors state it.
+	// A text of queue.MaxText can exceed it once escaped.
 	maxBody = 131_584
 
 	weekSeconds = int64(queue.MaxVisibility / time.Second)
@@ -55,8 +55,8 @@ func (c *call) putMessage() *failure {
 		return f
 	}
 	o := queue.EnqueueOptions{Delay: seconds(delay), TTL: queue.Forever}
-	// Any positive number is allowed. The engine counts 68 years; what is to live
-	// longer lives forever.
+	// Any positive number is allowed. The engine supports 68 years; a longer TTL
+	// means that the message never expires.
 	if ttl != -1 && ttl <= math.MaxInt32 {
 		o.TTL = seconds(ttl)
 	}
@@ -80,8 +80,8 @@ func (c *call) getMessages() *failure {
 	if err != nil {
 		return toFailure(err)
 	}
-	c.got = len(found)
-	c.server.counters.got(len(found))
+	c.gotMessages = len(found)
+	c.server.counters.countGet(len(found))
 	return c.messages(http.StatusOK, queuexml.Get, found)
 }
 
@@ -124,7 +124,7 @@ func (c *call) updateMessage() *failure {
 		lease, err = c.target().Update(c.request.Context(), lease, text, seconds(visibility))
 	}
 	if errors.Is(err, queue.ErrInvalid) {
-		// Everything else has been checked: it passes the message's expiry.
+		// Everything else has been checked: the visibility exceeds the message's expiry.
 		return errOutOfRangeQueryValue.with(
 			queuexml.Detail{Name: "QueryParameterName", Value: "visibilitytimeout"},
 			queuexml.Detail{Name: "QueryParameterValue", Value: strconv.FormatInt(visibility, 10)},
@@ -147,29 +147,29 @@ func (c *call) deleteMessage() *failure {
 	return c.noContent(c.target().Delete(c.request.Context(), lease))
 }
 
-// lease reads which message is meant and with what receipt.
+// lease parses the message id and the receipt.
 func (c *call) lease() (queue.Lease, *failure) {
 	receipt, f := c.query.required("popreceipt")
 	if f != nil {
 		return queue.Lease{}, f
 	}
 	if !isReceipt(receipt) {
-		return queue.Lease{}, errInvalidQueryValue.with( // not its value: it may be half of a receipt
+		return queue.Lease{}, errInvalidQueryValue.with( // without the value, which may be part of a receipt
 			queuexml.Detail{Name: "QueryParameterName", Value: "popreceipt"},
 			queuexml.Detail{Name: "Reason", Value: "Invalid pop receipt format"})
 	}
 	return queue.Lease{ID: queue.ID(c.message), Receipt: queue.Receipt(receipt)}, nil
 }
 
-// isReceipt tells what may be a receipt of some message, which is Base64, from
-// what cannot: a client that does not escape a plus sign sends a blank.
+// isReceipt reports whether a text can be a receipt, which is Base64. A client that does not
+// escape a plus sign sends a space.
 func isReceipt(text string) bool {
 	var room [64]byte // receipts of the engine are much shorter
 	_, err := base64.StdEncoding.AppendDecode(room[:0], []byte(text))
 	return err == nil
 }
 
-// receive reads the body of the request.
+// receive reads the request body.
 func (c *call) receive() *failure {
 	length := c.request.ContentLength
 	switch {
@@ -189,16 +189,16 @@ func (c *call) receive() *failure {
 		return errInvalidInput.because("The request body is shorter than its Content-Length.")
 	}
 	c.tally.received.Add(length)
-	return checkMD5(first(c.request.Header, "Content-Md5"), *c.input)
+	return checkMD5(firstValue(c.request.Header, "Content-Md5"), *c.input)
 }
 
-// text returns the message text in the body that was received.
+// text returns the message text in the request body.
 func (c *call) text() (string, *failure) {
 	var body []byte
 	if c.input != nil {
 		body = *c.input
 	}
-	text, err := queuexml.ParseBody(body) // copies what it returns
+	text, err := queuexml.ParseBody(body) // returns a copy
 	switch {
 	case errors.Is(err, queuexml.ErrUnexpected):
 		return "", errInvalidXMLValue.with(queuexml.Detail{Name: "Reason", Value: err.Error()})
@@ -211,7 +211,7 @@ func (c *call) text() (string, *failure) {
 	return text, nil
 }
 
-// checkMD5 compares the body with its Content-MD5, if there is one.
+// checkMD5 compares the body with its Content-MD5, if there is one.
 func checkMD5(want string, body []byte) *failure {
 	if want == "" {
 		return nil
@@ -226,12 +226,12 @@ func checkMD5(want string, body []byte) *failure {
 	return nil
 }
 
-// messages answers with a list of messages.
+// messages responds with a list of messages.
 func (c *call) messages(status int, part queuexml.Part, found []queue.Message) *failure {
-	return c.document(status, queuexml.AppendMessages(c.room(), part, elements(found)))
+	return c.document(status, queuexml.AppendMessages(c.responseBuffer(), part, xmlMessages(found)))
 }
 
-func elements(messages []queue.Message) iter.Seq[queuexml.Message] {
+func xmlMessages(messages []queue.Message) iter.Seq[queuexml.Message] {
 	return func(yield func(queuexml.Message) bool) {
 		for i := range messages {
 			m := &messages[i]

@@ -17,56 +17,48 @@ const (
 
 // Options configure a [Server]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Accounts are further accounts by name, with their keys decoded from
-	// Base64. The development account is there too, with its public key unless
-	// it is named here, but see Public. Defaults to none.
+	// Accounts are additional accounts by name, with their keys decoded from Base64. The
+	// development account exists too, with its public key unless it is named here; but see
+	// Public. Defaults to none.
 	Accounts map[string][]byte
 
-	// Public allows endpoints that other machines reach. The development
-	// account is then there only when Accounts names it: its key is public, so
-	// that whoever reaches the endpoint could do everything. Bearer tokens
-	// are not taken then: their signatures cannot be checked, so that
-	// whoever reaches the endpoint could make one. Keys and signatures
-	// are all there is to protect the queues, so serve over TLS; Start refuses
-	// the development account's key, under whatever name, and keys of fewer than
-	// 16 bytes. Defaults to false: loopback addresses only.
+	// Public allows endpoints that other machines can reach. The development account then exists
+	// only if Accounts names it, because its key is public. Bearer tokens are refused, because
+	// their signatures cannot be checked. Keys and signatures are the only protection, so use
+	// TLS. Start refuses the development account's key under any name, and keys of fewer than 16
+	// bytes. Defaults to false: loopback addresses only.
 	Public bool
 
-	// Hosts are further names or addresses, without ports, that endpoints may be
-	// called by (the Host of requests). They answer to loopback addresses, to
-	// localhost and to names below it, and refuse every other one, so that no web
-	// page can reach them by a name of its own that leads here. Of a name over
-	// plain HTTP browsers do not tell which page asks for an image or the like,
-	// as they do of loopback addresses and over TLS: see docs/protocol.md. A
-	// public endpoint answers to every host when Hosts is empty, and else to
-	// these and this machine's own. Defaults to none.
+	// Hosts are additional names or addresses, without ports, that endpoints accept as the Host
+	// of requests. They always accept loopback addresses, localhost and names below it, and
+	// refuse others, so that no web page can reach them under a name of its own that resolves to
+	// this machine. With a name over plain HTTP, browsers do not mark a page's requests for
+	// images and the like, as they do for loopback addresses and over TLS: see docs/protocol.md.
+	// A public endpoint accepts every host if Hosts is empty, and otherwise these and the names
+	// of this machine. Defaults to none.
 	Hosts []string
 
-	// Delay makes every request take this much longer: half of it passes
-	// before the operation, half after it, as on a network. A client that
-	// gives up in the first half has changed nothing; one that gives up in
-	// the second half never learns that it has. Defaults to 0.
+	// Delay makes every request take this much longer, half of it before the operation and half
+	// after it, like network latency. A request that the client abandons in the first half is not
+	// executed; in the second half it has been. Defaults to 0.
 	Delay time.Duration
 
-	// Front answers what a browser asks of an [Endpoint] that it was pointed
-	// at: GET and HEAD of "/" and "/favicon.ico", without a query, an
-	// Authorization or an account in the host. The front counts as no request
-	// and nothing protects it, so it decides who sees what. Defaults to none:
-	// such requests are answered as the protocol says, with InvalidUri or an
-	// account that is not there.
+	// Front handles what a browser requests from an [Endpoint] that it was pointed at: GET and
+	// HEAD of "/" and "/favicon.ico" without a query, an Authorization, or an account in the
+	// host. These requests are not counted and not authorized: Front decides who sees what.
+	// Defaults to nil: the protocol handles them, with InvalidUri or an unknown account.
 	Front http.Handler
 
-	// Faults are what goes wrong on purpose. Rules that are not in order are
-	// refused by Start and RoundTrip; those of ParseFaults are. Defaults to none.
+	// Faults are the faults to inject. Start and RoundTrip refuse invalid rules; those of
+	// ParseFaults are valid. Defaults to none.
 	Faults *Faults
 
-	// Limits are how much a second is served. Defaults to none.
+	// Limits are the rates above which requests are refused. Defaults to none.
 	Limits Limits
 
-	// Log gets a record of every request: the operation, the account, the queue,
-	// the status, the code and how long it took; at level Info, and at Warn when
-	// a fault has hit it. No key, signature, token, receipt, metadata or text
-	// is in it. Defaults to nil: no log.
+	// Log gets a record of every request with operation, account, queue, status, code and
+	// duration, at level Info, or Warn if it had a fault. It contains no key, signature, token,
+	// receipt, metadata or text. Defaults to nil: no log.
 	Log *slog.Logger
 }
 
@@ -102,8 +94,8 @@ func wellKnownKey() []byte {
 	return key
 }
 
-func (o *Options) accounts() map[string]*account {
-	all := make(map[string]*account)
+func (o *Options) accounts() map[string]*accountState {
+	all := make(map[string]*accountState)
 	if !o.public() {
 		all[DevelopmentAccount] = newAccount(wellKnownKey())
 	}
@@ -115,7 +107,7 @@ func (o *Options) accounts() map[string]*account {
 	}
 	if o.Limits.Requests > 0 {
 		for _, a := range all {
-			a.requests = newBucket(o.Limits.Requests)
+			a.requests = newTokenBucket(o.Limits.Requests)
 		}
 	}
 	return all

@@ -37,40 +37,77 @@ const (
 // pageExchanges are the requests that a page can make a browser send. Endpoints refuse most;
 // in process there are no browsers. The account "second" has CORS rules.
 var pageExchanges = []exchange{
-	{name: "page: fetch", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", elsewhere), status: 403, inside: 200, code: "AuthorizationFailure", has: wasRefused + `(?s).*<Origin>` + elsewhere + `</Origin>`},
+	{name: "page: fetch", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", elsewhere), status: 403,
+		inside: 200, code: "AuthorizationFailure", has: wasRefused + `(?s).*<Origin>` + elsewhere + `</Origin>`},
 	{name: "page: fetch of the endpoint's own page", verb: "GET", path: "/orders/messages", header: fetched("same-origin", "cors"), change: fromOwnPage, status: 200},
-	{name: "page: own origin, but from elsewhere", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors"), change: fromOwnPage, status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: fetch of another port of this machine", verb: "GET", path: "/orders/messages", header: fetched("same-site", "cors", "Origin", "http://127.0.0.1:1"), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: own host over TLS", verb: "GET", path: "/orders/messages", change: func(r *http.Request) { r.Header.Set("Origin", "https://"+r.URL.Host) }, status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: fetch without CORS", verb: "POST", path: "/orders/messages", header: fetched("cross-site", "no-cors", "Origin", elsewhere, "Content-Type", "text/plain"), body: wrap("x"), status: 403, inside: 201, code: "AuthorizationFailure"},
-	{name: "page: form", verb: "POST", path: "/orders/messages", header: fetched("cross-site", "navigate", "Origin", elsewhere, "Content-Type", "text/plain"), body: wrap("x"), change: accountSAS(), status: 403, inside: 201, code: "AuthorizationFailure"},
-	{name: "page: form of an opaque origin", verb: "POST", path: "/orders/messages", header: fetched("cross-site", "navigate", "Origin", "null"), body: wrap("x"), status: 403, inside: 201, code: "AuthorizationFailure"},
-	{name: "page: image", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "no-cors", "Sec-Fetch-Dest", "image"), change: accountSAS(), status: 403, inside: 200, code: "AuthorizationFailure", has: wasRefused},
-	{name: "page: image on another port of this machine", verb: "GET", path: "/orders/messages", header: fetched("same-site", "no-cors", "Sec-Fetch-Dest", "image"), change: accountSAS(), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: image where rules allow some origins", account: "second", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "no-cors"), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: link to a queue", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "navigate", "Sec-Fetch-Dest", "document"), change: accountSAS(), status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: own origin, but from elsewhere", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors"),
+		change: fromOwnPage, status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: fetch of another port of this machine", verb: "GET", path: "/orders/messages",
+		header: fetched("same-site", "cors", "Origin", "http://127.0.0.1:1"), status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: own host over TLS", verb: "GET", path: "/orders/messages",
+		change: func(r *http.Request) { r.Header.Set("Origin", "https://"+r.URL.Host) }, status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: fetch without CORS", verb: "POST", path: "/orders/messages",
+		header: fetched("cross-site", "no-cors", "Origin", elsewhere, "Content-Type", "text/plain"), body: wrap("x"), status: 403, inside: 201,
+		code: "AuthorizationFailure"},
+	{name: "page: form", verb: "POST", path: "/orders/messages",
+		header: fetched("cross-site", "navigate", "Origin", elsewhere, "Content-Type", "text/plain"), body: wrap("x"), change: accountSAS(),
+		status: 403, inside: 201, code: "AuthorizationFailure"},
+	{name: "page: form of an opaque origin", verb: "POST", path: "/orders/messages", header: fetched("cross-site", "navigate", "Origin", "null"),
+		body: wrap("x"), status: 403, inside: 201, code: "AuthorizationFailure"},
+	{name: "page: image", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "no-cors", "Sec-Fetch-Dest", "image"),
+		change: accountSAS(), status: 403, inside: 200, code: "AuthorizationFailure", has: wasRefused},
+	{name: "page: image on another port of this machine", verb: "GET", path: "/orders/messages",
+		header: fetched("same-site", "no-cors", "Sec-Fetch-Dest", "image"), change: accountSAS(), status: 403, inside: 200,
+		code: "AuthorizationFailure"},
+	{name: "page: image where rules allow some origins", account: "second", verb: "GET", path: "/orders/messages",
+		header: fetched("cross-site", "no-cors"), status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: link to a queue", verb: "GET", path: "/orders/messages",
+		header: fetched("cross-site", "navigate", "Sec-Fetch-Dest", "document"), change: accountSAS(), status: 403, inside: 200,
+		code: "AuthorizationFailure"},
 	{name: "page: address that a person typed", verb: "GET", path: "/orders/messages", header: fetched("none", "navigate"), change: accountSAS(), status: 200},
 	{name: "page: image of the endpoint's own page", verb: "GET", path: "/orders/messages", header: fetched("same-origin", "no-cors"), status: 200},
-	{name: "page: site in upper case", verb: "GET", path: "/orders/messages", header: fetched("Same-Origin", "cors"), status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: site in upper case", verb: "GET", path: "/orders/messages", header: fetched("Same-Origin", "cors"), status: 403, inside: 200,
+		code: "AuthorizationFailure"},
 	{name: "page: empty site", verb: "GET", path: "/orders/messages", header: fetched("", "cors"), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: unknown site", verb: "GET", path: "/orders/messages", header: fetched("same-origin, cross-site", "cors"), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: site twice", verb: "GET", path: "/orders/messages", change: repeated("Sec-Fetch-Site", "same-origin", "same-origin"), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: origin twice", account: "second", verb: "POST", path: "/orders/messages", body: wrap("x"), change: repeated("Origin", elsewhere, elsewhere), status: 403, inside: 201, code: "AuthorizationFailure"},
-	{name: "page: empty origin", account: "second", verb: "POST", path: "/orders/messages", body: wrap("x"), change: repeated("Origin", ""), status: 403, inside: 201, code: "AuthorizationFailure"},
-	{name: "page: WebSocket", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "websocket", "Origin", elsewhere, "Connection", "Upgrade", "Upgrade", "websocket"), change: accountSAS(), status: 403, inside: 200, code: "AuthorizationFailure"},
-	{name: "page: unknown account", account: "unknown", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", elsewhere), status: 403, inside: 404, code: "AuthorizationFailure"},
-	{name: "page: no address", account: "second", verb: "GET", path: "/orders/else", header: fetched("cross-site", "no-cors"), status: 403, inside: 400, code: "AuthorizationFailure"},
-	{name: "page: that a rule allows", account: "second", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", "https://x.example"), status: 200, back: map[string]string{"Access-Control-Allow-Origin": "^https://x.example$"}},
-	{name: "page: that a rule allows to do something else", account: "second", verb: "PUT", path: "/orders?comp=metadata", header: fetched("cross-site", "cors", "Origin", "https://y.example"), status: 403, inside: 204, code: "AuthorizationFailure"},
-	{name: "page: opaque origin where a rule allows any", account: "second", verb: "POST", path: "/orders/messages", header: fetched("cross-site", "no-cors", "Origin", "null"), body: wrap("x"), status: 201},
-	{name: "page: preflight", account: "second", verb: "OPTIONS", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", "https://x.example", "Access-Control-Request-Method", "GET"), change: anonymously, status: 200},
-	{name: "page: preflight without rules", verb: "OPTIONS", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", elsewhere, "Access-Control-Request-Method", "GET"), change: anonymously, status: 403, code: "CorsPreflightFailure"},
-	{name: "page: preflight without origin", verb: "OPTIONS", path: "/orders/messages", header: fetched("cross-site", "cors"), change: anonymously, status: 403, inside: 400, code: "AuthorizationFailure"},
-	{name: "page: name of its own that leads here", host: "attacker.example:10001", verb: "GET", path: "/devstoreaccount1/orders/messages", header: fetched("same-origin", "cors", "Origin", "http://attacker.example:10001"), status: 403, inside: 200, code: "AuthorizationFailure", has: hostGiven + `attacker.example:10001"`},
-	{name: "page: host-style name of its own", host: "devstoreaccount1.queue.attacker.example", verb: "GET", path: "/orders/messages", status: 403, inside: 200, code: "AuthorizationFailure", has: hostGiven},
+	{name: "page: unknown site", verb: "GET", path: "/orders/messages", header: fetched("same-origin, cross-site", "cors"), status: 403,
+		inside: 200, code: "AuthorizationFailure"},
+	{name: "page: site twice", verb: "GET", path: "/orders/messages", change: repeated("Sec-Fetch-Site", "same-origin", "same-origin"),
+		status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: origin twice", account: "second", verb: "POST", path: "/orders/messages", body: wrap("x"),
+		change: repeated("Origin", elsewhere, elsewhere), status: 403, inside: 201, code: "AuthorizationFailure"},
+	{name: "page: empty origin", account: "second", verb: "POST", path: "/orders/messages", body: wrap("x"), change: repeated("Origin", ""),
+		status: 403, inside: 201, code: "AuthorizationFailure"},
+	{name: "page: WebSocket", verb: "GET", path: "/orders/messages",
+		header: fetched("cross-site", "websocket", "Origin", elsewhere, "Connection", "Upgrade", "Upgrade", "websocket"), change: accountSAS(),
+		status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "page: unknown account", account: "unknown", verb: "GET", path: "/orders/messages",
+		header: fetched("cross-site", "cors", "Origin", elsewhere), status: 403, inside: 404, code: "AuthorizationFailure"},
+	{name: "page: no address", account: "second", verb: "GET", path: "/orders/else", header: fetched("cross-site", "no-cors"), status: 403,
+		inside: 400, code: "AuthorizationFailure"},
+	{name: "page: that a rule allows", account: "second", verb: "GET", path: "/orders/messages",
+		header: fetched("cross-site", "cors", "Origin", "https://x.example"), status: 200,
+		back: map[string]string{"Access-Control-Allow-Origin": "^https://x.example$"}},
+	{name: "page: that a rule allows to do something else", account: "second", verb: "PUT", path: "/orders?comp=metadata",
+		header: fetched("cross-site", "cors", "Origin", "https://y.example"), status: 403, inside: 204, code: "AuthorizationFailure"},
+	{name: "page: opaque origin where a rule allows any", account: "second", verb: "POST", path: "/orders/messages",
+		header: fetched("cross-site", "no-cors", "Origin", "null"), body: wrap("x"), status: 201},
+	{name: "page: preflight", account: "second", verb: "OPTIONS", path: "/orders/messages",
+		header: fetched("cross-site", "cors", "Origin", "https://x.example", "Access-Control-Request-Method", "GET"), change: anonymously,
+		status: 200},
+	{name: "page: preflight without rules", verb: "OPTIONS", path: "/orders/messages",
+		header: fetched("cross-site", "cors", "Origin", elsewhere, "Access-Control-Request-Method", "GET"), change: anonymously, status: 403,
+		code: "CorsPreflightFailure"},
+	{name: "page: preflight without origin", verb: "OPTIONS", path: "/orders/messages", header: fetched("cross-site", "cors"),
+		change: anonymously, status: 403, inside: 400, code: "AuthorizationFailure"},
+	{name: "page: name of its own that leads here", host: "attacker.example:10001", verb: "GET", path: "/devstoreaccount1/orders/messages",
+		header: fetched("same-origin", "cors", "Origin", "http://attacker.example:10001"), status: 403, inside: 200, code: "AuthorizationFailure",
+		has: hostGiven + `attacker.example:10001"`},
+	{name: "page: host-style name of its own", host: "devstoreaccount1.queue.attacker.example", verb: "GET", path: "/orders/messages",
+		status: 403, inside: 200, code: "AuthorizationFailure", has: hostGiven},
 	{name: "host: below localhost", host: "Millrace.Localhost.:10001", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
 	{name: "host: address of IPv6", host: "[::1]", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 200},
-	{name: "host: unspecified address", host: "0.0.0.0:10001", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 403, inside: 200, code: "AuthorizationFailure"},
+	{name: "host: unspecified address", host: "0.0.0.0:10001", verb: "GET", path: "/devstoreaccount1/orders/messages", status: 403, inside: 200,
+		code: "AuthorizationFailure"},
 }
 
 // TestHosts holds which hosts an endpoint may be called by.
@@ -79,17 +116,23 @@ func TestHosts(t *testing.T) {
 	public := New(nil, &Options{Public: true})
 	publicNamed := New(nil, &Options{Public: true, Hosts: []string{"millrace"}})
 	for host, allowedBy := range map[string]string{
-		"127.0.0.1": "all", "127.0.0.1:10001": "all", "127.9.8.7": "all", "127.0.0.1.:80": "all", "localhost": "all", "LOCALHOST:1": "all", "localhost.:80": "all", "localhost:": "all",
+		"127.0.0.1": "all", "127.0.0.1:10001": "all", "127.9.8.7": "all", "127.0.0.1.:80": "all", "localhost": "all", "LOCALHOST:1": "all",
+		"localhost.:80": "all", "localhost:": "all",
 		"a.localhost": "all", "devstoreaccount1.queue.localhost:10001": "all", "[::1]": "all", "[::1]:80": "all", "[::ffff:127.0.0.1]": "all",
 
 		"millrace": "named", "Millrace:10001": "named", "millrace.": "named",
 		"192.0.2.7": "open", "[2001:db8::1]:80": "open", // of three addresses, publicNamed has none
 
-		"": "public", ":80": "public", "example.com": "public", "0.0.0.0": "public", "[::]": "public", "10.0.0.1": "public", "128.0.0.1": "public", "127.1": "public", "2130706433": "public",
-		"127.0.0.1.example.com": "public", "localhost.example.com": "public", "notlocalhost": "public", "not-localhost:80": "public", ".localhost": "public", "a..localhost": "public",
-		"a/b.localhost": "public", "a@b.localhost": "public", "a%2e.localhost": "public", "localhost:80:80": "public", "localhost:http": "public", "localhost, example.com": "public",
-		"::1": "public", "[::1": "public", "[::1]80": "public", "[localhost]": "public", "[127.0.0.1]": "public", "millrace.example.com": "public", "x.millrace": "public", "millrace:x": "public",
-		"127.0.0.1:80@example.com": "public", "example.com:80@localhost": "public", "localhost\u00a0": "public", "127.0.0.01": "public", "[::1%25lo]": "public", "[::1%lo]:80": "public",
+		"": "public", ":80": "public", "example.com": "public", "0.0.0.0": "public", "[::]": "public", "10.0.0.1": "public", "128.0.0.1": "public",
+		"127.1": "public", "2130706433": "public",
+		"127.0.0.1.example.com": "public", "localhost.example.com": "public", "notlocalhost": "public", "not-localhost:80": "public",
+		".localhost": "public", "a..localhost": "public",
+		"a/b.localhost": "public", "a@b.localhost": "public", "a%2e.localhost": "public", "localhost:80:80": "public", "localhost:http": "public",
+		"localhost, example.com": "public",
+		"::1":                    "public", "[::1": "public", "[::1]80": "public", "[localhost]": "public", "[127.0.0.1]": "public", "millrace.example.com": "public",
+		"x.millrace": "public", "millrace:x": "public",
+		"127.0.0.1:80@example.com": "public", "example.com:80@localhost": "public", "localhost\u00a0": "public", "127.0.0.01": "public",
+		"[::1%25lo]": "public", "[::1%lo]:80": "public",
 	} {
 		want := map[*Server]bool{New(nil, nil): allowedBy == "all", named: allowedBy != "public", public: true, publicNamed: allowedBy == "all" || allowedBy == "named"}
 		for s, want := range want {
@@ -140,7 +183,7 @@ func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *loca
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if _, ok := e.server.(*watched); ok != (faults != nil) {
+			if _, ok := e.server.(*waitingServer); ok != (faults != nil) {
 				t.Fatalf("it is %T", e.server)
 			}
 			test(t, e, engine)
@@ -190,18 +233,26 @@ func TestPagesOnTheWire(t *testing.T) {
 		"upgrade of a page":                       {get("", http11, host(own)+"Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: https://"+other+"\r\n"), []int{403}},
 		"upgrade of another client":               {get("", http11, host(own)+"Connection: Upgrade\r\nUpgrade: websocket\r\n"), []int{200}},
 		"refused, then another on the connection": {get("", http11, host(own)+"Sec-Fetch-Site: cross-site\r\n") + get("", http11, host(own)), []int{403, 200}},
-		"front":                                     {"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", []int{200}},
-		"front for another host":                    {"GET / HTTP/1.1\r\n" + host(other) + "\r\n", []int{403}},
-		"link to the front":                         {"GET / HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{200}},
-		"link to the front for another host":        {"GET / HTTP/1.1\r\n" + host(other) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
-		"link to the front with two modes":          {"GET / HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{403}},
-		"link to more than the front":               {"GET /?comp=list HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
-		"form to the front":                         {"POST / HTTP/1.1\r\n" + host(own) + "Content-Length: 0\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
-		"fetch of the front":                        {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other + "\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n\r\n", []int{403}},
-		"link to the front of an origin":            {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other + "\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
-		"image of the front":                        {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{403}},
-		"link to the icon of the front":             {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
-		"icon of the front":                         {"GET /favicon.ico HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{200}},
+		"front":                              {"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", []int{200}},
+		"front for another host":             {"GET / HTTP/1.1\r\n" + host(other) + "\r\n", []int{403}},
+		"link to the front":                  {"GET / HTTP/1.1\r\n" + host(own) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{200}},
+		"link to the front for another host": {"GET / HTTP/1.1\r\n" + host(other) + "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
+		"link to the front with two modes": {"GET / HTTP/1.1\r\n" + host(own) +
+			"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{403}},
+		"link to more than the front": {"GET /?comp=list HTTP/1.1\r\n" + host(own) +
+			"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
+		"form to the front": {"POST / HTTP/1.1\r\n" + host(own) +
+			"Content-Length: 0\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
+		"fetch of the front": {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other +
+			"\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n\r\n", []int{403}},
+		"link to the front of an origin": {"GET / HTTP/1.1\r\n" + host(own) + "Origin: https://" + other +
+			"\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
+		"image of the front": {"GET /favicon.ico HTTP/1.1\r\n" + host(own) +
+			"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{403}},
+		"link to the icon of the front": {"GET /favicon.ico HTTP/1.1\r\n" + host(own) +
+			"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", []int{403}},
+		"icon of the front": {"GET /favicon.ico HTTP/1.1\r\n" + host(own) +
+			"Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\n\r\n", []int{200}},
 		"own page with the front's address":         {"GET / HTTP/1.1\r\n" + host(own) + "Origin: http://" + own + "\r\nSec-Fetch-Site: same-origin\r\n\r\n", []int{200}},
 		"two origins at the front, the first is ok": {"GET / HTTP/1.1\r\n" + host(own) + "Origin: http://" + own + "\r\nOrigin: null\r\n\r\n", []int{403}},
 	} {

@@ -1,63 +1,43 @@
 package emulator
 
-// grant is what a shared access signature must have for an operation (Create an
-// account SAS, "Account SAS permissions by operation", and Create a service SAS,
-// "Permissions for a queue").
-type grant struct {
-	resource string // the resource type of an account SAS
-	account  string // letters of an account SAS, of which one is enough; "" allows none
-	queue    string // the letter of a SAS of one queue; "" allows none
+// permission is what a shared access signature must have for an operation (Create an account SAS,
+// "Account SAS permissions by operation", and Create a service SAS, "Permissions for a queue").
+type permission struct {
+	resource string // resource type of an account SAS
+	account  string // letters of an account SAS, any of which suffices; "" allows none
+	queue    string // letter of a service SAS; "" allows none
 }
 
-// needs returns what a signature must have for the operation. Who may do what
-// with access policies, and who gets keys, is for keys and tokens alone to say.
-func (op Operation) needs() grant {
+// permission returns what a signature must have for the operation. Access policies and delegation
+// keys require an account key or a token.
+func (op Operation) permission() permission {
 	switch op {
 	case ListQueues:
-		return grant{"s", "l", ""}
+		return permission{"s", "l", ""}
 	case GetServiceProperties, GetServiceStats:
-		return grant{"s", "r", ""}
+		return permission{"s", "r", ""}
 	case SetServiceProperties:
-		return grant{"s", "w", ""}
+		return permission{"s", "w", ""}
 	case CreateQueue:
-		return grant{"c", "cw", ""}
+		return permission{"c", "cw", ""}
 	case DeleteQueue:
-		return grant{"c", "d", ""}
+		return permission{"c", "d", ""}
 	case GetQueueMetadata:
-		return grant{"c", "r", "r"}
+		return permission{"c", "r", "r"}
 	case SetQueueMetadata:
-		return grant{"c", "w", ""}
+		return permission{"c", "w", ""}
 	case GetQueueACL, SetQueueACL:
-		return grant{"c", "", ""}
+		return permission{"c", "", ""}
 	case PutMessage:
-		return grant{"o", "a", "a"}
+		return permission{"o", "a", "a"}
 	case GetMessages, DeleteMessage:
-		return grant{"o", "p", "p"}
+		return permission{"o", "p", "p"}
 	case PeekMessages:
-		return grant{"o", "r", "r"}
+		return permission{"o", "r", "r"}
 	case UpdateMessage:
-		return grant{"o", "u", "u"}
+		return permission{"o", "u", "u"}
 	case ClearMessages:
-		return grant{"o", "d", ""}
+		return permission{"o", "d", ""}
 	}
-	return grant{"s", "", ""}
-}
-
-// reads reports whether the operation changes nothing, so that the secondary
-// location has it too.
-func (op Operation) reads() bool {
-	switch op {
-	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:
-		return true
-	}
-	return false
-}
-
-// hasBody reports whether requests of the operation have a body.
-func (op Operation) hasBody() bool {
-	switch op {
-	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:
-		return true
-	}
-	return false
+	return permission{"s", "", ""}
 }

@@ -5,14 +5,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// analyticsVersion is the one version of logging and metrics.
+// analyticsVersion is the only version of logging and metrics.
 const analyticsVersion = "1.0"
 
-// The bounds of Set Queue Service Properties and of CORS rules.
+// Limits of Set Queue Service Properties and of CORS rules.
 const (
 	maxRetention    = 365 // days
 	maxRules        = 5
@@ -23,18 +24,17 @@ const (
 	maxOriginLength = 256
 )
 
-// getProperties answers Get Queue Service Properties.
+// getProperties responds to Get Queue Service Properties.
 func (c *call) getProperties() *failure {
 	p, f := c.properties()
 	if f != nil {
 		return f
 	}
-	return c.document(http.StatusOK, queuexml.AppendProperties(c.room(), whole(p)))
+	return c.document(http.StatusOK, queuexml.AppendProperties(c.responseBuffer(), withDefaults(p)))
 }
 
-// setProperties answers Set Queue Service Properties. What a request leaves out
-// stays as it is. Logging and metrics are kept and given back, and change
-// nothing else: the emulator has its own.
+// setProperties responds to Set Queue Service Properties. Omitted properties keep their values.
+// Logging and metrics are stored and returned, but have no effect.
 func (c *call) setProperties() *failure {
 	var body []byte
 	if c.input != nil {
@@ -42,7 +42,7 @@ func (c *call) setProperties() *failure {
 	}
 	given, err := queuexml.ParseProperties(body)
 	if err != nil {
-		return badDocument(err)
+		return invalidDocument(err)
 	}
 	if f := checkProperties(given); f != nil {
 		return f
@@ -63,8 +63,8 @@ func (c *call) setProperties() *failure {
 	if given.CORS != nil {
 		p.CORS = given.CORS
 	}
-	// Two requests at the same time may each leave out what the other one
-	// sets; then one of the two wins, as when whole ones are sent.
+	// Of two concurrent requests that set different properties one wins, as if
+	// both had sent all properties.
 	if err := c.server.engine.SetServiceProperties(c.request.Context(), strings.Clone(c.account), queuexml.AppendProperties(nil, p)); err != nil {
 		return toFailure(err)
 	}
@@ -72,7 +72,7 @@ func (c *call) setProperties() *failure {
 	return nil
 }
 
-// properties are those that were set, nil where none were.
+// properties returns the stored properties; nil fields were never set.
 func (c *call) properties() (queuexml.Properties, *failure) {
 	stored, err := c.server.engine.ServiceProperties(c.request.Context(), c.account)
 	if err != nil {
@@ -83,13 +83,13 @@ func (c *call) properties() (queuexml.Properties, *failure) {
 	}
 	p, err := queuexml.ParseProperties(stored)
 	if err != nil {
-		return queuexml.Properties{}, errInternal // it is what we have written
+		return queuexml.Properties{}, errInternal // we have written it
 	}
 	return p, nil
 }
 
-// whole puts what holds without being set into what was left out.
-func whole(p queuexml.Properties) queuexml.Properties {
+// withDefaults fills in the defaults of omitted properties.
+func withDefaults(p queuexml.Properties) queuexml.Properties {
 	if p.Logging == nil {
 		p.Logging = &queuexml.Logging{Version: analyticsVersion}
 	}
@@ -130,10 +130,10 @@ func checkProperties(p queuexml.Properties) *failure {
 
 func checkAnalytics(version string, r queuexml.Retention) *failure {
 	if version != analyticsVersion {
-		return badValue("Version", version, "It is 1.0.")
+		return invalidValue("Version", version, "It is 1.0.")
 	}
 	if r.Enabled && (r.Days < 1 || r.Days > maxRetention) {
-		return badValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
+		return invalidValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
 	}
 	return nil
 }
@@ -156,26 +156,26 @@ func checkRules(rules []queuexml.CORSRule) *failure {
 }
 
 func checkRule(r queuexml.CORSRule) *failure {
-	origins := items(r.Origins)
+	origins := splitList(r.Origins)
 	if len(origins) == 0 || len(origins) > maxOrigins || slices.ContainsFunc(origins, func(o string) bool { return len(o) > maxOriginLength }) {
-		return badValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
+		return invalidValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
 	}
-	methods := items(r.Methods)
+	methods := splitList(r.Methods)
 	if len(methods) == 0 {
-		return badValue("AllowedMethods", r.Methods, "It has one method at least.")
+		return invalidValue("AllowedMethods", r.Methods, "It has one method at least.")
 	}
 	for _, m := range methods {
 		switch m {
 		case "DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT":
 		default:
-			return badValue("AllowedMethods", r.Methods, "The methods are DELETE, GET, HEAD, MERGE, OPTIONS, PATCH, POST and PUT.")
+			return invalidValue("AllowedMethods", r.Methods, "The methods are DELETE, GET, HEAD, MERGE, OPTIONS, PATCH, POST and PUT.")
 		}
 	}
 	for _, list := range []struct{ name, value string }{{"AllowedHeaders", r.Headers}, {"ExposedHeaders", r.Exposed}} {
 		names, prefixes := 0, 0
-		for _, h := range items(list.value) {
-			if len(h) > maxOriginLength || !visible(h) {
-				return badValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
+		for _, h := range splitList(list.value) {
+			if len(h) > maxOriginLength || !isVisibleASCII(h) {
+				return invalidValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
 			}
 			if strings.HasSuffix(h, "*") {
 				prefixes++
@@ -184,14 +184,14 @@ func checkRule(r queuexml.CORSRule) *failure {
 			}
 		}
 		if names > maxHeaders || prefixes > maxPrefixes {
-			return badValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
+			return invalidValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
 		}
 	}
 	return nil
 }
 
-// items are the parts of a list that is separated by commas.
-func items(list string) []string {
+// splitList splits a comma-separated list.
+func splitList(list string) []string {
 	var out []string
 	for item := range strings.SplitSeq(list, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -199,4 +199,13 @@ func items(list string) []string {
 		}
 	}
 	return out
+}
+
+// getStatistics responds to Get Queue Service Stats, which only the secondary location supports.
+// Both locations are the same here, so the status is always live.
+func (c *call) getStatistics() *failure {
+	if !c.secondary {
+		return invalidComp("stats")
+	}
+	return c.document(http.StatusOK, queuexml.AppendStatistics(c.responseBuffer(), "live", time.Now()))
 }

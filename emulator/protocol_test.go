@@ -29,7 +29,7 @@ type section struct {
 }
 
 // exchange is one request and what must come of it. In path and in body, the
-// names in braces stand for what world has.
+// names in braces are replaced by those of the fixture.
 type exchange struct {
 	name    string
 	account string // or its secondary location; "" is the development account
@@ -91,14 +91,14 @@ func element(name, text string) string {
 	return "<" + name + ">" + text + "</" + name + ">"
 }
 
-// world is what an exchange finds: queues and messages that are the same each
-// time, for the engine is seeded.
-type world struct {
+// fixture has the queues and messages for an exchange. The engine is seeded, so they are
+// always the same.
+type fixture struct {
 	engine *localqueue.Engine
 	names  *strings.Replacer // for paths
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := context.Background()
 	e := localqueue.New(&localqueue.Options{Seed: 1})
@@ -137,13 +137,13 @@ func newWorld(t *testing.T) *world {
 	_, err = leased.Dequeue(ctx, 1, time.Hour)
 	must(err)
 	must(create("dropped", nil).Drop(ctx))
-	return &world{engine: e, names: strings.NewReplacer(
+	return &fixture{engine: e, names: strings.NewReplacer(
 		"{id}", string(first.ID), "{receipt}", url.QueryEscape(string(first.Receipt)),
 		"{leased}", string(second.ID), "{stale}", url.QueryEscape(string(second.Receipt)))}
 }
 
 // request is the request of an exchange to a server at that place.
-func (w *world) request(t *testing.T, place string, x exchange) *http.Request {
+func (w *fixture) request(t *testing.T, place string, x exchange) *http.Request {
 	t.Helper()
 	r := &http.Request{Method: x.verb, Header: http.Header{}, Host: x.host}
 	path, query, _ := strings.Cut(w.names.Replace(x.path), "?")
@@ -223,7 +223,7 @@ func all(yield func(exchange) bool) {
 }
 
 // server is a server for exchanges.
-func (w *world) server() *Server {
+func (w *fixture) server() *Server {
 	key, _ := base64.StdEncoding.DecodeString(DevelopmentKey)
 	return New(w.engine, &Options{Accounts: map[string][]byte{"second": key},
 		Hosts: []string{"devstoreaccount1.queue.core.windows.net", "azurite.queue.svc"}})
@@ -237,22 +237,22 @@ func TestProtocol(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	for x := range all {
 		t.Run(x.name, func(t *testing.T) {
-			world := newWorld(t)
-			s := world.server()
-			inside, unchecked := do(t, s, world.request(t, inProcess, x)), x
+			f := newFixture(t)
+			s := f.server()
+			inside, unchecked := do(t, s, f.request(t, inProcess, x)), x
 			if x.inside != 0 {
 				unchecked.status, unchecked.code, unchecked.has = x.inside, inside.header.Get("x-ms-error-code"), ""
 			}
-			unchecked.check(t, world, inside)
+			unchecked.check(t, f, inside)
 			if class := s.Counts().Statuses[unchecked.status/100]; class != 1 {
 				t.Errorf("counted %+v", s.Counts())
 			}
 
-			world = newWorld(t)
-			start := world.server().Start
+			f = newFixture(t)
+			start := f.server().Start
 			if x.secure {
 				start = func(address string) (*Endpoint, error) {
-					return world.server().StartTLS(address, configOf(certificate))
+					return f.server().StartTLS(address, configOf(certificate))
 				}
 			}
 			e, err := start("")
@@ -260,8 +260,8 @@ func TestProtocol(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			outside := do(t, transport, world.request(t, e.Addr().String(), x))
-			x.check(t, world, outside)
+			outside := do(t, transport, f.request(t, e.Addr().String(), x))
+			x.check(t, f, outside)
 			if x.inside != 0 {
 				return // the answers are not the same
 			}
@@ -289,7 +289,7 @@ func TestProtocol(t *testing.T) {
 
 func equalValues(a, b []string) bool { return strings.Join(a, "\n") == strings.Join(b, "\n") }
 
-func (x exchange) check(t *testing.T, w *world, a answer) {
+func (x exchange) check(t *testing.T, w *fixture, a answer) {
 	t.Helper()
 	if a.status != x.status {
 		t.Fatalf("status %d, want %d: %s", a.status, x.status, a.body)
@@ -354,7 +354,7 @@ func TestExchangesCoverEveryFailure(t *testing.T) {
 }
 
 func TestKeepsTextWithoutBody(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := New(w.engine, nil)
 	path := func(p string) string { return w.names.Replace(p) }
 	do(t, s, signed("PUT", path("/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0"), ""))
@@ -364,7 +364,7 @@ func TestKeepsTextWithoutBody(t *testing.T) {
 }
 
 func TestShortBody(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := New(w.engine, nil)
 	r := signed("POST", "/orders/messages", wrap("x"))
 	r.Body = io.NopCloser(bytes.NewReader([]byte("<Queue")))

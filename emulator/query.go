@@ -10,17 +10,16 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// query is the parameters of a request, decoded, in the order they came.
+// query is a request's decoded parameters in order.
 type query []parameter
 
 type parameter struct{ name, value string }
 
-// maxParameters bounds how many parameters a request may have; the service
-// knows fewer than ten.
+// maxParameters limits the number of parameters; the service has fewer than ten.
 const maxParameters = 64
 
-// parseQuery decodes the query of a URL, into room if there is enough. Names are
-// without case, as in the string that is signed.
+// parseQuery decodes a URL's query, into room if it suffices. Names become lower case, as in the
+// string to sign.
 func parseQuery(room query, raw string) (query, *failure) {
 	if raw == "" {
 		return nil, nil
@@ -47,8 +46,8 @@ func parseQuery(room query, raw string) (query, *failure) {
 	return q, nil
 }
 
-// get returns the value of a parameter and whether it is there. One that is
-// there twice could mean either and is refused.
+// get returns the value of a parameter and whether it exists. A duplicate parameter is ambiguous
+// and refused.
 func (q query) get(name string) (value string, found bool, f *failure) {
 	for _, p := range q {
 		if p.name != name {
@@ -64,7 +63,7 @@ func (q query) get(name string) (value string, found bool, f *failure) {
 	return value, found, nil
 }
 
-// has reports whether a parameter is there.
+// has reports whether a parameter exists.
 func (q query) has(name string) bool {
 	for _, p := range q {
 		if p.name == name {
@@ -81,7 +80,7 @@ func (q query) number(name string, otherwise, least, most int64) (int64, *failur
 	if f != nil || !found {
 		return otherwise, f
 	}
-	n, err := strconv.ParseInt(value, 10, 64) // at the end of int64 when it is beyond
+	n, err := strconv.ParseInt(value, 10, 64) // the nearest int64 on ErrRange
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, errInvalidQueryValue.with(
 			queuexml.Detail{Name: "QueryParameterName", Value: name},
@@ -98,7 +97,7 @@ func (q query) number(name string, otherwise, least, most int64) (int64, *failur
 	return n, nil
 }
 
-// required returns a parameter that must be there and not be empty.
+// required returns a parameter that must exist and not be empty.
 func (q query) required(name string) (string, *failure) {
 	value, _, f := q.get(name)
 	if f != nil {
@@ -110,8 +109,8 @@ func (q query) required(name string) (string, *failure) {
 	return value, nil
 }
 
-// sorted returns the parameters in the order in which they are signed: by name,
-// then by value. It is a copy only when they have come in another one.
+// sorted returns the parameters in signing order: by name, then by value. It copies them only if
+// they are in another order.
 func (q query) sorted() query {
 	if slices.IsSortedFunc(q, compareParameters) {
 		return q

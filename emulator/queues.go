@@ -12,7 +12,7 @@ import (
 
 func (c *call) name() queue.Name { return queue.Name{Account: c.account, Queue: c.queue} }
 
-// target is the queue that the request addresses.
+// target returns the queue that the request addresses.
 func (c *call) target() *localqueue.Queue { return c.server.engine.Queue(c.name()) }
 
 func (c *call) createQueue() *failure {
@@ -20,13 +20,13 @@ func (c *call) createQueue() *failure {
 	if f != nil {
 		return f
 	}
-	// The engine keeps the name: alone, not the head of the request that it is a part of.
+	// The engine keeps the name: clone it, so that it does not retain the request's head.
 	name := queue.Name{Account: strings.Clone(c.account), Queue: strings.Clone(c.queue)}
 	created, err := c.server.engine.Create(c.request.Context(), name, metadata)
 	if err != nil {
 		return toFailure(err)
 	}
-	c.status = http.StatusNoContent // there already, with the same metadata
+	c.status = http.StatusNoContent // exists with the same metadata
 	if created {
 		c.status = http.StatusCreated
 	}
@@ -44,7 +44,7 @@ func (c *call) getMetadata() *failure {
 	}
 	c.header["X-Ms-Approximate-Messages-Count"] = []string{strconv.FormatInt(p.Depth, 10)}
 	for name, value := range p.Metadata {
-		// Not in Go's canonical case: other clients read names as they are.
+		// Not in canonical form: other clients are case-sensitive.
 		c.header["x-ms-meta-"+name] = []string{value}
 	}
 	c.status = http.StatusOK
@@ -59,8 +59,8 @@ func (c *call) setMetadata() *failure {
 	return c.noContent(c.target().SetMetadata(c.request.Context(), metadata))
 }
 
-// metadata reads the x-ms-meta- headers. HTTP has no case in names, and Go's
-// server rewrites it, so that all names are lower case from here on.
+// metadata reads the x-ms-meta- headers. HTTP header names are case-insensitive and Go changes
+// their case, so all names become lower case.
 func (c *call) metadata() (map[string]string, *failure) {
 	var metadata map[string]string
 	size := 0
@@ -76,7 +76,7 @@ func (c *call) metadata() (map[string]string, *failure) {
 			metadata = make(map[string]string)
 		}
 		value := strings.Join(values, ",")
-		metadata[strings.Clone(strings.ToLower(name))] = strings.Clone(value) // they are kept for long
+		metadata[strings.Clone(strings.ToLower(name))] = strings.Clone(value) // the engine keeps them
 		size += len(name) + len(value)
 	}
 	if size > queue.MaxMetadata {
@@ -115,7 +115,7 @@ func (c *call) listQueues() *failure {
 	if marker != "" {
 		var ok bool
 		if from, ok = strings.CutPrefix(marker, c.marker("")); !ok || queue.CheckName(from) != nil {
-			return errOutOfRangeInput.because("One of the request inputs is out of range.") // so the service; its documents have InvalidMarker
+			return errOutOfRangeInput.because("One of the request inputs is out of range.") // as the service does; it documents InvalidMarker
 		}
 	}
 	page, err := c.server.engine.Account(c.account).List(c.request.Context(), &queue.ListOptions{
@@ -139,24 +139,8 @@ func (c *call) listQueues() *failure {
 	if page.Next != "" {
 		listing.NextMarker = c.marker(page.Next)
 	}
-	return c.document(http.StatusOK, queuexml.AppendListing(c.room(), listing))
+	return c.document(http.StatusOK, queuexml.AppendListing(c.responseBuffer(), listing))
 }
 
-// marker is the opaque place in a list at which a queue stands.
+// marker returns the opaque marker of a queue in a list.
 func (c *call) marker(name string) string { return "/" + c.account + "/" + name }
-
-// document answers with XML.
-func (c *call) document(status int, body []byte) *failure {
-	c.header["Content-Type"] = typeXML
-	c.status, c.body = status, body
-	return nil
-}
-
-// noContent answers an operation that has nothing to say but its success.
-func (c *call) noContent(err error) *failure {
-	if err != nil {
-		return toFailure(err)
-	}
-	c.status = http.StatusNoContent
-	return nil
-}

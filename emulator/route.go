@@ -8,23 +8,22 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The versions of the protocol that are served: from the one that brought
-// messages that never expire to the one that azqueue v2.1.0 speaks.
+// The supported protocol versions: from the first with messages that never expire to that of
+// azqueue v2.1.0.
 const (
 	oldestVersion = "2017-07-29"
 	newestVersion = "2026-04-06"
 )
 
-// checkVersion finds out in which version of the protocol to answer (Versioning
-// for the Azure Storage services): that of the header; without one, of a request
-// with a shared access signature its api-version, or the version that it was
-// signed in. Who shows nothing need not say a version either, and gets the oldest.
+// checkVersion determines the protocol version (Versioning for the Azure Storage services): that
+// of the header or, with a shared access signature, its api-version or the version that it was
+// signed in. A request without credentials needs no version and gets the oldest.
 func (c *call) checkVersion() *failure {
-	version := first(c.request.Header, "X-Ms-Version")
+	version := firstValue(c.request.Header, "X-Ms-Version")
 	if version == "" {
 		return c.impliedVersion()
 	}
-	if !served(version) {
+	if !isServedVersion(version) {
 		return errInvalidHeaderValue.
 			because("The value for one of the HTTP headers is not in the correct format. "+
 				"This emulator serves the versions %s to %s.", oldestVersion, newestVersion).
@@ -37,7 +36,7 @@ func (c *call) checkVersion() *failure {
 func (c *call) impliedVersion() *failure {
 	c.version = oldestVersion
 	if !c.query.has("sig") {
-		if first(c.request.Header, "Authorization") == "" {
+		if firstValue(c.request.Header, "Authorization") == "" {
 			return nil
 		}
 		return errMissingHeader.with(queuexml.Detail{Name: "HeaderName", Value: "x-ms-version"})
@@ -47,7 +46,7 @@ func (c *call) impliedVersion() *failure {
 		switch {
 		case f != nil:
 			return f
-		case found && served(version):
+		case found && isServedVersion(version):
 			c.setVersion(version)
 			return nil
 		case found:
@@ -67,12 +66,11 @@ func (c *call) setVersion(version string) {
 	}
 }
 
-func served(version string) bool {
+func isServedVersion(version string) bool {
 	return isVersion(version) && version >= oldestVersion && version <= newestVersion
 }
 
-// isVersion reports whether s has the form 2006-01-02, which makes comparing
-// texts comparing dates.
+// isVersion reports whether s has the form 2006-01-02, so that comparing texts compares dates.
 func isVersion(s string) bool {
 	if len(s) != 10 || s[4] != '-' || s[7] != '-' {
 		return false
@@ -85,8 +83,8 @@ func isVersion(s string) bool {
 	return true
 }
 
-// route reads the address and finds the operation. Behind the account there is
-// nothing, a queue, its messages, or one message.
+// route parses the address and determines the operation. Behind the account there is nothing, a
+// queue, its messages, or one message.
 func (c *call) route() *failure {
 	parts, count, f := c.locate()
 	if f != nil {
@@ -105,9 +103,9 @@ func (c *call) route() *failure {
 	if f != nil {
 		return f
 	}
-	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hosted {
-		// The Python client puts the account's path behind the secondary location's. Nothing else
-		// has this address: queues have no stats.
+	if count == 1 && comp == "stats" && parts[0] == c.account && c.secondary && !c.hostStyle {
+		// The Python client appends the account's path to the secondary location's. The address
+		// has no other meaning: queues have no stats.
 		parts[0], count = "", 0
 	}
 	c.queue, c.message = parts[0], parts[2]
@@ -127,7 +125,7 @@ func (c *call) routeAccount(comp string) *failure {
 	method := c.request.Method
 	if comp == "list" {
 		if method != http.MethodGet {
-			return methods("GET")
+			return methodNotAllowed("GET")
 		}
 		return c.serve(ListQueues, (*call).listQueues)
 	}
@@ -135,7 +133,7 @@ func (c *call) routeAccount(comp string) *failure {
 	case f != nil:
 		return f
 	case restype != "service":
-		return badComp(comp)
+		return invalidComp(comp)
 	}
 	switch comp {
 	case "properties":
@@ -145,19 +143,19 @@ func (c *call) routeAccount(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetServiceProperties, (*call).setProperties)
 		}
-		return methods("GET, PUT")
+		return methodNotAllowed("GET, PUT")
 	case "stats":
 		if method != http.MethodGet {
-			return methods("GET")
+			return methodNotAllowed("GET")
 		}
 		return c.serve(GetServiceStats, (*call).getStatistics)
 	case "userdelegationkey":
 		if method != http.MethodPost {
-			return methods("POST")
+			return methodNotAllowed("POST")
 		}
 		return c.serve(GetDelegationKey, (*call).getDelegationKey)
 	}
-	return badComp(comp)
+	return invalidComp(comp)
 }
 
 func (c *call) routeQueue(comp string) *failure {
@@ -169,7 +167,7 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodDelete:
 			return c.serve(DeleteQueue, (*call).deleteQueue)
 		}
-		return methods("DELETE, PUT")
+		return methodNotAllowed("DELETE, PUT")
 	case "acl":
 		switch c.request.Method {
 		case http.MethodGet, http.MethodHead:
@@ -177,7 +175,7 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetQueueACL, (*call).setACL)
 		}
-		return methods("GET, HEAD, PUT")
+		return methodNotAllowed("GET, HEAD, PUT")
 	case "metadata":
 		switch c.request.Method {
 		case http.MethodGet, http.MethodHead:
@@ -185,9 +183,9 @@ func (c *call) routeQueue(comp string) *failure {
 		case http.MethodPut:
 			return c.serve(SetQueueMetadata, (*call).setMetadata)
 		}
-		return methods("GET, HEAD, PUT")
+		return methodNotAllowed("GET, HEAD, PUT")
 	}
-	return badComp(comp)
+	return invalidComp(comp)
 }
 
 func (c *call) routeMessages() *failure {
@@ -211,7 +209,7 @@ func (c *call) routeMessages() *failure {
 	case http.MethodDelete:
 		return c.serve(ClearMessages, (*call).clearMessages)
 	}
-	return methods("DELETE, GET, POST")
+	return methodNotAllowed("DELETE, GET, POST")
 }
 
 func (c *call) routeMessage() *failure {
@@ -221,7 +219,7 @@ func (c *call) routeMessage() *failure {
 	case http.MethodDelete:
 		return c.serve(DeleteMessage, (*call).deleteMessage)
 	}
-	return methods("DELETE, PUT")
+	return methodNotAllowed("DELETE, PUT")
 }
 
 func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
@@ -229,16 +227,16 @@ func (c *call) serve(op Operation, handle func(*call) *failure) *failure {
 	return nil
 }
 
-// badComp is what the service answers to a comp that the resource does not have,
-// or that is missing.
-func badComp(comp string) *failure {
+// invalidComp is the service's response to a comp that is missing or that the resource does not
+// support.
+func invalidComp(comp string) *failure {
 	return errInvalidQueryValue.with(
 		queuexml.Detail{Name: "QueryParameterName", Value: "comp"},
 		queuexml.Detail{Name: "QueryParameterValue", Value: comp},
 		queuexml.Detail{Name: "Reason", Value: ""})
 }
 
-// checkNames refuses a bad queue name in the two ways the service does.
+// checkNames refuses an invalid queue name with one of the service's two failures.
 func (c *call) checkNames() *failure {
 	if c.queue == "" || queue.CheckName(c.queue) == nil {
 		return nil

@@ -11,18 +11,17 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The versions of shared access signatures that are served. Since the second of
-// them, an account SAS has a line more to sign. The last is that of the newest
-// released client of Azure Storage (azblob v1.8.1): clients sign in versions ahead
-// of the protocol that they speak, and what is signed has not changed since.
+// The supported versions of shared access signatures. From the second one on, the string to
+// sign of an account SAS has one more line. The last is that of the newest released client
+// (azblob v1.8.1): clients sign with newer versions than their protocol's, and the string to
+// sign has not changed since.
 const (
 	oldestSAS          = "2015-04-05"
 	encryptionScopeSAS = "2020-12-06"
 	newestSAS          = "2026-12-06"
 )
 
-// signature is a shared access signature: the parameters of a request as they
-// were given, decoded. A field that was not given is "".
+// signature is a shared access signature: its decoded parameters, "" if omitted.
 type signature struct {
 	version     string // sv
 	services    string // ss, of an account SAS
@@ -41,8 +40,8 @@ type signature struct {
 	userTenant, userObject                                            string // skdutid, sduoid
 }
 
-// authenticateSAS refuses a request whose shared access signature does not allow
-// it. The token is that of a user to whom the signature is bound, if there is one.
+// authenticateSAS refuses a request that its shared access signature does not allow. token is
+// that of the user to whom the signature is bound, or "".
 func (c *call) authenticateSAS(token string) *failure {
 	s, f := c.signature()
 	if f != nil {
@@ -66,10 +65,10 @@ func (c *call) authenticateSAS(token string) *failure {
 	if f := c.checkOrigin(s); f != nil {
 		return f
 	}
-	need := c.operation.needs()
+	need := c.operation.permission()
 	if !account {
 		switch {
-		case need.queue == "": // whatever the letters: no SAS of a queue could do it
+		case need.queue == "": // no service SAS allows it
 			return errAuthorizationFailure
 		case !strings.Contains(s.permissions, need.queue):
 			return errPermissionMismatch
@@ -87,7 +86,7 @@ func (c *call) authenticateSAS(token string) *failure {
 	return nil
 }
 
-// signature reads the parameters of a shared access signature.
+// signature parses the parameters of a shared access signature.
 func (c *call) signature() (s signature, f *failure) {
 	given := ""
 	for _, p := range []struct {
@@ -102,11 +101,11 @@ func (c *call) signature() (s signature, f *failure) {
 		if *p.into, _, f = c.query.get(p.name); f != nil {
 			return s, f
 		}
-		if strings.Contains(*p.into, "\n") { // it would look like another line to sign
+		if strings.Contains(*p.into, "\n") { // it would add a line to the string to sign
 			return s, denied("The parameter " + p.name + " has a line feed in it.")
 		}
 	}
-	if strings.Contains(c.queue, "\n") { // which is signed too
+	if strings.Contains(c.queue, "\n") { // the name is signed too
 		return s, denied("The queue has a line feed in its name.")
 	}
 	if !isVersion(s.version) || s.version < oldestSAS || s.version > newestSAS {
@@ -123,7 +122,7 @@ var errSignature = denied("The signature does not match: check the key that sign
 
 // checkAccountSAS checks the signature of an account SAS.
 func (c *call) checkAccountSAS(s signature) *failure {
-	if !c.known.signed([]byte(c.accountText(s)), s.given) {
+	if !c.accountState.signed([]byte(c.accountText(s)), s.given) {
 		return errSignature
 	}
 	if s.permissions == "" || s.expiry == "" {
@@ -132,7 +131,7 @@ func (c *call) checkAccountSAS(s signature) *failure {
 	return nil
 }
 
-// accountText is the string to sign of an account SAS.
+// accountText returns the string to sign of an account SAS.
 func (c *call) accountText(s signature) string {
 	lines := []string{c.account, s.permissions, s.services, s.resources, s.start, s.expiry, s.addresses, s.protocols, s.version}
 	if s.version >= encryptionScopeSAS {
@@ -141,10 +140,9 @@ func (c *call) accountText(s signature) string {
 	return strings.Join(append(lines, ""), "\n")
 }
 
-// checkServiceSAS checks the signature of a SAS for one queue, and takes what it
-// leaves to a stored access policy from there.
+// checkServiceSAS checks the signature of a service SAS, and applies its stored access policy.
 func (c *call) checkServiceSAS(s *signature) *failure {
-	if !c.known.signed([]byte(c.serviceText(*s)), s.given) {
+	if !c.accountState.signed([]byte(c.serviceText(*s)), s.given) {
 		return errSignature
 	}
 	if s.identifier != "" {
@@ -158,22 +156,22 @@ func (c *call) checkServiceSAS(s *signature) *failure {
 	return nil
 }
 
-// serviceText is the string to sign of a service SAS.
+// serviceText returns the string to sign of a service SAS.
 func (c *call) serviceText(s signature) string {
 	return strings.Join([]string{s.permissions, s.start, s.expiry, c.canonicalName(), s.identifier, s.addresses, s.protocols, s.version}, "\n")
 }
 
-// canonicalName is the queue as shared access signatures name it, whatever the
-// style of the address.
+// canonicalName returns the canonicalized resource of the queue in a SAS, whatever the style of
+// the address.
 func (c *call) canonicalName() string { return "/queue/" + c.account + "/" + c.queue }
 
-// applyPolicy takes the fields of the stored access policy that the signature
-// names. One that both have is refused: neither may widen the other.
+// applyPolicy takes fields from the stored access policy that the signature names. A field in
+// both is refused: neither may extend the other.
 func (c *call) applyPolicy(s *signature) *failure {
 	stored, err := c.target().AccessPolicy(c.request.Context())
 	switch {
-	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrInvalid): // nor is the queue
-		return denied("The stored access policy is not there.")
+	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrInvalid): // the queue does not exist either
+		return denied("The stored access policy does not exist.")
 	case err != nil:
 		return toFailure(err)
 	}
@@ -199,16 +197,16 @@ func (c *call) applyPolicy(s *signature) *failure {
 		}
 		return nil
 	}
-	return denied("The stored access policy is not there.")
+	return denied("The stored access policy does not exist.")
 }
 
-// checkInterval refuses what is not valid yet or any more. There is no window
-// for clocks that differ: the service has none here either.
+// checkInterval refuses what is not valid yet or has expired. Like the service it allows no clock
+// skew.
 func checkInterval(start, expiry string) *failure {
 	now := time.Now()
-	end, ok := parseInstant(expiry)
+	end, ok := parseTime(expiry)
 	if !ok {
-		return denied("The expiry is no time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
+		return denied("The expiry is not an ISO 8601 time in UTC, such as 2006-01-02T15:04:05Z.")
 	}
 	if !now.Before(end) {
 		return denied("The SAS has expired.")
@@ -216,9 +214,9 @@ func checkInterval(start, expiry string) *failure {
 	if start == "" {
 		return nil
 	}
-	begin, ok := parseInstant(start)
+	begin, ok := parseTime(start)
 	if !ok {
-		return denied("The start is no time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
+		return denied("The start is not an ISO 8601 time in UTC, such as 2006-01-02T15:04:05Z.")
 	}
 	if now.Before(begin) {
 		return denied("The SAS is not valid yet.")
@@ -226,11 +224,11 @@ func checkInterval(start, expiry string) *failure {
 	return nil
 }
 
-// checkOrigin refuses a request that comes from another address or over another
-// protocol than the signature allows.
+// checkOrigin refuses a request from an address or over a protocol that the signature does not
+// allow.
 func (c *call) checkOrigin(s signature) *failure {
 	if s.addresses != "" {
-		in, ok := within(c.remote(), s.addresses)
+		in, ok := inRange(c.remote(), s.addresses)
 		if !ok {
 			return denied("The parameter sip is neither an address nor a range such as 168.1.5.60-168.1.5.70.")
 		}
@@ -250,7 +248,7 @@ func (c *call) checkOrigin(s signature) *failure {
 	return nil
 }
 
-// remote is where the request comes from. In process it is this machine.
+// remote returns the client's address; in process, that of this machine.
 func (c *call) remote() netip.Addr {
 	if at, err := netip.ParseAddrPort(c.request.RemoteAddr); err == nil {
 		return at.Addr().Unmap().WithZone("")
@@ -258,9 +256,9 @@ func (c *call) remote() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// within reports whether an address is in a range, both ends included, or is the
-// one that is given. ok is false when the range is none.
-func within(at netip.Addr, addresses string) (in, ok bool) {
+// inRange reports whether an address is in a range, including both ends, or equal to a single
+// address. ok is false if the range is invalid.
+func inRange(at netip.Addr, addresses string) (in, ok bool) {
 	first, last, isRange := strings.Cut(addresses, "-")
 	if !isRange {
 		last = first

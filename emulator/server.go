@@ -2,15 +2,12 @@ package emulator
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,29 +15,27 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Server answers requests of the Queue service's protocol. Use [New]. It is an
-// [http.Handler] and an [http.RoundTripper], safe for concurrent use. It keeps
-// nothing that needs closing; an [Endpoint] does.
+// Server implements the Queue service's protocol as an [http.Handler] and an [http.RoundTripper].
+// It is safe for concurrent use and needs no closing; an [Endpoint] does. Create one with [New].
 type Server struct {
-	engine   *localqueue.Engine
-	accounts map[string]*account // never changes
-	public   bool                // other machines may reach us
-	hosts    []string            // that endpoints answer to, besides this machine's own
-	delay    time.Duration
-	front    http.Handler  // or nil
-	faults   *faultRules   // nil for none
-	messages *queueBuckets // nil without a limit
-	log      *slog.Logger  // nil for none
-	bad      error         // what is wrong with the options, or nil
-	counters *counters
-	birth    [8]byte                   // random, the first half of request ids
-	requests atomic.Uint64             // how many, the second half of request ids
-	lastDate atomic.Pointer[dated]     // that a client has sent
-	lastText atomic.Pointer[clockText] // that was sent
+	engine         *localqueue.Engine
+	accounts       map[string]*accountState // never changes
+	public         bool                     // other machines may reach it
+	hosts          []string                 // Options.Hosts
+	delay          time.Duration
+	front          http.Handler  // or nil
+	faults         *faultRules   // nil for none
+	messages       *queueBuckets // nil without a limit
+	log            *slog.Logger  // nil for none
+	optionsErr     error         // invalid options, or nil
+	counters       *counters
+	idPrefix       [8]byte                    // random first half of request ids
+	requests       atomic.Uint64              // counter, second half of request ids
+	lastParsedDate atomic.Pointer[parsedDate] // last date of a client
+	lastDateHeader atomic.Pointer[dateHeader] // last Date header sent
 }
 
-// New returns a server over the engine. A nil engine means a new one in memory
-// with its defaults.
+// New returns a server over the engine. A nil engine means a new in-memory one with its defaults.
 func New(engine *localqueue.Engine, o *Options) *Server {
 	if engine == nil {
 		engine = localqueue.New(nil)
@@ -48,24 +43,23 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	s := &Server{engine: engine, accounts: o.accounts(), public: o.public(), hosts: o.hosts(), delay: o.delay(), front: o.front(), counters: newCounters()}
 	if o != nil {
 		s.log = o.Log
-		if s.bad = o.Limits.check(); s.bad == nil {
-			s.faults, s.bad = newFaultRules(o.Faults)
+		if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
+			s.faults, s.optionsErr = newFaultRules(o.Faults)
 		}
 		if o.Limits.Messages > 0 {
 			s.messages = newQueueBuckets(o.Limits.Messages)
 		}
 	}
-	rand.Read(s.birth[:]) // never fails, see crypto/rand
+	rand.Read(s.idPrefix[:]) // never fails, see crypto/rand
 	return s
 }
 
-// ServeHTTP answers one request. It does not check whether a web page of another origin has
-// made a browser send it, as an [Endpoint] does. Whatever the request, it panics only with
-// [http.ErrAbortHandler], by which a handler breaks the connection, when a fault
-// does; without [Options].Faults it never panics.
+// ServeHTTP handles one request. Unlike an [Endpoint] it does not check whether a web page of
+// another origin made a browser send it. It panics only with [http.ErrAbortHandler], to close the
+// connection for a fault; without [Options].Faults it never panics.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r, false) }
 
-// serveHTTP is ServeHTTP; on an endpoint it checks who has made a browser send the request.
+// serveHTTP is ServeHTTP; for an endpoint it checks the origin of browsers' requests.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool) {
 	if broken := s.serve(w, r, endpoint); broken != nil {
 		if errors.Is(broken, errReset) {
@@ -75,8 +69,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool
 	}
 }
 
-// serve answers one request, or returns with what error a fault breaks the
-// connection.
+// serve handles one request, or returns the error with which a fault closes the connection.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (broken error) {
 	c := calls.Get().(*call)
 	c.server, c.request, c.header, c.operation = s, r, w.Header(), Unknown
@@ -84,7 +77,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	if s.log != nil {
 		c.began = time.Now()
 	}
-	c.begin()
+	c.setCommonHeaders()
 	f := c.route()
 	if endpoint {
 		f = cmp.Or(c.checkPage(), f)
@@ -93,196 +86,59 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	c.tally.requests.Add(1)
 	switch {
 	case f != nil:
-	case s.bad != nil:
-		f = errInternal.because("%v", s.bad)
+	case s.optionsErr != nil:
+		f = errInternal.because("%v", s.optionsErr)
 	case s.faults != nil:
-		f, broken = c.meetFate()
+		f, broken = c.injectFault()
 	}
 	if f == nil && broken == nil {
-		f = c.run()
+		f = c.execute()
 	}
 	switch {
-	case r.Context().Err() != nil: // nobody is there to read it
+	case r.Context().Err() != nil: // the client has left
 		c.status, c.body = errTimedOut.status, nil
-		c.record(0, "")
-	case broken != nil || c.fate.kind == FaultDrop:
-		c.record(0, "")
+		c.logRequest(0, "")
+	case broken != nil || c.injection.kind == FaultDrop:
+		c.logRequest(0, "")
 		return cmp.Or(broken, errDrop)
 	default:
 		if f != nil {
-			c.refuse(f)
+			c.writeError(f)
 		}
-		c.expose()
-		c.answered(f)
+		c.setCORSHeaders()
+		c.countResponse(f)
 	}
 	c.write(w)
 	return nil
 }
 
-// write sends the response.
-func (c *call) write(w http.ResponseWriter) {
-	if c.status != http.StatusNoContent {
-		c.set("Content-Length", strconv.Itoa(len(c.body)))
-	}
-	w.WriteHeader(c.status)
-	if len(c.body) > 0 && c.request.Method != http.MethodHead {
-		_, _ = w.Write(c.body) // a client that left is no concern of ours
-	}
-}
-
-// answered counts an answer and logs it.
-func (c *call) answered(f *failure) {
-	c.tally.answers[c.status/100].Add(1)
-	if c.request.Method != http.MethodHead {
-		c.tally.sent.Add(int64(len(c.body)))
-	}
-	code := ""
-	if f != nil {
-		code = f.code
-		if f.status == http.StatusServiceUnavailable {
-			c.server.counters.busy.Add(1)
-		}
-	}
-	c.record(c.status, code)
-}
-
-// call is one request on its way. It belongs to one goroutine.
-type call struct {
-	server    *Server
-	request   *http.Request
-	operation Operation
-	handle    func(*call) *failure
-
-	resource  string   // the path as it was sent
-	hosted    bool     // the account is in the host, not in the path
-	account   string   // the three parts of the address, decoded
-	known     *account // the account, or nil when there is none of that name
-	secondary bool     // the account's secondary location
-	queue     string
-	message   string
-	query     query
-	version   string  // of the protocol
-	claims    *claims // of the token, when one was shown
-
-	header  http.Header // of the response
-	values  []string    // what the first values in header are made of; not used again, others may keep it
-	tally   *tally      // of the operation
-	fate    fate        // what goes wrong
-	got     int         // how many messages GetMessages has found
-	began   time.Time   // only with a log
-	limited bool        // a limit has refused it
-
-	status int
-	body   []byte  // the response's document; taken from buffer
-	buffer *[]byte // from buffers, or nil
-	input  *[]byte // the request's body; from buffers, or nil when there is none
-
-	parameters [4]parameter // room for query
-	signedText []byte       // room for what was signed
-	collated   bool         // what is signed has its headers in the order of languages
-}
-
-// calls are used again: with the room in them they are larger than all else that a
-// request needs.
-var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, usualText)} }}
-
-// buffers hold the documents of responses and the bodies of requests, 1 KiB to
-// some 2 MiB.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
-
-// largest is the capacity up to which a buffer is worth keeping.
-const largest = 256 << 10
-
-// room returns an empty buffer that is good until release.
-func (c *call) room() []byte {
-	if c.buffer == nil {
-		c.buffer = buffers.Get().(*[]byte)
-	}
-	return (*c.buffer)[:0]
-}
-
-func (c *call) release() {
-	if c.buffer != nil && cap(c.body) <= largest {
-		if cap(c.body) > cap(*c.buffer) {
-			*c.buffer = c.body[:0]
-		}
-		buffers.Put(c.buffer)
-	}
-	if c.input != nil {
-		buffers.Put(c.input)
-	}
-	room := c.signedText[:0]
-	if cap(room) > largest {
-		room = nil
-	}
-	*c = call{signedText: room}
-	calls.Put(c)
-}
-
-// usualValues is how many headers a response has, hardly ever more.
-const usualValues = 8
-
-// set sets a header of the response. The name is in canonical form.
-func (c *call) set(name, value string) {
-	if c.values == nil {
-		c.values = make([]string, 0, usualValues)
-	}
-	n := len(c.values)
-	c.values = append(c.values, value)
-	c.header[name] = c.values[n : n+1 : n+1]
-}
-
-// begin sets the headers that every response has.
-func (c *call) begin() {
-	s, h := c.server, c.header
-	c.set("X-Ms-Request-Id", s.requestID())
-	h["Date"] = s.date()
-	h["Server"] = serverName
-	h["X-Ms-Version"] = versionName
-	if id := first(c.request.Header, "X-Ms-Client-Request-Id"); visible(id) {
-		c.set("X-Ms-Client-Request-Id", id)
-	}
-}
-
-// The values of headers that are always the same. Nobody changes them: whoever gets them in
-// process gets a copy.
+// Constant header values. They are never modified: in-process clients get copies.
 var (
 	serverName  = []string{"Millrace-Queue/1.0"}
 	versionName = []string{newestVersion}
 	typeXML     = []string{"application/xml"}
 )
 
-// clockText is what a Date says in a second. It never changes.
-type clockText struct {
+// dateHeader is the Date header for one second. It never changes.
+type dateHeader struct {
 	second int64
 	text   []string
 }
 
-// date is the Date header of now. It is written once a second.
+// date returns the current Date header, which it formats once a second.
 func (s *Server) date() []string {
 	now := time.Now()
-	last := s.lastText.Load()
+	last := s.lastDateHeader.Load()
 	if last == nil || last.second != now.Unix() {
-		last = &clockText{now.Unix(), []string{string(queuexml.AppendTime(nil, now))}}
-		s.lastText.Store(last)
+		last = &dateHeader{now.Unix(), []string{string(queuexml.AppendTime(nil, now))}}
+		s.lastDateHeader.Store(last)
 	}
 	return last.text
 }
 
-// visible reports whether an id is one that the service sends back: up to 1,024
-// visible characters of ASCII.
-func visible(id string) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return id != "" && len(id) <= 1024
-}
-
 func (s *Server) requestID() string {
 	var b [16]byte
-	copy(b[:], s.birth[:])
+	copy(b[:], s.idPrefix[:])
 	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
 	var id [36]byte
 	hex.Encode(id[0:8], b[0:4])
@@ -292,80 +148,4 @@ func (s *Server) requestID() string {
 	hex.Encode(id[24:36], b[10:16])
 	id[8], id[13], id[18], id[23] = '-', '-', '-', '-'
 	return string(id[:])
-}
-
-// run carries out a request whose operation is known.
-func (c *call) run() *failure {
-	if c.operation == Preflight { // asks for everyone, in no version
-		if !pause(c.request.Context(), c.fate.delay) {
-			return errTimedOut
-		}
-		return c.work()
-	}
-	if f := c.checkVersion(); f != nil {
-		return f
-	}
-	if f := c.authorize(); f != nil {
-		return f
-	}
-	if f := c.admit(); f != nil {
-		return f
-	}
-	if f := c.checkNames(); f != nil {
-		return f
-	}
-	timeout, f := c.query.number("timeout", 30, 1, 1<<31-1)
-	if f != nil {
-		return f
-	}
-	// The body is read first: only then does net/http watch the connection, and
-	// end the context of a client that leaves.
-	if c.operation.hasBody() {
-		if f := c.receive(); f != nil {
-			return f
-		}
-	}
-	before := c.server.delay/2 + c.fate.delay
-	after := c.server.delay - c.server.delay/2
-	if limit := time.Duration(timeout) * time.Second; before+after > limit {
-		pause(c.request.Context(), limit)
-		return errTimedOut
-	}
-	if !pause(c.request.Context(), before) {
-		return errTimedOut
-	}
-	f = c.work()
-	pause(c.request.Context(), after)
-	return f
-}
-
-// pause waits, and reports whether the context lasted.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// refuse turns the response into an error document.
-func (c *call) refuse(f *failure) {
-	h := c.header
-	h["X-Ms-Error-Code"] = []string{f.code}
-	h["Content-Type"] = typeXML
-	if f.allow != "" {
-		h["Allow"] = []string{f.allow}
-	}
-	if f.status == http.StatusUnauthorized {
-		h["Www-Authenticate"] = []string{challenge}
-	}
-	c.status = f.status
-	c.body = queuexml.AppendError(c.room(), f.code,
-		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// signingScheme is how a request is signed with the key of an account.
+// signingScheme is a way to sign a request with an account's key.
 //
-// What is signed is a text of lines that are made of parts of the request, and a part with a
-// line feed in it would pass for two. So check refuses requests whose text another one could
-// have too that means something else: who has seen one signature must not have two.
+// The string to sign has a line for each part of the request, so a part with a line feed could
+// pass for two. check refuses a request if another one with a different meaning has the same
+// string to sign: whoever sees one signature must not be able to use it for another request.
 type signingScheme struct {
 	check      func(*call) *failure
-	appendText func(c *call, dst []byte, resource string) []byte // appends the string to sign
+	appendText func(c *call, dst []byte, resource string) []byte // appends the string to sign to dst
 }
 
 var (
@@ -25,12 +25,12 @@ var (
 	sharedKeyLite = signingScheme{(*call).checkLiteStringToSign, (*call).appendLiteStringToSign}
 )
 
-// signedHeaders are the standard headers that are signed, by the first value of each.
+// signedHeaders are the standard headers whose first values are signed.
 var signedHeaders = [...]string{"Content-Encoding", "Content-Language", "Content-Md5", "Content-Type", "Date", "If-Modified-Since",
 	"If-Match", "If-None-Match", "If-Unmodified-Since", "Range"}
 
-// checkStringToSign refuses a request whose string to sign another request has too. Of the
-// parameters, each is a line of its own there: "name:value", or "name:value,value".
+// checkStringToSign refuses a request if another one has the same string to sign. Each parameter
+// is a line "name:value", or "name:value,value".
 func (c *call) checkStringToSign() *failure {
 	if f := c.checkLiteStringToSign(); f != nil {
 		return f
@@ -50,12 +50,12 @@ func (c *call) checkStringToSign() *failure {
 	return nil
 }
 
-// checkLiteStringToSign refuses what neither scheme can tell apart: line feeds in headers,
-// which only reach us in process, headers that are given more than once, whose values are
-// joined by commas, and an address that means two things.
+// checkLiteStringToSign refuses what neither scheme can distinguish: line feeds in headers, which
+// are possible in process only; duplicate headers, whose values are joined by commas; and an
+// ambiguous address.
 func (c *call) checkLiteStringToSign() *failure {
 	for _, name := range signedHeaders {
-		if strings.Contains(first(c.request.Header, name), "\n") {
+		if strings.Contains(firstValue(c.request.Header, name), "\n") {
 			return denied("The header " + name + " has a line feed in it.")
 		}
 	}
@@ -72,20 +72,20 @@ func (c *call) checkLiteStringToSign() *failure {
 			}
 		}
 	}
-	// The account is in front of the path that is signed. So /account/messages is signed alike for
-	// the queue "messages", path-style, and for the messages of a queue named like the account,
-	// host-style. The first is what everyone calls.
-	if c.hosted && strings.TrimSuffix(c.queue, secondarySuffix) == c.account {
+	// The signed path starts with the account. So /account/messages is the same for the queue
+	// "messages" in path style and for the messages of a queue named like the account in host
+	// style. The first is the usual one.
+	if c.hostStyle && strings.TrimSuffix(c.queue, secondarySuffix) == c.account {
 		return denied("Shared Key cannot tell this host-style address of a queue that is named like the account from a path-style one: use that, /" +
 			c.account + "/" + c.queue + ", or a shared access signature.")
 	}
 	return nil
 }
 
-// primaryResource is the path that was sent to the secondary location as it would be at the
-// primary one. It is false where there is no such path.
+// primaryResource converts the path of a request to the secondary location to that of the primary
+// one. ok is false if there is none.
 func (c *call) primaryResource() (resource string, ok bool) {
-	if !c.secondary || c.hosted {
+	if !c.secondary || c.hostStyle {
 		return "", false
 	}
 	location, rest := c.resource, ""
@@ -96,32 +96,32 @@ func (c *call) primaryResource() (resource string, ok bool) {
 	return primary + rest, ok
 }
 
-// appendStringToSign appends what the client has signed: the verb, standard
-// headers, all x-ms- headers and the resource with its parameters (Authorize with
-// Shared Key, "Blob, Queue, and File services").
+// appendStringToSign appends the string to sign for Shared Key: verb, standard headers, x-ms-
+// headers and the resource with its parameters (Authorize with Shared Key, "Blob, Queue, and File
+// services").
 func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	h := c.request.Header
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 
 	line(c.request.Method)
-	line(first(h, "Content-Encoding"))
-	line(first(h, "Content-Language"))
+	line(firstValue(h, "Content-Encoding"))
+	line(firstValue(h, "Content-Language"))
 	if n := c.request.ContentLength; n > 0 { // empty when there is no body
 		dst = strconv.AppendInt(dst, n, 10)
 	}
 	line("")
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
+	line(firstValue(h, "Content-Md5"))
+	line(firstValue(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("") // x-ms-date stands in for it
 	} else {
-		line(first(h, "Date"))
+		line(firstValue(h, "Date"))
 	}
-	line(first(h, "If-Modified-Since"))
-	line(first(h, "If-Match"))
-	line(first(h, "If-None-Match"))
-	line(first(h, "If-Unmodified-Since"))
-	line(first(h, "Range"))
+	line(firstValue(h, "If-Modified-Since"))
+	line(firstValue(h, "If-Match"))
+	line(firstValue(h, "If-None-Match"))
+	line(firstValue(h, "If-Unmodified-Since"))
+	line(firstValue(h, "Range"))
 
 	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
@@ -141,47 +141,46 @@ func (c *call) appendStringToSign(dst []byte, resource string) []byte {
 	return dst
 }
 
-// first is the first value of a header by its canonical name: Get would make that of it
-// again, a dozen times a request.
-func first(h http.Header, name string) string {
+// firstValue returns the first value of a header by its canonical name. Header.Get would
+// canonicalize the name each time.
+func firstValue(h http.Header, name string) string {
 	if values := h[name]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-// appendLiteStringToSign appends what the client has signed under the scheme
-// SharedKeyLite: fewer headers, and of the parameters only comp (Authorize with
-// Shared Key, "Blob, Queue, and File services (Shared Key Lite)").
+// appendLiteStringToSign appends the string to sign for Shared Key Lite: fewer headers, and only
+// the parameter comp (Authorize with Shared Key, "Blob, Queue, and File services (Shared Key
+// Lite)").
 func (c *call) appendLiteStringToSign(dst []byte, resource string) []byte {
 	h := c.request.Header
 	line := func(s string) { dst = append(append(dst, s...), '\n') }
 	line(c.request.Method)
-	line(first(h, "Content-Md5"))
-	line(first(h, "Content-Type"))
+	line(firstValue(h, "Content-Md5"))
+	line(firstValue(h, "Content-Type"))
 	if len(h["X-Ms-Date"]) > 0 {
 		line("")
 	} else {
-		line(first(h, "Date"))
+		line(firstValue(h, "Date"))
 	}
 	dst = c.appendHeaders(dst)
 	dst = append(dst, '/')
 	dst = append(dst, c.account...)
 	dst = append(dst, resource...)
-	if comp, found, _ := c.query.get("comp"); found { // twice was refused before
+	if comp, found, _ := c.query.get("comp"); found { // duplicates were refused before
 		dst = append(dst, "?comp="...)
 		dst = append(dst, comp...)
 	}
 	return dst
 }
 
-// appendHeaders appends all x-ms- headers, a line for each, in the order of
-// their names.
+// appendHeaders appends a line for each x-ms- header, ordered by name.
 func (c *call) appendHeaders(dst []byte) []byte {
 	h := c.request.Header
 	var room [8]string
 	names := room[:0]
-	for name := range h { // canonical case, so that equal names are one
+	for name := range h { // canonical form, so names are unique
 		if strings.HasPrefix(name, "X-Ms-") {
 			names = append(names, name)
 		}
@@ -189,7 +188,7 @@ func (c *call) appendHeaders(dst []byte) []byte {
 	if c.collated {
 		slices.SortFunc(names, compareCollated)
 	} else {
-		slices.SortFunc(names, compareFolded)
+		slices.SortFunc(names, compareLower)
 	}
 	for _, name := range names {
 		for i := range len(name) {
@@ -200,15 +199,15 @@ func (c *call) appendHeaders(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = append(dst, strings.Trim(value, " \t")...) // as HTTP does, and no more
+			dst = append(dst, strings.Trim(value, " \t")...) // as HTTP does
 		}
 		dst = append(dst, '\n')
 	}
 	return dst
 }
 
-// compareFolded orders names as their lower-case forms are ordered.
-func compareFolded(a, b string) int {
+// compareLower compares names in lower case.
+func compareLower(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if c := cmp.Compare(lower(a[i]), lower(b[i])); c != 0 {
 			return c
@@ -217,8 +216,8 @@ func compareFolded(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareCollated orders names as the clients for Python and JavaScript do, which follow the
-// service in this: hyphens do not count, and an underscore is before digits.
+// compareCollated compares names as the clients for Python and JavaScript do, which follow the
+// service: hyphens are ignored, and an underscore sorts before digits.
 func compareCollated(a, b string) int {
 	i, j := 0, 0
 	for {
@@ -229,23 +228,23 @@ func compareCollated(a, b string) int {
 			j++
 		}
 		if i == len(a) || j == len(b) {
-			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), compareFolded(a, b))
+			return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), compareLower(a, b))
 		}
-		if c := cmp.Compare(weight(a[i]), weight(b[j])); c != 0 {
+		if c := cmp.Compare(collationWeight(a[i]), collationWeight(b[j])); c != 0 {
 			return c
 		}
 		i, j = i+1, j+1
 	}
 }
 
-func weight(c byte) byte {
+func collationWeight(c byte) byte {
 	if c == '_' {
 		return '0' - 1
 	}
 	return lower(c)
 }
 
-// collates reports whether the two orders of headers may differ: only metadata has
+// collates reports whether the two header orders may differ: only metadata names have
 // underscores.
 func collates(h http.Header) bool {
 	for name := range h {

@@ -18,7 +18,7 @@ import (
 // false when the request is refused before.
 func received(s *Server, r *http.Request) (*call, bool) {
 	c := &call{server: s, request: r, header: http.Header{}}
-	return c, c.route() == nil && c.known != nil && s.checkDate(r.Header) == nil && (!c.secondary || c.operation.reads())
+	return c, c.route() == nil && c.accountState != nil && s.checkDate(r.Header) == nil && (!c.secondary || c.operation.isRead())
 }
 
 // signedTexts are the strings of which one must be signed for a request to be taken; none when
@@ -197,7 +197,7 @@ func TestSharedKeyTellsAddressesApart(t *testing.T) {
 							t.Fatalf("%s: %s%s?%s has the string to sign of something else: %s and %s", name, host, path, query, before, means)
 						}
 						known[text] = means
-						styles[c.hosted]++
+						styles[c.hostStyle]++
 					}
 				}
 			}
@@ -246,7 +246,7 @@ func TestSignaturesAreOfOneRequest(t *testing.T) {
 				known.add(t, c.accountText(given), fmt.Sprintf("account %+v", given))
 			case given.keyObject != "":
 				given.scope, given.identifier = "", ""
-				known.add(t, string(c.known.delegated(given))+c.delegationText(given), fmt.Sprintf("delegation %+v %q", given, c.queue))
+				known.add(t, string(c.accountState.delegated(given))+c.delegationText(given), fmt.Sprintf("delegation %+v %q", given, c.queue))
 			default:
 				given.scope = ""
 				forget(&given)

@@ -14,19 +14,18 @@ import (
 	"strings"
 )
 
-// RoundTrip answers a request in process, as a socket would: with the Server as
-// its Transport an [http.Client] needs no network, and so works in a
-// testing/synctest bubble. A request to https counts as one over TLS. The host in
-// the request's URL matters only when it names an account.
+// RoundTrip handles a request in process, as an endpoint would. With the Server as its Transport
+// an [http.Client] needs no network and works in a testing/synctest bubble. A request to https
+// counts as TLS. The host in the request's URL matters only if it names an account.
 //
-// A context that is over before the answer is there makes it fail with the
-// context's cause; see [Options].Delay for what has happened by then.
+// If the context ends before the response, RoundTrip fails with the context's cause;
+// [Options].Delay says what has happened by then.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // the contract of http.RoundTripper
 	}
-	if s.bad != nil {
-		return nil, s.bad
+	if s.optionsErr != nil {
+		return nil, s.optionsErr
 	}
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -47,14 +46,14 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.outgoing(r), nil
 }
 
-// incoming is the request as a server sees what a client has sent.
+// incoming converts a client's request to the one that a server receives.
 func incoming(r *http.Request) (*http.Request, error) {
 	if r.URL == nil {
 		return nil, errors.New("emulator: request without URL")
 	}
 	address, err := url.ParseRequestURI(r.URL.RequestURI())
 	if err != nil {
-		return nil, errors.New("emulator: the address of the request cannot be sent over HTTP") // err would quote the receipt
+		return nil, errors.New("emulator: the address of the request cannot be sent over HTTP") // err contains the receipt
 	}
 	in := (&http.Request{
 		Method:        r.Method,
@@ -73,7 +72,7 @@ func incoming(r *http.Request) (*http.Request, error) {
 		in.Method = http.MethodGet
 	}
 	if r.URL.Scheme == "https" {
-		in.TLS = new(tls.ConnectionState) // nobody is in between
+		in.TLS = new(tls.ConnectionState) // marks the request as secure
 	}
 	if in.Host == "" {
 		in.Host = r.URL.Host
@@ -99,7 +98,7 @@ func incoming(r *http.Request) (*http.Request, error) {
 	return in, nil
 }
 
-// response collects what a handler writes.
+// response records what a handler writes.
 type response struct {
 	header http.Header
 	status int
@@ -110,7 +109,7 @@ func (w *response) Header() http.Header         { return w.header }
 func (w *response) WriteHeader(status int)      { w.status = status }
 func (w *response) Write(p []byte) (int, error) { return w.body.Write(p) }
 
-// outgoing is the response as a client sees what a server has sent.
+// outgoing converts a server's response to the one that a client receives.
 func (w *response) outgoing(r *http.Request) *http.Response {
 	out := &http.Response{
 		Status:        fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// However often a message fails or is snoozed, in whatever format it came, adopted or not,
-// its handler sees the same bytes each time and attempts that count up.
+// However often a message fails or is snoozed, in whatever format, adopted or not, its handler
+// gets the same bytes each time and attempts that count up.
 func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		format := rapid.SampledFrom([]codec.Format{codec.Auto, codec.Envelope, codec.Plain, codec.Base64}).Draw(rt, "format")
@@ -97,7 +97,7 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 	})
 }
 
-// What was adopted is an envelope once, and not one more with every failure.
+// An adopted message has one envelope, not one more with every failure.
 func TestAdoptionNestsNoEnvelopes(t *testing.T) {
 	for format, text := range map[codec.Format]string{
 		codec.Auto:   `{"N":7}`,

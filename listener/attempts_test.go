@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/producer"
 )
 
-// send puts one job on the queue in an envelope.
+// send sends one job in an envelope.
 func (b *bundle) send(n int) {
 	b.Helper()
 	if _, err := producer.New[job](b.queue.Queue, nil).Send(b.Context(), job{n}, nil); err != nil {
@@ -21,7 +21,7 @@ func (b *bundle) send(n int) {
 	}
 }
 
-// die takes the message and lets its visibility end, as a worker that is killed.
+// die dequeues the message and lets its visibility end, like a worker that is killed.
 func (b *bundle) die() {
 	b.Helper()
 	if batch, err := b.queue.Queue.Dequeue(b.Context(), 1, time.Second); err != nil || len(batch) != 1 {
@@ -31,7 +31,7 @@ func (b *bundle) die() {
 }
 
 // Invariant 5, Q-27: without faults a handler runs exactly MaxAttempts times, and lost
-// deliveries in between take no attempt away.
+// deliveries in between are not attempts.
 func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -69,7 +69,7 @@ func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
 	})
 }
 
-// A snooze gives the message back for later and is no attempt, however often.
+// A snooze gives the message back for later and is not an attempt, however often.
 func TestASnoozeIsNoAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -97,7 +97,7 @@ func TestASnoozeIsNoAttempt(t *testing.T) {
 	})
 }
 
-// A shutdown is no attempt either, however often it happens.
+// A shutdown is not an attempt either, however often it happens.
 func TestAShutdownIsNoAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -124,7 +124,7 @@ func TestAShutdownIsNoAttempt(t *testing.T) {
 }
 
 // B-19: an envelope of a newer version goes back with a delay and no attempt, unread.
-func TestB19_ANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
+func TestANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const text = "millrace/2?who=knows\nwhat"
 		b.putText(text)
@@ -143,7 +143,7 @@ func TestB19_ANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 	})
 }
 
-// A foreign message is never rewritten, unless it is to be adopted.
+// A message without an envelope is never rewritten unless it is adopted.
 func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 	for _, adopt := range []bool{false, true} {
 		bubble(t, func(b *bundle) {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// An empty slice of results is no success: nothing is deleted.
+// An empty slice of results is not a success: nothing is deleted.
 func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
@@ -34,7 +34,7 @@ func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
 	})
 }
 
-// The stop begins a batch that is not full: its handler has the whole grace period.
+// The stop starts a batch that is not full: its handler has the whole grace period.
 func TestTheStopBeginsABatchThatIsNotFull(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(7)
@@ -62,8 +62,8 @@ func TestTheStopBeginsABatchThatIsNotFull(t *testing.T) {
 	})
 }
 
-// Two listeners may share a batch handler: the stop of one begins the batch, whichever of
-// them brought its first message.
+// Two listeners may share a batch handler: the stop of either starts the batch, whoever brought
+// its first message.
 func TestTheStopOfEitherListenerBeginsTheBatchTheyShare(t *testing.T) {
 	for _, stopsFirst := range []bool{true, false} {
 		bubble(t, func(b *bundle) {
@@ -96,8 +96,8 @@ func TestTheStopOfEitherListenerBeginsTheBatchTheyShare(t *testing.T) {
 	}
 }
 
-// A time-out that ends before the wait for company does would fail messages unseen: a batch
-// begins when half of it has passed.
+// A time-out shorter than the wait of the batch would fail messages unhandled: a batch starts
+// when half of it has passed.
 func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3)
@@ -119,7 +119,7 @@ func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 	})
 }
 
-// One member's lease that is lost while the batch runs is not the end of the others.
+// The loss of one message's lease while the batch runs does not affect the others.
 func TestALostLeaseOfOneMemberEndsNoBatch(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5)
@@ -144,7 +144,7 @@ func TestALostLeaseOfOneMemberEndsNoBatch(t *testing.T) {
 	})
 }
 
-// Halt and the end of the grace period leave nobody waiting in a batch.
+// No message is stuck in a batch after Halt or the end of the grace period.
 func TestHaltEndsABatchThatFills(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5)
@@ -163,8 +163,8 @@ func TestHaltEndsABatchThatFills(t *testing.T) {
 	})
 }
 
-// An outage ends whatever becomes of its probes: the first hangs, takes ten minutes, or
-// waits for company in a batch, and the others go on when it is over.
+// An outage ends whatever its probes do: the first one hangs, takes ten minutes, or waits in a
+// batch, and the others continue when it is over.
 func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 	const n, outage = 200, 3 * time.Second
 	failing := func(b *bundle) error {
@@ -226,8 +226,8 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 	}
 }
 
-// In an outage nobody else is let through: a probe begins its batch alone, and so do those
-// that fill when the outage begins.
+// In an outage no other message is let through: a probe starts its batch alone, and so do
+// batches that are filling when the outage begins.
 func TestABatchDoesNotWaitForCompanyInAnOutage(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// BenchmarkListener is a message through a whole listener, over the engine in memory, with
-// the identity codec, a time-out and no observer; for each that it takes the handler puts
-// another. What it takes more than BenchmarkBare, the same requests from one goroutine, is
-// what Millrace adds: with -cpu 1 that is processor time.
+// BenchmarkListener measures a message through a whole listener over the in-memory engine, with
+// the identity codec, a time-out and no observer; the handler sends a new message for each. The
+// difference to BenchmarkBare, the same requests from one goroutine, is what Millrace adds:
+// with -cpu 1 it is processor time.
 func BenchmarkListener(b *testing.B) {
 	q := stocked(b)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -60,7 +60,7 @@ func BenchmarkBare(b *testing.B) {
 	}
 }
 
-// stocked is a queue with enough messages for full batches.
+// stocked returns a queue with enough messages for full batches.
 func stocked(b *testing.B) queue.Queue {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "bench", Queue: "jobs"})
 	if err := q.Create(b.Context(), nil); err != nil {

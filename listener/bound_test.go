@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What a platform must leave after its signal, as the comment of Options.Grace has it.
+// The time that a platform must allow after its signal is what the comment of Options.Grace
+// says.
 func TestRunEndsWithinGraceSettleTimeoutAndTwoSeconds(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)

@@ -16,13 +16,13 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// errand is a job that takes a while and is perhaps snoozed before.
+// errand is a job that takes some time and may first be snoozed.
 type errand struct {
 	Takes, Snooze time.Duration
 	Snoozes       int64
 }
 
-// step is what happens to a listener, and how long it is left alone after.
+// step is a change made to a listener, and how long it then runs undisturbed.
 type step struct {
 	put       []errand
 	set       Settings
@@ -71,7 +71,7 @@ func seconds(t *rapid.T, name string, of ...int) time.Duration {
 	return time.Duration(rapid.SampledFrom(of).Draw(t, name)) * time.Second
 }
 
-// watched is a listener whose every second is looked at.
+// watched is a listener that is checked every second.
 type watched struct {
 	*bundle
 	listener *Listener[errand]
@@ -86,7 +86,7 @@ type watched struct {
 	wrong     []string
 }
 
-// second looks at the listener, and lets a second pass.
+// second checks the listener and lets a second pass.
 func (w *watched) second() {
 	after(time.Second)
 	st, s := w.listener.State(), w.listener.session
@@ -151,9 +151,9 @@ func (w *watched) play(s step) {
 	}
 }
 
-// Whatever is put, fails and is configured when: what waits beside a free slot is fetched
-// within Idle.Max, what was given back when it falls due, and in the end all is done and no
-// more loops run than should.
+// Under any sequence of jobs, failures and settings, a message that could run is fetched within
+// Idle.Max, one that was given back when it becomes visible, and in the end all jobs are done
+// and no more loops run than Loops.Min.
 func TestConfiguringNeverLosesWork(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		begin := drawSettings(rt)
@@ -194,7 +194,7 @@ func TestConfiguringNeverLosesWork(t *testing.T) {
 			if int(st.Succeeded) != puts {
 				w.complain("%d of %d jobs were done: %+v", st.Succeeded, puts, st)
 			}
-			if bounds := w.listener.session.fleet.bounds; st.Loops != bounds.Min {
+			if bounds := w.listener.session.pool.bounds; st.Loops != bounds.Min {
 				w.complain("%d loops are left, want the least, %d", st.Loops, bounds.Min)
 			}
 			w.finished()

@@ -17,8 +17,8 @@ import (
 // costSeed makes latencies and handling times the same in every run.
 const costSeed = 17
 
-// slow is a network that takes a while, each time another: most requests a few
-// milliseconds, one in fifty a hundred more, as storage has it.
+// slow is a network with latency: most requests take some milliseconds, one in fifty a hundred
+// more, as with storage.
 type slow struct {
 	next http.RoundTripper
 
@@ -48,13 +48,13 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// band is some of the handlers: so many of a hundred take from…to.
+// band is a share of the handlers, in percent, and how long they take.
 type band struct {
 	percent  int
 	from, to time.Duration
 }
 
-// mix is a load: what handlers take. None takes half a lease, which is 30 s at first and
+// mix is a distribution of handling times. None is half a lease, which is 30 s at first and
 // never under 10.
 type mix struct {
 	name  string
@@ -71,7 +71,7 @@ var (
 	long = mix{"1…4.8 s", []band{{100, time.Second, 4800 * time.Millisecond}}}
 )
 
-// takes is how long the handler of job n takes.
+// takes returns how long the handler of job n takes.
 func (m mix) takes(n int) time.Duration {
 	random := rand.New(rand.NewPCG(costSeed, uint64(n)))
 	percent := random.IntN(100)
@@ -83,40 +83,39 @@ func (m mix) takes(n int) time.Duration {
 	panic("the bands do not add up to a hundred percent")
 }
 
-// spent is what a number of completed messages has cost, and on what.
+// spent is the cost of a number of completed messages, by kind.
 type spent struct {
 	mix         mix
 	concurrency int
-	leastFetch  int // 0 for the default
+	minFetch    int // 0 for the default
 	emulator.Counts
 }
 
 func (s spent) name() string {
-	if s.leastFetch == 0 {
+	if s.minFetch == 0 {
 		return fmt.Sprintf("%d, %s", s.concurrency, s.mix.name)
 	}
-	return fmt.Sprintf("%d, %s, `LeastFetch` %d", s.concurrency, s.mix.name, s.leastFetch)
+	return fmt.Sprintf("%d, %s, `MinFetch` %d", s.concurrency, s.mix.name, s.minFetch)
 }
 
 func (s spent) completed() float64 { return float64(s.Operations[emulator.DeleteMessage]) }
 
-// each is the number of transactions of one kind a completed message.
+// each returns the transactions of one kind per completed message.
 func (s spent) each(op emulator.Operation) float64 { return float64(s.Operations[op]) / s.completed() }
 
-// transactions is what a completed message has cost the consumer.
+// transactions returns the transactions per completed message.
 func (s spent) transactions() float64 { return float64(s.Requests()) / s.completed() }
 
-// batch is how many messages came with a dequeue.
+// batch returns the messages per dequeue.
 func (s spent) batch() float64 {
 	return float64(s.Messages) / float64(s.Operations[emulator.GetMessages])
 }
 
-// waiting is how many messages are there to be fetched at least, all the time.
+// waiting is the least number of visible messages at any time.
 const waiting = 1000
 
-// TestCostUnderLoad is item 9 of the plan: what a message costs its consumer with a
-// queue that does not run dry, counted at the service: dequeues, deletes, readings of
-// the depth, renewals (C-01, C-03).
+// C-01, C-03: the cost of a message under a backlog that never runs dry, counted at the
+// service: dequeues, deletes, readings of the depth, renewals.
 func TestCostUnderLoad(t *testing.T) {
 	most := map[int]float64{256: 1.045, 512: 1.04} // transactions a message
 	var loads []*spent
@@ -127,7 +126,7 @@ func TestCostUnderLoad(t *testing.T) {
 		loads = append(loads, &spent{mix: short, concurrency: c}, &spent{mix: long, concurrency: c})
 	}
 	// What is to be had below 256: the lever, and what it moves.
-	loads = append(loads, &spent{mix: mixed, concurrency: 64, leastFetch: 16}, &spent{mix: mixed, concurrency: 128, leastFetch: 28})
+	loads = append(loads, &spent{mix: mixed, concurrency: 64, minFetch: 16}, &spent{mix: mixed, concurrency: 128, minFetch: 28})
 	t.Run("run", func(t *testing.T) {
 		for _, load := range loads {
 			simulate(t, load.name(), func(t *testing.T) {
@@ -141,9 +140,9 @@ func TestCostUnderLoad(t *testing.T) {
 	t.Log("\n" + costTable(loads))
 }
 
-// consume runs a listener and returns what the server has counted between two instants:
-// when every slot has handled a message, and when it has handled two dozen. At both as
-// many messages are in flight, whose dequeues are paid and whose deletes are not.
+// consume runs a listener and returns what the server counted between two times: when every
+// slot has handled one message, and when it has handled two dozen. At both times the same
+// number of messages is in flight, whose dequeues are paid and whose deletes are not.
 func consume(t *testing.T, load spent) emulator.Counts {
 	c := newCloud(t, newSlow)
 	first, last := int64(load.concurrency), int64(max(24*load.concurrency, 3000))
@@ -158,7 +157,7 @@ func consume(t *testing.T, load spent) emulator.Counts {
 	var handled atomic.Int64
 	begin, end := make(chan struct{}), make(chan struct{})
 	o := dayOptions()
-	o.Concurrency, o.LeastFetch = load.concurrency, load.leastFetch
+	o.Concurrency, o.MinFetch = load.concurrency, load.minFetch
 	o.OnError = func(err error) { t.Error(err) }
 	finish := start(t, listener.New(c.queue, func(_ context.Context, j *listener.Message[dayJob]) error {
 		time.Sleep(load.mix.takes(j.Body.N))
@@ -189,7 +188,7 @@ func consume(t *testing.T, load spent) emulator.Counts {
 	return between(before, after)
 }
 
-// between is what was counted after the one snapshot and before the other.
+// between returns what was counted between two snapshots.
 func between(before, after emulator.Counts) emulator.Counts {
 	after.Messages -= before.Messages
 	for op, n := range before.Operations {

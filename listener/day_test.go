@@ -22,24 +22,24 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// The day of the source's cost example: a quarter of eight hours is work, so that a
-// loop is idle for the rest and the night (C-05).
+// The day of the requirements' cost example: a quarter of eight hours is work, so that a loop
+// is idle for the rest and the night (C-05).
 const (
 	workday   = 8 * time.Hour
 	busy      = workday / 4
 	idleHours = 24*time.Hour - busy
 	month     = 30 // days
-	fleetSize = 200
+	manyLoops = 200
 )
 
-// raced tells whether the race detector is on. It makes these tests ten times as slow and
-// has seen all of a loop long before its 22 hours are over, so they are then shorter.
+// raced reports whether the race detector is on. It makes these tests ten times slower, so they
+// then simulate less.
 var raced = func() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }()
 
-// prices are those of C-04: the source's, and the one of its later update.
+// prices are those of C-04: the original one and its later update.
 var prices = []struct {
 	name        string
 	dollars     float64 // for a unit of transactions
@@ -49,26 +49,26 @@ var prices = []struct {
 	{"$0.01/100,000", 0.01, 100_000},
 }
 
-// monthly is the bill for a number of transactions a day (C-09).
+// monthly returns the bill for a number of transactions a day (C-09).
 func monthly(perDay float64, price int) float64 {
 	p := prices[price]
 	return perDay * month / p.transaction * p.dollars
 }
 
-// cloud is a queue as Azure has it, in process: azqueue, the protocol and the engine,
-// all on the clock of the bubble that it is made in.
+// cloud is a queue as in Azure, in process: azqueue, the protocol and the engine, all on the
+// clock of the bubble it is made in.
 type cloud struct {
 	server *emulator.Server
 	queue  *azurequeue.Queue // what the listener gets
 	direct queue.Queue       // the same queue past the protocol, which nobody counts
 }
 
-// wire sends the requests of azqueue to the server in process.
+// wire passes the requests of azqueue to the in-process server.
 type wire struct{ http.RoundTripper }
 
 func (w wire) Do(r *http.Request) (*http.Response, error) { return w.RoundTrip(r) }
 
-// newCloud makes one whose network is the one given, or none.
+// newCloud returns a cloud with the given network, or none.
 func newCloud(t *testing.T, network func(http.RoundTripper) http.RoundTripper) *cloud {
 	t.Helper()
 	engine := localqueue.New(nil)
@@ -111,8 +111,8 @@ func dayOptions() *listener.Options[dayJob] {
 	return &listener.Options[dayJob]{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// row is one line of the table: how often a fleet polled in the time that was
-// simulated, and what that comes to in a day of 22 idle hours.
+// row is one line of the table: how often loops polled in the simulated time, and what that
+// makes in a day of 22 idle hours.
 type row struct {
 	name   string
 	polls  int64
@@ -144,9 +144,8 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 	return after.EmptyGets
 }
 
-// TestADayInMilliseconds is the cost example of the source, run and counted at the service
-// in place of computed, at its prices (C-04), and then what back-off makes of it; the naive
-// fleets are the "before" (C-13).
+// The cost example of the requirements, simulated and counted at the service at its prices
+// (C-04), and then with back-off; loops without back-off are the "before" (C-13).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours
@@ -154,7 +153,7 @@ func TestADayInMilliseconds(t *testing.T) {
 		day /= 20
 	}
 	fixed := &row{name: "1 loop, every second (C-06)", within: day}
-	fleet := &row{name: "200 loops, every second (C-08)", within: time.Minute}
+	many := &row{name: "200 loops, every second (C-08)", within: time.Minute}
 	shrunk := &row{name: "200 loops, shrinking (L-24)"}
 	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
 	caps := make([]*row, len(maxima))
@@ -177,11 +176,11 @@ func TestADayInMilliseconds(t *testing.T) {
 		simulate(t, "C09_TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
 			o := dayOptions()
 			o.QueueEmpty = everySecond
-			o.Loops = listener.Loops{Min: fleetSize}
-			o.Concurrency = fleetSize * queue.MaxBatch
-			fleet.polls = pollsWithin(t, fleet.within, o)
-			if want := int64(fleetSize * 60); fleet.polls != want {
-				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", fleet.polls, fleetSize, want)
+			o.Loops = listener.Loops{Min: manyLoops}
+			o.Concurrency = manyLoops * queue.MaxBatch
+			many.polls = pollsWithin(t, many.within, o)
+			if want := int64(manyLoops * 60); many.polls != want {
+				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", many.polls, manyLoops, want)
 			}
 		})
 		for i, most := range maxima {
@@ -202,11 +201,11 @@ func TestADayInMilliseconds(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	checkBills(t, fixed, fleet, caps)
-	t.Log("\n" + dayTable(append([]*row{fixed, fleet, shrunk}, caps...)))
+	checkBills(t, fixed, many, caps)
+	t.Log("\n" + dayTable(append([]*row{fixed, many, shrunk}, caps...)))
 }
 
-// simulate runs a subtest in a bubble, beside others.
+// simulate runs a parallel subtest in a bubble.
 func simulate(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -215,36 +214,36 @@ func simulate(t *testing.T, name string, f func(t *testing.T)) {
 	})
 }
 
-// shrink lets a fleet of 200 loops come to be by work, and counts what it polls in the
-// idle hour that follows and in another.
+// shrink lets work start 200 loops, and counts the polls in the idle hour after it and in the
+// next.
 func shrink(t *testing.T, r *row) {
 	c := newCloud(t, nil)
 	if _, err := c.direct.Enqueue(t.Context(), `{"N":1}`, nil); err != nil {
 		t.Fatal(err)
 	}
 	o := dayOptions()
-	o.Loops = listener.Loops{Max: fleetSize, Pause: -1}
-	o.Concurrency = fleetSize * queue.MaxBatch
-	o.QueueWorkDetected = func(scaling.Load) int { return fleetSize }
+	o.Loops = listener.Loops{Max: manyLoops, Pause: -1}
+	o.Concurrency = manyLoops * queue.MaxBatch
+	o.QueueWorkDetected = func(scaling.Load) int { return manyLoops }
 	l := listener.New(c.queue, idle, o)
 	finish := start(t, l)
 	synctest.Wait()
-	if st := l.State(); st.LoopsPeak != fleetSize {
-		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, fleetSize)
+	if st := l.State(); st.LoopsPeak != manyLoops {
+		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, manyLoops)
 	}
 	r.within = time.Hour
 	time.Sleep(r.within - time.Nanosecond)
 	synctest.Wait()
 	r.polls = c.server.Counts().EmptyGets
-	if st := l.State(); st.Loops != 1 || st.LoopsStarted != fleetSize {
-		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, fleetSize)
+	if st := l.State(); st.Loops != 1 || st.LoopsStarted != manyLoops {
+		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, manyLoops)
 	}
 	time.Sleep(r.within)
 	synctest.Wait()
 	r.later = c.server.Counts().EmptyGets - r.polls
 	finish()
 	// Until its curve has come to one second a loop polls four or five times.
-	if most := int64(fleetSize*6 + 3600); r.polls > most {
+	if most := int64(manyLoops*6 + 3600); r.polls > most {
 		t.Errorf("%d polls in the first hour, want at most %d", r.polls, most)
 	}
 	if r.later > 3600 {
@@ -252,9 +251,9 @@ func shrink(t *testing.T, r *row) {
 	}
 }
 
-// checkBills compares what was counted with the numbers of requirements C-07, C-08 and
-// C-11, to the cent or to the digits that they have.
-func checkBills(t *testing.T, one, fleet *row, caps []*row) {
+// checkBills compares the counts with the numbers of C-07, C-08 and C-11, to the cent or to
+// their digits.
+func checkBills(t *testing.T, one, many *row, caps []*row) {
 	t.Helper()
 	same := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
 	if got := monthly(one.perDay(), 0); !same(got, 2.376, 0.001) || !same(got, 2.38, 0.01) {
@@ -263,15 +262,15 @@ func checkBills(t *testing.T, one, fleet *row, caps []*row) {
 	if got := monthly(one.perDay(), 1); !same(got, 0.2376, 0.0001) {
 		t.Errorf("C-07: one loop costs $%.4f a month at the later price, want 0.2376", got)
 	}
-	if got := fleet.perDay() * month; got != 475_200_000 {
+	if got := many.perDay() * month; got != 475_200_000 {
 		t.Errorf("C-08: %.0f transactions a month, want 475,200,000", got)
 	}
 	// X-01: the source's figures do not follow from its own formula; the check that
 	// passes the right ones catches them.
 	for price, c := range []struct{ right, naive float64 }{{475.20, 457.2}, {47.52, 45.7}} {
-		got := monthly(fleet.perDay(), price)
+		got := monthly(many.perDay(), price)
 		if !same(got, c.right, 0.01) {
-			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", fleetSize, got, prices[price].name, c.right)
+			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", manyLoops, got, prices[price].name, c.right)
 		}
 		if same(got, c.naive, 0.1) {
 			t.Errorf("X-01: the check takes the source's $%.1f for right", c.naive)
@@ -297,7 +296,7 @@ func dayTable(rows []*row) string {
 	return markdown(lines)
 }
 
-// markdown is a table, its first line the head, in columns that also people can read.
+// markdown returns a table with aligned columns; its first line is the head.
 func markdown(lines [][]string) string {
 	widths := make([]int, len(lines[0]))
 	for _, cells := range lines {

@@ -1,46 +1,44 @@
-// Package listener takes typed jobs off a queue and runs a handler for each: a
-// [Listener] owns the dequeue loops, how many there are, how long they wait, and
-// the orderly end. Programs import this package and one queue, and package
-// codec for bodies that are not JSON. Where the compiler cannot infer a type,
-// docs/compiler-errors.md in the repository has its message beside the form that it takes.
+// Package listener takes typed jobs off a queue and runs a handler for each. A [Listener] owns
+// the dequeue loops, their number, their waits, and the orderly shutdown. Programs import this
+// package and one queue, and package codec for bodies that are not JSON. Where the compiler
+// cannot infer a type, docs/compiler-errors.md in the repository shows each message beside the
+// form that compiles.
 //
 // # Delivery
 //
-// At least once, as package dispatcher says: delete after success, a growing delay
-// after a failure, the poison queue after too many, a cancelled context when the
-// lease is lost. Handlers must be idempotent.
+// Delivery is at least once, as package dispatcher documents: delete after success, a growing
+// delay after a failure, the poison queue after too many, a cancelled context when the lease is
+// lost. Handlers must be idempotent.
 //
 // # Concurrency
 //
-// Loops are goroutines that fetch; handlers run beside them. At most
-// min(Concurrency, loops × BatchSize) handlers run at once, and a dequeue asks for
-// no more than there are free slots, so no message waits in memory. The loops grow
-// with the depth of the queue when work appears and while full batches keep coming,
-// and shrink to Loops.Min when it stays empty; in between none is started twice for
-// the same work and the last ones cannot leave together. When they shrink
-// while handlers run on, the room that these use closes with them, and room for one more
-// dequeue stays open. Work that comes while all that is open is taken by slow handlers is
-// noticed within 30 s.
+// Loops are goroutines that dequeue; handlers run beside them. At most
+// min(Concurrency, loops × BatchSize) handlers run at once, and a dequeue requests no more than
+// there are free slots, so no message waits in memory. The number of loops grows with the depth
+// of the queue when work appears and while full batches keep coming, and shrinks to Loops.Min
+// when the queue stays empty. Loops that decide at the same time neither start too many nor all
+// end. When loops end while handlers run on, the slots that these use close with them, and room
+// for one more dequeue stays open. If slow handlers take all open slots, new work is noticed
+// within 30 s.
 //
 // # Hooks
 //
-// A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops
-// neither a loop nor the listener: its default decides in its place, and a
-// [*HookError] goes to OnError and the log.
+// A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops neither
+// a loop nor the listener: its default is used instead, and a [*HookError] goes to OnError and
+// the log.
 //
 // # Shutdown
 //
-// When the context of [Listener.Run] ends, no dequeue is sent any more; one that is
-// on the wire is let return, because cancelling it could hide 32 messages; what was
-// not started is given back at once; handlers finish, still renewed, until Grace is
-// over, are then cancelled, and what they did not finish is given back. Run returns
-// when nothing of the listener runs any more, or names what it abandoned.
-// [Listener.Halt] ends the grace period at once.
+// When the context of [Listener.Run] ends, no further dequeue is sent. One in flight is not
+// cancelled, because that could hide 32 messages. Messages that were not started are given back
+// at once. Handlers finish, with their leases renewed, until Grace is over; they are then
+// cancelled, and their messages given back. Run returns when nothing of the listener runs any
+// more, or names what it abandoned. [Listener.Halt] ends the grace period at once.
 //
 // # Cost
 //
-// One transaction a dequeue and one a delete: 1 + 1/batch a message. An idle
-// listener polls once per Idle.Max (times up to 1.1) and loop, of which Loops.Min
-// remain. The depth is read when work appears and at most once per 256 messages
-// after, or once in 30 s, while loops could be added.
+// One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener
+// polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain. The
+// depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
+// while loops could be added.
 package listener

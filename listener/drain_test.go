@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// L-10, invariant 7: the end of the context lets handlers finish, deletes what they
-// did, and sends no further dequeue.
-func TestL10_TheStopLetsHandlersFinish(t *testing.T) {
+// L-10, invariant 7: when the context ends, handlers finish, their messages are deleted, and no
+// further dequeue is sent.
+func TestTheStopLetsHandlersFinish(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(200)
 		var finished atomic.Int64
@@ -49,8 +49,8 @@ func TestL10_TheStopLetsHandlersFinish(t *testing.T) {
 	})
 }
 
-// A dequeue on the wire is let return, and what it brings is visible again at once: it
-// does not wait out its visibility.
+// A dequeue in flight is not cancelled, and the messages it returns are visible again at once,
+// not after their visibility.
 func TestWhatWasFetchedAndNotStartedIsGivenBackAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(32)
@@ -100,8 +100,8 @@ func TestTheGracePeriodEnds(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context, and returns at the last moment before it would be
-// abandoned, has done its work: its message is deleted, beside a request that hangs.
+// A handler that ignores its context but returns just before it would be abandoned has its
+// message deleted, even next to a request that hangs.
 func TestInvariant2_WorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2)
@@ -124,7 +124,7 @@ func TestInvariant2_WorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
 	})
 }
 
-// hanging is a queue whose first delete is answered by nobody.
+// hanging is a queue whose first delete is never answered.
 type hanging struct {
 	queue.Queue
 	hung atomic.Bool
@@ -160,7 +160,7 @@ func TestHaltEndsTheDrainAtOnce(t *testing.T) {
 	})
 }
 
-// Halt alone stops a listener too, and one that has not begun does not begin.
+// Halt without a stop ends a listener too, and one that has not started does not start.
 func TestHaltWithoutAStop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, nothing, options())
@@ -179,8 +179,7 @@ func TestHaltWithoutAStop(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context is abandoned and named, and Run returns all the
-// same.
+// A handler that ignores its context is abandoned and named, and Run returns nevertheless.
 func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
 	for _, halt := range []bool{false, true} {
 		bubble(t, func(b *bundle) {
@@ -211,7 +210,7 @@ func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
 	}
 }
 
-// Halt ends the wait for handlers that do not stop also when the grace period is over.
+// Halt also ends the wait for handlers that ignore their context after the grace period.
 func TestHaltAfterTheGracePeriod(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -237,7 +236,7 @@ func TestHaltAfterTheGracePeriod(t *testing.T) {
 	})
 }
 
-// A dequeue whose answer takes longer than the lease brings nothing that is ours.
+// A dequeue whose answer takes longer than the lease starts no handler.
 func TestAnAnswerThatComesAfterItsLeaseStartsNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -263,7 +262,7 @@ func TestAnAnswerThatComesAfterItsLeaseStartsNothing(t *testing.T) {
 	})
 }
 
-// A service that does not answer cannot keep a halted listener: requests are cut off.
+// A service that does not answer does not delay a halted listener: requests are cancelled.
 func TestHaltCutsRequestsOff(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -284,7 +283,7 @@ func TestHaltCutsRequestsOff(t *testing.T) {
 	})
 }
 
-// hangs is a queue whose requests take until they are cut off.
+// hangs is a queue whose requests last until they are cancelled.
 type hangs struct{ *wire }
 
 func (h *hangs) Dequeue(ctx context.Context, _ int, _ time.Duration) ([]queue.Message, error) {
@@ -310,8 +309,8 @@ func TestHandlersSeeTheValuesOfTheContext(t *testing.T) {
 	})
 }
 
-// L-11: several listeners live in one program.
-func TestL11_SeveralListenersShareAQueue(t *testing.T) {
+// L-11: several listeners run in one program.
+func TestSeveralListenersShareAQueue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3000)
 		var runs atomic.Int64

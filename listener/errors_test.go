@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// unruly is an error with a method that fails.
+// unruly is an error with a method that panics.
 type unruly struct {
 	method string
 	fail   func()
@@ -36,8 +36,8 @@ type wrapped struct{ err error }
 func (wrapped) Error() string   { return "wrapped" }
 func (w wrapped) Unwrap() error { return w.err }
 
-// An error whose methods fail, such as a nil pointer that is no nil, is a failed attempt
-// or what it was wrapped in, and everybody who is told of it can read it.
+// An error whose methods panic, such as a nil pointer in a non-nil error, is a failed attempt
+// or what it was wrapped in, and all who receive it can call its methods.
 func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		bad := []error{(*unruly)(nil)}
@@ -100,8 +100,8 @@ func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 	})
 }
 
-// The same in All and in Batch, which look at errors themselves: the other handlers are
-// called, and the other messages of the batch settled.
+// The same holds in All and in Batch, which call methods of errors themselves: the other
+// handlers are called, and the other messages of the batch settled.
 func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 	for name, wrap := range map[string]func(Handler[job]) Handler[job]{
 		"all": func(h Handler[job]) Handler[job] { return dispatcher.All(h, nothing, h) },
@@ -137,8 +137,8 @@ func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 	}
 }
 
-// An error whose methods fail only after some calls fails nobody either, also while the
-// worker stops, and nobody else is blamed.
+// An error whose methods panic only after some calls affects no other message either, also
+// while the worker stops.
 func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
 	test := func(method string, after int, explicit, stopping bool) {
 		bubble(t, func(b *bundle) {
@@ -188,7 +188,7 @@ func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
 	}
 }
 
-// A codec's error may be such a one as well.
+// The same holds for a codec's error.
 func TestACodecWhoseErrorsFail(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// guard puts the functions of the options that loops call behind a guard, each on a
-// goroutine of its own: a loop calls few, and runtime.Goexit must not end it. The
-// dispatcher guards its own; QueueEmpty, Idle.New and OnError are called where their
-// results are used.
+// guard wraps the hooks that loops call so that their panics are contained. Each call gets a
+// goroutine of its own: there are few, and runtime.Goexit must not end a loop. The dispatcher
+// guards its own hooks; QueueEmpty, Idle.New and OnError are guarded where their results are
+// used.
 func (o *Options[T]) guard(g *hook.Guard) {
 	if f := o.Observer.Polled; f != nil {
 		o.Observer.Polled = func(p Poll) { g.Contain("Observer.Polled", func() { f(p) }) }
@@ -34,15 +34,14 @@ func (o *Options[T]) guard(g *hook.Guard) {
 	}
 }
 
-// guardedCurve is the waits after empty polls by a curve of the user's, or by the default
-// one where that fails.
+// guardedCurve is the user's idle curve, with the default curve in place of calls that fail.
 type guardedCurve struct {
 	hooks     *hook.Guard
 	user, own backoff.BackOff
 }
 
-// guardCurve makes one of what makes the user's curve, or returns the default one if there
-// is none to be had.
+// guardCurve returns the user's curve, guarded, or the default curve if the user's function
+// fails.
 func guardCurve(g *hook.Guard, user func() backoff.BackOff, own backoff.BackOff) backoff.BackOff {
 	c := &guardedCurve{hooks: g, own: own}
 	made := g.Contain("Idle.New", func() {

@@ -24,14 +24,14 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// faults are the ways in which a function of the user's may fail to return.
+// faults are the ways in which a user's function may fail to return.
 var faults = map[string]func(){
 	"panic":       func() { panic("the hook broke") },
 	"nil pointer": func() { var m *Message[job]; m.Attempt++ },
 	"Goexit":      runtime.Goexit,
 }
 
-// eachFault runs a test in a bubble of its own for each of them.
+// eachFault runs a test for each of them, in a bubble of its own.
 func eachFault(t *testing.T, f func(b *bundle, fail func())) {
 	t.Helper()
 	for name, fail := range faults {
@@ -41,7 +41,7 @@ func eachFault(t *testing.T, f func(b *bundle, fail func())) {
 	}
 }
 
-// brokenCurve is a curve of the user's with one method that fails.
+// brokenCurve is a user's curve with one method that fails.
 type brokenCurve struct{ next, reset func() }
 
 func (c brokenCurve) NextBackOff() time.Duration { c.next(); return time.Second }
@@ -55,7 +55,7 @@ func (h brokenHandler) Handle(context.Context, slog.Record) error { h.handle(); 
 func (h brokenHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h brokenHandler) WithGroup(string) slog.Handler             { return h }
 
-// brokenCodec encodes or decodes in vain some jobs.
+// brokenCodec fails to encode or decode some jobs.
 type brokenCodec struct {
 	codec.Codec[job]
 	encode, decode func(n int)
@@ -70,8 +70,8 @@ func (c brokenCodec) Decode(body []byte) (job, error) {
 
 func works() {}
 
-// hooks are all the places where a listener calls functions of the user's, but for the
-// handler and the codec, each made to call fail.
+// hooks returns every hook of a listener except the handler and the codec, each made to call
+// fail.
 var hooks = map[string]func(o *Options[job], fail func()){
 	"Observer.Polled":   func(o *Options[job], fail func()) { o.Observer.Polled = func(Poll) { fail() } },
 	"Observer.Received": func(o *Options[job], fail func()) { o.Observer.Received = func([]queue.Message) { fail() } },
@@ -126,9 +126,8 @@ const (
 	isPoison
 )
 
-// A hook that fails whenever it is called stops nothing: its default decides, every
-// message is handled and settled, whoever can be told is told which hook it is, and Run
-// returns.
+// A hook that always fails stops nothing: its default decides, every message is handled and
+// settled, the failure is reported with its name, and Run returns.
 func TestNoHookStopsTheListener(t *testing.T) {
 	silenceStderr(t)
 	for name, set := range hooks {
@@ -187,7 +186,7 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	}
 }
 
-// observed counts the deliveries that the hooks were told of which do not fail.
+// observed counts the events that the working hooks received.
 type observed struct{ started, finished, settled, poisoned, lost atomic.Int64 }
 
 func (n *observed) observe(o *Observer) {
@@ -198,7 +197,7 @@ func (n *observed) observe(o *Observer) {
 	o.Lost = func(dispatcher.Delivery, error) { n.lost.Add(1) }
 }
 
-// check holds that a hook which fails keeps no other from being called.
+// check checks that a failing hook does not keep others from being called.
 func (n *observed) check(b *bundle, failing string) {
 	b.Helper()
 	for name, c := range map[string]struct {
@@ -214,7 +213,7 @@ func (n *observed) check(b *bundle, failing string) {
 	}
 }
 
-// troubled is a handler that meets everything which hooks are told of.
+// troubled is a handler that causes every event that has a hook.
 func troubled(ctx context.Context, m *Message[job]) error {
 	switch m.Body.N {
 	case firstFails:
@@ -241,7 +240,7 @@ func troubled(ctx context.Context, m *Message[job]) error {
 	return nil
 }
 
-// loseOneLease makes the first renewal find that the message is somebody else's.
+// loseOneLease makes the first renewal find the lease lost.
 func (b *bundle) loseOneLease() {
 	var lost atomic.Bool
 	b.queue.tamper = func(op string, act func() error) error {
@@ -252,7 +251,7 @@ func (b *bundle) loseOneLease() {
 	}
 }
 
-// errorList is what OnError was told.
+// errorList records the errors that OnError received.
 type errorList struct {
 	mu   sync.Mutex
 	list []error // guarded by mu
@@ -286,8 +285,7 @@ func (l *errorList) hook(name string) *dispatcher.HookError {
 	return nil
 }
 
-// silenceStderr keeps what a listener says as a last resort out of the test's output, and
-// returns where it is.
+// silenceStderr redirects standard error to a file and returns its name.
 func silenceStderr(t *testing.T) (file string) {
 	t.Helper()
 	f, err := os.Create(t.TempDir() + "/stderr")
@@ -300,7 +298,7 @@ func silenceStderr(t *testing.T) (file string) {
 	return f.Name()
 }
 
-// A hook that fails at each renewal costs no lease.
+// A hook that fails at each renewal does not lose a lease.
 func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.put(1)
@@ -322,8 +320,8 @@ func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
 	})
 }
 
-// Where a hook that decides fails, its default does: how many loops there are, and how long
-// they wait.
+// Where a hook with a result fails, its default decides: the number of loops, and how long they
+// wait.
 func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 	for _, name := range []string{"QueueEmpty", "Idle.New", "Idle.New: NextBackOff"} {
 		eachFault(t, func(b *bundle, fail func()) {
@@ -365,8 +363,8 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 	})
 }
 
-// When both who are told of errors fail, it is not silent, and neither is told of the
-// other without end.
+// When both OnError and the log fail, standard error receives the failure, and they do not
+// report each other endlessly.
 func TestWhenNobodyCanBeToldStandardErrorIs(t *testing.T) {
 	file := silenceStderr(t)
 	eachFault(t, func(b *bundle, fail func()) {
@@ -393,7 +391,7 @@ func TestWhenNobodyCanBeToldStandardErrorIs(t *testing.T) {
 	}
 }
 
-// A hook that fails for every message is told now and then, with how often.
+// A hook that fails for every message is reported at intervals, with a count.
 func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		const n = 500
@@ -418,8 +416,8 @@ func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
 	})
 }
 
-// A codec that panics or ends its goroutine has found what it cannot read: the message is
-// poison, and its slot is another's.
+// A codec that panics or ends its goroutine has failed to decode: the message is poison, and
+// its slot is free.
 func TestACodecThatFailsCostsNoSlot(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		for i := range 50 {
@@ -450,7 +448,7 @@ func TestACodecThatFailsCostsNoSlot(t *testing.T) {
 	})
 }
 
-// A codec that fails while progress is saved fails the attempt at most.
+// A codec that fails while progress is saved fails only the attempt.
 func TestACodecThatFailsInSave(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.send(1)
@@ -480,7 +478,7 @@ func TestACodecThatFailsInSave(t *testing.T) {
 	})
 }
 
-// A curve of Configure's is guarded as one of the options is.
+// The curve of Configure is guarded as that of the options is.
 func TestABrokenCurveOfConfigure(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		l := New(b.queue, nothing, options())
@@ -499,8 +497,8 @@ func TestABrokenCurveOfConfigure(t *testing.T) {
 	})
 }
 
-// A dispatcher without a listener survives its hooks as well, and has slog's default for
-// what its OnError cannot be told.
+// A dispatcher without a listener survives its hooks too, and logs to slog's default when
+// OnError fails.
 func TestADispatchersOwnHooks(t *testing.T) {
 	for name, set := range map[string]func(*dispatcher.Options[job], func()){
 		"OnRelease": func(o *dispatcher.Options[job], fail func()) { o.OnRelease = func(time.Time) { fail() } },

@@ -11,11 +11,11 @@ import (
 // Defaults of [Idle].
 const (
 	defaultIdleMin = 100 * time.Millisecond
-	defaultIdleMax = time.Second // the cap between polls that the source recommends (L-23)
+	defaultIdleMax = time.Second // the cap that the requirements recommend
 )
 
-// idleWithDefaults fills in the defaults of Min and Max, or returns an error if the bounds are
-// negative or the wrong way round, or if Max is under 1 µs, which is a number without a unit.
+// idleWithDefaults fills in Min and Max. It returns an error if a bound is negative, if Min is
+// above Max, or if Max is under 1 µs, which is a number without a unit.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
@@ -38,7 +38,7 @@ func idleWithDefaults(i Idle) (Idle, error) {
 	return i, nil
 }
 
-// idleWait turns what a curve returned into a wait within the bounds.
+// idleWait returns the curve's wait, moved into the bounds.
 func idleWait(i *Idle, next time.Duration) time.Duration {
 	if next == backoff.Stop {
 		return i.Max
@@ -46,10 +46,10 @@ func idleWait(i *Idle, next time.Duration) time.Duration {
 	return min(max(next, i.Min), i.Max)
 }
 
-// idleBesideHook refuses idle waits that would have no effect.
+// idleBesideHook returns an error if Idle is set although the QueueEmpty hook overrides it.
 func idleBesideHook(idle Idle, hook bool) error {
 	if hook && isSet(idle) {
-		return errors.New("setting Idle beside a QueueEmpty hook has no effect, because the hook says how long to wait: set one of them")
+		return errors.New("Idle and QueueEmpty are both set, but QueueEmpty overrides Idle: set only one of them")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// L-23: the cap is a second unless another is asked for.
+// L-23: the cap is one second unless set.
 func TestIdleDefaultsAndBounds(t *testing.T) {
 	for _, c := range []struct{ in, want scaling.Idle }{
 		{scaling.Idle{}, scaling.Idle{Min: 100 * time.Millisecond, Max: time.Second}},
@@ -29,7 +29,7 @@ func TestIdleDefaultsAndBounds(t *testing.T) {
 	}
 }
 
-// any policy of the library stands in, within our bounds.
+// any backoff policy can be used, within our bounds.
 func TestAnyBackOffStandsIn(t *testing.T) {
 	idle, err := idleWithDefaults(scaling.Idle{Min: 200 * time.Millisecond, Max: time.Second, New: func() backoff.BackOff {
 		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithRandomizationFactor(0))

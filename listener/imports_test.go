@@ -17,9 +17,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A program that sets every option, has every hook and reads every error imports this package
-// and one queue; only for bodies that are not JSON it imports package codec too. This file is
-// such a program.
+// A program that sets every option, has every hook and reads every error needs to import only
+// this package and one queue, and package codec for bodies that are not JSON. This file is such
+// a program.
 func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "imports_test.go", nil, parser.ImportsOnly)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	}
 }
 
-// explained reads the errors that OnError is told of.
+// explained reads the errors that OnError receives.
 func explained(err error) {
 	var delivery *listener.DeliveryError
 	var panicked *listener.PanicError

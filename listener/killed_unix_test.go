@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// worker is a worker process and what it says.
+// worker is a worker process and its output.
 type worker struct {
 	process *exec.Cmd
 	reading sync.WaitGroup
@@ -44,7 +44,7 @@ func startWorker(t *testing.T, location string, said chan<- string) *worker {
 	return w
 }
 
-// kill ends the process as a machine that fails does.
+// kill ends the process like a machine that fails.
 func (w *worker) kill(t *testing.T) {
 	t.Helper()
 	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
@@ -54,9 +54,9 @@ func (w *worker) kill(t *testing.T) {
 	_ = w.process.Wait() // it was killed
 }
 
-// TestV04_WorkersMayBeKilled kills worker processes again and again while others go on:
-// every job is handled, and in the end nothing is left, in the queue or aside.
-func TestV04_WorkersMayBeKilled(t *testing.T) {
+// V-04, Q-13, Q-14: worker processes are killed again and again while others run: every job is
+// handled, and in the end the queue and the poison queue are empty.
+func TestWorkersMayBeKilled(t *testing.T) {
 	const workers, every = 3, 60
 	jobs := 600
 	if testing.Short() {

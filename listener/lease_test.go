@@ -12,16 +12,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// fixed are options whose visibility does not follow handling times.
+// fixed returns options whose visibility does not depend on handling times.
 func fixed(d time.Duration) *Options[job] {
 	o := options()
 	o.Visibility = dispatcher.Fixed(d)
 	return o
 }
 
-// Invariant 4: a handler may run as long as it likes: its lease is renewed at half
-// time with the whole text, and nobody else gets the message.
-func TestB07_ALongHandlerKeepsItsLease(t *testing.T) {
+// B-07, invariant 4: a handler may run for any time: its lease is renewed at half time with the
+// whole text, and no other worker gets the message.
+func TestALongHandlerKeepsItsLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(40)
 		var runs, cancelled atomic.Int64
@@ -74,9 +74,9 @@ func TestAShortHandlerIsNotRenewed(t *testing.T) {
 	})
 }
 
-// V-05: visibility follows twice the 95th percentile of handling times, so that steady
-// work needs no renewal once the first batches, of unknown length, are through.
-func TestV05_VisibilityFollowsTheHandlingTime(t *testing.T) {
+// V-05: the visibility is twice the 95th percentile of handling times, so that steady work
+// needs no renewals after the first batches.
+func TestVisibilityFollowsTheHandlingTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(4000)
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(40 * time.Second); return nil }, options())
@@ -93,9 +93,9 @@ func TestV05_VisibilityFollowsTheHandlingTime(t *testing.T) {
 	})
 }
 
-// Lost: when the service says that the lease is somebody else's, the handler's context
-// ends with that cause and its result settles nothing (B-13).
-func TestB13_ALostLeaseCancelsTheHandler(t *testing.T) {
+// B-13: when the service says that the lease is lost, the handler's context ends with that
+// cause and its result settles nothing.
+func TestALostLeaseCancelsTheHandler(t *testing.T) {
 	for _, result := range []error{nil, errors.New("failed")} {
 		bubble(t, func(b *bundle) {
 			b.put(1)
@@ -121,7 +121,7 @@ func TestB13_ALostLeaseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-// steal takes away what is in the queue.
+// steal takes the messages off the queue.
 func steal(b *bundle) {
 	m, ok := b.queue.Queue.(queue.Manager)
 	if !ok || m.Clear(b.Context()) != nil {
@@ -129,9 +129,9 @@ func steal(b *bundle) {
 	}
 }
 
-// Expired: when nobody answers, our own clock ends the context a second before the
-// lease can have ended; a handler that succeeds all the same tries one delete.
-func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
+// B-10: when the service does not answer, the context ends by our own clock, a second before
+// the lease can have ended; a handler that succeeds nevertheless tries one delete.
+func TestAnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -162,8 +162,7 @@ func TestB10_AnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	})
 }
 
-// When quick handlers make the visibility shorter, a slow one among them keeps its longer
-// lease all the same.
+// When quick handlers shorten the visibility, a slow one among them keeps its longer lease.
 func TestAShorterVisibilityLosesNoLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2000)
@@ -189,8 +188,8 @@ func TestAShorterVisibilityLosesNoLease(t *testing.T) {
 	})
 }
 
-// A renewal that took effect though its answer was lost leaves us with an old receipt:
-// the lease is lost, and the message comes back to be handled.
+// A renewal that took effect although its answer was lost leaves an old receipt: the lease is
+// lost, and the message is delivered again.
 func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -225,8 +224,8 @@ func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
 	})
 }
 
-// A settlement waits for the renewal on the wire and uses its receipt (azure-peers
-// 5.3): a slow renewal never makes a handled message come back.
+// A settlement waits for the renewal in flight and uses its receipt: a slow renewal never
+// causes a second delivery of a handled message.
 func TestASettlementWaitsForTheRunningRenewal(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(50)
@@ -246,8 +245,8 @@ func TestASettlementWaitsForTheRunningRenewal(t *testing.T) {
 	})
 }
 
-// A lease is not renewed past the end of the message's life, which the service would
-// refuse; the handler is told when that end comes.
+// A lease is not renewed past the message's expiry, which the service would refuse; the handler
+// is cancelled before that.
 func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{TTL: 100 * time.Second}); err != nil {
@@ -279,8 +278,8 @@ func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
 	})
 }
 
-// A handler's time-out ends its context with that cause and counts as a failure; when it
-// returns then its lease is not renewed.
+// A handler's time-out ends its context with that cause and counts as a failure. If the handler
+// then returns, its lease is not renewed.
 func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -310,8 +309,8 @@ func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 	})
 }
 
-// B-01: a delete whose answer was lost is repeated, and "gone" then means done.
-func TestB01_ADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
+// B-01: a delete whose answer was lost is retried, and "gone" then means success.
+func TestADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		first := map[int]bool{}
@@ -338,8 +337,8 @@ func TestB01_ADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
 	})
 }
 
-// Invariant 1: when the poison queue takes nothing, the message is not lost: it goes
-// back and is moved when there is room again.
+// Invariant 1: when the poison queue accepts nothing the message is not lost: it is given back,
+// and moved when the poison queue works again.
 func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("not a job")
@@ -363,8 +362,8 @@ func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 	})
 }
 
-// The same for a job whose last attempt failed, or that its handler rejects: it is not
-// handled again while it waits for its copy, or for ever where poison is kept.
+// The same for a job whose last attempt failed or that its handler rejects: it is not handled
+// again while it waits to be moved, or ever where poison is kept.
 func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		result error
@@ -402,8 +401,8 @@ func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
 	}
 }
 
-// Nor while its copy is tried: a lease of 10 s is shorter than the 15 s in which settlements
-// are repeated, and nobody renews it. A poison queue that is only slow gets a longer one.
+// Nor while the copy is retried: a lease of 10 s is shorter than the 15 s of SettleTimeout, and
+// is no longer renewed. A slow poison queue gets a longer lease.
 func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
 	for name, slow := range map[string]bool{"unavailable": false, "slow": true} {
 		bubble(t, func(b *bundle) {
@@ -434,8 +433,8 @@ func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
 	}
 }
 
-// A poison queue that is listened to keeps what fails in it, hidden, and does not hand
-// it on, drop it, or run hot.
+// A poison queue that is itself listened to keeps what fails in it hidden, and does not move
+// it, drop it, or poll in a tight loop.
 func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		p := &wire{Queue: b.queue.Queue.Sibling("-poison"), calls: b.queue.calls}

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// What is always logged was not left out.
+// Lines that are always logged do not count as suppressed.
 func TestLinesThatWereLoggedDoNotCountAsLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		attempts int

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// mortal puts a job on the queue that lives for so long.
+// mortal sends a job with this TTL.
 func (b *bundle) mortal(life time.Duration) {
 	b.Helper()
 	if _, err := b.queue.Queue.Enqueue(b.Context(), "millrace/1?id=7\n{\"N\":1}", &queue.EnqueueOptions{TTL: life}); err != nil {
@@ -19,8 +19,8 @@ func (b *bundle) mortal(life time.Duration) {
 	}
 }
 
-// refused returns how many updates the service did not take because they passed the end of
-// a message's life.
+// refused returns how many updates the service refused because they went beyond a message's
+// expiry.
 func (b *bundle) refused() (n int) {
 	for _, c := range b.queue.sent("update") {
 		if errors.Is(c.err, queue.ErrInvalid) {
@@ -30,9 +30,9 @@ func (b *bundle) refused() (n int) {
 	return n
 }
 
-// A job that is out of attempts and cannot be moved is given back for no longer than it
-// lives, so that the service takes the record of it: no handler sees it again. While it
-// lives it comes up to be moved.
+// A job without attempts left that cannot be moved is given back for no longer than it lives,
+// so that the service accepts the record and no handler sees it again. While it lives it is
+// delivered again to be moved.
 func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 	const life = 15 * time.Minute
 	for name, c := range map[string]struct {
@@ -68,8 +68,8 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 	}
 }
 
-// No update asks for more than the message's life: neither what leaves a newer message
-// alone, nor a snooze, nor what keeps poison, nor a renewal or a save that takes a while.
+// No update asks for more than the message's remaining life: no give-back of a newer envelope,
+// no snooze, no kept poison, no renewal, no slow save.
 func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
@@ -124,8 +124,8 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 	}
 }
 
-// The answer to a dequeue that took as long as the lease, but for the last second, is too
-// late: no handler starts.
+// An answer to a dequeue that took as long as the lease, less a second, comes too late: no
+// handler starts.
 func TestAnAnswerThatTookAsLongAsTheLeaseIsTooLate(t *testing.T) {
 	for took, want := range map[time.Duration]int64{29*time.Second - time.Millisecond: 1, 29 * time.Second: 0} {
 		bubble(t, func(b *bundle) {
@@ -149,8 +149,8 @@ func TestAnAnswerThatTookAsLongAsTheLeaseIsTooLate(t *testing.T) {
 	}
 }
 
-// A message with less than a second to live, after the second that clocks are given, is
-// poison before it is handled.
+// A message with less than a second to live, after a second of clock tolerance, is poison
+// before it is handled.
 func TestAMessageInItsLastSecondIsNotHandled(t *testing.T) {
 	for took, want := range map[time.Duration]int64{0: 1, time.Millisecond: 0} {
 		bubble(t, func(b *bundle) {
@@ -176,7 +176,7 @@ func TestAMessageInItsLastSecondIsNotHandled(t *testing.T) {
 	}
 }
 
-// One that is to be tried again needs a second besides the visibility for it, or is poison.
+// A message that is to be retried needs a second more than the visibility, or it is poison.
 func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 	for at, want := range map[time.Duration]int64{68 * time.Second: 1, 68*time.Second + time.Millisecond: 0} {
 		bubble(t, func(b *bundle) {
@@ -197,8 +197,7 @@ func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 	}
 }
 
-// Invariant 1: while the copy cannot be made, whatever the service says, the original is
-// not deleted.
+// Invariant 1: while the copy fails, whatever the error, the original is not deleted.
 func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
 	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown, queue.ErrUnauthorized, queue.ErrQueueBeingDeleted, queue.ErrTooLarge} {
 		bubble(t, func(b *bundle) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// A dequeue may hide a message beyond its life. Its lease ends with that life all the same:
-// the handler is told while what it did can still be recorded.
+// A dequeue may hide a message beyond its life. The lease ends with the message nevertheless:
+// the handler is cancelled while its result can still be recorded.
 func TestALeaseEndsWithTheMessagesLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.mortal(20 * time.Second)
@@ -37,7 +37,7 @@ func TestALeaseEndsWithTheMessagesLife(t *testing.T) {
 	})
 }
 
-// counting is a queue whose dequeues say that messages were delivered so often.
+// counting is a queue whose messages have a given dequeue count.
 type counting struct {
 	queue.Queue
 	count int64
@@ -51,7 +51,7 @@ func (q counting) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 	return batch, err
 }
 
-// A dequeue count that stands for the attempt may be larger than any int.
+// A dequeue count that serves as the attempt may exceed an int.
 func TestALargeDequeueCountIsPoison(t *testing.T) {
 	for _, count := range []int64{6, 1 << 31, 1<<32 + 1, math.MaxInt64} {
 		for _, text := range []string{`{"N":1}`, "millrace/1?n=5\n{}", "millrace/1?n=2147483647&s=1\n{}"} {
@@ -69,7 +69,7 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 	}
 }
 
-// A give-back that had to be repeated asks for no more than the message has left by then.
+// A retried give-back asks for no more than the message's remaining life by then.
 func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		newer := "millrace/2?id=7\n{}" // is left alone for half a minute
@@ -92,8 +92,8 @@ func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
 	})
 }
 
-// A handler that came too late, because its lease could not be renewed, raises the visibility
-// of the next dequeue.
+// A handler that finished too late, because its lease could not be renewed, raises the
+// visibility of the next dequeue.
 func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -123,7 +123,8 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 	})
 }
 
-// A give-back that was so long on its way that the service refuses it is sent again with less.
+// A give-back that arrives so late that the service refuses it is sent again with a shorter
+// delay.
 func TestAGiveBackThatArrivesTooLateIsSentAgainWithLess(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		newer := "millrace/2?id=7\n{}"
@@ -146,7 +147,8 @@ func TestAGiveBackThatArrivesTooLateIsSentAgainWithLess(t *testing.T) {
 	})
 }
 
-// Poison that could not be moved comes up again while it lives, however long the retry delay.
+// Poison that could not be moved is delivered again before it expires, however long the retry
+// delay.
 func TestPoisonComesUpToBeMovedBeforeItsLifeEnds(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.mortal(time.Hour)

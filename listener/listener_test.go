@@ -18,7 +18,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-func TestL12_EverySuccessIsDeletedAfterItsHandler(t *testing.T) {
+// L-12: every success is deleted after its handler has returned.
+func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 1000
 		b.put(n)
@@ -55,9 +56,9 @@ func TestL12_EverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 	})
 }
 
-// B-12: a message whose handler runs is in the queue, and is deleted only when the
+// B-12: a message stays in the queue while its handler runs and is deleted only after the
 // handler has returned.
-func TestB12_NothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
+func TestNothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		release := make(chan struct{})
@@ -76,8 +77,8 @@ func TestB12_NothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
 	})
 }
 
-// Invariant 3: a dequeue asks for no more than there are free slots, and no more
-// handlers run than Concurrency.
+// Invariant 3: a dequeue requests no more messages than there are free slots, and no more than
+// Concurrency handlers run.
 func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 	for _, concurrency := range []int{1, 7, 32, 100} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -120,8 +121,7 @@ func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// visible counts visible messages of a small queue by trying every one: peek shows
-// 32 at most, so it is a lower bound beyond that.
+// visible returns the number of visible messages of a small queue; a peek shows 32 at most.
 func (b *bundle) visible() int64 {
 	b.Helper()
 	batch, err := b.queue.Queue.Peek(b.Context(), queue.MaxBatch)
@@ -135,9 +135,9 @@ func (b *bundle) visible() int64 {
 	return st // many are waiting: hidden counts as none
 }
 
-// P-01, P-04: a handler runs exactly MaxAttempts times, the delay grows with the
-// attempt, and then the message is in the poison queue with everything about it.
-func TestP04_AFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
+// P-01, P-04: a handler runs exactly MaxAttempts times with a growing delay, and then the
+// message is in the poison queue with its record.
+func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		sent := b.putText(`{"N":7}`)
 		var runs []time.Time
@@ -186,9 +186,8 @@ func TestP04_AFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	})
 }
 
-// X-25, P-01: a message that killed its worker every time is poison before it is
-// handled again.
-func TestX25_AMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
+// X-25, P-01: a message that killed its worker every time is poison before it is handled again.
+func TestAMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		for range 5 {
@@ -240,8 +239,8 @@ func TestHandlersSayWhatBecomesOfTheirMessage(t *testing.T) {
 	}
 }
 
-// Invariant 1: a message whose life ends before another attempt could be made is
-// poison, not dropped by the service.
+// Invariant 1: a message that expires before another attempt could be made is moved to the
+// poison queue and not dropped by the service.
 func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{TTL: 90 * time.Second}); err != nil {
@@ -265,9 +264,9 @@ func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 	})
 }
 
-// X-16: what is no job is poison at once, with the reason, and its handler never
-// runs. The naive variant gives it back, and the check catches that.
-func TestX16_AMalformedMessageIsPoisonAtOnce(t *testing.T) {
+// X-16: an undecodable message is poison at once, with the reason, and its handler never runs.
+// The naive variant gives it back, and the check detects that.
+func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 	for _, text := range []string{"", "{", "[1,2]", `{"N":"seven"}`, "null null", "just words"} {
 		bubble(t, func(b *bundle) {
 			b.putText(text)
@@ -299,15 +298,15 @@ func TestX16_AMalformedMessageIsPoisonAtOnce(t *testing.T) {
 // goneAfterOneDelivery is the check of X-16.
 func goneAfterOneDelivery(b *bundle) bool { return b.depth(b.queue.Queue) == 0 }
 
-// naiveParseCaught is the source's AcceptMessage: a parse error is caught and the
-// message left to its visibility, again and again.
+// naiveParseCaught ignores a parse error and leaves the message to its visibility, again and
+// again.
 func naiveParseCaught(b *bundle) {
 	_, _ = b.queue.Queue.Dequeue(b.Context(), 1, 30*time.Second)
 }
 
-// X-08: one handler's failure, panic or end is its own; the others of its batch are
-// deleted.
-func TestX08_OneFailureIsNotTheBatchs(t *testing.T) {
+// X-08: a handler's failure, panic or Goexit affects only its own message; the others of its
+// batch are deleted.
+func TestOneFailureIsNotTheBatchs(t *testing.T) {
 	isolated := func(deleted, n int64) bool { return deleted == n-3 }
 	bubble(t, func(b *bundle) {
 		const n = 32
@@ -356,8 +355,7 @@ func TestX08_OneFailureIsNotTheBatchs(t *testing.T) {
 	})
 }
 
-// naiveBatch is the source's parallel query: the first failure ends it for all, and
-// nothing of the batch is deleted after.
+// naiveBatch stops at the first failure and deletes nothing of the batch afterwards.
 func naiveBatch(b *bundle) (deleted int64) {
 	batch, _ := b.queue.Queue.Dequeue(b.Context(), 32, 30*time.Second)
 	for i, m := range batch {
@@ -371,9 +369,9 @@ func naiveBatch(b *bundle) (deleted int64) {
 	return deleted
 }
 
-// X-09: after an error the loop waits the wait of errors, not the long interval that
-// was left from before the work.
-func TestX09_WorkResetsTheWaits(t *testing.T) {
+// X-09: after an error the loop waits as after a first error, not for the long interval from
+// before the work.
+func TestWorkResetsTheWaits(t *testing.T) {
 	// Idle long, then work, then one error: how long until the next poll?
 	wait := func(b *bundle, run func(b *bundle)) time.Duration {
 		errorAt := time.Time{}
@@ -416,7 +414,7 @@ func TestX09_WorkResetsTheWaits(t *testing.T) {
 	})
 }
 
-// naiveInterval is the source's loop, whose interval survives the work.
+// naiveInterval is a loop whose interval survives the work.
 func naiveInterval(b *bundle, longest time.Duration) {
 	interval := time.Second
 	for range 6 {
@@ -434,9 +432,9 @@ func naiveInterval(b *bundle, longest time.Duration) {
 	}
 }
 
-// L-16, B-13, B-18: errors never end a loop, a busy service is polled ever more seldom,
-// and the log is not flooded.
-func TestB04_ABusyServiceIsBackedOffFrom(t *testing.T) {
+// B-04, L-16, B-13, B-18: errors never end a loop, a busy service is polled less and less
+// often, and the log is not flooded.
+func TestABusyServiceIsBackedOffFrom(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var log strings.Builder
 		o := options()
@@ -525,28 +523,28 @@ func TestAMissingQueueIsWaitedFor(t *testing.T) {
 	})
 }
 
-// L-03: batches of 1 to 32, a queue; and whatever else can be told beforehand.
+// L-03: invalid options are refused before anything is sent.
 func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	for name, change := range map[string]func(*Options[job]){
-		"concurrency":       func(o *Options[job]) { o.Concurrency = -1 },
-		"batch size":        func(o *Options[job]) { o.BatchSize = 33 },
-		"loops":             func(o *Options[job]) { o.Loops = Loops{Min: -1} },
-		"the minimum":       func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
-		"idle":              func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
-		"visibility":        func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
-		"least fetch":       func(o *Options[job]) { o.LeastFetch = -1 },
-		"time-out":          func(o *Options[job]) { o.Timeout = -1 },
-		"poison":            func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
-		"settle":            func(o *Options[job]) { o.SettleTimeout = -1 },
-		"choose one":        func(o *Options[job]) { o.Poison = poison.Policy{Keep: true, Queue: o.Poison.Queue} },
-		"go round for ever": nil,
+		"concurrency":              func(o *Options[job]) { o.Concurrency = -1 },
+		"batch size":               func(o *Options[job]) { o.BatchSize = 33 },
+		"loops":                    func(o *Options[job]) { o.Loops = Loops{Min: -1} },
+		"the minimum":              func(o *Options[job]) { o.Loops = Loops{Min: 3, Max: 2} },
+		"idle":                     func(o *Options[job]) { o.Idle = scaling.Idle{Min: 2 * time.Second, Max: time.Second} },
+		"visibility":               func(o *Options[job]) { o.Visibility = dispatcher.Visibility{Min: time.Second} },
+		"minimum fetch":            func(o *Options[job]) { o.MinFetch = -1 },
+		"time-out":                 func(o *Options[job]) { o.Timeout = -1 },
+		"poison":                   func(o *Options[job]) { o.Poison.MaxAttempts = -1 },
+		"settle":                   func(o *Options[job]) { o.SettleTimeout = -1 },
+		"set only one":             func(o *Options[job]) { o.Poison = poison.Policy{Keep: true, Queue: o.Poison.Queue} },
+		"moved to itself for ever": nil,
 	} {
 		bubble(t, func(b *bundle) {
 			o := options()
 			switch name {
-			case "choose one":
+			case "set only one":
 				o.Poison = poison.Policy{Keep: true, Queue: b.queue.Sibling("-x")}
-			case "go round for ever":
+			case "moved to itself for ever":
 				o.Poison.Queue = b.queue
 			default:
 				change(o)

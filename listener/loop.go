@@ -14,27 +14,26 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// After an error a loop waits within these, growing, whatever its idle curve says
-// (L-16, X-09).
+// After an error a loop waits within these bounds, growing, whatever its idle curve says.
 const (
 	firstErrorWait = 100 * time.Millisecond
-	mostErrorWait  = 30 * time.Second
+	maxErrorWait   = 30 * time.Second
 )
 
-// leastHookWait keeps a QueueEmpty hook that says zero from polling in a spin.
-const leastHookWait = time.Millisecond
+// minHookWait keeps a QueueEmpty hook that returns zero from polling in a busy loop.
+const minHookWait = time.Millisecond
 
-// loop is one dequeue goroutine. Its fields are its own.
+// loop is one dequeue goroutine. Only that goroutine uses its fields.
 type loop[T any] struct {
 	*session[T]
 	empties int             // empty polls in a row
-	setting *Idle           // that the curve was made for
+	setting *Idle           // for which curve was made
 	curve   backoff.BackOff // waits after empty polls
 	errors  backoff.BackOff // waits after errors in a row; nil before the first
-	created bool            // it made the queue, and no dequeue was answered since
+	created bool            // it created the queue, and no dequeue has succeeded since
 }
 
-// run fetches until the listener stops or the loop may end.
+// run dequeues until the listener stops or the loop ends.
 func (l *loop[T]) run(ctx context.Context) {
 	for {
 		reserved := l.dispatcher.Reserve(ctx)
@@ -45,49 +44,48 @@ func (l *loop[T]) run(ctx context.Context) {
 			l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
 			break
 		}
-		wait, leave := l.turn(reserved)
+		wait, leave := l.poll(reserved)
 		if leave {
 			return
 		}
-		woken := l.pause(ctx, wait)
-		if l.surplus() {
-			if woken { // somebody has to poll
+		woken := l.sleep(ctx, wait)
+		if l.stopIfExcess() {
+			if woken { // the signal is for another loop
 				l.wake.signal()
 			}
 			return
 		}
 	}
-	l.fleet.ended()
+	l.pool.stopped()
 }
 
-// turn is one dequeue and what follows from it: how long to wait, and whether the
-// loop has left the fleet.
-func (l *loop[T]) turn(reserved int) (wait time.Duration, leave bool) {
+// poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
+func (l *loop[T]) poll(reserved int) (wait time.Duration, leave bool) {
 	visibility := l.dispatcher.Visibility()
-	// Before the request: a lower bound for when the service begins to count.
+	// Taken before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
 	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
 	l.observe(reserved, batch, time.Since(asked), err)
 	l.health.polled(err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
 	if errors.Is(err, queue.ErrQueueMissing) {
-		return l.missing(err)
+		return l.onQueueMissing(err)
 	}
 	if err != nil {
-		return l.failed(err), false
+		return l.onError(err), false
 	}
 	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
-		return l.empty()
+		return l.onEmptyPoll()
 	}
 	l.empties = 0
 	l.curve.Reset()
-	l.weigh(len(batch), len(batch) >= reserved)
+	l.rescale(len(batch), len(batch) >= reserved)
 	return 0, false
 }
 
-// observe tells the observer of a dequeue.
+// observe reports a dequeue to the observer.
 func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, err error) {
 	o := &l.options.Observer
 	if o.Polled != nil {
@@ -98,47 +96,47 @@ func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, 
 	}
 }
 
-// empty decides what follows an empty poll (L-14).
-func (l *loop[T]) empty() (wait time.Duration, leave bool) {
+// onEmptyPoll decides what follows an empty poll.
+func (l *loop[T]) onEmptyPoll() (wait time.Duration, leave bool) {
 	l.empties++
-	l.scale.rest()
+	l.scaler.markIdle()
 	if wait, stop, ok := l.askQueueEmpty(); ok {
-		if stop && l.leave() {
-			return 0, true // at once, without the wait
+		if stop && l.tryStop() {
+			return 0, true // at once, without waiting
 		}
-		return max(wait, leastHookWait), false
+		return max(wait, minHookWait), false
 	}
-	idle := l.idleNow()
+	idle := l.currentIdle()
 	wait = idleWait(idle, l.curve.NextBackOff())
 	if wait < idle.Max {
 		return wait, false
 	}
-	if l.leave() {
+	if l.tryStop() {
 		return 0, true
 	}
-	// Who stays sleeps a little longer than Max, each differently: fleets that
-	// were started together do not poll together, and one poll per Max is a bound.
-	return wait + time.Duration(l.draw()*float64(wait)/10), false
+	// Surviving loops add up to 10 % jitter to Max. So processes that started together do not
+	// poll together, and one poll per Max stays an upper bound.
+	return wait + time.Duration(l.nextJitter()*float64(wait)/10), false
 }
 
-// missing decides what follows a dequeue from a queue that does not exist: it is made if
-// the options say so, and otherwise waited for, as an empty one.
-func (l *loop[T]) missing(err error) (wait time.Duration, leave bool) {
+// onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
+// if the options say so, and otherwise treated as empty.
+func (l *loop[T]) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	if l.options.Create && !l.created {
 		err = l.queue.Create(l.requests, nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
-			l.report.say("queue created")
+			l.report.info("queue created")
 			l.errors, l.created = nil, true
 			return 0, false
 		}
-		return l.failed(err), false
+		return l.onError(err), false
 	}
 	l.errors, l.created = nil, false
 	l.report.poll(hint(err))
-	return l.empty()
+	return l.onEmptyPoll()
 }
 
-// askQueueEmpty asks the hook, if there is one and it answers.
+// askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
 func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	f := l.options.QueueEmpty
 	if f == nil {
@@ -148,16 +146,16 @@ func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	return wait, stop, ok
 }
 
-// failed decides what follows an error: never an end of the loop, but of the whole
-// listener if nothing ever worked and waiting cannot help.
-func (l *loop[T]) failed(err error) time.Duration {
+// onError returns how long to wait after an error. It never ends the loop. It ends the listener
+// if no dequeue ever succeeded and waiting cannot help.
+func (l *loop[T]) onError(err error) time.Duration {
 	if l.requests.Err() != nil {
-		return 0 // cut off by the stop
+		return 0 // cancelled by the stop
 	}
 	err = hint(err)
 	if !l.worked() && (errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid)) {
 		l.fail(err)
-		return mostErrorWait // until Run has heard of it and stops the loops
+		return maxErrorWait // until Run stops the loops
 	}
 	l.report.poll(err)
 	if l.errors == nil {
@@ -166,7 +164,7 @@ func (l *loop[T]) failed(err error) time.Duration {
 	return l.errors.NextBackOff()
 }
 
-// hint adds what to do, where a listener knows more than its queue.
+// hint adds advice where a listener knows more than its queue.
 func hint(err error) error {
 	e := (*queue.Error)(nil)
 	if !errors.As(err, &e) {
@@ -174,7 +172,7 @@ func hint(err error) error {
 	}
 	c := *e
 	switch {
-	case errors.Is(err, queue.ErrQueueMissing): // whatever the queue says of it
+	case errors.Is(err, queue.ErrQueueMissing): // replaces the hint of the queue
 		c.Hint = fmt.Sprintf("waiting for it: make it with «millrace create %s» or set Options.Create, or check the name and the account", c.Queue.Queue)
 	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "":
 		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
@@ -184,10 +182,10 @@ func hint(err error) error {
 	return &c
 }
 
-// pause waits, or returns early when the listener stops or, as woken, when there is a
-// reason to poll. After an error nothing wakes it (L-16): the reason is remembered, and
-// worth a poll when the pause is over.
-func (l *loop[T]) pause(ctx context.Context, d time.Duration) (woken bool) {
+// sleep waits. It returns early when the listener stops, and, with woken set, when there is a
+// reason to poll. After an error nothing wakes it: the signal stays pending until the wait is
+// over.
+func (l *loop[T]) sleep(ctx context.Context, d time.Duration) (woken bool) {
 	if d <= 0 {
 		return false
 	}
@@ -206,10 +204,9 @@ func (l *loop[T]) pause(ctx context.Context, d time.Duration) (woken bool) {
 	return false
 }
 
-// idleNow returns the Idle in force, with a new curve when it has changed. A loop that
-// finds it changed wakes the next, which may sleep by the old one: were only one loop told
-// it could end, and the others sleep on for as long as they used to.
-func (l *loop[T]) idleNow() *Idle {
+// currentIdle returns the Idle in force, with a new curve if it has changed. A loop that sees
+// the change wakes the next one, which may be in a long sleep by the old Idle.
+func (l *loop[T]) currentIdle() *Idle {
 	if now := l.session.idle.Load(); now != l.setting {
 		if l.setting != nil {
 			l.wake.signal()
@@ -219,10 +216,10 @@ func (l *loop[T]) idleNow() *Idle {
 	return l.setting
 }
 
-// newCurve returns the waits after empty polls.
+// newCurve returns the curve of waits after empty polls.
 func (l *loop[T]) newCurve(idle *Idle) backoff.BackOff {
 	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
-		return int(l.draw() * float64(n))
+		return int(l.nextJitter() * float64(n))
 	})
 	if idle.New != nil {
 		return guardCurve(l.hooks, idle.New, own)
@@ -230,20 +227,20 @@ func (l *loop[T]) newCurve(idle *Idle) backoff.BackOff {
 	return own
 }
 
-// draw returns the next number of [0, 1) for the waits of the loops. They share one
-// series, which differs between processes by its seed: were it one a loop, which
-// loop polls first would matter, and a run could not be repeated.
-func (s *session[T]) draw() float64 { return jitter.Of(s.key, int(s.draws.Add(1))) }
+// nextJitter returns the next jitter in [0, 1) for the waits of the loops. They share one
+// series, which depends on the seed and so differs between processes. With a series per loop it
+// would matter which loop polls first, and a run could not be repeated.
+func (s *session[T]) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
 
-// newErrorWaits returns the waits after errors in a row, spread by how many such rows there
-// were before: like the draws they do not depend on which loop it is.
+// newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
+// such series there were before, and like nextJitter not on the loop.
 func (s *session[T]) newErrorWaits() backoff.BackOff {
-	first := min(max(s.idle.Load().Min, firstErrorWait), mostErrorWait)
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.troubles.Add(1)), first, mostErrorWait)
+	first := min(max(s.idle.Load().Min, firstErrorWait), maxErrorWait)
+	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
 }
 
 func (s *session[T]) newLoop() *loop[T] {
 	l := &loop[T]{session: s}
-	l.idleNow()
+	l.currentIdle()
 	return l
 }

@@ -7,23 +7,22 @@ import (
 
 // Loops bounds how many dequeue loops run.
 type Loops struct {
-	// Min is how many loops run at least, also while the queue is empty. Where Max has
-	// its default no more than Concurrency of them count: a loop without a slot could not
-	// dequeue. Defaults to 1.
+	// Min is how many loops run at least, even while the queue is empty. If Max is not set, no
+	// more than Concurrency of them run, because a loop without a slot could not dequeue.
+	// Defaults to 1.
 	Min int
 
 	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
-	// ceil(Concurrency / BatchSize), or Min if that is more, and follows Concurrency when
-	// it is changed.
+	// ceil(Concurrency / BatchSize), or to Min if that is more, and adapts when Concurrency
+	// changes.
 	Max int
 
-	// Pause is how long after a growth no loop ends, so that a queue that fills in
-	// bursts does not grow and shrink all the time. Negative means none. Defaults
-	// to 30 s.
+	// Pause is how long after a growth no loop ends, so that the number of loops does not
+	// oscillate when work comes in bursts. Negative means none. Defaults to 30 s.
 	Pause time.Duration
 }
 
-// check refuses what contradicts itself.
+// check returns an error for contradicting bounds.
 func (l Loops) check() error {
 	if l.Min < 0 || l.Max < 0 {
 		return fmt.Errorf("loops %d…%d must be at least 1", l.Min, l.Max)
@@ -34,7 +33,7 @@ func (l Loops) check() error {
 	return nil
 }
 
-// changed returns what is asked for with those fields changed that c sets.
+// changed returns the bounds with the fields replaced that are set in c.
 func (l Loops) changed(c Loops) Loops {
 	if c.Max != 0 {
 		l.Max = c.Max
@@ -51,13 +50,13 @@ func (l Loops) changed(c Loops) Loops {
 	return l
 }
 
-// bounds returns the bounds in force where these are asked for. What was asked for is kept
-// apart from them, so that what a low concurrency makes of it does not outlast it.
+// bounds returns the bounds in force for the requested ones. The request is kept apart from
+// them, so that the effect of a low concurrency does not outlast it.
 func (l Loops) bounds(concurrency, batch int) Loops {
 	l.Min = max(l.Min, 1)
 	if l.Max == 0 {
 		l.Min = min(l.Min, concurrency)
-		l.Max = max((concurrency+batch-1)/batch, l.Min) // to fill the slots in one go
+		l.Max = max((concurrency+batch-1)/batch, l.Min) // enough to fill all slots at once
 	}
 	l.Min = min(l.Min, l.Max)
 	if l.Pause == 0 {

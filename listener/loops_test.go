@@ -17,7 +17,7 @@ import (
 
 func nothing(context.Context, *Message[job]) error { return nil }
 
-// many are options for a listener of exactly n loops that shrinks without a pause.
+// many returns options for exactly n loops that end without a pause.
 func many(n int) *Options[job] {
 	o := options()
 	o.Loops = Loops{Max: n, Pause: -1}
@@ -26,9 +26,8 @@ func many(n int) *Options[job] {
 	return o
 }
 
-// L-24, L-25: loops end when their wait has reached the maximum, and exactly one
-// survives.
-func TestL24_AnIdleFleetShrinksToOne(t *testing.T) {
+// L-24, L-25: loops end when their wait has reached the maximum, and exactly one remains.
+func TestAnIdleFleetShrinksToOne(t *testing.T) {
 	for _, n := range []int{2, 10, 200} {
 		bubble(t, func(b *bundle) {
 			b.put(n * 32)
@@ -47,8 +46,7 @@ func TestL24_AnIdleFleetShrinksToOne(t *testing.T) {
 	}
 }
 
-// Loops that ended come back with the work, and those of a burst do not end before
-// the pause is over.
+// Loops start again with new work, and those of a burst do not end before the pause is over.
 func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := many(5)
@@ -70,9 +68,9 @@ func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
 	})
 }
 
-// L-26: with the source's curve a second loop ends at its fourth empty poll, 880 to
-// 1309 ms after the first, and at min = max at once.
-func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
+// L-26: with the default curve a second loop ends at its fourth empty poll, 880 to 1309 ms
+// after the first, and at once if Min equals Max.
+func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var ended []int
 		o := many(2)
@@ -104,8 +102,8 @@ func TestL26_ALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 	})
 }
 
-// C-06, X-03: one idle loop polls once per Max, never more often, spread over a tenth
-// so that fleets do not march in step.
+// C-06, X-03: one idle loop polls at most once per Max, with up to 10 % jitter so that workers
+// do not poll in step.
 func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 	for _, most := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
 		bubble(t, func(b *bundle) {
@@ -127,19 +125,19 @@ func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
 	}
 }
 
-// the loops of one listener, and the first loops of many, wait differently.
-func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
+// the loops of one listener, and the first loops of several, have different jitter.
+func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
 	first := func(q queue.Queue) (waits map[time.Duration]bool) {
 		waits = map[time.Duration]bool{}
 		one := New(q, nothing, options())
-		s, err := one.begin()
+		s, err := one.prepare()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {
 			waits[s.newLoop().curve.NextBackOff()] = true
 		}
-		other, err := New(q, nothing, options()).begin()
+		other, err := New(q, nothing, options()).prepare()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +155,7 @@ func TestX10_LoopsAndProcessesWaitDifferently(t *testing.T) {
 
 // L-05, L-14: the hook decides how long to wait and whether the loop ends; the last
 // one never does.
-func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
+func TestTheQueueEmptyHookDecides(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
 		counts := map[int]int{}
@@ -192,8 +190,9 @@ func TestL05_TheQueueEmptyHookDecides(t *testing.T) {
 	})
 }
 
-// L-28, L-29, B-14: the loops follow the source's rule when work appears on an idle queue.
-func TestL29_LoopsFollowTheDepth(t *testing.T) {
+// L-28, L-29, B-14: the number of loops follows the sample rule when work appears on an idle
+// queue.
+func TestLoopsFollowTheDepth(t *testing.T) {
 	for depth, want := range map[int]int{1: 10, 99: 10, 100: 50, 999: 50, 1000: 100} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
@@ -219,9 +218,9 @@ func TestL29_LoopsFollowTheDepth(t *testing.T) {
 	}
 }
 
-// however many loops want to end at the same time, one stays. The naive variant
-// reads the number and decides on it later, as the source does, and is caught.
-func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
+// however many loops want to end at the same time, one stays. The naive variant reads the
+// number and decides on it later, and fails the check.
+func TestTheLastLoopsCannotLeaveTogether(t *testing.T) {
 	survivors := func(n int, leave func(together *sync.WaitGroup) bool) int {
 		var together, all sync.WaitGroup
 		together.Add(n)
@@ -237,12 +236,12 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 		return n - int(left.Load())
 	}
 	for _, n := range []int{2, 3, 50} {
-		f := fleet{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
+		f := loopPool{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
 		f.grow(n, func() {})
 		if s := survivors(n, func(together *sync.WaitGroup) bool {
 			together.Done()
 			together.Wait()
-			return f.leave()
+			return f.tryStop()
 		}); s != 1 {
 			t.Errorf("%d of %d loops survive, want 1", s, n)
 		}
@@ -264,10 +263,11 @@ func TestX04_TheLastLoopsCannotLeaveTogether(t *testing.T) {
 	}
 }
 
-// Room is opened before the loops that it is for: one that ran first would fetch too little.
+// Slots are opened before the loops start that use them: a loop that ran first would fetch too
+// little.
 func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
 	open := 0
-	f := fleet{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	f := loopPool{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
 	for _, target := range []int{2, 5, 9} {
 		f.grow(target, func() {
 			if open != target {
@@ -277,9 +277,8 @@ func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
 	}
 }
 
-// loops that detect the same work start the difference once. The naive variant
-// is the source's.
-func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
+// loops that detect the same work start the difference once. The naive variant does not.
+func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 	const detectors, target = 8, 10
 	total := func(grow func(together *sync.WaitGroup) int) int {
 		var together, all sync.WaitGroup
@@ -291,7 +290,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		all.Wait()
 		return int(started.Load())
 	}
-	f := fleet{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
+	f := loopPool{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
 	if n := total(func(together *sync.WaitGroup) int {
 		together.Done()
 		together.Wait()
@@ -310,7 +309,7 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		t.Error("the check lets the source's start pass: it proves nothing")
 	}
 
-	f = fleet{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
+	f = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
 	if n := f.grow(1<<30, func() {}); n != 7 {
 		t.Errorf("%d loops, want the maximum", n)
 	}
@@ -324,9 +323,9 @@ func TestX05_LoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 	}
 }
 
-// L-31, X-11: a queue that is full at the start, or grows while all loops are busy, scales
-// up without ever having been idle. The naive variant asks at the idle-busy edge only.
-func TestX11_AQueueThatWasNeverIdleScalesUp(t *testing.T) {
+// L-31, X-11: a queue that is full at the start, or fills while all loops are busy, starts
+// loops without having been idle. The naive variant asks only when work appears after idleness.
+func TestAQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	const want = 8
 	slow := func(context.Context, *Message[job]) error { time.Sleep(500 * time.Millisecond); return nil }
 	wide := func() *Options[job] {
@@ -367,8 +366,7 @@ func TestX11_AQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	})
 }
 
-// naiveEdge is the source's loop, which asks only when it was idle; it returns how
-// many loops there were.
+// naiveEdge is a loop that asks only after it was idle; it returns the number of loops.
 func naiveEdge(b *bundle, optimal int) (loops int) {
 	idle := 0
 	loops = 1
@@ -389,8 +387,8 @@ func naiveEdge(b *bundle, optimal int) (loops int) {
 	return loops
 }
 
-// The depth costs a transaction: it is read when work appears and at most once per
-// 256 messages after.
+// The depth costs a transaction: it is read when work appears and then at most once per 256
+// messages.
 func TestTheDepthIsReadSeldom(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 10_000
@@ -410,7 +408,7 @@ func TestTheDepthIsReadSeldom(t *testing.T) {
 	})
 }
 
-// A trickle of single messages costs a poll and a delete each, no reading of depth:
+// Single messages now and then cost one poll and one delete each, and no reading of the depth:
 // a batch that was not full has emptied the queue.
 func TestATrickleReadsNoDepth(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -431,9 +429,9 @@ func TestATrickleReadsNoDepth(t *testing.T) {
 	})
 }
 
-// C-03, B-16: under backlog the batches stay full, so that a message costs little more than its
+// C-03, B-16: under a backlog batches stay full, so that a message costs little more than its
 // delete. Every request is counted.
-func TestC03_BatchesStayFullUnderBacklog(t *testing.T) {
+func TestBatchesStayFullUnderBacklog(t *testing.T) {
 	for concurrency, bound := range map[int]float64{64: 1.17, 256: 1.045, 512: 1.04} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
@@ -467,7 +465,7 @@ func TestC03_BatchesStayFullUnderBacklog(t *testing.T) {
 	}
 }
 
-// L-16: an error in a read of the depth is reported and costs no loop.
+// L-16: an error when reading the depth is reported and ends no loop.
 func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.queue.tamper = func(op string, act func() error) error {

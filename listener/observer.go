@@ -8,38 +8,38 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Observer is told what a listener does and what happens to its deliveries: the seam that
-// metrics and tracing hang on. Every field may be nil. The functions are called from many
-// goroutines at once: they must be quick and must not block. What is passed to them may be
-// kept, but for the slice of Received. A panic in one stops nothing: see [HookError].
+// Observer receives events of a listener and its deliveries, for metrics and tracing. Every
+// field may be nil. The functions are called inline and concurrently, so they must be fast and
+// must not block. Their arguments may be kept, except the slice of Received. A panic in one is
+// contained: see [HookError].
 type Observer struct {
-	// Polled: a dequeue was answered, or failed.
+	// Polled is called after every dequeue, also a failed one.
 	Polled func(Poll)
 
-	// Received: a dequeue brought these messages. The slice must not be changed or kept.
+	// Received is called with the messages of a dequeue. The slice must not be changed or kept.
 	Received func([]queue.Message)
 
-	// Scaled: the number of loops has changed.
+	// Scaled is called when the number of loops has changed.
 	Scaled func(Scale)
 
-	// Started: the handler of a delivery is about to run.
+	// Started is called before the handler of a delivery runs.
 	Started func(Delivery)
 
-	// Finished: its handler has returned, after so long, with this error.
+	// Finished is called with the duration and the error when the handler has returned.
 	Finished func(Delivery, time.Duration, error)
 
-	// Renewed: its lease was renewed for so long; or could not be, with this error.
+	// Renewed is called with the visibility after a renewal; the error is not nil if it failed.
 	Renewed func(Delivery, time.Duration, error)
 
-	// Lost: its lease is no longer ours; the cause is [ErrLeaseLost] or
+	// Lost is called when the lease is no longer ours, with [ErrLeaseLost] or
 	// [ErrLeaseExpired].
 	Lost func(Delivery, error)
 
-	// Settled: this became of it, and the requests for that took so long.
+	// Settled is called with the outcome and the duration of the settlement requests.
 	Settled func(Delivery, Outcome, time.Duration)
 
-	// Poisoned: it was moved to the poison queue, or is kept hidden, for this reason.
-	// Settled is called too.
+	// Poisoned is called with the reason and the error when the message was moved to the poison
+	// queue or is kept hidden. Settled is called too.
 	Poisoned func(Delivery, poison.Reason, error)
 }
 
@@ -51,17 +51,17 @@ func (o *Observer) dispatcher() dispatcher.Observer {
 	}
 }
 
-// Poll is one dequeue.
+// Poll describes one dequeue.
 type Poll struct {
 	Queue queue.Name
-	Asked int           // for how many messages
-	Got   int           // how many there were
-	Took  time.Duration // until the answer
-	Err   error         // nil when it was answered
+	Asked int           // messages requested
+	Got   int           // messages returned
+	Took  time.Duration // duration of the request
+	Err   error         // nil if it succeeded
 }
 
-// Scale is a change of the number of loops.
+// Scale describes a change of the number of loops.
 type Scale struct {
 	Queue queue.Name
-	Loops int // how many run now
+	Loops int // loops that run now
 }

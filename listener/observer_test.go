@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// TestTheDispatcherGetsEveryHookOfTheObserver: a field that dispatcher.Observer has and
-// this package's has not, or that is not handed over, would be a hook that is never called.
+// Every field of dispatcher.Observer exists in Observer and is passed on; otherwise it would be
+// a hook that is never called.
 func TestTheDispatcherGetsEveryHookOfTheObserver(t *testing.T) {
 	var o Observer
 	of := reflect.TypeFor[dispatcher.Observer]()

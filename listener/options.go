@@ -20,147 +20,128 @@ const (
 	defaultPause = 30 * time.Second
 )
 
-// Message is one delivery of a job. See dispatcher.Message.
-type Message[T any] = dispatcher.Message[T]
-
-// Handler does one job. See dispatcher.Handler.
-type Handler[T any] = dispatcher.Handler[T]
-
-// Middleware wraps a handler. See dispatcher.Middleware.
-type Middleware[T any] = dispatcher.Middleware[T]
-
-// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
-type Interceptor = dispatcher.Interceptor
-
-// Options configure a [Listener]. Nil and the zero value are the defaults.
+// Options configure a [Listener]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec reads the body. Defaults to codec.JSON.
+	// Codec decodes the body. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
-	// Format says how the text carries the body. Defaults to codec.Auto, which
-	// reads envelopes, and JSON as it stands and in Base64.
+	// Format is how the text carries the body. Defaults to codec.Auto, which reads envelopes,
+	// and JSON both plain and in Base64.
 	Format codec.Format
 
-	// Adopt puts a message without an envelope into one when it is first given back, so
-	// that attempts can be told from deliveries; an envelope is read as one whatever the
-	// Format. Defaults to false: a foreign message is never rewritten.
+	// Adopt puts a message without an envelope into one when it is first given back, so that
+	// attempts are counted apart from deliveries. An envelope is then recognised whatever the
+	// Format. Defaults to false: such messages are never rewritten.
 	Adopt bool
 
-	// Create makes the queue when it is missing, at the start and later; metadata that it
-	// has does not matter. Defaults to false: a missing queue is waited for.
+	// Create creates the queue when it is missing, at the start and later. Metadata of an
+	// existing queue does not matter. Defaults to false: the listener waits for a missing
+	// queue.
 	Create bool
 
-	// Concurrency is how many handlers run at once. Defaults to 64.
+	// Concurrency is how many handlers may run at once. Defaults to 64.
 	Concurrency int
 
-	// BatchSize is how many messages one dequeue asks for at most, 1…32. Defaults
-	// to 32.
+	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
 	BatchSize int
 
-	// LeastFetch is how many slots must be free before a dequeue is worth its
-	// transaction; Linger overrules it. Defaults to a tenth of Concurrency, within
-	// 1…28.
-	LeastFetch int
+	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
+	// Defaults to a tenth of Concurrency, within 1…28.
+	MinFetch int
 
-	// Linger is how long free slots wait for more before a dequeue is sent for what
-	// there is. Negative means not at all. Defaults to 100 ms, or a fifth of the handling
-	// time if that is more, at most 1 s.
+	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
+	// are. Negative means not at all. Defaults to 100 ms, or to a fifth of the handling time if
+	// that is longer, at most 1 s.
 	Linger time.Duration
 
-	// Loops bounds how many dequeue loops run. Defaults to 1 … what Concurrency
-	// needs.
+	// Loops bounds how many dequeue loops run. Defaults to 1 … as many as Concurrency needs.
 	Loops Loops
 
-	// Idle says how long a loop waits when the queue is empty. It is refused beside
-	// QueueEmpty, which decides in its place. Defaults to 100 ms … 1 s on the curve of
+	// Idle is how long a loop waits when the queue is empty. Setting it together with
+	// QueueEmpty, which overrides it, is an error. Defaults to 100 ms … 1 s on the curve of
 	// scaling.Curve.
 	Idle Idle
 
-	// QueueEmpty, if set, decides after every empty poll in place of Idle: given how
-	// many polls of this loop in a row were empty, how long to wait and whether the
-	// loop ends (L-05). Loops.Min of them never end. It is called from every loop.
-	// Defaults to Idle's curve, ending when it has reached its maximum (L-24).
+	// QueueEmpty decides after every empty poll in place of Idle. It gets the number of
+	// consecutive empty polls of this loop and returns how long to wait and whether the loop
+	// ends. Loops.Min loops never end. It is called concurrently. Defaults to the curve of
+	// Idle; a loop ends when that has reached Max.
 	QueueEmpty func(idleCount int) (wait time.Duration, stop bool)
 
-	// QueueWorkDetected says how many loops a load deserves; it is asked when work
-	// appears on an idle queue, at the start, and while full batches keep coming
-	// (L-28, X-11). The answer is kept within Loops. Package scaling has rules
-	// to choose from. Defaults to scaling.PerBatch.
+	// QueueWorkDetected returns how many loops a load calls for. It is called at the start,
+	// when work appears on an idle queue, and while full batches keep coming. The result is
+	// kept within Loops. Package scaling has rules to choose from. Defaults to
+	// scaling.PerBatch.
 	QueueWorkDetected func(Load) int
 
-	// Visibility is how long dequeued messages are hidden; leases are renewed while
-	// handlers run. Defaults to 30 s at first, then following the handling time
-	// within 10 s … 10 min.
+	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers
+	// run. Defaults to 30 s at first, then to what handling times call for, within 10 s … 10
+	// min.
 	Visibility Visibility
 
-	// Interceptors run around every handler, the first outermost: middleware that does not
-	// depend on T. Defaults to none.
+	// Interceptors wrap every handler, the first outermost: middleware that does not depend on
+	// T. Defaults to none.
 	Interceptors []Interceptor
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is an [ErrTimeout]. Less than 1 µs is refused: it is a number
-	// without a unit. Defaults to none.
+	// deadline, and its cause is [ErrTimeout]. Less than 1 µs is refused as a number without a
+	// unit. Defaults to none.
 	Timeout time.Duration
 
-	// TimeoutFor says how long the handler of one message may run, in place of Timeout.
-	// Zero means Timeout, negative that there is no bound. It must not change the message.
-	// Defaults to none.
+	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
+	// Timeout, negative means none. It must not change the message. Defaults to none.
 	TimeoutFor func(m *Message[T]) time.Duration
 
-	// RetryDelay says how long a message waits after a failed attempt, 1 for the
-	// first. Poison that cannot be moved waits by it too, for a second at least.
-	// Defaults to [RetryCurve]: attempt⁴ seconds ± 10 %, at most 1 h.
+	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. It
+	// also delays poison that cannot be moved, by at least a second. Defaults to [RetryCurve]:
+	// attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
-	// Poison says when a message is poison and where it goes. Defaults to five
-	// attempts and the sibling queue "-poison".
+	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
+	// and the sibling queue "-poison".
 	Poison PoisonPolicy
 
-	// Grace is how long handlers may finish after the stop. Negative means not at
-	// all: they are cancelled at once. Less than 1 µs is refused: it is a number without a
-	// unit. [Listener.Run] returns at the latest when Grace, SettleTimeout and two seconds
-	// have passed since the stop. That should be less than what the platform leaves after
-	// its signal. Kubernetes leaves 30 s unless terminationGracePeriodSeconds says otherwise,
-	// so with these defaults it has to say 50, or they have to be smaller, such as 20 s and
-	// 5 s. Defaults to 30 s.
+	// Grace is how long handlers may finish after the stop. Negative means not at all: they are
+	// cancelled at once. Less than 1 µs is refused as a number without a unit. [Listener.Run]
+	// returns no later than Grace, SettleTimeout and two seconds after the stop. That should be
+	// less than the platform allows after its signal. Kubernetes allows 30 s unless
+	// terminationGracePeriodSeconds is set: with these defaults set it to 50, or use shorter
+	// ones, such as 20 s and 5 s. Defaults to 30 s.
 	Grace time.Duration
 
-	// SettleTimeout bounds the settlement of a message: all repetitions together, after a
-	// first try that the queue's own time-out bounds. At the stop it also bounds how long
-	// cancelled handlers and settlements are waited for: see Grace. Defaults to 15 s.
+	// SettleTimeout bounds the settlement of a message: all retries together, after a first try
+	// that the queue's own time-out bounds. At the stop it also bounds the wait for cancelled
+	// handlers and settlements: see Grace. Defaults to 15 s.
 	SettleTimeout time.Duration
 
-	// Observer is told what happens. Defaults to nothing.
+	// Observer receives events. Defaults to none.
 	Observer Observer
 
-	// StuckAfter is how long after its context has ended a handler that still runs is
-	// reported as a [*StuckError] and loses its lease. Negative means never.
-	// Defaults to 1 min.
+	// StuckAfter is how long after its context has ended a handler that still runs is reported
+	// as a [*StuckError] and loses its lease. Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
-	// GiveUp, if true, frees the slot of a handler that is reported as stuck. Defaults to
-	// false.
+	// GiveUp frees the slot of a handler that is reported as stuck. Defaults to false.
 	GiveUp bool
 
-	// Seed makes the spread of all waits repeatable. Processes that share a queue must
-	// not share it. Defaults to a random one.
+	// Seed makes the jitter of all waits repeatable. Processes that share a queue must use
+	// different seeds. Defaults to a random one.
 	Seed uint64
 
-	// OnError is told of every error: polls, renewals, deliveries that failed as a
-	// [*DeliveryError] (L-16, V-08), and functions in these options that
-	// panicked as a [*HookError]. It is called from many goroutines and should
-	// not block. Defaults to nothing.
+	// OnError receives every error: of polls and renewals, of failed deliveries as a
+	// [*DeliveryError], and of panics in these options as a [*HookError]. It is called
+	// concurrently and should not block. Defaults to none.
 	OnError func(error)
 
-	// Logger is told when the listener starts, drains and ends, and of errors. Of errors
-	// whose texts differ in numbers and ids alone it gets one line in ten seconds, with the
-	// number of those left out; of messages that are moved to the poison queue and of panics
-	// it gets every one. Defaults to slog.Default().
+	// Logger logs the start, the drain and the end of the listener, and errors. Of errors whose
+	// texts differ only in numbers and ids it logs one in ten seconds, with the number of those
+	// suppressed; every message moved to the poison queue and every panic is logged. Defaults
+	// to slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults returns the options of the listener itself with their defaults, or
-// every mistake in them; the dispatcher checks its own.
+// withDefaults returns the listener's own options with their defaults, or all errors in them.
+// The dispatcher checks its own.
 func (o *Options[T]) withDefaults() (Options[T], error) {
 	var c Options[T]
 	if o != nil {
@@ -183,7 +164,7 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 		c.QueueWorkDetected = scaling.PerBatch
 	}
 	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
-		errs = append(errs, fmt.Errorf("grace %v is too short for anything: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
 	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
@@ -200,21 +181,21 @@ func (o *Options[T]) withDefaults() (Options[T], error) {
 	return c, errors.Join(errs...)
 }
 
-// dispatcher returns the part of the options that is the dispatcher's.
+// dispatcher returns the dispatcher's part of the options.
 func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) *dispatcher.Options[T] {
 	return &dispatcher.Options[T]{
 		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
-		Concurrency: o.Concurrency, BatchSize: o.BatchSize, LeastFetch: o.LeastFetch, Linger: o.Linger,
+		Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
 		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
 	}
 }
 
-// check refuses what no option can mend.
+// check returns an error if the queue or the handler is missing.
 func check[T any](q queue.Queue, h Handler[T]) error {
 	if isnil.Value(q) {
-		return errors.New("a listener needs a queue, and got nil: make it with New")
+		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
 	if h == nil {
 		return fmt.Errorf("listener of %v needs a handler", q.Name())

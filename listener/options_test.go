@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// TestADurationWithoutAUnitIsRefused: Timeout: 30 compiles and means 30 ns, so that every
-// handler would fail at once; Idle: {Max: 30} polls as fast as it can.
+// Durations without a unit are refused. Timeout: 30 compiles and means 30 ns, so that every
+// handler would time out; Idle: {Max: 30} would poll in a busy loop.
 func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	h := func(context.Context, *Message[job]) error { return nil }

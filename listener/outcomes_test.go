@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// When everything fails the consumer waits and probes with one message, so that an
-// outage does not burn the attempts of all that waits, and goes on when one succeeds.
+// When every handler fails the listener pauses and probes with one message, so that an outage
+// does not use up the attempts of all messages, and continues after a success.
 func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 500
@@ -50,7 +50,7 @@ func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
 	})
 }
 
-// A few bad messages among good ones do not stop the consumer.
+// A few bad messages among good ones do not open the circuit breaker.
 func TestSomeFailuresDoNotHoldBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1000)
@@ -71,8 +71,8 @@ func TestSomeFailuresDoNotHoldBack(t *testing.T) {
 	})
 }
 
-// L-08: several subscribers are told of every message, and the worst answer counts.
-func TestL08_AllGivesAMessageToSeveral(t *testing.T) {
+// L-08: every handler of All gets every message, and the strongest result counts.
+func TestAllGivesAMessageToSeveral(t *testing.T) {
 	failed := errors.New("failed")
 	answer := func(err error) Handler[job] {
 		return func(context.Context, *Message[job]) error { return err }
@@ -135,8 +135,8 @@ func TestMiddlewareWrapsInOrder(t *testing.T) {
 	})
 }
 
-// A batch handler gets full batches, or what there is after the wait, and its results
-// settle each message for itself.
+// A batch handler gets full batches, or what there is after the wait, and its results settle
+// each message separately.
 func TestABatchHandlerSettlesEachMessageForItself(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(105)
@@ -200,8 +200,7 @@ func TestABatchHandlerThatMisbehavesFailsItsBatch(t *testing.T) {
 	}
 }
 
-// A batch is no reason to lose a lease: while it fills and runs each is renewed; and the
-// stop does not wait for it to fill.
+// Leases are renewed while a batch fills and runs, and the stop does not wait for it to fill.
 func TestABatchThatFillsSlowlyKeepsItsLeases(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5)
@@ -224,8 +223,8 @@ func TestABatchThatFillsSlowlyKeepsItsLeases(t *testing.T) {
 	})
 }
 
-// A handler that goes on long after its context ended is reported with its stack, and
-// its slot can be given to another.
+// A handler that runs long after its context ended is reported with its stack, and its slot can
+// be freed.
 func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 	for _, giveUp := range []bool{false, true} {
 		bubble(t, func(b *bundle) {
@@ -272,8 +271,8 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 
 func stuckHere(release chan struct{}) { <-release }
 
-// V-05: settlements that came too late are counted, and visibility rises.
-func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
+// V-05: settlements that came too late are counted and raise the visibility.
+func TestLateSettlementsRaiseTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -293,8 +292,8 @@ func TestV05_LateSettlementsRaiseTheVisibility(t *testing.T) {
 	})
 }
 
-// The observer sees every step, in order; the loops beside it.
-func TestV09_TheObserverSeesEveryStep(t *testing.T) {
+// V-09: the observer receives every step in order.
+func TestTheObserverSeesEveryStep(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		var mu sync.Mutex
@@ -350,7 +349,7 @@ func TestV09_TheObserverSeesEveryStep(t *testing.T) {
 	})
 }
 
-// A lost lease is told too.
+// A lost lease is reported too.
 func TestTheObserverIsToldOfALostLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)

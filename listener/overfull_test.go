@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// generous is a queue that returns more messages than it is asked for.
+// generous is a queue that returns more messages than requested.
 type generous struct {
 	*wire
 	always int
@@ -20,8 +20,8 @@ func (q generous) Dequeue(ctx context.Context, _ int, visibility time.Duration) 
 	return q.wire.Dequeue(ctx, q.always, visibility)
 }
 
-// A queue that returns more than it was asked for starts no handlers beyond the bound: the
-// surplus is given back at once, and the error says whose fault it is.
+// If a queue returns more messages than requested, no handlers beyond the bound start: the
+// excess is given back at once, and the error names the implementation.
 func TestAQueueThatReturnsTooMuchDoesNotExceedTheBound(t *testing.T) {
 	for _, concurrency := range []int{1, 3, 40} {
 		bubble(t, func(b *bundle) {

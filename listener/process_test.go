@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// workerVariable makes the test binary a worker of the queue at this location.
+// workerVariable makes the test binary run a worker for the queue at this location.
 const workerVariable = "MILLRACE_TEST_WORKER"
 
-// work is a worker process: it says which jobs it has handled.
+// work is a worker process that prints the jobs it has handled.
 func work(location string) int {
 	q, err := azurequeue.Open(location, "jobs", nil)
 	if err != nil {
@@ -25,7 +25,7 @@ func work(location string) int {
 		fmt.Println(m.Body.N)
 		return nil
 	}, &Options[job]{
-		Concurrency: 16, Visibility: dispatcher.Fixed(dispatcher.LeastVisibility),
+		Concurrency: 16, Visibility: dispatcher.Fixed(dispatcher.MinVisibility),
 		Poison: poison.Policy{MaxLost: 100, MaxAttempts: 100}, // foreign messages count deliveries
 	})
 	if err := l.Run(context.Background()); err != nil {

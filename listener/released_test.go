@@ -11,10 +11,11 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// asleep are idle waits so long that only a release that was announced ends one in time.
+// asleep returns idle waits so long that only the wake-up for a release ends them in time.
 var asleep = scaling.Idle{Min: 5 * time.Hour, Max: 24 * time.Hour}
 
-// Poison that could not be moved is fetched when it falls due, not when the idle wait ends.
+// Poison that could not be moved is fetched when it becomes visible, not when the idle wait
+// ends.
 func TestPoisonThatCouldNotBeMovedIsFetchedWhenItFallsDue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("not a job")
@@ -36,8 +37,8 @@ func TestPoisonThatCouldNotBeMovedIsFetchedWhenItFallsDue(t *testing.T) {
 	})
 }
 
-// The same where its own life bounds the delay. It is not fetched in a loop, neither because
-// it had few attempts, nor because there is no delay.
+// The same where its remaining life bounds the delay. It is not fetched in a tight loop,
+// neither with few attempts nor without a delay.
 func TestPoisonThatCannotBeMovedIsNotFetchedInALoop(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay       func(int, error) time.Duration
@@ -50,7 +51,7 @@ func TestPoisonThatCannotBeMovedIsNotFetchedInALoop(t *testing.T) {
 	}
 }
 
-func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, least, most int) {
+func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, minPolls, maxPolls int) {
 	bubble(t, func(b *bundle) {
 		b.mortal(time.Hour)
 		b.queue.tamper = func(op string, act func() error) error {
@@ -65,14 +66,14 @@ func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, least, m
 			return dispatcher.Poison(errors.New("no"))
 		}, o))
 		after(2 * time.Hour)
-		if n := len(b.queue.sent("dequeue")); n < least || n > most {
-			t.Errorf("%d polls in the life of one message, want %d to %d", n, least, most)
+		if n := len(b.queue.sent("dequeue")); n < minPolls || n > maxPolls {
+			t.Errorf("%d polls in the life of one message, want %d to %d", n, minPolls, maxPolls)
 		}
 		b.finished()
 	})
 }
 
-// What is given back because its lease was in doubt is fetched at once.
+// A message that is given back because its lease was uncertain is fetched at once.
 func TestWhatALateRenewalInterruptedIsFetchedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -103,8 +104,8 @@ func TestWhatALateRenewalInterruptedIsFetchedAtOnce(t *testing.T) {
 	})
 }
 
-// So is what a queue returned beyond what it was asked for, also when the give-back takes
-// longer than the next poll.
+// So is what a queue returned beyond the requested number, even if the give-back takes longer
+// than the next poll.
 func TestTheSurplusOfAnOverfullBatchIsFetchedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		for i := range 6 {
@@ -129,7 +130,7 @@ func TestTheSurplusOfAnOverfullBatchIsFetchedAtOnce(t *testing.T) {
 	})
 }
 
-// What is given back at the stop wakes nobody: no dequeue is sent any more.
+// A give-back at the stop wakes no loop: no further dequeue is sent.
 func TestAGiveBackAtTheStopWakesNobody(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// renewing is a queue whose updates do something else.
+// renewing is a queue with its own Update.
 type renewing struct {
 	queue.Queue
 	update func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error)
@@ -26,9 +26,9 @@ func (q renewing) Update(ctx context.Context, l queue.Lease, text string, v time
 	return q.update(ctx, l, func() (queue.Lease, error) { return q.Queue.Update(ctx, l, text, v) })
 }
 
-// V-05: leases of one batch that are all late are one reason to double the visibility, not
-// as many as there are leases; the next batch's are another.
-func TestV05_LeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
+// V-05: leases of one batch that are all late double the visibility once; those of the next
+// batch double it again.
+func TestLeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var broken atomic.Bool
 		broken.Store(true)
@@ -58,8 +58,8 @@ func TestV05_LeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 	})
 }
 
-// A handler that takes a moment to clean up when its time is up has failed, and nothing
-// worse: its lease goes on until it returns.
+// A handler that needs a moment to clean up after its time-out is a failed attempt and nothing
+// else: its lease lasts until it returns.
 func TestAHandlerMayCleanUpAfterItsTimeOut(t *testing.T) {
 	for _, cleaning := range []time.Duration{1500 * time.Millisecond, 50 * time.Second} {
 		bubble(t, func(b *bundle) {
@@ -85,7 +85,7 @@ func TestAHandlerMayCleanUpAfterItsTimeOut(t *testing.T) {
 	}
 }
 
-// A handler that is reported as stuck keeps its lease no longer.
+// The lease of a handler that is reported as stuck is renewed no longer.
 func TestAStuckHandlerLosesItsLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -114,9 +114,9 @@ func TestAStuckHandlerLosesItsLease(t *testing.T) {
 	})
 }
 
-// A renewal whose answer comes when the lease would have ended, but within the new one,
-// keeps it. The handler is told to stop in between, because nobody can know; that is no
-// attempt, and renewals are sent sooner from then on, or ask for more.
+// A renewal whose answer comes after the old lease but within the new one keeps it. The handler
+// is cancelled in between, because the result is not yet known; that is not an attempt. Later
+// renewals are sent sooner or ask for more.
 func TestASlowRenewalCostsNoAttempt(t *testing.T) {
 	for slow, o := range map[time.Duration]*Options[job]{
 		12 * time.Second: fixed(30 * time.Second), 14 * time.Second: fixed(30 * time.Second), 20 * time.Second: options(),
@@ -150,8 +150,8 @@ func TestASlowRenewalCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// A renewal that fails after our clock has given the lease up is tried again: nobody else
-// may have the message, and what its handler says can then be recorded.
+// A renewal that fails after the lease has expired by our clock is retried: perhaps no other
+// worker has the message, and the result of its handler can then be recorded.
 func TestALeaseThatExpiredCanBeHadAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -185,7 +185,7 @@ func TestALeaseThatExpiredCanBeHadAgain(t *testing.T) {
 	})
 }
 
-// Renewals that hang, however many, cost their own leases at worst, and not the others.
+// Renewals that hang, however many, lose at most their own leases.
 func TestRenewalsThatHangCostNoOtherLease(t *testing.T) {
 	for _, v := range []time.Duration{10 * time.Second, 30 * time.Second} {
 		bubble(t, func(b *bundle) {
@@ -227,7 +227,7 @@ func TestRenewalsThatHangCostNoOtherLease(t *testing.T) {
 	}
 }
 
-// A hung renewal is given up in time for another try where the lease allows it.
+// A hanging renewal is given up in time for a retry where the lease allows it.
 func TestARenewalThatHangsIsTriedAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
@@ -256,7 +256,7 @@ func TestARenewalThatHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// cloud is a queue as far away as a storage account: most requests take some milliseconds,
+// cloud is a queue with the latency of a storage account: most requests take some milliseconds,
 // one in fifty a hundred more, one in a thousand two seconds.
 type cloud struct {
 	queue.Queue
@@ -302,14 +302,14 @@ func (c *cloud) Delete(ctx context.Context, l queue.Lease) error {
 	return c.Queue.Delete(ctx, l)
 }
 
-// underRace tells whether the race detector is on, which makes everything ten times as slow.
+// underRace reports whether the race detector is on, which makes everything ten times slower.
 func underRace() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
-// Fifteen thousand long handlers, twice as many as are renewed at 30 s, keep their leases, and renew them ever less often the longer
-// they run: an hour at 30 s would be 200 renewals each.
+// Fifteen thousand long handlers, twice as many as are renewed at 30 s, keep their leases and
+// renew them less and less often: at 30 s, an hour would need 200 renewals each.
 func TestManyLongHandlersKeepTheirLeasesAndRenewThemSeldom(t *testing.T) {
 	const many = 15_000
 	handlers := many
@@ -363,8 +363,8 @@ func TestManyLongHandlersKeepTheirLeasesAndRenewThemSeldom(t *testing.T) {
 	})
 }
 
-// However long its handler has run, the message of a worker that died is back before it has
-// waited for as long again, and for no longer than the longest visibility.
+// The message of a worker that died is delivered again before it has waited for as long as its
+// handler had run, and after the longest visibility at most.
 func TestADeadWorkersMessageIsBackBeforeItWaitedForAsLongAsItRan(t *testing.T) {
 	for _, ran := range []time.Duration{5 * time.Second, time.Minute, 7 * time.Minute, 2 * time.Hour} {
 		bubble(t, func(b *bundle) {

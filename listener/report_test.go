@@ -157,23 +157,23 @@ func TestDifferentErrorsAreLoggedEach(t *testing.T) {
 
 func TestTheKindsOfErrorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines thinning
+		var lines logLimiter
 		const n = 10 * maxKinds
 		logged := 0
 		for i := range n {
-			if _, ok := lines.admit("delivery retried", "error of kind "+strings.Repeat("x", i%300)+string(rune('a'+i%26))); ok {
+			if _, ok := lines.allow("delivery retried", "error of kind "+strings.Repeat("x", i%300)+string(rune('a'+i%26))); ok {
 				logged++
 			}
 		}
 		left := 0
-		for _, k := range lines.rest() {
-			left += k.leftOut
+		for _, k := range lines.suppressed() {
+			left += k.suppressed
 		}
 		if len(lines.kinds) > maxKinds+1 || logged+left != n {
 			t.Errorf("%d kinds, %d logged and %d left out of %d", len(lines.kinds), logged, left, n)
 		}
 		time.Sleep(time.Minute)
-		if _, ok := lines.admit("poll failed", "a new kind"); !ok || len(lines.kinds) > 2 {
+		if _, ok := lines.allow("poll failed", "a new kind"); !ok || len(lines.kinds) > 2 {
 			t.Errorf("got a new kind logged: %v, with %d kinds kept; want it logged and the old ones forgotten", ok, len(lines.kinds))
 		}
 	})

@@ -18,11 +18,12 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// The tests here settle single requirements of the source that no other test of this
-// package is about. docs/requirements.md is the table of all.
+// The tests in this file hold single requirements that have no better place.
+// docs/requirements.md is the table of all.
 
-// L-02, X-07: the state tells depth and loops, running, most at once and ever started.
-func TestL02_TheStateTellsDepthAndLoops(t *testing.T) {
+// L-02, X-07: the state has the depth and the loops: running, highest number at once and
+// started in total.
+func TestTheStateTellsDepthAndLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, many(4))
 		if st := l.State(); st != (State{}) {
@@ -43,7 +44,7 @@ func TestL02_TheStateTellsDepthAndLoops(t *testing.T) {
 }
 
 // L-04, L-14: without a hook the loop waits its own interval; L-20: it grows.
-func TestL20_WaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
+func TestWaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
@@ -62,9 +63,9 @@ func TestL20_WaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 	})
 }
 
-// L-06, L-15, L-30: the hook is told once that work appeared while idle, and not while
-// it goes on, with what is known about the load.
-func TestL15_WorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
+// L-06, L-15, L-30: the hook is called once when work appears after idleness, with the known
+// load, and not again while the work continues.
+func TestWorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var loads []scaling.Load
 		var mu sync.Mutex
@@ -94,8 +95,8 @@ func TestL15_WorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 	})
 }
 
-// L-07, B-15: handlers see jobs of their type, decoded, whatever the text was.
-func TestL07_HandlersSeeTheTypeAndNotTheText(t *testing.T) {
+// L-07, B-15: handlers get decoded jobs of their type, whatever the text was.
+func TestHandlersSeeTheTypeAndNotTheText(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText(`{"N":1}`)
 		b.putText(base64.StdEncoding.EncodeToString([]byte(`{"N":2}`)))
@@ -117,9 +118,9 @@ func TestL07_HandlersSeeTheTypeAndNotTheText(t *testing.T) {
 	})
 }
 
-// L-18, B-06, Q-14, V-04: what a worker that died had in hand comes back when its visibility
-// ends, others go on meanwhile, nothing is lost.
-func TestV04_WhatADeadWorkerHeldComesBack(t *testing.T) {
+// L-18, B-06, Q-14, V-04: the messages of a worker that died are delivered again when their
+// visibility ends, other workers continue meanwhile, and nothing is lost.
+func TestWhatADeadWorkerHeldComesBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Minute); err != nil || len(batch) != 32 {
@@ -140,7 +141,7 @@ func TestV04_WhatADeadWorkerHeldComesBack(t *testing.T) {
 }
 
 // V-06, Q-13: two producers, two consumers, every job at least once.
-func TestV06_TwoProducersAndTwoConsumers(t *testing.T) {
+func TestTwoProducersAndTwoConsumers(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
 		seen := map[int]int{}
@@ -175,9 +176,9 @@ func TestV06_TwoProducersAndTwoConsumers(t *testing.T) {
 	})
 }
 
-// L-19, B-14: handlers of a batch run beside each other, and the fleet grows with the
+// L-19, B-14: handlers of a batch run concurrently, and the number of loops grows with the
 // depth and shrinks without.
-func TestL19_ABatchRunsInParallel(t *testing.T) {
+func TestABatchRunsInParallel(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(32)
 		var peak, now atomic.Int64
@@ -196,13 +197,13 @@ func TestL19_ABatchRunsInParallel(t *testing.T) {
 	})
 }
 
-// L-38, L-41, Q-21: an empty poll answers at once; with work there is no wait between
-// polls; and no transaction is sent without need.
-func TestL41_NoWaitWithWorkAndNoPollWithout(t *testing.T) {
+// L-38, L-41, Q-21: an empty poll is answered at once; with work there is no wait between
+// polls; and no unneeded transaction is sent.
+func TestNoWaitWithWorkAndNoPollWithout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(320)
 		o := options()
-		o.Concurrency, o.LeastFetch = 32, 32
+		o.Concurrency, o.MinFetch = 32, 32
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		after(time.Millisecond)
@@ -216,9 +217,9 @@ func TestL41_NoWaitWithWorkAndNoPollWithout(t *testing.T) {
 	})
 }
 
-// B-09, B-11: a handler saves its progress in the message, and after a crash goes on from
-// there.
-func TestB11_ProgressIsSavedInTheMessage(t *testing.T) {
+// B-09, B-11: a handler saves its progress in the message and continues from there after a
+// crash.
+func TestProgressIsSavedInTheMessage(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		bubble(t, func(b *bundle) {
 			if foreign {
@@ -287,9 +288,9 @@ func TestASaveThatCannotBeIsAnError(t *testing.T) {
 	})
 }
 
-// L-13, L-17, V-08: every delivery and every error is told; when Run has returned, nothing
-// is told any more.
-func TestL17_NothingIsToldAfterRunHasReturned(t *testing.T) {
+// L-13, L-17, V-08: every delivery and every error is reported, and nothing is reported after
+// Run has returned.
+func TestNothingIsToldAfterRunHasReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		var told atomic.Int64
@@ -320,9 +321,9 @@ func TestL17_NothingIsToldAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-// V-08: a flood of errors is all told to the observer and hardly logged, and how many were
-// left out is said.
-func TestV08_AFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
+// V-08: in a flood of errors all are passed to OnError, few are logged, and the number of
+// suppressed lines is logged.
+func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2000)
 		var log strings.Builder
@@ -363,9 +364,9 @@ func TestV08_AFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	})
 }
 
-// B-02: a clear that times out half done is repeated until it succeeds, which is its
-// caller's to do: the port sends one request a call.
-func TestB02_AClearIsRepeatedByItsCaller(t *testing.T) {
+// B-02: a clear that times out half done is repeated by its caller until it succeeds: the port
+// sends one request per call.
+func TestAClearIsRepeatedByItsCaller(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
 		m, ok := b.queue.Queue.(queue.Manager)
@@ -388,9 +389,8 @@ func TestB02_AClearIsRepeatedByItsCaller(t *testing.T) {
 	})
 }
 
-// L-09, B-08: the visibility can be fixed for each queue, and is what the wait after a
-// crash is bounded by.
-func TestB08_EachQueueHasItsVisibility(t *testing.T) {
+// L-09, B-08: the visibility can be fixed for each queue, and bounds the wait after a crash.
+func TestEachQueueHasItsVisibility(t *testing.T) {
 	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {
 		bubble(t, func(b *bundle) {
 			b.put(1)
@@ -407,9 +407,9 @@ func TestB08_EachQueueHasItsVisibility(t *testing.T) {
 	}
 }
 
-// P-03: a handler that outlives the visibility is not taken for a failing one: it is
-// renewed, and no attempt is counted against it.
-func TestP03_AHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
+// P-03: a handler that outlives the visibility does not count as failed: its lease is renewed,
+// and no attempt is recorded.
+func TestAHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		runs := 0

@@ -10,14 +10,13 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// slowly is a handler that takes so long, or until it is cancelled.
+// slowly is a handler that takes this long, or until it is cancelled.
 func slowly(d time.Duration) Handler[job] {
 	return func(ctx context.Context, _ *Message[job]) error { return sleep(ctx, d) }
 }
 
-// sleep waits for so long, or until ctx ends. No timer is made for no time: Go 1.26 lets each
-// goroutine that looks at a due timer's channel fire it itself, in a bubble with a race context
-// that all of them share, and many at once crash the race detector.
+// sleep waits, or returns when ctx ends. A wait of zero makes no timer: in Go 1.26 many
+// goroutines of a bubble that look at due timers at once crash the race detector.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
@@ -30,8 +29,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// While every open slot is taken nobody dequeues, so that no batch tells of the backlog
-// behind slow handlers: the depth does.
+// While every open slot is taken no loop dequeues, so that only the depth reveals a backlog
+// behind slow handlers.
 func TestSlowHandlersDoNotHideABacklog(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(64)
@@ -61,9 +60,8 @@ func TestSlowHandlersDoNotHideABacklog(t *testing.T) {
 	})
 }
 
-// The depth of a queue behind slow handlers is asked at most every 30 s, and that is all
-// that is asked while nothing waits; with as many loops as there may be, or as many slots,
-// nothing is.
+// Behind slow handlers the depth is read at most every 30 s, and nothing else is requested
+// while no message waits. At the maximum of loops or slots nothing is requested.
 func TestTheDepthBehindSlowHandlersIsReadTwiceAMinute(t *testing.T) {
 	for name, c := range map[string]struct {
 		concurrency int
@@ -99,7 +97,7 @@ func TestTheDepthBehindSlowHandlersIsReadTwiceAMinute(t *testing.T) {
 	}
 }
 
-// A depth that is what we hold is worth no poll, even where it deserves more loops.
+// A depth equal to what this listener holds causes no poll, even where it calls for more loops.
 func TestTheDepthOfWhatWeHoldIsWorthNoPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -125,9 +123,9 @@ func TestTheDepthOfWhatWeHoldIsWorthNoPoll(t *testing.T) {
 	})
 }
 
-// What others hold is in the depth too, and what was given back for later. That there is
-// more than we hold is worth one poll, and only what it finds starts loops: or many
-// processes would poll for what is being handled elsewhere.
+// The depth includes messages that others hold and those with a delay. A depth above what we
+// hold causes one poll, and only its result starts loops: otherwise many processes would poll
+// for messages that are being handled elsewhere.
 func TestWhatOthersHoldIsWorthOnePoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -162,8 +160,8 @@ func TestWhatOthersHoldIsWorthOnePoll(t *testing.T) {
 	})
 }
 
-// Handlers that return one by one bring a message at a time: the depth is not asked once
-// per 256 messages then, which would take hours, but once in half a minute.
+// Handlers that return one by one fetch a message at a time: the depth is then read once in 30
+// s, not once per 256 messages, which would take hours.
 func TestATrickleOfFreeSlotsDoesNotHideABacklog(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -188,8 +186,8 @@ func TestATrickleOfFreeSlotsDoesNotHideABacklog(t *testing.T) {
 	})
 }
 
-// Raising the concurrency while a backlog waits behind slow handlers takes effect then,
-// not at the next reading of the depth.
+// Raising the concurrency while a backlog waits behind slow handlers takes effect at once, not
+// at the next reading of the depth.
 func TestRaisingTheConcurrencyTakesEffectAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2000)
@@ -212,7 +210,7 @@ func TestRaisingTheConcurrencyTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// What raises nothing asks nothing.
+// A change that raises nothing reads nothing.
 func TestConfiguringAllTheTimeDoesNotAskAllTheTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(32)
@@ -237,13 +235,13 @@ func TestConfiguringAllTheTimeDoesNotAskAllTheTime(t *testing.T) {
 	})
 }
 
-// Batches that free slots bring now and then and the look at slots that are all taken
-// share the half minute; and where the rule wants no more loops, no more is dequeued.
+// Batches from free slots and the check of saturated slots share the 30 s; and where the rule
+// wants no more loops, nothing more is dequeued.
 func TestTheRuleAndTheHalfMinuteHold(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Concurrency = 640
-		o.LeastFetch = 1
+		o.MinFetch = 1
 		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			return sleep(ctx, 10*time.Minute+time.Duration(m.Body.N)*20*time.Second)
@@ -268,8 +266,8 @@ func TestTheRuleAndTheHalfMinuteHold(t *testing.T) {
 	})
 }
 
-// A job now and then beside slow handlers is fetched by the loop that listens, and starts
-// no others: those that the backlog took have ended because the queue is empty.
+// A job now and then beside slow handlers is fetched by the remaining loop and starts no
+// others: those of the backlog have ended because the queue is empty.
 func TestATrickleBesideSlowHandlersStartsNoLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(600)
@@ -296,8 +294,8 @@ func TestATrickleBesideSlowHandlersStartsNoLoops(t *testing.T) {
 	})
 }
 
-// Fewer loops at most is less work at most, also when no loop has to end for it: what a
-// backlog opened does not stay open.
+// Lowering the maximum of loops lowers the work even if no loop has to end: slots that a
+// backlog opened do not stay open.
 func TestALowerMaxTakesOnLessWork(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(600)
@@ -329,8 +327,8 @@ func TestALowerMaxTakesOnLessWork(t *testing.T) {
 	})
 }
 
-// A few free slots beside slow handlers listen as an idle listener does: they do not wait
-// for more slots as long as handlers take.
+// A few free slots beside slow handlers poll like an idle listener: they do not wait for more
+// slots as long as handlers take.
 func TestFreeSlotsBesideSlowHandlersListen(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		begun := make(map[int]time.Duration)
@@ -365,7 +363,7 @@ func TestFreeSlotsBesideSlowHandlersListen(t *testing.T) {
 	})
 }
 
-// Deletes that are slower than handlers hold slots back; each that ends lets go of one.
+// Deletes slower than handlers hold slots back; each that ends frees one.
 func TestSlowSettlementsDoNotStopTheListener(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 50

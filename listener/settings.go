@@ -6,30 +6,27 @@ import (
 	"sync/atomic"
 )
 
-// Settings are what can change while a listener runs. A zero field leaves its setting as
-// it is.
+// Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
 type Settings struct {
-	// Concurrency is how many handlers run at once. Handlers beyond a lower number
-	// finish.
+	// Concurrency is how many handlers may run at once. Handlers beyond a lower number finish.
 	Concurrency int
 
-	// Loops bounds how many dequeue loops run: missing ones start at once, surplus ones
-	// end with their next turn. What was set stays set, and Max follows Concurrency while it
-	// never was: see Loops. A Max below Min holds, and a Min above Max raises Max.
+	// Loops bounds how many dequeue loops run. Missing loops start at once; loops in excess end
+	// after their next poll. A value stays set; Max adapts to Concurrency as long as it was
+	// never set: see Loops. If Max is set below Min, Max applies; a Min above Max raises Max.
 	Loops Loops
 
-	// Idle says how long loops wait when the queue is empty. It holds from the next
-	// empty poll on, and every loop polls once to learn of it. It is refused beside a
-	// QueueEmpty hook, which decides in its place.
+	// Idle is how long loops wait when the queue is empty. It applies from the next empty poll
+	// on, and every loop polls once to pick it up. Setting it together with a QueueEmpty hook,
+	// which overrides it, is an error.
 	Idle Idle
 }
 
-// errNotRunning is what [Listener.Configure] says before Run and after.
-var errNotRunning = errors.New("it does not run: give its options to New instead")
+// errNotRunning is the error of [Listener.Configure] before and after Run.
+var errNotRunning = errors.New("it is not running: pass the options to New instead")
 
-// Configure changes settings of a running listener, all of them or, with an error that
-// says what is wrong, none. It sends nothing and does not wait. It is safe for concurrent
-// use.
+// Configure changes settings of a running listener: all of them or, with an error, none. It
+// sends nothing and does not wait. It is safe for concurrent use.
 func (l *Listener[T]) Configure(c Settings) error {
 	if err := check(l.queue, l.handler); err != nil {
 		return fmt.Errorf("configure: %w", err)
@@ -72,13 +69,13 @@ func (s *session[T]) configure(c Settings) error {
 		s.idle.Store(&idle)
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
-	if s.fleet.rebound(bounds) {
-		offer(s.scale.raised)
+	if s.pool.setBounds(bounds) {
+		trySignal(s.scaler.raised)
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()
 	return nil
 }
 
-// idleSetting is the Idle in force. Loops compare the pointer to see a change.
+// idleSetting holds the Idle in force. Loops compare the pointer to detect a change.
 type idleSetting = atomic.Pointer[Idle]

@@ -40,8 +40,9 @@ func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
 	})
 }
 
-// L-01: more loops start at once; fewer end with their next turn, never under one.
-func TestL01_LoopsCanChangeWhileRunning(t *testing.T) {
+// L-01: more loops start at once; excess loops end after their next poll, and at least one
+// remains.
+func TestLoopsCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
 		o.Loops.Pause = -1
@@ -116,8 +117,8 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	})
 }
 
-// What was given back with a delay is polled for when it falls due, not when the idle
-// wait ends.
+// A message that was given back with a delay is polled for when it becomes visible, not when
+// the idle wait ends.
 func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -147,8 +148,8 @@ func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
 	})
 }
 
-// What was set explicitly stays set: a lower concurrency takes effect on fewer loops, and
-// gives them back with a higher one.
+// A value that was set stays set: a lower concurrency reduces the loops, and a higher one
+// restores them.
 func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -189,7 +190,7 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 	})
 }
 
-// A pause that is switched off lets go the loops that it held.
+// Switching off Pause lets the loops end that it kept.
 func TestThePauseCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := many(5)
@@ -212,7 +213,7 @@ func TestThePauseCanChangeWhileRunning(t *testing.T) {
 	})
 }
 
-// What Configure makes of settings is what New makes of the same as options.
+// Configure has the same effect as the same values passed to New.
 func TestConfigureComesToTheSameAsNew(t *testing.T) {
 	for _, c := range []struct {
 		concurrency int
@@ -226,7 +227,7 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 			made := New(b.queue, nothing, o)
 			b.run(made)
 			after(0)
-			want := made.session.fleet.bounds
+			want := made.session.pool.bounds
 			b.finished()
 
 			o = options()
@@ -237,7 +238,7 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 			if err := l.Configure(Settings{Concurrency: c.concurrency, Loops: c.loops}); err != nil {
 				b.Fatal(err)
 			}
-			if got := l.session.fleet.bounds; got != want {
+			if got := l.session.pool.bounds; got != want {
 				t.Errorf("%+v: Configure comes to %+v, New to %+v", c, got, want)
 			}
 			b.finished()
@@ -245,7 +246,7 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 	}
 }
 
-// The most loops follow the concurrency only until they are set, by whatever means.
+// The maximum of loops adapts to the concurrency only until it is set, by any means.
 func TestAMaxThatWasConfiguredStays(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5000)
@@ -267,7 +268,7 @@ func TestAMaxThatWasConfiguredStays(t *testing.T) {
 	})
 }
 
-// A setting that would have no effect beside a hook is refused, at the start and later.
+// A setting that a hook overrides is refused, at the start and later.
 func TestIdleBesideItsHookIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		curve := func() backoff.BackOff { return scaling.Curve(0, time.Second) }
@@ -290,7 +291,7 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
 				t.Errorf("%+v beside a hook: %v, want an error that names both", idle, err)
 			}
-			if n := l.session.fleet.bounds.Max; n != 2 {
+			if n := l.session.pool.bounds.Max; n != 2 {
 				t.Errorf("settings that were refused allow %d loops, want the 2 of before", n)
 			}
 			b.finished()
@@ -301,8 +302,8 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 	})
 }
 
-// Configure may be called by many at once, from the first moment to the last. What is in
-// force in the end follows from what was asked for last.
+// Configure may be called concurrently at any time. The settings in force in the end are those
+// of the last call.
 func TestConfigureByManyAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(500)
@@ -326,8 +327,8 @@ func TestConfigureByManyAtOnce(t *testing.T) {
 		callers.Wait()
 		after(time.Minute)
 		s, st := l.session, l.State()
-		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.fleet.bounds != want || st.Loops < want.Min {
-			t.Errorf("bounds %+v with %d loops, want %+v", s.fleet.bounds, st.Loops, want)
+		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.pool.bounds != want || st.Loops < want.Min {
+			t.Errorf("bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
 		}
 		if st.Succeeded != 500 {
 			t.Errorf("%d of 500 were done", st.Succeeded)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 type job struct{ N int }
 
-// bundle is what a test of a whole listener needs. It must be made in the bubble.
+// bundle holds what a test of a whole listener needs. It must be made in the bubble.
 type bundle struct {
 	*testing.T
 	queue *wire
@@ -76,13 +76,13 @@ func (b *bundle) run(l interface{ Run(context.Context) error }) {
 	go func() { b.done <- l.Run(ctx) }()
 }
 
-// finish ends the run and returns what it said.
+// finish stops the run and returns its error.
 func (b *bundle) finish() error {
 	b.stop()
 	return <-b.done
 }
 
-// finished is finish where no error is expected.
+// finished is finish for runs without an error.
 func (b *bundle) finished() {
 	b.Helper()
 	if err := b.finish(); err != nil {
@@ -90,13 +90,13 @@ func (b *bundle) finished() {
 	}
 }
 
-// after lets fake time pass, and everything that it causes happen.
+// after lets fake time pass and waits for its effects.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// depth is how many messages the queue holds, invisible ones included.
+// depth returns the number of messages in the queue, invisible ones included.
 func (b *bundle) depth(q queue.Queue) int64 {
 	b.Helper()
 	p, err := q.Properties(b.Context())
@@ -116,12 +116,12 @@ func (b *bundle) poisoned() []queue.Message {
 	return batch
 }
 
-// options are quiet ones.
+// options returns options that log nothing.
 func options() *Options[job] {
 	return &Options[job]{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// call is one request that a listener made.
+// call is one request of a listener.
 type call struct {
 	op  string
 	at  time.Time
@@ -130,7 +130,7 @@ type call struct {
 	err error
 }
 
-// wire is a queue that records what is sent and can be made to answer otherwise.
+// wire is a queue that records requests and can replace their answers.
 type wire struct {
 	queue.Queue
 	*calls

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxFrames bounds how much of a stack is logged.
+// maxFrames bounds how many frames of a stack are logged.
 const maxFrames = 12
 
-// frames turns what debug.Stack wrote where a panic was recovered into lines for a log,
-// the innermost first, such as "main.ship worker.go:31". It leaves out what stands above
-// the panic and what stands below the handler: those are the library's and the runtime's.
+// frames turns the output of debug.Stack, taken where a panic was recovered, into lines for a
+// log, the innermost first, such as "main.ship worker.go:31". It leaves out the frames above
+// the panic and below the handler, which belong to the library and the runtime.
 func frames(stack []byte) []string {
 	var all []string
 	name := ""
@@ -21,7 +21,7 @@ func frames(stack []byte) []string {
 		case !isPlace:
 			name = line
 		case strings.HasPrefix(name, "panic("), strings.HasPrefix(name, "runtime.Goexit("):
-			all = all[:0] // what stands above it recovered it
+			all = all[:0] // the frames so far recovered the panic
 		case strings.HasPrefix(name, "runtime."), strings.HasPrefix(name, "goroutine "):
 		case strings.Contains(name, "/dispatcher.(*Dispatcher[") && strings.Contains(name, ".call("):
 			return all
@@ -35,7 +35,7 @@ func frames(stack []byte) []string {
 	return all
 }
 
-// frame joins a function and its place, without arguments, offset and directories.
+// frame returns the function and its file and line, without arguments, offset and directories.
 func frame(name, place string) string {
 	if i := strings.LastIndexByte(name, '('); i > 0 {
 		name = name[:i]

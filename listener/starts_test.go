@@ -17,14 +17,14 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// process is a worker process that can be killed: none of its calls comes through then.
+// process is a worker process that can be killed: its requests then fail.
 func (b *bundle) process(o *faultqueue.Options, h Handler[job], lo *Options[job]) (*Listener[job], *faultqueue.Queue) {
 	q := faultqueue.New(b.queue, o)
 	return New(q, h, lo), q
 }
 
-// killers runs the jobs in one process after the other, each of which is killed by the first
-// handler when it has run for so long, until none starts any more, and returns how many did.
+// killers runs the jobs in a series of processes, each killed by its first handler after it has
+// run this long, until none starts any more, and returns how many handlers started.
 func (b *bundle) killers(o faultqueue.Options, ran time.Duration) (runs int) {
 	b.Helper()
 	for quiet := false; !quiet && runs < 50; o.Seed++ {
@@ -70,8 +70,8 @@ func (b *bundle) copies() (records []poison.Record) {
 	return records
 }
 
-// Invariant 5: what kills its worker runs MaxLost times after the first, which is not
-// recorded, and is poison then.
+// Invariant 5: a job that kills its worker runs MaxLost times after the first, unrecorded
+// start, and is then poison.
 func TestInvariant5_AKillerIsPoison(t *testing.T) {
 	for _, ran := range []time.Duration{0, time.Minute} { // a minute is renewed
 		bubble(t, func(b *bundle) {
@@ -103,12 +103,12 @@ func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
 	}
 }
 
-// bad is a network that loses a third of everything, and half of that after the service
-// has acted.
+// bad is a network that loses a third of all requests, half of them after the service has
+// acted.
 var bad = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, Unavailable: 0.02}
 
-// Behind it no job that is healthy is poison, whether it is quick or takes longer than its
-// lease, while those that kill their worker are (see above).
+// Behind it no healthy job becomes poison, whether it is short or takes longer than its lease,
+// while jobs that kill their worker do (see above).
 func TestABadNetworkPoisonsNothing(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() || underRace() {
@@ -148,8 +148,8 @@ func TestABadNetworkPoisonsNothing(t *testing.T) {
 	}
 }
 
-// For four minutes no answer to a dequeue arrives: no handler ever saw the jobs, and none is
-// poison.
+// For four minutes no answer to a dequeue arrives: no handler ever saw the jobs, and none
+// becomes poison.
 func TestLostAnswersToDequeuesPoisonNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const jobs = 100
@@ -178,8 +178,8 @@ func TestLostAnswersToDequeuesPoisonNothing(t *testing.T) {
 	})
 }
 
-// Answers to dequeues take longer than the visibility, which has followed brief jobs down:
-// it goes up until they come in time, stays there while they are slow, and comes down again.
+// Answers to dequeues take longer than the visibility, which brief jobs have lowered: it rises
+// until they come in time, stays there while they are slow, and falls again.
 func TestSlowDequeuesRaiseTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var slow atomic.Bool
@@ -252,7 +252,7 @@ func TestAFirstDeliveryRecordsNoStart(t *testing.T) {
 	})
 }
 
-// A start whose record is answered too late, or never, is no start: however often, the job
+// A start whose record is answered too late, or never, does not count: however often, the job
 // is handled when the service answers again.
 func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 	for name, answer := range map[string]func(act func() error) error{
@@ -287,7 +287,7 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 	}
 }
 
-// Where that answer takes as long as the lease, the next one is longer.
+// If that answer takes as long as the lease, the next lease is longer.
 func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -309,8 +309,8 @@ func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
 	})
 }
 
-// A body is decoded after its start is recorded, because that may kill too; what cannot be
-// decoded is poison then, settled with the receipt of the record.
+// A body is decoded after its start is recorded, because decoding may kill the worker too; an
+// undecodable one is then poison, settled with the receipt of the record.
 func TestWhatCannotBeDecodedIsPoisonAfterItsStartIsRecorded(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("millrace/1?id=7\nno job")
@@ -326,7 +326,7 @@ func TestWhatCannotBeDecodedIsPoisonAfterItsStartIsRecorded(t *testing.T) {
 	})
 }
 
-// A settlement that may not have taken effect does not make the process forget what it knows.
+// A process keeps what it knows of a message after a settlement of unknown outcome.
 func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -367,8 +367,8 @@ func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
 	})
 }
 
-// A handler that returned has not killed its worker, though its lease was lost. But a job
-// that loses it each time does not run for ever.
+// A handler that returned has not killed its worker, even if its lease was lost. But a job that
+// loses its lease every time does not run for ever.
 func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -389,7 +389,7 @@ func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T)
 	})
 }
 
-// A text with no room for a record cannot tell starts from deliveries: then these count.
+// A text without room for a record cannot tell starts from deliveries: deliveries count.
 func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 	for lost, want := range map[int]int{poison.DefaultMaxLost - 1: 1, poison.DefaultMaxLost: 0} {
 		bubble(t, func(b *bundle) {
@@ -413,8 +413,7 @@ func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 	}
 }
 
-// translated is a queue whose messages are of a newer version than this program reads, when
-// seen by an old worker.
+// translated is a queue whose messages have a newer envelope when an old worker reads them.
 type translated struct{ queue.Queue }
 
 func (q translated) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
@@ -429,8 +428,8 @@ func (q translated) Update(ctx context.Context, l queue.Lease, text string, v ti
 	return q.Queue.Update(ctx, l, strings.Replace(text, "millrace/2", "millrace/1", 1), v)
 }
 
-// B-19: what old workers left alone, however often, is not lost for a newer one.
-func TestB19_WhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
+// B-19: messages that old workers gave back, however often, are not lost for a newer one.
+func TestWhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		old := New[job](translated{b.queue}, func(context.Context, *Message[job]) error { t.Error("it was handled"); return nil }, options())
@@ -452,8 +451,8 @@ func TestB19_WhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
 	})
 }
 
-// More deliveries cannot have been settled, nor more handlers started, than there were
-// deliveries: such a head is forged, or was copied from another message.
+// There cannot be more settlements or starts than deliveries: such a head is forged or was
+// copied from another message.
 func TestAForgedCountDoesNotSwitchMaxLostOff(t *testing.T) {
 	for _, forged := range []string{"s=9223372036854775807", "s=1000", "s=9223372036854775807&st=2147483647", "st=100"} {
 		bubble(t, func(b *bundle) {
@@ -467,7 +466,7 @@ func TestAForgedCountDoesNotSwitchMaxLostOff(t *testing.T) {
 	}
 }
 
-// Progress that is saved starts the count anew; a body that is the same is no progress.
+// Saved progress restarts the count; saving the same body is not progress.
 func TestSavedProgressStartsTheCountOfLostStartsAnew(t *testing.T) {
 	for _, progress := range []bool{true, false} {
 		bubble(t, func(b *bundle) {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// The slot of a handler that was given up is freed once: when it returns after all, no
-// room is made for one handler more than may run, and the counts are right.
+// The slot of a handler that was given up is freed only once: when the handler returns later
+// the counts stay right, and no handler too many runs.
 func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
 	for name, result := range map[string]error{"succeeds": nil, "fails": errors.New("late"), "poison": dispatcher.Poison(nil)} {
 		t.Run(name, func(t *testing.T) {

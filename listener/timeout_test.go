@@ -87,8 +87,7 @@ func TestEachJobCanHaveItsTimeout(t *testing.T) {
 	})
 }
 
-// A handler whose time is up still says what is to become of its message. Only a plain error
-// is a failure.
+// A handler's result counts after its time-out too. Only a plain error is a failure.
 func TestWhatAHandlerAsksForAfterItsTimeoutCounts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(4)

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// wake is where all reasons to poll before the timer meet: messages that we gave back
-// ourselves fall due, the settings have changed. One place in the channel is enough: any
-// number of reasons is worth one poll, and whoever finds work polls on at once.
+// wake combines the reasons to poll before the timer: a message that was given back becomes
+// visible, the settings have changed. A buffer of one is enough, because any number of reasons
+// is worth one poll, and a loop that finds work polls again at once.
 //
-// Who takes a signal owes a poll. A loop that ends instead signals again.
+// A loop that takes a signal must poll. If it ends instead it passes the signal on.
 type wake struct {
 	now chan struct{}
 
-	epoch time.Time // what seconds are counted from
+	epoch time.Time // start of second 0
 
 	mu      sync.Mutex
-	seconds secondHeap          // in which messages that we gave back become visible; guarded by mu
-	latest  map[int64]time.Time // when the last of each such second does; guarded by mu
-	fresh   chan struct{}       // there is a new earliest second
+	seconds secondHeap          // seconds in which messages become visible; guarded by mu
+	latest  map[int64]time.Time // latest time in each of these seconds; guarded by mu
+	fresh   chan struct{}       // signals a new earliest second
 }
 
 func newWake() *wake {
@@ -30,12 +30,12 @@ func newWake() *wake {
 	}
 }
 
-// signal wakes the loop that sleeps longest, or the next one that is about to.
-func (w *wake) signal() { offer(w.now) }
+// signal wakes the loop that has slept longest, or the next one to sleep.
+func (w *wake) signal() { trySignal(w.now) }
 
-// at asks for a signal when a message that was given back becomes visible. Those of one
-// second share a signal, at the last of them: they are worth one poll, and what is
-// remembered is bounded by the longest delay and not by the number of messages.
+// at schedules a signal for when a message that was given back becomes visible. Those of one
+// second share a signal, at the last of them: they are worth one poll, and the memory is
+// bounded by the longest delay, not by the number of messages.
 func (w *wake) at(due time.Time) {
 	if !due.After(time.Now()) {
 		w.signal()
@@ -53,11 +53,11 @@ func (w *wake) at(due time.Time) {
 	first := !known && w.seconds[0] == second
 	w.mu.Unlock()
 	if first {
-		offer(w.fresh)
+		trySignal(w.fresh)
 	}
 }
 
-// watch signals when releases fall due, until ctx ends. The session owns it.
+// watch sends the scheduled signals until ctx ends. The session owns it.
 func (w *wake) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -80,8 +80,8 @@ func (w *wake) watch(ctx context.Context) {
 	}
 }
 
-// next removes what has fallen due, and tells whether anything had, and how long it is
-// until more does.
+// next removes what is due, and reports whether anything was, and how long to wait for the
+// next.
 func (w *wake) next(now time.Time) (fell bool, wait time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *wake) next(now time.Time) (fell bool, wait time.Duration, more bool) {
 	return fell, 0, false
 }
 
-func offer(c chan struct{}) {
+func trySignal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// What is given back with no delay is fetched at once, not when the idle wait ends.
+// A message that is given back without a delay is fetched at once, not when the idle wait ends.
 func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
 	for name, again := range map[string]error{
 		"Retry(0)":        dispatcher.Retry(0, errors.New("not yet")),
@@ -50,8 +50,7 @@ func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
 	}
 }
 
-// Any number of messages that fall due is remembered, and those of one second are worth
-// one poll.
+// Any number of releases is remembered, and those of one second are worth one poll.
 func TestNoReleaseIsForgotten(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 3000
@@ -84,7 +83,7 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 	})
 }
 
-// A thousand messages that fall due within one second are fetched with few polls.
+// A thousand messages that become visible within one second are fetched with few polls.
 func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 1000
@@ -116,9 +115,9 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 	})
 }
 
-// L-16: while dequeues fail the listener backs off up to 30 s, whatever falls due and
+// L-16: while dequeues fail the listener backs off up to 30 s, whatever becomes visible and
 // however often it is configured meanwhile.
-func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
+func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 600
 		for i := range n {
@@ -165,9 +164,8 @@ func TestL16_WakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 	})
 }
 
-// L-16: an error is waited for at most 30 s, give or take a quarter, also where an empty
-// queue is waited for longer.
-func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
+// L-16: the wait after an error is at most 30 s ± 25 %, also where the idle wait is longer.
+func TestALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.queue.tamper = func(op string, act func() error) error {
 			if time.Since(b.begin) < 10*time.Second {
@@ -188,7 +186,7 @@ func TestL16_ALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 	})
 }
 
-// The pauses after errors begin with the Idle.Min in force.
+// The waits after errors begin with the Idle.Min in force.
 func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var down atomic.Bool
@@ -217,7 +215,7 @@ func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
 	})
 }
 
-// A release that falls due in a second of which others already did is none of them.
+// A release in a second whose earlier releases were already signalled is signalled too.
 func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWake()
@@ -248,8 +246,8 @@ func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 	})
 }
 
-// A loop that ends because the settings allow fewer passes on what woke it: a retry due
-// in 5 s is fetched then, though the concurrency was lowered meanwhile.
+// A loop that ends because the settings allow fewer passes its wake-up on: a retry due in 5 s
+// is fetched then, although the concurrency was lowered meanwhile.
 func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 	for _, least := range []int{1, 16} {
 		t.Run(fmt.Sprint("Min ", least), func(t *testing.T) {
@@ -291,7 +289,7 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 	}
 }
 
-// Lowering the concurrency costs no poll of the loops that end by it, and they end at once.
+// Lowering the concurrency causes no polls by the loops that end, and they end at once.
 func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -313,8 +311,8 @@ func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 	})
 }
 
-// A shorter idle wait holds for all loops: the one that is told of it may end, and the
-// others must not sleep on by the old one.
+// A shorter idle wait applies to all loops: the one that sees it first may end, and the others
+// must not sleep on by the old one.
 func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -348,9 +346,9 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 	})
 }
 
-// listeners with different seeds wait differently, after empty polls and after
-// errors, and those with the same seed alike.
-func TestX10_WaitsDependOnTheSeed(t *testing.T) {
+// listeners with different seeds wait differently, after empty polls and after errors;
+// those with the same seed wait alike.
+func TestWaitsDependOnTheSeed(t *testing.T) {
 	instants := func(seed uint64, down bool) (at []time.Duration) {
 		bubble(t, func(b *bundle) {
 			b.queue.tamper = func(op string, act func() error) error {

@@ -9,13 +9,13 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// The queue that keeps a journal is a queue like all others, and whatever is done to it
-// the journal agrees with it in the end.
+// The recording queue conforms to the port, and its journal agrees with it after any
+// operations.
 func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
 		Open: func(t *testing.T, name string) queue.Manager {
-			q := newKnown(name)
+			q := newRecordingQueue(name)
 			t.Cleanup(func() {
 				p, err := q.Properties(context.Background())
 				if err != nil && !errors.Is(err, queue.ErrQueueMissing) {

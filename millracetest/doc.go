@@ -1,22 +1,19 @@
-// Package millracetest tests handlers and what sends jobs to them, through the real
-// pipeline: the real producer, the engine in memory that behaves as the service does, the
-// real listener. Nothing is mocked, so what passes here has been sealed, sent, leased,
-// decoded, handled and settled.
+// Package millracetest tests handlers, and code that sends jobs to them, through the real
+// pipeline: the producer, an engine in memory that behaves like the service, and the listener.
+// Nothing is mocked: a job in a test is sealed, sent, leased, decoded, handled and settled.
 //
-// [Work] runs one job, once. [Drain] runs what is on a queue. [Enqueued] and its
-// companions look at a queue and take nothing.
+// [Work] runs one job, once. [Drain] runs all jobs on a queue. [Enqueued], [RequireEnqueued]
+// and [RequireEmpty] look at a queue and take nothing off it.
 //
 // # Guarantees
 //
-// When Work or Drain returns, nothing of the listener runs any more, so no goroutine
-// leaks into the next test and handlers may use local variables of the test after it.
-// What cannot work, such as bad options, ends the test; what a handler does never does,
-// unless it says so itself. A test with a fatal failure must be failed from its own
-// goroutine: in a handler use Error, not Fatal.
+// When Work or Drain returns, nothing of the listener runs any more, so no goroutine leaks into
+// the next test, and the test may read variables that its handlers have written. Invalid
+// options end the test; the result of a handler never does. A test can be ended only from its
+// own goroutine: in a handler use Error, not Fatal.
 //
-// Outside a synctest bubble no call waits, apart from handlers, unless so many fail in a
-// row that the listener thinks there is an outage and pauses. In a bubble not even that
-// takes time.
+// Outside a synctest bubble only handlers take time, unless so many fail in a row that the
+// listener assumes an outage and pauses. In a bubble that takes no time either.
 //
 // # One job
 //
@@ -32,7 +29,7 @@
 //
 // # Retry delays
 //
-// In a synctest bubble hours pass in no time: sleep until the message is due.
+// In a synctest bubble hours pass at once: sleep until the message is visible again.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		q := millracetest.Queue(t)
@@ -47,8 +44,8 @@
 //
 // # A long job keeps its lease
 //
-// A handler that sleeps for an hour is renewed for an hour. That nobody else gets its
-// message meanwhile can be seen at the dequeue count.
+// The lease of a handler that sleeps for an hour is renewed for an hour. The dequeue count
+// shows that no other worker gets its message meanwhile.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[Order]) error {
@@ -62,8 +59,8 @@
 //
 // # A lost lease
 //
-// Take the message away under the handler, as a redrive or another worker would: the
-// next renewal finds out, and the handler's context ends.
+// Remove the message while the handler runs, as a redrive or another worker would: the next
+// renewal fails, and the handler's context ends.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		q := millracetest.Queue(t)
@@ -81,8 +78,8 @@
 //
 // # A worker that died
 //
-// Take the message and do nothing: when its visibility ends it is delivered again, and
-// no attempt was recorded.
+// Dequeue the message and do nothing: when its visibility ends it is delivered again, and no
+// attempt is recorded.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		q := millracetest.Queue(t)
@@ -97,7 +94,7 @@
 //
 // # Shutdown
 //
-// Drain never cuts a handler off. To see what yours does at a shutdown run a listener:
+// Drain never cancels a handler. To test a handler at a shutdown run a listener:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		q := millracetest.Queue(t)
@@ -116,9 +113,8 @@
 //
 // # Failures of the service
 //
-// Put package queue/faultqueue around a [Queue] and drain that, in a bubble. An answer that
-// gets lost hides messages as it would in Azure: sleep until their visibility has ended,
-// and drain again.
+// Wrap a [Queue] in package queue/faultqueue and drain that, in a bubble. A lost answer hides
+// messages as it would in Azure: sleep until their visibility has ended, and drain again.
 //
 // # Concurrency
 //

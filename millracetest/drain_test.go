@@ -23,7 +23,7 @@ import (
 
 type counts = map[dispatcher.Outcome]int
 
-// drained fails unless the drain ended so.
+// drained fails the test unless the drain returned these outcomes.
 func drained(t *testing.T, got, want counts) {
 	t.Helper()
 	if !maps.Equal(got, want) {
@@ -72,7 +72,7 @@ func TestDrainHandlesWhatIsThere(t *testing.T) {
 	})
 }
 
-// Handlers that run at the same time, take their time, and send more to the same queue.
+// Handlers run concurrently, take time, and send more jobs to the same queue.
 func TestDrainHandlesWhatHandlersSend(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
@@ -95,7 +95,8 @@ func TestDrainHandlesWhatHandlersSend(t *testing.T) {
 	})
 }
 
-// What comes back at once is handled again, up to poison; what waits is left.
+// A message that is given back without a delay is handled again, up to poison; one with a delay
+// is left.
 func TestDrainGoesOnWhileAnythingIsVisible(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
@@ -124,8 +125,8 @@ func TestDrainLeavesWhatWaits(t *testing.T) {
 	})
 }
 
-// So many failures look like an outage, and a listener then pauses. In a bubble that
-// takes no time, and the books balance.
+// This many failures look like an outage, in which a listener pauses. In a bubble that takes no
+// time, and the outcomes add up.
 func TestDrainOutlastsThePausesOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
@@ -135,7 +136,7 @@ func TestDrainOutlastsThePausesOfAnOutage(t *testing.T) {
 	})
 }
 
-// Handlers are not cut off, whatever Grace says, and hold their leases.
+// Handlers are not cancelled, whatever Grace is, and keep their leases.
 func TestDrainDoesNotCutHandlersOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
@@ -149,7 +150,7 @@ func TestDrainDoesNotCutHandlersOff(t *testing.T) {
 	})
 }
 
-// Any queue can be drained, foreign messages too.
+// Any queue can be drained, and messages without an envelope too.
 func TestDrainOfTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := emulator.New(localqueue.New(nil), nil)
@@ -170,7 +171,7 @@ func TestDrainOfTheProtocol(t *testing.T) {
 	})
 }
 
-// flaw is a queue whose dequeues fail at first.
+// flaw is a queue whose first dequeues fail.
 type flaw struct {
 	queue.Queue
 	err   error
@@ -184,7 +185,7 @@ func (f *flaw) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]
 	return f.Queue.Dequeue(ctx, n, visibility)
 }
 
-// What passes is waited for.
+// Transient failures are retried.
 func TestDrainOutlastsAThrottledService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &flaw{Queue: millracetest.Queue(t), err: queue.ErrThrottled}
@@ -194,7 +195,7 @@ func TestDrainOutlastsAThrottledService(t *testing.T) {
 	})
 }
 
-// What does not, ends the test and says what it was.
+// Permanent failures end the test with their text.
 func TestDrainSaysWhatIsWrong(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)

@@ -10,13 +10,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Enqueued returns the jobs on a queue and takes none of them. Of a [Queue] that is all
-// of them in the order in which they were sent, whatever their number, also those that
-// are hidden by a delay or a lease. Any other queue is peeked at, which shows visible
-// messages only; the test fails if there are more than the 32 that one peek can show.
+// Enqueued returns the jobs on a queue without taking any off it. For a [Queue] these are all
+// jobs, in the order in which they were sent, including those hidden by a delay or a lease. Any
+// other queue is peeked at, which shows visible messages only; the test fails if there are more
+// than the 32 that one peek can return.
 //
-// Jobs are read with codec.JSON, or with the codec given. One that cannot be read fails
-// the test, as it would be poison to a listener. To read a poison queue:
+// Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
+// the test, as it would be poison for a listener. To read a poison queue:
 //
 //	records := millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))
 //
@@ -31,23 +31,23 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 	for _, text := range texts(t, q) {
 		_, body, _, err := codec.Open(text, codec.Auto)
 		if err != nil {
-			t.Fatalf("millracetest: %v holds what no listener can read: %v", q.Name(), err)
+			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}
 		job, err := read.Decode(body)
 		if err != nil {
-			t.Fatalf("millracetest: %v holds what is no job of this type: %v: %s", q.Name(), err, shorten(text))
+			t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(text))
 		}
 		jobs = append(jobs, job)
 	}
 	return jobs
 }
 
-// RequireEnqueued fails the test at once unless the queue holds exactly these jobs, in
-// any order, as [Enqueued] tells. Jobs are the same if their JSON is.
+// RequireEnqueued ends the test unless the queue holds exactly these jobs, in any order, as
+// [Enqueued] returns them. Jobs are equal if their JSON is.
 func RequireEnqueued[T any](t testing.TB, q queue.Queue, want ...T) {
 	t.Helper()
 	var held []string         // as JSON
-	spare := map[string]int{} // how often each is held and was not asked for
+	spare := map[string]int{} // how often each is held beyond those wanted
 	for _, job := range Enqueued[T](t, q) {
 		body := encoded(t, job)
 		held = append(held, body)
@@ -73,13 +73,12 @@ func RequireEnqueued[T any](t testing.TB, q queue.Queue, want ...T) {
 	}
 }
 
-// RequireEmpty fails the test at once if there is any message on the queue, hidden ones
-// included.
+// RequireEmpty ends the test if the queue holds any message, hidden ones included.
 func RequireEmpty(t testing.TB, q queue.Queue) {
 	t.Helper()
 	held := texts(t, q)
 	depth := len(held)
-	if _, ok := q.(*known); !ok {
+	if _, ok := q.(*recordingQueue); !ok {
 		depth = max(depth, depthOf(t, q))
 	}
 	if depth == 0 {
@@ -98,7 +97,7 @@ func RequireEmpty(t testing.TB, q queue.Queue) {
 // texts returns the texts of the messages on the queue.
 func texts(t testing.TB, q queue.Queue) []string {
 	t.Helper()
-	if k, ok := q.(*known); ok {
+	if k, ok := q.(*recordingQueue); ok {
 		return k.journal().texts()
 	}
 	batch, err := q.Peek(t.Context(), queue.MaxBatch)
@@ -117,7 +116,7 @@ func texts(t testing.TB, q queue.Queue) []string {
 	return all
 }
 
-// depthOf returns how many messages a queue holds that is not ours.
+// depthOf returns the depth of a queue that was not made by [Queue].
 func depthOf(t testing.TB, q queue.Queue) int {
 	t.Helper()
 	p, err := q.Properties(t.Context())
@@ -127,7 +126,7 @@ func depthOf(t testing.TB, q queue.Queue) int {
 	return int(min(p.Depth, 1<<30))
 }
 
-// encoded is the job as a queue would carry it.
+// encoded returns the JSON of the job.
 func encoded[T any](t testing.TB, job T) string {
 	t.Helper()
 	body, err := codec.JSON[T]().Encode(job)
@@ -137,14 +136,14 @@ func encoded[T any](t testing.TB, job T) string {
 	return string(body)
 }
 
-// longest is how much of a text is worth a line of a failure.
-const longest = 200
+// maxTextShown is how many bytes of a text a failure shows.
+const maxTextShown = 200
 
 func shorten(text string) string {
-	if len(text) <= longest {
+	if len(text) <= maxTextShown {
 		return text
 	}
-	return fmt.Sprintf("%s … (%d bytes)", strings.ToValidUTF8(text[:longest], ""), len(text))
+	return fmt.Sprintf("%s … (%d bytes)", strings.ToValidUTF8(text[:maxTextShown], ""), len(text))
 }
 
 func count(n int, what string) string {

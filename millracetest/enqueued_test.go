@@ -71,7 +71,7 @@ func TestLookingSaysWhatIsWrong(t *testing.T) {
 	says(t, failing(t, func(t testing.TB) { millracetest.RequireEmpty(t, q) }),
 		"millracetest/jobs holds 3 messages, want none:\n  millrace/1?id=")
 	says(t, failing(t, func(t testing.TB) { millracetest.Enqueued[int](t, q) }),
-		"is no job of this type", "decode JSON as int", "millrace/1?id=")
+		"is not a job of this type", "decode JSON as int", "millrace/1?id=")
 	says(t, failing(t, func(t testing.TB) { millracetest.Send(t, q, make(chan int)) }), "millracetest: send to")
 
 	if _, err := q.Enqueue(t.Context(), "millrace/2?new", nil); err != nil {

@@ -25,8 +25,7 @@ func (f *fake) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failing runs what should end a test and returns what it then says, or "" if it went
-// through.
+// failing runs code that should end a test and returns the failure, or "" if it did not.
 func failing(t *testing.T, what func(t testing.TB)) string {
 	t.Helper()
 	f := &fake{TB: t}
@@ -39,7 +38,7 @@ func failing(t *testing.T, what func(t testing.TB)) string {
 	return f.fatal
 }
 
-// says fails unless the fatal failure has all these parts.
+// says fails the test unless the failure contains all these parts.
 func says(t *testing.T, got string, parts ...string) {
 	t.Helper()
 	if got == "" {

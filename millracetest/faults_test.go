@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// A queue with faults is drained like any other: what a lost answer has hidden waits for
-// its visibility to end, and is there for the next drain.
+// A queue with faults can be drained: messages hidden by a lost answer are handled by a drain
+// after their visibility has ended.
 func TestDrainOfAQueueWithFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// journals are those of the queues of one account.
+// journals holds the journals of the queues of one account.
 type journals struct {
 	mu     sync.Mutex
 	byName map[string]*journal // guarded by mu
@@ -25,29 +25,29 @@ func (all *journals) of(name string) *journal {
 	return all.byName[name]
 }
 
-// journal is what one queue holds, hidden or not.
+// journal records what one queue holds, hidden or not.
 type journal struct {
 	mu      sync.Mutex
 	entries map[queue.ID]*entry // guarded by mu
-	added   int                 // how many ever; guarded by mu
+	added   int                 // messages ever added
 }
 
 // entry is one message.
 type entry struct {
-	place   int // in the order in which they came
+	place   int // position in the order of arrival
 	text    string
 	expires time.Time // zero for never
 }
 
-// change makes an entry for what is done to the queue meanwhile. The lock is held over
-// that, so that the journal and the queue agree; it does not block.
+// change records a change of the queue made by do. It holds the lock over the change, so that
+// the journal and the queue agree; the change does not block.
 func (j *journal) change(do func(*journal)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	do(j)
 }
 
-// add notes a message. Requires mu, as do the others that change.
+// add records a message. It requires mu, as the other methods below do.
 func (j *journal) add(id queue.ID, text string, life time.Duration) {
 	j.added++
 	e := &entry{place: j.added, text: text}
@@ -61,7 +61,7 @@ func (j *journal) rewrite(id queue.ID, text string) { j.entries[id].text = text 
 func (j *journal) remove(id queue.ID)               { delete(j.entries, id) }
 func (j *journal) clear()                           { clear(j.entries) }
 
-// texts returns what is held and has not expired, in the order in which it came.
+// texts returns the texts of the messages that have not expired, in the order of arrival.
 func (j *journal) texts() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -11,22 +11,21 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Queue returns an empty queue in memory, alone in its account. To producers and
-// listeners it is what one in Azure is, with receipts, visibility and limits; besides,
-// it tells [Enqueued] what it holds while nobody can see it. Its name is "jobs"; further
-// queues of the same test are "jobs-2", "jobs-3" and so on, so that messages and errors
-// tell them apart. In a synctest bubble it must be made inside. It is safe for concurrent
-// use and needs no closing.
+// Queue returns an empty queue in memory, in an account of its own. To producers and listeners
+// it behaves like one in Azure, with receipts, visibility and limits. In addition it lets
+// [Enqueued] see hidden messages. Its name is "jobs"; further queues of the same test are
+// "jobs-2", "jobs-3" and so on, so that messages and errors tell them apart. In a synctest
+// bubble it must be made inside the bubble. It is safe for concurrent use and needs no closing.
 func Queue(t testing.TB) queue.Manager {
 	t.Helper()
-	q := newKnown(made.name(t))
+	q := newRecordingQueue(made.name(t))
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatalf("millracetest: make a queue: %v", err)
 	}
 	return q
 }
 
-// made counts the queues of each test that runs.
+// made counts the queues of each running test.
 var made = counter{of: map[testing.TB]int{}}
 
 type counter struct {
@@ -34,7 +33,7 @@ type counter struct {
 	of map[testing.TB]int // guarded by mu
 }
 
-// name returns the name of the next queue of a test.
+// name returns the name for the next queue of a test.
 func (c *counter) name(t testing.TB) string {
 	c.mu.Lock()
 	c.of[t]++
@@ -51,23 +50,23 @@ func (c *counter) name(t testing.TB) string {
 	return "jobs"
 }
 
-func newKnown(name string) *known {
-	return &known{
+func newRecordingQueue(name string) *recordingQueue {
+	return &recordingQueue{
 		Queue:    localqueue.New(nil).Queue(queue.Name{Account: "millracetest", Queue: name}),
 		journals: &journals{byName: map[string]*journal{}},
 	}
 }
 
-// known is a queue with a journal of what is on it: a peek shows no more than 32
+// recordingQueue is a queue with a journal of its messages. A peek would return no more than 32
 // messages and no hidden ones, and a dequeue would count as a delivery.
-type known struct {
+type recordingQueue struct {
 	*localqueue.Queue
 	journals *journals // of all queues of the account
 }
 
-func (q *known) journal() *journal { return q.journals.of(q.Name().Queue) }
+func (q *recordingQueue) journal() *journal { return q.journals.of(q.Name().Queue) }
 
-func (q *known) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
+func (q *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	q.journal().change(func(j *journal) {
 		if m, err = q.Queue.Enqueue(ctx, text, o); err == nil {
 			j.add(m.ID, text, o.Life())
@@ -76,7 +75,7 @@ func (q *known) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return m, err
 }
 
-func (q *known) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
+func (q *recordingQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
 	q.journal().change(func(j *journal) {
 		if fresh, err = q.Queue.Update(ctx, l, text, visibility); err == nil {
 			j.rewrite(l.ID, text)
@@ -85,7 +84,7 @@ func (q *known) Update(ctx context.Context, l queue.Lease, text string, visibili
 	return fresh, err
 }
 
-func (q *known) Delete(ctx context.Context, l queue.Lease) (err error) {
+func (q *recordingQueue) Delete(ctx context.Context, l queue.Lease) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Delete(ctx, l); err == nil {
 			j.remove(l.ID)
@@ -94,7 +93,7 @@ func (q *known) Delete(ctx context.Context, l queue.Lease) (err error) {
 	return err
 }
 
-func (q *known) Clear(ctx context.Context) (err error) {
+func (q *recordingQueue) Clear(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Clear(ctx); err == nil {
 			j.clear()
@@ -103,7 +102,7 @@ func (q *known) Clear(ctx context.Context) (err error) {
 	return err
 }
 
-func (q *known) Drop(ctx context.Context) (err error) {
+func (q *recordingQueue) Drop(ctx context.Context) (err error) {
 	q.journal().change(func(j *journal) {
 		if err = q.Queue.Drop(ctx); err == nil {
 			j.clear()
@@ -112,7 +111,7 @@ func (q *known) Drop(ctx context.Context) (err error) {
 	return err
 }
 
-// Sibling returns a queue that is known too, such as the poison queue.
-func (q *known) Sibling(suffix string) queue.Queue {
-	return &known{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
+// Sibling returns a recording queue too, such as the poison queue.
+func (q *recordingQueue) Sibling(suffix string) queue.Queue {
+	return &recordingQueue{Queue: q.Queue.Sibling(suffix).(*localqueue.Queue), journals: q.journals}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The recipes of the package comment, as tests. They stand here as they stand there,
-// which the last test holds.
+// The recipes of the package comment, as tests. The last test checks that their code is the
+// same.
 
 type Order struct{ ID string }
 
@@ -138,10 +138,10 @@ func TestRecipe_Shutdown(t *testing.T) {
 	})
 }
 
-// squeezed is code without what gofmt decides.
+// squeezed returns code without its formatting.
 func squeezed(code string) string { return strings.Join(strings.Fields(code), " ") }
 
-// A recipe that was never cooked is no recipe.
+// Every recipe of the package comment is tested here.
 func TestTheRecipesOfThePackageCommentAreTested(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -2,22 +2,21 @@ package millracetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 )
 
-// round runs a listener until a poll finds nothing, and then to its orderly end: what
-// was fetched is handled and settled. It returns what became of how many messages.
-func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+// round runs a listener until a poll finds nothing, and then through its normal shutdown, so
+// that everything it fetched is handled and settled. It returns the number of deliveries by
+// outcome.
+func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -27,11 +26,10 @@ func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.O
 	if o != nil {
 		options = *o
 	}
-	// A single loop, because the end is safe after its empty poll: all that it had
-	// fetched before was dispatched. With more, one could still have a batch in hand,
-	// which the stop would give back.
+	// A single loop, because after its empty poll everything it fetched has been dispatched.
+	// With more loops, one could still hold a batch, which the stop would give back.
 	options.Loops = listener.Loops{Min: 1, Max: 1}
-	// The end begins when handlers still run: none may be cut off by it.
+	// The shutdown begins while handlers still run: none may be cancelled.
 	options.Grace = queue.MaxVisibility
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -41,9 +39,9 @@ func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.O
 	l := listener.New(q, h, &options)
 	err := l.Run(ctx)
 	if first := broken.first; first != "" {
-		t.Fatalf("millracetest: a listener survives this, a test should not: %s", first)
+		t.Fatalf("millracetest: a function in the options failed: %s", first)
 	}
-	if failure := q.failure(); failure != nil { // the better reason
+	if failure := q.failure(); failure != nil { // more specific than Run's error
 		err = failure
 	}
 	if err != nil {
@@ -52,13 +50,13 @@ func round[T any](t testing.TB, q *watched, h listener.Handler[T], o *listener.O
 	return outcomes(l.State())
 }
 
-// brokenHooks keeps the first failure of a function in the options.
+// brokenHooks records the first failure of a function in the options.
 type brokenHooks struct {
 	mu    sync.Mutex
 	first string // guarded by mu until the round is over
 }
 
-// watch returns an OnError that notes failures of hooks, its own among them.
+// watch returns an OnError that records failures of hooks, including its own.
 func (b *brokenHooks) watch(tell func(error)) func(error) {
 	return func(err error) {
 		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
@@ -84,7 +82,7 @@ func (b *brokenHooks) note(what string) {
 	}
 }
 
-// outcomes turns the counts of a listener into a map without zeros.
+// outcomes returns the counts of a listener without zeros.
 func outcomes(s listener.State) map[dispatcher.Outcome]int {
 	all := map[dispatcher.Outcome]int{}
 	for o, n := range map[dispatcher.Outcome]int64{
@@ -97,76 +95,4 @@ func outcomes(s listener.State) map[dispatcher.Outcome]int {
 		}
 	}
 	return all
-}
-
-// patience is how many deliveries of one message end a test that would never end by
-// itself.
-const patience = 1000
-
-// watched is the queue of a round: it stops the listener when a poll finds nothing.
-type watched struct {
-	queue.Queue
-	most int // how many messages to hand out; 0 for any number
-
-	mu      sync.Mutex
-	stop    func()        // ends the round; guarded by mu
-	got     int           // messages handed out; guarded by mu
-	err     error         // why the round must not go on; guarded by mu
-	updated time.Duration // for how long the last update hid its message; guarded by mu
-}
-
-func (q *watched) begin(stop func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stop = stop
-}
-
-func (q *watched) failure() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
-}
-
-// Update notes the delay. The one of the settlement comes after all renewals.
-func (q *watched) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	fresh, err := q.Queue.Update(ctx, l, text, visibility)
-	if err == nil {
-		q.mu.Lock()
-		q.updated = visibility
-		q.mu.Unlock()
-	}
-	return fresh, err
-}
-
-// Dequeue stops the listener when there is nothing, or nothing more to hand out, and on
-// errors that waiting would not mend.
-func (q *watched) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	q.mu.Lock()
-	if q.most > 0 {
-		n = min(n, q.most-q.got)
-	}
-	q.mu.Unlock()
-	var batch []queue.Message
-	var err error
-	if n > 0 {
-		batch, err = q.Queue.Dequeue(ctx, n, visibility)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.got += len(batch)
-	for _, m := range batch {
-		if m.DequeueCount >= patience {
-			q.err = fmt.Errorf("message %s of %v has been delivered %d times and goes on: does its handler retry or snooze without a delay?", string(m.ID), q.Name(), m.DequeueCount)
-		}
-	}
-	switch {
-	case errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrInvalid):
-		q.err = err
-	case err != nil: // the listener waits and tries again
-		return batch, err
-	}
-	if len(batch) == 0 || q.err != nil {
-		q.stop()
-	}
-	return batch, err
 }

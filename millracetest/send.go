@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Send puts jobs on a queue as a producer.Producer with its defaults does, or fails the
-// test at once. For another codec, a delay or a TTL use a producer.
+// Send sends jobs to a queue with a default producer.Producer, or ends the test. Use a producer
+// for another codec, a delay or a TTL.
 func Send[T any](t testing.TB, q queue.Queue, jobs ...T) {
 	t.Helper()
 	p := producer.New[T](q, nil)

@@ -14,35 +14,35 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Result is what became of the one delivery of [Work].
+// Result is the result of the one delivery of [Work].
 type Result struct {
-	// Outcome is how it ended: dispatcher.Deleted if the handler succeeded.
+	// Outcome is how the delivery ended: dispatcher.Deleted if the handler succeeded.
 	Outcome dispatcher.Outcome
 
-	// Err is why it did not succeed: what the handler returned, as errors.Is finds it;
-	// a *dispatcher.PanicError if it panicked. Nil after a success and a snooze.
+	// Err is why the handler did not succeed: its error, as errors.Is finds it, or a
+	// *dispatcher.PanicError. Nil after a success and a snooze.
 	Err error
 
-	// Attempts is how many failed attempts are on record now: 1 after a failure, 0 after
-	// what is none, such as a snooze.
+	// Attempts is the number of failed attempts now recorded: 1 after a failure, 0 if the
+	// delivery was none, such as a snooze.
 	Attempts int
 
-	// Delay is how long the message stays hidden until it is delivered again. Zero when
-	// it will not be.
+	// Delay is how long the message stays hidden before its next delivery. Zero if there is
+	// none.
 	Delay time.Duration
 
-	// Poison is what the poison queue holds, or nil: if the message was not poisoned, or
-	// without a record (poison.Policy.Bare).
+	// Poison is the record in the poison queue. Nil if the message was not poisoned, or was
+	// moved without a record (poison.Policy.Bare).
 	Poison *poison.Record
 }
 
-// Work runs one job through the real pipeline, once: a producer seals it and sends it to
-// a new queue in memory, a listener takes it off, opens it, runs the handler under a
-// lease that is renewed, and settles what the handler says. It returns what became of
-// it, when nothing runs any more.
+// Work runs one job through the real pipeline, once: a producer seals it and sends it to a new
+// queue in memory; a listener takes it off, opens it, runs the handler under a lease that is
+// renewed, and settles it by the handler's result. Work returns that result when nothing of the
+// listener runs any more.
 //
-// Codec and Format of the options are also the producer's. The options hold as they do
-// for [Drain], Timeout, RetryDelay, Visibility and Poison among them; with
+// Codec and Format of the options are also the producer's. All other options apply as for
+// [Drain], including Timeout, RetryDelay, Visibility and Poison; with
 // poison.Policy{MaxAttempts: 1} the attempt is the last one.
 func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options[T]) Result {
 	t.Helper()
@@ -64,7 +64,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 			tell(err)
 		}
 	}
-	copies := &copied{Queue: options.Poison.Queue}
+	copies := &poisonRecorder{Queue: options.Poison.Queue}
 	if copies.Queue == nil {
 		copies.Queue = q.Sibling(poison.Suffix)
 	}
@@ -72,7 +72,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 		options.Poison.Queue = copies
 	}
 
-	w := &watched{Queue: q, most: 1}
+	w := &watchedQueue{Queue: q, limit: 1}
 	var r Result
 	for r.Outcome = range round(t, w, h, &options) { // there is one
 	}
@@ -94,7 +94,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 	return r
 }
 
-// failures keeps the last failure of a delivery that a listener reports.
+// failures records the last failed delivery that a listener reports.
 type failures struct {
 	mu   sync.Mutex
 	last *dispatcher.DeliveryError // guarded by mu until the round is over
@@ -110,14 +110,14 @@ func (f *failures) add(err error) {
 	f.last = failure
 }
 
-// copied is a poison queue that remembers what was put there.
-type copied struct {
+// poisonRecorder is a poison queue that keeps the last text it received.
+type poisonRecorder struct {
 	queue.Queue
 	mu   sync.Mutex
 	text string // guarded by mu until the round is over
 }
 
-func (c *copied) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (c *poisonRecorder) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := c.Queue.Enqueue(ctx, text, o)
 	if err == nil {
 		c.mu.Lock()

@@ -23,7 +23,7 @@ func returning(err error) handler {
 	return func(context.Context, *listener.Message[Order]) error { return err }
 }
 
-// both runs a test in a bubble and outside.
+// both runs a test inside and outside of a bubble.
 func both(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
@@ -86,7 +86,7 @@ func TestWorkTellsWhatBecameOfTheJob(t *testing.T) {
 	}
 }
 
-// The handler gets what it would get from Azure.
+// The handler gets the same message as from Azure.
 func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 	both(t, func(t *testing.T) {
 		r := millracetest.Work(t, func(_ context.Context, m *listener.Message[Order]) error {
@@ -104,7 +104,7 @@ func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 	})
 }
 
-// The options hold: codec, format, time-out, and what is told of errors.
+// The options apply: codec, format, time-out and OnError.
 func TestWorkKeepsToTheOptions(t *testing.T) {
 	both(t, func(t *testing.T) {
 		told := make(chan error, 1)
@@ -127,7 +127,7 @@ func TestWorkKeepsToTheOptions(t *testing.T) {
 	})
 }
 
-// halves is a codec that cannot read what it writes.
+// halves is a codec that cannot decode what it encodes.
 type halves struct{ codec.Codec[Order] }
 
 func (halves) Decode([]byte) (Order, error) { return Order{}, errBroken }
@@ -148,7 +148,7 @@ func TestWorkTellsPoisonThatNoHandlerSaw(t *testing.T) {
 	})
 }
 
-// A poison queue of the user's own gets the copy, bare if so wished.
+// A given poison queue gets the copy, bare if so configured.
 func TestWorkPoisonsIntoTheQueueOfThePolicy(t *testing.T) {
 	both(t, func(t *testing.T) {
 		morgue := millracetest.Queue(t).Sibling("-morgue")
@@ -168,7 +168,7 @@ func TestWorkPoisonsIntoTheQueueOfThePolicy(t *testing.T) {
 	})
 }
 
-// One delivery is one, also when the message would come back at once.
+// Work makes one delivery, even if the message is visible again at once.
 func TestWorkRunsOnce(t *testing.T) {
 	both(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -185,7 +185,7 @@ func TestWorkRunsOnce(t *testing.T) {
 	})
 }
 
-// A handler may take as long as it likes.
+// A handler may take any time.
 func TestWorkRenewsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &listener.Options[Order]{Visibility: dispatcher.Fixed(10 * time.Second)}
@@ -211,14 +211,14 @@ func TestWorkSaysWhatIsWrong(t *testing.T) {
 	}), "millracetest: ", "needs a handler")
 }
 
-// What a listener logs is in the log of the test.
+// The listener logs to the output of the test.
 func TestWorkLogsToTheTest(t *testing.T) {
 	f := &fake{TB: t}
 	millracetest.Work(f, returning(errBroken), Order{}, nil)
 	says(t, f.log.String(), "delivery retried", "broken")
 }
 
-// A hook that fails ends the test, though a listener survives it.
+// A hook that panics ends the test, although a listener would continue.
 func TestABrokenHookEndsTheTest(t *testing.T) {
 	for name, o := range map[string]*listener.Options[Order]{
 		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},

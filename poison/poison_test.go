@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// setup returns a queue that exists beside a poison queue that does not yet.
+// setup returns an existing queue and a poison queue that does not exist yet.
 func setup(t rapid.TB) *localqueue.Queue {
 	t.Helper()
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
@@ -56,9 +56,9 @@ func message(text string) queue.Message {
 	}
 }
 
-// P-05: the copy never expires and carries the original id, queue, counts, times and
-// last error; the queue is made when it is missing.
-func TestP05_TheCopyKeepsEverything(t *testing.T) {
+// P-05: the copy never expires and has the original id, queue, counts, times and last error;
+// the poison queue is created when missing.
+func TestTheCopyKeepsEverything(t *testing.T) {
 	q := setup(t)
 	p := policy(t, poison.Policy{}, q)
 	m := message(`{"ID":"7"}`)
@@ -84,8 +84,8 @@ func TestP05_TheCopyKeepsEverything(t *testing.T) {
 	}
 }
 
-// A handler's error may have anything in it, also what XML cannot carry: it comes with the
-// copy all the same, and so does a reason that somebody forged.
+// A handler's error may contain characters that XML cannot carry: the message is copied
+// nevertheless, also with a forged reason.
 func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 	check := func(t rapid.TB, said string) {
 		q := setup(t)
@@ -130,8 +130,8 @@ func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 	}
 }
 
-// Nothing is too large to be moved, and what arrives is either a record with the whole
-// text or the bare text.
+// No message is too large to be moved, and the copy is either a record with the whole text or
+// the bare text.
 func TestAnyMessageFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		q := setup(t)
@@ -174,7 +174,7 @@ func TestAQueueOfYourOwn(t *testing.T) {
 	only(t, q.Sibling("-rejects"))
 }
 
-// flaky fails the first so many enqueues.
+// flaky fails the first enqueues.
 type flaky struct {
 	queue.Queue
 	failures int
@@ -207,7 +207,7 @@ func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
 	})
 }
 
-// A copy that is not made until the time is over is an error, whatever it was that passes.
+// A copy that does not succeed in time is an error, even if the failure is transient.
 func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
 	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
 		synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
 	}
 }
 
-// P-02: the bounds are a queue's own, with defaults.
+// P-02: each queue has its own bounds, with defaults.
 func TestDefaultsOfThePolicy(t *testing.T) {
 	engine := localqueue.New(nil)
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
@@ -266,12 +266,12 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// absent is an error that cannot be asked when it is nil.
+// absent is an error whose method panics on nil.
 type absent struct{ text string }
 
 func (a *absent) Error() string { return a.text }
 
-// A handler's error whose text cannot be had is no reason not to move the message.
+// A handler's error whose Error method panics does not keep the message from being moved.
 func TestAnErrorWithoutATextIsRecorded(t *testing.T) {
 	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*absent)(nil))
 	if !strings.Contains(r.Error, "*poison_test.absent") {

@@ -1,37 +1,38 @@
 package poison
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 )
 
-// Reason says why a message is poison, in one word for metrics and filters.
+// Reason is why a message is poison, in one word for metrics and filters.
 type Reason string
 
 // The reasons.
 const (
 	ReasonAttempts    Reason = "attempts"    // the handler failed too often
-	ReasonLost        Reason = "lost"        // its handlers started and came to nothing too often: a worker died or lost its lease
-	ReasonUndecodable Reason = "undecodable" // the text is no job of this type (X-16)
-	ReasonRejected    Reason = "rejected"    // the handler said so
-	ReasonExpiring    Reason = "expiring"    // its life ends before another attempt could be made
+	ReasonLost        Reason = "lost"        // too many handlers in a row started without a result: the worker died or lost its lease
+	ReasonUndecodable Reason = "undecodable" // the text cannot be decoded
+	ReasonRejected    Reason = "rejected"    // the handler asked for it
+	ReasonExpiring    Reason = "expiring"    // it expires before another attempt could be made
 )
 
-// version marks a text as a [Record] and says which fields to expect.
+// version identifies a text as a [Record] and defines its fields.
 const version = 1
 
-// Record is what a poison queue holds about one message. The zero value is no
-// record.
+// Record is what a poison queue holds for one message. The zero value is not a valid record.
 type Record struct {
 	Version      int        `json:"millracePoison"`
 	Reason       Reason     `json:"reason"`
-	Error        string     `json:"error,omitempty"` // the last error, perhaps shortened
+	Error        string     `json:"error,omitempty"` // the last error, possibly shortened
 	Account      string     `json:"account"`
-	Queue        string     `json:"queue"` // where it came from and where redrive brings it back to
-	ID           queue.ID   `json:"id"`    // its id there
+	Queue        string     `json:"queue"` // where it came from, and where a redrive returns it
+	ID           queue.ID   `json:"id"`    // its id in that queue
 	DequeueCount int64      `json:"dequeueCount"`
 	Attempts     int        `json:"attempts"`
 	Inserted     time.Time  `json:"inserted"`          // by the service's clock
@@ -40,12 +41,11 @@ type Record struct {
 	Text         string     `json:"text"`              // the message text, exactly
 }
 
-// neverExpires is the year of the date that the service gives a message which
-// never expires.
+// neverExpires is the year of the expiry that the service returns for a message which never
+// expires.
 const neverExpires = 9999
 
-// NewRecord describes the message m of the queue named from. The error may be
-// nil.
+// NewRecord returns the record of the message m of the queue from. The error may be nil.
 func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, cause error) Record {
 	r := Record{
 		Version: version, Reason: reason,
@@ -63,8 +63,8 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 	return r
 }
 
-// text is what an error says. It is a handler's: its method may panic, and the message must
-// be moved all the same.
+// text returns the text of a handler's error. Its method may panic, and the message must be
+// moved nevertheless.
 func text(err error) (said string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -74,15 +74,33 @@ func text(err error) (said string) {
 	return err.Error()
 }
 
-// ParseRecord reads the text of a message in a poison queue. A text that is no
-// record, such as one moved bare, is an error.
+// ParseRecord parses the text of a message in a poison queue. A text that is not a record, such
+// as one moved bare, is an error.
 func ParseRecord(text string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return r, fmt.Errorf("read a poison record: %w", err)
 	}
 	if r.Version < 1 {
-		return r, fmt.Errorf("read a poison record: the text is not one (no %q field)", "millracePoison")
+		return r, fmt.Errorf("read a poison record: the text is not a record (no %q field)", "millracePoison")
 	}
 	return r, nil
+}
+
+// xmlLacks escapes the characters that JSON leaves as they are and XML does not allow. JSON
+// itself escapes all others that XML does not allow, and replaces invalid UTF-8 by U+FFFD.
+var xmlLacks = strings.NewReplacer("\uFFFE", `\ufffe`, "\uFFFF", `\uffff`)
+
+// encode returns the record as JSON that the queue can carry, whatever the error contains.
+// Angle brackets and & stay unescaped: the XML around escapes them anyway, and six bytes for
+// each would count towards the 64 KiB.
+func (r Record) encode() (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return "", err
+	}
+	// They occur only in strings, where the escape means the same.
+	return xmlLacks.Replace(strings.TrimSuffix(b.String(), "\n")), nil
 }

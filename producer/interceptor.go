@@ -9,30 +9,29 @@ import (
 
 // Sending is one Send on its way to the queue, as an [Interceptor] sees it.
 type Sending struct {
-	// Queue is where it goes.
+	// Queue is the queue the job is sent to.
 	Queue queue.Name
 
-	// Head is what the envelope will say: the job's id, when it was sent. Changes that are
-	// made before next is called are sent, such as a trace context. Formats without a head
-	// leave it out.
+	// Head is the head of the envelope: the job id, when it was sent. Changes made before next
+	// is called are sent, such as a trace context. Formats without a head ignore it.
 	Head codec.Head
 
-	// Options are the delay and the life. Changes that are made before next is called hold.
+	// Options are the delay and the TTL. Changes made before next is called apply.
 	Options SendOptions
 
-	// Sent is what the service said, when next has returned nil. Zero before.
+	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 }
 
-// Interceptor runs around a Send and does not depend on the type of the jobs, so that one
-// can serve every producer of a program: for logging, tracing and the like. It calls next,
-// which sends, with ctx or one made from it, and returns its error or another. It may call
-// next not at all, and then nothing is sent; it should return an error that says so. It is
-// called from many goroutines at once.
+// Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves
+// every producer of a program: for logging, tracing and the like. It calls next, which sends,
+// with ctx or a context derived from it, and returns next's error or another. If it does not
+// call next, nothing is sent; it should then return an error. It must be safe for concurrent
+// use.
 type Interceptor func(ctx context.Context, s *Sending, next func(context.Context) error) error
 
-// intercepted returns what sends the body, behind the interceptors, the first of which is
-// the outermost.
+// intercepted returns the function that sends the body, wrapped in the interceptors; the first
+// is the outermost.
 func (p *Producer[T]) intercepted(s *Sending, body []byte) func(context.Context) error {
 	send := func(ctx context.Context) error { return p.enqueue(ctx, s, body) }
 	for i := len(p.options.Interceptors) - 1; i >= 0; i-- {

@@ -13,50 +13,51 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// defaultTimeout bounds one Send, all tries together.
+// defaultTimeout bounds one Send with all its retries.
 const defaultTimeout = 30 * time.Second
 
-// Options configure a [Producer]. Nil and the zero value are the defaults.
+// Options configure a [Producer]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec writes the body. Defaults to codec.JSON.
+	// Codec encodes the body. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
-	// Format says how the text carries the body. Consumers that are not Millrace read
-	// codec.Plain or codec.Base64; only an envelope counts failed attempts apart from
-	// deliveries. Defaults to codec.Auto, which writes an envelope.
+	// Format is how the text carries the body. Consumers other than Millrace read codec.Plain
+	// or codec.Base64; only an envelope counts failed attempts apart from deliveries. Defaults
+	// to codec.Auto, which writes an envelope.
 	Format codec.Format
 
-	// Timeout bounds one Send, all tries together. Negative means none but the
-	// context's; less than 1 µs, which is a number without a unit, fails every Send. Defaults
-	// to 30 s.
+	// Timeout bounds one Send with all its retries. Negative means that only the context does.
+	// Less than 1 µs, which is a number without a unit, is an error of every Send. Defaults to
+	// 30 s.
 	Timeout time.Duration
 
-	// Create makes the queue when a Send finds that it is missing; metadata that it has does
+	// Create creates the queue when a Send finds it missing. Metadata of an existing queue does
 	// not matter. Defaults to false: a missing queue is an error.
 	Create bool
 
-	// Interceptors run around every Send, the first outermost. Defaults to none.
+	// Interceptors wrap every Send, the first outermost. Defaults to none.
 	Interceptors []Interceptor
 }
 
-// SendOptions say when a job appears and disappears. Nil and the zero value mean at
-// once, and never.
+// SendOptions set the delay and the TTL of a job. Nil and the zero value mean that it is
+// visible at once and never expires.
 type SendOptions = queue.EnqueueOptions
 
-// Sent is what the service said of an accepted job.
+// Sent is the service's answer for an accepted job.
 type Sent struct {
-	ID       queue.ID  // the message's id, as the handler will see it
+	ID       queue.ID  // the message id, as the handler will see it
 	Inserted time.Time // when it was accepted, by the service's clock
 }
 
-// Producer sends jobs to one queue. Make one with [New]; the zero value sends nothing.
+// Producer sends jobs to one queue. Make one with [New]; Send of the zero value is an error. It
+// is safe for concurrent use.
 type Producer[T any] struct {
 	queue   queue.Queue
 	options Options[T]
 }
 
-// New returns a producer for the queue. It sends nothing. It panics if the queue is nil,
-// which is a mistake in the program.
+// New returns a producer for the queue. It sends nothing. A nil queue panics, because it is a
+// mistake in the program.
 func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	if isnil.Value(q) {
 		panic("producer.New: the queue is nil")
@@ -74,18 +75,18 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	return p
 }
 
-// errZero is what the zero Producer says.
+// errZero is the error of the zero Producer.
 var errZero = errors.New("send: the producer was not made with producer.New")
 
-// Send puts one job on the queue and returns when it is accepted. A job that cannot
-// be encoded or is too large ([queue.ErrTooLarge]) fails before anything is sent. Too large
-// is one over [queue.MaxText], or over [queue.MaxRequest] with its text escaped for XML,
-// whatever the queue; an envelope needs codec.Room bytes less, to record attempts in.
+// Send sends one job and returns when the service has accepted it. A job that cannot be encoded
+// or is too large ([queue.ErrTooLarge]) fails before anything is sent. The limits are
+// [queue.MaxText], and [queue.MaxRequest] for the text escaped for XML, whatever the queue; an
+// envelope must leave codec.Room bytes free, for attempts to be recorded in.
 func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
 	if p == nil || p.queue == nil {
 		return Sent{}, errZero
 	}
-	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without its unit, which compiles
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit, which compiles
 		return Sent{}, fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second", p.queue.Name(), d, d)
 	}
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{ID: rand.Text(), Enqueued: time.Now()}}
@@ -107,7 +108,7 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	return s.Sent, nil
 }
 
-// enqueue seals the body and puts it on the queue.
+// enqueue seals the body and sends it.
 func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
 	text, err := codec.Seal(s.Head, body, p.options.Format)
 	if err != nil {

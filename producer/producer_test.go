@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type order struct{ ID string }
 
-// unsteady fails the first so many enqueues before or after they took effect.
+// unsteady fails the first enqueues, before or after they took effect.
 type unsteady struct {
 	queue.Queue
 	failures int
@@ -67,7 +67,7 @@ func TestSendPutsTheJobOnTheQueue(t *testing.T) {
 	}
 }
 
-// Unless told otherwise a producer writes an envelope, which names the job.
+// By default a producer writes an envelope with a job id.
 func TestSendWritesAnEnvelope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := setup(t)
@@ -112,9 +112,9 @@ func TestDelayAndTTLAreHandedOn(t *testing.T) {
 	})
 }
 
-// B-17, X-22: what passes is repeated; a lost answer may make two of one job, and never
-// none.
-func TestX22_ASendIsRepeatedAndNeverLost(t *testing.T) {
+// B-17, X-22: transient failures are retried; a lost answer may create two messages for one
+// job, but never none.
+func TestASendIsRepeatedAndNeverLost(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		acts bool
@@ -149,7 +149,7 @@ func TestASendEndsWithItsTimeOut(t *testing.T) {
 	})
 }
 
-// TestATimeoutWithoutAUnitSaysSo: Timeout: 30 compiles and means 30 ns.
+// A time-out without a unit is an error: Timeout: 30 compiles and means 30 ns.
 func TestATimeoutWithoutAUnitSaysSo(t *testing.T) {
 	_, err := producer.New(setup(t), &producer.Options[order]{Timeout: 30}).Send(t.Context(), order{"7"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "30*time.Second") {

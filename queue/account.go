@@ -5,45 +5,44 @@ import (
 	"iter"
 )
 
-// Account is the queues of one storage account. Like a [Queue] it sends one request a
-// call, and is safe for concurrent use.
+// Account is a storage account's queues. Like a [Queue] it sends one request a call and is safe
+// for concurrent use.
 type Account interface {
-	// Name is the account's name. It sends nothing.
+	// Name returns the account's name. It sends no request.
 	Name() string
 
-	// Open returns the queue of this name, whether or not it exists. It sends nothing.
-	// A name that the service would not take is [ErrInvalid].
+	// Open returns the queue with this name, whether or not it exists. It sends no request. The
+	// error is [ErrInvalid] if the service would refuse the name.
 	Open(name string) (Manager, error)
 
-	// List returns one page of the account's queues, in the order of their names. An
-	// account without queues has an empty page. Nil options mean all queues, up to the
-	// largest page; [ListAll] goes through all pages.
+	// List returns one page of the account's queues, ordered by name. The page is empty if the
+	// account has no queues. Nil options mean all queues, in the largest pages; [ListAll] yields
+	// the queues of all pages.
 	List(ctx context.Context, o *ListOptions) (Page, error)
 }
 
-// MaxPage is how many queues one page of a list has at most.
+// MaxPage is the largest number of queues in one page of a list.
 const MaxPage = 5000
 
-// ListOptions say which queues of an account to list. Nil and the zero value mean all of
-// them, up to the largest page.
+// ListOptions select queues of an account. Nil and the zero value mean all of them, in the
+// largest pages.
 type ListOptions struct {
-	// Prefix restricts the list to names that begin with it. Defaults to "", all names.
+	// Prefix selects the names that begin with it. Defaults to "", all names.
 	Prefix string
 
-	// Marker is the Next of the page before. It is opaque, and good as long as it takes
-	// to walk the list, whatever is created and dropped meanwhile. Defaults to "", the
-	// beginning.
+	// Marker is the Next of the previous page. It is opaque, and stays valid while the list is
+	// read, even if queues are created and dropped. Defaults to "", the first page.
 	Marker string
 
-	// Max is how many queues the page may have, 1…[MaxPage]. Defaults to MaxPage.
+	// Max is the largest number of queues in the page, 1…[MaxPage]. Defaults to MaxPage.
 	Max int
 }
 
-// Page is one page of a list of queues. It may have fewer queues than were asked for, or
-// none, and still not be the last.
+// Page is one page of a list of queues. It may have fewer queues than were asked for, even none,
+// without being the last.
 type Page struct {
 	Queues []Listed
-	Next   string // the Marker of the next page; "" when this is the last
+	Next   string // Marker of the next page; "" on the last
 }
 
 // Listed is one queue in a list.
@@ -54,9 +53,9 @@ type Listed struct {
 	Metadata map[string]string
 }
 
-// ListAll yields the queues of an account whose names begin with the prefix, in the order
-// of their names. Each page of up to [MaxPage] queues is one request, sent when it is
-// needed. An error is yielded last, with a zero Listed.
+// ListAll yields the queues of an account whose names begin with the prefix, ordered by name. It
+// requests a page of up to [MaxPage] queues when one is needed. An error is yielded last, with a
+// zero Listed.
 func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		for o := (ListOptions{Prefix: prefix}); ; {
@@ -74,7 +73,7 @@ func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, er
 				return
 			}
 			if page.Next == o.Marker {
-				yield(Listed{}, &Error{Op: "list", Queue: Name{Account: a.Name()}, Detail: "a page names itself as the next one"})
+				yield(Listed{}, &Error{Op: "list", Queue: Name{Account: a.Name()}, Detail: "the next page has the marker of this one"})
 				return
 			}
 			o.Marker = page.Next
@@ -82,16 +81,7 @@ func ListAll(ctx context.Context, a Account, prefix string) iter.Seq2[Listed, er
 	}
 }
 
-// CheckList refuses options of a list that the service would, with [ErrInvalid]. Nil is
-// fine.
-func CheckList(o *ListOptions) error {
-	if o != nil && (o.Max < 0 || o.Max > MaxPage) {
-		return invalid("page of %d queues is outside 1…%d", o.Max, MaxPage)
-	}
-	return nil
-}
-
-// Size returns Max with its default, [MaxPage], filled in. Safe on nil.
+// Size returns Max, or [MaxPage] if it is 0 or o is nil.
 func (o *ListOptions) Size() int {
 	if o == nil || o.Max == 0 {
 		return MaxPage

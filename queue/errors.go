@@ -6,51 +6,47 @@ import (
 	"strings"
 )
 
-// What can go wrong, whatever the backend: match with [errors.Is]. The error
-// that carries one of these is an [*Error], which [errors.As] finds.
+// The errors of every backend. Match them with [errors.Is]; [errors.As] finds the [*Error]
+// that carries one.
 var (
-	// ErrLeaseLost is both [ErrReceiptMismatch] and [ErrMessageGone]: the
-	// message is no longer ours and nothing we do settles it (B-13, Q-24).
+	// ErrLeaseLost is both [ErrReceiptMismatch] and [ErrMessageGone]: the lease has ended, and
+	// the message can no longer be settled with it.
 	ErrLeaseLost = errors.New("lease lost")
 
-	// ErrReceiptMismatch means a newer receipt exists: someone else dequeued
-	// the message, or an earlier update took effect. It is an [ErrLeaseLost].
+	// ErrReceiptMismatch means that a newer receipt exists: the message was dequeued again, or an
+	// earlier update took effect. It is an [ErrLeaseLost].
 	ErrReceiptMismatch error = &leaseError{"receipt is not the newest one"}
 
-	// ErrMessageGone means the message was deleted or has expired. It is an
-	// [ErrLeaseLost].
+	// ErrMessageGone means that the message was deleted or has expired. It is an [ErrLeaseLost].
 	ErrMessageGone error = &leaseError{"message is gone"}
 
-	// ErrThrottled means the service is busy: wait, with growing pauses (B-04).
+	// ErrThrottled means that the service is busy: retry with backoff.
 	ErrThrottled = errors.New("throttled")
 
-	// ErrTooLarge means the text, or the request around it, is over the limit.
+	// ErrTooLarge means that the text or the request exceeds a limit.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrQueueMissing means that there is no such queue.
+	// ErrQueueMissing means that the queue does not exist.
 	ErrQueueMissing = errors.New("queue does not exist")
 
 	// ErrQueueExists means that the queue exists with other metadata.
 	ErrQueueExists = errors.New("queue exists with other metadata")
 
-	// ErrQueueBeingDeleted means that the name is not free yet: wait.
+	// ErrQueueBeingDeleted means that a queue with this name is being deleted: wait.
 	ErrQueueBeingDeleted = errors.New("queue is being deleted")
 
-	// ErrUnauthorized means that the service knows us and refuses, or does not
-	// know us. Waiting does not help.
+	// ErrUnauthorized means that authentication or authorization failed. Waiting does not help.
 	ErrUnauthorized = errors.New("unauthorized")
 
-	// ErrOutcomeUnknown means that no answer came: the request may have taken
-	// effect or not (B-01).
+	// ErrOutcomeUnknown means that no response arrived: the request may have taken effect or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrUnavailable means that the service answered that it failed (a 5xx
-	// that is neither busy nor a time-out) or could not be reached at all. The
-	// request did not take effect as far as can be known.
+	// ErrUnavailable means that the service failed (a 5xx other than busy and timeout) or could
+	// not be reached. As far as can be known the request did not take effect.
 	ErrUnavailable = errors.New("service unavailable")
 
-	// ErrInvalid means that the arguments are wrong: nothing was sent, or the
-	// service refused them.
+	// ErrInvalid means that the arguments are invalid: nothing was sent, or the service refused
+	// them.
 	ErrInvalid = errors.New("invalid argument")
 )
 
@@ -60,26 +56,25 @@ type leaseError struct{ text string }
 func (e *leaseError) Error() string        { return e.text }
 func (e *leaseError) Is(target error) bool { return target == ErrLeaseLost }
 
-// Error is a failed operation: what was attempted, on which queue and message,
-// what the service said, and what to do. The zero value is of no use. It never
-// contains a receipt or a signature.
+// Error is a failed operation: what was attempted, on which queue and message, what the service
+// responded, and what to do. It contains no receipt and no signature.
 type Error struct {
-	Op      string // the operation, such as "dequeue"; "" when only arguments were checked
-	Queue   Name   // the queue it was meant for
-	Message ID     // the message it was meant for; "" when none
+	Op      string // operation, such as "dequeue"; "" if only arguments were checked
+	Queue   Name   // queue of the operation
+	Message ID     // message of the operation; "" if none
 
-	Kind error // one of the sentinels of this package; nil when none fits
+	Kind error // a sentinel of this package; nil if none fits
 
-	Status    int    // HTTP status; 0 when no answer came (B-05)
-	Code      string // storage error code, such as "PopReceiptMismatch"; "" when none
-	RequestID string // the service's x-ms-request-id; "" when none
+	Status    int    // HTTP status; 0 if no response arrived
+	Code      string // storage error code, such as "PopReceiptMismatch"; "" if none
+	RequestID string // the service's x-ms-request-id; "" if none
 
-	Detail string // what exactly is wrong, for people
-	Hint   string // what to do about it; "" when there is nothing to say
-	Err    error  // the error underneath, already free of secrets; nil when none
+	Detail string // what is wrong, for people
+	Hint   string // what to do about it; "" if there is nothing to say
+	Err    error  // underlying error without secrets; nil if none
 }
 
-// Error says it all in one line.
+// Error returns all of it on one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Op != "" {
@@ -122,7 +117,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives [errors.Is] and [errors.As] the kind and the error underneath.
+// Unwrap returns the kind and the underlying error, for [errors.Is] and [errors.As].
 func (e *Error) Unwrap() []error {
 	var errs []error
 	if e.Kind != nil {
@@ -134,9 +129,8 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// Explain returns err, which a check of this package or a backend returned, as
-// an [*Error] that also says what was attempted on which queue and message. An
-// err that is no *Error becomes the one underneath.
+// Explain returns err as an [*Error] that says what was attempted on which queue and message. If
+// err contains an *Error, Explain returns a copy of that one.
 func Explain(err error, op string, name Name, id ID) *Error {
 	e := &Error{Err: err}
 	if known := (*Error)(nil); errors.As(err, &known) {

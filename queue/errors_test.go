@@ -26,7 +26,9 @@ func TestALostLeaseIsOneOfTwo(t *testing.T) {
 }
 
 // B-05: everything that the service said is in one line, and stays reachable.
-func TestB05_AnErrorSaysItAll(t *testing.T) {
+//
+// Requirement B-05.
+func TestAnErrorSaysItAll(t *testing.T) {
 	err := queue.Explain(&queue.Error{
 		Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "r-7", Detail: "too much", Hint: "wait",
 		Err: context.DeadlineExceeded,

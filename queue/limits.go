@@ -1,29 +1,24 @@
 package queue
 
 import (
-	"fmt"
-	"math"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
-// The service's bounds, from the Queue service REST API.
+// The limits of the service, from the Queue service REST API.
 const (
-	// MaxBatch is how many messages one dequeue or peek can return (Q-20).
+	// MaxBatch is the largest number of messages of one dequeue or peek.
 	MaxBatch = 32
 
-	// MaxText is the largest message text in bytes, in UTF-8 as sent: 64 KiB.
-	// It counts the encoded form, so Base64 leaves 48 KiB (Q-07).
+	// MaxText is the largest message text in bytes of UTF-8, as sent: 64 KiB. Base64 leaves 48
+	// KiB of it.
 	MaxText = 64 << 10
 
-	// MaxRequest is the largest body of a request that enqueues or updates, in bytes: the
-	// text in it is escaped for XML, which makes five bytes of a quote. Only the
-	// service's refusals tell (413 RequestBodyTooLarge).
+	// MaxRequest is the largest body of an enqueue or update request, in bytes. The text in it is
+	// escaped for XML, which turns a quote into five bytes. The limit is not documented; the
+	// service reports it in 413 RequestBodyTooLarge.
 	MaxRequest = 131_584
 
-	// MaxMetadata is how many bytes the names and values of a queue's
-	// metadata may have together (Q-05).
+	// MaxMetadata is the largest total size of a queue's metadata names and values, in bytes.
 	MaxMetadata = 8 << 10
 
 	// MinVisibility is the shortest visibility timeout of a dequeue.
@@ -32,15 +27,15 @@ const (
 	// MaxVisibility is the longest visibility timeout and delay: seven days.
 	MaxVisibility = 7 * 24 * time.Hour
 
-	// MinTTL is the shortest life of a message.
+	// MinTTL is the shortest TTL of a message.
 	MinTTL = time.Second
 
-	// Forever as a TTL lets a message never expire. It is -1 as on the wire,
-	// so that no real duration can be mistaken for it.
+	// Forever as a TTL means that a message never expires. It is -1 as on the wire, and no valid
+	// duration.
 	Forever time.Duration = -1
 )
 
-// Seconds returns d in whole seconds, rounded up, as it goes over the wire.
+// Seconds returns d in whole seconds, rounded up, as it is sent.
 func Seconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -49,63 +44,13 @@ func Seconds(d time.Duration) int64 {
 	return s
 }
 
-// CheckName refuses a queue name that the service would: 3…63 lower-case
-// letters, digits and single hyphens that neither begin nor end it (Q-04). The
-// error is [ErrInvalid].
-func CheckName(name string) error {
-	if len(name) < 3 || len(name) > 63 {
-		return invalid("queue name %q has %d characters: it needs 3 to 63", name, len(name))
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case c == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-':
-		case c == '-':
-			return invalid("queue name %q: a hyphen must stand between letters or digits, one at a time", name)
-		default:
-			return invalid("queue name %q: only lower-case letters, digits and single hyphens are allowed", name)
-		}
-	}
-	return nil
-}
+// requestOverhead is the size of a request without its text, as azqueue writes it.
+const requestOverhead = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
 
-// CheckText refuses a message text that the service cannot carry unchanged:
-// over [MaxText] bytes ([ErrTooLarge]), or with bytes that XML cannot hold
-// ([ErrInvalid], by the production Char of XML 1.0, section 2.2), which would come
-// back as other characters.
-func CheckText(text string) error {
-	if len(text) > MaxText {
-		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
-			Hint: tooLargeHint}
-	}
-	for i := plain(text); i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // 3 times as fast as decoding
-			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && n == 1 {
-			return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
-		}
-		if r == 0xFFFE || r == 0xFFFF { // the others that XML leaves out are no UTF-8 either
-			return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
-		}
-		i += n
-	}
-	return nil
-}
-
-// around is what a request has around its escaped text, as azqueue writes it.
-const around = len(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + "<QueueMessage><MessageText></MessageText></QueueMessage>")
-
-// RequestSize returns how many bytes the request has that carries the text, which
-// [CheckText] has passed: more than the text, because it travels escaped, as encoding/xml
-// does it.
+// RequestSize returns the size of the request for a text that [CheckText] accepts, in bytes. The
+// text is escaped as encoding/xml does it.
 func RequestSize(text string) int {
-	n := around + len(text)
+	n := requestOverhead + len(text)
 	for i := range len(text) {
 		switch text[i] {
 		case '"', '\'', '&', '\t', '\n', '\r': // &#34; &#39; &amp; &#x9; &#xA; &#xD;
@@ -117,152 +62,10 @@ func RequestSize(text string) int {
 	return n
 }
 
-// CheckRequest refuses, with [ErrTooLarge], a text that would be over [MaxText] or whose
-// request would be over [MaxRequest] if it had so many bytes more, escaped ones. Whoever
-// puts a text on a queue in which attempts are recorded leaves room for that; otherwise it
-// is 0. It says nothing of the characters: see [CheckText].
-func CheckRequest(text string, room int) error {
-	left := ""
-	if room > 0 {
-		left = fmt.Sprintf(", %d of which must be left to record attempts in", room)
-	}
-	if len(text)+room > MaxText {
-		return &Error{Kind: ErrTooLarge, Hint: tooLargeHint,
-			Detail: fmt.Sprintf("message text has %d bytes, the limit is %d%s", len(text), MaxText, left)}
-	}
-	if n := RequestSize(text); n+room > MaxRequest {
-		return &Error{Kind: ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
-			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %d%s", len(text), n, MaxRequest, left)}
-	}
-	return nil
-}
-
-const tooLargeHint = "keep large bodies in a blob and send a reference"
-
-// plain returns how many bytes at the beginning are certainly fit for XML: ASCII without
-// control characters, which is all of most texts, looked at eight at a time.
-func plain(text string) int {
-	const ones = 0x0101010101010101
-	for i := 0; ; i += 8 {
-		if len(text)-i < 8 {
-			return i
-		}
-		s := text[i : i+8]
-		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		// The top bit of a byte is set if it is no ASCII, or if a space is more than it.
-		if (w|(w-' '*ones))&(0x80*ones) != 0 {
-			return i
-		}
-	}
-}
-
-// CheckEnqueue refuses options of an enqueue that the service would, with
-// [ErrInvalid]. Nil is fine.
-func CheckEnqueue(o *EnqueueOptions) error {
-	if o == nil {
-		return nil
-	}
-	if o.Delay < 0 || o.Delay > MaxVisibility {
-		return invalid("delay %v is outside 0…%v", o.Delay, MaxVisibility)
-	}
-	ttl := o.Life()
-	if ttl != Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
-		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, MinTTL, math.MaxInt32)
-	}
-	if ttl != Forever && Seconds(o.Delay) >= Seconds(ttl) {
-		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)
-	}
-	return nil
-}
-
-// Life returns the TTL with its default, [Forever], filled in. Safe on nil.
+// Life returns the TTL, or [Forever] if it is 0 or o is nil.
 func (o *EnqueueOptions) Life() time.Duration {
 	if o == nil || o.TTL == 0 {
 		return Forever
 	}
 	return o.TTL
-}
-
-// CheckDequeue refuses a batch size or visibility timeout that a dequeue cannot
-// have, with [ErrInvalid].
-func CheckDequeue(n int, visibility time.Duration) error {
-	if err := CheckPeek(n); err != nil {
-		return err
-	}
-	if Seconds(visibility) < 1 || visibility > MaxVisibility {
-		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, MaxVisibility)
-	}
-	return nil
-}
-
-// CheckPeek refuses a batch size that the service would, with [ErrInvalid].
-func CheckPeek(n int) error {
-	if n < 1 || n > MaxBatch {
-		return invalid("batch of %d is outside 1…%d", n, MaxBatch)
-	}
-	return nil
-}
-
-// CheckUpdate refuses what an update cannot have: no lease, a bad text or a
-// visibility timeout outside 0…[MaxVisibility].
-func CheckUpdate(l Lease, text string, visibility time.Duration) error {
-	if err := CheckLease(l); err != nil {
-		return err
-	}
-	if visibility < 0 || visibility > MaxVisibility {
-		return invalid("visibility timeout %v is outside 0…%v", visibility, MaxVisibility)
-	}
-	return CheckText(text)
-}
-
-// CheckLease refuses a lease without id or receipt, such as that of a peeked
-// message, with [ErrInvalid].
-func CheckLease(l Lease) error {
-	if l.ID == "" || l.Receipt == "" {
-		return invalid("message has no lease: a peeked message can be neither updated nor deleted")
-	}
-	return nil
-}
-
-// CheckMetadata refuses metadata that the service would: names must be C#
-// identifiers of ASCII, values printable ASCII without surrounding blanks, as
-// they travel in HTTP headers, or empty, names must differ in more than case, and
-// the whole has at most [MaxMetadata] bytes (Q-05). The error is [ErrInvalid].
-func CheckMetadata(metadata map[string]string) error {
-	size, seen := 0, make(map[string]bool, len(metadata))
-	for name, value := range metadata {
-		if !identifier(name) {
-			return invalid("metadata name %q must be letters, digits and underscores and not begin with a digit", name)
-		}
-		lower := strings.ToLower(name)
-		if seen[lower] {
-			return invalid("metadata name %q is there twice: names differ in more than case", name)
-		}
-		seen[lower] = true
-		if value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return invalid("metadata value of %q must be printable ASCII without blanks around it", name)
-		}
-		size += len(name) + len(value)
-	}
-	if size > MaxMetadata {
-		return invalid("metadata has %d bytes, the limit is %d", size, MaxMetadata)
-	}
-	return nil
-}
-
-func identifier(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
-		case '0' <= c && c <= '9' && i > 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
-
-func invalid(format string, args ...any) error {
-	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 }

@@ -18,7 +18,8 @@ func carried(r rune) bool {
 	return r == 0x9 || r == 0xA || r == 0xD || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000 && r <= 0x10FFFF
 }
 
-func TestQ08_OnlyWhatXMLCarriesIsAccepted(t *testing.T) {
+// Requirement Q-08.
+func TestOnlyWhatXMLCarriesIsAccepted(t *testing.T) {
 	for r := rune(0); r <= 0x10FFFF; r++ {
 		if r >= 0xD800 && r <= 0xDFFF {
 			continue // no UTF-8
@@ -34,7 +35,8 @@ func TestQ08_OnlyWhatXMLCarriesIsAccepted(t *testing.T) {
 	}
 }
 
-func TestQ07_TheSizeIsThatOfTheText(t *testing.T) {
+// Requirement Q-07.
+func TestTheSizeIsThatOfTheText(t *testing.T) {
 	if err := queue.CheckText(strings.Repeat("x", 65536)); err != nil {
 		t.Error(err)
 	}
@@ -46,7 +48,8 @@ func TestQ07_TheSizeIsThatOfTheText(t *testing.T) {
 	}
 }
 
-func TestQ04_QueueNames(t *testing.T) {
+// Requirement Q-04.
+func TestQueueNames(t *testing.T) {
 	for _, good := range []string{"abc", "a-b", "0-0", "orders-poison", strings.Repeat("a", 63)} {
 		if err := queue.CheckName(good); err != nil {
 			t.Error(err)
@@ -156,7 +159,9 @@ func TestTheRequestSizeIsThatOfTheEncoder(t *testing.T) {
 
 // Both limits hold, that of the text and that of the request with the text escaped, and
 // both less what must be left.
-func TestQ07_ARequestIsRefusedByWhatTravels(t *testing.T) {
+//
+// Requirement Q-07.
+func TestARequestIsRefusedByWhatTravels(t *testing.T) {
 	for _, room := range []int{0, 1, 100} {
 		plain := strings.Repeat("x", queue.MaxText-room)
 		quotes := (queue.MaxRequest - room - queue.RequestSize("")) / 5

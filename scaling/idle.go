@@ -8,67 +8,66 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Idle says how long a loop waits between polls of an empty queue. The zero
-// value is the default; copying it is fine.
+// Idle is how long a loop waits between polls of an empty queue. The zero value is the default.
+// It may be copied.
 type Idle struct {
-	// Min is the shortest wait, the one after work was found and none followed.
-	// Defaults to 100 ms, or to Max if that is shorter.
+	// Min is the shortest wait, after the first empty poll. Defaults to 100 ms, or to Max if
+	// that is shorter.
 	Min time.Duration
 
-	// Max is the longest wait. A loop whose wait has reached it may end.
-	// Defaults to 1 s, or to Min if that is longer.
+	// Max is the longest wait. A loop whose wait has reached it may end. Defaults to 1 s, or to
+	// Min if that is longer.
 	Max time.Duration
 
-	// New makes the curve of one loop; it is called once a loop. What the curve
-	// returns is clamped to Min…Max, backoff.Stop counting as Max. It must not
-	// return nil: where it does, or panics, the default is used and OnError told.
-	// Defaults to nil, for [CurveFrom] of Min and Max with the listener's own random
-	// numbers.
+	// New returns the curve of one loop; it is called once per loop. The waits are clamped to
+	// Min…Max; backoff.Stop counts as Max. If it returns nil or panics, the default is used and
+	// OnError is called. Defaults to nil, which means [CurveFrom] of Min and Max with the
+	// listener's own random numbers.
 	New func() backoff.BackOff
 }
 
-// deltaBackoff and its jitter are the source's constants (L-21).
+// deltaBackoff and its jitter are constants of the formula.
 const (
 	deltaBackoff = 100.0 // milliseconds
 	jitterLow    = 0.8
 	jitterHigh   = 1.2
 )
 
-// Curve is the source's back-off: after the k-th empty poll in a row the wait is
-// min(least + int((2^k − 1) × r) ms, most), r a random integer of 80…119
-// (L-21, L-22). It never stops. A negative bound counts as zero. Like every
-// BackOff it is for one goroutine at a time.
-func Curve(least, most time.Duration) backoff.BackOff { return CurveFrom(least, most, rand.IntN) }
+// Curve is the default back-off: after the k-th consecutive empty poll the wait is min(minWait
+// + int((2^k − 1) × r) ms, maxWait), where r is a random integer in 80…119. It never stops.
+// Negative bounds count as zero. Like every BackOff it is not safe for concurrent use.
+func Curve(minWait, maxWait time.Duration) backoff.BackOff {
+	return CurveFrom(minWait, maxWait, rand.IntN)
+}
 
-// CurveFrom is [Curve] with its random numbers from elsewhere, so that a run can be
-// repeated: random(n) returns one of [0, n).
-func CurveFrom(least, most time.Duration, random func(n int) int) backoff.BackOff {
-	return &curve{least: max(least, 0), most: max(most, 0), random: random}
+// CurveFrom is [Curve] with its own source of random numbers, so that a run can be repeated:
+// random(n) returns a number in [0, n).
+func CurveFrom(minWait, maxWait time.Duration, random func(n int) int) backoff.BackOff {
+	return &curve{min: max(minWait, 0), max: max(maxWait, 0), random: random}
 }
 
 type curve struct {
-	least, most time.Duration
-	empty       int // empty polls in a row
-	random      func(n int) int
+	min, max time.Duration
+	empty    int // consecutive empty polls
+	random   func(n int) int
 }
 
 // NextBackOff counts one more empty poll and returns the wait after it.
 func (c *curve) NextBackOff() time.Duration {
 	c.empty++
 	r := jitterLow*deltaBackoff + float64(c.random(int((jitterHigh-jitterLow)*deltaBackoff)))
-	return interval(c.least, c.most, c.empty, r)
+	return interval(c.min, c.max, c.empty, r)
 }
 
-// Reset starts over, as after work was found.
+// Reset starts over, as after a poll that found work.
 func (c *curve) Reset() { c.empty = 0 }
 
-// interval clamps in floating point, before it converts: from the 25th empty
-// poll on, 2^k × r leaves the 32 bits of the source, whose survivor then slept a
-// negative time (L-27, X-02); here it would leave the 64 of a Duration.
-func interval(least, most time.Duration, empty int, r float64) time.Duration {
+// interval clamps in floating point, before it converts: from the 25th empty poll on, 2^k × r
+// exceeds 32 bits, and later the 64 bits of a Duration, and the wait would become negative.
+func interval(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	delta := math.Trunc((math.Exp2(float64(empty)) - 1) * r)
-	if d := delta * float64(time.Millisecond); d < float64(most-least) {
-		return least + time.Duration(d)
+	if d := delta * float64(time.Millisecond); d < float64(maxWait-minWait) {
+		return minWait + time.Duration(d)
 	}
-	return most
+	return maxWait
 }

@@ -11,11 +11,11 @@ import (
 
 const ms = time.Millisecond
 
-// always returns a source of random numbers that gives r of 80…119.
+// always returns a source of random numbers that always yields r in 80…119.
 func always(r int) func(int) int { return func(int) int { return r - 80 } }
 
-// L-22: the source's formula, by the values that follow from it.
-func TestL26_Vectors(t *testing.T) {
+// L-26, L-22: the curve matches the vectors of the requirements.
+func TestTheCurveMatchesTheVectors(t *testing.T) {
 	for _, c := range []struct {
 		least, most time.Duration
 		empty       int
@@ -31,7 +31,7 @@ func TestL26_Vectors(t *testing.T) {
 		{700 * ms, 700 * ms, 1, 700 * ms, 700 * ms},
 	} {
 		for r, want := range map[int]time.Duration{80: c.low, 119: c.high} {
-			b := &curve{least: c.least, most: c.most, random: always(r)}
+			b := &curve{min: c.least, max: c.most, random: always(r)}
 			var got time.Duration
 			for range c.empty {
 				got = b.NextBackOff()
@@ -43,9 +43,8 @@ func TestL26_Vectors(t *testing.T) {
 	}
 }
 
-// TestL26_PollsUntilTheCap counts the empty polls after which a loop may end,
-// and the time they take.
-func TestL26_PollsUntilTheCap(t *testing.T) {
+// L-26: the number of empty polls after which a loop may end, and the time they take.
+func TestTheCurveReachesItsCapAfterTheSamePolls(t *testing.T) {
 	for _, c := range []struct {
 		least, most           time.Duration
 		r, polls              int
@@ -59,7 +58,7 @@ func TestL26_PollsUntilTheCap(t *testing.T) {
 		{time.Second, time.Minute, 119, 9, 50 * time.Second, 125 * time.Second},
 		{time.Second, time.Second, 119, 1, 0, 0},
 	} {
-		b := &curve{least: c.least, most: c.most, random: always(c.r)}
+		b := &curve{min: c.least, max: c.most, random: always(c.r)}
 		polls, waited := 0, time.Duration(0)
 		for {
 			polls++
@@ -76,19 +75,18 @@ func TestL26_PollsUntilTheCap(t *testing.T) {
 	}
 }
 
-// sane is the check of X-02: a wait is never under Min or over Max.
-func sane(wait, least, most time.Duration) bool { return least <= wait && wait <= most }
+// sane is the check of X-02: a wait is never below Min or above Max.
+func sane(wait, minWait, maxWait time.Duration) bool { return minWait <= wait && wait <= maxWait }
 
-// naive is the source's arithmetic on 32-bit milliseconds, kept to show that the
-// check of X-02 catches it.
-func naive(least, most time.Duration, empty int, r float64) time.Duration {
+// naive computes with 32-bit milliseconds, to show that the check of X-02 detects the overflow.
+func naive(minWait, maxWait time.Duration, empty int, r float64) time.Duration {
 	delta := int32(int64((math.Exp2(float64(empty)) - 1) * r)) // wraps, as .NET does unchecked
-	interval := min(int32(least/ms)+delta, int32(most/ms))
+	interval := min(int32(minWait/ms)+delta, int32(maxWait/ms))
 	return time.Duration(interval) * ms
 }
 
-// L-27: the interval is clamped before it is made an integer.
-func TestX02_TheCurveNeverOverflows(t *testing.T) {
+// X-02, L-27: the interval is clamped before it is converted to an integer.
+func TestTheCurveNeverOverflows(t *testing.T) {
 	empties := []int{0, 1, 24, 25, 32, 63, 64, 1000, math.MaxInt32, math.MaxInt}
 	caught := 0
 	for _, empty := range empties {
@@ -110,7 +108,8 @@ func TestX02_TheCurveNeverOverflows(t *testing.T) {
 	}
 }
 
-func TestX02_WaitsStayWithinBounds(t *testing.T) {
+// waits stay within the bounds.
+func TestWaitsStayWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "least"))
 		most := least + time.Duration(rapid.Int64Range(0, math.MaxInt64-int64(time.Hour)).Draw(t, "span"))
@@ -133,10 +132,10 @@ func TestX02_WaitsStayWithinBounds(t *testing.T) {
 	})
 }
 
-// loops that idle together must not get the same jitter. The naive variant makes
-// a new generator for each call, seeded by the clock, as the source does; here the clock
-// stands still, as it does between loops that wake together.
-func TestX10_LoopsDrawDifferentJitter(t *testing.T) {
+// loops that are idle at the same time must not get the same jitter. The naive variant
+// makes a new generator for each call, seeded by the clock; here the clock stands still, as it
+// does between loops that wake together.
+func TestLoopsDrawDifferentJitter(t *testing.T) {
 	spread := func(draw func() time.Duration) (different int) {
 		waits := map[time.Duration]bool{}
 		for range 200 {

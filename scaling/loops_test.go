@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestL29_TheSampleRule(t *testing.T) {
+// L-29: the sample rule.
+func TestTheSampleRule(t *testing.T) {
 	rule := Stepped()
 	for depth, want := range map[int64]int{1: 10, 99: 10, 100: 50, 999: 50, 1000: 100, math.MaxInt64: 100} {
 		if got := rule(Load{Depth: depth}); got != want {
@@ -14,7 +15,7 @@ func TestL29_TheSampleRule(t *testing.T) {
 	}
 }
 
-// sourceRule is the source's function, in which the last line cannot be reached.
+// sourceRule is the original sample rule, whose last line cannot be reached.
 func sourceRule(l Load) int {
 	switch {
 	case l.Depth < 100:
@@ -32,7 +33,8 @@ func oneForNothing(rule Loops) bool {
 	return rule(Load{Depth: 0}) == 1 && rule(Load{Depth: -1}) == 1
 }
 
-func TestX06_AnEmptyQueueTakesOneLoop(t *testing.T) {
+// an empty queue takes one loop.
+func TestAnEmptyQueueTakesOneLoop(t *testing.T) {
 	if !oneForNothing(Stepped()) || !oneForNothing(PerBatch) {
 		t.Error("an empty queue takes more than one loop")
 	}
@@ -52,7 +54,8 @@ func TestPerBatchTakesTheDepthInOneGo(t *testing.T) {
 	}
 }
 
-func TestL30_StepsMayComeInAnyOrder(t *testing.T) {
+// L-30: steps may come in any order.
+func TestStepsMayComeInAnyOrder(t *testing.T) {
 	rule := Table(9, Step{Below: 1000, Loops: 5}, Step{Below: 10, Loops: 2})
 	for depth, want := range map[int64]int{0: 1, 9: 2, 10: 5, 1000: 9} {
 		if got := rule(Load{Depth: depth}); got != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// accountVariable is the environment variable that says where the account is.
+// accountVariable is the environment variable with the account's location.
 const accountVariable = "AZURE_STORAGE"
 
 const accountUsage = `where the queues are, a ` + "`location`" + `: a connection string,
@@ -22,14 +22,15 @@ UseDevelopmentStorage=true for the server on this machine, or @FILE for a file
 with one of them (default: the environment variable ` + accountVariable + `,
 or else the server on this machine)`
 
-// accountFlag is -account: where the queues are.
+// accountFlag is the flag -account.
 type accountFlag struct{ given string }
 
 func (a *accountFlag) add(f *flag.FlagSet) {
 	f.Func("account", accountUsage, a.set)
 }
 
-// set does not look at the location: what the flag package says of a bad value quotes it.
+// set does not validate the location, because the flag package quotes an invalid value in its
+// error.
 func (a *accountFlag) set(given string) error {
 	if strings.TrimSpace(given) == "" {
 		return errors.New("it is empty: leave it out for the server on this machine")
@@ -38,7 +39,7 @@ func (a *accountFlag) set(given string) error {
 	return nil
 }
 
-// location returns where the account is, and who says so.
+// location returns the account's location and which setting it comes from.
 func (a *accountFlag) location(c *console) (location, source string, err error) {
 	switch {
 	case strings.HasPrefix(a.given, fromFile):
@@ -52,51 +53,52 @@ func (a *accountFlag) location(c *console) (location, source string, err error) 
 	return shortForm, "", nil
 }
 
-// open opens the account. It sends nothing.
+// open opens the account. It sends no request.
 func (a *accountFlag) open(c *console) (*azurequeue.Account, error) {
 	location, source, err := a.location(c)
 	if err != nil {
-		return nil, misuse{fmt.Errorf("%s: %w", source, err)}
+		return nil, usageError{fmt.Errorf("%s: %w", source, err)}
 	}
-	// A login may ask programs and services for a token before anything is sent.
+	// Getting a token may take several programs and services.
 	account, err := azurequeue.OpenAccount(location, &azurequeue.Options{TryTimeout: 30 * time.Second})
-	return account, badLocation(source, err)
+	return account, locationError(source, err)
 }
 
-// badLocation is the error of a location that is none, or none of the queue that is meant.
-func badLocation(source string, err error) error {
+// locationError returns the error for an invalid location, or one of another queue, as a usage
+// error.
+func locationError(source string, err error) error {
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrInvalid) && errors.As(err, &known) {
-		return misuse{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
+		return usageError{fmt.Errorf("%s: %s; %s", source, known.Detail, known.Hint)}
 	}
 	return err
 }
 
-// task is a command that works on an account until it is done or told to stop.
+// task is a command that works on an account until it is done or interrupted.
 type task struct {
 	console *console
 	account queue.Account
-	source  string // who has said which account; "" when nobody has, and it is the server here
+	source  string // setting that names the account; "" for the default
 
-	// finish is for requests that change something: a first signal lets them end, so that
-	// it is known what came of them. A second one ends it.
+	// finish is the context of requests that change something: the first signal lets them finish,
+	// so that their outcome is known. A second signal ends it.
 	finish context.Context
 }
 
-// onAccount runs do on the account, heeding signals.
+// onAccount runs do on the account and handles signals.
 func (c *console) onAccount(ctx context.Context, a *accountFlag, do func(ctx context.Context, t *task) error) error {
 	account, err := a.open(c)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = account.Close() }() // which never fails
+	defer func() { _ = account.Close() }() // never fails
 	finish, halt := context.WithCancel(ctx)
 	defer halt()
 	_, source, _ := a.location(c)
 	t := &task{console: c, account: account, source: source, finish: finish}
-	return millrace.Run(ctx, &running{task: t, halt: halt, do: do})
+	return millrace.Run(ctx, &runner{task: t, halt: halt, do: do})
 }
 
-// onQueue is onAccount for one queue, whose name is checked first.
+// onQueue is onAccount for one queue, whose name it validates first.
 func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do func(ctx context.Context, t *task, q queue.Manager) error) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -104,44 +106,43 @@ func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do f
 	return c.onAccount(ctx, a, func(ctx context.Context, t *task) error {
 		q, err := t.account.Open(name)
 		if err != nil {
-			return badLocation(t.source, err)
+			return locationError(t.source, err)
 		}
 		return do(ctx, t, q)
 	})
 }
 
-// checkName refuses a name that no queue can have, without repeating what looks like a
-// location.
+// checkName refuses an invalid queue name, without repeating what looks like a location.
 func checkName(name string) error {
 	if isLocation(name) {
-		return misuse{fmt.Errorf("%s is no name of a queue", quote(name))}
+		return usageError{fmt.Errorf("%s is not a queue name", quote(name))}
 	}
 	if known := (*queue.Error)(nil); errors.As(queue.CheckName(name), &known) {
-		return misuse{errors.New(known.Detail)}
+		return usageError{errors.New(known.Detail)}
 	}
 	return nil
 }
 
-// running is a task as something to run.
-type running struct {
+// runner makes a task a millrace.Runner.
+type runner struct {
 	task *task
 	halt context.CancelFunc
 	do   func(ctx context.Context, t *task) error
 }
 
-// Run does it. What is cut off after a signal is cut off because of it.
-func (r *running) Run(ctx context.Context) error {
+// Run runs the task. An error after a signal is reported as an interruption.
+func (r *runner) Run(ctx context.Context) error {
 	err := r.do(ctx, r.task)
 	switch {
-	case err == nil || errors.As(err, new(stopped)):
+	case err == nil || errors.As(err, new(interruption)):
 		return err
 	case r.task.finish.Err() != nil:
-		return stopped{errors.New("interrupted; what was under way may have taken effect or not")}
+		return interruption{errors.New("interrupted; what was under way may have taken effect or not")}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return stopped{errors.New("interrupted")}
+		return interruption{errors.New("interrupted")}
 	}
 	return r.task.explain(err)
 }
 
-// Halt ends the request that is under way.
-func (r *running) Halt() { r.halt() }
+// Halt ends the request in progress.
+func (r *runner) Halt() { r.halt() }

@@ -72,13 +72,13 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 			args = append(args, "-account", c.location)
 		}
 		v := invocation{env: map[string]string{accountVariable: c.environment}}
-		v.fails(t, misused, []string{c.says}, args...)
+		v.fails(t, exitUsage, []string{c.says}, args...)
 		if r := v.call(t, args...); strings.Contains(r.errs, "S3cret") {
 			t.Errorf("%q: it tells a secret: %s", args, r.errs)
 		}
 	}
-	invocation{}.fails(t, misused, []string{"it is empty: leave it out"}, "queues", "-account", "")
-	invocation{}.fails(t, misused, []string{"needs an argument"}, "queues", "-account")
+	invocation{}.fails(t, exitUsage, []string{"it is empty: leave it out"}, "queues", "-account", "")
+	invocation{}.fails(t, exitUsage, []string{"needs an argument"}, "queues", "-account")
 }
 
 // TestNoServerIsMissed: who has not started one is told how, at once.
@@ -95,9 +95,9 @@ func TestNoServerIsMissed(t *testing.T) {
 	for _, args := range [][]string{
 		{"queues"}, {"create", "orders"}, {"drop", "orders", "-yes"}, {"put", "orders", "1"}, {"peek", "orders"}, {"clear", "orders", "-yes"}, {"stat", "orders"},
 	} {
-		on(location).fails(t, failed, []string{"millrace: " + args[0] + ": devstoreaccount1", ": service unavailable: ", "start a server there with millrace serve", e.Addr().String()}, args...)
+		on(location).fails(t, exitFailure, []string{"millrace: " + args[0] + ": devstoreaccount1", ": service unavailable: ", "start a server there with millrace serve", e.Addr().String()}, args...)
 	}
-	if r := on(location).reads("1\n2\n").call(t, "put", "orders"); r.status != failed || !strings.Contains(r.errs, "line 1: ") || !strings.Contains(r.errs, "millrace serve") {
+	if r := on(location).reads("1\n2\n").call(t, "put", "orders"); r.status != exitFailure || !strings.Contains(r.errs, "line 1: ") || !strings.Contains(r.errs, "millrace serve") {
 		t.Errorf("%+v", r)
 	}
 	known := &queue.Error{Kind: queue.ErrUnavailable, Hint: "x"}
@@ -126,9 +126,9 @@ func TestASignatureForAQueueIsEnough(t *testing.T) {
 	} {
 		invocation{}.ok(t, args...)
 	}
-	invocation{}.fails(t, failed, []string{"unauthorized"}, append([]string{"put", name, "1"}, signed("r")...)...)
-	invocation{}.fails(t, failed, []string{"unauthorized"}, append([]string{"queues"}, signed("r")...)...)
-	invocation{}.fails(t, misused, []string{"-account: the location has a path, which is not the queue's name"}, append([]string{"peek", name + "x"}, signed("r")...)...)
+	invocation{}.fails(t, exitFailure, []string{"unauthorized"}, append([]string{"put", name, "1"}, signed("r")...)...)
+	invocation{}.fails(t, exitFailure, []string{"unauthorized"}, append([]string{"queues"}, signed("r")...)...)
+	invocation{}.fails(t, exitUsage, []string{"-account: the location has a path that is not the queue name"}, append([]string{"peek", name + "x"}, signed("r")...)...)
 }
 
 // signature is a shared access signature for one queue, by the development account.

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// command is one thing that the program does. It is made anew for each command line,
-// because its flags point into it.
+// command is one command of the program. Each command line creates its own, because flags point
+// into it.
 type command struct {
-	name  string
-	args  string // what follows the name, for people
-	does  string // in a line
-	more  string // the rest of its help, before the flags
-	rules string // and after them
-	flags *flag.FlagSet
-	hint  func(wrong string) string // what to do about an error of the flags; nil for nothing
-	least int                       // arguments, flags aside
-	most  int                       // negative for any number
-	run   func(ctx context.Context, c *console, args []string) error
+	name     string
+	args     string // arguments, for the help
+	does     string // one-line description
+	more     string // help before the flags
+	epilogue string // help after the flags
+	flags    *flag.FlagSet
+	hint     func(wrong string) string // what to do about an error of the flags; nil for none
+	minArgs  int                       // arguments besides flags
+	maxArgs  int                       // negative for any number
+	run      func(ctx context.Context, c *console, args []string) error
 }
 
-// commands are all of them, in the order of the help.
+// commands returns all commands in the order of the help.
 func commands() []*command {
 	return []*command{
 		serveCommand(),
@@ -36,23 +36,23 @@ func commands() []*command {
 
 func newFlags(name string) *flag.FlagSet {
 	f := flag.NewFlagSet("millrace "+name, flag.ContinueOnError)
-	f.SetOutput(io.Discard) // its errors are said by us, in a line
+	f.SetOutput(io.Discard) // we print errors ourselves, on one line
 	f.Usage = func() {}
 	return f
 }
 
-// do reads the arguments and runs the command.
+// do parses the arguments and runs the command.
 func (o *command) do(ctx context.Context, c *console, args []string) error {
-	args, err := mixed(o.flags, args)
+	args, err := parseInterspersed(o.flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return o.help(c.out)
 	case err != nil:
-		err = misuse{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
-	case o.most >= 0 && len(args) > o.most:
-		err = o.surplus(args[o.most])
-	case len(args) < o.least:
-		err = misuse{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
+		err = usageError{fmt.Errorf("%w; %s", err, o.advice(err.Error()))}
+	case o.maxArgs >= 0 && len(args) > o.maxArgs:
+		err = o.tooManyArgs(args[o.maxArgs])
+	case len(args) < o.minArgs:
+		err = usageError{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
 	default:
 		err = o.run(ctx, c, args)
 	}
@@ -62,7 +62,7 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 	return nil
 }
 
-// advice is what to do about an error of the flags.
+// advice returns what to do about an error of the flags.
 func (o *command) advice(wrong string) string {
 	if o.hint != nil {
 		if hint := o.hint(wrong); hint != "" {
@@ -72,16 +72,16 @@ func (o *command) advice(wrong string) string {
 	return "see millrace help " + o.name
 }
 
-func (o *command) surplus(arg string) error {
-	if o.most == 0 {
-		return misuse{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
+func (o *command) tooManyArgs(arg string) error {
+	if o.maxArgs == 0 {
+		return usageError{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
 	}
-	return misuse{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
+	return usageError{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
 }
 
-// mixed reads flags wherever they stand, before, between or after the other arguments,
-// which it returns. After -- there are no more flags.
-func mixed(f *flag.FlagSet, args []string) (others []string, err error) {
+// parseInterspersed parses flags anywhere among the arguments, which it returns. After -- there
+// are no more flags.
+func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err error) {
 	for {
 		if err := f.Parse(args); err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func mixed(f *flag.FlagSet, args []string) (others []string, err error) {
 		if len(rest) == 0 {
 			return others, nil
 		}
-		// None of our flags takes -- as its value, so it is no value here.
+		// No flag of ours takes -- as its value.
 		if read := len(args) - len(rest); read > 0 && args[read-1] == "--" {
 			return append(others, rest...), nil
 		}
@@ -98,7 +98,7 @@ func mixed(f *flag.FlagSet, args []string) (others []string, err error) {
 	}
 }
 
-// usage is what a person sees who says nothing.
+// usage returns the help without arguments.
 func usage() string {
 	var b strings.Builder
 	b.WriteString("Millrace serves the protocol of Azure Queue Storage on this machine, and shows, fills and\nclears the queues of any account.\n\nUsage:\n\n")
@@ -119,8 +119,8 @@ says, or else on the server that millrace serve starts on this machine.
 Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 130 interrupted.
 `
 
-// thereAre says which commands there are.
-func thereAre() string {
+// listCommands lists the commands for an error.
+func listCommands() string {
 	var names []string
 	for _, o := range commands() {
 		names = append(names, o.name)
@@ -128,7 +128,7 @@ func thereAre() string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// help says everything about one command.
+// help prints a command's help.
 func (o *command) help(out io.Writer) error {
 	var b strings.Builder
 	heading := "millrace " + o.name
@@ -149,13 +149,13 @@ func (o *command) help(out io.Writer) error {
 		o.flags.SetOutput(&b)
 		o.flags.PrintDefaults()
 	}
-	b.WriteString(o.rules)
+	b.WriteString(o.epilogue)
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
 func helpCommand() *command {
-	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), most: 1,
+	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), maxArgs: 1,
 		run: func(_ context.Context, c *console, args []string) error {
 			if len(args) == 0 {
 				_, err := io.WriteString(c.out, usage())
@@ -166,7 +166,7 @@ func helpCommand() *command {
 					return o.help(c.out)
 				}
 			}
-			return misuse{fmt.Errorf("there is no command %s; %s", quote(args[0]), thereAre())}
+			return usageError{fmt.Errorf("there is no command %s; %s", quote(args[0]), listCommands())}
 		}}
 }
 

@@ -14,10 +14,10 @@ import (
 func TestSayingNothingShowsTheUsage(t *testing.T) {
 	t.Parallel()
 	r := invocation{}.call(t)
-	if r.status != misused || r.out != "" || r.errs != usage() {
+	if r.status != exitUsage || r.out != "" || r.errs != usage() {
 		t.Errorf("%+v", r)
 	}
-	if r := (invocation{}).call(t, "help"); r.status != fine || r.out != usage() || r.errs != "" {
+	if r := (invocation{}).call(t, "help"); r.status != exitOK || r.out != usage() || r.errs != "" {
 		t.Errorf("help: %+v", r)
 	}
 	for _, o := range commands() {
@@ -41,10 +41,10 @@ func TestSayingNothingShowsTheUsage(t *testing.T) {
 func TestUnknownCommandsSayWhatThereIs(t *testing.T) {
 	t.Parallel()
 	const all = "there are serve, queues, create, drop, put, peek, clear, stat, version, help"
-	invocation{}.fails(t, misused, []string{`there is no command "list"; ` + all}, "list")
-	invocation{}.fails(t, misused, []string{`there is no command "list"; ` + all}, "help", "list")
-	invocation{}.fails(t, misused, []string{"the command comes first", all}, "-json", "queues")
-	invocation{}.fails(t, misused, []string{"give it with -account"}, "AccountName=a;AccountKey=S3cret")
+	invocation{}.fails(t, exitUsage, []string{`there is no command "list"; ` + all}, "list")
+	invocation{}.fails(t, exitUsage, []string{`there is no command "list"; ` + all}, "help", "list")
+	invocation{}.fails(t, exitUsage, []string{"the command comes first", all}, "-json", "queues")
+	invocation{}.fails(t, exitUsage, []string{"give it with -account"}, "AccountName=a;AccountKey=S3cret")
 }
 
 func TestFlagsStandAnywhere(t *testing.T) {
@@ -68,7 +68,7 @@ func TestFlagsStandAnywhere(t *testing.T) {
 		var delay time.Duration
 		f := newFlags("x")
 		f.Var(duration{&delay}, "delay", "")
-		got, err := mixed(f, strings.Fields(c.args))
+		got, err := parseInterspersed(f, strings.Fields(c.args))
 		if err != nil || !slices.Equal(got, strings.Fields(c.want)) || delay != c.delay {
 			t.Errorf("%q: %q, %v and %v", c.args, got, delay, err)
 		}
@@ -76,7 +76,7 @@ func TestFlagsStandAnywhere(t *testing.T) {
 	for _, args := range []string{"-x", "a -x", "a -delay", "a -delay 5 b"} {
 		f := newFlags("x")
 		f.Var(duration{new(time.Duration)}, "delay", "")
-		if got, err := mixed(f, strings.Fields(args)); err == nil {
+		if got, err := parseInterspersed(f, strings.Fields(args)); err == nil {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
@@ -111,8 +111,8 @@ func TestOnlyAClosedOutputIsSilent(t *testing.T) {
 		silent bool
 	}{{syscall.EPIPE, true}, {io.ErrClosedPipe, true}, {syscall.ENOSPC, false}} {
 		var errs strings.Builder
-		program := &console{in: strings.NewReader(""), out: brokenOutput{c.err}, errs: &errs, getenv: func(string) string { return "" }}
-		if status := program.command(t.Context(), []string{"help"}); status != failed || (errs.Len() == 0) != c.silent {
+		program := &console{in: strings.NewReader(""), out: brokenOutput{c.err}, err: &errs, getenv: func(string) string { return "" }}
+		if status := program.command(t.Context(), []string{"help"}); status != exitFailure || (errs.Len() == 0) != c.silent {
 			t.Errorf("%v: status %d and %q", c.err, status, &errs)
 		}
 	}

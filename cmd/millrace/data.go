@@ -3,29 +3,26 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
-// data is what is served: in memory, or in a directory.
+// data is the served data, in memory or in a directory.
 type data struct {
 	engine *localqueue.Engine
 	dir    string           // "" in memory
-	found  *filequeue.Found // what was in the directory; nil in memory
-	heap   []byte           // see heapSize
+	found  *filequeue.Found // contents of the directory at the start; nil in memory
+	heap   []byte           // heap ballast, see heapSize
 }
 
-// heapSize is a piece of the heap that nobody writes to, so that it takes addresses and no
-// memory. The collector runs when the heap has doubled. With the messages in a directory
-// the heap is so small that this comes several times a second, and takes a tenth of the
-// server's processor time; with this piece it comes after as many bytes as it has. A higher
-// GOGC would let large heaps grow as many times. With the messages in memory it gains
-// nothing.
+// heapSize is the size of an unused heap allocation, which takes addresses but no memory. The
+// collector runs when the heap has doubled. With messages in a directory the heap is so small
+// that this happens several times a second, and takes a tenth of the server's CPU time. A higher
+// GOGC would let large heaps grow by the same factor. With messages in memory it has no effect.
 const heapSize = 32 << 20
 
-// openData returns the engine that the settings ask for. It must be closed.
+// openData opens the engine of the settings. It must be closed.
 func (s *settings) openData() (*data, error) {
 	if s.data == "" {
 		return &data{engine: localqueue.New(s.engineOptions())}, nil
@@ -52,15 +49,15 @@ func (d *data) close() error {
 	return nil
 }
 
-// mostDamage is how many pieces of damage are printed. Files that lost much have many.
-const mostDamage = 10
+// maxDamage limits the damage that is printed. Badly damaged files have many entries.
+const maxDamage = 10
 
-// summary says in a line what the data is, and in more lines what is wrong with it.
+// summary describes the data on one line, and its damage on more.
 func (d *data) summary() (line string, damage []string) {
 	if d.found == nil {
 		return "in memory only: gone when this ends", nil
 	}
-	for _, one := range d.found.Damage[:min(len(d.found.Damage), mostDamage)] {
+	for _, one := range d.found.Damage[:min(len(d.found.Damage), maxDamage)] {
 		damage = append(damage, one.String())
 	}
 	if more := d.found.Damaged - len(damage); more > 0 {
@@ -69,15 +66,18 @@ func (d *data) summary() (line string, damage []string) {
 	if d.found.Copy != "" {
 		damage = append(damage, "the file as it was is kept as "+d.found.Copy)
 	}
-	line = fmt.Sprintf("%s: %s in %s", d.dir, several(d.found.Messages, "message"), several(d.found.Queues, "queue"))
+	line = fmt.Sprintf("%s: %s in %s", d.dir, plural(d.found.Messages, "message"), plural(d.found.Queues, "queue"))
 	if d.found.Torn {
 		line += "; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"
 	}
 	return line, damage
 }
 
-func several(n int, what string) string {
-	return strings.TrimSuffix(fmt.Sprintf("%d %ss", n, what), map[bool]string{true: "s"}[n == 1])
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func (s *settings) engineOptions() *localqueue.Options {

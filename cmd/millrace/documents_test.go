@@ -29,7 +29,7 @@ func TestTheReadmeShowsWhatServeSays(t *testing.T) {
 	}
 	s := new(settings)
 	s.flags()
-	said := s.greeting("127.0.0.1:10001", func(account string) string { return "http://127.0.0.1:10001/" + account }, &data{})
+	said := s.startupText("127.0.0.1:10001", func(account string) string { return "http://127.0.0.1:10001/" + account }, &data{})
 	version := regexp.MustCompile(`^Millrace .+ serves`)
 	got, want := strings.Split(version.ReplaceAllString(said, "Millrace serves"), "\n"), strings.Split(version.ReplaceAllString(shown, "Millrace serves"), "\n")
 	if len(got) != len(want) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// duration is a flag for a time. Unlike the flag package's own it says what is wrong.
+// duration is a flag for a duration. Unlike the flag package's it explains an invalid value.
 type duration struct{ to *time.Duration }
 
 // String implements flag.Value.
 func (d duration) String() string {
 	if d.to == nil || *d.to == 0 {
-		return "" // which the help leaves out
+		return "" // the help omits it
 	}
 	return d.to.String()
 }

@@ -9,36 +9,36 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// explained is an error in the words of this command.
-type explained struct {
+// explainedError is an error in the terms of this command.
+type explainedError struct {
 	text string
 	err  error
 }
 
-func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return e.err }
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.err }
 
-// explain says what failed once, and what to do about it with this command.
+// explain says what failed, and what to do about it with this command.
 func (t *task) explain(err error) error {
 	known := (*queue.Error)(nil)
-	if errors.As(err, new(*explained)) || !errors.As(err, &known) {
+	if errors.As(err, new(*explainedError)) || !errors.As(err, &known) {
 		return err
 	}
 	switch {
 	case errors.Is(known.Kind, queue.ErrQueueMissing) && strings.HasSuffix(known.Queue.Queue, poison.Suffix):
-		return &explained{fmt.Sprintf("queue %v does not exist; a worker makes it for the first message that is poison", known.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist; a worker makes it for the first message that is poison", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueMissing):
-		return &explained{fmt.Sprintf("queue %v does not exist; make it with millrace create %s, or see with millrace queues which there are", known.Queue, known.Queue.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist; make it with millrace create %s, or see with millrace queues which there are", known.Queue, known.Queue.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueBeingDeleted):
-		return &explained{fmt.Sprintf("queue %v is being deleted; its name is free again after half a minute or more", known.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v is being deleted; its name is free again after half a minute or more", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrUnavailable) && known.Status == 0 && t.source == "":
 		again := *known
 		again.Hint = "start the server on this machine with millrace serve, or say with -account or " + accountVariable + " where the queues are"
-		return &explained{withoutOp(&again), err}
+		return &explainedError{withoutOp(&again), err}
 	}
-	return &explained{withoutOp(known), err}
+	return &explainedError{withoutOp(known), err}
 }
 
-// withoutOp is the text of an error without the operation, which is mostly the command's
-// own name.
+// withoutOp returns the text of an error without the operation, which is usually the command's
+// name.
 func withoutOp(e *queue.Error) string { return strings.TrimPrefix(e.Error(), e.Op+" on ") }

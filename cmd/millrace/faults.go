@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// readTrouble reads what -faults and -limit ask for.
-func (s *settings) readTrouble() (err error) {
+// parseFaults parses -faults and -limit.
+func (s *settings) parseFaults() (err error) {
 	if s.rules, err = emulator.ParseFaults(s.faults); err != nil {
 		return fmt.Errorf("-faults: %w", err)
 	}
@@ -19,13 +19,13 @@ func (s *settings) readTrouble() (err error) {
 		return fmt.Errorf("-limit: %w", err)
 	}
 	if len(s.rules) > 0 && s.seed == 0 {
-		s.seed = 1 + rand.Uint64N(1_000_000) // short: it is said, and typed again
+		s.seed = 1 + rand.Uint64N(1_000_000) // short: users type it again
 	}
 	return nil
 }
 
-// trouble adds to the options what -faults, -limit and -log ask for.
-func (s *settings) trouble(o *emulator.Options, out io.Writer) {
+// injectFaults sets the options for -faults, -limit and -log.
+func (s *settings) injectFaults(o *emulator.Options, out io.Writer) {
 	if len(s.rules) > 0 {
 		o.Faults = &emulator.Faults{Seed: s.seed, Rules: s.rules}
 	}
@@ -35,8 +35,8 @@ func (s *settings) trouble(o *emulator.Options, out io.Writer) {
 	}
 }
 
-// ruleTexts are the rules of -faults as they were understood.
-func (s *settings) ruleTexts() string {
+// formatFaults returns the rules of -faults as they were parsed.
+func (s *settings) formatFaults() string {
 	texts := make([]string, len(s.rules))
 	for i, r := range s.rules {
 		texts[i] = r.String()

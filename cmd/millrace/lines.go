@@ -12,11 +12,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// lines yields the lines of r without their ends, until its end, an error, or the end of
-// the context, which are yielded last.
+// lines yields the lines of r without their line ends. An error, or the end of the context, is
+// yielded last.
 //
-// Nothing can interrupt a read from a terminal or a pipe. When the context ends during one,
-// the goroutine that reads is left behind; this program is about to end then.
+// A read from a terminal or a pipe cannot be interrupted. If the context ends during one, the
+// reading goroutine is abandoned; the program is about to exit.
 func lines(ctx context.Context, r io.Reader) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		type read struct {
@@ -56,10 +56,10 @@ func lines(ctx context.Context, r io.Reader) iter.Seq2[string, error] {
 	}
 }
 
-// errLongLine means a line that is no message, whatever becomes of it.
-var errLongLine = fmt.Errorf("it has more than %d bytes, which is as much as a message can have", queue.MaxText)
+// errLongLine means that a line is longer than a message.
+var errLongLine = fmt.Errorf("it has more than %d bytes, the largest message", queue.MaxText)
 
-// readLine returns a line without its end, or io.EOF when there is none.
+// readLine returns a line without its end, or io.EOF if there is none.
 func readLine(b *bufio.Reader) (string, error) {
 	var line []byte
 	for {

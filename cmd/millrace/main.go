@@ -12,54 +12,54 @@ import (
 )
 
 func main() {
-	c := &console{in: os.Stdin, out: os.Stdout, errs: os.Stderr, typed: term.IsTerminal(int(os.Stdin.Fd())), getenv: os.Getenv}
+	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, interactive: term.IsTerminal(int(os.Stdin.Fd())), getenv: os.Getenv}
 	os.Exit(c.command(context.Background(), os.Args[1:]))
 }
 
-// The statuses that the program ends with.
+// The exit statuses.
 const (
-	fine        = 0
-	failed      = 1
-	misused     = 2
-	interrupted = 130 // as shells have it
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as in shells
 )
 
-// console is what the program reads, writes and finds when it starts.
+// console is the program's input, output and environment.
 type console struct {
-	in        io.Reader
-	out, errs io.Writer
-	typed     bool // in is a terminal, where somebody can be asked
-	getenv    func(string) string
+	in          io.Reader
+	out, err    io.Writer
+	interactive bool // in is a terminal
+	getenv      func(string) string
 }
 
-// misuse is a command line that cannot be meant.
-type misuse struct{ error }
+// usageError is an invalid command line.
+type usageError struct{ error }
 
-// stopped is the end of a command that was told to stop.
-type stopped struct{ error }
+// interruption is the end of a command by a signal.
+type interruption struct{ error }
 
-// command does what the arguments say and returns the status to end with.
+// command runs the command line and returns the exit status.
 func (c *console) command(ctx context.Context, args []string) int {
 	if len(args) == 0 {
-		say(c.errs, "%s", usage())
-		return misused
+		printf(c.err, "%s", usage())
+		return exitUsage
 	}
 	c.out = output{c.out}
 	err := c.dispatch(ctx, args)
 	if err == nil {
-		return fine
+		return exitOK
 	}
-	if !closedPipe(err) { // who reads no more, as head, wants to hear no more
-		// One line, whatever an error from elsewhere is made of.
-		say(c.errs, "millrace: %s\n", redact(strings.Join(strings.Fields(err.Error()), " ")))
+	if !closedPipe(err) { // the reader has closed the pipe, as head does
+		// One line, even if an error has several.
+		printf(c.err, "millrace: %s\n", redact(strings.Join(strings.Fields(err.Error()), " ")))
 	}
 	switch {
-	case errors.As(err, new(misuse)):
-		return misused
-	case errors.As(err, new(stopped)):
-		return interrupted
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case errors.As(err, new(interruption)):
+		return exitInterrupted
 	}
-	return failed
+	return exitFailure
 }
 
 func (c *console) dispatch(ctx context.Context, args []string) error {
@@ -76,12 +76,12 @@ func (c *console) dispatch(ctx context.Context, args []string) error {
 		}
 	}
 	if strings.HasPrefix(name, "-") {
-		return misuse{fmt.Errorf("the command comes first, then its flags; %s", thereAre())}
+		return usageError{fmt.Errorf("the command comes first, then its flags; %s", listCommands())}
 	}
-	return misuse{fmt.Errorf("there is no command %s; %s", quote(name), thereAre())}
+	return usageError{fmt.Errorf("there is no command %s; %s", quote(name), listCommands())}
 }
 
-// say writes what a person is told. Where it cannot be written there is nobody to tell.
-func say(out io.Writer, format string, args ...any) {
+// printf prints to a person. Errors are ignored: there is nobody to tell.
+func printf(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format, args...)
 }

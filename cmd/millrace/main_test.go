@@ -52,7 +52,7 @@ type invocation struct {
 func (v invocation) call(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	c := &console{in: strings.NewReader(v.in), out: &out, errs: &errs, typed: v.typed, getenv: func(name string) string { return v.env[name] }}
+	c := &console{in: strings.NewReader(v.in), out: &out, err: &errs, interactive: v.typed, getenv: func(name string) string { return v.env[name] }}
 	status := c.command(t.Context(), args)
 	return result{status, out.String(), errs.String()}
 }
@@ -61,7 +61,7 @@ func (v invocation) call(t *testing.T, args ...string) result {
 func (v invocation) ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := v.call(t, args...)
-	if r.status != fine {
+	if r.status != exitOK {
 		t.Fatalf("%q ended with %d: %s", args, r.status, r.errs)
 	}
 	return r.out

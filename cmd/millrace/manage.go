@@ -12,7 +12,7 @@ func createCommand() *command {
 	var account accountFlag
 	f := newFlags("create")
 	account.add(f)
-	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, least: 1, most: 1,
+	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "A queue that exists already stays as it is, and that is fine.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(_ context.Context, t *task, q queue.Manager) error {
@@ -20,7 +20,7 @@ func createCommand() *command {
 				if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
 					err = nil
 				}
-				return t.done(err, "Queue %v is there.\n", q.Name())
+				return t.report(err, "Queue %v is there.\n", q.Name())
 			})
 		}}
 }
@@ -32,15 +32,15 @@ func dropCommand() *command {
 	)
 	f := newFlags("drop")
 	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask")
-	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, least: 1, most: 1,
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				if err := t.confirm(ctx, q, "drop", yes, "This deletes the queue %v with its messages, about %d, for good."); err != nil {
 					return err
 				}
-				return t.done(gone(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
+				return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
 			})
 		}}
 }
@@ -52,21 +52,21 @@ func clearCommand() *command {
 	)
 	f := newFlags("clear")
 	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask")
-	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, least: 1, most: 1,
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It asks for the queue's name to be typed again. Messages that a worker has are deleted too.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				if err := t.confirm(ctx, q, "clear", yes, "This deletes all messages of the queue %v, about %d, for good, also those that workers have."); err != nil {
 					return err
 				}
-				return t.done(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
+				return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
 			})
 		}}
 }
 
-// clear deletes all messages. Of a long queue the service deletes what it can in the time
-// of a request, and wants to be asked again.
+// clear deletes all messages. On a long queue the service deletes what it can within a request,
+// and must be asked again.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
 	for {
 		err := q.Clear(t.finish)
@@ -74,47 +74,46 @@ func (t *task) clear(ctx context.Context, q queue.Manager) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return stopped{errors.New("interrupted; some messages are deleted")}
+			return interruption{errors.New("interrupted; some messages are deleted")}
 		}
 	}
 }
 
-// gone is the error of a drop. That there is no queue is no reason to make one.
-func gone(err error) error {
+// dropError returns the error of a drop without the hint to create the queue.
+func dropError(err error) error {
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrQueueMissing) && errors.As(err, &known) {
-		return &explained{fmt.Sprintf("queue %v does not exist", known.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist", known.Queue), err}
 	}
 	return err
 }
 
-// done says that something was done, unless it was not.
-func (t *task) done(err error, format string, args ...any) error {
+// report prints that something was done, unless err is set.
+func (t *task) report(err error, format string, args ...any) error {
 	if err == nil {
 		_, err = fmt.Fprintf(t.console.out, format, args...)
 	}
 	return err
 }
 
-// confirm asks whether a queue shall lose its messages. Without somebody to ask, somebody
-// must have said yes already.
+// confirm asks before a queue loses its messages. Without a terminal -yes is required.
 func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool, warning string) error {
 	if yes {
 		return nil
 	}
 	c := t.console
-	if !c.typed {
-		return misuse{fmt.Errorf("nobody can be asked here, since the standard input is no terminal: say -yes to %s %v", op, q.Name())}
+	if !c.interactive {
+		return usageError{fmt.Errorf("cannot ask for confirmation, because the standard input is not a terminal: use -yes to %s %v", op, q.Name())}
 	}
 	p, err := q.Properties(ctx)
 	if err != nil {
-		return gone(err)
+		return dropError(err)
 	}
-	say(c.errs, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
+	printf(c.err, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:
-			say(c.errs, "\n")
-			return stopped{errors.New("interrupted; nothing was deleted")}
+			printf(c.err, "\n")
+			return interruption{errors.New("interrupted; nothing was deleted")}
 		case err != nil:
 			return fmt.Errorf("the name could not be read: %w; nothing was deleted", err)
 		case line == q.Name().Queue:
@@ -122,6 +121,6 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 		}
 		return fmt.Errorf("that is not %s; nothing was deleted", q.Name().Queue)
 	}
-	say(c.errs, "\n")
+	printf(c.err, "\n")
 	return errors.New("no name was typed; nothing was deleted")
 }

@@ -28,7 +28,7 @@ func TestAQueueIsMadeAndDropped(t *testing.T) {
 		if got, want := v.ok(t, "drop", "-yes", name), "Queue "+q.Name().String()+" is gone.\n"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		v.fails(t, failed, []string{"queue " + q.Name().String() + " does not exist\n"}, "drop", name, "-yes")
+		v.fails(t, exitFailure, []string{"queue " + q.Name().String() + " does not exist\n"}, "drop", name, "-yes")
 	})
 }
 
@@ -44,7 +44,7 @@ func TestClearDeletesAllMessages(t *testing.T) {
 		if p, err := v.open(t, name).Properties(t.Context()); err != nil || p.Depth != 0 {
 			t.Errorf("%+v, %v", p, err)
 		}
-		v.fails(t, failed, []string{"does not exist", "millrace create " + name + "x"}, "clear", name+"x", "-yes")
+		v.fails(t, exitFailure, []string{"does not exist", "millrace create " + name + "x"}, "clear", name+"x", "-yes")
 	})
 }
 
@@ -56,13 +56,13 @@ func TestLosingMessagesIsAskedFirst(t *testing.T) {
 		name := made(t, v)
 		v.ok(t, "put", name, "1", "2", "3")
 		q := v.open(t, name)
-		v.fails(t, misused, []string{"no terminal", "-yes", q.Name().String()}, op, name)
+		v.fails(t, exitUsage, []string{"not a terminal", "-yes", q.Name().String()}, op, name)
 
 		terminal := v
 		terminal.typed = true
 		for typed, says := range map[string]string{"": "no name was typed", "\n": "that is not " + name, "yes\n": "that is not", name + "x\n": "that is not"} {
 			r := terminal.reads(typed).call(t, op, name)
-			if r.status != failed || r.out != "" || !strings.Contains(r.errs, says) || !strings.Contains(r.errs, "nothing was deleted") {
+			if r.status != exitFailure || r.out != "" || !strings.Contains(r.errs, says) || !strings.Contains(r.errs, "nothing was deleted") {
 				t.Errorf("%s, with %q typed: %+v", op, typed, r)
 			}
 			if !strings.Contains(r.errs, "about 3") || !strings.Contains(r.errs, "Type its name to go on, "+name+": ") {
@@ -76,7 +76,7 @@ func TestLosingMessagesIsAskedFirst(t *testing.T) {
 		if p, err := q.Properties(t.Context()); p.Depth != 0 || op == "drop" && !errors.Is(err, queue.ErrQueueMissing) {
 			t.Errorf("after %s: %+v, %v", op, p, err)
 		}
-		if r := terminal.call(t, op, name+"-none"); r.status != failed || strings.Contains(r.errs, "Type") || !strings.Contains(r.errs, "does not exist") {
+		if r := terminal.call(t, op, name+"-none"); r.status != exitFailure || strings.Contains(r.errs, "Type") || !strings.Contains(r.errs, "does not exist") {
 			t.Errorf("%s of none: %+v", op, r)
 		}
 	}
@@ -103,11 +103,11 @@ func TestNamesAreRefusedWithTheirRule(t *testing.T) {
 			if op == "put" {
 				all = append(all, "x")
 			}
-			invocation{}.fails(t, misused, []string{rule}, all...)
+			invocation{}.fails(t, exitUsage, []string{rule}, all...)
 			if r := (invocation{}).call(t, all...); strings.Contains(r.errs, "S3cret") {
 				t.Errorf("%q: it tells a secret: %s", all, r.errs)
 			}
 		}
-		invocation{}.fails(t, misused, []string{"something is missing", "millrace " + op + " QUEUE"}, op)
+		invocation{}.fails(t, exitUsage, []string{"something is missing", "millrace " + op + " QUEUE"}, op)
 	}
 }

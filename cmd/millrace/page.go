@@ -17,18 +17,17 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// mostQueues is how many queues of an account the page shows.
-const mostQueues = 100
+// maxQueues is the largest number of queues of an account on the page.
+const maxQueues = 100
 
 //go:embed page.html
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// page is what a browser sees: what this is, and unless it is public, what is in it.
-// It is read-only and safe for concurrent use. Nothing protects it but that it says
-// nothing secret, and nothing of the queues to other machines or to pages of other
-// sites.
+// page is the page for browsers: what the server is and, unless it is public, what it holds. It
+// is read-only and safe for concurrent use. It needs no authorization: it contains no secrets,
+// and shows queues neither to other machines nor to pages of other sites.
 type page struct {
 	settings *settings
 	engine   *localqueue.Engine
@@ -54,15 +53,15 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(document.Bytes()) // a browser that left is no concern of ours
+		_, _ = w.Write(document.Bytes()) // the browser may have left
 	}
 }
 
-// view is what the page shows.
+// view is the content of the page.
 type view struct {
 	Version  string
 	Data     string
-	Open     bool // whether it shows what is in it
+	Open     bool // whether it shows data
 	Accounts []accountView
 	Requests []requestsView
 	Total    int64
@@ -91,7 +90,7 @@ func (p *page) view(r *http.Request) view {
 		return v
 	}
 	v.Data = p.settings.data
-	for _, name := range p.settings.served() {
+	for _, name := range p.settings.accountNames() {
 		v.Accounts = append(v.Accounts, p.account(r, name))
 	}
 	counts := p.server.Counts()
@@ -104,11 +103,11 @@ func (p *page) view(r *http.Request) view {
 
 func (p *page) account(r *http.Request, name string) accountView {
 	a := accountView{Name: name}
-	if !p.settings.secret(name) {
+	if !p.settings.isSecret(name) {
 		scheme := "http"
 		if r.TLS != nil {
 			scheme = "https"
-		} else if isUsual(r.Host) {
+		} else if isDefaultAddress(r.Host) {
 			a.Connect = append(a.Connect, shortForm)
 		}
 		a.Connect = append(a.Connect, connectionString(scheme+"://"+r.Host+"/"+name, name, emulator.DevelopmentKey))
@@ -118,7 +117,7 @@ func (p *page) account(r *http.Request, name string) accountView {
 }
 
 func (p *page) queues(ctx context.Context, account string) (queues []queueView, more bool) {
-	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: mostQueues})
+	listed, err := p.engine.Account(account).List(ctx, &queue.ListOptions{Max: maxQueues})
 	if err != nil {
 		return nil, false // the browser left
 	}
@@ -132,9 +131,9 @@ func (p *page) queues(ctx context.Context, account string) (queues []queueView, 
 	return queues, listed.Next != ""
 }
 
-// sameMachine reports whether a request was made on this machine to this machine. The
-// host counts too: a site whose name is made to lead here would otherwise read the
-// page with the visitor's browser (DNS rebinding).
+// sameMachine reports whether a request was made on this machine to this machine. It checks the
+// host too: otherwise a site whose name resolves to this machine could read the page with a
+// visitor's browser (DNS rebinding).
 func sameMachine(r *http.Request) bool {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil || !onLoopback(from) {

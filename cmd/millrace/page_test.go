@@ -185,13 +185,13 @@ func TestPageEscapes(t *testing.T) {
 
 func TestPageShowsSoManyQueues(t *testing.T) {
 	p, _ := served(t)
-	for n := range mostQueues {
+	for n := range maxQueues {
 		if err := p.engine.Queue(queue.Name{Account: "mine", Queue: fmt.Sprintf("queue-%03d", n)}).Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	queues, more := p.queues(t.Context(), "mine")
-	if len(queues) != mostQueues || !more {
+	if len(queues) != maxQueues || !more {
 		t.Errorf("%d queues, more: %v", len(queues), more)
 	}
 }
@@ -211,7 +211,7 @@ func TestGreeting(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		s.greet(&out, e, &data{})
+		s.printStartup(&out, e, &data{})
 		e.Close()
 		for _, want := range c.has {
 			if !strings.Contains(out.String(), want) {
@@ -236,12 +236,12 @@ func TestGreeting(t *testing.T) {
 		{settings{public: true}, "127.0.0.1:10001", ""},
 		{settings{keys: ours}, "127.0.0.1:10002", ""},
 	} {
-		if step := c.s.firstStep(c.address, func(string) string { return "http://here" }); step != c.says {
+		if step := c.s.firstCommand(c.address, func(string) string { return "http://here" }); step != c.says {
 			t.Errorf("%d: %q", i, step)
 		}
 	}
 	for host, want := range map[string]bool{"127.0.0.1:10001": true, "localhost:10001": true, "127.0.0.1:10002": false, "[::1]:10001": false, "x": false} {
-		if isUsual(host) != want {
+		if isDefaultAddress(host) != want {
 			t.Errorf("%s: %v", host, !want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestVersionAndHelp(t *testing.T) {
 		{"help serve", "-deleting-for duration"},
 		{"serve -h", "-deleting-for duration"},
 	} {
-		if r := (invocation{}).call(t, strings.Fields(c.args)...); r.status != fine || !strings.Contains(r.out, c.want) || r.errs != "" {
+		if r := (invocation{}).call(t, strings.Fields(c.args)...); r.status != exitOK || !strings.Contains(r.out, c.want) || r.errs != "" {
 			t.Errorf("%s: %+v", c.args, r)
 		}
 	}

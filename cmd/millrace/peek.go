@@ -26,10 +26,10 @@ func peekCommand() *command {
 	account.add(f)
 	f.IntVar(&most, "n", 10, "show so many messages at most, a `number` from 1 to 32")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object a message, one a line")
-	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, least: 1, most: 1, more: peekMore,
+	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, minArgs: 1, maxArgs: 1, more: peekMore,
 		run: func(ctx context.Context, c *console, args []string) error {
 			if most < 1 || most > queue.MaxBatch {
-				return misuse{fmt.Errorf("-n %d is outside 1…%d: that is what the service shows", most, queue.MaxBatch)}
+				return usageError{fmt.Errorf("-n %d is outside 1…%d: that is what the service shows", most, queue.MaxBatch)}
 			}
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				return t.peek(ctx, q, most, asJSON)
@@ -45,7 +45,7 @@ is no text; "text" is the message as it is on the queue. In a poison queue it ha
 record of why it is there.
 `
 
-// peek prints the messages at the head of a queue.
+// peek prints visible messages of a queue.
 func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) error {
 	messages, err := q.Peek(ctx, most)
 	if err != nil {
@@ -53,7 +53,7 @@ func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) e
 	}
 	out := bufio.NewWriter(t.console.out)
 	for _, m := range messages {
-		seen := look(m)
+		seen := decode(m)
 		if asJSON {
 			err = printJSON(out, seen)
 		} else {
@@ -64,13 +64,13 @@ func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) e
 		}
 	}
 	if len(messages) == 0 && !asJSON {
-		say(t.console.errs, "No message of %v can be seen now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
+		printf(t.console.err, "No message of %v can be seen now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
 	}
 	return out.Flush()
 }
 
-// seen is what a peek shows of a message, in its JSON.
-type seen struct {
+// peeked is a peeked message, as printed in JSON.
+type peeked struct {
 	ID           queue.ID   `json:"id"`
 	Inserted     time.Time  `json:"inserted"`
 	Expires      *time.Time `json:"expires"` // nil when never
@@ -81,7 +81,7 @@ type seen struct {
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
-	Poison *poisonSeen `json:"poison,omitempty"`
+	Poison *peekedPoison `json:"poison,omitempty"`
 
 	Body       json.RawMessage `json:"body,omitempty"`
 	BodyText   *string         `json:"bodyText,omitempty"`
@@ -91,8 +91,8 @@ type seen struct {
 	Text  string `json:"text"`
 }
 
-// poisonSeen is what the record in a poison queue says of its message.
-type poisonSeen struct {
+// peekedPoison is the poison record of a message.
+type peekedPoison struct {
 	Reason       poison.Reason `json:"reason"`
 	Error        string        `json:"error,omitempty"`
 	Queue        string        `json:"queue"`
@@ -101,9 +101,9 @@ type poisonSeen struct {
 	Poisoned     time.Time     `json:"poisoned"`
 }
 
-// look reads a message, and what is in it when it is the record of a poisoned one.
-func look(m queue.Message) seen {
-	s := seen{ID: m.ID, Inserted: m.Inserted, DequeueCount: m.DequeueCount, Text: m.Text}
+// decode decodes a message and its poison record, if it has one.
+func decode(m queue.Message) peeked {
+	s := peeked{ID: m.ID, Inserted: m.Inserted, DequeueCount: m.DequeueCount, Text: m.Text}
 	const never = 9999
 	if m.Expires.Year() < never {
 		s.Expires = &m.Expires
@@ -111,7 +111,7 @@ func look(m queue.Message) seen {
 	text := m.Text
 	record, err := poison.ParseRecord(text)
 	if err == nil {
-		s.Poison = &poisonSeen{record.Reason, record.Error, record.Queue, record.ID, record.DequeueCount, record.Poisoned}
+		s.Poison = &peekedPoison{record.Reason, record.Error, record.Queue, record.ID, record.DequeueCount, record.Poisoned}
 		text = record.Text
 	}
 	head, body, format, err := codec.Open(text, codec.Auto)
@@ -140,8 +140,8 @@ func look(m queue.Message) seen {
 	return s
 }
 
-// print shows a message to people: a line about it, and its body.
-func (s *seen) print(out io.Writer, now time.Time) error {
+// print prints a message for people: a line about it, and its body.
+func (s *peeked) print(out io.Writer, now time.Time) error {
 	about := []string{"message " + string(s.ID)}
 	add := func(format string, args ...any) { about = append(about, fmt.Sprintf(format, args...)) }
 	switch {
@@ -154,11 +154,11 @@ func (s *seen) print(out io.Writer, now time.Time) error {
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))
 	if s.DequeueCount > 0 {
-		add("delivered %s", several(int(s.DequeueCount), "time"))
+		add("delivered %s", plural(int(s.DequeueCount), "time"))
 	}
 	if s.Poison != nil {
 		if s.Poison.Reason == poison.ReasonAttempts {
-			add("poison of %s after %s", s.Poison.Queue, several(s.Attempts, "failed attempt"))
+			add("poison of %s after %s", s.Poison.Queue, plural(s.Attempts, "failed attempt"))
 		} else {
 			add("poison of %s (%s)", s.Poison.Queue, s.Poison.Reason)
 		}
@@ -166,18 +166,18 @@ func (s *seen) print(out io.Writer, now time.Time) error {
 			about[len(about)-1] += ": " + s.Poison.Error
 		}
 	} else if s.Attempts > 0 {
-		add("%s", several(s.Attempts, "failed attempt"))
+		add("%s", plural(s.Attempts, "failed attempt"))
 	}
 	if s.Error != "" {
 		add("it cannot be read: %s", s.Error)
 	}
-	line := strings.Join(strings.Fields(printable(strings.Join(about, ", "))), " ")
-	_, err := fmt.Fprintf(out, "%s\n  %s\n", line, strings.ReplaceAll(printable(s.body()), "\n", "\n  "))
+	line := strings.Join(strings.Fields(escapeControls(strings.Join(about, ", "))), " ")
+	_, err := fmt.Fprintf(out, "%s\n  %s\n", line, strings.ReplaceAll(escapeControls(s.body()), "\n", "\n  "))
 	return err
 }
 
-// body is the body as people read it.
-func (s *seen) body() string {
+// body returns the body for people.
+func (s *peeked) body() string {
 	switch {
 	case s.BodyText != nil:
 		return *s.BodyText
@@ -187,8 +187,7 @@ func (s *seen) body() string {
 	return string(s.Body)
 }
 
-// age is a time that has passed, in one or two units. Our clock and the service's differ:
-// what seems to lie ahead was just now.
+// age formats a past duration in one or two units. Clocks differ: a negative one becomes 0.
 func age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0).Round(time.Second); {

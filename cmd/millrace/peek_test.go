@@ -17,7 +17,7 @@ func TestMessagesAreShownAndStay(t *testing.T) {
 	accounts(t, func(t *testing.T, v invocation) {
 		name := made(t, v)
 		r := v.call(t, "peek", name)
-		if r.status != fine || r.out != "" || !strings.Contains(r.errs, "No message of ") || !strings.Contains(r.errs, "millrace stat "+name) {
+		if r.status != exitOK || r.out != "" || !strings.Contains(r.errs, "No message of ") || !strings.Contains(r.errs, "millrace stat "+name) {
 			t.Errorf("of an empty queue: %+v", r)
 		}
 		if r := v.call(t, "peek", name, "-json"); r != (result{}) {
@@ -39,9 +39,9 @@ func TestMessagesAreShownAndStay(t *testing.T) {
 		if got := v.ok(t, "peek", "-n", "1", name); strings.Count(got, "message ") != 1 {
 			t.Errorf("of one: %q", got)
 		}
-		var shown []seen
+		var shown []peeked
 		for line := range strings.Lines(v.ok(t, "peek", name, "-json", "-n=32")) {
-			var s seen
+			var s peeked
 			d := json.NewDecoder(strings.NewReader(line))
 			d.DisallowUnknownFields()
 			if err := d.Decode(&s); err != nil {
@@ -66,9 +66,9 @@ func TestMessagesAreShownAndStay(t *testing.T) {
 func TestPeekHasBounds(t *testing.T) {
 	t.Parallel()
 	for _, n := range []string{"0", "-1", "33"} {
-		invocation{}.fails(t, misused, []string{"-n " + n + " is outside 1…32"}, "peek", "orders", "-n", n)
+		invocation{}.fails(t, exitUsage, []string{"-n " + n + " is outside 1…32"}, "peek", "orders", "-n", n)
 	}
-	invocation{}.fails(t, misused, []string{`invalid value "x" for flag -n`}, "peek", "orders", "-n", "x")
+	invocation{}.fails(t, exitUsage, []string{`invalid value "x" for flag -n`}, "peek", "orders", "-n", "x")
 }
 
 // TestWhatIsInAMessage: envelopes, records of poison, and texts that are neither.
@@ -141,7 +141,7 @@ func TestWhatIsInAMessage(t *testing.T) {
 		if c.m.Expires.IsZero() {
 			c.m.Expires = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 		}
-		s := look(c.m)
+		s := decode(c.m)
 		var human, object strings.Builder
 		if err := s.print(&human, at.Add(2*time.Minute+3*time.Second)); err != nil {
 			t.Fatal(err)
@@ -177,5 +177,5 @@ func TestAPoisonQueueIsNotThereBeforeSomethingIsPoison(t *testing.T) {
 	t.Parallel()
 	v := on(local(t))
 	name := made(t, v)
-	v.fails(t, failed, []string{"peek: queue devstoreaccount1/" + name + "-poison does not exist; a worker makes it for the first message that is poison\n"}, "peek", name+"-poison")
+	v.fails(t, exitFailure, []string{"peek: queue devstoreaccount1/" + name + "-poison does not exist; a worker makes it for the first message that is poison\n"}, "peek", name+"-poison")
 }

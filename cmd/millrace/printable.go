@@ -6,16 +6,16 @@ import (
 	"unicode"
 )
 
-// printable is a text that others chose, fit for a terminal: what controls one is shown
-// and does nothing. Line feeds and tabs stay.
-func printable(text string) string {
-	if !strings.ContainsFunc(text, unfit) {
+// escapeControls escapes control characters of untrusted text for a terminal, except line feeds
+// and tabs.
+func escapeControls(text string) string {
+	if !strings.ContainsFunc(text, isControl) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
 		switch {
-		case !unfit(r):
+		case !isControl(r):
 			b.WriteRune(r)
 		case r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
@@ -26,8 +26,8 @@ func printable(text string) string {
 	return b.String()
 }
 
-// unfit reports whether a character does something to a terminal other than to appear.
-func unfit(r rune) bool {
+// isControl reports whether a character affects a terminal other than by being shown.
+func isControl(r rune) bool {
 	switch r {
 	case '\n', '\t', '\u200c', '\u200d': // the last two shape the letters and signs beside them
 		return false

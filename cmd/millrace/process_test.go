@@ -151,7 +151,7 @@ func TestServe(t *testing.T) {
 	}
 	p.signal(t)
 	rest, status := p.end(t)
-	if status != fine {
+	if status != exitOK {
 		t.Errorf("status %d", status)
 	}
 	for _, want := range []string{"Stopped.\n", "operation=CreateQueue account=devstoreaccount1 queue=orders status=201", "PutMessage  ", "messages got: 1"} {
@@ -231,7 +231,7 @@ func TestServeFinishesWhatIsUnderWay(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	if rest, status := p.end(t); status != fine || rest != "Stopped.\n" {
+	if rest, status := p.end(t); status != exitOK || rest != "Stopped.\n" {
 		t.Errorf("status %d and %q", status, rest)
 	}
 }
@@ -243,7 +243,7 @@ func TestASecondSignalCutsOff(t *testing.T) {
 	p.signal(t)
 	p.until(t, stopping)
 	p.signal(t)
-	if rest, status := p.end(t); status != fine || rest != "Stopped. Requests that were under way were cut off.\n" {
+	if rest, status := p.end(t); status != exitOK || rest != "Stopped. Requests that were under way were cut off.\n" {
 		t.Errorf("status %d and %q", status, rest)
 	}
 	close(g.open)
@@ -281,35 +281,35 @@ func TestOneLine(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"start", misused, `no command "start"`},
-		{"version x", misused, `"x" is not a flag`},
-		{"serve now", misused, `"now" is not a flag`},
-		{"serve -port 1", misused, "not defined: -port"},
-		{"serve -seed", misused, "needs an argument: -seed"},
-		{"serve -seed -1", misused, `invalid value "-1" for flag -seed`},
-		{"serve -delay soon", misused, `invalid value "soon" for flag -delay`},
-		{"serve -delay -1s", misused, "-delay -1s is negative"},
-		{"serve -deleting-for -1s", misused, "-deleting-for -1s is negative"},
-		{"serve -serve-account " + secret, misused, "number 1: it is not name:key"},
-		{"serve -serve-account ab:" + secret, misused, "3 to 24 lower-case"},
-		{"serve -serve-account Abc:" + secret, misused, "3 to 24 lower-case"},
-		{"serve -serve-account abc:" + secret + "!", misused, "not Base64"},
-		{"serve -serve-account abc:", misused, "not Base64"},
-		{"serve -serve-account abc:" + secret + " -serve-account abc:" + secret, misused, "abc is there twice"},
-		{"serve -cert " + empty, misused, "both -cert and -key"},
-		{"serve -key " + empty, misused, "both -cert and -key"},
-		{"serve -cert " + empty + " -key " + empty, failed, "PEM files that belong together"},
-		{"serve -addr 10001", misused, "not host:port"},
-		{"serve -addr 127.0.0.1:65536", misused, "not host:port"},
-		{"serve -addr :10001", misused, "-public"},
-		{"serve -addr 0.0.0.0:10001", misused, "-public"},
-		{"serve -public", misused, "-public needs an account"},
-		{"serve -data " + empty, failed, "not a directory"},
-		{"serve -data " + foreign, failed, "nothing was changed: move the file away"},
-		{"serve -data " + inUse, failed, "in use by process " + strconv.Itoa(os.Getpid()) + ": stop that one"},
-		{"serve -faults get:sleepy", misused, "-faults: "},
-		{"serve -limit money=1", misused, "-limit: "},
-		{"serve -addr " + taken.Addr().String(), failed, "address already in use; end what listens there"},
+		{"start", exitUsage, `no command "start"`},
+		{"version x", exitUsage, `"x" is not a flag`},
+		{"serve now", exitUsage, `"now" is not a flag`},
+		{"serve -port 1", exitUsage, "not defined: -port"},
+		{"serve -seed", exitUsage, "needs an argument: -seed"},
+		{"serve -seed -1", exitUsage, `invalid value "-1" for flag -seed`},
+		{"serve -delay soon", exitUsage, `invalid value "soon" for flag -delay`},
+		{"serve -delay -1s", exitUsage, "-delay -1s is negative"},
+		{"serve -deleting-for -1s", exitUsage, "-deleting-for -1s is negative"},
+		{"serve -serve-account " + secret, exitUsage, "number 1: it is not name:key"},
+		{"serve -serve-account ab:" + secret, exitUsage, "3 to 24 lower-case"},
+		{"serve -serve-account Abc:" + secret, exitUsage, "3 to 24 lower-case"},
+		{"serve -serve-account abc:" + secret + "!", exitUsage, "not Base64"},
+		{"serve -serve-account abc:", exitUsage, "not Base64"},
+		{"serve -serve-account abc:" + secret + " -serve-account abc:" + secret, exitUsage, "abc is there twice"},
+		{"serve -cert " + empty, exitUsage, "both -cert and -key"},
+		{"serve -key " + empty, exitUsage, "both -cert and -key"},
+		{"serve -cert " + empty + " -key " + empty, exitFailure, "PEM files that belong together"},
+		{"serve -addr 10001", exitUsage, "not host:port"},
+		{"serve -addr 127.0.0.1:65536", exitUsage, "not host:port"},
+		{"serve -addr :10001", exitUsage, "-public"},
+		{"serve -addr 0.0.0.0:10001", exitUsage, "-public"},
+		{"serve -public", exitUsage, "-public needs an account"},
+		{"serve -data " + empty, exitFailure, "not a directory"},
+		{"serve -data " + foreign, exitFailure, "nothing was changed: move the file away"},
+		{"serve -data " + inUse, exitFailure, "in use by process " + strconv.Itoa(os.Getpid()) + ": stop it, or use another directory"},
+		{"serve -faults get:sleepy", exitUsage, "-faults: "},
+		{"serve -limit money=1", exitUsage, "-limit: "},
+		{"serve -addr " + taken.Addr().String(), exitFailure, "address already in use; end what listens there"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
@@ -409,7 +409,7 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 	if err := p.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, status := p.end(t); status == fine {
+	if _, status := p.end(t); status == exitOK {
 		t.Error("it was not killed")
 	}
 	torn := copyWith(t, dir, "another order", "another")
@@ -425,7 +425,7 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 		t.Errorf("%+v, %v", got.Messages, err)
 	}
 	p.signal(t)
-	if rest, status := p.end(t); status != fine {
+	if rest, status := p.end(t); status != exitOK {
 		t.Errorf("status %d and %q", status, rest)
 	}
 
@@ -434,7 +434,7 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 		t.Errorf("data %q, want %q", got, want)
 	}
 	p = start(t, "-data", copyWith(t, dir, "one order", "ONE ORDER"))
-	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "set aside") {
+	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "quarantined") {
 		t.Errorf("damage %q", got)
 	}
 }

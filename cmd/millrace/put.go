@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// putOptions are what the flags of put say.
+// putOptions are the flags of put.
 type putOptions struct {
 	account       accountFlag
 	plain, base64 bool
@@ -29,7 +29,7 @@ func putCommand() *command {
 	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
 	f.Var(duration{&o.delay}, "delay", "hide the jobs for this `duration`, such as 30s")
 	f.Var(duration{&o.ttl}, "ttl", "drop the jobs after this `duration`, such as 24h; without, they never expire")
-	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, least: 1, most: -1, more: putMore,
+	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, minArgs: 1, maxArgs: -1, more: putMore,
 		hint: func(wrong string) string {
 			if strings.Contains(wrong, "not defined") {
 				return "a text that begins with a dash is given after --; see millrace help put"
@@ -41,7 +41,7 @@ func putCommand() *command {
 				return err
 			}
 			if err := o.check(args[1:]); err != nil {
-				return misuse{err}
+				return usageError{err}
 			}
 			return c.onQueue(ctx, &o.account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				return t.put(ctx, q, o, args[1:])
@@ -57,10 +57,10 @@ Without a text, or with -, each line of the standard input is one job; empty lin
 out. A text that begins with a dash is given after --.
 `
 
-// standardInput as a text stands for the lines of the standard input.
+// standardInput as a text means the lines of the standard input.
 const standardInput = "-"
 
-// check refuses what cannot be meant, before anything is sent.
+// check refuses invalid options before anything is sent.
 func (o *putOptions) check(texts []string) error {
 	switch {
 	case o.plain && o.base64:
@@ -93,7 +93,7 @@ func (o *putOptions) check(texts []string) error {
 	return nil
 }
 
-// checkText refuses a text that a worker which reads JSON could not.
+// checkText refuses a text that is not JSON, unless a flag allows it.
 func (o *putOptions) checkText(text string) error {
 	if o.plain || o.base64 {
 		return nil
@@ -133,20 +133,20 @@ func (t *task) put(ctx context.Context, q queue.Manager, o *putOptions, texts []
 	} else {
 		sent, err = putTexts(ctx, send, texts)
 	}
-	so := fmt.Sprintf("%s put on %v", several(sent, "job"), q.Name())
+	so := fmt.Sprintf("%s put on %v", plural(sent, "job"), q.Name())
 	switch {
 	case err == nil:
-		return t.done(nil, "%s.\n", so)
+		return t.report(nil, "%s.\n", so)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		if t.console.typed {
-			say(t.console.errs, "\n") // after the ^C
+		if t.console.interactive {
+			printf(t.console.err, "\n") // after the ^C
 		}
 		if t.finish.Err() != nil {
 			so += ", and perhaps one more"
 		}
-		return stopped{fmt.Errorf("interrupted; %s", so)}
+		return interruption{fmt.Errorf("interrupted; %s", so)}
 	case sent > 0:
-		return &explained{fmt.Sprintf("%v; %s before that", err, so), err}
+		return &explainedError{fmt.Sprintf("%v; %s before that", err, so), err}
 	}
 	return err
 }
@@ -167,15 +167,14 @@ func putTexts(ctx context.Context, send func(string) error, texts []string) (sen
 	return len(texts), nil
 }
 
-// putLines sends each line of the standard input that is not empty, and says how many
-// were sent.
+// putLines sends each non-empty line of the standard input and returns how many were sent.
 func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) error, asked bool) (sent int, _ error) {
 	c := t.console
-	if c.typed {
+	if c.interactive {
 		if !asked {
-			return 0, misuse{errors.New("give the job as a text, or - to type jobs, one a line")}
+			return 0, usageError{errors.New("give the job as a text, or - to type jobs, one a line")}
 		}
-		say(c.errs, "Type one job a line; Ctrl-D ends.\n")
+		printf(c.err, "Type one job a line; Ctrl-D ends.\n")
 	}
 	n := 0
 	for line, err := range lines(ctx, c.in) {
@@ -203,25 +202,25 @@ func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) er
 	return sent, nil
 }
 
-// sender sends texts as a producer does, whose format carries them.
+// sender returns a function that sends texts with a producer.
 func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) error, cancel func()) {
 	ctx, cancel := context.WithCancel(t.finish)
-	p := producer.New(queue.Queue(impatient{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
+	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
 	return func(text string) error {
 		_, err := p.Send(ctx, []byte(text), &queue.EnqueueOptions{Delay: o.delay, TTL: o.ttl})
 		return t.explain(err)
 	}, cancel
 }
 
-// impatient is a queue that a producer does not go on trying when nobody answers: whoever
-// sits before a terminal wants to know.
-type impatient struct {
+// failFastQueue cancels a producer's retries if no server can be reached: a user at a terminal
+// should not wait.
+type failFastQueue struct {
 	queue.Queue
 	giveUp func()
 }
 
 // Enqueue implements [queue.Queue].
-func (q impatient) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (q failFastQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	m, err := q.Queue.Enqueue(ctx, text, o)
 	if known := (*queue.Error)(nil); errors.Is(err, queue.ErrUnavailable) && errors.As(err, &known) && known.Status == 0 {
 		q.giveUp()

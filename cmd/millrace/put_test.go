@@ -100,28 +100,28 @@ func TestWhatCannotBePutIsRefused(t *testing.T) {
 		status int
 		says   string
 	}{
-		{[]string{"{ID:", "1}"}, misused, `text 1 of 2: "{ID:" is not JSON`},
-		{[]string{"1", "{"}, misused, `text 2 of 2: "{" is not JSON`}, // and the first is not sent
-		{[]string{"hello"}, misused, "-plain"},
-		{[]string{"{'ID':1}"}, misused, "at byte 2"},
-		{[]string{"{} {}"}, misused, "not JSON"},
-		{[]string{""}, misused, "not JSON"},
-		{[]string{"1", "-"}, misused, "- stands for the standard input"},
-		{[]string{"-5"}, misused, "a text that begins with a dash is given after --"},
-		{[]string{"1", "-plain", "-base64"}, misused, "give one of them"},
-		{[]string{"1", "-delay", "30"}, misused, `"30" for flag -delay: missing unit, write 30s`},
-		{[]string{"1", "-ttl", "1.5"}, misused, "missing unit, write 1.5s"},
-		{[]string{"1", "-ttl", "soon"}, misused, "a number with a unit, such as"},
-		{[]string{"1", "-ttl", ""}, misused, "a number with a unit, such as"},
-		{[]string{"1", "-delay", "-1s"}, misused, "-delay -1s is negative"},
-		{[]string{"1", "-delay", "200h"}, misused, "seven days"},
-		{[]string{"1", "-ttl", "500ms"}, misused, "too short"},
-		{[]string{"1", "-ttl", "-1ns"}, misused, "too short"}, // and not for ever
-		{[]string{"1", "-ttl", "1000000h"}, misused, "too long"},
-		{[]string{"1", "-ttl", "1m", "-delay", "1m"}, misused, "not shorter"},
-		{[]string{"-plain", "a\x1bb"}, failed, "send binary as Base64"},
-		{[]string{"-plain", strings.Repeat("x", queue.MaxText+1)}, failed, "65537 bytes"},
-		{[]string{`"` + strings.Repeat("x", queue.MaxText-60) + `"`}, failed, "to record attempts"},
+		{[]string{"{ID:", "1}"}, exitUsage, `text 1 of 2: "{ID:" is not JSON`},
+		{[]string{"1", "{"}, exitUsage, `text 2 of 2: "{" is not JSON`}, // and the first is not sent
+		{[]string{"hello"}, exitUsage, "-plain"},
+		{[]string{"{'ID':1}"}, exitUsage, "at byte 2"},
+		{[]string{"{} {}"}, exitUsage, "not JSON"},
+		{[]string{""}, exitUsage, "not JSON"},
+		{[]string{"1", "-"}, exitUsage, "- stands for the standard input"},
+		{[]string{"-5"}, exitUsage, "a text that begins with a dash is given after --"},
+		{[]string{"1", "-plain", "-base64"}, exitUsage, "give one of them"},
+		{[]string{"1", "-delay", "30"}, exitUsage, `"30" for flag -delay: missing unit, write 30s`},
+		{[]string{"1", "-ttl", "1.5"}, exitUsage, "missing unit, write 1.5s"},
+		{[]string{"1", "-ttl", "soon"}, exitUsage, "a number with a unit, such as"},
+		{[]string{"1", "-ttl", ""}, exitUsage, "a number with a unit, such as"},
+		{[]string{"1", "-delay", "-1s"}, exitUsage, "-delay -1s is negative"},
+		{[]string{"1", "-delay", "200h"}, exitUsage, "seven days"},
+		{[]string{"1", "-ttl", "500ms"}, exitUsage, "too short"},
+		{[]string{"1", "-ttl", "-1ns"}, exitUsage, "too short"}, // and not for ever
+		{[]string{"1", "-ttl", "1000000h"}, exitUsage, "too long"},
+		{[]string{"1", "-ttl", "1m", "-delay", "1m"}, exitUsage, "not shorter"},
+		{[]string{"-plain", "a\x1bb"}, exitFailure, "send binary as Base64"},
+		{[]string{"-plain", strings.Repeat("x", queue.MaxText+1)}, exitFailure, "65537 bytes"},
+		{[]string{`"` + strings.Repeat("x", queue.MaxText-60) + `"`}, exitFailure, "to record attempts"},
 	} {
 		v.fails(t, c.status, []string{c.says}, append([]string{"put", name}, c.args...)...)
 	}
@@ -130,8 +130,8 @@ func TestWhatCannotBePutIsRefused(t *testing.T) {
 	}
 	terminal := v
 	terminal.typed = true
-	terminal.fails(t, misused, []string{"or - to type jobs"}, "put", name)
-	if r := terminal.reads("1\n2\n").call(t, "put", name, "-"); r.status != fine || !strings.Contains(r.errs, "Ctrl-D ends") {
+	terminal.fails(t, exitUsage, []string{"or - to type jobs"}, "put", name)
+	if r := terminal.reads("1\n2\n").call(t, "put", name, "-"); r.status != exitOK || !strings.Contains(r.errs, "Ctrl-D ends") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -142,13 +142,13 @@ func TestALineThatCannotBePutIsNamed(t *testing.T) {
 	t.Parallel()
 	v := on(local(t))
 	name := made(t, v)
-	v.reads("1\n\n2\n{bad\n3\n").fails(t, failed, []string{"line 4: ", `"{bad" is not JSON`, "; 2 jobs put on devstoreaccount1/" + name + " before that"}, "put", name)
+	v.reads("1\n\n2\n{bad\n3\n").fails(t, exitFailure, []string{"line 4: ", `"{bad" is not JSON`, "; 2 jobs put on devstoreaccount1/" + name + " before that"}, "put", name)
 	if got := bodies(t, v.open(t, name)); !slices.Equal(got, []string{"envelope 1", "envelope 2"}) {
 		t.Errorf("%q", got)
 	}
-	v.reads("1\n"+strings.Repeat("x", 200_000)+"\n").fails(t, failed, []string{"line 2: it has more than 65536 bytes"}, "put", "-plain", name)
-	v.reads("1\n").fails(t, failed, []string{"line 1: queue devstoreaccount1/" + name + "x does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "put", name+"x")
-	v.fails(t, failed, []string{"text 1 of 2: queue devstoreaccount1/" + name + "x does not exist"}, "put", name+"x", "1", "2")
+	v.reads("1\n"+strings.Repeat("x", 200_000)+"\n").fails(t, exitFailure, []string{"line 2: it has more than 65536 bytes"}, "put", "-plain", name)
+	v.reads("1\n").fails(t, exitFailure, []string{"line 1: queue devstoreaccount1/" + name + "x does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "put", name+"x")
+	v.fails(t, exitFailure, []string{"text 1 of 2: queue devstoreaccount1/" + name + "x does not exist"}, "put", name+"x", "1", "2")
 }
 
 // TestLinesMayBeAsLongAsAMessage: neither the buffer that they are read with nor the end
@@ -171,5 +171,5 @@ func TestLinesMayBeAsLongAsAMessage(t *testing.T) {
 // TestATextInTheQueuesPlaceIsNamed, and not the queue in the text's place.
 func TestATextInTheQueuesPlaceIsNamed(t *testing.T) {
 	t.Parallel()
-	on(local(t)).fails(t, misused, []string{`put: queue name "{\"ID\":\"1\"}"`}, "put", `{"ID":"1"}`, "orders")
+	on(local(t)).fails(t, exitUsage, []string{`put: queue name "{\"ID\":\"1\"}"`}, "put", `{"ID":"1"}`, "orders")
 }

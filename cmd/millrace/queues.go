@@ -19,18 +19,18 @@ func queuesCommand() *command {
 	f := newFlags("queues")
 	account.add(f)
 	f.BoolVar(&asJSON, "json", false, "print a JSON object a queue, one a line, with the metadata")
-	return &command{name: "queues", args: "[PREFIX]", does: "list the queues of an account", flags: f, most: 1,
+	return &command{name: "queues", args: "[PREFIX]", does: "list the queues of an account", flags: f, maxArgs: 1,
 		more: "It lists the queues whose names begin with the prefix, one a line.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			prefix := strings.Join(args, "")
 			if strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-				return misuse{fmt.Errorf("no name of a queue begins with %s: they have lower-case letters, digits and hyphens", quote(prefix))}
+				return usageError{fmt.Errorf("no name of a queue begins with %s: they have lower-case letters, digits and hyphens", quote(prefix))}
 			}
 			return c.onAccount(ctx, &account, func(ctx context.Context, t *task) error { return t.list(ctx, prefix, asJSON) })
 		}}
 }
 
-// list prints queues as they come.
+// list prints queues page by page.
 func (t *task) list(ctx context.Context, prefix string, asJSON bool) error {
 	out := bufio.NewWriter(t.console.out)
 	listed := 0
@@ -49,14 +49,14 @@ func (t *task) list(ctx context.Context, prefix string, asJSON bool) error {
 		if prefix != "" {
 			what = fmt.Sprintf("no queues that begin with %q", prefix)
 		}
-		say(t.console.errs, "There are %s in account %s; make one with millrace create QUEUE.\n", what, t.account.Name())
+		printf(t.console.err, "There are %s in account %s; make one with millrace create QUEUE.\n", what, t.account.Name())
 	}
 	return out.Flush()
 }
 
 func printListed(out io.Writer, q queue.Listed, asJSON bool) error {
 	if !asJSON {
-		_, err := fmt.Fprintln(out, printable(q.Name))
+		_, err := fmt.Fprintln(out, escapeControls(q.Name))
 		return err
 	}
 	return printJSON(out, struct {
@@ -65,14 +65,14 @@ func printListed(out io.Writer, q queue.Listed, asJSON bool) error {
 	}{q.Name, nonNil(q.Metadata)})
 }
 
-// printJSON prints one object on a line of its own.
+// printJSON prints one object on a line.
 func printJSON(out io.Writer, v any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// nonNil is metadata that is {} in JSON, and not null.
+// nonNil returns metadata that is {} in JSON, not null.
 func nonNil(metadata map[string]string) map[string]string {
 	if metadata == nil {
 		return map[string]string{}

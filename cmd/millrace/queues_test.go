@@ -16,7 +16,7 @@ func TestQueuesAreListed(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		r := v.call(t, "queues", first+"x")
-		if r.status != fine || r.out != "" || !strings.Contains(r.errs, `begin with "`+first+`x"`) || !strings.Contains(r.errs, "millrace create QUEUE") {
+		if r.status != exitOK || r.out != "" || !strings.Contains(r.errs, `begin with "`+first+`x"`) || !strings.Contains(r.errs, "millrace create QUEUE") {
 			t.Errorf("of none: %+v", r)
 		}
 		if r := v.call(t, "queues", "-json", first+"x"); r != (result{}) {
@@ -47,6 +47,6 @@ func TestQueuesAreListed(t *testing.T) {
 
 func TestAPrefixThatNoQueueHasIsRefused(t *testing.T) {
 	t.Parallel()
-	invocation{}.fails(t, misused, []string{`begins with "Orders"`, "lower-case"}, "queues", "Orders")
-	invocation{}.fails(t, misused, []string{"one too many", "millrace queues [PREFIX]"}, "queues", "a", "b")
+	invocation{}.fails(t, exitUsage, []string{`begins with "Orders"`, "lower-case"}, "queues", "Orders")
+	invocation{}.fails(t, exitUsage, []string{"one too many", "millrace queues [PREFIX]"}, "queues", "a", "b")
 }

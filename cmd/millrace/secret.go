@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// fromFile is what a value begins with that is not the secret itself but the file that
-// has it: a command line can be seen by everybody on the machine.
+// fromFile begins a value that names a file with the secret: everybody on the machine can see the
+// command line.
 const fromFile = "@"
 
-// mostSecret bounds what is read of a file. Locations and keys are short.
-const mostSecret = 64 << 10
+// maxSecretFile limits the size of such a file in bytes.
+const maxSecretFile = 64 << 10
 
-// readSecret reads the one line of a file. No error repeats what is in it.
+// readSecret reads the only line of a file. Errors do not repeat its content.
 func readSecret(path string) (string, error) {
 	if path == "" {
 		return "", errors.New("no file follows the @")
@@ -24,7 +24,7 @@ func readSecret(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Size() > mostSecret {
+	if info.Size() > maxSecretFile {
 		return "", fmt.Errorf("%s has %d bytes, and one line is wanted", path, info.Size())
 	}
 	text, err := os.ReadFile(path)
@@ -41,15 +41,14 @@ func readSecret(path string) (string, error) {
 	return line, nil
 }
 
-// secret matches what opens something, in a connection string or an address.
+// secret matches a secret parameter of a connection string or an address.
 var secret = regexp.MustCompile(`(?i)\b(sig|accountkey|sharedaccesssignature)=[^&;\s"'<>]*`)
 
-// redact takes secrets out of what people are told, which have come there by mistake: as an
-// argument in the wrong place.
+// redact removes secrets from messages, where misplaced arguments may have put them.
 func redact(text string) string { return secret.ReplaceAllString(text, "$1=REDACTED") }
 
-// quote returns an argument for people, and not one that looks like a location: it may
-// have a secret in it.
+// quote quotes an argument for people, unless it looks like a location, which may contain a
+// secret.
 func quote(arg string) string {
 	if isLocation(arg) {
 		return "the location of an account (give it with -account)"

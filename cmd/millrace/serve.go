@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// grace is how long requests that are under way may take when it is told to stop.
+// grace is how long requests in progress may take after the first signal.
 const grace = 10 * time.Second
 
 func serveCommand() *command {
 	s := new(settings)
-	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, rules: rulesText,
+	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, epilogue: faultRulesHelp,
 		hint: func(wrong string) string {
 			if strings.HasSuffix(wrong, "not defined: -account") {
 				return "serve takes -serve-account name:key, and -account tells the other commands where an account is"
@@ -29,7 +29,7 @@ func serveCommand() *command {
 		},
 		run: func(ctx context.Context, c *console, _ []string) error {
 			if err := s.check(c.getenv); err != nil {
-				return misuse{err}
+				return usageError{err}
 			}
 			return s.serve(ctx, c.out)
 		}}
@@ -37,7 +37,7 @@ func serveCommand() *command {
 
 // serve serves until a signal, or until ctx ends.
 func (s *settings) serve(ctx context.Context, out io.Writer) error {
-	out = &oneAtATime{to: out}
+	out = &lockedWriter{to: out}
 	certificate, err := s.certificate()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *settings) serve(ctx context.Context, out io.Writer) error {
 func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Config, out io.Writer) error {
 	front := &page{settings: s, engine: d.engine}
 	o := &emulator.Options{Accounts: s.keys, Public: s.public, Hosts: s.hosts, Delay: s.delay, Front: front}
-	s.trouble(o, out)
+	s.injectFaults(o, out)
 	server := emulator.New(d.engine, o)
 	front.server = server
 	start := server.Start
@@ -68,12 +68,12 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 	}
 	err = millrace.Run(ctx, &service{settings: s, data: d, endpoint: endpoint, out: out, halted: make(chan struct{})})
 	if s.log {
-		_, _ = io.WriteString(out, server.Counts().String()) // there is nobody else to tell
+		_, _ = io.WriteString(out, server.Counts().String()) // nothing can be done about an error
 	}
 	return err
 }
 
-// certificate returns the configuration for TLS, nil without.
+// certificate returns the TLS configuration, or nil without TLS.
 func (s *settings) certificate() (*tls.Config, error) {
 	if s.cert == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func (s *settings) certificate() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
 }
 
-// service is an endpoint as something to run.
+// service makes an endpoint a millrace.Runner.
 type service struct {
 	settings *settings
 	data     *data
@@ -95,15 +95,15 @@ type service struct {
 	halted   chan struct{} // closed by Halt
 }
 
-// Run says what is served, serves until ctx ends, and then lets requests finish.
+// Run prints what is served, serves until ctx ends, and lets requests finish.
 func (s *service) Run(ctx context.Context) error {
-	s.settings.greet(s.out, s.endpoint, s.data) // here, signals are caught already
+	s.settings.printStartup(s.out, s.endpoint, s.data) // after Run has registered for signals
 	select {
 	case <-ctx.Done():
-	case <-s.endpoint.Done(): // it cannot go on
+	case <-s.endpoint.Done(): // it has failed
 		return s.endpoint.Close()
 	}
-	say(s.out, "Stopping: requests under way may finish. Once more to stop at once.\n")
+	printf(s.out, "Stopping: requests under way may finish. Once more to stop at once.\n")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -118,9 +118,9 @@ func (s *service) Run(ctx context.Context) error {
 	defer cancel()
 	switch err := s.endpoint.Shutdown(ending); {
 	case err == nil:
-		say(s.out, "Stopped.\n")
+		printf(s.out, "Stopped.\n")
 	case ending.Err() != nil:
-		say(s.out, "Stopped. Requests that were under way were cut off.\n")
+		printf(s.out, "Stopped. Requests that were under way were cut off.\n")
 	default:
 		return err
 	}
@@ -130,13 +130,13 @@ func (s *service) Run(ctx context.Context) error {
 // Halt makes Run return at once.
 func (s *service) Halt() { s.halt.Do(func() { close(s.halted) }) }
 
-// oneAtATime writes what several goroutines have to say, in whole calls.
-type oneAtATime struct {
+// lockedWriter makes writes of several goroutines atomic.
+type lockedWriter struct {
 	mu sync.Mutex
 	to io.Writer // guarded by mu
 }
 
-func (w *oneAtATime) Write(p []byte) (int, error) {
+func (w *lockedWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.to.Write(p)
@@ -144,10 +144,10 @@ func (w *oneAtATime) Write(p []byte) (int, error) {
 
 const serveMore = `It serves the development account, whose key is public, or the accounts of -serve-account besides.
 A key on the command line can be seen by everybody on the machine: say name:@FILE, or put name:key
-into the environment variable ` + servedVariable + `.
+into the environment variable ` + accountsVariable + `.
 `
 
-const rulesText = `
+const faultRulesHelp = `
 Rules of -faults are operation:fault@when, separated by blanks or commas:
 
   get:503@5%            one in twenty gets, by chance that -seed fixes

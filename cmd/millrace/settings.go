@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// settings are what the flags of serve say.
+// settings are the flags of serve.
 type settings struct {
 	addr        string
 	public      bool
@@ -37,21 +37,21 @@ func (s *settings) flags() *flag.FlagSet {
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -serve-account")
 	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\nwith -public to this machine's own and these only")
 	path(f, &s.data, "data", "keep everything in `directory`; without, in memory only")
-	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+servedVariable+"\nhas more of them, separated by semicolons")
+	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+accountsVariable+"\nhas more of them, separated by semicolons")
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; needs -key")
 	path(f, &s.key, "key", "the private key of -cert, `file`, PEM")
 	s.deletingFor = 30 * time.Second
 	f.Var(duration{&s.deletingFor}, "deleting-for", "keep the name of a deleted queue taken for this `duration`")
 	f.Var(duration{&s.delay}, "delay", "make every request take longer by this `duration`, such as 20ms")
-	f.StringVar(&s.faults, "faults", "", "answer some requests as a service in trouble does, by `rules` as below")
-	f.StringVar(&s.limit, "limit", "", "be a busy service beyond `limits` a second, such as messages=2000,requests=20000")
+	f.StringVar(&s.faults, "faults", "", "inject faults into requests by `rules` as below")
+	f.StringVar(&s.limit, "limit", "", "respond 503 above `limits` a second, such as messages=2000,requests=20000")
 	f.Uint64Var(&s.seed, "seed", 0, "make ids, receipts and faults repeatable; 0 is a random seed")
 	f.BoolVar(&s.log, "log", false, "print every request, and at the end how many there were of each operation")
 	return f
 }
 
-// path adds a flag for a file or a directory. Empty is what a script gives that has lost the
-// name, which would have quite another meaning.
+// path adds a flag for a file or a directory. It refuses an empty value, such as that of an unset
+// variable in a script, which would mean something else.
 func path(f *flag.FlagSet, to *string, name, usage string) {
 	f.Func(name, usage, func(given string) error {
 		if given == "" {
@@ -62,10 +62,10 @@ func path(f *flag.FlagSet, to *string, name, usage string) {
 	})
 }
 
-// check refuses what cannot be meant, without doing anything.
+// check refuses invalid settings.
 func (s *settings) check(getenv func(string) string) error {
 	var err error
-	if s.keys, err = s.accounts.read(getenv(servedVariable)); err != nil {
+	if s.keys, err = s.accounts.read(getenv(accountsVariable)); err != nil {
 		return err
 	}
 	switch {
@@ -76,13 +76,13 @@ func (s *settings) check(getenv func(string) string) error {
 	case s.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how much longer requests take, such as 20ms", s.delay)
 	}
-	if err := s.readTrouble(); err != nil {
+	if err := s.parseFaults(); err != nil {
 		return err
 	}
 	return s.checkAddress()
 }
 
-// checkAddress refuses addresses that package emulator would, in terms of flags.
+// checkAddress refuses addresses that package emulator would refuse, in terms of flags.
 func (s *settings) checkAddress() error {
 	host, port, err := net.SplitHostPort(s.addr)
 	if err == nil {
@@ -102,7 +102,7 @@ func (s *settings) checkAddress() error {
 	return nil
 }
 
-// onLoopback reports whether a host, without its port, is this machine and no other.
+// onLoopback reports whether a host without port is this machine.
 func onLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -23,11 +23,11 @@ func statCommand() *command {
 	f := newFlags("stat")
 	account.add(f)
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
-	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, least: 1, most: 1,
+	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, minArgs: 1, maxArgs: 1,
 		more: "It tells how many messages there are, how many of them a worker could get now, how long the\noldest of these has been there, how many are in the poison queue, and the metadata.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				s, err := gather(ctx, q)
+				s, err := readStat(ctx, q)
 				if err != nil {
 					return err
 				}
@@ -39,7 +39,7 @@ func statCommand() *command {
 		}}
 }
 
-// stat is what is known about a queue, in its JSON.
+// stat is what stat prints, in JSON.
 type stat struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
@@ -58,8 +58,8 @@ type stat struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// gather asks for all of it: three requests.
-func gather(ctx context.Context, q queue.Queue) (*stat, error) {
+// readStat reads the statistics of a queue with three requests.
+func readStat(ctx context.Context, q queue.Queue) (*stat, error) {
 	found, err := q.Properties(ctx)
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func gather(ctx context.Context, q queue.Queue) (*stat, error) {
 	return s, err
 }
 
-// poisonDepth is the depth of the poison queue. One that is not there, that cannot be
-// there, or that is none of our business has none.
+// poisonDepth returns the depth of the poison queue, or nil if it does not exist, cannot exist,
+// or may not be read.
 func poisonDepth(ctx context.Context, q queue.Queue) (*int64, error) {
 	if strings.HasSuffix(q.Name().Queue, poison.Suffix) {
 		return nil, nil
@@ -95,11 +95,11 @@ func poisonDepth(ctx context.Context, q queue.Queue) (*int64, error) {
 	return &found.Depth, nil
 }
 
-// print shows it to people.
+// print prints the statistics for people.
 func (s *stat) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...))) // Flush tells
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, escapeControls(fmt.Sprintf(format, args...))) // Flush reports the error
 	}
 	row("queue", "%s", queue.Name{Account: s.Account, Queue: s.Queue})
 	row("messages", "%d, hidden ones included", s.Depth)
@@ -115,7 +115,11 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 		row("poison", "%d in %s", *s.PoisonDepth, s.Queue+poison.Suffix)
 	}
 	for i, name := range slices.Sorted(maps.Keys(s.Metadata)) {
-		row([]string{"metadata", ""}[min(i, 1)], "%s=%s", name, s.Metadata[name])
+		label := ""
+		if i == 0 {
+			label = "metadata"
+		}
+		row(label, "%s=%s", name, s.Metadata[name])
 	}
 	return w.Flush()
 }

@@ -46,7 +46,7 @@ func TestStatTellsWhatIsKnown(t *testing.T) {
 		if got, want := v.ok(t, "stat", empty), "queue        "+v.open(t, empty).Name().String()+"\nmessages     0, hidden ones included\nvisible now  0\n"; got != want {
 			t.Errorf("of an empty queue %q, want %q", got, want)
 		}
-		v.fails(t, failed, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "stat", name+"x")
+		v.fails(t, exitFailure, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "stat", name+"x")
 	})
 }
 
@@ -66,7 +66,7 @@ func TestStatIsSureOfWhatItSees(t *testing.T) {
 	}
 	at := time.Now()
 	first := queue.Message{Inserted: at}
-	found, err := gather(t.Context(), unordered{v.open(t, name), []queue.Message{{Inserted: at.Add(time.Minute)}, first, {Inserted: at.Add(time.Hour)}}})
+	found, err := readStat(t.Context(), unordered{v.open(t, name), []queue.Message{{Inserted: at.Add(time.Minute)}, first, {Inserted: at.Add(time.Hour)}}})
 	if err != nil || found.OldestInserted == nil || !found.OldestInserted.Equal(at) {
 		t.Errorf("the oldest of three: %+v, %v", found, err)
 	}

@@ -52,7 +52,7 @@ func TestAnInterruptedPutSaysHowFarItGot(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = p.Wait() // its status tells
-		if got := p.ProcessState.ExitCode(); got != interrupted || out.Len() > 0 || errs.String() != "millrace: put: interrupted; 2 jobs put on devstoreaccount1/"+name+"\n" {
+		if got := p.ProcessState.ExitCode(); got != exitInterrupted || out.Len() > 0 || errs.String() != "millrace: put: interrupted; 2 jobs put on devstoreaccount1/"+name+"\n" {
 			t.Errorf("%v: status %d, %q and %q", signal, got, &out, &errs)
 		}
 	}
@@ -110,7 +110,7 @@ func TestASecondSignalDoesNotWait(t *testing.T) {
 		}
 		_ = p.Wait() // its status tells
 		_, _ = conn.Close(), listener.Close()
-		if got := p.ProcessState.ExitCode(); got != interrupted || errs.String() != "millrace: "+c.says {
+		if got := p.ProcessState.ExitCode(); got != exitInterrupted || errs.String() != "millrace: "+c.says {
 			t.Errorf("%q: status %d and %q", c.args, got, &errs)
 		}
 	}
@@ -144,7 +144,7 @@ func TestOneSignalLetsARequestEnd(t *testing.T) {
 	}
 	close(goOn)
 	_ = p.Wait() // its status tells
-	if got := p.ProcessState.ExitCode(); got != fine || out.String() != "Queue devstoreaccount1/orders is there.\n" || errs.Len() > 0 {
+	if got := p.ProcessState.ExitCode(); got != exitOK || out.String() != "Queue devstoreaccount1/orders is there.\n" || errs.Len() > 0 {
 		t.Errorf("status %d, %q and %q", got, &out, &errs)
 	}
 }
@@ -208,7 +208,7 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 		var errs bytes.Buffer
 		p.Stdout, p.Stderr = full, &errs
 		_ = p.Run()
-		if got := p.ProcessState.ExitCode(); got != failed || !strings.Contains(errs.String(), "cannot write the output: ") {
+		if got := p.ProcessState.ExitCode(); got != exitFailure || !strings.Contains(errs.String(), "cannot write the output: ") {
 			t.Errorf("%q: status %d and %q", args, got, &errs)
 		}
 	}

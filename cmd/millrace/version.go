@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// version is what the build says that this is: the version of the module, or
-// without one the commit it was built from.
+// version returns the module's version or, without one, the commit of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "of an unknown build"
+		return "unknown"
 	}
 	return describe(info)
 }

@@ -15,20 +15,19 @@ import (
 	"time"
 )
 
-// The account every Azurite has; the key is published with it.
+// The account of every Azurite. Its key is public.
 const (
 	Account = "devstoreaccount1"
 	Key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// startTimeout bounds the wait for Azurite's first words. Node on a loaded
-// machine takes seconds; a start that takes longer is broken.
+// startTimeout limits the start of Azurite. On a loaded machine Node takes several seconds.
 const startTimeout = 60 * time.Second
 
-// errAbsent means that there is no Azurite on this machine, which is no fault.
+// errAbsent means that Azurite is not installed, which is not an error.
 var errAbsent = errors.New("no Azurite here: npm install azurite, and set AZURITE to its azurite-queue executable")
 
-// shared is the one Azurite of this test binary.
+// shared is this test binary's Azurite.
 var shared struct {
 	mu      sync.Mutex // held while starting, so that all wait for one start
 	started bool       // guarded by mu
@@ -36,9 +35,9 @@ var shared struct {
 	err     error      // guarded by mu
 }
 
-// ConnectionString returns the connection string of the running Azurite and
-// starts it when no test has yet. Without Azurite it skips the test, or fails
-// it when MILLRACE_REQUIRE contains azurite.
+// ConnectionString returns the connection string of this test binary's Azurite, and starts it at
+// the first call. Without Azurite it skips the test, or fails it if MILLRACE_REQUIRE contains
+// azurite.
 func ConnectionString(t testing.TB) string {
 	t.Helper()
 	shared.mu.Lock()
@@ -57,7 +56,7 @@ func ConnectionString(t testing.TB) string {
 	return shared.server.connectionString()
 }
 
-// Start starts an Azurite for a program that is no test, which must stop it.
+// Start starts an Azurite for a program that is not a test. The caller must call stop.
 func Start() (connectionString string, stop func(), err error) {
 	s, err := start()
 	if err != nil {
@@ -70,8 +69,8 @@ func (s *server) connectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;QueueEndpoint=%s/%s;", Account, Key, s.url, Account)
 }
 
-// Stop ends the Azurite of this test binary, if one runs. TestMain calls it
-// after the tests. A later ConnectionString starts a new one.
+// Stop stops this test binary's Azurite, if it runs. TestMain calls it after the tests. A later
+// ConnectionString starts a new one.
 func Stop() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -81,18 +80,18 @@ func Stop() {
 	shared.started, shared.server, shared.err = false, nil, nil
 }
 
-// Required reports whether MILLRACE_REQUIRE, a list with commas, names something: then a
-// test that lacks it fails where it would skip.
+// Required reports whether the comma-separated list MILLRACE_REQUIRE contains what. Then a test
+// without it fails instead of being skipped.
 func Required(what string) bool {
 	return slices.Contains(strings.FieldsFunc(os.Getenv("MILLRACE_REQUIRE"), func(r rune) bool { return r == ',' || r == ' ' }), what)
 }
 
-// server is one running Azurite.
+// server is a running Azurite.
 type server struct {
 	url     string
 	dir     string
 	group   *group
-	drained chan struct{} // closed when its output has ended
+	drained chan struct{} // closed at the end of its output
 }
 
 func start() (*server, error) {
@@ -100,11 +99,11 @@ func start() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(memoryDir(), "millrace-azurite-")
+	dir, err := os.MkdirTemp(sharedMemoryDir(), "millrace-azurite-")
 	if err != nil {
 		return nil, err
 	}
-	// Port 0 lets the system choose: no two test binaries can collide.
+	// With port 0 the system chooses, so that test binaries do not collide.
 	args := []string{"--queueHost", "127.0.0.1", "--queuePort", "0", "--location", dir, "--disableTelemetry", "--skipApiVersionCheck", "--silent"}
 	if !strings.Contains(strings.Join(command, " "), "azurite-queue") {
 		args = append(args, "--blobHost", "127.0.0.1", "--blobPort", "0", "--tableHost", "127.0.0.1", "--tablePort", "0")
@@ -128,7 +127,7 @@ func start() (*server, error) {
 		defer func() { _ = output.Close() }()
 		lines := bufio.NewScanner(output)
 		for lines.Scan() {
-			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			if m := listeningLine.FindStringSubmatch(lines.Text()); m != nil {
 				ready <- m[1]
 				break
 			}
@@ -143,11 +142,11 @@ func start() (*server, error) {
 		return s, nil
 	case <-s.drained:
 		select {
-		case s.url = <-ready: // it spoke and ended
+		case s.url = <-ready: // it reported its address and ended
 		default:
 		}
 		err = fmt.Errorf("%s ended: %s", strings.Join(command, " "), strings.Join(strings.Fields(said.String()), " "))
-		if command[0] == npx { // not in npm's cache: as good as absent
+		if command[0] == npx { // not in npm's cache
 			err = fmt.Errorf("%w (%w)", errAbsent, err)
 		}
 	case <-deadline.C:
@@ -157,14 +156,13 @@ func start() (*server, error) {
 	return nil, err
 }
 
-// listening is what azurite and azurite-queue say, each in its own words, once
-// they accept connections.
-var listening = regexp.MustCompile(`Azurite Queue service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
+// listeningLine matches what azurite and azurite-queue print when they accept connections.
+var listeningLine = regexp.MustCompile(`Azurite Queue service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
 
 func (s *server) stop() {
 	s.group.kill()
 	<-s.drained
-	_ = os.RemoveAll(s.dir) // in memory, and gone with the machine at the latest
+	_ = os.RemoveAll(s.dir) // in memory
 }
 
 const npx = "npx"
@@ -188,9 +186,9 @@ func find() ([]string, error) {
 	return nil, errAbsent
 }
 
-// memoryDir is a directory in memory where there is one: Azurite writes every
-// message to a file. "" stands for the usual temporary directory.
-func memoryDir() string {
+// sharedMemoryDir returns a directory in memory, because Azurite writes every message to a file,
+// or "" for the default temporary directory.
+func sharedMemoryDir() string {
 	const shm = "/dev/shm"
 	if info, err := os.Stat(shm); err == nil && info.IsDir() {
 		return shm
@@ -198,7 +196,7 @@ func memoryDir() string {
 	return ""
 }
 
-// environment is ours without what would change Azurite's accounts.
+// environment returns our environment without the variables that change Azurite's accounts.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "AZURITE_") })
 }

@@ -54,7 +54,7 @@ func TestListeningLines(t *testing.T) {
 		"Azurite Queue service successfully listens on http://127.0.0.1:41679",
 		"Azurite Queue service is successfully listening at http://127.0.0.1:41679",
 	} {
-		if m := listening.FindStringSubmatch(line); m == nil || m[1] != "http://127.0.0.1:41679" {
+		if m := listeningLine.FindStringSubmatch(line); m == nil || m[1] != "http://127.0.0.1:41679" {
 			t.Errorf("%q gives %q", line, m)
 		}
 	}
@@ -62,7 +62,7 @@ func TestListeningLines(t *testing.T) {
 		"Azurite Queue service is starting on 127.0.0.1:0",
 		"Azurite Blob service is successfully listening at http://127.0.0.1:38833",
 	} {
-		if m := listening.FindStringSubmatch(line); m != nil {
+		if m := listeningLine.FindStringSubmatch(line); m != nil {
 			t.Errorf("%q gives %q", line, m)
 		}
 	}

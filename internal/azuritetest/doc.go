@@ -1,22 +1,19 @@
-// Package azuritetest gives tests an Azurite, Microsoft's emulator of Azure
-// Storage, with its queue service running.
+// Package azuritetest runs Azurite, Microsoft's emulator of Azure Storage, with its queue
+// service for tests.
 //
-// Azurite is looked for in the environment variable AZURITE (the path of an
-// azurite or azurite-queue executable), then on PATH, then in npm's cache
-// through npx. It is never downloaded. Where it is absent the test is skipped,
-// saying so; when MILLRACE_REQUIRE names azurite a skip is a failure, so that
-// a build machine cannot lose the comparison with the real protocol unnoticed.
+// Azurite is looked up in the environment variable AZURITE (the path of an azurite or
+// azurite-queue executable), then on PATH, then in npm's cache with npx. It is never
+// downloaded. Without it a test is skipped with a message, or fails if MILLRACE_REQUIRE
+// contains azurite, so that CI always compares with the real protocol.
 //
 // # Concurrency and shutdown
 //
-// One Azurite runs for each test binary and is shared by its tests, which keep
-// apart by queue names. It runs in a process group of its own; [Stop] in
-// TestMain ends the whole group, and a watcher in the group ends it when the
-// test binary dies without getting that far.
+// The tests of one test binary share one Azurite and use different queue names. It runs in
+// its own process group; [Stop] in TestMain ends the group, and a watchdog process in the
+// group ends it if the test binary dies first.
 //
 // # Cost
 //
-// The start takes about a second. Azurite gets slow with the messages it
-// holds, over all queues together: stay below a thousand and drop queues that
-// are done with.
+// Starting takes about a second. Azurite becomes slow with the number of messages in all
+// queues: keep fewer than a thousand, and drop queues after use.
 package azuritetest

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// group is Azurite's process; there are no process groups to kill here.
+// group is the process group of Azurite: Node, and npx around it.
 type group struct{ cmd *exec.Cmd }
 
 func startGroup(command []string, dir string, output *os.File) (*group, error) {

@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// group is Azurite's process group: Node, and npx around it.
+// group is the process group of Azurite: Node, and npx around it.
 type group struct {
-	cmd   *exec.Cmd
-	leash *os.File // closing it lets the watcher end the group
+	cmd      *exec.Cmd
+	lifeline *os.File // closing it lets the watchdog end the group
 }
 
-// watch runs the command in the place of the shell, with a watcher beside it
-// that ends the whole group and removes its directory once the other end of
-// descriptor 3 is closed, be it that the test binary was killed.
-const watch = `{ read -r _; rm -rf -- "$0"; kill -9 0; } <&3 >/dev/null 2>&1 & exec 3<&-; exec "$@"`
+// watchdogScript runs the command in place of the shell. A watchdog beside it ends the whole
+// group and removes its directory when the other end of descriptor 3 is closed, even by the death
+// of the test binary.
+const watchdogScript = `{ read -r _; rm -rf -- "$0"; kill -9 0; } <&3 >/dev/null 2>&1 & exec 3<&-; exec "$@"`
 
 func startGroup(command []string, dir string, output *os.File) (*group, error) {
 	leashed, leash, err := os.Pipe()
@@ -25,7 +25,7 @@ func startGroup(command []string, dir string, output *os.File) (*group, error) {
 		return nil, err
 	}
 	defer func() { _ = leashed.Close() }() // the child has its own
-	cmd := exec.Command("/bin/sh", append([]string{"-c", watch, dir}, command...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", watchdogScript, dir}, command...)...)
 	cmd.Env = environment()
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{leashed}
@@ -38,8 +38,8 @@ func startGroup(command []string, dir string, output *os.File) (*group, error) {
 }
 
 func (g *group) kill() {
-	// None of these can fail in a way that matters: what is gone is gone.
+	// Errors mean that the process has already ended.
 	_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL)
 	_ = g.cmd.Wait()
-	_ = g.leash.Close()
+	_ = g.lifeline.Close()
 }

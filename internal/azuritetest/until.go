@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Until waits until something holds that another process does, or that real time brings, and
-// fails the test when it has not in a minute. It asks 50 times a second.
+// Until polls a condition of another process or of real time 50 times a second, and fails the
+// test if it does not hold within a minute.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -17,7 +17,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }

@@ -1,16 +1,16 @@
-// Package fingerprint tells which error texts say the same of different things, so that
-// they can be counted and logged together.
+// Package fingerprint groups error texts that differ only in numbers and ids, so that they can
+// be counted and logged together.
 package fingerprint
 
 import "strings"
 
-// maxLength bounds a fingerprint in bytes: what errors differ in stands at their front.
+// maxLength bounds a fingerprint in bytes: errors differ near their beginning.
 const maxLength = 200
 
-// Of returns the text without its numbers and ids: every word that has a digit in it
-// becomes "#". Words are what stands between white space, quotes and punctuation; a hyphen,
-// a dot and a colon inside of one do not end it, so that a GUID, a time, an address and a
-// version are one word each.
+// Of returns the text without its numbers and ids: every word that contains a digit becomes
+// "#". Words are separated by white space, quotes and punctuation. A hyphen, a dot and a colon
+// inside a word do not end it, so that a GUID, a time, an address and a version are one word
+// each.
 func Of(text string) string {
 	var b strings.Builder
 	for len(text) > 0 && b.Len() < maxLength {
@@ -30,13 +30,13 @@ func Of(text string) string {
 	return b.String()[:min(b.Len(), maxLength)]
 }
 
-// breaks tells whether a rune stands between words.
+// breaks reports whether a rune separates words.
 func breaks(r rune) bool {
 	return strings.ContainsRune(" \t\r\n\"'`()[]{}<>,;=/&?|", r)
 }
 
-// masked returns the word, or "#" for one with a digit in it, without the punctuation that
-// ends a sentence.
+// masked returns the word, or "#" if it contains a digit, with the punctuation that ends a
+// sentence.
 func masked(word string) string {
 	if !strings.ContainsAny(word, "0123456789") {
 		return word

@@ -1,6 +1,6 @@
-// Package hook calls functions that are a user's: a panic in one, or a call of
-// runtime.Goexit, as t.FailNow is, must neither end the process nor what the caller has
-// yet to do. Both are told, and of a flood only some.
+// Package hook calls functions of users. A panic in one, or a call of runtime.Goexit, as
+// t.FailNow makes, ends neither the process nor the work of the caller. Failures are reported,
+// at a limited rate.
 package hook
 
 import (
@@ -9,44 +9,44 @@ import (
 	"time"
 )
 
-// Quiet is how long after a failure of a hook the next one of the same hook is told.
-const Quiet = 10 * time.Second
+// ReportInterval is how long after a report further failures of the same hook are not reported.
+const ReportInterval = 10 * time.Second
 
-// Failure is a hook that did not return.
+// Failure is a hook call that did not return.
 type Failure struct {
 	Hook  string // its name
 	Value any    // what was passed to panic; nil if it called runtime.Goexit
 	Stack []byte // the goroutine's stack at that point
-	Times int    // how often it failed since it was last told, this time included
+	Times int    // failures since the last report, this one included
 }
 
-// Caught describes a panic to the deferred call that recovered its value.
+// Caught returns the failure for a panic, for the deferred call that recovered value.
 func Caught(name string, value any) Failure {
 	return Failure{Hook: name, Value: value, Stack: debug.Stack(), Times: 1}
 }
 
 // Guard calls the hooks of one component. It is safe for concurrent use.
 type Guard struct {
-	tell func(Failure)
+	report func(Failure)
 
-	mu   sync.Mutex
-	told map[string]*record // guarded by mu
+	mu       sync.Mutex
+	reported map[string]*record // guarded by mu
 }
 
-// record is what is known of a hook that has failed.
+// record is the state of a hook that has failed.
 type record struct {
-	next  time.Time // when it may be told again
-	times int       // failures since it was told
+	next  time.Time // when it may be reported again
+	times int       // failures since the last report
 }
 
-// New returns a guard that tells of failures. Tell must not panic.
-func New(tell func(Failure)) *Guard {
-	return &Guard{tell: tell, told: make(map[string]*record)}
+// New returns a guard that calls report with failures. Report must not panic.
+func New(report func(Failure)) *Guard {
+	return &Guard{report: report, reported: make(map[string]*record)}
 }
 
-// Call calls f on this goroutine. A panic ends there. runtime.Goexit cannot be stopped: it
-// is told, and runs the deferred calls of those who called Call, who leave to them what
-// must be done all the same.
+// Call calls f on this goroutine. A panic ends in Call. runtime.Goexit cannot be stopped: it is
+// reported, and then runs only the deferred calls of the callers, who must do there what must
+// happen in any case.
 func (g *Guard) Call(name string, f func()) {
 	returned := false
 	defer func() {
@@ -58,8 +58,8 @@ func (g *Guard) Call(name string, f func()) {
 	returned = true
 }
 
-// Contain calls f on a goroutine of its own and waits for it, so that runtime.Goexit ends
-// there as well. It tells whether f returned; if not, what f set must not be used.
+// Contain calls f on a goroutine of its own and waits for it, so that runtime.Goexit ends there
+// too. It reports whether f returned; if not, what f assigned must not be used.
 func (g *Guard) Contain(name string, f func()) (returned bool) {
 	failure := Run(f)
 	if failure != nil {
@@ -69,11 +69,11 @@ func (g *Guard) Contain(name string, f func()) (returned bool) {
 	return failure == nil
 }
 
-// Run calls f on a goroutine of its own, waits for it, and returns nil if it returned.
-// Nobody is told.
+// Run calls f on a goroutine of its own, waits for it, and returns nil if it returned. It does
+// not report failures.
 func Run(f func()) *Failure {
 	done := make(chan *Failure, 1)
-	go func() { // ends with f, for which Run waits
+	go func() { // ends with f; waited for below
 		returned := false
 		defer func() {
 			if p := recover(); p != nil || !returned {
@@ -89,13 +89,13 @@ func Run(f func()) *Failure {
 	return <-done
 }
 
-// failed tells of a failure, unless the same hook's was told a moment ago.
+// failed reports a failure, unless one of the same hook was reported a moment ago.
 func (g *Guard) failed(f Failure) {
 	g.mu.Lock()
-	r := g.told[f.Hook]
+	r := g.reported[f.Hook]
 	if r == nil {
 		r = &record{}
-		g.told[f.Hook] = r
+		g.reported[f.Hook] = r
 	}
 	r.times++
 	now := time.Now()
@@ -104,7 +104,7 @@ func (g *Guard) failed(f Failure) {
 		return
 	}
 	f.Times = r.times
-	*r = record{next: now.Add(Quiet)}
+	*r = record{next: now.Add(ReportInterval)}
 	g.mu.Unlock()
-	g.tell(f)
+	g.report(f)
 }

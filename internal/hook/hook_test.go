@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// setup returns a guard and what it tells.
+// setup returns a guard and the failures that it reports.
 func setup() (*hook.Guard, *[]hook.Failure) {
 	var told []hook.Failure
 	var mu sync.Mutex
@@ -82,7 +82,7 @@ func TestContainEndsBothAndCallOnlyAPanic(t *testing.T) {
 	}
 }
 
-// A hook that always fails is told at once, and then now and then with how often.
+// A hook that always fails is reported at once, and then at intervals with a count.
 func TestAFloodOfFailuresIsThinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, told := setup()

@@ -1,11 +1,10 @@
-// Package isnil finds nil where a comparison with nil does not.
+// Package isnil detects nil values in interfaces.
 package isnil
 
 import "reflect"
 
-// Value tells whether v is nil, or an interface that holds a nil pointer, map, slice,
-// function or channel: such as a variable of a pointer type that was never set, passed
-// where an interface is asked for.
+// Value reports whether v is nil, or an interface that holds a nil pointer, map, slice,
+// function or channel, such as an unset pointer variable passed as an interface.
 func Value(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:

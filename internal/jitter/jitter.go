@@ -1,12 +1,12 @@
-// Package jitter spreads waits. What it returns is a pure function of its arguments, so
-// that a run can be repeated: no random number of the library comes from anywhere else.
+// Package jitter spreads waits. Its results are pure functions of their arguments, so that a
+// run can be repeated. All jitter of the library comes from here.
 package jitter
 
-// Of returns a number of [0, 1) that depends on the key, such as a message id, and an
-// ordinal under it. Different keys give unrelated numbers. It is safe for concurrent use.
+// Of returns a number in [0, 1) for the key, such as a message id, and an ordinal. Different
+// keys give unrelated numbers. It is safe for concurrent use.
 func Of(key string, ordinal int) float64 {
-	// FNV-1a over the key, then the finalizer of SplitMix64, because FNV alone hardly
-	// moves the high bits for the last bytes.
+	// FNV-1a over the key, then the finalizer of SplitMix64, because with FNV alone the last
+	// bytes hardly change the high bits.
 	h := uint64(14695981039346656037)
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * 1099511628211

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// body reads the body of a request, of which a part may have been read with the head.
+// body reads a request body, part of which may have been read with the head.
 type body struct {
 	conn   *conn
 	left   int64
-	timed  bool  // the time for it has begun
+	timed  bool  // its deadline is set
 	closed bool  // by the handler
-	err    error // why no more can be read, while something is left
+	err    error // read error, if any
 }
 
 // begin returns the body of a request whose head has been read.
@@ -23,7 +23,7 @@ func (b *body) begin(length int64) io.ReadCloser {
 	return b
 }
 
-// Close makes reading fail. What is left is read before the answer is sent.
+// Close makes reads fail. The rest is drained before the response is sent.
 func (b *body) Close() error {
 	b.closed = true
 	return nil
@@ -36,8 +36,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.read(p)
 }
 
-// read is Read, closed or not. What cannot be read ends the context of the request, as
-// in net/http: its client has left, or takes too long.
+// read is Read without the check for Close. As in net/http, a read error ends the request's
+// context: the client has left or is too slow.
 func (b *body) read(p []byte) (int, error) {
 	c := b.conn
 	switch {
@@ -52,15 +52,15 @@ func (b *body) read(p []byte) (int, error) {
 	n := copy(p, c.in[c.r:c.w])
 	c.r += n
 	if n == 0 {
-		c.flushWhole() // the client may wait for that before it goes on
+		c.flushComplete() // the client may wait for earlier responses
 		if !b.timed {
 			b.timed = true
-			c.readWithin(c.server.request)
+			c.readWithin(c.server.bodyTimeout)
 		}
 		var err error
 		if n, err = c.raw.Read(p); n == 0 && err != nil {
 			b.err = err
-			if err == io.EOF { //nolint:errorlint // that is what a connection returns
+			if err == io.EOF { //nolint:errorlint // connections return it unwrapped
 				b.err = io.ErrUnexpectedEOF
 			}
 			c.cancel()
@@ -71,14 +71,14 @@ func (b *body) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// drain reads what the handler has left, for clients that send all of a request before
-// they read anything of its answer. It returns whether the end was reached.
+// drain reads the rest of the body, for clients that send the whole request before they read the
+// response. It reports whether it reached the end.
 func (b *body) drain() bool {
 	c := b.conn
 	n := min(b.left, int64(c.w-c.r))
 	c.r += int(n)
 	b.left -= n
-	for b.left > 0 { // so that all that was read is used, and in is free
+	for b.left > 0 { // c.in is empty now and can be overwritten
 		if _, err := b.read(c.in); err != nil {
 			return false
 		}

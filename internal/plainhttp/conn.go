@@ -13,83 +13,83 @@ import (
 	"time"
 )
 
-// What a connection does.
+// States of a connection.
 const (
-	idle   int32 = iota // it waits for the whole head of a request
-	active              // it answers a request
-	gone                // it is closed by the server, or handed over
+	idle   int32 = iota // waits for a complete head
+	active              // responds to a request
+	closed              // closed by the server, or handed over
 )
 
 const (
-	smallHead = 4 << 10  // how much is read at once
-	largeHead = 16 << 10 // the largest head of a plain request
+	smallHeadSize = 4 << 10  // usual size of the read buffer
+	maxHeadSize   = 16 << 10 // largest head of a plain request
 
-	// heldBack is how much of answers may wait for the next one.
-	heldBack = 64 << 10
+	// maxBuffered is how many bytes of responses may wait for the next one.
+	maxBuffered = 64 << 10
 )
 
-// conn is one connection. All of it belongs to its goroutine, but for state and for
-// closing raw.
+// conn is a connection. Its goroutine owns all of it, except that the server changes state and
+// closes raw.
 type conn struct {
 	server *Server
 	raw    net.Conn
 	state  atomic.Int32
 
-	in        []byte // what was read; in[r:w] is still to be used
+	in        []byte // read buffer; in[r:w] is unread
 	r, w      int
-	small     []byte  // in, mostly
-	large     *[]byte // in, when a head needs it: from heads, or nil
-	first     bool    // no request has come yet
-	begun     bool    // the time for the head has
+	small     []byte  // in, unless a head needs more
+	large     *[]byte // in for a larger head, from headBuffers; or nil
+	first     bool    // no request has been read yet
+	headTimed bool    // the deadline for the head is set
 	afterPost bool    // the last request was a POST
 
-	readBy, writeBy clock // the deadlines, 0 for none
-	broken          bool  // it cannot be written to
+	readBy, writeBy instant // current deadlines; noDeadline for none
+	broken          bool    // a write has failed
 
-	cancel   context.CancelFunc // ends the requests' context
+	cancel   context.CancelFunc // ends the context of the requests
 	template *http.Request      // what all requests have in common
 
-	request request
-	body    body
-	answer  answer
+	request  request
+	body     body
+	response response
 
-	out     []byte      // answers that are still to be sent
-	whole   int         // how much of out is whole answers
-	pooled  *[]byte     // from answers when there is an out, or nil
-	vectors [2][]byte   // what buffers is made of
-	buffers net.Buffers // for writing two pieces at once
+	out      []byte      // responses to be sent
+	complete int         // length of the complete responses in out
+	pooled   *[]byte     // buffer of out, from responseBuffers; or nil
+	vectors  [2][]byte   // backing array of buffers
+	buffers  net.Buffers // for vectored writes
 }
 
-// heads and answers hold what takes more room than an idle connection has.
+// headBuffers and responseBuffers hold buffers that an idle connection does not need.
 var (
-	heads   = sync.Pool{New: func() any { b := make([]byte, largeHead); return &b }}
-	answers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+	headBuffers     = sync.Pool{New: func() any { b := make([]byte, maxHeadSize); return &b }}
+	responseBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 )
 
 func newConn(s *Server, raw net.Conn) *conn {
-	c := &conn{server: s, raw: raw, small: make([]byte, smallHead), first: true}
+	c := &conn{server: s, raw: raw, small: make([]byte, smallHeadSize), first: true}
 	c.in = c.small
 	c.request.header = make(http.Header) // small maps are faster: no room for more than most need
 	c.body.conn = c
-	c.answer.conn, c.answer.header = c, make(http.Header)
+	c.response.conn, c.response.header = c, make(http.Header)
 	return c
 }
 
-// serve answers requests until the connection is over or handed over. Its context is
-// made here, for the hook may take its time.
+// serve responds to requests until the connection ends or is handed over. It makes the
+// connection's context, because the ConnContext hook may block.
 func (c *conn) serve() {
 	defer c.server.untrack(c)
 	handedOver := false
 	defer func() {
-		if !handedOver { // also when a handler has ended the goroutine
+		if !handedOver { // also after runtime.Goexit in a handler
 			_ = c.raw.Close() // all that could be sent was sent
 		}
 	}()
 	ctx, cancel := context.WithCancel(c.server.base)
 	defer cancel()
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, c.raw.LocalAddr())
-	if c.server.decorate != nil {
-		ctx = c.server.decorate(ctx, c.raw)
+	if c.server.connContext != nil {
+		ctx = c.server.connContext(ctx, c.raw)
 	}
 	c.cancel = cancel
 	c.template = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
@@ -97,36 +97,36 @@ func (c *conn) serve() {
 		c.template.RemoteAddr = from.String()
 	}
 	c.request.http = new(http.Request)
-	c.readWithin(c.server.header) // from when it was accepted
-	if odd := c.loop(); odd && c.state.CompareAndSwap(idle, gone) {
+	c.readWithin(c.server.headerTimeout) // from when it was accepted
+	if odd := c.loop(); odd && c.state.CompareAndSwap(idle, closed) {
 		handedOver = true
 		c.handOver()
 	}
 }
 
-// handOver gives the connection to net/http as if nothing had been read.
+// handOver gives the connection to net/http, together with the bytes that were read.
 func (c *conn) handOver() {
 	read := bytes.Clone(c.in[c.r:c.w])
 	c.shrink()
 	_ = c.raw.SetDeadline(time.Time{}) // when that fails, so will net/http's next step
-	c.server.handed.give(&resumed{Conn: c.raw, read: read})
+	c.server.handoff.send(&resumedConn{Conn: c.raw, read: read})
 }
 
-// loop answers plain requests. It returns whether it has ended before an odd one, with
-// all others answered.
+// loop responds to plain requests. It returns true if it stopped before one that is not plain,
+// with all earlier responses sent.
 func (c *conn) loop() (odd bool) {
 	for {
 		switch c.next() {
-		case oddHead:
-			return c.rest()
+		case otherHead:
+			return c.flushToIdle()
 		case noHead:
 			return false
 		}
 		if c.state.Load() != active && !c.state.CompareAndSwap(idle, active) {
-			return false // it was closed, for nothing seemed to have come
+			return false // Shutdown closed it as idle
 		}
 		again := c.exchange()
-		if !again || len(c.out) > heldBack {
+		if !again || len(c.out) > maxBuffered {
 			again = c.flush() && again
 		}
 		if !again {
@@ -135,45 +135,45 @@ func (c *conn) loop() (odd bool) {
 	}
 }
 
-// verdict is what next has found.
-type verdict int
+// headKind is the result of next.
+type headKind int
 
 const (
-	noHead verdict = iota // the connection is over
-	oddHead
+	noHead headKind = iota // the connection has ended
+	otherHead
 	plainHead
 )
 
-// next reads until there is a plain head, which it parses, or an odd one, or no more.
-func (c *conn) next() verdict {
-	if !c.first && !c.begin() {
+// next reads and parses a plain head, or reads enough to know that the head is not plain.
+func (c *conn) next() headKind {
+	if !c.first && !c.awaitRequest() {
 		return noHead
 	}
-	seen := 0  // how much of in[r:w] has no end of a head
-	lines := 0 // how much of it are plain lines
+	seen := 0  // bytes of in[r:w] searched for the end of the head
+	lines := 0 // bytes of it that are plain lines
 	for {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
 			if !c.request.parse(string(text[:end])) || !c.request.complete() {
-				return oddHead
+				return otherHead
 			}
 			c.r += end
 			return plainHead
 		}
-		// net/http refuses a line as soon as it has come, so an odd one must not wait.
+		// net/http refuses an invalid line as soon as it is read: check complete lines at once.
 		if n := bytes.LastIndexByte(text[lines:], '\n') + 1; n > 0 {
 			lines += n
 			if !c.request.parse(string(text[:lines])) {
-				return oddHead
+				return otherHead
 			}
 		}
-		if len(text) == largeHead {
-			return oddHead
+		if len(text) == maxHeadSize {
+			return otherHead
 		}
-		if more, ended := c.more(); !more {
+		if more, ended := c.readMore(); !more {
 			if ended && len(text) > 0 {
-				return oddHead // net/http tells who has left in the middle of it
+				return otherHead // net/http handles an incomplete head
 			}
 			return noHead
 		}
@@ -183,13 +183,12 @@ func (c *conn) next() verdict {
 
 var crlfcrlf = []byte("\r\n\r\n")
 
-// begin waits for the beginning of another request, as many bytes as net/http does. Of
-// those it leaves out line breaks that old clients send after the body of a POST (RFC
-// 9112, section 2.2).
-func (c *conn) begin() bool {
+// awaitRequest waits for the first bytes of a request, as many as net/http does. Of those it
+// skips line breaks that old clients send after a POST body (RFC 9112, section 2.2).
+func (c *conn) awaitRequest() bool {
 	const beginning = 4
 	for c.w-c.r < beginning {
-		if more, _ := c.more(); !more {
+		if more, _ := c.readMore(); !more {
 			return false
 		}
 	}
@@ -202,10 +201,10 @@ func (c *conn) begin() bool {
 	return true
 }
 
-// more reads more of a head. When there is no more, it tells whether that is because the
-// client has ended.
-func (c *conn) more() (more, ended bool) {
-	if !c.rest() {
+// readMore reads more of a head. If it cannot, ended reports whether the client has closed the
+// connection.
+func (c *conn) readMore() (readMore, ended bool) {
+	if !c.flushToIdle() {
 		return false, false
 	}
 	switch {
@@ -213,11 +212,11 @@ func (c *conn) more() (more, ended bool) {
 		c.r, c.w = 0, 0
 		c.shrink()
 		if !c.first {
-			c.readWithin(c.server.idle)
+			c.readWithin(c.server.idleTimeout)
 		}
-	case !c.begun && !c.first: // from when the first one was accepted
-		c.begun = true
-		c.readWithin(c.server.header)
+	case !c.headTimed && !c.first: // the first head is timed from when the connection was accepted
+		c.headTimed = true
+		c.readWithin(c.server.headerTimeout)
 	}
 	if c.w == len(c.in) {
 		c.makeRoom()
@@ -227,10 +226,11 @@ func (c *conn) more() (more, ended bool) {
 	return n > 0 || err == nil, errors.Is(err, io.EOF)
 }
 
-// makeRoom makes room behind what was read, of which there is less than a large head.
+// makeRoom makes space in the buffer behind the unread bytes, of which there are less than
+// maxHeadSize.
 func (c *conn) makeRoom() {
 	if c.r == 0 {
-		c.large = heads.Get().(*[]byte)
+		c.large = headBuffers.Get().(*[]byte)
 		c.in = *c.large
 		c.w = copy(c.in, c.small)
 		return
@@ -239,20 +239,20 @@ func (c *conn) makeRoom() {
 	c.r = 0
 }
 
-// shrink gives a large buffer back, with nothing in it that is still to be used.
+// shrink returns a large buffer, which must have no unread bytes.
 func (c *conn) shrink() {
 	if c.large != nil {
-		heads.Put(c.large)
+		headBuffers.Put(c.large)
 		c.in, c.large = c.small, nil
 	}
 }
 
-// rest sends all answers and makes the connection one that the server may close. It
-// returns whether it may go on.
+// flushToIdle sends all responses and marks the connection as idle, so that the server may close
+// it. It reports whether the connection may go on.
 //
-// The server first says that it is closing and then closes what is idle; here it is the
-// other way round, so that one of the two sees what the other did.
-func (c *conn) rest() bool {
+// The server first sets closing and then closes idle connections; this does the opposite order,
+// so that one of the two sees the other.
+func (c *conn) flushToIdle() bool {
 	if !c.flush() {
 		return false
 	}
@@ -260,31 +260,30 @@ func (c *conn) rest() bool {
 	return !c.server.closing.Load()
 }
 
-// exchange has a request answered. It returns whether another one may follow.
+// exchange handles one request, and reports whether another one may follow.
 func (c *conn) exchange() (again bool) {
-	c.first, c.begun = false, false
+	c.first, c.headTimed = false, false
 	r := c.request.http
 	*r = *c.template
 	c.request.fill(r)
 	c.afterPost = r.Method == http.MethodPost
 	r.Body = c.body.begin(r.ContentLength)
-	c.answer.begin(r.Method)
+	c.response.reset(r.Method)
 	again = c.handle(r)
-	*r = http.Request{} // so that an idle connection keeps nothing
+	*r = http.Request{} // an idle connection keeps no references
 	c.request.clear()
-	c.answer.clear()
+	c.response.clear()
 	return again
 }
 
-// handle calls the handler, and loses the connection when it panics: then what it has
-// begun to answer is not sent.
+// handle calls the handler. If it panics, its response is dropped and the connection closed.
 func (c *conn) handle(r *http.Request) (again bool) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
-		c.out = c.out[:c.whole]
+		c.out = c.out[:c.complete]
 		c.flush()
 		if caught := recover(); caught != nil && caught != any(http.ErrAbortHandler) {
 			stack := make([]byte, 64<<10)
@@ -292,112 +291,67 @@ func (c *conn) handle(r *http.Request) (again bool) {
 			c.server.logf("http: panic serving %v: %v\n%s", c.template.RemoteAddr, caught, stack)
 		}
 	}()
-	c.server.handler.ServeHTTP(&c.answer, r)
-	again = c.answer.finish()
-	c.whole = len(c.out)
+	c.server.handler.ServeHTTP(&c.response, r)
+	again = c.response.finish()
+	c.complete = len(c.out)
 	returned = true
 	return again
 }
 
-// flush sends what there is of answers, and returns whether that could be sent, and
-// everything before it.
+// flush sends all responses, and reports whether all writes so far have succeeded.
 func (c *conn) flush() bool {
 	if len(c.out) > 0 && !c.broken {
-		c.writeWithin(c.server.answer)
+		c.writeWithin(c.server.writeTimeout)
 		_, err := c.raw.Write(c.out)
 		c.broken = err != nil
 	}
 	if c.pooled != nil {
-		if cap(c.out) <= 2*heldBack {
+		if cap(c.out) <= 2*maxBuffered {
 			*c.pooled = c.out[:0]
 		}
-		answers.Put(c.pooled)
+		responseBuffers.Put(c.pooled)
 		c.out, c.pooled = nil, nil
 	}
-	c.whole = 0
+	c.complete = 0
 	return !c.broken
 }
 
-// flushWhole sends the answers to earlier requests.
-func (c *conn) flushWhole() {
-	if c.whole == 0 {
+// flushComplete sends the responses to earlier requests.
+func (c *conn) flushComplete() {
+	if c.complete == 0 {
 		return
 	}
 	if !c.broken {
-		c.writeWithin(c.server.answer)
-		_, err := c.raw.Write(c.out[:c.whole])
+		c.writeWithin(c.server.writeTimeout)
+		_, err := c.raw.Write(c.out[:c.complete])
 		c.broken = err != nil
 	}
-	c.answer.headEnd -= c.whole
-	c.out = c.out[:copy(c.out, c.out[c.whole:])]
-	c.whole = 0
+	c.response.headEnd -= c.complete
+	c.out = c.out[:copy(c.out, c.out[c.complete:])]
+	c.complete = 0
 }
 
-// flushWith sends what there is of answers, and p behind it.
+// flushWith sends all responses and p.
 func (c *conn) flushWith(p []byte) error {
 	if c.broken {
 		return errBroken
 	}
-	c.writeWithin(c.server.answer)
+	c.writeWithin(c.server.writeTimeout)
 	c.vectors = [2][]byte{c.out, p}
 	c.buffers = c.vectors[:]
 	_, err := c.buffers.WriteTo(c.raw)
 	c.vectors = [2][]byte{}
 	c.broken = err != nil
-	c.out, c.whole = c.out[:0], 0
+	c.out, c.complete = c.out[:0], 0
 	return err
 }
 
 var errBroken = errors.New("the connection is broken")
 
-// room makes an out that can be appended to.
-func (c *conn) room() {
+// ensureOut gets a buffer for out.
+func (c *conn) ensureOut() {
 	if c.pooled == nil {
-		c.pooled = answers.Get().(*[]byte)
+		c.pooled = responseBuffers.Get().(*[]byte)
 		c.out = (*c.pooled)[:0]
 	}
-}
-
-// clock is a time, as the duration since the server was made and an hour: it is
-// cheaper to read than a [time.Time], and never 0.
-type clock time.Duration
-
-func (s *Server) now() clock { return clock(time.Since(s.start) + time.Hour) }
-
-// time is the time as connections want it.
-func (s *Server) time(at clock) time.Time {
-	if at == never {
-		return time.Time{}
-	}
-	return s.start.Add(time.Duration(at) - time.Hour)
-}
-
-// readWithin makes reading fail after d, or up to a sixteenth later; 0 means never.
-// So on a busy connection most calls find the deadline of an earlier one good enough:
-// changing it costs as much as all the parsing.
-func (c *conn) readWithin(d time.Duration) {
-	if by, changed := c.server.deadline(c.readBy, d); changed {
-		c.readBy = by
-		_ = c.raw.SetReadDeadline(c.server.time(by)) // a closed one fails at reading
-	}
-}
-
-// writeWithin is readWithin for writing.
-func (c *conn) writeWithin(d time.Duration) {
-	if by, changed := c.server.deadline(c.writeBy, d); changed {
-		c.writeBy = by
-		_ = c.raw.SetWriteDeadline(c.server.time(by))
-	}
-}
-
-// never stands for no deadline.
-const never clock = 0
-
-func (s *Server) deadline(set clock, d time.Duration) (by clock, changed bool) {
-	if d == 0 {
-		return never, set != never
-	}
-	least := s.now() + clock(d)
-	most := least + clock(d/16)
-	return most, set < least || set > most
 }

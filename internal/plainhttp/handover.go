@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// handed is the listener from which the [http.Server] accepts the connections that
-// are handed over.
-type handed struct {
+// handoffListener is the listener from which the [http.Server] accepts connections that are
+// handed over.
+type handoffListener struct {
 	connections chan net.Conn
 	once        sync.Once
 	closed      chan struct{}
 }
 
-func newHanded() *handed {
-	return &handed{connections: make(chan net.Conn), closed: make(chan struct{})}
+func newHandoffListener() *handoffListener {
+	return &handoffListener{connections: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give hands a connection over, or closes it when nobody takes it any more. Taken is
-// as good as served: Serve accepts and serves in one goroutine.
-func (h *handed) give(c net.Conn) {
+// send hands a connection over, or closes it if the server is closing. net/http accepts and
+// serves in one goroutine, so an accepted connection will be served.
+func (h *handoffListener) send(c net.Conn) {
 	select {
 	case h.connections <- c:
 	case <-h.closed:
-		_ = c.Close() // nobody is there to hear of it
+		_ = c.Close() // nothing can be done about an error
 	}
 }
 
-func (h *handed) Accept() (net.Conn, error) {
+func (h *handoffListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.connections:
 		return c, nil
@@ -37,30 +37,31 @@ func (h *handed) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handed) Close() error {
+func (h *handoffListener) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
-// Addr is where nothing listens: net/http asks for it and tells it to nobody here.
-func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }
+// Addr returns an empty address. net/http requires the method, and does not show the address
+// here.
+func (h *handoffListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// resumed is a connection of which something has been read already.
-type resumed struct {
+// resumedConn is a connection from which bytes have been read.
+type resumedConn struct {
 	net.Conn
-	read []byte // comes first
+	read []byte // returned first
 }
 
-// accepted is the connection as it was accepted.
-func accepted(c net.Conn) net.Conn {
-	if r, ok := c.(*resumed); ok {
+// unwrap returns the connection as it was accepted.
+func unwrap(c net.Conn) net.Conn {
+	if r, ok := c.(*resumedConn); ok {
 		return r.Conn
 	}
 	return c
 }
 
 // Read has one caller at a time, as net/http reads.
-func (r *resumed) Read(p []byte) (int, error) {
+func (r *resumedConn) Read(p []byte) (int, error) {
 	if len(r.read) == 0 {
 		return r.Conn.Read(p)
 	}
@@ -71,9 +72,9 @@ func (r *resumed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite is for net/http, which closes one half before the other so that an
-// answer to a request that is too large is not lost in a reset.
-func (r *resumed) CloseWrite() error {
+// CloseWrite lets net/http close the write side first, so that a response to a request that is
+// too large is not lost in a reset.
+func (r *resumedConn) CloseWrite() error {
 	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

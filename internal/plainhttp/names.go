@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// What a character is in the name of a header.
+// Kinds of characters in a header name.
 const (
 	capital byte = iota + 1
 	small
 	other
 )
 
-// tokens are the characters of the production token (RFC 9110, section 5.6.2), and
-// what they are; 0 for those that are none.
+// tokens is the kind of each character of a token (RFC 9110, section 5.6.2), and 0 for all
+// others.
 var tokens = func() (table [256]byte) {
 	for b := '!'; b <= '~'; b++ {
 		switch {
@@ -28,8 +28,8 @@ var tokens = func() (table [256]byte) {
 	return table
 }()
 
-// canonicalName is [textproto.CanonicalMIMEHeaderKey] of a name of tokens, which makes
-// no garbage of the names that clients send all the time in a form of their own.
+// canonicalName is [textproto.CanonicalMIMEHeaderKey] for a name that is a token, without an
+// allocation for common headers.
 func canonicalName(name string) string {
 	var folded [40]byte
 	if len(name) > len(folded) {
@@ -41,14 +41,14 @@ func canonicalName(name string) string {
 			folded[i] += 'a' - 'A'
 		}
 	}
-	if known, ok := names[string(folded[:len(name)])]; ok {
+	if known, ok := commonHeaders[string(folded[:len(name)])]; ok {
 		return known
 	}
 	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
-// names are the names of usual headers by their lower-case forms. It never changes.
-var names = func() map[string]string {
+// commonHeaders are common header names by their lower-case forms. It never changes.
+var commonHeaders = func() map[string]string {
 	table := make(map[string]string)
 	for _, name := range []string{
 		"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers",

@@ -14,7 +14,7 @@ func TestCanonicalName(t *testing.T) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	})
-	for folded, name := range names {
+	for folded, name := range commonHeaders {
 		if want := textproto.CanonicalMIMEHeaderKey(folded); name != want {
 			t.Errorf("%q is %q, want %q", folded, name, want)
 		}

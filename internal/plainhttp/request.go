@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// maxBody is the largest body of a plain request: as much as net/http reads of one
-// that its handler does not want, before it gives the connection up.
+// maxBody is the largest body of a plain request, in bytes: as much as net/http drains before it
+// closes the connection.
 const maxBody = 256 << 10
 
-// manyHeaders is from how many headers on the room for them is not kept.
-const manyHeaders = 64
+// maxKeptHeaders is the number of headers above which maps are not reused.
+const maxKeptHeaders = 64
 
-// request is the head of a request. All its strings are parts of the text that was
-// parsed, of which there is one for each request, but for the names of some headers.
+// request is a parsed head. Its strings are substrings of the text, of which there is one a
+// request, except for the names of some headers.
 type request struct {
 	method, target, host string
 	length               int64 // of the body
-	hosts, lengths       int   // how many of those headers there are
+	hosts, lengths       int   // numbers of these headers
 	url                  url.URL
 	header               http.Header
-	values               []string      // what the slices in header are made of
-	http                 *http.Request // what handlers get
+	values               []string      // backing array of the slices in header
+	http                 *http.Request // passed to the handler
 }
 
-// clear forgets everything. What a large head has made large is not kept.
+// clear resets the request. Large maps are not kept.
 func (q *request) clear() {
-	if len(q.header) > manyHeaders {
+	if len(q.header) > maxKeptHeaders {
 		q.header, q.values = make(http.Header), nil
 	}
 	clear(q.header)
@@ -35,9 +35,8 @@ func (q *request) clear() {
 	*q = request{header: q.header, values: q.values[:0], http: q.http}
 }
 
-// parse reads the request line and the header lines of a head, whose end need not be
-// there but whose last line does, and returns whether they are plain so far. When it
-// returns false, what it has read is of no use.
+// parse parses the request line and complete header lines of a head that need not be complete,
+// and reports whether they are plain so far. If not, the request must not be used.
 func (q *request) parse(text string) (plain bool) {
 	if q.method != "" {
 		q.clear()
@@ -52,7 +51,7 @@ func (q *request) parse(text string) (plain bool) {
 	return plain
 }
 
-// complete returns whether a head that was parsed whole is one of a plain request.
+// complete reports whether the parsed head is that of a plain request.
 func (q *request) complete() bool {
 	if q.hosts != 1 {
 		return false
@@ -64,19 +63,19 @@ func (q *request) complete() bool {
 		}
 		q.url = *parsed
 	}
-	return q.url.Host == "" // else it would stand for the Host
+	return q.url.Host == "" // an absolute target would override Host
 }
 
-// fill makes what handlers get of it.
+// fill sets the fields of r.
 func (q *request) fill(r *http.Request) {
 	r.Method, r.RequestURI, r.Host = q.method, q.target, q.host
 	r.URL, r.Header, r.ContentLength = &q.url, q.header, q.length
 }
 
-// methods are those of plain requests.
+// methods are the methods of plain requests.
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodHead, http.MethodOptions}
 
-// parseLine reads the request line (RFC 9112, section 3) and returns what follows.
+// parseLine parses the request line (RFC 9112, section 3) and returns the rest.
 func (q *request) parseLine(text string) (rest string, plain bool) {
 	for _, method := range methods {
 		if n := len(method); len(text) > n && text[n] == ' ' && text[:n] == method {
@@ -93,15 +92,15 @@ func (q *request) parseLine(text string) (rest string, plain bool) {
 		end++
 	}
 	if q.target = text[:end]; q.target == "" || q.target[0] != '/' {
-		return "", false // of a form that is for proxies, or none
+		return "", false // absolute, authority or asterisk form
 	}
 	return strings.CutPrefix(text[end:], " HTTP/1.1\r\n")
 }
 
-// parseHeader reads one header line (RFC 9112, section 5) and returns what follows.
+// parseHeader parses one header line (RFC 9112, section 5) and returns the rest.
 func (q *request) parseHeader(text string) (rest string, plain bool) {
 	name, canonical := 0, true
-	upper := true // the next letter is an upper-case one in the canonical form
+	upper := true // the canonical form has an upper-case letter next
 	for ; name < len(text) && text[name] != ':'; name++ {
 		b := text[name]
 		kind := tokens[b]
@@ -130,7 +129,7 @@ func (q *request) parseHeader(text string) (rest string, plain bool) {
 	return rest, q.add(key, trim(text[from:end]))
 }
 
-// trim leaves out spaces and tabs around a value.
+// trim removes surrounding spaces and tabs.
 func trim(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
@@ -141,7 +140,7 @@ func trim(s string) string {
 	return s
 }
 
-// add keeps a header, or returns that it is odd.
+// add stores a header, and reports whether it is plain.
 func (q *request) add(name, value string) (plain bool) {
 	switch name {
 	case "Host":
@@ -158,10 +157,10 @@ func (q *request) add(name, value string) (plain bool) {
 			return false
 		}
 	case "Expect", "Pragma", "Trailer", "Transfer-Encoding", "Upgrade":
-		return false // net/http does something about them
+		return false // net/http acts on them
 	}
 	if known := q.header[name]; known != nil {
-		q.header[name] = append(known, value) // which makes it a slice of its own
+		q.header[name] = append(known, value) // append reallocates: the capacity is 1
 		return true
 	}
 	q.values = append(q.values, value)
@@ -170,7 +169,7 @@ func (q *request) add(name, value string) (plain bool) {
 	return true
 }
 
-// setLength reads a Content-Length of digits only.
+// setLength parses a Content-Length of digits.
 func (q *request) setLength(value string) (plain bool) {
 	for i := range len(value) {
 		b := value[i]
@@ -184,8 +183,8 @@ func (q *request) setLength(value string) (plain bool) {
 	return value != ""
 }
 
-// plainHost tells whether a host has nothing in it but letters, digits, dots, dashes,
-// and what an address or a port needs.
+// plainHost reports whether a host consists of letters, digits, dots, dashes, underscores, and
+// the characters of addresses and ports.
 func plainHost(s string) bool {
 	for i := range len(s) {
 		switch b := s[i]; {
@@ -198,11 +197,11 @@ func plainHost(s string) bool {
 	return s != ""
 }
 
-// plainPath makes a URL of a target as [url.ParseRequestURI] would, when the path is
-// one that is the same escaped and not, as nearly all are.
+// plainPath parses a target as [url.ParseRequestURI] does, if its path needs no escaping, as
+// nearly all do.
 func plainPath(u *url.URL, target string) bool {
 	end := 0
-	for end < len(target) && paths[target[end]] {
+	for end < len(target) && unescapedPath[target[end]] {
 		end++
 	}
 	if strings.HasPrefix(target, "//") {
@@ -219,8 +218,8 @@ func plainPath(u *url.URL, target string) bool {
 	return true
 }
 
-// paths are the characters of paths that are never escaped.
-var paths = func() (table [256]bool) {
+// unescapedPath are the characters of a path that are never escaped.
+var unescapedPath = func() (table [256]bool) {
 	for b := range table {
 		switch {
 		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':

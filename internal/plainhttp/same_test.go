@@ -72,9 +72,9 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", "5")
 		io.WriteString(w, "ab")
 	case "/large":
-		h.Set("Content-Length", strconv.Itoa(3*direct))
+		h.Set("Content-Length", strconv.Itoa(3*minDirectWrite))
 		for range 3 {
-			w.Write(bytes.Repeat([]byte("x"), direct))
+			w.Write(bytes.Repeat([]byte("x"), minDirectWrite))
 		}
 	case "/invalid":
 		h["Bad Name"] = []string{"x"}

@@ -2,9 +2,9 @@ package queuexml
 
 import "fmt"
 
-// ParseBody reads the body of a put or an update, a QueueMessage with a
-// MessageText in it, and returns the text. The error is [ErrMalformed] or
-// [ErrUnexpected]; it never quotes the text. The caller bounds the size.
+// ParseBody parses the body of a put or an update, a QueueMessage with a MessageText, and returns
+// the text. The error is [ErrMalformed] or [ErrUnexpected] and never contains the text. The
+// caller limits the size.
 func ParseBody(doc []byte) (string, error) {
 	s, err := open(doc)
 	if err != nil {
@@ -31,7 +31,7 @@ func ParseBody(doc []byte) (string, error) {
 			return "", err
 		}
 		if !s.has("</") {
-			return "", fmt.Errorf("%w: MessageText has an element in it; escape the text", ErrUnexpected)
+			return "", fmt.Errorf("%w: MessageText contains an element; escape the text", ErrUnexpected)
 		}
 		if err := s.end("MessageText"); err != nil {
 			return "", err
@@ -41,7 +41,7 @@ func ParseBody(doc []byte) (string, error) {
 		return "", err
 	}
 	if s.has("<") && !s.has("</") {
-		return "", fmt.Errorf("%w: QueueMessage has more than a MessageText in it", ErrUnexpected)
+		return "", fmt.Errorf("%w: QueueMessage contains more than a MessageText", ErrUnexpected)
 	}
 	if err := s.end("QueueMessage"); err != nil {
 		return "", err
@@ -50,12 +50,12 @@ func ParseBody(doc []byte) (string, error) {
 		return "", err
 	}
 	if s.pos != len(s.doc) {
-		return "", s.malformed(s.pos, "something follows the document")
+		return "", s.malformed(s.pos, "unexpected content after the document")
 	}
 	return text, nil
 }
 
-// expect reads the start tag of the element of that name.
+// expect reads the start tag of an element with this name.
 func (s *scanner) expect(name string) (empty bool, err error) {
 	at := s.pos
 	found, empty, err := s.start()

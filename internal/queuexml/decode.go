@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// ParseMessages reads a whole QueueMessagesList, the response to a put, get or
-// peek of messages, and hands over each message in its order, on loan until take
-// returns. Elements that are left out are zero. The strings of one message share one allocation, and none
-// keeps the document alive.
+// ParseMessages parses a QueueMessagesList document, the response to a put, get or peek, and
+// calls take with each message in order. The message is valid until take returns. Omitted
+// elements are zero. The strings of one message share one allocation and do not refer to the
+// document.
 //
-// It takes what the service writes: elements that it knows, in any order, each
-// at most once, with times as [AppendTime] writes them. For anything else the
-// error is [ErrMalformed] or [ErrUnexpected], and what was handed over means
-// nothing. Errors quote no text. The caller bounds the size.
+// It accepts what the service writes: known elements in any order, each at most once, with times
+// as [AppendTime] writes them. Otherwise the error is [ErrMalformed] or [ErrUnexpected], and the
+// messages passed to take must be discarded. Errors contain no text. The caller limits the size.
 func ParseMessages(doc []byte, take func(*Message)) error {
 	s, err := open(doc)
 	if err != nil {
@@ -33,7 +32,7 @@ func ParseMessages(doc []byte, take func(*Message)) error {
 		return err
 	}
 	if s.pos != len(s.doc) {
-		return s.malformed(s.pos, "something follows the document")
+		return s.malformed(s.pos, "unexpected content after the document")
 	}
 	return nil
 }
@@ -41,7 +40,7 @@ func ParseMessages(doc []byte, take func(*Message)) error {
 // messages reads the content of the list and its end tag.
 func (s *scanner) messages(take func(*Message)) error {
 	p := messageParser{texts: make([]byte, 0, min(len(s.doc), 4<<10))}
-	var m Message // one for all, since what take is given lives on the heap
+	var m Message // reused, because it escapes to the heap
 	for {
 		if err := s.misc(); err != nil {
 			return err
@@ -64,7 +63,7 @@ func (s *scanner) messages(take func(*Message)) error {
 	}
 }
 
-// messageParser reads messages one after the other.
+// messageParser parses one message after the other.
 type messageParser struct {
 	m    Message // all but the strings
 	seen uint    // a bit for each field
@@ -128,10 +127,10 @@ func (p *messageParser) field(s *scanner) error {
 	case "DequeueCount":
 		bit = 1 << 6
 	default:
-		return fmt.Errorf("%w: element at byte %d is none that a message has", ErrUnexpected, at)
+		return fmt.Errorf("%w: unknown element at byte %d of a message", ErrUnexpected, at)
 	}
 	if p.seen&bit != 0 {
-		return fmt.Errorf("%w: element at byte %d is there twice", ErrUnexpected, at)
+		return fmt.Errorf("%w: duplicate element at byte %d", ErrUnexpected, at)
 	}
 	p.seen |= bit
 
@@ -142,11 +141,11 @@ func (p *messageParser) field(s *scanner) error {
 		}
 		// The name is part of the document, which does not change.
 		if !s.skip("</") || string(s.name()) != string(name) {
-			return fmt.Errorf("%w: element at byte %d has more than text in it", ErrUnexpected, at)
+			return fmt.Errorf("%w: element at byte %d contains more than text", ErrUnexpected, at)
 		}
-		s.blanks()
+		s.skipSpace()
 		if !s.skip(">") {
-			return s.malformed(s.pos, "the end of an element was expected")
+			return s.malformed(s.pos, "expected the end of an element")
 		}
 	}
 	if into != nil {
@@ -162,13 +161,12 @@ func (p *messageParser) field(s *scanner) error {
 		p.m.DequeueCount, ok = parseCount(value)
 	}
 	if !ok {
-		return fmt.Errorf("%w: element at byte %d is no time or number as the service writes them", ErrUnexpected, at)
+		return fmt.Errorf("%w: element at byte %d is not a time or number as the service writes it", ErrUnexpected, at)
 	}
 	return nil
 }
 
-// parseTime reads what [AppendTime] writes. The weekday must be one, but which is
-// not checked: it says nothing that the date does not.
+// parseTime parses what [AppendTime] writes. It does not check that the weekday matches the date.
 func parseTime(text []byte) (time.Time, bool) {
 	const layout = http.TimeFormat // Mon, 02 Jan 2006 15:04:05 GMT
 	if len(text) != len(layout) {
@@ -195,11 +193,11 @@ func parseTime(text []byte) (time.Time, bool) {
 	weekday := nameIndex("SunMonTueWedThuFriSat", text[:3])
 	day, hour, minute, second := number(5, 2), number(17, 2), number(20, 2), number(23, 2)
 	t := time.Date(number(12, 4), time.Month(month+1), day, hour, minute, second, 0, time.UTC)
-	// A day that the month does not have becomes one of the next.
+	// time.Date normalizes a day that the month does not have.
 	return t, month >= 0 && weekday >= 0 && t.Day() == day && day > 0 && hour < 24 && minute < 60 && second < 60
 }
 
-// nameIndex returns which of the names of three letters it is, or -1.
+// nameIndex returns the index of a three-letter name, or -1.
 func nameIndex(names string, name []byte) int {
 	for i := 0; i < len(names); i += 3 {
 		if names[i:i+3] == string(name) {
@@ -209,7 +207,7 @@ func nameIndex(names string, name []byte) int {
 	return -1
 }
 
-// parseCount reads a number that is not negative and fits.
+// parseCount parses a non-negative number of up to 18 digits.
 func parseCount(text []byte) (n int64, ok bool) {
 	if len(text) == 0 || len(text) > 18 {
 		return 0, false

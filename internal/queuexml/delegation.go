@@ -1,20 +1,19 @@
 package queuexml
 
-// KeyInfo is what Get User Delegation Key asks for: times of ISO 8601 as they
-// were written, "" when they were left out, and the tenant of the user to whom
-// signatures may be bound, if any.
+// KeyInfo is a request for a user delegation key. Times are ISO 8601 as written, "" if omitted.
+// DelegatedTenant is the tenant of the user to whom signatures may be bound, or "".
 type KeyInfo struct{ Start, Expiry, DelegatedTenant string }
 
-// ParseKeyInfo reads a whole KeyInfo document. The error is [ErrMalformed] or
-// [ErrUnexpected]. The caller bounds the size.
+// ParseKeyInfo parses a KeyInfo document. The error is [ErrMalformed] or [ErrUnexpected]. The
+// caller limits the size.
 func ParseKeyInfo(doc []byte) (KeyInfo, error) {
 	var k KeyInfo
 	err := document(doc, "KeyInfo", func(s *scanner, name string, empty bool) error {
-		of := parts{"Start": leaf(&k.Start), "Expiry": leaf(&k.Expiry), "DelegatedUserTid": leaf(&k.DelegatedTenant)}
+		of := parts{"Start": textElement(&k.Start), "Expiry": textElement(&k.Expiry), "DelegatedUserTid": textElement(&k.DelegatedTenant)}
 		if err := s.record(name, empty, of); err != nil {
 			return err
 		}
-		return need(name, of, "Expiry")
+		return require(name, of, "Expiry")
 	})
 	if err != nil {
 		return KeyInfo{}, err
@@ -22,17 +21,16 @@ func ParseKeyInfo(doc []byte) (KeyInfo, error) {
 	return k, nil
 }
 
-// DelegationKey is the answer to it. Times are of ISO 8601; the value is in
-// Base64.
+// DelegationKey is a user delegation key. Times are ISO 8601; Value is Base64.
 type DelegationKey struct {
 	Object, Tenant   string // who asked
 	Start, Expiry    string
 	Service, Version string
-	DelegatedTenant  string // "" leaves it out
+	DelegatedTenant  string // "" omits it
 	Value            string
 }
 
-// AppendDelegationKey appends a whole UserDelegationKey document.
+// AppendDelegationKey appends a UserDelegationKey document.
 func AppendDelegationKey(dst []byte, k DelegationKey) []byte {
 	dst = append(dst, Prolog+"<UserDelegationKey>"...)
 	dst = appendElement(dst, "SignedOid", k.Object)

@@ -2,23 +2,21 @@ package queuexml
 
 import "unicode/utf8"
 
-// AppendText appends s as character data. Only what must be escaped is: & and
-// the angle brackets, and the carriage return, which a parser would otherwise
-// turn into a line feed (XML 1.0, section 2.11).
+// AppendText appends s as character data. It escapes only what must be escaped: &, < and >, and
+// the carriage return, which a parser would turn into a line feed (XML 1.0, section 2.11).
 func AppendText(dst []byte, s string) []byte {
 	return appendEscaped(dst, s, false)
 }
 
-// appendAttribute appends s as the value of an attribute in double quotes, in
-// which all white space but the blank has to be escaped too (section 3.3.3).
+// appendAttribute appends s as an attribute value in double quotes, in which all white space but
+// the space must be escaped too (section 3.3.3).
 func appendAttribute(dst []byte, s string) []byte {
 	return appendEscaped(dst, s, true)
 }
 
-// plain are the bytes that stand for themselves in character data and in
-// attributes alike: one look-up for nearly every byte there is, which halved the
-// cost of answering a dequeue.
-var plain = func() (table [256]bool) {
+// unescaped are the bytes that need no escaping in character data and attributes. One look-up for
+// nearly every byte halved the cost of responding to a dequeue.
+var unescaped = func() (table [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		table[c] = c != '&' && c != '<' && c != '>' && c != '"'
 	}
@@ -29,7 +27,7 @@ func appendEscaped(dst []byte, s string, attribute bool) []byte {
 	start := 0 // everything before it is in dst
 	for i := 0; i < len(s); {
 		c := s[i]
-		if plain[c] {
+		if unescaped[c] {
 			i++
 			continue
 		}

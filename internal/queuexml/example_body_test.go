@@ -17,5 +17,5 @@ func ExampleParseBody() {
 	// Output:
 	// "<QueueMessage><MessageText>1 &lt; 2&#xD;\n</MessageText></QueueMessage>"
 	// "1 < 2\r\n" <nil>
-	// malformed XML at byte 0: not an element: a document type or the like is not taken
+	// malformed XML at byte 0: not an element: document types are not accepted
 }

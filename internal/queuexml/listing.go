@@ -9,21 +9,21 @@ import (
 // Listing is one page of a list of queues (List Queues).
 type Listing struct {
 	Endpoint   string // the address of the account
-	Prefix     string // as asked for; "" when it was not
-	Marker     string // as asked for; "" when it was not
-	MaxResults int    // as asked for; 0 when it was not
+	Prefix     string // as requested; "" if omitted
+	Marker     string // as requested; "" if omitted
+	MaxResults int    // as requested; 0 if omitted
 	Queues     []Queue
 	NextMarker string // "" on the last page
 }
 
-// Queue is one queue in a [Listing]. Names of metadata are identifiers, which
-// makes them names of elements; nil metadata is left out.
+// Queue is a queue in a [Listing]. Metadata names are identifiers and become element names; nil
+// metadata is omitted.
 type Queue struct {
 	Name     string
 	Metadata map[string]string
 }
 
-// AppendListing appends a whole EnumerationResults document.
+// AppendListing appends an EnumerationResults document.
 func AppendListing(dst []byte, l Listing) []byte {
 	dst = append(dst, Prolog+`<EnumerationResults ServiceEndpoint="`...)
 	dst = appendAttribute(dst, l.Endpoint)

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Prolog is what every document of the service begins with.
+// Prolog begins every document of the service.
 const Prolog = `<?xml version="1.0" encoding="utf-8"?>`
 
-// Message is one element of a list of messages. Which fields are written
-// depends on the operation.
+// Message is an element of a message list. The operation determines which fields are written.
 type Message struct {
 	ID           string
 	Inserted     time.Time
@@ -22,18 +21,17 @@ type Message struct {
 	Text         string
 }
 
-// Part says which fields of a message an operation's response has.
+// Part selects the fields of a message in the response to an operation.
 type Part int
 
 // The parts.
 const (
-	Put  Part = iota // id, times and receipt: the text was the caller's own
+	Put  Part = iota // id, times and receipt
 	Get              // everything
 	Peek             // no receipt and no next visible time
 )
 
-// AppendMessages appends the response to a put, get or peek of messages: a
-// whole QueueMessagesList document.
+// AppendMessages appends a QueueMessagesList document, the response to a put, get or peek.
 func AppendMessages(dst []byte, part Part, messages iter.Seq[Message]) []byte {
 	dst = append(dst, Prolog+"<QueueMessagesList>"...)
 	for m := range messages {
@@ -67,11 +65,10 @@ func appendMessage(dst []byte, part Part, m *Message) []byte {
 	return append(dst, "</QueueMessage>"...)
 }
 
-// AppendTime appends t as the service writes it, in XML and in headers: the
-// date of RFC 1123 in GMT, cut to whole seconds.
+// AppendTime appends t as the service writes it in XML and headers: an RFC 1123 date in GMT,
+// truncated to seconds.
 //
-// There are three in every message, so it is written out: by its format it would take
-// several times as long.
+// Every message has three times, and Time.AppendFormat would take several times as long.
 func AppendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()

@@ -1,31 +1,29 @@
 package queuexml
 
-// Policy is one stored access policy of a queue, an element SignedIdentifier
-// (Set Queue ACL). Each field is the text as it was written, "" when it was left
-// out.
+// Policy is a stored access policy of a queue, an element SignedIdentifier (Set Queue ACL).
+// Fields are as written, "" if omitted.
 type Policy struct {
 	ID         string
-	Start      string // a time of ISO 8601
-	Expiry     string // likewise
+	Start      string // ISO 8601
+	Expiry     string // ISO 8601
 	Permission string // letters out of raup
 }
 
-// ParsePolicies reads a whole SignedIdentifiers document. It checks its form,
-// not how many there are nor what they say. The error is [ErrMalformed] or
-// [ErrUnexpected]. The caller bounds the size.
+// ParsePolicies parses a SignedIdentifiers document. It checks the form, not the number or the
+// values. The error is [ErrMalformed] or [ErrUnexpected]. The caller limits the size.
 func ParsePolicies(doc []byte) ([]Policy, error) {
 	var policies []Policy
 	err := document(doc, "SignedIdentifiers", func(s *scanner, name string, empty bool) error {
 		return s.list(name, empty, "SignedIdentifier", func(s *scanner, name string, empty bool) error {
 			var p Policy
-			of := parts{"Id": leaf(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
-				return s.record(name, empty, parts{"Start": leaf(&p.Start), "Expiry": leaf(&p.Expiry), "Permission": leaf(&p.Permission)})
+			of := parts{"Id": textElement(&p.ID), "AccessPolicy": func(s *scanner, name string, empty bool) error {
+				return s.record(name, empty, parts{"Start": textElement(&p.Start), "Expiry": textElement(&p.Expiry), "Permission": textElement(&p.Permission)})
 			}}
 			if err := s.record(name, empty, of); err != nil {
 				return err
 			}
 			policies = append(policies, p)
-			return need(name, of, "Id")
+			return require(name, of, "Id")
 		})
 	})
 	if err != nil {
@@ -34,7 +32,7 @@ func ParsePolicies(doc []byte) ([]Policy, error) {
 	return policies, nil
 }
 
-// AppendPolicies appends a whole SignedIdentifiers document.
+// AppendPolicies appends a SignedIdentifiers document.
 func AppendPolicies(dst []byte, policies []Policy) []byte {
 	dst = append(dst, Prolog+"<SignedIdentifiers>"...)
 	for _, p := range policies {

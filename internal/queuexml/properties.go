@@ -1,9 +1,12 @@
 package queuexml
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
-// Properties are the properties of an account's Queue service (Set Queue
-// Service Properties). A field that is nil was left out.
+// Properties are the properties of an account's Queue service (Set Queue Service Properties). Nil
+// fields were omitted.
 type Properties struct {
 	Logging       *Logging
 	HourMetrics   *Metrics
@@ -22,27 +25,26 @@ type Logging struct {
 type Metrics struct {
 	Version     string
 	Enabled     bool
-	IncludeAPIs *bool // nil when it was left out
+	IncludeAPIs *bool // nil if omitted
 	Retention   Retention
 }
 
-// Retention says for how many days something is kept. Days is 0 when it was
-// left out.
+// Retention says for how many days something is kept. Days is 0 if omitted.
 type Retention struct {
 	Enabled bool
 	Days    int
 }
 
-// CORSRule is one rule of what pages of other origins may do. The four lists are
-// separated by commas, as they were written.
+// CORSRule is a rule for pages of other origins. The four lists are separated by commas, as
+// written.
 type CORSRule struct {
 	Origins, Methods, Headers, Exposed string
 	MaxAge                             int // seconds
 }
 
-// ParseProperties reads a whole StorageServiceProperties document. It checks its
-// form and that elements which are there are whole, not what they say. The error
-// is [ErrMalformed], [ErrUnexpected] or [ErrValue]. The caller bounds the size.
+// ParseProperties parses a StorageServiceProperties document. It checks the form and that
+// elements are complete, not their values. The error is [ErrMalformed], [ErrUnexpected] or
+// [ErrValue]. The caller limits the size.
 func ParseProperties(doc []byte) (Properties, error) {
 	var p Properties
 	err := document(doc, "StorageServiceProperties", func(s *scanner, name string, empty bool) error {
@@ -79,24 +81,24 @@ func ParseProperties(doc []byte) (Properties, error) {
 }
 
 func (l *Logging) parse(s *scanner, name string, empty bool) error {
-	of := parts{"Version": leaf(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
+	of := parts{"Version": textElement(&l.Version), "Delete": boolean(&l.Delete), "Read": boolean(&l.Read), "Write": boolean(&l.Write),
 		"RetentionPolicy": l.Retention.parse}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
+	return require(name, of, "Version", "Delete", "Read", "Write", "RetentionPolicy")
 }
 
 func (m *Metrics) parse(s *scanner, name string, empty bool) error {
 	var include bool
-	of := parts{"Version": leaf(&m.Version), "Enabled": boolean(&m.Enabled), "IncludeAPIs": boolean(&include), "RetentionPolicy": m.Retention.parse}
+	of := parts{"Version": textElement(&m.Version), "Enabled": boolean(&m.Enabled), "IncludeAPIs": boolean(&include), "RetentionPolicy": m.Retention.parse}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
 	if _, missing := of["IncludeAPIs"]; !missing {
 		m.IncludeAPIs = &include
 	}
-	return need(name, of, "Version", "Enabled", "RetentionPolicy")
+	return require(name, of, "Version", "Enabled", "RetentionPolicy")
 }
 
 func (r *Retention) parse(s *scanner, name string, empty bool) error {
@@ -104,20 +106,19 @@ func (r *Retention) parse(s *scanner, name string, empty bool) error {
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "Enabled")
+	return require(name, of, "Enabled")
 }
 
 func (r *CORSRule) parse(s *scanner, name string, empty bool) error {
-	of := parts{"AllowedOrigins": leaf(&r.Origins), "AllowedMethods": leaf(&r.Methods), "MaxAgeInSeconds": number(&r.MaxAge),
-		"ExposedHeaders": leaf(&r.Exposed), "AllowedHeaders": leaf(&r.Headers)}
+	of := parts{"AllowedOrigins": textElement(&r.Origins), "AllowedMethods": textElement(&r.Methods), "MaxAgeInSeconds": number(&r.MaxAge),
+		"ExposedHeaders": textElement(&r.Exposed), "AllowedHeaders": textElement(&r.Headers)}
 	if err := s.record(name, empty, of); err != nil {
 		return err
 	}
-	return need(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
+	return require(name, of, "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds", "ExposedHeaders", "AllowedHeaders")
 }
 
-// AppendProperties appends a whole StorageServiceProperties document. What is nil
-// is left out.
+// AppendProperties appends a StorageServiceProperties document. Nil fields are omitted.
 func AppendProperties(dst []byte, p Properties) []byte {
 	dst = append(dst, Prolog+"<StorageServiceProperties>"...)
 	if l := p.Logging; l != nil {
@@ -167,4 +168,14 @@ func appendRetention(dst []byte, r Retention) []byte {
 		dst = appendElement(dst, "Days", strconv.Itoa(r.Days))
 	}
 	return append(dst, "</RetentionPolicy>"...)
+}
+
+// AppendStatistics appends a StorageServiceStats document (Get Queue Service Stats): the status
+// of the secondary location, and the time up to which writes are readable there.
+func AppendStatistics(dst []byte, status string, synced time.Time) []byte {
+	dst = append(dst, Prolog+"<StorageServiceStats><GeoReplication>"...)
+	dst = appendElement(dst, "Status", status)
+	dst = append(dst, "<LastSyncTime>"...)
+	dst = AppendTime(dst, synced)
+	return append(dst, "</LastSyncTime></GeoReplication></StorageServiceStats>"...)
 }

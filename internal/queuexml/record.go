@@ -5,15 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrValue means that the text of an element is none that the element may have,
-// such as a number with letters in it.
+// ErrValue means that an element has an invalid value, such as a number with letters.
 var ErrValue = errors.New("value not allowed in XML")
 
-// parts are the elements that an element may have in it, by name, with what
-// reads the content of each.
+// parts are the possible children of an element, with the function that reads each.
 type parts map[string]func(s *scanner, name string, empty bool) error
 
-// document reads a whole document with that root element.
+// document parses a whole document with that root element.
 func document(doc []byte, root string, content func(s *scanner, name string, empty bool) error) error {
 	s, err := open(doc)
 	if err != nil {
@@ -30,36 +28,36 @@ func document(doc []byte, root string, content func(s *scanner, name string, emp
 		return err
 	}
 	if s.pos != len(s.doc) {
-		return s.malformed(s.pos, "something follows the document")
+		return s.malformed(s.pos, "unexpected content after the document")
 	}
 	return nil
 }
 
-// record reads the content of an element and its end tag: the parts, in any
-// order, each at most once. It takes out of parts what it has read.
+// record reads an element's content and end tag: the parts in any order, each at most once. It
+// removes from parts what it has read.
 func (s *scanner) record(name string, empty bool, of parts) error {
 	return s.elements(name, empty, func(s *scanner, child string, empty bool) error {
 		read, ok := of[child]
 		if !ok {
-			return fmt.Errorf("%w: element before byte %d is none that %s has, or there twice", ErrUnexpected, s.pos, name)
+			return fmt.Errorf("%w: unknown or duplicate element before byte %d in %s", ErrUnexpected, s.pos, name)
 		}
 		delete(of, child)
 		return read(s, child, empty)
 	})
 }
 
-// list reads the content of an element and its end tag: any number of items.
+// list reads an element's content and end tag: any number of items.
 func (s *scanner) list(name string, empty bool, item string, read func(s *scanner, name string, empty bool) error) error {
 	return s.elements(name, empty, func(s *scanner, child string, empty bool) error {
 		if child != item {
-			return fmt.Errorf("%w: element before byte %d is not %s, which is all that %s has", ErrUnexpected, s.pos, item, name)
+			return fmt.Errorf("%w: element before byte %d is not %s, the only child of %s", ErrUnexpected, s.pos, item, name)
 		}
 		return read(s, child, empty)
 	})
 }
 
-// elements reads the content of an element and its end tag. What stands between
-// elements is skipped if it means nothing.
+// elements reads an element's content and end tag. It skips white space, comments and processing
+// instructions between elements.
 func (s *scanner) elements(name string, empty bool, read func(s *scanner, child string, empty bool) error) error {
 	if empty {
 		return nil
@@ -81,8 +79,8 @@ func (s *scanner) elements(name string, empty bool, read func(s *scanner, child 
 	}
 }
 
-// leaf returns what reads an element of text into a string.
-func leaf(into *string) func(*scanner, string, bool) error {
+// textElement returns a function that reads an element's text into a string.
+func textElement(into *string) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		if empty {
 			*into = ""
@@ -93,18 +91,18 @@ func leaf(into *string) func(*scanner, string, bool) error {
 			return err
 		}
 		if !s.has("</") {
-			return fmt.Errorf("%w: element %s has more than text in it", ErrUnexpected, name)
+			return fmt.Errorf("%w: element %s contains more than text", ErrUnexpected, name)
 		}
 		*into = text
 		return s.end(name)
 	}
 }
 
-// boolean returns what reads an element that is true or false.
+// boolean returns a function that reads an element's value true or false.
 func boolean(into *bool) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		var text string
-		if err := leaf(&text)(s, name, empty); err != nil {
+		if err := textElement(&text)(s, name, empty); err != nil {
 			return err
 		}
 		if text != "true" && text != "false" {
@@ -115,11 +113,11 @@ func boolean(into *bool) func(*scanner, string, bool) error {
 	}
 }
 
-// number returns what reads an element that is a number, not negative.
+// number returns a function that reads an element's non-negative number.
 func number(into *int) func(*scanner, string, bool) error {
 	return func(s *scanner, name string, empty bool) error {
 		var text string
-		if err := leaf(&text)(s, name, empty); err != nil {
+		if err := textElement(&text)(s, name, empty); err != nil {
 			return err
 		}
 		n, ok := parseCount([]byte(text))
@@ -131,9 +129,8 @@ func number(into *int) func(*scanner, string, bool) error {
 	}
 }
 
-// need refuses an element that lacks one of the parts: of is what is left of
-// them.
-func need(name string, of parts, required ...string) error {
+// require refuses an element that lacks a required part. of has the parts that were not read.
+func require(name string, of parts, required ...string) error {
 	for _, part := range required {
 		if _, missing := of[part]; missing {
 			return fmt.Errorf("%w: %s has no %s", ErrUnexpected, name, part)

@@ -10,28 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed means that a document is not well-formed XML, or uses what this
-// package refuses on principle: document types, other encodings than UTF-8,
-// entities of its own.
+// ErrMalformed means that a document is not well-formed XML, or uses what this package does not
+// accept: document types, encodings other than UTF-8, and its own entities.
 var ErrMalformed = errors.New("malformed XML")
 
-// ErrUnexpected means that a document is well formed as far as it was read, but
-// another element stands where one is required, or one too many.
+// ErrUnexpected means that a document is well-formed as far as it was read, but an element is
+// missing or unexpected.
 var ErrUnexpected = errors.New("unexpected XML")
 
-// scanner walks through a document. Every method leaves pos behind what it has
-// read. The document was checked to be UTF-8 of XML characters before.
+// scanner reads a document. Every method leaves pos behind what it has read. The document was
+// checked to be valid UTF-8 of XML characters.
 type scanner struct {
 	doc []byte
 	pos int
 }
 
-// open checks the characters of the document and skips what may stand before
-// its root element.
+// open checks the document's characters and skips to its root element.
 func open(doc []byte) (*scanner, error) {
 	doc = bytes.TrimPrefix(doc, []byte("\uFEFF"))
 	s := &scanner{doc: doc}
-	if err := s.characters(); err != nil {
+	if err := s.checkCharacters(); err != nil {
 		return nil, err
 	}
 	if s.has("<?xml") && len(doc) > 5 && isSpace(doc[5]) {
@@ -42,10 +40,9 @@ func open(doc []byte) (*scanner, error) {
 	return s, s.misc()
 }
 
-// characters refuses bytes that are not UTF-8 and characters that XML does not
-// have. Plain ASCII, nearly all there is, takes the short way, eight bytes at a
-// time.
-func (s *scanner) characters() error {
+// checkCharacters refuses invalid UTF-8 and characters that XML does not allow. It checks ASCII,
+// which is nearly everything, eight bytes at a time.
+func (s *scanner) checkCharacters() error {
 	for i := 0; i < len(s.doc); {
 		if len(s.doc)-i >= 8 && allPlain(binary.LittleEndian.Uint64(s.doc[i:])) {
 			i += 8
@@ -60,16 +57,16 @@ func (s *scanner) characters() error {
 			return s.malformed(i, "not UTF-8")
 		}
 		if !isChar(r) {
-			return s.malformed(i, "character %U, which XML does not have", r)
+			return s.malformed(i, "character %U, which XML does not allow", r)
 		}
 		i += n
 	}
 	return nil
 }
 
-// allPlain tells whether all eight bytes are within ' ' … 0x7F: none has its
-// highest bit set, nor gets it from taking ' ' away. A borrow from the byte below
-// can only make it say no too often, and then the bytes are looked at one by one.
+// allPlain reports whether all eight bytes are within ' ' … 0x7F: no byte has its highest bit
+// set, before or after subtracting ' '. A borrow from the byte below can only cause a false
+// negative; then the bytes are checked one by one.
 func allPlain(eight uint64) bool {
 	const highest, blank = 0x8080808080808080, 0x2020202020202020
 	return (eight|(eight-blank))&highest == 0
@@ -79,12 +76,12 @@ func allPlain(eight uint64) bool {
 func (s *scanner) declaration() error {
 	end := bytes.Index(s.doc[s.pos:], []byte("?>"))
 	if end < 0 {
-		return s.malformed(s.pos, "the XML declaration has no end")
+		return s.malformed(s.pos, "unterminated XML declaration")
 	}
 	inside := &scanner{doc: s.doc[:s.pos+end], pos: s.pos + len("<?xml")}
 	known := 0
 	for ; ; known++ {
-		blank := inside.blanks()
+		blank := inside.skipSpace()
 		if inside.pos == len(inside.doc) {
 			break
 		}
@@ -100,23 +97,23 @@ func (s *scanner) declaration() error {
 		case name == "encoding" && known == 1 && strings.EqualFold(value, "utf-8"):
 		case name == "standalone" && (value == "yes" || value == "no") && known < 3:
 		default:
-			return s.malformed(s.pos, "XML declaration with %s %q: version 1.0 in UTF-8 is all there is", name, value)
+			return s.malformed(s.pos, "XML declaration with %s %q: only version 1.0 in UTF-8 is supported", name, value)
 		}
 		if name == "standalone" {
 			known = 3
 		}
 	}
 	if known == 0 {
-		return s.malformed(s.pos, "an XML declaration without a version")
+		return s.malformed(s.pos, "XML declaration without a version")
 	}
 	s.pos += end + len("?>")
 	return nil
 }
 
-// misc skips white space, comments and processing instructions.
+// misc skips white space, comments and processing instructions (production Misc).
 func (s *scanner) misc() error {
 	for {
-		s.blanks()
+		s.skipSpace()
 		switch {
 		case s.has("<!--"):
 			if err := s.comment(); err != nil {
@@ -136,13 +133,13 @@ func (s *scanner) comment() error {
 	body := s.doc[s.pos+len("<!--"):]
 	end := bytes.Index(body, []byte("--"))
 	if end < 0 || !bytes.HasPrefix(body[end:], []byte("-->")) {
-		return s.malformed(s.pos, "a comment ends with --> and has no other --")
+		return s.malformed(s.pos, "a comment must end with --> and contain no other --")
 	}
 	s.pos += len("<!--") + end + len("-->")
 	return nil
 }
 
-// instruction skips a processing instruction, which means nothing to us.
+// instruction skips a processing instruction.
 func (s *scanner) instruction() error {
 	start := s.pos
 	s.pos += len("<?")
@@ -155,26 +152,25 @@ func (s *scanner) instruction() error {
 	return nil
 }
 
-// start reads a start tag with its attributes, which mean nothing to us, and
-// tells whether the element ended with it.
+// start reads a start tag, ignores its attributes, and reports whether it is an empty element.
 func (s *scanner) start() (name []byte, empty bool, err error) {
 	at := s.pos
 	if !s.skip("<") {
-		return nil, false, s.malformed(at, "an element was expected")
+		return nil, false, s.malformed(at, "expected an element")
 	}
 	if name = s.name(); len(name) == 0 {
-		return nil, false, s.malformed(at, "not an element: a document type or the like is not taken")
+		return nil, false, s.malformed(at, "not an element: document types are not accepted")
 	}
 	var seen [][]byte
 	for {
-		blank := s.blanks()
+		blank := s.skipSpace()
 		switch {
 		case s.skip("/>"):
 			return name, true, nil
 		case s.skip(">"):
 			return name, false, nil
 		case !blank:
-			return nil, false, s.malformed(s.pos, "element %s does not end", name)
+			return nil, false, s.malformed(s.pos, "unterminated start tag of %s", name)
 		}
 		attribute, _, err := s.attribute()
 		if err != nil {
@@ -185,26 +181,26 @@ func (s *scanner) start() (name []byte, empty bool, err error) {
 		}
 		for _, other := range seen {
 			if bytes.Equal(other, attribute) {
-				return nil, false, s.malformed(s.pos, "attribute %s twice", attribute)
+				return nil, false, s.malformed(s.pos, "duplicate attribute %s", attribute)
 			}
 		}
 		seen = append(seen, attribute)
 	}
 }
 
-// maxAttributes bounds what one element may have, so that finding doubles stays
-// linear. The documents of the service have none on what we read.
+// maxAttributes limits the attributes of an element, so that finding duplicates stays linear. The
+// service's documents have none on the elements read here.
 const maxAttributes = 16
 
 // end reads the end tag of an element.
 func (s *scanner) end(name string) error {
 	at := s.pos
 	if !s.skip("</") || string(s.name()) != name {
-		return s.malformed(at, "the end of element %s was expected", name)
+		return s.malformed(at, "expected the end of element %s", name)
 	}
-	s.blanks()
+	s.skipSpace()
 	if !s.skip(">") {
-		return s.malformed(at, "the end of element %s was expected", name)
+		return s.malformed(at, "expected the end of element %s", name)
 	}
 	return nil
 }
@@ -213,11 +209,11 @@ func (s *scanner) end(name string) error {
 func (s *scanner) attribute() (name []byte, value string, err error) {
 	at := s.pos
 	name = s.name()
-	s.blanks()
+	s.skipSpace()
 	if len(name) == 0 || !s.skip("=") {
 		return nil, "", s.malformed(at, "not an attribute")
 	}
-	s.blanks()
+	s.skipSpace()
 	if s.pos == len(s.doc) || s.doc[s.pos] != '"' && s.doc[s.pos] != '\'' {
 		return nil, "", s.malformed(at, "attribute %s has no value in quotes", name)
 	}
@@ -225,11 +221,11 @@ func (s *scanner) attribute() (name []byte, value string, err error) {
 	s.pos++
 	length := bytes.IndexByte(s.doc[s.pos:], quote)
 	if length < 0 {
-		return nil, "", s.malformed(at, "attribute %s has no end", name)
+		return nil, "", s.malformed(at, "unterminated attribute %s", name)
 	}
 	raw := s.doc[s.pos : s.pos+length]
 	if bytes.IndexByte(raw, '<') >= 0 {
-		return nil, "", s.malformed(at, "attribute %s has a < in it", name)
+		return nil, "", s.malformed(at, "attribute %s contains <", name)
 	}
 	text, err := s.resolve(nil, raw)
 	if err != nil {
@@ -239,32 +235,32 @@ func (s *scanner) attribute() (name []byte, value string, err error) {
 	return name, string(text), nil
 }
 
-// text reads character data up to the next tag: characters, references, CDATA
-// sections; comments and processing instructions in between are skipped.
+// text reads character data up to the next tag: characters, references and CDATA sections. It
+// skips comments and processing instructions.
 func (s *scanner) text() (string, error) {
-	raw, whole, err := s.run()
+	raw, whole, err := s.readRun()
 	if whole || err != nil {
-		return string(raw), err // the one copy that is needed
+		return string(raw), err // the only copy
 	}
-	out, err := s.rest(nil, raw)
+	out, err := s.appendRest(nil, raw)
 	return string(out), err
 }
 
-// appendText appends what text would return.
+// appendText appends what text returns.
 func (s *scanner) appendText(dst []byte) ([]byte, error) {
-	raw, whole, err := s.run()
+	raw, whole, err := s.readRun()
 	if err != nil {
 		return dst, err
 	}
 	if whole {
 		return append(dst, raw...), nil
 	}
-	return s.rest(dst, raw)
+	return s.appendRest(dst, raw)
 }
 
-// run reads characters up to the next markup, and tells whether they are the
-// whole text and stand for themselves.
-func (s *scanner) run() (raw []byte, whole bool, err error) {
+// readRun reads characters up to the next markup. whole reports whether they are the whole text
+// and need no decoding.
+func (s *scanner) readRun() (raw []byte, whole bool, err error) {
 	length := bytes.IndexByte(s.doc[s.pos:], '<')
 	if length < 0 {
 		return nil, false, s.malformed(len(s.doc), "the document ends within an element")
@@ -277,8 +273,8 @@ func (s *scanner) run() (raw []byte, whole bool, err error) {
 	return raw, bytes.IndexByte(raw, '&') < 0 && bytes.IndexByte(raw, '\r') < 0 && s.has("</"), nil
 }
 
-// rest appends a text that begins with a run which is not the whole of it.
-func (s *scanner) rest(out, raw []byte) ([]byte, error) {
+// appendRest appends a text that consists of more than its first run.
+func (s *scanner) appendRest(out, raw []byte) ([]byte, error) {
 	for {
 		var err error
 		if out, err = s.resolve(out, raw); err != nil {
@@ -289,7 +285,7 @@ func (s *scanner) rest(out, raw []byte) ([]byte, error) {
 			body := s.doc[s.pos+len("<![CDATA["):]
 			end := bytes.Index(body, []byte("]]>"))
 			if end < 0 {
-				return nil, s.malformed(s.pos, "a CDATA section has no end")
+				return nil, s.malformed(s.pos, "unterminated CDATA section")
 			}
 			out = appendLines(out, body[:end])
 			s.pos += len("<![CDATA[") + end + len("]]>")
@@ -304,14 +300,13 @@ func (s *scanner) rest(out, raw []byte) ([]byte, error) {
 		default:
 			return out, nil
 		}
-		if raw, _, err = s.run(); err != nil {
+		if raw, _, err = s.readRun(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// resolve appends raw with its references replaced and its line ends made one
-// line feed each.
+// resolve appends raw with references replaced and line ends normalized.
 func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
 	for {
 		i := bytes.IndexByte(raw, '&')
@@ -324,18 +319,18 @@ func (s *scanner) resolve(dst, raw []byte) ([]byte, error) {
 		// number of leading zeros is well formed, so the whole is searched.
 		length := bytes.IndexByte(raw, ';')
 		if length < 0 {
-			return nil, s.malformed(s.pos, "a reference has no end")
+			return nil, s.malformed(s.pos, "unterminated reference")
 		}
 		r, ok := reference(string(raw[:length]))
 		if !ok {
-			return nil, s.malformed(s.pos, "a reference to something other than a character of XML")
+			return nil, s.malformed(s.pos, "reference to an unknown entity or an invalid character")
 		}
 		dst = utf8.AppendRune(dst, r)
 		raw = raw[length+1:]
 	}
 }
 
-// reference returns the character that &name; stands for.
+// reference returns the character for &name;.
 func reference(name string) (rune, bool) {
 	switch name {
 	case "amp":
@@ -377,8 +372,8 @@ func appendLines(dst, text []byte) []byte {
 	}
 }
 
-// name reads a name of ASCII letters, digits and the punctuation XML allows.
-// Others are well formed too, but the service has none of them.
+// name reads a name of ASCII letters, digits and XML punctuation. XML allows others, but the
+// service uses none.
 func (s *scanner) name() []byte {
 	start := s.pos
 	for ; s.pos < len(s.doc); s.pos++ {
@@ -393,8 +388,8 @@ func (s *scanner) name() []byte {
 	return s.doc[start:s.pos]
 }
 
-// blanks skips white space and tells whether there was some.
-func (s *scanner) blanks() bool {
+// skipSpace skips white space and reports whether there was any.
+func (s *scanner) skipSpace() bool {
 	start := s.pos
 	for s.pos < len(s.doc) && isSpace(s.doc[s.pos]) {
 		s.pos++

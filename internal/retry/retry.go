@@ -1,6 +1,6 @@
-// Package retry is the one place where Millrace repeats a request. A queue
-// method is one request (design: the port); whoever knows what repeating means
-// calls it through [Do]: settling in dispatcher, sending in producer.
+// Package retry retries requests. A queue method sends one request; callers that know that it
+// may be repeated, such as settling in dispatcher and sending in producer, call it through
+// [Do].
 package retry
 
 import (
@@ -14,28 +14,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The waits between tries grow from first by the factor growth, each ± spread,
-// up to most. They are short because what is repeated has a lease running out
-// or a caller waiting; the context bounds the whole.
+// The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
+// are short because a lease runs out meanwhile or a caller waits. The context bounds the whole.
 const (
-	first  = 100 * time.Millisecond
-	growth = 2
-	spread = 0.25
-	most   = 5 * time.Second
+	firstWait = 100 * time.Millisecond
+	factor    = 2
+	spread    = 0.25
+	maxWait   = 5 * time.Second
 )
 
-// Do calls op until it succeeds, fails in a way that another try cannot mend,
-// or ctx ends. The key, such as a message id, spreads the waits of different callers.
-// When it gives up it returns op's last error, not the context's: what the
-// service said is worth more than that time ran out.
+// Do calls op until it succeeds, fails permanently, or ctx ends. The key, such as a message id,
+// spreads the waits of different callers. If Do gives up it returns op's last error and not the
+// context's, because it says more.
 func Do(ctx context.Context, key string, op func(context.Context) error) error {
 	return Again(ctx, key, nil, op)
 }
 
-// Again is [Do] after a first try that failed with an error, which passes; nil means
-// that there was none.
+// Again is [Do] after a first try that failed with the transient error last; nil means that
+// there was none.
 func Again(ctx context.Context, key string, last error, op func(context.Context) error) error {
-	series := Waits(key, first, most)
+	series := Waits(key, firstWait, maxWait)
 	if last != nil && !pause(ctx, series.NextBackOff()) {
 		return last
 	}
@@ -48,28 +46,28 @@ func Again(ctx context.Context, key string, last error, op func(context.Context)
 			}
 		}
 		return err
-	}, backoff.WithContext(&goesOn{series}, ctx))
+	}, backoff.WithContext(&withoutReset{series}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
 	return err
 }
 
-// Waits returns a growing series that never stops by itself, spread by the key.
-func Waits(key string, first, most time.Duration) backoff.BackOff {
+// Waits returns a growing series of waits that never stops, spread by the key.
+func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
 	return &waits{key: key, BackOff: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(first),
-		backoff.WithMultiplier(growth),
-		backoff.WithRandomizationFactor(0), // ours can be repeated
-		backoff.WithMaxInterval(most),
-		backoff.WithMaxElapsedTime(0), // the library's 15 minutes would end it
+		backoff.WithInitialInterval(firstWait),
+		backoff.WithMultiplier(factor),
+		backoff.WithRandomizationFactor(0), // our own jitter is repeatable
+		backoff.WithMaxInterval(maxWait),
+		backoff.WithMaxElapsedTime(0), // no limit; the default of 15 minutes would stop it
 	)}
 }
 
 type waits struct {
 	backoff.BackOff
 	key string
-	n   int // waits so far
+	n   int // waits returned
 }
 
 func (w *waits) NextBackOff() time.Duration {
@@ -78,11 +76,11 @@ func (w *waits) NextBackOff() time.Duration {
 	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
 }
 
-// goesOn is a series that [backoff.Retry] does not start over.
-type goesOn struct{ backoff.BackOff }
+// withoutReset is a series that [backoff.Retry] does not start over.
+type withoutReset struct{ backoff.BackOff }
 
 // Reset does nothing.
-func (*goesOn) Reset() {}
+func (*withoutReset) Reset() {}
 
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -95,8 +93,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Transient reports whether the same request may succeed later without anyone
-// doing anything: the service was busy, failing, or did not answer.
+// Transient reports whether the same request may succeed later: the service was busy or
+// failing, or did not answer.
 func Transient(err error) bool {
 	return errors.Is(err, queue.ErrThrottled) ||
 		errors.Is(err, queue.ErrUnavailable) ||

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// B-17: intermittent faults are repeated, permanent ones are not, and what the
-// service said last is what the caller sees.
-func TestB17_TransientFaultsAreRepeated(t *testing.T) {
+// B-17: transient errors are retried, permanent ones are not, and the caller gets the last
+// error of the service.
+func TestTransientFaultsAreRepeated(t *testing.T) {
 	for _, transient := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
 		t.Run(transient.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,8 @@ func TestB17_TransientFaultsAreRepeated(t *testing.T) {
 	}
 }
 
-func TestB17_PermanentFaultsAreNot(t *testing.T) {
+// B-17: permanent errors are not retried.
+func TestPermanentFaultsAreNotRetried(t *testing.T) {
 	tries := 0
 	err := retry.Do(t.Context(), "key", func(context.Context) error { tries++; return queue.ErrReceiptMismatch })
 	if !errors.Is(err, queue.ErrLeaseLost) || tries != 1 {

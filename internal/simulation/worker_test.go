@@ -180,7 +180,7 @@ func (p *process) options() *listener.Options[job] {
 	o := &listener.Options[job]{
 		Codec:       reader{p},
 		Adopt:       w.policy.adopt,
-		Concurrency: w.concurrency, BatchSize: w.batch, LeastFetch: w.least, Linger: w.linger,
+		Concurrency: w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
 		Loops:      w.loops,
 		Idle:       scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
 		Visibility: w.visibility, Timeout: w.timeout, Grace: w.grace, SettleTimeout: w.settle,

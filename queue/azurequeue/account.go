@@ -13,16 +13,15 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Account is the queues of an Azure storage account: a [queue.Account]. It is safe for
-// concurrent use. Make one with [OpenAccount].
+// Account is an Azure storage account's queues. It implements [queue.Account] and is safe for
+// concurrent use. Create one with [OpenAccount].
 type Account struct{ account *account }
 
 var _ queue.Account = (*Account)(nil)
 
-// OpenAccount returns the account at a location, which is one that [Open] takes. It sends
-// nothing. When the location is the address of a queue, that is the only one that
-// [Account.Open] opens. The error is [queue.ErrInvalid] and says what is wrong without
-// repeating the location.
+// OpenAccount returns the account at a location that [Open] accepts. It sends no request. If the
+// location is a queue's address, [Account.Open] opens only that queue. The error is
+// [queue.ErrInvalid]; it does not repeat the location.
 func OpenAccount(location string, o *Options) (*Account, error) {
 	if o == nil {
 		o = &Options{}
@@ -38,7 +37,7 @@ func OpenAccount(location string, o *Options) (*Account, error) {
 	return &Account{a}, nil
 }
 
-// Name is the account's name, as the location gives it. It sends nothing.
+// Name returns the account's name as the location gives it. It sends no request.
 func (a *Account) Name() string { return a.account.location.account }
 
 // Open implements [queue.Account]. The queues of an account share client, credential and
@@ -53,8 +52,8 @@ func (a *Account) Open(name string) (queue.Manager, error) {
 
 const opList = "list"
 
-// List implements [queue.Account] with List Queues. Names of metadata come in lower case,
-// as from [Queue.Properties].
+// List implements [queue.Account] with List Queues. Metadata names are in lower case, as in
+// [Queue.Properties].
 func (a *Account) List(ctx context.Context, o *queue.ListOptions) (queue.Page, error) {
 	page, err := a.list(ctx, o)
 	if err != nil {
@@ -77,17 +76,17 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	var page queue.Page
 	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
 		var answer *http.Response
-		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &answer)) // one page is one request
+		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &answer)) // one page, one request
 		if err != nil {
 			return err
 		}
-		if r.ServiceEndpoint == nil { // every list says whose it is; a document that is none is no empty list
+		if r.ServiceEndpoint == nil { // a document without an endpoint is not a queue list
 			body, _ := runtime.Payload(answer)
-			return foreignAnswer(answer, body)
+			return foreignResponse(answer, body)
 		}
 		for _, q := range r.Queues {
 			if q == nil || value(q.Name) == "" {
-				return incomplete(http.StatusOK, r.RequestID, "name of a queue")
+				return incompleteResponse(http.StatusOK, r.RequestID, "name of a queue")
 			}
 			page.Queues = append(page.Queues, queue.Listed{Name: *q.Name, Metadata: lower(q.Metadata)})
 		}
@@ -97,7 +96,7 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	return page, err
 }
 
-// lower is metadata with names in lower case.
+// lower returns the metadata with lower-case names.
 func lower(metadata map[string]*string) map[string]string {
 	m := make(map[string]string, len(metadata))
 	for name, v := range metadata {
@@ -106,6 +105,6 @@ func lower(metadata map[string]*string) map[string]string {
 	return m
 }
 
-// Close closes the idle connections of the account's queues. Calls under way end as they
-// would, and a later call opens a new connection. The error is always nil.
+// Close closes the idle connections of the account's queues. Calls in progress are not affected;
+// later calls open new connections. The error is always nil.
 func (a *Account) Close() error { return a.account.close() }

@@ -35,7 +35,7 @@ func TestAnAccountIsWhereItsQueuesAre(t *testing.T) {
 			t.Errorf("%q: %v, %v", location, same, err)
 		}
 		_, err = a.Open("other")
-		if of := strings.Contains(location, "/orders"); of != errors.Is(err, queue.ErrInvalid) || err != nil && !strings.Contains(err.Error(), "has a path, which is not the queue's name") {
+		if of := strings.Contains(location, "/orders"); of != errors.Is(err, queue.ErrInvalid) || err != nil && !strings.Contains(err.Error(), "has a path that is not the queue name") {
 			t.Errorf("%q: opening another queue: %v", location, err)
 		}
 	}

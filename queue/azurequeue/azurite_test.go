@@ -36,7 +36,8 @@ func sign(t *testing.T, name, permissions string, expiry time.Time) string {
 	return p.Encode()
 }
 
-func TestQ02_SharedAccessSignature(t *testing.T) {
+// Requirement Q-02.
+func TestSharedAccessSignature(t *testing.T) {
 	location := azuritetest.ConnectionString(t)
 	_, endpoint, _ := strings.Cut(location, "QueueEndpoint=")
 	endpoint = strings.TrimSuffix(endpoint, ";")
@@ -108,7 +109,9 @@ func open(t *testing.T, location, name string) *azurequeue.Queue {
 }
 
 // What the port calls the largest is taken by servers, put and updated, and comes back.
-func TestQ07_TheLargestTextsAreTakenByServers(t *testing.T) {
+//
+// Requirement Q-07.
+func TestTheLargestTextsAreTakenByServers(t *testing.T) {
 	e, err := emulator.New(localqueue.New(nil), nil).Start("")
 	if err != nil {
 		t.Fatal(err)

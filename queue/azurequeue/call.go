@@ -8,12 +8,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// errNoAnswer is the cause of a try's own end, by which it is told from the
-// end of the caller's context.
-var errNoAnswer = errors.New("no answer in time")
+// errTryTimeout is the cause when Options.TryTimeout ends a request. It distinguishes that from
+// the end of the caller's context.
+var errTryTimeout = errors.New("no response in time")
 
-// call sends one request, once its arguments are found good. The error is an
-// [*queue.Error].
+// call sends one request unless bad is set. The error is a [*queue.Error].
 func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.Receipt, bad error, send func(context.Context) error) error {
 	if bad == nil {
 		bad = q.bad
@@ -27,12 +26,12 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 	return nil
 }
 
-// call sends one request whose arguments are good.
+// call sends one request with a context limited by the try timeout.
 func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return &queue.Error{Detail: "nothing was sent", Err: ended(ctx)}
+		return &queue.Error{Detail: "nothing was sent", Err: contextError(ctx)}
 	}
-	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errNoAnswer)
+	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errTryTimeout)
 	defer cancel()
 	if err := send(try); err != nil {
 		return a.translate(ctx, try, op, receipt, err)
@@ -40,9 +39,8 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 	return nil
 }
 
-// ended is why a context ended: its error, which callers ask for, and its cause,
-// which tells them more.
-func ended(ctx context.Context) error {
+// contextError returns the context's error, which callers match, joined with its cause.
+func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return cause

@@ -18,7 +18,8 @@ func silent(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-func TestB01_NoAnswerInTime(t *testing.T) {
+// Requirement B-01.
+func TestNoAnswerInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openCanned(t, silent)
 		for op, do := range operations(q) {
@@ -30,14 +31,15 @@ func TestB01_NoAnswerInTime(t *testing.T) {
 			if !errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v; a deadline that is not the caller's must not look like one", op, err)
 			}
-			if known := written(t, err, op); !strings.Contains(known.Error(), "no answer within 10s") {
+			if known := written(t, err, op); !strings.Contains(known.Error(), "no response within 10s") {
 				t.Errorf("%s: %v", op, known)
 			}
 		}
 	})
 }
 
-func TestB01_CallerGivesUp(t *testing.T) {
+// Requirement B-01.
+func TestCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openCanned(t, silent)
 		for op, do := range operations(q) {

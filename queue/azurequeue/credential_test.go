@@ -25,7 +25,8 @@ func (c fakeCredential) GetToken(ctx context.Context, o policy.TokenRequestOptio
 	return azcore.AccessToken{Token: "S3cret-token", ExpiresOn: time.Now().Add(time.Hour)}, c.err
 }
 
-func TestQ02_TokenIsSent(t *testing.T) {
+// Requirement Q-02.
+func TestTokenIsSent(t *testing.T) {
 	sent := ""
 	q, err := Open("https://acct.queue.core.windows.net", "orders", &Options{Credential: fakeCredential{}, Transport: canned(func(r *http.Request) (*http.Response, error) {
 		sent = r.Header.Get("Authorization")

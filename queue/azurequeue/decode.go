@@ -16,27 +16,30 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// list is where a call collects the messages of an answer. Its context carries it
-// down to decoding, which fills it; when that has not, the caller fills it with
-// what azqueue has decoded.
-type list struct {
+// messageList collects a response's messages. The request's context carries it to
+// [decodeMessages], which fills it. If that cannot decode the response, the caller fills it with
+// what azqueue decoded.
+type messageList struct {
 	part     queuexml.Part
-	room     int // how many messages are expected
+	capacity int // number of messages expected
 	messages []queue.Message
-	decoded  bool // by us
+	decoded  bool // whether decodeMessages filled it
 }
 
-type listKey struct{}
+type messageListKey struct{}
 
-func (l *list) in(ctx context.Context) context.Context { return context.WithValue(ctx, listKey{}, l) }
+func (l *messageList) withContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, messageListKey{}, l)
+}
 
-// add adds a message, unless nothing could be done with it.
-func (l *list) add(m *queuexml.Message) {
+// add appends a message. It skips a message without an id or, in a dequeue, without a receipt:
+// nobody could delete that one, so it is left to reappear.
+func (l *messageList) add(m *queuexml.Message) {
 	if m.ID == "" || l.part == queuexml.Get && m.Receipt == "" {
-		return // one that nobody could delete is left to reappear
+		return
 	}
 	if l.messages == nil {
-		l.messages = make([]queue.Message, 0, l.room)
+		l.messages = make([]queue.Message, 0, l.capacity)
 	}
 	to := queue.Message{Lease: queue.Lease{ID: queue.ID(m.ID)}, Inserted: m.Inserted, Expires: m.Expires}
 	if l.part != queuexml.Peek {
@@ -48,73 +51,71 @@ func (l *list) add(m *queuexml.Message) {
 	l.messages = append(l.messages, to)
 }
 
-// decode reads a document, or leaves the list empty when it is not one that we
-// understand to the last byte.
-func (l *list) decode(document []byte) {
+// decode parses a document, or leaves the list empty if it is not understood to the last byte.
+func (l *messageList) decode(document []byte) {
 	if l.decoded = queuexml.ParseMessages(document, l.add) == nil; !l.decoded {
 		l.messages = nil
 	}
 }
 
-// decoding is a policy in azqueue's pipeline that decodes lists of messages. The
-// SDK's decoder, encoding/xml, takes some 26 µs and 98 allocations a message, more
-// than all else that a message costs a consumer; ours takes one and a bit. What
-// ours does not understand goes to the SDK's as it came, if it is a list at all.
-type decoding struct{}
+// decodeMessages is a pipeline policy that decodes message lists. The SDK's decoder,
+// encoding/xml, takes about 26 µs and 98 allocations a message, more than everything else a
+// consumer does for it; this one needs about one allocation. A message list that it does not
+// understand goes to the SDK's decoder unchanged.
+type decodeMessages struct{}
 
-// noMessages is what is left for the SDK to decode.
-const noMessages = "<QueueMessagesList/>"
+// emptyList is the document that the SDK decodes instead.
+const emptyList = "<QueueMessagesList/>"
 
 // Do implements [policy.Policy].
-func (decoding) Do(r *policy.Request) (*http.Response, error) {
-	l, ok := r.Raw().Context().Value(listKey{}).(*list)
+func (decodeMessages) Do(r *policy.Request) (*http.Response, error) {
+	l, ok := r.Raw().Context().Value(messageListKey{}).(*messageList)
 	if !ok {
 		return r.Next()
 	}
-	// The pipeline would read the body into a new buffer each time.
+	// The pipeline would allocate a new buffer for each body.
 	runtime.SkipBodyDownload(r)
 	answer, err := r.Next()
 	if err != nil {
 		return answer, err
 	}
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
-		_, err := runtime.Payload(answer) // now as it would have been
+		_, err := runtime.Payload(answer) // as the pipeline would have done
 		return answer, err
 	}
-	buffer := documents.Get().(*bytes.Buffer)
+	buffer := documentBuffers.Get().(*bytes.Buffer)
 	if err := download(buffer, answer); err != nil {
 		return answer, err
 	}
 	if l.decode(buffer.Bytes()); !l.decoded {
-		// The SDK's decoder would find no messages in whatever is not a list of them.
+		// For any other document the SDK's decoder would report an empty list.
 		switch err := checkList(buffer.Bytes()); {
 		case err == nil:
-			answer.Body = io.NopCloser(buffer) // the buffer is the SDK's now
+			answer.Body = io.NopCloser(buffer) // the SDK owns the buffer now
 			return answer, nil
-		case errors.Is(err, errNoList):
-			return nil, foreignAnswer(answer, buffer.Bytes()) // likewise
+		case errors.Is(err, errNotAList):
+			return nil, foreignResponse(answer, buffer.Bytes()) // likewise
 		default:
-			return nil, &unusable{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
+			return nil, &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
 		}
 	}
-	if buffer.Cap() <= largest {
-		documents.Put(buffer)
+	if buffer.Cap() <= maxPooled {
+		documentBuffers.Put(buffer)
 	}
-	answer.Body = io.NopCloser(strings.NewReader(noMessages))
+	answer.Body = io.NopCloser(strings.NewReader(emptyList))
 	return answer, nil
 }
 
-// documents hold answers while they are decoded.
-var documents = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// documentBuffers hold responses while they are decoded.
+var documentBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// largest is the capacity up to which a buffer is worth keeping: 32 messages of
-// 64 KiB.
-const largest = 4 << 20
+// maxPooled is the largest buffer that is kept, in bytes: 32 messages of 64 KiB fit.
+const maxPooled = 4 << 20
 
 func download(into *bytes.Buffer, answer *http.Response) error {
 	into.Reset()
-	if n := answer.ContentLength; 0 < n && n <= largest {
-		into.Grow(int(n) + bytes.MinRead) // what ReadFrom wants to see free at the end
+	if n := answer.ContentLength; 0 < n && n <= maxPooled {
+		into.Grow(int(n) + bytes.MinRead) // ReadFrom needs this much spare room
 	}
 	_, err := into.ReadFrom(answer.Body)
 	if closed := answer.Body.Close(); err == nil {

@@ -126,7 +126,7 @@ func TestTheDecodersAgree(t *testing.T) {
 	}
 }
 
-// What is no list of messages is none of decoding's business.
+// decodeMessages ignores responses that are not message lists.
 func TestOtherAnswersPassDecodingUntouched(t *testing.T) {
 	list := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages)))
 	refusal := string(queuexml.AppendError(nil, "ServerBusy", "Try later.\nRequestId:x", nil))
@@ -139,7 +139,9 @@ func TestOtherAnswersPassDecodingUntouched(t *testing.T) {
 }
 
 // A body that breaks off is an answer that did not come.
-func TestB01_AnswerBreaksOff(t *testing.T) {
+//
+// Requirement B-01.
+func TestAnswerBreaksOff(t *testing.T) {
 	list := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages)))
 	for part := range lists {
 		for _, status := range []int{status(part), 302, 503} {

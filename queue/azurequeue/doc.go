@@ -1,4 +1,4 @@
-// Package azurequeue is [queue.Queue] on Azure Queue Storage, through the SDK
+// Package azurequeue implements [queue.Queue] on Azure Queue Storage with the SDK
 // package azqueue.
 //
 // # Delivery
@@ -7,33 +7,30 @@
 //
 // # Cost
 //
-// One method call is one HTTP request is one billed transaction. The retries
-// of the SDK and those of net/http are off, so that a lost answer to a dequeue
-// is an error here and not a second batch hidden for nothing. The one exception
-// is the service asking for a newer token (401 with a challenge), which the SDK
-// answers once. Arguments that the service would refuse are refused before a
-// request is spent.
+// One method call is one HTTP request and one billed transaction. The retries of the
+// SDK and of net/http are off, so a lost response to a dequeue is an error here and does
+// not hide a second batch. The one exception is a 401 with a challenge, by which the
+// service asks for a newer token: the SDK sends that request again, once. Arguments that
+// the service would refuse are refused without a request.
 //
-// A request takes at most [Options.TryTimeout]. When no answer came the error
-// is [queue.ErrOutcomeUnknown]; when nothing can have been sent it is
-// [queue.ErrUnavailable], or just the context's error.
+// A request takes at most [Options.TryTimeout]. If no response arrives the error is
+// [queue.ErrOutcomeUnknown]; if nothing can have been sent it is
+// [queue.ErrUnavailable], or the context's error.
 //
 // # Errors
 //
-// Every error is a [*queue.Error] with the HTTP status, the storage error code
-// and the request id, on one line; [errors.As] still finds the SDK's
-// *azcore.ResponseError in it. Keys, signatures and receipts are in none.
+// Every error is a [*queue.Error] on one line, with the HTTP status, the storage error
+// code and the request id. [errors.As] finds the SDK's *azcore.ResponseError in it. No
+// error contains a key, a signature or a receipt.
 //
-// An answer that reports success and is not what the service answers, such as
-// the login page of a network for guests, an empty or a cut body, is
-// [queue.ErrOutcomeUnknown] and says what came. It is never an empty queue.
-// Redirects are not followed.
+// A success status with other content than the service's, such as a captive portal's login
+// page or an empty or truncated body, is [queue.ErrOutcomeUnknown], never an empty queue.
+// The error describes the content. Redirects are not followed.
 //
 // # Concurrency and shutdown
 //
-// A [Queue] is safe for concurrent use. It and its siblings share one client
-// with one pool of connections. It has no goroutine of its own; [Queue.Close]
-// lets go of idle connections.
+// A [Queue] is safe for concurrent use. It shares one client and one connection pool with
+// its siblings, and has no goroutine of its own. [Queue.Close] closes idle connections.
 //
 // # Time
 //

@@ -9,28 +9,28 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// auth says what a location carries to prove who we are.
+// auth is how requests are authorized.
 type auth string
 
 const (
-	bare      auth = "" // nothing: a credential does
-	key       auth = "key"
-	signature auth = "signature"
+	tokenAuth auth = "" // with Options.Credential
+	keyAuth   auth = "key"
+	sasAuth   auth = "signature"
 )
 
-// location is where an account is and how to get in.
+// location is a parsed location: an account's address and credentials.
 type location struct {
 	account   string
-	queue     string // that the address is of; "" when it is the account's
-	endpoint  string // with a slash at the end and without a query
+	queue     string // the queue in the address; "" if it is the account's
+	endpoint  string // ends with a slash, has no query
 	auth      auth
 	key       string // Base64
-	signature string // a query without its question mark
+	signature string // a query without the question mark
 	secrets   []string
-	hint      string // what to do when nothing answers
+	hint      string // what to do if nothing answers
 }
 
-// The account of the emulators; the key is published with them.
+// The development account of the emulators. Its key is public.
 const (
 	developmentAccount = "devstoreaccount1"
 	developmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -38,8 +38,8 @@ const (
 
 const locationHint = `use a connection string, "UseDevelopmentStorage=true", or https://ACCOUNT.queue.core.windows.net with or without a signature`
 
-// parse reads a location. Its errors never contain the location: any part of
-// it may be a secret in the wrong place.
+// parse parses a location. Its errors never contain the location: any part of it may be a
+// misplaced secret.
 func parse(text string) (location, error) {
 	text = strings.TrimSpace(text) // a line from a file ends in one
 	lower := strings.ToLower(text)
@@ -59,7 +59,7 @@ func parse(text string) (location, error) {
 		return location{}, err
 	}
 	if !validAccount(at.account) {
-		return location{}, invalid(locationHint, "the location names no account, or one with other characters than letters, digits and hyphens")
+		return location{}, invalid(locationHint, "the location has no account name, or one with characters other than letters, digits and hyphens")
 	}
 	if at.key != "" {
 		at.secrets = append(at.secrets, at.key)
@@ -81,14 +81,14 @@ func parseURL(text string) (location, error) {
 	if u.User != nil {
 		return location{}, invalid(locationHint, "the location has a user name or password in it")
 	}
-	// The portal and the SDK also hand out addresses of queues. What is left
-	// of the path is the account, or nothing when the host names it.
+	// The portal and the SDK also produce queue addresses. The path without
+	// the queue is the account, or empty if the host names it.
 	account, name := "", strings.Trim(u.Path, "/")
 	if !strings.Contains(u.Host, ".queue.") {
 		account, name, _ = strings.Cut(name, "/")
 	}
 	if strings.Contains(name, "/") {
-		return location{}, invalid("leave out what follows the account", "the location has a path, which is not a queue's name")
+		return location{}, invalid("leave out what follows the account", "the location has a path that is not a queue name")
 	}
 	u.Path = account
 	at := location{queue: name, signature: u.RawQuery}
@@ -97,21 +97,20 @@ func parseURL(text string) (location, error) {
 		return location{}, err
 	}
 	if at.signature != "" {
-		at.auth = signature
+		at.auth = sasAuth
 		return at, checkSignature(at.signature)
 	}
 	if u.Scheme != "https" {
-		return location{}, invalid("use https, or a connection string with the account's key", "the location is an http address, over which no token may be sent")
+		return location{}, invalid("use https, or a connection string with the account's key", "tokens must not be sent to an http address")
 	}
 	return at, nil
 }
 
-// endpoint returns an account's name and address. The account is the first
-// label of the host, or, when the host is shared as an emulator's is, the first
-// segment of the path.
+// endpoint returns the account's name and address. The account is the host's first label or, if
+// the host is shared as an emulator's is, the first path segment.
 func endpoint(u *url.URL) (account, address string, _ error) {
 	if u.Scheme = strings.ToLower(u.Scheme); u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", "", invalid(locationHint, "the address of the queue service is not an http or https one")
+		return "", "", invalid(locationHint, "the address of the queue service is neither http nor https")
 	}
 	for _, other := range []string{"blob", "table", "file", "dfs"} {
 		if strings.Contains(u.Host, "."+other+".core.") {
@@ -143,7 +142,7 @@ func parseConnectionString(text string) (location, error) {
 		if !ok {
 			return location{}, invalid(hint, "a part of the connection string has no value")
 		}
-		// Every SDK but azqueue takes the names in any case.
+		// Names are case-insensitive in every SDK but azqueue.
 		name = strings.ToLower(strings.TrimSpace(name))
 		if _, twice := values[name]; twice {
 			return location{}, invalid(hint, "the connection string has two values for the same name")
@@ -171,7 +170,7 @@ func parseConnectionString(text string) (location, error) {
 	at.account = or(values["accountname"], at.account)
 	switch {
 	case at.key != "":
-		at.auth = key
+		at.auth = keyAuth
 		if values["accountname"] == "" {
 			return location{}, invalid(hint, "the connection string has an AccountKey, but no AccountName")
 		}
@@ -179,7 +178,7 @@ func parseConnectionString(text string) (location, error) {
 			return location{}, invalid("copy the whole key, with the = at its end", "the AccountKey is not Base64")
 		}
 	case at.signature != "":
-		at.auth = signature
+		at.auth = sasAuth
 		return at, checkSignature(at.signature)
 	default:
 		return location{}, invalid(hint, "the connection string has neither AccountKey nor SharedAccessSignature")
@@ -187,10 +186,10 @@ func parseConnectionString(text string) (location, error) {
 	return at, nil
 }
 
-// development is the emulators' account, which azqueue does not know. A proxy
-// address replaces scheme and host and keeps the port, as in the other SDKs.
+// development returns the emulators' account, which azqueue does not know. A proxy address
+// replaces scheme and host and keeps the port, as in the other SDKs.
 func development(proxy string) (location, error) {
-	at := location{account: developmentAccount, auth: key, key: developmentKey}
+	at := location{account: developmentAccount, auth: keyAuth, key: developmentKey}
 	host := "http://127.0.0.1"
 	if proxy != "" {
 		u, err := url.Parse(proxy)
@@ -207,10 +206,10 @@ func development(proxy string) (location, error) {
 	return at, nil
 }
 
-// localHint is what to do when nothing answers on this machine.
+// localHint says what to do if nothing answers on this machine.
 const localHint = "start a server there with millrace serve"
 
-// onLoopback reports whether an address is one of this machine.
+// onLoopback reports whether an address is on this machine.
 func onLoopback(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -220,18 +219,17 @@ func onLoopback(endpoint string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// check refuses a name that the service would, and one that is not of the queue that the
-// address is of.
+// check refuses a name that the service would refuse, and any other name if the location is a
+// queue's address.
 func (at location) check(name string) error {
 	if at.queue != "" && at.queue != name {
-		return invalid("leave out what follows the account", "the location has a path, which is not the queue's name")
+		return invalid("leave out what follows the account", "the location has a path that is not the queue name")
 	}
 	return queue.CheckName(name)
 }
 
-// validAccount reports whether an account can be called that (Q-04). Azure's
-// own have 3 to 24 lower-case letters and digits; emulators and addresses of
-// one's own allow more.
+// validAccount reports whether an account can have this name. Azure accounts have 3 to 24
+// lower-case letters and digits; emulators and custom domains allow more.
 func validAccount(name string) bool {
 	return name != "" && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

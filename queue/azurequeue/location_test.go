@@ -21,23 +21,23 @@ func TestLocations(t *testing.T) {
 		"https://acct.privatelink.queue.core.windows.net":                                                            {account: "acct", endpoint: "https://acct.privatelink.queue.core.windows.net/"},
 		"https://queues.example.com":                                                                                 {account: "queues", endpoint: "https://queues.example.com/"},
 		"https://127.0.0.1:10001/devstoreaccount1":                                                                   {account: "devstoreaccount1", endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
-		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
-		"https://acct.queue.core.windows.net?" + someSAS:                                                             {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
-		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: signature, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: signature, signature: someSAS},
-		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: signature, signature: someSAS},
-		"UseDevelopmentStorage=true":                                                                                 {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: key, key: developmentKey},
-		"usedevelopmentstorage=TRUE;":                                                                                {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: key, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: key, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: key, key: developmentKey},
-		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey:                                                                     {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
-		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: key, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: key, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: key, key: someKey},
-		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
-		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: signature, signature: someSAS},
+		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		"https://acct.queue.core.windows.net?" + someSAS:                                                             {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		"UseDevelopmentStorage=true":                                                                                 {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		"usedevelopmentstorage=TRUE;":                                                                                {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey:                                                                     {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: keyAuth, key: someKey},
+		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: keyAuth, key: someKey},
+		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
 	} {
 		got, err := parse(text)
 		if err != nil {
@@ -47,7 +47,7 @@ func TestLocations(t *testing.T) {
 		if got.account != want.account || got.endpoint != want.endpoint || got.auth != want.auth || got.key != want.key || got.signature != want.signature {
 			t.Errorf("%q:\n got %+v\nwant %+v", text, got, want)
 		}
-		if want.auth != bare && len(got.secrets) == 0 {
+		if want.auth != tokenAuth && len(got.secrets) == 0 {
 			t.Errorf("%q: has no secrets", text)
 		}
 	}
@@ -88,7 +88,7 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 		"https://":                           "well-formed",
 		"https://%zz.queue.core.windows.net": "well-formed",
 		"https://user:S3cret@acct.queue.core.windows.net/":                     "password",
-		"http://acct.queue.core.windows.net":                                   "no token may be sent",
+		"http://acct.queue.core.windows.net":                                   "tokens must not be sent",
 		"https://acct.blob.core.windows.net":                                   "blob address",
 		"https://acct.queue.core.windows.net/other":                            "path",
 		"https://acct.queue.core.windows.net/orders/messages":                  "path",
@@ -101,11 +101,11 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 		"AccountName=acct;AccountKey=" + someKey + ";S3cret":                   "no value",
 		"AccountName=acct;AccountName=S3cret;AccountKey=" + someKey:            "two values",
 		"AccountName=acct;SharedAccessSignature=sv=S3cret":                     "no sig",
-		"QueueEndpoint=ftp://S3cret;AccountName=a;AccountKey=" + someKey:       "not an http",
+		"QueueEndpoint=ftp://S3cret;AccountName=a;AccountKey=" + someKey:       "neither http nor https",
 		"QueueEndpoint=%zzS3cret;AccountName=a;AccountKey=" + someKey:          "not a plain address",
 		"AccountName=a#;AccountKey=" + someKey:                                 "not a plain address",
-		"AccountName=a_b;AccountKey=" + someKey:                                "names no account",
-		"https://.":                                                            "names no account",
+		"AccountName=a_b;AccountKey=" + someKey:                                "has no account name",
+		"https://.":                                                            "has no account name",
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=S3cret":         "not an http address",
 	} {
 		q, err := Open(text, "orders", nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Properties implements [queue.Queue] with Get Queue Metadata. Metadata names
-// come in lower case: on their way through HTTP headers they lose their own.
+// Properties implements [queue.Queue] with Get Queue Metadata. Metadata names are in lower case,
+// because HTTP headers lose their case.
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	var p queue.Properties
 	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
@@ -21,11 +21,11 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 		if err != nil {
 			return err
 		}
-		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a depth nobody told is not 0
+		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a missing depth is not 0
 			if body, err := runtime.Payload(answer); err == nil && len(body) > 0 {
-				return foreignAnswer(answer, body) // the service's has none
+				return foreignResponse(answer, body) // the service sends no body
 			}
-			return incomplete(http.StatusOK, r.RequestID, "depth and an empty body")
+			return incompleteResponse(http.StatusOK, r.RequestID, "depth and an empty body")
 		}
 		p = queue.Properties{Depth: *r.ApproximateMessagesCount, Metadata: lower(r.Metadata)}
 		return nil

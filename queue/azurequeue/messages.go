@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Enqueue implements [queue.Queue] with Put Message. A text whose request would
-// be over the service's limit once escaped for XML is [queue.ErrTooLarge], too.
+// Enqueue implements [queue.Queue] with Put Message. The error is [queue.ErrTooLarge] also if the
+// request exceeds the service's limit once the text is escaped for XML.
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	bad := queue.CheckEnqueue(o)
 	if bad == nil {
@@ -29,8 +29,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	var m queue.Message
 	err := q.call(ctx, "enqueue", "", "", bad, func(ctx context.Context) error {
-		l := &list{part: queuexml.Put, room: 1}
-		r, err := q.client.EnqueueMessage(l.in(ctx), text, &azqueue.EnqueueMessageOptions{
+		l := &messageList{part: queuexml.Put, capacity: 1}
+		r, err := q.client.EnqueueMessage(l.withContext(ctx), text, &azqueue.EnqueueMessageOptions{
 			TimeToLive:        to.Ptr(int32(ttl)),
 			VisibilityTimeout: seconds(o.Delay),
 		})
@@ -48,7 +48,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 			}
 		}
 		if len(l.messages) != 1 {
-			return incomplete(http.StatusCreated, r.RequestID, "message in it, or several")
+			return incompleteResponse(http.StatusCreated, r.RequestID, "message in it, or several")
 		}
 		m = l.messages[0]
 		m.Text = text
@@ -61,8 +61,8 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "dequeue", "", "", queue.CheckDequeue(n, visibility), func(ctx context.Context) error {
-		l := &list{part: queuexml.Get, room: n}
-		r, err := q.client.DequeueMessages(l.in(ctx), &azqueue.DequeueMessagesOptions{
+		l := &messageList{part: queuexml.Get, capacity: n}
+		r, err := q.client.DequeueMessages(l.withContext(ctx), &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  to.Ptr(int32(n)),
 			VisibilityTimeout: seconds(visibility),
 		})
@@ -90,8 +90,8 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	var batch []queue.Message
 	err := q.call(ctx, "peek", "", "", queue.CheckPeek(n), func(ctx context.Context) error {
-		l := &list{part: queuexml.Peek, room: n}
-		r, err := q.client.PeekMessages(l.in(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
+		l := &messageList{part: queuexml.Peek, capacity: n}
+		r, err := q.client.PeekMessages(l.withContext(ctx), &azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr(int32(n))})
 		if err != nil {
 			return err
 		}
@@ -111,8 +111,8 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	return batch, err
 }
 
-// Update implements [queue.Queue] with Update Message. The text is always sent:
-// azqueue has no update without one, and an empty one would erase the body.
+// Update implements [queue.Queue] with Update Message. It always sends the text: azqueue cannot
+// update without one, and an empty text would erase the body.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	bad := queue.CheckUpdate(l, text, visibility)
 	if bad == nil {
@@ -131,7 +131,7 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 		id := string(l.ID)
 		if renewed = lease(&id, r.PopReceipt, r.TimeNextVisible); renewed.Receipt == "" {
 			renewed = queue.Lease{}
-			return incomplete(http.StatusNoContent, r.RequestID, "new receipt")
+			return incompleteResponse(http.StatusNoContent, r.RequestID, "new receipt")
 		}
 		return nil
 	})
@@ -157,11 +157,11 @@ func checkText(text string) error {
 	return queue.CheckRequest(text, 0)
 }
 
-// checkID refuses the ids that are no path segment. azqueue joins paths, and
-// queue/messages/.. is the queue: deleting such a message would delete it.
+// checkID refuses ids that are not path segments. azqueue joins paths, and queue/messages/.. is
+// the queue: deleting that message would delete the queue.
 func checkID(id queue.ID) error {
 	if id == "." || id == ".." {
-		return invalid("", "%q is no message id", string(id))
+		return invalid("", "%q is not a message id", string(id))
 	}
 	return nil
 }
@@ -172,8 +172,8 @@ func lease(id, receipt *string, until *time.Time) queue.Lease {
 
 func seconds(d time.Duration) *int32 { return to.Ptr(int32(queue.Seconds(d))) }
 
-// value is what p points to, or the zero value: azqueue's fields are pointers,
-// and what an answer leaves out is nil.
+// value returns *p, or the zero value if p is nil. azqueue's fields are pointers, nil if the
+// response lacks them.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

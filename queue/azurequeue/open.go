@@ -13,38 +13,34 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Options of [Open]. Nil and the zero value mean the defaults.
+// Options configure [Open] and [OpenAccount]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Credential proves who we are when the location is a bare https address;
-	// with a location that carries a key or a signature it is refused. The
-	// identity needs the role "Storage Queue Data Contributor". Defaults to
-	// azidentity's DefaultAzureCredential: environment, workload identity,
-	// managed identity, az login, in this order.
+	// Credential authorizes requests if the location is an https address without a signature. It
+	// is refused with a location that has a key or a signature. The identity needs the role
+	// "Storage Queue Data Contributor". Defaults to azidentity's DefaultAzureCredential, which
+	// tries the environment, workload identity, managed identity and az login in this order.
 	Credential azcore.TokenCredential
 
-	// Transport sends the requests: an [*http.Client], or something in
-	// process. Close does not touch it. A client without a CheckRedirect follows no
-	// redirect for us: the service sends none. Defaults to an HTTP client of our own
-	// that keeps Connections idle connections, since Go's own default pool of
-	// 2, and the SDK's of 10, open a new one for nearly every request of a
-	// burst.
+	// Transport sends the requests: an [*http.Client], or an in-process transport. Close does not
+	// close it. A client without CheckRedirect follows no redirects here, because the service
+	// sends none. Defaults to an HTTP client that keeps Connections idle connections. With the
+	// pool sizes of Go (2) and the SDK (10) nearly every request of a burst would open a
+	// connection.
 	Transport policy.Transporter
 
-	// TryTimeout is how long one request may take, getting a token included.
-	// Defaults to 10 s.
+	// TryTimeout limits one request, including getting a token. Defaults to 10 s.
 	TryTimeout time.Duration
 
-	// Connections is how many idle connections are kept for the next burst:
-	// about as many as calls run at once. It has no effect with a Transport.
-	// Defaults to 256.
+	// Connections is the number of idle connections that are kept, about as many as there are
+	// concurrent calls. It has no effect with a Transport. Defaults to 256.
 	Connections int
 }
 
-// Queue is one queue of an Azure storage account: a [queue.Manager]. It is safe
-// for concurrent use. Make one with [Open].
+// Queue is a queue of an Azure storage account. It implements [queue.Manager] and is safe for
+// concurrent use. Create one with [Open].
 type Queue struct {
 	name    queue.Name
-	bad     error // of the name; returned by every call. Only a sibling has one
+	bad     error // invalid name, returned by every call; only a sibling can have one
 	account *account
 	client  *azqueue.QueueClient
 }
@@ -56,19 +52,18 @@ type account struct {
 	location   location
 	service    *azqueue.ServiceClient
 	tryTimeout time.Duration
-	own        *http.Client // nil when the transport is the caller's
+	own        *http.Client // nil if the caller provided the transport
 }
 
-// Open returns the queue of this name at a location. It sends nothing: a queue
-// that does not exist is noticed at the first call. The location is one of
+// Open returns the queue with this name at a location. It sends no request: the first call fails
+// if the queue does not exist. The location is one of
 //
 //   - a connection string with an AccountKey or a SharedAccessSignature,
 //   - "UseDevelopmentStorage=true", the local emulator's account on port 10001,
 //   - "https://ACCOUNT.queue.core.windows.net", with [Options.Credential],
 //   - such an address with a shared access signature as its query.
 //
-// The error is [queue.ErrInvalid] and says what is wrong without repeating the
-// location.
+// The error is [queue.ErrInvalid]; it does not repeat the location.
 func Open(location, name string, o *Options) (*Queue, error) {
 	if o == nil {
 		o = &Options{}
@@ -90,14 +85,14 @@ func Open(location, name string, o *Options) (*Queue, error) {
 
 func open(at location, o Options) (_ *account, err error) {
 	switch {
-	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // a number without its unit, which compiles
+	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // probably a number without a unit
 		return nil, invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
 	case o.TryTimeout < 0:
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
-	case o.Credential != nil && at.auth != bare:
-		return nil, invalid("leave one of them out", "there is a Credential, and the location carries a %s too", at.auth)
+	case o.Credential != nil && at.auth != tokenAuth:
+		return nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.auth)
 	}
 	a := &account{location: at, tryTimeout: o.TryTimeout}
 	if a.tryTimeout == 0 {
@@ -112,35 +107,35 @@ func open(at location, o Options) (_ *account, err error) {
 		transport = a.own
 	}
 	sdk := sdkOptions(transport)
-	sdk.PerCallPolicies = []policy.Policy{decoding{}, aside{}}
-	sdk.PerRetryPolicies = []policy.Policy{back{}}
+	sdk.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
+	sdk.PerRetryPolicies = []policy.Policy{restoreQuery{}}
 	switch at.auth {
-	case key:
+	case keyAuth:
 		var c *azqueue.SharedKeyCredential
 		if c, err = azqueue.NewSharedKeyCredential(at.account, at.key); err == nil {
 			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.endpoint, c, sdk)
 		}
-	case signature:
+	case sasAuth:
 		a.service, err = azqueue.NewServiceClientWithNoCredential(at.endpoint+"?"+at.signature, sdk)
 	default:
 		c := o.Credential
 		if c == nil {
 			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.scrub(err), Hint: loginHint}
+				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.redactError(err), Hint: loginHint}
 			}
 		}
-		a.service, err = azqueue.NewServiceClient(at.endpoint, credential{c}, sdk)
+		a.service, err = azqueue.NewServiceClient(at.endpoint, markedCredential{c}, sdk)
 	}
 	if err != nil {
-		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.scrub(err)}
+		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.redactError(err)}
 	}
 	return a, nil
 }
 
-// sdkOptions are those of azqueue that concern the wire: one call is one request.
+// sdkOptions configure azqueue so that one call is one request.
 func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o := &azqueue.ClientOptions{}
-	o.Transport = onlyOnce{staying(transport)}
+	o.Transport = sendOnce{withoutRedirects(transport)}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	return o
@@ -150,20 +145,17 @@ func (a *account) queue(name queue.Name) *Queue {
 	return &Queue{name: name, bad: queue.CheckName(name.Queue), account: a, client: a.service.NewQueueClient(name.Queue)}
 }
 
-// Name is the queue's name and its account, as the location gives it. It sends
-// nothing.
+// Name returns the queue's name and its account as the location gives it. It sends no request.
 func (q *Queue) Name() queue.Name { return q.name }
 
-// Sibling returns the queue of the same account with the suffix appended to
-// its name. It shares client, credential and connections with q; it sends
-// nothing.
+// Sibling returns the queue of the same account whose name has the suffix appended. It shares
+// client, credential and connections with q and sends no request.
 func (q *Queue) Sibling(suffix string) queue.Queue {
 	return q.account.queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
 }
 
-// Close closes the idle connections of this queue and of its siblings. Calls
-// under way end as they would, and a later call opens a new connection. The
-// error is always nil.
+// Close closes the idle connections of this queue and its siblings. Calls in progress are not
+// affected; later calls open new connections. The error is always nil.
 func (q *Queue) Close() error { return q.account.close() }
 
 func (a *account) close() error {

@@ -12,7 +12,9 @@ import (
 
 // The body that azqueue sends has exactly the size that was computed, and one at
 // the limit is sent while one over it is not.
-func TestQ07_BodyLimit(t *testing.T) {
+//
+// Requirement Q-07.
+func TestBodyLimit(t *testing.T) {
 	var body []byte
 	var length int64
 	q := openCanned(t, func(r *http.Request) (*http.Response, error) {

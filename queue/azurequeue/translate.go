@@ -17,27 +17,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// translate turns what azqueue returned into an [*queue.Error] without secrets.
-// ctx is the caller's, try the one with our time-out.
+// translate turns an error of azqueue into a [*queue.Error] without secrets. ctx is the caller's
+// context, try the one with our timeout.
 func (a *account) translate(ctx, try context.Context, op string, receipt queue.Receipt, err error) *queue.Error {
 	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
-		return a.translateAnswer(op, receipt, answer)
+		return a.translateErrorResponse(op, receipt, answer)
 	}
-	if answer := (*unusable)(nil); errors.As(err, &answer) {
-		return a.translateUnusable(answer, receipt)
+	if answer := (*unusableResponse)(nil); errors.As(err, &answer) {
+		return a.translateUnusableResponse(answer, receipt)
 	}
 	if denied := (*credentialError)(nil); errors.As(err, &denied) {
-		return a.translateDenial(ctx, denied)
+		return a.translateCredentialError(ctx, denied)
 	}
-	if ctx.Err() != nil { // the SDK says the same, whatever came of the request
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.scrub(ended(ctx), string(receipt)), Detail: "the wait for the answer ended"}
+	if ctx.Err() != nil { // the SDK does not say whether the request was sent
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.redactError(contextError(ctx), string(receipt)), Detail: "the wait for the response ended"}
 	}
-	if errors.Is(context.Cause(try), errNoAnswer) {
-		// Err stays empty: a deadline that is not the caller's must not look
-		// like one.
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no answer within %v", a.tryTimeout)}
+	if errors.Is(context.Cause(try), errTryTimeout) {
+		// Err stays nil: this deadline is not the caller's.
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", a.tryTimeout)}
 	}
-	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.scrub(err, string(receipt))}
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.redactError(err, string(receipt))}
 	if unsent(err) {
 		e.Kind, e.Hint = queue.ErrUnavailable, a.location.hint
 		switch dns := (*net.DNSError)(nil); {
@@ -52,8 +51,8 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	return e
 }
 
-// unsent reports whether err happened before the first byte of the request
-// could be sent: finding, reaching or trusting the server failed.
+// unsent reports whether err happened before the first byte of the request was sent: resolving,
+// dialing or verifying the server failed.
 func unsent(err error) bool {
 	var (
 		operation   *net.OpError
@@ -64,23 +63,23 @@ func unsent(err error) bool {
 		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-func (a *account) translateAnswer(op string, receipt queue.Receipt, answer *azcore.ResponseError) *queue.Error {
+func (a *account) translateErrorResponse(op string, receipt queue.Receipt, answer *azcore.ResponseError) *queue.Error {
 	e := &queue.Error{Status: answer.StatusCode, Code: answer.ErrorCode}
-	e.Hint, e.Kind = meaning(op, answer.StatusCode, answer.ErrorCode)
+	e.Hint, e.Kind = classify(op, answer.StatusCode, answer.ErrorCode)
 	if r := answer.RawResponse; r != nil {
-		e.RequestID = a.clean(r.Header.Get(requestIDHeader), string(receipt))
-		r.Request = harmless(r.Request)
+		e.RequestID = a.redact(r.Header.Get(requestIDHeader), string(receipt))
+		r.Request = withoutSecrets(r.Request)
 	}
-	e.Err = &answerError{answer, a.said(answer, receipt)}
+	e.Err = &responseError{answer, a.serviceMessage(answer, receipt)}
 	return e
 }
 
 const tooLargeHint = "Base64 text is not escaped and always fits; keep larger bodies in a blob and send a reference"
 
-// meaning is the kind of error that a status and a storage error code stand
-// for, and what to do about it. The codes are those of the Queue service REST
-// API, "Queue service error codes" and "Common REST API error codes".
-func meaning(op string, status int, code string) (hint string, kind error) {
+// classify returns the kind of error for a status and a storage error code, and what to do about
+// it. The codes are those of the Queue service REST API, "Queue service error codes" and "Common
+// REST API error codes".
+func classify(op string, status int, code string) (hint string, kind error) {
 	switch code {
 	case "PopReceiptMismatch":
 		return "", queue.ErrReceiptMismatch
@@ -117,13 +116,13 @@ func meaning(op string, status int, code string) (hint string, kind error) {
 	case status == http.StatusNotFound && op != "update" && op != "delete":
 		return "check the account and the queue's name", queue.ErrQueueMissing
 	case status == http.StatusNotFound:
-		return "", nil // of the message or of the queue: nobody said
+		return "", nil // the message or the queue: unknown
 	case status == http.StatusRequestEntityTooLarge:
 		return tooLargeHint, queue.ErrTooLarge
 	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
 		return "", queue.ErrThrottled
 	case status == http.StatusRequestTimeout, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
-		return "", queue.ErrOutcomeUnknown // someone in between gave up on the service
+		return "", queue.ErrOutcomeUnknown // a gateway timed out
 	case status >= 500:
 		return "", queue.ErrUnavailable
 	case status >= 400:
@@ -133,42 +132,42 @@ func meaning(op string, status int, code string) (hint string, kind error) {
 	}
 }
 
-// answerError is an answer that reports an error. Its text is the service's
-// sentence; the SDK's own is a page.
-type answerError struct {
-	answer *azcore.ResponseError
-	text   string
+// responseError is an error response. Its text is the service's message; the SDK's text fills a
+// page.
+type responseError struct {
+	response *azcore.ResponseError
+	text     string
 }
 
-func (e *answerError) Error() string { return e.text }
-func (e *answerError) Unwrap() error { return e.answer }
+func (e *responseError) Error() string { return e.text }
+func (e *responseError) Unwrap() error { return e.response }
 
-// said is the message of the error document, without its full stop and without
-// the lines that repeat the request id and the time. Of what is no such document it is what
-// the status means, and what came.
-func (a *account) said(answer *azcore.ResponseError, receipt queue.Receipt) string {
+// serviceMessage returns the message of the error document, without the full stop and without the
+// lines that repeat request id and time. For any other document it returns the status text and a
+// description of the content.
+func (a *account) serviceMessage(answer *azcore.ResponseError, receipt queue.Receipt) string {
 	if answer.RawResponse == nil {
 		return ""
 	}
 	var document struct{ Message string }
-	body, err := runtime.Payload(answer.RawResponse) // cached by now
+	body, err := runtime.Payload(answer.RawResponse) // the pipeline has read it
 	if err == nil && xml.Unmarshal(body, &document) == nil && document.Message != "" {
 		line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
-		return a.clean(strings.TrimSuffix(strings.TrimSpace(line), "."), string(receipt))
+		return a.redact(strings.TrimSuffix(strings.TrimSpace(line), "."), string(receipt))
 	}
 	text := http.StatusText(answer.StatusCode)
-	if host := redirection(answer.RawResponse); host != "" {
-		text += " to the host " + a.clean(host, string(receipt))
+	if host := redirectHost(answer.RawResponse); host != "" {
+		text += " to the host " + a.redact(host, string(receipt))
 	}
 	if err == nil && len(body) > 0 {
-		text = strings.TrimPrefix(text+": "+a.described(answer.RawResponse, body, receipt), ": ")
+		text = strings.TrimPrefix(text+": "+a.describe(answer.RawResponse, body, receipt), ": ")
 	}
 	return text
 }
 
-// harmless is what may be kept of a request in an error: not its query, which
-// may be a signature or a receipt, nor its headers.
-func harmless(r *http.Request) *http.Request {
+// withoutSecrets returns the parts of a request that an error may keep: not the query, which may
+// be a signature or a receipt, nor the headers.
+func withoutSecrets(r *http.Request) *http.Request {
 	if r == nil || r.URL == nil {
 		return nil
 	}

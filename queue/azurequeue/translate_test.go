@@ -83,7 +83,8 @@ func written(t *testing.T, err error, op string) *queue.Error {
 	return known
 }
 
-func TestB05_AnswersMeanErrors(t *testing.T) {
+// Requirement B-05.
+func TestAnswersMeanErrors(t *testing.T) {
 	const body = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>%s</Code><Message>The sentence.\nRequestId:rid-1\nTime:2000-01-01 sig=S3cret %s</Message></Error>"
 	for _, c := range []struct {
 		status int

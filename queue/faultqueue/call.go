@@ -9,132 +9,131 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// do is [call] for what answers nothing.
+// do is [call] for an operation without a result.
 func (q *Queue) do(ctx context.Context, op Op, about string, id queue.ID, bad error, act func(context.Context) error) error {
 	_, err := call(ctx, q, op, about, id, bad, func(ctx context.Context) (struct{}, error) { return struct{}{}, act(ctx) })
 	return err
 }
 
-// call lets one operation have its fate. about is what it depends on, id what an
-// error calls it.
+// call runs one operation with its fault. The fault depends on subject; errors name id.
 func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (answer T, _ error) {
 	if bad == nil {
 		bad = queue.CheckName(q.inner.Name().Queue)
 	}
-	if bad != nil { // no client sends it, so nothing can happen to it
+	if bad != nil { // a client would not send it, so it has no fault
 		return answer, queue.Explain(bad, string(op), q.inner.Name(), id)
 	}
-	if ctx.Err() != nil && !q.world.dead() {
-		return act(ctx) // which says so in its own words
+	if ctx.Err() != nil && !q.injector.isDead() {
+		return act(ctx) // the inner queue returns the error
 	}
-	f := q.world.begin(key{q.inner.Name().Queue, op, about})
+	f := q.injector.begin(callKey{q.inner.Name().Queue, op, about})
 	if f.fault == Late {
-		delay(ctx, q.world, f, id, act)
+		sendLate(ctx, q.injector, f, id, act)
 	}
-	answer, count, err := suffer(ctx, q.world, f, act)
-	q.world.record(f, whose(answer, id), count, err)
+	answer, count, err := inject(ctx, q.injector, f, act)
+	q.injector.record(f, messageID(answer, id), count, err)
 	if injected := (*queue.Error)(nil); errors.As(err, &injected) && injected.Op == "" {
 		err = queue.Explain(injected, string(op), q.inner.Name(), id)
 	}
 	return answer, err
 }
 
-// whose is the message that an answer is about: an enqueue makes one.
-func whose(answer any, id queue.ID) queue.ID {
+// messageID returns the id of the message that a result is about: an enqueue creates one.
+func messageID(answer any, id queue.ID) queue.ID {
 	if made, ok := answer.(queue.Message); ok {
 		return made.ID
 	}
 	return id
 }
 
-// held is how many messages an answer hands out.
-func held(answer any) int {
+// messageCount returns how many messages a result has.
+func messageCount(answer any) int {
 	batch, _ := answer.([]queue.Message)
 	return len(batch)
 }
 
-// delay lets a request arrive when its caller has given up, whatever becomes of the
-// caller: it has left the process. The world waits for it, see [Queue.Wait].
-func delay[T any](ctx context.Context, w *world, f fate, id queue.ID, act func(context.Context) (T, error)) {
+// sendLate lets a request arrive after its caller has given up, even if the process has died: it
+// has left the process. [Queue.Wait] waits for it.
+func sendLate[T any](ctx context.Context, w *injector, f injection, id queue.ID, act func(context.Context) (T, error)) {
 	ctx = context.WithoutCancel(ctx)
 	w.mu.Lock()
 	w.late++
 	w.mu.Unlock()
 	go func() {
-		defer w.land()
-		time.Sleep(f.there + f.back + f.late)
-		f.started, f.fault = time.Since(w.birth), Arrival
-		if w.missing(f.started) {
-			w.record(f, id, 0, Missing.failure())
+		defer w.finishLate()
+		time.Sleep(f.requestDelay + f.responseDelay + f.lateDelay)
+		f.started, f.fault = time.Since(w.start), Arrival
+		if w.isMissing(f.started) {
+			w.record(f, id, 0, Missing.asError())
 			return
 		}
 		answer, err := act(ctx)
-		w.record(f, whose(answer, id), held(answer), err)
+		w.record(f, messageID(answer, id), messageCount(answer), err)
 	}()
 }
 
-// land counts an arrival.
-func (w *world) land() {
+// finishLate counts an arrival of a late request.
+func (w *injector) finishLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.late--; w.late == 0 {
-		w.arrived.Broadcast()
+		w.lateDone.Broadcast()
 	}
 }
 
-// wait returns when nothing late is under way.
-func (w *world) wait() {
+// waitLate returns when no late request is in flight.
+func (w *injector) waitLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.late > 0 {
-		w.arrived.Wait()
+		w.lateDone.Wait()
 	}
 }
 
-// suffer is the way of one request and its answer. Beside the answer it returns
-// how many messages were in it, also when it was lost.
-func suffer[T any](ctx context.Context, w *world, f fate, act func(context.Context) (T, error)) (answer T, count int, _ error) {
+// inject runs one request with its fault. It also returns the number of messages in the response,
+// even if that was lost.
+func inject[T any](ctx context.Context, w *injector, f injection, act func(context.Context) (T, error)) (answer T, count int, _ error) {
 	var nothing T
 	if f.fault == Death {
 		if f.kills {
-			if err := w.travel(ctx, f.there); err != nil {
+			if err := w.transit(ctx, f.requestDelay); err != nil {
 				return nothing, 0, err
 			}
 			defer w.kill()
 		}
 		if f.acts {
-			_, _ = act(ctx) // whatever it answers, nobody hears it
+			_, _ = act(ctx) // the response is lost
 		}
-		return nothing, 0, Death.failure()
+		return nothing, 0, Death.asError()
 	}
-	if err := w.travel(ctx, f.there); err != nil {
+	if err := w.transit(ctx, f.requestDelay); err != nil {
 		return nothing, 0, err
 	}
 	var err error
 	switch f.fault {
 	case Throttled, Unavailable, LostRequest, Missing, Late:
 	case Duplicate:
-		_, _ = act(ctx) // the answer is lost to all but who asks again
-		if err = w.travel(ctx, f.between); err != nil {
+		_, _ = act(ctx) // the first response is lost
+		if err = w.transit(ctx, f.duplicateDelay); err != nil {
 			return nothing, 0, err
 		}
 		answer, err = act(ctx)
 	default:
 		answer, err = act(ctx)
 	}
-	count = held(answer)
-	if err := w.travel(ctx, f.back); err != nil {
+	count = messageCount(answer)
+	if err := w.transit(ctx, f.responseDelay); err != nil {
 		return nothing, count, err
 	}
-	if failed := f.fault.failure(); failed != nil {
+	if failed := f.fault.asError(); failed != nil {
 		return nothing, count, failed
 	}
 	return answer, count, err
 }
 
-// travel lets the time pass that a request or an answer is under way. What is
-// under way when the process dies does not arrive.
-func (w *world) travel(ctx context.Context, d time.Duration) error {
+// transit waits while a request or a response is in flight. It fails if the process dies or ctx
+// ends meanwhile.
+func (w *injector) transit(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		arrived := time.NewTimer(d)
 		defer arrived.Stop()
@@ -146,11 +145,11 @@ func (w *world) travel(ctx context.Context, d time.Duration) error {
 			if cause := context.Cause(ctx); !errors.Is(cause, err) {
 				err = fmt.Errorf("%w: %w", err, cause)
 			}
-			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the answer ended", Err: err}
+			return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the wait for the response ended", Err: err}
 		}
 	}
-	if w.dead() {
-		return Death.failure()
+	if w.isDead() {
+		return Death.asError()
 	}
 	return nil
 }

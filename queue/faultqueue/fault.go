@@ -2,7 +2,7 @@ package faultqueue
 
 import "github.com/millrace/millrace/queue"
 
-// Op is an operation, under the name that errors give it.
+// Op is an operation, under the name that errors use.
 type Op string
 
 // The operations.
@@ -19,52 +19,50 @@ const (
 	Drop        Op = "drop"
 )
 
-// Fault is what goes wrong with one call. The zero value is nothing.
+// Fault is what goes wrong with a call. The zero value is no fault.
 type Fault string
 
 // The faults.
 const (
-	// Throttled: the server is busy and does not act: [queue.ErrThrottled].
+	// Throttled: the server is busy and does not act. The error is [queue.ErrThrottled].
 	Throttled Fault = "throttled"
 
-	// Unavailable: the server fails and does not act: [queue.ErrUnavailable].
+	// Unavailable: the server fails and does not act. The error is [queue.ErrUnavailable].
 	Unavailable Fault = "unavailable"
 
-	// LostRequest: the request never arrives: [queue.ErrOutcomeUnknown].
+	// LostRequest: the request does not arrive. The error is [queue.ErrOutcomeUnknown].
 	LostRequest Fault = "lost request"
 
-	// LostAnswer: the server acts, its answer never arrives:
-	// [queue.ErrOutcomeUnknown]. A dequeued batch is hidden and nobody has it.
+	// LostAnswer: the server acts, but its response does not arrive. The error is
+	// [queue.ErrOutcomeUnknown]. A dequeued batch stays hidden.
 	LostAnswer Fault = "lost answer"
 
-	// Duplicate: something in between sends the request twice, the second time a
-	// moment after the server has acted on the first, and the second answer is the
-	// one that arrives. An enqueue makes two messages; a dequeue hides a batch that
-	// nobody has; an update or a delete that took effect is answered with
-	// [queue.ErrReceiptMismatch] or [queue.ErrMessageGone].
+	// Duplicate: a proxy sends the request twice, the second time after the server has acted on
+	// the first, and the caller gets the second response. An enqueue makes two messages; a
+	// dequeue hides a batch that nobody received; an update or a delete that took effect fails
+	// with [queue.ErrReceiptMismatch] or [queue.ErrMessageGone].
 	Duplicate Fault = "duplicate"
 
-	// Slow: all goes well, but it takes long.
+	// Slow: the call succeeds but takes long.
 	Slow Fault = "slow"
 
-	// Late: the request is on its way for so long that its caller gives up,
-	// [queue.ErrOutcomeUnknown], and the server acts on it then: on an enqueue that
-	// was sent again meanwhile, say. Not even the death of the process holds it up.
-	// See [Options].LateBy and [Queue.Wait].
+	// Late: the request arrives after its caller has given up with [queue.ErrOutcomeUnknown], and
+	// the server acts on it then, even if the process has died. For example, an enqueue that was
+	// sent again makes two messages. See [Options].LateBy and [Queue.Wait].
 	Late Fault = "late"
 
-	// Arrival is not what goes wrong with a call but the other half of [Late] in a
-	// trace: the request has arrived and the server has acted.
+	// Arrival is not a fault but the second half of [Late] in a trace: the request has arrived
+	// and the server has acted.
 	Arrival Fault = "arrival"
 
-	// Missing: the queue is away: [queue.ErrQueueMissing].
+	// Missing: the queue does not exist for a while. The error is [queue.ErrQueueMissing].
 	Missing Fault = "missing"
 
-	// Death: the process dies while the call is under way, or is dead already.
+	// Death: the process dies while the call is in flight, or is already dead.
 	Death Fault = "death"
 )
 
-// choose returns the fault that u, 0 to 1, stands for.
+// choose maps u, 0 to 1, to a fault.
 func (r Rates) choose(u float64) Fault {
 	for _, c := range []struct {
 		rate  float64
@@ -81,9 +79,8 @@ func (r Rates) choose(u float64) Fault {
 	return ""
 }
 
-// failure is the error a fault shows to the caller, as the service would word
-// it; nil for a fault that shows none.
-func (f Fault) failure() *queue.Error {
+// asError returns the error of a fault as the service would report it, or nil.
+func (f Fault) asError() *queue.Error {
 	switch f {
 	case Throttled:
 		return &queue.Error{Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "injected"}
@@ -92,7 +89,7 @@ func (f Fault) failure() *queue.Error {
 	case LostRequest, LostAnswer:
 		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: connection reset"}
 	case Late:
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: no answer in time"}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: no response in time"}
 	case Missing:
 		return &queue.Error{Kind: queue.ErrQueueMissing, Status: 404, Code: "QueueNotFound", RequestID: "injected"}
 	case Death:

@@ -509,7 +509,7 @@ func TestSeedReplays(t *testing.T) {
 }
 
 // The fate of calls does not depend on the order in which they are made.
-func TestFateIsIndependentOfTheOrder(t *testing.T) {
+func TestFaultsAreIndependentOfTheOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		list := make([]string, 12)

@@ -9,48 +9,47 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Queue is a queue that misbehaves. Make one with [New]. It is safe for
-// concurrent use.
+// Queue injects faults into a queue. It is safe for concurrent use. Create one with [New].
 type Queue struct {
-	inner queue.Queue
-	world *world
+	inner    queue.Queue
+	injector *injector
 }
 
 var _ queue.Manager = (*Queue)(nil)
 
-// New puts faults around a queue. The clock of [Call].At and of
-// [Options.Missing] starts here.
+// New wraps a queue with faults. The times of [Call].At, [Options].Missing and [Options].Phases
+// start here.
 func New(inner queue.Queue, o *Options) *Queue {
 	if o == nil {
 		o = &Options{}
 	}
-	return &Queue{inner, newWorld(*o)}
+	return &Queue{inner, newInjector(*o)}
 }
 
-// Name is the name of the queue inside.
+// Name returns the name of the inner queue.
 func (q *Queue) Name() queue.Name { return q.inner.Name() }
 
-// Sibling returns the sibling of the queue inside, with the same faults: it
-// shares the seed, the trace and the death of q.
+// Sibling returns the inner queue's sibling with the same faults. It shares seed, trace and death
+// with q.
 func (q *Queue) Sibling(suffix string) queue.Queue {
-	return &Queue{q.inner.Sibling(suffix), q.world}
+	return &Queue{q.inner.Sibling(suffix), q.injector}
 }
 
-// Kill lets the process die now: no further call reaches the queue inside, unless it was
-// on its way before ([Late]).
-func (q *Queue) Kill() { q.world.kill() }
+// Kill lets the process die: no later call reaches the inner queue, except [Late] requests
+// already in flight.
+func (q *Queue) Kill() { q.injector.kill() }
 
-// Died is closed when the process dies, by [Options.DieAfter] or by [Queue.Kill].
-func (q *Queue) Died() <-chan struct{} { return q.world.died }
+// Died is closed when the process dies.
+func (q *Queue) Died() <-chan struct{} { return q.injector.died }
 
-// Wait returns when no [Late] request of q and its siblings is on its way any more. Where
-// there are such, call it when the last call has returned.
-func (q *Queue) Wait() { q.world.wait() }
+// Wait returns when no [Late] request of q and its siblings is in flight. Call it after the last
+// call has returned.
+func (q *Queue) Wait() { q.injector.waitLate() }
 
 // Enqueue implements [queue.Queue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	if o != nil {
-		c := *o // a late one is read when the caller may have changed it
+		c := *o // a late request reads it after the caller may have changed it
 		o = &c
 	}
 	bad := queue.CheckEnqueue(o)
@@ -82,7 +81,7 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	return call(ctx, q, Update, string(l.ID), l.ID, queue.CheckUpdate(l, text, visibility), func(ctx context.Context) (queue.Lease, error) {
 		fresh, err := q.inner.Update(ctx, l, text, visibility)
-		shift(&fresh.Until, q.world.skew(q.inner.Name().Queue))
+		shift(&fresh.Until, q.injector.skew(q.inner.Name().Queue))
 		return fresh, err
 	})
 }
@@ -103,8 +102,8 @@ func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 	return q.do(ctx, Create, "", "", queue.CheckMetadata(metadata), func(ctx context.Context) error { return q.inner.Create(ctx, metadata) })
 }
 
-// SetMetadata implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
-// inside is none.
+// SetMetadata implements [queue.Manager]. The error is [queue.ErrInvalid] if the inner queue is
+// not a Manager.
 func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
 	m, bad := q.manager()
 	if bad == nil {
@@ -114,15 +113,15 @@ func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) err
 	return q.do(ctx, SetMetadata, "", "", bad, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 }
 
-// Clear implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
-// inside is none.
+// Clear implements [queue.Manager]. The error is [queue.ErrInvalid] if the inner queue is not a
+// Manager.
 func (q *Queue) Clear(ctx context.Context) error {
 	m, bad := q.manager()
 	return q.do(ctx, Clear, "", "", bad, func(ctx context.Context) error { return m.Clear(ctx) })
 }
 
-// Drop implements [queue.Manager]. It is [queue.ErrInvalid] when the queue
-// inside is none.
+// Drop implements [queue.Manager]. The error is [queue.ErrInvalid] if the inner queue is not a
+// Manager.
 func (q *Queue) Drop(ctx context.Context) error {
 	m, bad := q.manager()
 	return q.do(ctx, Drop, "", "", bad, func(ctx context.Context) error { return m.Drop(ctx) })
@@ -132,10 +131,10 @@ func (q *Queue) manager() (queue.Manager, error) {
 	if m, ok := q.inner.(queue.Manager); ok {
 		return m, nil
 	}
-	return nil, &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue inside cannot be administered: it is no queue.Manager"}
+	return nil, &queue.Error{Kind: queue.ErrInvalid, Detail: "the inner queue cannot be administered: it is not a queue.Manager"}
 }
 
-// skewed shows the messages of an answer by the server's clock.
+// skewed converts the messages of a response to the server's clock.
 func (q *Queue) skewed(batch []queue.Message, err error) ([]queue.Message, error) {
 	for i := range batch {
 		q.skew(&batch[i])
@@ -143,15 +142,15 @@ func (q *Queue) skewed(batch []queue.Message, err error) ([]queue.Message, error
 	return batch, err
 }
 
-// skew shows a message by the server's clock, which is read when the server acts.
+// skew converts a message to the server's clock at the time the server acts.
 func (q *Queue) skew(m *queue.Message) {
-	by := q.world.skew(q.inner.Name().Queue)
+	by := q.injector.skew(q.inner.Name().Queue)
 	shift(&m.Until, by)
 	shift(&m.Inserted, by)
 	shift(&m.Expires, by)
 }
 
-// shift leaves alone what is no instant: the zero time, and never.
+// shift moves a time, except the zero time and "never".
 func shift(t *time.Time, by time.Duration) {
 	if !t.IsZero() && t.UTC().Year() < 9999 {
 		*t = t.Add(by)

@@ -9,26 +9,25 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Call is one call as the trace keeps it, or the [Arrival] of a late one. Two of them can
-// be compared with ==.
+// Call is a call in the trace, or the [Arrival] of a late one. Calls can be compared with ==.
 type Call struct {
-	At      time.Duration // when it was made, since [New]
-	Took    time.Duration // how long it took
-	Queue   string        // the queue's name within the account
+	At      time.Duration // when it began, since [New]
+	Took    time.Duration // its duration
+	Queue   string        // the queue's name
 	Op      Op
-	Message queue.ID // whose it was; of an enqueue, which it made; "" for none
-	Ordinal int      // how often the same was asked before
-	Fault   Fault    // "" for none
-	Count   int      // messages handed out, or lost on the way; of a doubled dequeue, by the second
-	Error   string   // the kind of its error, such as "throttled"; "" for none
+	Message queue.ID // its message; for an enqueue the new one; "" if none
+	Ordinal int      // number of earlier calls with the same operation and subject
+	Fault   Fault    // "" if none
+	Count   int      // messages returned, or lost on the way; for a duplicate dequeue those of the second
+	Error   string   // kind of the error, such as "throttled"; "" if none
 }
 
-// Trace returns all calls so far that have ended, sorted by instant, queue,
-// message, operation and ordinal. It is empty without [Options.Record].
+// Trace returns all calls that have ended, sorted by time, queue, message, operation and ordinal.
+// It is empty without [Options].Record.
 func (q *Queue) Trace() []Call {
-	q.world.mu.Lock()
-	trace := slices.Clone(q.world.trace)
-	q.world.mu.Unlock()
+	q.injector.mu.Lock()
+	trace := slices.Clone(q.injector.trace)
+	q.injector.mu.Unlock()
 	slices.SortStableFunc(trace, func(a, b Call) int {
 		return cmp.Or(
 			cmp.Compare(a.At, b.At), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Message, b.Message),
@@ -38,13 +37,13 @@ func (q *Queue) Trace() []Call {
 	return trace
 }
 
-// record keeps a call that has ended.
-func (w *world) record(f fate, id queue.ID, count int, err error) {
+// record adds a finished call to the trace.
+func (w *injector) record(f injection, id queue.ID, count int, err error) {
 	if !w.o.Record {
 		return
 	}
 	c := Call{
-		At: f.started, Took: time.Since(w.birth) - f.started,
+		At: f.started, Took: time.Since(w.start) - f.started,
 		Queue: f.queue, Op: f.op, Message: id, Ordinal: f.ordinal, Fault: f.fault, Count: count,
 	}
 	if err != nil {

@@ -44,8 +44,8 @@ func reportRate(b *testing.B) {
 	b.ReportMetric(float64(b.N)*queue.MaxBatch/b.Elapsed().Seconds(), "messages/s")
 }
 
-// BenchmarkCycle is the whole life of messages, on as many queues as there are
-// goroutines, and on one that all share. One operation is 32 messages.
+// BenchmarkCycle measures whole lives of messages, with a queue for each goroutine and with
+// one shared queue. One operation is 32 messages.
 func BenchmarkCycle(b *testing.B) {
 	b.Run("queues=many", func(b *testing.B) {
 		engine := New(nil)
@@ -75,8 +75,7 @@ func BenchmarkCycle(b *testing.B) {
 	})
 }
 
-// BenchmarkDepth is the cycle on top of a standing backlog: what the depth of a
-// queue costs. One operation is 32 messages.
+// BenchmarkDepth measures the cycle above a standing backlog. One operation is 32 messages.
 func BenchmarkDepth(b *testing.B) {
 	for _, depth := range []int{1, 1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
@@ -94,7 +93,7 @@ func BenchmarkDepth(b *testing.B) {
 	}
 }
 
-// BenchmarkPeek is reading the 32 first messages of a deep queue.
+// BenchmarkPeek measures peeking at the first 32 messages of a deep queue.
 func BenchmarkPeek(b *testing.B) {
 	q := benchmarkQueue(b, "deep")
 	for range 100_000 {

@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// wallClock is a clock that is set to other times, beside the one of the bubble that goes on.
+// wallClock is a wall clock that can be set, while the bubble's clock goes on.
 type wallClock struct{ off time.Duration }
 
 func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
 
-// steppedEngine is an engine in memory whose wall clock can be set.
+// steppedEngine returns a queue of an engine in memory whose wall clock can be set.
 func steppedEngine(t *testing.T) (*wallClock, *Queue) {
 	t.Helper()
 	e, w := New(nil), &wallClock{}
@@ -35,7 +35,7 @@ func send(t *testing.T, q *Queue, text string, o *queue.EnqueueOptions) queue.Me
 	return m
 }
 
-// receive dequeues one message, and wants it to be that one; "" for none.
+// receive dequeues one message and checks its text; "" means that there must be none.
 func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
 	t.Helper()
 	batch, err := q.Dequeue(t.Context(), 1, 30*time.Second)
@@ -51,9 +51,9 @@ func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
 	return m
 }
 
-// TestTheWallClockIsSetWhileItRuns: neither back nor forth does that hide a message, show one
-// that is hidden, or end its life, and times are shown by the clock as it is then.
-func TestTheWallClockIsSetWhileItRuns(t *testing.T) {
+// TestSettingTheWallClockMovesNoMessage: setting the wall clock hides, reveals and expires
+// no message, and times are shown by the new wall clock.
+func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
 	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forth": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forth": 150 * 365 * 24 * time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestTheWallClockIsSetWhileItRuns(t *testing.T) {
 				receive(t, q, "hidden", "")
 				m := send(t, q, "after", &queue.EnqueueOptions{Delay: time.Minute, TTL: queue.Forever})
 				if now := time.Now().Add(step).UTC().Truncate(time.Second); !m.Inserted.Equal(now) && step > -100_000*time.Hour {
-					t.Errorf("inserted %v, and it is %v", m.Inserted, now)
+					t.Errorf("inserted at %v, want %v", m.Inserted, now)
 				}
 				time.Sleep(29 * time.Second)
 				receive(t, q, "when the lease has ended", "leased")
@@ -79,15 +79,16 @@ func TestTheWallClockIsSetWhileItRuns(t *testing.T) {
 				receive(t, q, "when the delay has ended", "after")
 				time.Sleep(time.Hour)
 				if p, err := q.Properties(t.Context()); err != nil || p.Depth != 2 {
-					t.Errorf("%d messages, %v, want all but the short-lived", p.Depth, err)
+					t.Errorf("depth %d, %v; want 2: all but the short-lived", p.Depth, err)
 				}
 			})
 		})
 	}
 }
 
-// TestSmallStepsOfTheWallClock: to keep a clock right moves nothing that is shown.
-func TestSmallStepsOfTheWallClock(t *testing.T) {
+// TestClockDisciplineMovesNoShownTime: small corrections of the wall clock do not change
+// the times shown.
+func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall, q := steppedEngine(t)
 		first := send(t, q, "a", nil)
@@ -100,7 +101,7 @@ func TestSmallStepsOfTheWallClock(t *testing.T) {
 	})
 }
 
-// savedStore is a store that keeps what it is given, as far as these tests need it.
+// savedStore is a store that loads a given state.
 type savedStore struct {
 	*mapStore
 	saved Saved
@@ -108,8 +109,8 @@ type savedStore struct {
 
 func (s *savedStore) Load() (Saved, error) { return s.saved, nil }
 
-// TestAStoreThatDoesNotKnowTheTime: then no message is older than the clock.
-func TestAStoreThatDoesNotKnowTheTime(t *testing.T) {
+// TestAStoreWithoutATimeStartsAtItsNewestMessage: no message is newer than the clock.
+func TestAStoreWithoutATimeStartsAtItsNewestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour).UnixNano()
 		store := &savedStore{newMapStore(), Saved{
@@ -129,8 +130,8 @@ func TestAStoreThatDoesNotKnowTheTime(t *testing.T) {
 	})
 }
 
-// TestATimeGoesWithEveryCommit, and never back.
-func TestATimeGoesWithEveryCommit(t *testing.T) {
+// TestEveryCommitHasATime: every commit has a time, which never goes back.
+func TestEveryCommitHasATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &timesStore{mapStore: newMapStore()}
 		e, err := Open(store, nil)
@@ -148,8 +149,8 @@ func TestATimeGoesWithEveryCommit(t *testing.T) {
 			time.Sleep(time.Minute)
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
-			if want := TimePassed(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
-				t.Errorf("commit %d came at %d, want %d", n, store.last, want)
+			if want := CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+				t.Errorf("commit %d has time %d, want %d", n, store.last, want)
 			}
 		}
 		if err := e.Close(); err != nil {
@@ -158,30 +159,31 @@ func TestATimeGoesWithEveryCommit(t *testing.T) {
 	})
 }
 
-// timesStore remembers the time of the last commit.
+// timesStore keeps the time of the last commit.
 type timesStore struct {
 	*mapStore
-	last TimePassed
+	last CommittedAt
 }
 
 func (s *timesStore) Commit(changes []Change) (bool, error) {
 	for _, c := range changes {
-		if at, is := c.(TimePassed); is {
+		if at, is := c.(CommittedAt); is {
 			s.last = at
 		}
 	}
 	return s.mapStore.Commit(changes)
 }
 
-// TestAClockOutOfItsMind: whatever the wall clock says, the longest life is longer than none.
-func TestAClockOutOfItsMind(t *testing.T) {
+// TestTheWallClockIsLimited: whatever the wall clock says, an instant can hold the longest
+// TTL.
+func TestTheWallClockIsLimited(t *testing.T) {
 	for year, want := range map[int]int{1: 1970, 1899: 1970, 2026: 2026, 2300: 2190, 3000: 2190, 9999: 2190} {
 		at := wallTime(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC))
 		if got := time.Unix(0, int64(at)).UTC().Year(); got != want {
-			t.Errorf("in the year %d it is %d, want %d", year, got, want)
+			t.Errorf("wall clock in the year %d: got year %d, want %d", year, got, want)
 		}
 		if at.after(math.MaxInt32) < at {
-			t.Errorf("in the year %d the longest life is over at once", year)
+			t.Errorf("wall clock in the year %d: the longest TTL overflows", year)
 		}
 	}
 }

@@ -1,60 +1,59 @@
-// Package localqueue is the embedded engine: accounts, queues and messages
-// kept in memory, and over a [Store] on a disk too, with the semantics that
-// Azure Queue Storage documents. A [Queue] is a [queue.Manager] in process, and
-// package emulator serves the same engine over the service's REST protocol.
+// Package localqueue is the embedded engine: accounts, queues and messages in memory,
+// optionally made durable by a [Store], with the semantics that Azure Queue Storage
+// documents. A [Queue] is a [queue.Manager] in process; package emulator serves the same
+// engine over the REST protocol.
 //
 // # Delivery
 //
-// At least once. Messages are handed out in the order in which they become
-// visible, then in the order in which they were enqueued; the service promises
-// no order, so nothing may depend on this one. A message is hidden to the exact
-// instant, while the times shown are cut to whole seconds as on the wire.
+// Delivery is at least once. Messages are handed out in the order in which they become
+// visible, then in the order in which they were enqueued. The service promises no order, so
+// do not depend on this one. A message becomes visible at the exact instant; the times
+// shown are truncated to whole seconds, as on the wire.
 //
-// A receipt is good until the message is dequeued or updated again, even after
-// the visibility has ended. After that it is [queue.ErrReceiptMismatch]; once
-// the message was deleted or has expired it is [queue.ErrMessageGone].
+// A receipt is valid until the message is dequeued or updated again, even after the
+// visibility timeout. Then it fails with [queue.ErrReceiptMismatch]; once the message is
+// deleted or has expired, with [queue.ErrMessageGone].
 //
 // # Durability
 //
-// Of an engine made with [New] nothing survives the process. One made with [Open]
-// answers once the store has what the answer tells: a call that fails with
-// [queue.ErrUnavailable] has changed nothing, and one whose context ends while it
-// waits for the store fails with [queue.ErrOutcomeUnknown]. Package filequeue has
-// a store in a directory.
+// An engine made with [New] keeps nothing when the process ends. One made with [Open]
+// answers a call only after the store has committed everything that the answer reveals. A
+// call that fails with [queue.ErrUnavailable] has changed nothing; a call whose context
+// ends while it waits for the store fails with [queue.ErrOutcomeUnknown]. Package filequeue
+// is a store in a directory.
 //
 // # Cost
 //
-// Enqueue, dequeue, update and delete take O(log n) of the messages in the
-// queue, whatever its depth; depth, clear and drop take O(1). Expired messages
-// are taken away by the next call on their queue, without a goroutine. The
-// engine holds some 250 bytes for a message besides its text, which over a store
-// it does not hold. Calls that are under way together share one commit, which
-// waits up to a millisecond for those who shared the last; a caller alone waits
-// for nobody.
+// Enqueue, dequeue, update and delete take O(log n) in the number of messages of the queue;
+// depth, clear and drop take O(1). The next call on a queue removes its expired messages,
+// so there is no goroutine for that. The engine uses some 250 bytes for each message
+// besides its text; over a store, it keeps no committed text in memory. Concurrent calls
+// share one commit, which waits up to a millisecond for the callers that shared the last
+// one; a single caller never waits for others.
 //
 // # Concurrency and shutdown
 //
-// Everything is safe for concurrent use. Each queue has its own lock, so queues
-// do not contend. In memory no call blocks, a context is looked at once, before
-// anything is done, and the engine starts no goroutine and needs no closing. Over a
-// store, calls wait for it after they have given the lock back; one goroutine
-// commits, which [Engine.Close] waits for.
+// Everything is safe for concurrent use. Each queue has its own lock, so queues do not
+// contend. In memory, no call blocks, a context is checked once before anything is done,
+// and the engine starts no goroutine and need not be closed. Over a store, calls release
+// the lock before they wait for the commit; one goroutine commits, and [Engine.Close] waits
+// for it.
 //
 // # Time
 //
-// An engine has a time of its own. It begins with the wall clock and goes forward with the
-// monotonic clock of the process: a wall clock that is set, back or forth, hides no message,
-// shows none that is hidden, and ends no life. Where the monotonic clock stands still while a
-// machine is suspended, leases and lives do too, as the leases of the workers on that machine
-// do. Over a [Store] it begins no earlier than the newest time in the store: if the clock is
-// behind that after a restart, what was visible is visible, and what is hidden is so for as
-// long as was left. A clock that is far ahead at a restart ends the lives that are over by it:
-// that cannot be told from a long time.
+// An engine has its own clock. It starts at the wall clock and advances with the monotonic
+// clock of the process, so setting the wall clock neither hides, reveals nor expires a
+// message. Where the monotonic clock stops while a machine is suspended, leases and TTLs
+// stop too, like the leases of the workers on that machine. Over a [Store], the clock
+// starts no earlier than the newest time in the store: if the wall clock is behind that
+// after a restart, visible messages stay visible, and hidden ones stay hidden for as long
+// as was left. If the wall clock is far ahead at a restart, messages expire whose TTL is
+// over by it: the engine cannot tell that from a long pause.
 //
-// Times are shown by the wall clock as it is when they are shown, so that a client can compare
-// them with its own. After the wall clock was set by more than a second, the same message is
-// shown with other times than before.
+// Times are shown by the current wall clock, so that clients can compare them with their
+// own. After the wall clock was set by more than a second, the times shown for a message
+// move with it.
 //
-// In a testing/synctest bubble an engine lives on the bubble's clock and must be made inside
+// In a testing/synctest bubble, the engine uses the bubble's clock and must be made inside
 // the bubble.
 package localqueue

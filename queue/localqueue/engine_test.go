@@ -47,7 +47,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	}
 	one := run(1)
 	if !slices.Equal(one, run(1)) {
-		t.Error("the same seed gives other ids")
+		t.Error("the same seed gave different ids")
 	}
 	sets := map[string]bool{}
 	for _, s := range slices.Concat(one, run(2), run(0), run(0)) {
@@ -57,7 +57,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 		sets[s] = true
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(one[0]) {
-		t.Errorf("id %q is no GUID", one[0])
+		t.Errorf("id %q is not a GUID", one[0])
 	}
 }
 
@@ -86,8 +86,8 @@ func TestDropAndCreateAgain(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 		}
 		create(nil)
-		if a := e.account("a", false); len(a.leaving) != 0 || len(a.leavers) != 0 {
-			t.Errorf("names that are free are remembered: %v %v", a.leaving, a.leavers)
+		if a := e.account("a", false); len(a.deleting) != 0 || len(a.deletingOrder) != 0 {
+			t.Errorf("free names are kept: %v %v", a.deleting, a.deletingOrder)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestMetadataIsNotShared(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
+func TestListPagesInOrder(t *testing.T) {
 	ctx := context.Background()
 	e := New(&Options{DeletingFor: -1})
 	for i := range 250 {
@@ -180,9 +180,9 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRaces lets everything happen to a few queues at once, for the race
-// detector, and wants no error but those that the others explain.
-func TestRaces(t *testing.T) {
+// TestConcurrentCallsDoNotRace makes all calls on a few queues at once, for the race
+// detector, and accepts only errors that other calls explain.
+func TestConcurrentCallsDoNotRace(t *testing.T) {
 	ctx := context.Background()
 	e := New(&Options{DeletingFor: -1})
 	var wg sync.WaitGroup
@@ -224,9 +224,9 @@ func TestRaces(t *testing.T) {
 	wg.Wait()
 }
 
-// TestMemoryComesBack fills a queue and empties it in the three ways there are:
-// what it held must be free again.
-func TestMemoryComesBack(t *testing.T) {
+// TestEmptiedQueuesReleaseTheirMemory fills a queue and empties it by delete, clear and
+// expiry.
+func TestEmptiedQueuesReleaseTheirMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		q := New(nil).Queue(name("large"))
@@ -263,14 +263,14 @@ func TestMemoryComesBack(t *testing.T) {
 			}
 			empty()
 			s, err := q.engine.find(q.name)
-			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > small || cap(s.backlog.expiring.heap) > small || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*small {
+			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > shrinkAbove || cap(s.backlog.expiring.heap) > shrinkAbove || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*shrinkAbove {
 				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.heap), cap(s.backlog.expiring.heap))
 			}
 		}
 	})
 }
 
-func TestErrorsAreForPeople(t *testing.T) {
+func TestErrorsSayWhatWasAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		e := New(nil)

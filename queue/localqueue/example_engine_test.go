@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A queue in memory behaves like one in Azure: a message that was dequeued is
-// hidden until it is deleted, and only the newest receipt deletes it.
+// A queue in memory behaves like one in Azure: a dequeued message is hidden until it is
+// deleted, and only the newest receipt deletes it.
 func ExampleEngine() {
 	ctx := context.Background()
 	engine := localqueue.New(nil)
@@ -43,7 +43,7 @@ func ExampleEngine() {
 	// deleted: true
 }
 
-// A list comes in pages; each says where the next one begins. [queue.ListAll] walks them.
+// A list comes in pages; each has the marker of the next one. [queue.ListAll] walks them.
 func ExampleAccount_List() {
 	ctx := context.Background()
 	engine := localqueue.New(nil)

@@ -13,15 +13,15 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// identity turns (ordinal of the queue, ordinal within it) into message ids and
-// receipts by encrypting the pair. A block cipher is a permutation, so two of a
-// kind never collide, and without the key none can be guessed from another.
+// identity derives message ids and receipts by encrypting (ordinal of the queue, number
+// within the queue). A block cipher is a permutation, so no two collide, and without the
+// key none can be guessed from another.
 type identity struct {
 	ids      cipher.Block
 	receipts cipher.Block
 }
 
-// newSecret derives a secret from the seed, or draws one when it is 0.
+// newSecret derives a secret from the seed, or draws a random one if the seed is 0.
 func newSecret(seed uint64) (secret [32]byte) {
 	if seed == 0 {
 		rand.Read(secret[:]) // never fails, see crypto/rand
@@ -31,20 +31,20 @@ func newSecret(seed uint64) (secret [32]byte) {
 }
 
 func newIdentity(secret [32]byte) identity {
-	return identity{ids: block(secret[:16]), receipts: block(secret[16:])}
+	return identity{ids: newCipher(secret[:16]), receipts: newCipher(secret[16:])}
 }
 
-func block(key []byte) cipher.Block {
+func newCipher(key []byte) cipher.Block {
 	b, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // only for a key that has not 16, 24 or 32 bytes
+		panic(err) // only if the key does not have 16, 24 or 32 bytes
 	}
 	return b
 }
 
-// id returns the id of a queue's message, in the form of a GUID.
+// id returns the id of a queue's message, in the form of a GUID.
 func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
-	b := seal(i.ids, queueOrdinal, sequence)
+	b := encrypt(i.ids, queueOrdinal, sequence)
 	var s [36]byte
 	hex.Encode(s[0:8], b[0:4])
 	hex.Encode(s[9:13], b[4:6])
@@ -55,8 +55,8 @@ func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
 	return queue.ID(s[:])
 }
 
-// sequence returns which message of a queue has this id: the inverse of id. False
-// means that none ever had it.
+// sequence is the inverse of id: the sequence of the message with that id. False means that
+// no message of the queue ever had it.
 func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return 0, false
@@ -66,7 +66,7 @@ func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
 	for at := range len(id) {
 		switch c := id[at]; {
 		case at == 8 || at == 13 || at == 18 || at == 23:
-		case 'A' <= c && c <= 'F': // which hex would take; an id is exactly what was given out
+		case 'A' <= c && c <= 'F': // hex would accept it, but ids are case-sensitive
 			return 0, false
 		default:
 			digits[n] = c
@@ -81,8 +81,8 @@ func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
 	return binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[:8]) == queueOrdinal
 }
 
-// receiptLen is 16 bytes in padded standard Base64, whose +, / and = make
-// clients escape receipts as the service's own do.
+// receiptLen is 16 bytes in padded standard Base64. Like the service's receipts, ours
+// contain +, / and =, which clients must escape.
 const receiptLen = 24
 
 // receipt returns a queue's n-th receipt.
@@ -98,12 +98,12 @@ func (i identity) matches(r queue.Receipt, queueOrdinal, n uint64) bool {
 }
 
 func (i identity) encoded(queueOrdinal, n uint64) (s [receiptLen]byte) {
-	b := seal(i.receipts, queueOrdinal, n)
+	b := encrypt(i.receipts, queueOrdinal, n)
 	base64.StdEncoding.Encode(s[:], b[:])
 	return s
 }
 
-func seal(key cipher.Block, high, low uint64) [16]byte {
+func encrypt(key cipher.Block, high, low uint64) [16]byte {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], high)
 	binary.BigEndian.PutUint64(b[8:], low)

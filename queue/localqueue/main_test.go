@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What runs in parallel here waits for real seconds, more of it than there are cores.
+	// Parallel tests wait for real seconds, so run more of them than there are cores.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}

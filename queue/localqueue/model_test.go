@@ -26,13 +26,13 @@ type modelMessage struct {
 	expires  time.Time // zero for never
 }
 
-// model is a queue as a slice: every operation looks at everything.
+// model is a queue as a slice: every operation scans all messages.
 type model struct {
 	messages []*modelMessage
 	sequence int
 }
 
-// live forgets the expired and returns the visible, in order.
+// live removes the expired messages and returns the visible ones, in order.
 func (m *model) live() []*modelMessage {
 	now := time.Now()
 	m.messages = slices.DeleteFunc(m.messages, func(x *modelMessage) bool {
@@ -50,7 +50,7 @@ func (m *model) live() []*modelMessage {
 	return visible
 }
 
-// check finds the message of a lease as the documents say.
+// check finds the message of a lease as the service documents it.
 func (m *model) check(l queue.Lease) (*modelMessage, error) {
 	m.live()
 	for _, x := range m.messages {
@@ -78,9 +78,9 @@ func (m *modelMessage) shown() queue.Message {
 	}
 }
 
-// checkInBubbles checks a property, each time in a bubble of its own: rapid
-// watches the clock, which in one bubble for all would soon be years ahead. What
-// rapid throws to end a run is carried over to rapid's own goroutine.
+// checkInBubbles runs each check of a property in a bubble of its own: rapid watches the
+// clock, which in a single bubble would soon be years ahead. A panic with which rapid ends
+// a run is passed on to rapid's goroutine.
 func checkInBubbles(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, func(r *rapid.T) {
 		var thrown any
@@ -94,8 +94,8 @@ func checkInBubbles(t *testing.T, property func(*rapid.T)) {
 	})
 }
 
-// TestAgainstModel runs random operations against the engine and the model, on
-// simulated time, and wants the same of both.
+// TestAgainstModel runs random operations on the engine and the model, on simulated time,
+// and compares them.
 func TestAgainstModel(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		ctx := context.Background()

@@ -8,49 +8,49 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Open returns an engine over a store, with everything that the store keeps.
-// What it answers has reached the store. The engine takes the store over:
-// [Engine.Close] closes it. When Open fails the store is still the caller's.
+// Open returns an engine over a store, with everything that the store has. The engine takes
+// ownership of the store: [Engine.Close] closes it. If Open fails, the caller still owns
+// it.
 //
-// A store that was used before keeps the secret it began with, which ids and
-// receipts are made of: [Options].Seed then has no effect.
+// A store that was used before keeps its secret, which ids and receipts are derived from;
+// [Options].Seed then has no effect.
 func Open(store Store, o *Options) (*Engine, error) {
 	saved, err := store.Load()
 	if err != nil {
-		return nil, fmt.Errorf("localqueue: load what the store keeps: %w", err)
+		return nil, fmt.Errorf("localqueue: load the store: %w", err)
 	}
 	if saved.Secret == ([32]byte{}) {
 		saved.Secret = newSecret(o.seed())
 		if _, err := store.Commit([]Change{SecretSaved(saved.Secret)}); err != nil {
-			return nil, fmt.Errorf("localqueue: begin a new store: %w", err)
+			return nil, fmt.Errorf("localqueue: initialize the store: %w", err)
 		}
 	}
 	e := newEngine(o, saved.Secret)
 	if err := e.load(saved); err != nil {
 		return nil, err
 	}
-	e.journal = newJournal(store, e.clock)
-	e.journal.nudge() // for what a clear may have left
-	go e.journal.run()
+	e.committer = newCommitter(store, e.clock)
+	e.committer.signal() // a clear may have left work over
+	go e.committer.run()
 	return e, nil
 }
 
-// load fills an engine that nobody knows yet.
+// load fills an engine that is not shared yet.
 func (e *Engine) load(saved Saved) error {
 	e.ordinal.Store(saved.Ordinal)
 	for _, a := range saved.Accounts {
 		e.account(a.Name, true).properties = a.Properties
 	}
-	byOrdinal := make(map[uint64]*contents, len(saved.Queues))
+	byOrdinal := make(map[uint64]*queueState, len(saved.Queues))
 	for _, q := range saved.Queues {
-		s := &contents{
+		s := &queueState{
 			ordinal:  q.Ordinal,
 			name:     q.Name,
 			metadata: q.Metadata,
 			policy:   q.Policy,
 			enqueued: q.Enqueued,
 			receipts: q.Receipts,
-			reserved: bounds{q.Enqueued, q.Receipts},
+			reserved: highWater{q.Enqueued, q.Receipts},
 			backlog:  newBacklog(),
 		}
 		byOrdinal[q.Ordinal] = s
@@ -67,25 +67,25 @@ func (e *Engine) load(saved Saved) error {
 		return err
 	}
 	e.clock = newClock(max(instant(saved.Time), newest))
-	slices.SortFunc(saved.Leaving, func(a, b LeavingName) int { return cmp.Compare(a.Until, b.Until) })
+	slices.SortFunc(saved.Deleting, func(a, b DeletingName) int { return cmp.Compare(a.Until, b.Until) })
 	at := e.clock.now()
-	for _, l := range saved.Leaving {
+	for _, l := range saved.Deleting {
 		if instant(l.Until) > at {
-			e.account(l.Name.Account, true).takeLeave(l.Name.Queue, instant(l.Until))
+			e.account(l.Name.Account, true).markDeleting(l.Name.Queue, instant(l.Until))
 		}
 	}
 	return nil
 }
 
-// loadMessages also returns when the newest of them was enqueued.
-func loadMessages(saved Saved, queues map[uint64]*contents) (newest instant, err error) {
+// loadMessages also returns when the newest message was enqueued.
+func loadMessages(saved Saved, queues map[uint64]*queueState) (newest instant, err error) {
 	if saved.Messages == nil {
 		return 0, nil
 	}
 	for state := range saved.Messages {
 		s := queues[state.Queue]
 		if s == nil {
-			return 0, &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, and no such queue", state.Queue)}
+			return 0, &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, but no such queue", state.Queue)}
 		}
 		s.enqueued = max(s.enqueued, state.Sequence)
 		s.receipts = max(s.receipts, state.Receipt)

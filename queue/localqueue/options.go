@@ -2,18 +2,16 @@ package localqueue
 
 import "time"
 
-// Options configure an [Engine]. Nil and the zero value mean the defaults.
+// Options configures an [Engine]. Nil and the zero value mean the defaults.
 type Options struct {
-	// DeletingFor is how long the name of a dropped queue stays taken, during
-	// which a create fails with [queue.ErrQueueBeingDeleted]. Negative means
-	// that the name is free at once. Defaults to 30 s, the least that the
-	// service documents.
+	// DeletingFor is how long the name of a dropped queue stays reserved; meanwhile a create
+	// fails with [queue.ErrQueueBeingDeleted]. A negative value frees the name at once.
+	// Defaults to 30 s, the minimum that the service documents.
 	DeletingFor time.Duration
 
-	// Seed makes message ids and receipts a pure function of the seed, the
-	// ordinal of the queue (the how-manieth this engine created) and the
-	// ordinal within it, so that a test can be repeated. Zero means a random
-	// seed, so that ids cannot be guessed. Defaults to 0.
+	// Seed makes message ids and receipts a pure function of the seed, the number of the queue
+	// in order of creation, and the number within the queue, so that a test can be repeated.
+	// Zero means a random seed, so that ids cannot be guessed. Defaults to 0.
 	Seed uint64
 }
 

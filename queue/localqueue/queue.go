@@ -2,32 +2,31 @@ package localqueue
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/millrace/millrace/queue"
 )
 
-// Queue is one queue of an [Engine], in process. It is a [queue.Manager]; every
-// method fails with a [*queue.Error]. It is a handle: any number may exist for
-// one queue, before and after it does. It is safe for concurrent use.
+// Queue is a handle of one queue of an [Engine], in process. It is a [queue.Manager]; its
+// methods fail with a [*queue.Error]. Any number of handles may exist for one queue, before
+// and after the queue does. It is safe for concurrent use.
 type Queue struct {
 	engine  *Engine
 	name    queue.Name
-	refused error // why the name is none, looked at by every call
+	refused error // why the name is invalid; every call fails with it
 }
 
 var _ queue.Manager = (*Queue)(nil)
 
-// Name says which queue this is.
+// Name returns the queue's name.
 func (q *Queue) Name() queue.Name { return q.name }
 
-// Sibling returns the queue of the same account with the suffix appended.
+// Sibling returns the queue of the same account whose name has the suffix appended.
 func (q *Queue) Sibling(suffix string) queue.Queue {
 	return q.engine.Queue(queue.Name{Account: q.name.Account, Queue: q.name.Queue + suffix})
 }
 
-// Enqueue appends one message; see [queue.Queue.Enqueue].
+// Enqueue adds one message; see [queue.Queue.Enqueue].
 func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	const op = "enqueue"
 	if err := queue.CheckEnqueue(o); err != nil {
@@ -36,11 +35,11 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if err := queue.CheckText(text); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, grows)
+	s, at, err := q.begin(ctx, needsSpace)
 	if err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
-	q.reserve(s, 1)
+	q.reserveNumbers(s, 1)
 	s.enqueued++
 	s.receipts++
 	m := &message{
@@ -58,12 +57,12 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 		m.expires = at.after(queue.Seconds(life))
 	}
 	s.backlog.add(m)
-	if q.engine.journal != nil {
-		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.withdraw(m) })
+	if q.engine.committer != nil {
+		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.removeIfPresent(m) })
 	}
 	out := m.shown(q.engine.clock)
 	ids := m.numbers()
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return queue.Message{}, q.fail(op, "", err)
 	}
 	out.Text = text
@@ -71,31 +70,31 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return out, nil
 }
 
-// Dequeue takes up to n visible messages; see [queue.Queue.Dequeue]. The
-// visibility may pass a message's expiry: it then just expires, hidden.
+// Dequeue takes up to n visible messages; see [queue.Queue.Dequeue]. The visibility may
+// pass a message's expiry: the message then expires while it is hidden.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	const op = "dequeue"
 	if err := queue.CheckDequeue(n, visibility); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, reads)
+	s, at, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	if s.backlog.next(at) == nil {
-		return nil, q.answer(op, q.leave(s).wait(ctx))
+		return nil, q.failIf(op, q.end(s).wait(ctx))
 	}
-	texts, err := q.texts(s)
+	texts, err := q.textReader(s)
 	if err != nil {
-		q.leave(s)
+		q.end(s)
 		return nil, q.fail(op, "", err)
 	}
-	q.reserve(s, uint64(n))
+	q.reserveNumbers(s, uint64(n))
 	room := min(n, s.backlog.len())
-	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
-	var moved *moves
-	if q.engine.journal != nil {
-		moved = &moves{in: s}
+	b := response{clock: q.engine.clock, messages: make([]queue.Message, 0, room), numbers: make([]numbers, 0, room)}
+	var moved *stateChanges
+	if q.engine.committer != nil {
+		moved = &stateChanges{in: s}
 	}
 	until := at.after(queue.Seconds(visibility))
 	for len(b.messages) < n {
@@ -103,7 +102,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 		if m == nil {
 			break
 		}
-		moved.remember(m)
+		moved.save(m)
 		s.receipts++
 		m.receipt = s.receipts
 		m.dequeues++
@@ -113,13 +112,13 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	if moved != nil {
 		q.record(s, moved.change(), moved.undo)
 	}
-	seen := q.leave(s)
+	seen := q.end(s)
 	damaged, err := texts.fill(b.messages)
 	if failed := seen.wait(ctx); failed != nil {
 		return nil, q.fail(op, "", failed)
 	}
 	if err != nil {
-		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+		return nil, q.fail(op, "", q.quarantine(ctx, damaged, err))
 	}
 	for i := range b.messages {
 		q.identify(&b.messages[i], s.ordinal, b.numbers[i])
@@ -133,30 +132,30 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	if err := queue.CheckPeek(n); err != nil {
 		return nil, q.fail(op, "", err)
 	}
-	s, at, err := q.open(ctx, reads)
+	s, at, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	first := s.backlog.due.earliest(nil, n, at)
 	if len(first) == 0 {
-		return nil, q.answer(op, q.leave(s).wait(ctx))
+		return nil, q.failIf(op, q.end(s).wait(ctx))
 	}
-	texts, err := q.texts(s)
+	texts, err := q.textReader(s)
 	if err != nil {
-		q.leave(s)
+		q.end(s)
 		return nil, q.fail(op, "", err)
 	}
-	b := batch{clock: q.engine.clock, messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
+	b := response{clock: q.engine.clock, messages: make([]queue.Message, 0, len(first)), numbers: make([]numbers, 0, len(first))}
 	for _, m := range first {
 		b.add(m, texts)
 	}
-	seen := q.leave(s)
+	seen := q.end(s)
 	damaged, err := texts.fill(b.messages)
 	if failed := seen.wait(ctx); failed != nil {
 		return nil, q.fail(op, "", failed)
 	}
 	if err != nil {
-		return nil, q.fail(op, "", q.setAside(ctx, damaged, err))
+		return nil, q.fail(op, "", q.quarantine(ctx, damaged, err))
 	}
 	for i := range b.messages {
 		b.messages[i].ID = q.engine.identity.id(s.ordinal, b.numbers[i].sequence)
@@ -165,30 +164,28 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	return b.messages, nil
 }
 
-// Update replaces the text and the visibility; see [queue.Queue.Update]. A
-// visibility that passes the message's expiry is [queue.ErrInvalid], as the
-// service documents for an update, and only for an update.
+// Update replaces text and visibility; see [queue.Queue.Update]. A visibility that passes
+// the message's expiry is [queue.ErrInvalid], as the service documents for updates only.
 func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
 	if err := queue.CheckUpdate(l, text, visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(ctx, grows, l, visibility, &text)
+	return q.update(ctx, needsSpace, l, visibility, &text)
 }
 
-// Extend changes the visibility and keeps the text: an update without a body,
-// which the protocol has and the port has not. Otherwise it is
-// [Queue.Update].
+// Extend changes the visibility and keeps the text: an update without a body, which the
+// protocol has and the port does not. Otherwise it is [Queue.Update].
 func (q *Queue) Extend(ctx context.Context, l queue.Lease, visibility time.Duration) (queue.Lease, error) {
 	if err := queue.CheckUpdate(l, "", visibility); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
-	return q.update(ctx, reads, l, visibility, nil)
+	return q.update(ctx, noSpace, l, visibility, nil)
 }
 
 const opUpdate = "update"
 
-func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
-	s, at, err := q.open(ctx, u)
+func (q *Queue) update(ctx context.Context, u spaceNeed, l queue.Lease, visibility time.Duration, text *string) (queue.Lease, error) {
+	s, at, err := q.begin(ctx, u)
 	if err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
@@ -200,23 +197,23 @@ func (q *Queue) update(ctx context.Context, u use, l queue.Lease, visibility tim
 			Hint:   "ask for less, or enqueue with queue.Forever as the TTL"}
 	}
 	if err != nil {
-		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.leave(s), err))
+		return queue.Lease{}, q.fail(opUpdate, l.ID, settled(ctx, q.end(s), err))
 	}
 	receipt := q.change(s, m, until, text)
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return queue.Lease{}, q.fail(opUpdate, l.ID, err)
 	}
 	return queue.Lease{ID: l.ID, Receipt: q.engine.identity.receipt(s.ordinal, receipt), Until: q.engine.clock.shown(until)}, nil
 }
 
-// change gives m a new receipt, another time to become visible and, unless text
-// is nil, another text. The caller holds the lock.
-func (q *Queue) change(s *contents, m *message, until instant, text *string) (receipt uint64) {
-	q.reserve(s, 1)
-	var moved *moves
-	if q.engine.journal != nil {
-		moved = &moves{in: s}
-		moved.remember(m)
+// change gives m a new receipt, another visibility and, unless text is nil, another text.
+// The caller holds the lock.
+func (q *Queue) change(s *queueState, m *message, until instant, text *string) (receipt uint64) {
+	q.reserveNumbers(s, 1)
+	var moved *stateChanges
+	if q.engine.committer != nil {
+		moved = &stateChanges{in: s}
+		moved.save(m)
 	}
 	s.receipts++
 	m.receipt = s.receipts
@@ -237,112 +234,33 @@ func (q *Queue) change(s *contents, m *message, until instant, text *string) (re
 	return m.receipt
 }
 
-// Delete takes the message away; see [queue.Queue.Delete].
+// Delete deletes the message; see [queue.Queue.Delete].
 func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	const op = "delete"
 	if err := queue.CheckLease(l); err != nil {
 		return q.fail(op, l.ID, err)
 	}
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return q.fail(op, l.ID, err)
 	}
 	m, err := q.leased(s, l)
 	if err != nil {
-		return q.fail(op, l.ID, settled(ctx, q.leave(s), err))
+		return q.fail(op, l.ID, settled(ctx, q.end(s), err))
 	}
 	s.backlog.remove(m)
-	if q.engine.journal != nil {
+	if q.engine.committer != nil {
 		q.record(s, MessageRemoved{s.ordinal, m.sequence}, func() { s.backlog.add(m) })
 	}
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, l.ID, err)
 	}
 	return nil
 }
 
-// Properties reads metadata and depth. The depth is exact: it counts invisible
-// messages and no expired ones.
-func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
-	const op = "properties"
-	s, _, err := q.open(ctx, reads)
-	if err != nil {
-		return queue.Properties{}, q.fail(op, "", err)
-	}
-	p := queue.Properties{Depth: int64(s.backlog.len()), Metadata: maps.Clone(s.metadata)}
-	if err := q.leave(s).wait(ctx); err != nil {
-		return queue.Properties{}, q.fail(op, "", err)
-	}
-	return p, nil
-}
-
-// Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also tells
-// whether it is new.
-func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
-	_, err := q.engine.Create(ctx, q.name, metadata)
-	return err
-}
-
-// SetMetadata replaces the whole set of metadata.
-func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
-	const op = "set metadata"
-	if err := queue.CheckMetadata(metadata); err != nil {
-		return q.fail(op, "", err)
-	}
-	s, _, err := q.open(ctx, grows)
-	if err != nil {
-		return q.fail(op, "", err)
-	}
-	old := s.metadata
-	s.metadata = maps.Clone(metadata)
-	q.saved(s, func() { s.metadata = old })
-	if err := q.leave(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
-// Clear deletes all messages, at once whatever their number.
-func (q *Queue) Clear(ctx context.Context) error {
-	const op = "clear"
-	s, _, err := q.open(ctx, reads)
-	if err != nil {
-		return q.fail(op, "", err)
-	}
-	old := s.backlog
-	s.backlog = newBacklog()
-	q.record(s, QueueCleared{s.ordinal, s.enqueued}, func() { s.backlog = old })
-	if err := q.leave(s).wait(ctx); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
-// Drop deletes the queue and everything in it. The name stays taken for
-// [Options].DeletingFor; meanwhile a create is [queue.ErrQueueBeingDeleted] and
-// everything else [queue.ErrQueueMissing].
-func (q *Queue) Drop(ctx context.Context) error {
-	const op = "drop"
-	if err := ready(ctx, q.refused); err != nil {
-		return q.fail(op, "", err)
-	}
-	if err := q.engine.enter(reads); err != nil {
-		return q.fail(op, "", err)
-	}
-	seen, err := (*ticket)(nil), error(missing)
-	if a := q.engine.account(q.name.Account, false); a != nil {
-		seen, err = q.engine.drop(a, q.name.Queue)
-	}
-	q.engine.leave()
-	if err := settled(ctx, seen, err); err != nil {
-		return q.fail(op, "", err)
-	}
-	return nil
-}
-
-// open begins a call: it finds the queue, locks it and brings it up to the
-// instant returned. The caller calls leave.
-func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
+// begin starts a call: it finds and locks the queue and removes expired messages as of the
+// returned instant. Unless it fails, end must follow.
+func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, error) {
 	if err := ready(ctx, q.refused); err != nil {
 		return nil, 0, err
 	}
@@ -353,39 +271,39 @@ func (q *Queue) open(ctx context.Context, u use) (*contents, instant, error) {
 	if s != nil {
 		s.mu.Lock()
 		if !s.dropped {
-			at := q.engine.clock.now() // with the lock held, so that time goes forward in a queue
-			q.collect(s, at)
+			at := q.engine.clock.now() // with the lock held, so that time never goes back within a queue
+			q.removeExpired(s, at)
 			return s, at, nil
 		}
-		seen = s.pending // it was dropped between the look-up and the lock
+		seen = s.pending // it was dropped between lookup and lock
 		s.mu.Unlock()
 	}
 	q.engine.leave()
-	return nil, 0, settled(ctx, seen, missing)
+	return nil, 0, settled(ctx, seen, errQueueMissing)
 }
 
-// leave ends what open began. An answer must wait for the ticket: until then,
-// what it tells might not stay.
-func (q *Queue) leave(s *contents) *ticket {
+// end ends what begin started. The answer must wait for the ticket: until then, what it
+// reveals may be undone.
+func (q *Queue) end(s *queueState) *ticket {
 	seen := s.pending
 	s.mu.Unlock()
 	q.engine.leave()
 	return seen
 }
 
-// collect takes away what has expired. The caller holds the lock.
-func (q *Queue) collect(s *contents, at instant) {
+// removeExpired removes expired messages. The caller holds the lock.
+func (q *Queue) removeExpired(s *queueState, at instant) {
 	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 		s.backlog.remove(m)
-		if q.engine.journal != nil {
-			q.engine.journal.expire(MessageKey{s.ordinal, m.sequence})
+		if q.engine.committer != nil {
+			q.engine.committer.expire(MessageKey{s.ordinal, m.sequence})
 		}
 	}
 }
 
-// leased returns the message that the lease is for, if it is the newest. The
-// caller holds the lock.
-func (q *Queue) leased(s *contents, l queue.Lease) (*message, error) {
+// leased returns the message of the lease, if the receipt is its newest. The caller holds
+// the lock.
+func (q *Queue) leased(s *queueState, l queue.Lease) (*message, error) {
 	sequence, ok := q.engine.identity.sequence(l.ID, s.ordinal)
 	if !ok {
 		return nil, &queue.Error{Kind: queue.ErrMessageGone}
@@ -404,49 +322,10 @@ func (q *Queue) fail(op string, id queue.ID, err error) error {
 	return queue.Explain(err, op, q.name, id)
 }
 
-// answer is fail for an err that may be nil.
-func (q *Queue) answer(op string, err error) error {
+// failIf is fail for an err that may be nil.
+func (q *Queue) failIf(op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return q.fail(op, "", err)
-}
-
-// batch is the messages of an answer on their way out of the lock.
-type batch struct {
-	clock    *clock
-	messages []queue.Message
-	numbers  []numbers
-}
-
-func (b *batch) add(m *message, texts *texts) {
-	out := m.shown(b.clock)
-	if texts.has(m) {
-		out.Text = m.text
-	} else {
-		texts.want(len(b.messages), m)
-	}
-	b.messages = append(b.messages, out)
-	b.numbers = append(b.numbers, m.numbers())
-}
-
-// numbers are what the id and the receipt of a message are made of. Making them
-// need not keep others waiting.
-type numbers struct{ sequence, receipt uint64 }
-
-func (m *message) numbers() numbers { return numbers{m.sequence, m.receipt} }
-
-func (q *Queue) identify(out *queue.Message, ordinal uint64, n numbers) {
-	out.ID = q.engine.identity.id(ordinal, n.sequence)
-	out.Receipt = q.engine.identity.receipt(ordinal, n.receipt)
-}
-
-// shown is the message as the port shows it, without its id, receipt and text.
-func (m *message) shown(by *clock) queue.Message {
-	return queue.Message{
-		Lease:        queue.Lease{Until: by.shown(m.due)},
-		DequeueCount: m.dequeues,
-		Inserted:     by.shown(m.inserted),
-		Expires:      by.shown(m.expires),
-	}
 }

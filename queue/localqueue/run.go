@@ -1,23 +1,22 @@
 package localqueue
 
-// run is the part of a timeline that came in order already: messages enqueued
-// one after the other, which is most of a deep queue. Appending to it, taking
-// its first and removing any one cost the same at any depth, where a heap of a
-// million would miss the cache at each of its twenty levels.
+// run is the sorted part of a timeline: messages enqueued one after the other, which is
+// most of a deep queue. Appending, taking the first and removing any take the same time at
+// any depth, where a heap of a million would miss the cache at each of its twenty levels.
 //
-// An entry that was removed from the middle stays behind as a hole, a nil
-// message, until it comes to the front or there are more holes than messages.
+// An entry removed from the middle leaves a hole, a nil message, until the hole is first or
+// there are more holes than messages.
 type run struct {
 	entries []slot
-	first   int // of the first message in entries; all before it are holes
-	offset  int // what to add to an index of entries for a number that stays
-	live    int // entries that are no holes
+	first   int // index of the first message; all entries before it are holes
+	offset  int // added to an index of entries gives a number that never changes
+	live    int // the number of entries that are not holes
 }
 
-// slot is an entry, or a hole.
+// slot is an entry or a hole.
 type slot struct {
 	entry
-	skip int // in a hole: how far the next slot is that may be none
+	skip int // in a hole: distance to the next slot that may be a message
 }
 
 // follows reports whether (at, sequence) may be appended.
@@ -29,7 +28,7 @@ func (r *run) follows(at instant, sequence uint64) bool {
 	return last.at < at || last.at == at && last.sequence < sequence
 }
 
-// add appends and returns the number by which to remove.
+// add appends an entry and returns its number, for remove.
 func (r *run) add(e entry) int {
 	if r.live == 0 {
 		r.clear()
@@ -39,17 +38,17 @@ func (r *run) add(e entry) int {
 	return r.offset + len(r.entries) - 1
 }
 
-// clear forgets all holes, when there is nothing else. Numbers go on.
+// clear removes all holes when there is nothing else. Numbers continue.
 func (r *run) clear() {
 	r.offset += len(r.entries)
 	r.entries = r.entries[:0]
-	if cap(r.entries) > small {
+	if cap(r.entries) > shrinkAbove {
 		r.entries = nil
 	}
 	r.first = 0
 }
 
-// remove makes a hole. The timeline calls tidy when it is done.
+// remove makes a hole. The timeline calls tidy afterwards.
 func (r *run) remove(number int) {
 	i := number - r.offset
 	r.entries[i].message, r.entries[i].skip = nil, 1
@@ -59,8 +58,8 @@ func (r *run) remove(number int) {
 	}
 }
 
-// next returns the index of the first message at or after i, or the length. It
-// leaves behind how far that was, so that nobody walks the same holes again.
+// next returns the index of the first message at or after i, or the length. It stores the
+// distance in the hole, so that no hole is walked twice.
 func (r *run) next(i int) int {
 	start := i
 	for i < len(r.entries) && r.entries[i].message == nil {
@@ -72,15 +71,15 @@ func (r *run) next(i int) int {
 	return i
 }
 
-// tidy gives the memory of holes back once they are more than the messages, and
-// tells the messages that moved. Each was a message once, so the cost is O(1)
-// for every message that went.
-func (r *run) tidy(which place) {
+// tidy removes the holes once they outnumber the messages, and updates the positions of the
+// messages that moved. Each hole was a message once, so the cost is O(1) for each removed
+// message.
+func (r *run) tidy(which index) {
 	if r.live == 0 {
 		r.clear()
 		return
 	}
-	if len(r.entries) <= small || r.live > len(r.entries)/2 {
+	if len(r.entries) <= shrinkAbove || r.live > len(r.entries)/2 {
 		return
 	}
 	to := r.entries[:0]

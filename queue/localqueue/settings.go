@@ -8,56 +8,56 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// maxSettings is how many bytes an access policy or the service properties of
-// an account may have: some 30 times what the five policies or the five CORS
-// rules that the service allows need.
+// maxSettings is the limit, in bytes, of an access policy or an account's service
+// properties: some 30 times what the service's maximum of five policies or five CORS rules
+// takes.
 const maxSettings = 64 << 10
 
-// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil when that is
-// nothing. The caller may keep and change it.
+// AccessPolicy returns what [Queue.SetAccessPolicy] stored, or nil for none. The caller
+// owns the slice.
 func (q *Queue) AccessPolicy(ctx context.Context) ([]byte, error) {
 	const op = "get access policy"
-	s, _, err := q.open(ctx, reads)
+	s, _, err := q.begin(ctx, noSpace)
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	policy := bytes.Clone(s.policy)
-	if err := q.leave(s).wait(ctx); err != nil {
+	if err := q.end(s).wait(ctx); err != nil {
 		return nil, q.fail(op, "", err)
 	}
 	return policy, nil
 }
 
-// SetAccessPolicy stores what says who may use the queue: opaque bytes, at most
-// 64 KiB or it is [queue.ErrTooLarge], which the engine keeps and never
-// reads. Nil and empty mean none. A drop takes it away with the queue.
+// SetAccessPolicy stores the queue's access policy: at most 64 KiB, else it fails with
+// [queue.ErrTooLarge]. The engine does not interpret the bytes. Nil and empty mean none. A
+// drop removes it with the queue.
 func (q *Queue) SetAccessPolicy(ctx context.Context, policy []byte) error {
 	const op = "set access policy"
 	if err := checkSettings(policy); err != nil {
 		return q.fail(op, "", err)
 	}
-	s, _, err := q.open(ctx, grows)
+	s, _, err := q.begin(ctx, needsSpace)
 	if err != nil {
 		return q.fail(op, "", err)
 	}
 	old := s.policy
-	s.policy = kept(policy)
-	q.saved(s, func() { s.policy = old })
-	if err := q.leave(s).wait(ctx); err != nil {
+	s.policy = cloneSettings(policy)
+	q.recordState(s, func() { s.policy = old })
+	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, "", err)
 	}
 	return nil
 }
 
-// ServiceProperties returns what [Engine.SetServiceProperties] stored for the
-// account, or nil when that is nothing. The caller may keep and change it.
+// ServiceProperties returns what [Engine.SetServiceProperties] stored for the account, or
+// nil for none. The caller owns the slice.
 func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]byte, error) {
 	const op = "get service properties"
 	name := queue.Name{Account: accountName}
 	if err := ready(ctx, nil); err != nil {
 		return nil, queue.Explain(err, op, name, "")
 	}
-	if err := e.enter(reads); err != nil {
+	if err := e.enter(noSpace); err != nil {
 		return nil, queue.Explain(err, op, name, "")
 	}
 	properties, seen := e.account(accountName, false).settings()
@@ -68,8 +68,8 @@ func (e *Engine) ServiceProperties(ctx context.Context, accountName string) ([]b
 	return properties, nil
 }
 
-// settings also returns the newest change of what it shows. Safe on nil.
-func (a *account) settings() ([]byte, *ticket) {
+// settings also returns the newest change that it shows. It is safe on nil.
+func (a *accountState) settings() ([]byte, *ticket) {
 	if a == nil {
 		return nil, nil
 	}
@@ -78,19 +78,19 @@ func (a *account) settings() ([]byte, *ticket) {
 	return bytes.Clone(a.properties), a.pending
 }
 
-// SetServiceProperties stores the settings of an account, which needs no queue
-// for that: opaque bytes, at most 64 KiB or it is [queue.ErrTooLarge],
-// which the engine keeps and never reads. Nil and empty mean none.
+// SetServiceProperties stores the settings of an account, which need not have a queue: at
+// most 64 KiB, else it fails with [queue.ErrTooLarge]. The engine does not interpret the
+// bytes. Nil and empty mean none.
 func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, properties []byte) error {
 	const op = "set service properties"
 	name := queue.Name{Account: accountName}
 	if err := ready(ctx, checkSettings(properties)); err != nil {
 		return queue.Explain(err, op, name, "")
 	}
-	if err := e.enter(grows); err != nil {
+	if err := e.enter(needsSpace); err != nil {
 		return queue.Explain(err, op, name, "")
 	}
-	seen := e.set(e.account(accountName, true), accountName, kept(properties))
+	seen := e.set(e.account(accountName, true), accountName, cloneSettings(properties))
 	e.leave()
 	if err := seen.wait(ctx); err != nil {
 		return queue.Explain(err, op, name, "")
@@ -98,13 +98,13 @@ func (e *Engine) SetServiceProperties(ctx context.Context, accountName string, p
 	return nil
 }
 
-func (e *Engine) set(a *account, name string, properties []byte) *ticket {
+func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old := a.properties
 	a.properties = properties
-	if e.journal != nil {
-		a.pending = e.journal.add(AccountSaved{Name: name, Properties: properties}, func() {
+	if e.committer != nil {
+		a.pending = e.committer.add(AccountSaved{Name: name, Properties: properties}, func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.properties, a.pending = old, nil
@@ -120,8 +120,8 @@ func checkSettings(b []byte) error {
 	return &queue.Error{Kind: queue.ErrTooLarge, Detail: fmt.Sprintf("settings have %d bytes, the limit is %d", len(b), maxSettings)}
 }
 
-// kept is a copy of b that the caller cannot change any more, nil for nothing.
-func kept(b []byte) []byte {
+// cloneSettings returns a copy of b, nil if it is empty.
+func cloneSettings(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
 	}

@@ -1,20 +1,20 @@
 package localqueue
 
-// table is messages by their sequence. Sequences of one queue are given out one
-// after the other, so a map of small stretches is enough: it has a fraction of the
-// entries that a map of messages would have, which at a million is the
-// difference between one miss of the cache and several. The zero value is empty
-// and holds nothing.
+// table holds messages by sequence. Sequences of one queue are consecutive, so it is a map
+// of small blocks: it has a fraction of the entries of a map of messages, which at a
+// million messages saves several cache misses for each lookup. The zero value is empty and
+// allocates nothing.
 type table struct {
-	blocks map[uint64]*stretch
-	len    int
-	most   int // blocks at a time since the map was made
+	blocks    map[uint64]*block
+	len       int
+	maxBlocks int // the most blocks since the map was made
 }
 
-// blockSize weighs the entries of the map against what a lone survivor keeps.
+// blockSize balances the entries of the map against the memory that a single remaining
+// message keeps.
 const blockSize = 32
 
-type stretch struct {
+type block struct {
 	messages [blockSize]*message
 	len      int
 }
@@ -26,24 +26,24 @@ func (t *table) get(sequence uint64) *message {
 	return nil
 }
 
-// put adds a message that is not there yet.
+// put adds a message that is not in the table.
 func (t *table) put(m *message) {
 	if t.blocks == nil { // an idle queue among ten thousand costs next to nothing
-		t.blocks = make(map[uint64]*stretch)
+		t.blocks = make(map[uint64]*block)
 	}
 	b := t.blocks[m.sequence/blockSize]
 	if b == nil {
-		b = &stretch{}
+		b = &block{}
 		t.blocks[m.sequence/blockSize] = b
-		t.most = max(t.most, len(t.blocks))
+		t.maxBlocks = max(t.maxBlocks, len(t.blocks))
 	}
 	b.messages[m.sequence%blockSize] = m
 	b.len++
 	t.len++
 }
 
-// remove takes away a message that is there. A map never shrinks by itself, so
-// one that was large is given back when it is empty.
+// remove removes a message that is in the table. A map never shrinks by itself, so a large
+// one is released when it is empty.
 func (t *table) remove(sequence uint64) {
 	b := t.blocks[sequence/blockSize]
 	b.messages[sequence%blockSize] = nil
@@ -52,7 +52,7 @@ func (t *table) remove(sequence uint64) {
 	if b.len == 0 {
 		delete(t.blocks, sequence/blockSize)
 	}
-	if t.len == 0 && t.most > small/blockSize {
+	if t.len == 0 && t.maxBlocks > shrinkAbove/blockSize {
 		*t = table{}
 	}
 }

@@ -1,30 +1,29 @@
 package localqueue
 
-// timeline is messages by (instant, sequence), and knows where in it each
-// message stands, so that one in the middle can be moved or removed in
-// O(log n). Those that come in order are a [run], the others a binary heap. The
-// keys are kept beside the pointers: comparing them then does not touch the
-// messages, which a deep queue has long lost from the cache.
+// timeline orders messages by (instant, sequence) and stores each message's position in it,
+// so that any one can be moved or removed in O(log n). Messages that arrive in order are in
+// a [run], the others in a binary heap. Keys are stored beside the pointers, so that a
+// comparison does not load the message into the cache.
 type timeline struct {
-	which place
+	index index
 	run   run
 	heap  []entry
 }
 
-// place says which of a message's two positions belongs to the timeline.
-type place int
+// index says which timeline a position in message.position belongs to.
+type index int
 
 const (
-	byDue place = iota
+	byDue index = iota
 	byExpiry
-	places
+	indexes
 )
 
-// absent is the position of a message that is not in the timeline. Positions in
-// the heap are its indexes; those in the run are below absent.
+// absent is the position of a message that is not in the timeline. Positions in the heap
+// are its indexes; positions in the run are below absent.
 const absent = -1
 
-// inRun turns the number of an entry of the run into a position, and back.
+// inRun converts the number of an entry of the run into a position, and back.
 func inRun(number int) int { return absent - 1 - number }
 
 type entry struct {
@@ -51,20 +50,20 @@ func (t *timeline) first() entry {
 	return *e
 }
 
-// add puts in m, which must be absent, behind all others of the run if it
-// follows them. What lies in the future would keep those enqueued after it out
-// of the run: put is for that.
+// add inserts m, which must be absent, at the end of the run if it belongs there. Use put
+// for a message that becomes visible in the future: at the end of the run it would keep
+// later ones out.
 func (t *timeline) add(m *message, at instant) {
 	if !t.run.follows(at, m.sequence) {
 		t.put(m, at)
 		return
 	}
-	m.position[t.which] = inRun(t.run.add(entry{at: at, sequence: m.sequence, message: m}))
+	m.position[t.index] = inRun(t.run.add(entry{at: at, sequence: m.sequence, message: m}))
 }
 
-// put adds m, or moves it when it is there already.
+// put inserts m, or moves it if it is there already.
 func (t *timeline) put(m *message, at instant) {
-	i := m.position[t.which]
+	i := m.position[t.index]
 	if i < absent {
 		t.remove(m)
 		i = absent
@@ -72,7 +71,7 @@ func (t *timeline) put(m *message, at instant) {
 	if i == absent {
 		i = len(t.heap)
 		t.heap = append(t.heap, entry{sequence: m.sequence, message: m})
-		m.position[t.which] = i
+		m.position[t.index] = i
 	}
 	t.heap[i].at = at
 	if !t.up(i) {
@@ -80,21 +79,21 @@ func (t *timeline) put(m *message, at instant) {
 	}
 }
 
-// remove takes m out; it is fine when m is not there.
+// remove removes m. It does nothing if m is absent.
 func (t *timeline) remove(m *message) {
-	i := m.position[t.which]
-	m.position[t.which] = absent
+	i := m.position[t.index]
+	m.position[t.index] = absent
 	switch {
 	case i == absent:
 		return
 	case i < absent:
 		t.run.remove(inRun(i))
-		t.run.tidy(t.which)
+		t.run.tidy(t.index)
 		return
 	}
 	last := len(t.heap) - 1
 	moved := t.heap[last]
-	t.heap[last] = entry{} // let the collector have the message
+	t.heap[last] = entry{} // release the message to the garbage collector
 	t.heap = t.heap[:last]
 	if i == last {
 		return
@@ -107,10 +106,10 @@ func (t *timeline) remove(m *message) {
 
 func (t *timeline) set(i int, e entry) {
 	t.heap[i] = e
-	e.message.position[t.which] = i
+	e.message.position[t.index] = i
 }
 
-// up lets the entry at i rise to its place and reports whether it moved.
+// up sifts the entry at i up and reports whether it moved.
 func (t *timeline) up(i int) bool {
 	start, e := i, t.heap[i]
 	for i > 0 {
@@ -128,7 +127,7 @@ func (t *timeline) up(i int) bool {
 	return true
 }
 
-// down lets the entry at i sink to its place.
+// down sifts the entry at i down.
 func (t *timeline) down(i int) {
 	start, e := i, t.heap[i]
 	for {
@@ -150,12 +149,11 @@ func (t *timeline) down(i int) {
 	}
 }
 
-// earliest appends the n first messages that stand at or before the limit, in
-// order, without changing the order of the timeline. It walks the run from its
-// front and the heap down from its top with a small frontier, so that the cost
-// depends on n and not on the depth.
+// earliest appends the first n messages at or before the limit, in order, without changing
+// the timeline. It walks the run from its front and the heap from its top with a small
+// frontier, so that the cost depends on n and not on the depth.
 func (t *timeline) earliest(to []*message, n int, limit instant) []*message {
-	frontier := make([]int, 0, 2*n+1) // indexes of the heap whose parents were all taken
+	frontier := make([]int, 0, 2*n+1) // heap indexes whose ancestors were all taken
 	if len(t.heap) > 0 {
 		frontier = append(frontier, 0)
 	}

@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTimeline holds the heap against a sorted slice: its order, and that every
-// message knows where it stands.
-func TestTimeline(t *testing.T) {
+// TestTimelineAgainstASortedSlice compares the order, and checks the position that every
+// message stores.
+func TestTimelineAgainstASortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		line := timeline{which: byDue}
+		line := timeline{index: byDue}
 		var all []*message // those in the line
 		made := uint64(0)
 		at := rapid.Int64Range(0, 9)
@@ -34,7 +34,7 @@ func TestTimeline(t *testing.T) {
 					t.Fatalf("%d entries, want %d", line.len(), len(all))
 				}
 				stands := func(e entry, position int) {
-					if e.message.position != [places]int{position, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
+					if e.message.position != [indexes]int{position, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
 						t.Fatalf("entry %d is %+v of %+v", position, e, e.message)
 					}
 				}
@@ -57,21 +57,21 @@ func TestTimeline(t *testing.T) {
 			},
 			"put": func(t *rapid.T) {
 				made++
-				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [places]int{absent, absent}}
+				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [indexes]int{absent, absent}}
 				line.put(m, m.due)
 				all = append(all, m)
 			},
 			"add": func(t *rapid.T) {
 				made++
-				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [places]int{absent, absent}}
+				m := &message{sequence: made, due: instant(at.Draw(t, "at")), position: [indexes]int{absent, absent}}
 				line.add(m, m.due)
 				all = append(all, m)
 			},
 			"add many": func(t *rapid.T) { // so that holes become many enough to be taken away
 				due := instant(at.Draw(t, "at"))
-				for range rapid.IntRange(1, 2*small).Draw(t, "how many") {
+				for range rapid.IntRange(1, 2*shrinkAbove).Draw(t, "how many") {
 					made++
-					m := &message{sequence: made, due: due, position: [places]int{absent, absent}}
+					m := &message{sequence: made, due: due, position: [indexes]int{absent, absent}}
 					line.add(m, m.due)
 					all = append(all, m)
 				}

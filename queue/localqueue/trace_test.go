@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestQ30WorkedTrace is the paper's own trace, to the second: two producers put
-// m1 and m2; C1 takes m1 for 30 s and crashes; C2 takes m2 and deletes it, gets
-// m1 when the 30 s are over, and deletes it.
-func TestQ30WorkedTrace(t *testing.T) {
+// TestWorkedTrace is the paper's own trace, to the second: two producers enqueue m1
+// and m2; C1 dequeues m1 for 30 s and crashes; C2 dequeues and deletes m2, dequeues m1
+// after the 30 s, and deletes it.
+func TestWorkedTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		q := localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: "trace"})

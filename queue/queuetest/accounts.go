@@ -15,29 +15,28 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// AccountHarness ties the suite of [RunAccount] to one backend. Open is required; the zero
-// values of the others describe a real, strict backend.
+// AccountHarness connects the suite of [RunAccount] to a backend. Open is required; the zero
+// values of the other fields describe a backend that behaves like the service.
 type AccountHarness struct {
-	// Open returns an account. It may hold queues of other tests, also of tests that run
-	// at the same time. In a bubble everything the account needs must be made here.
-	// t.Cleanup takes away what was made.
+	// Open returns an account. It may contain queues of other tests, even concurrent ones. In a
+	// bubble everything that the account needs must be created here. Use t.Cleanup to clean up.
 	Open func(t *testing.T) queue.Account
 
 	// Bubble runs each test in a testing/synctest bubble, as in [Harness].
 	Bubble bool
 
-	// Requests counts the requests that the account and its queues have sent to the
-	// backend so far. Defaults to nil, which leaves out what needs it.
+	// Requests returns the number of requests that the account and its queues have sent so far.
+	// Defaults to nil, which skips checks of it.
 	Requests func(a queue.Account) int
 
-	// Secrets are texts that must be in no error, such as keys. Defaults to none.
+	// Secrets are texts that errors must not contain, such as keys. Defaults to none.
 	Secrets []string
 
-	// Quirks are where the backend is known to differ from the service.
+	// Quirks are known differences between the backend and the service.
 	Quirks Quirks
 }
 
-// RunAccount runs the part of the suite that concerns a [queue.Account].
+// RunAccount runs the part of the suite for a [queue.Account].
 func RunAccount(t *testing.T, h AccountHarness) {
 	for _, c := range accountTests {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,12 +50,12 @@ func RunAccount(t *testing.T, h AccountHarness) {
 	}
 }
 
-// accountEnv is what one test of an account has at hand.
+// accountEnv is the environment of one account test.
 type accountEnv struct {
 	*env
 	account  queue.Account
 	requests func() int
-	prefix   string // of the names of this test's queues, and of no others
+	prefix   string // of all queue names of this test, and of no others
 }
 
 func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
@@ -71,7 +70,7 @@ func newAccountEnv(t *testing.T, h AccountHarness) *accountEnv {
 	return e
 }
 
-// make creates a queue with the prefix of this test before its name.
+// make creates a queue whose name has this test's prefix.
 func (e *accountEnv) make(name string, metadata map[string]string) queue.Manager {
 	e.Helper()
 	q, err := e.account.Open(e.prefix + name)
@@ -81,7 +80,7 @@ func (e *accountEnv) make(name string, metadata map[string]string) queue.Manager
 	return q
 }
 
-// page asks for one page of this test's queues.
+// page requests one page of this test's queues.
 func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
 	e.Helper()
 	page, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix + prefix, Marker: marker, Max: size})
@@ -92,7 +91,7 @@ func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
 	return page
 }
 
-// walk asks for all pages and returns the names, without the prefix of this test.
+// walk requests all pages and returns the names without this test's prefix.
 func (e *accountEnv) walk(prefix, marker string, size int) []string {
 	e.Helper()
 	var all []string
@@ -109,7 +108,7 @@ func (e *accountEnv) walk(prefix, marker string, size int) []string {
 	}
 }
 
-// names are the names of the page's queues, without the prefix of this test.
+// names returns the names of a page's queues without this test's prefix.
 func (e *accountEnv) names(page queue.Page) []string {
 	e.Helper()
 	var all []string
@@ -123,7 +122,7 @@ func (e *accountEnv) names(page queue.Page) []string {
 	return all
 }
 
-// same compares names with what they should be.
+// same compares names with the expected ones.
 func (e *accountEnv) same(got, want []string, what string) {
 	e.Helper()
 	if !slices.Equal(got, want) {
@@ -156,7 +155,7 @@ var accountTests = []struct {
 			e.Errorf("opened again it holds %+v, %v", seen, err)
 		}
 	}},
-	{"Q04_OpenRefusesBadNames", func(e *accountEnv) {
+	{"OpenRefusesBadNames", func(e *accountEnv) {
 		before := e.sent()
 		for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "or?ders", "..", strings.Repeat("x", 64)} {
 			q, err := e.account.Open(name)
@@ -298,7 +297,7 @@ var accountTests = []struct {
 	}},
 }
 
-// sent is how many requests were sent so far; always 0 when nobody counts.
+// sent returns the number of requests so far, or 0 if they are not counted.
 func (e *accountEnv) sent() int {
 	if e.requests == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-var argumentTests = []test{{"Section15_BadArgumentsSpendNoRequest", func(e *env) {
+var argumentTests = []test{{"BadArgumentsSpendNoRequest", func(e *env) { // section 15 of the requirements
 	e.create()
 	m := e.enqueue("x", nil)
 	before := 0

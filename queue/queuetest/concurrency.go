@@ -10,7 +10,7 @@ import (
 )
 
 var concurrencyTests = []test{
-	{"Q20_NoMessageTwiceWhileLeased", func(e *env) {
+	{"NoMessageTwiceWhileLeased", func(e *env) {
 		const producers, consumers, messages = 8, 16, 200
 		e.create()
 		var all sync.WaitGroup
@@ -57,7 +57,7 @@ var concurrencyTests = []test{
 		}
 		e.depth(0, "after all were deleted")
 	}},
-	{"Q24_OneOfManyDeletesWins", func(e *env) {
+	{"OneOfManyDeletesWins", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -67,7 +67,7 @@ var concurrencyTests = []test{
 		}
 		e.depth(0, "after the race")
 	}},
-	{"Q29_OneOfManyUpdatesWins", func(e *env) {
+	{"OneOfManyUpdatesWins", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -78,8 +78,8 @@ var concurrencyTests = []test{
 	}},
 }
 
-// race runs one operation eight times at once and says how many succeeded. The
-// others must have lost the lease.
+// race runs an operation eight times concurrently and returns how many succeeded. The others must
+// have lost the lease.
 func (e *env) race(do func() error) int {
 	var won atomic.Int64
 	var all sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-var contextTests = []test{{"Section15_EndedContextDoesNothing", func(e *env) {
+var contextTests = []test{{"EndedContextDoesNothing", func(e *env) { // section 15 of the requirements
 	e.create()
 	e.enqueue("held", nil)
 	held := e.one(long)

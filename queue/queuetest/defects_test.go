@@ -25,23 +25,23 @@ type defect struct {
 }
 
 var defects = []defect{
-	{"visibility rounded down", "Q11_FractionsOfASecondAreRoundedUp", func(q queue.Manager) queue.Manager { return roundsDown{q} }},
-	{"visibility a second short", "Q14_HiddenWhileLeasedThenBack", func(q queue.Manager) queue.Manager { return early{q} }},
-	{"old receipts stay valid", "Q29_UpdateSupersedesTheReceipt", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
+	{"visibility rounded down", "FractionsOfASecondAreRoundedUp", func(q queue.Manager) queue.Manager { return roundsDown{q} }},
+	{"visibility a second short", "HiddenWhileLeasedThenBack", func(q queue.Manager) queue.Manager { return early{q} }},
+	{"old receipts stay valid", "UpdateSupersedesTheReceipt", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
 	{"old receipts stay valid", "AnyHistoryFollowsTheModel", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
-	{"old receipts stay valid", "Q30_WorkedTrace", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
-	{"messages live seven days", "Q12_ForeverIsTheDefault", func(q queue.Manager) queue.Manager { return sevenDays{q} }},
-	{"text is trimmed", "Q08_TextRoundTrip", func(q queue.Manager) queue.Manager { return trims{q} }},
-	{"peek hands out receipts", "Q25_PeekHidesNothingAndCountsNothing", func(q queue.Manager) queue.Manager { return peeksByDequeue{q} }},
-	{"create takes any metadata", "Q16_CreateComparesMetadata", func(q queue.Manager) queue.Manager { return createsTwice{q} }},
-	{"metadata are merged", "Q17_SetMetadataReplacesTheWholeSet", func(q queue.Manager) queue.Manager { return merges{q} }},
-	{"context is ignored", "Section15_EndedContextDoesNothing", func(q queue.Manager) queue.Manager { return deaf{q} }},
-	{"sibling is the queue itself", "Q01_SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return onlyChild{q} }},
-	{"sibling is no manager", "Q01_SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return plainSibling{q} }},
-	{"leases are not checked", "Section15_BadArgumentsSpendNoRequest", func(q queue.Manager) queue.Manager { return trusting{q} }},
-	{"clear leaves leased messages", "Q26_ClearDeletesAllMessages", func(q queue.Manager) queue.Manager { return clearsVisible{q} }},
-	{"errors are bare", "B05_ErrorsSayWhatWhereAndWhy", func(q queue.Manager) queue.Manager { return terse{q} }},
-	{"depth counts visible messages", "Q18_DepthCountsHiddenMessagesToo", func(q queue.Manager) queue.Manager { return shallow{q} }},
+	{"old receipts stay valid", "WorkedTrace", func(q queue.Manager) queue.Manager { return &forgiving{Manager: q} }},
+	{"messages live seven days", "ForeverIsTheDefault", func(q queue.Manager) queue.Manager { return sevenDays{q} }},
+	{"text is trimmed", "TextRoundTrip", func(q queue.Manager) queue.Manager { return trims{q} }},
+	{"peek hands out receipts", "PeekHidesNothingAndCountsNothing", func(q queue.Manager) queue.Manager { return peeksByDequeue{q} }},
+	{"create takes any metadata", "CreateComparesMetadata", func(q queue.Manager) queue.Manager { return createsTwice{q} }},
+	{"metadata are merged", "SetMetadataReplacesTheWholeSet", func(q queue.Manager) queue.Manager { return merges{q} }},
+	{"context is ignored", "EndedContextDoesNothing", func(q queue.Manager) queue.Manager { return deaf{q} }},
+	{"sibling is the queue itself", "SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return onlyChild{q} }},
+	{"sibling is no manager", "SiblingIsAQueueOfItsOwn", func(q queue.Manager) queue.Manager { return plainSibling{q} }},
+	{"leases are not checked", "BadArgumentsSpendNoRequest", func(q queue.Manager) queue.Manager { return trusting{q} }},
+	{"clear leaves leased messages", "ClearDeletesAllMessages", func(q queue.Manager) queue.Manager { return clearsVisible{q} }},
+	{"errors are bare", "ErrorsSayWhatWhereAndWhy", func(q queue.Manager) queue.Manager { return terse{q} }},
+	{"depth counts visible messages", "DepthCountsHiddenMessagesToo", func(q queue.Manager) queue.Manager { return shallow{q} }},
 }
 
 // accountDefects are mistakes that an account could have.
@@ -76,7 +76,7 @@ var accountDefects = []struct {
 			}
 		}}
 	}},
-	{"names are not checked", "Q04_OpenRefusesBadNames", func(a queue.Account) queue.Account { return opensAll{a} }},
+	{"names are not checked", "OpenRefusesBadNames", func(a queue.Account) queue.Account { return opensAll{a} }},
 	{"sizes are not checked", "BadListsSpendNoRequest", func(a queue.Account) queue.Account {
 		return lists{a, func(o queue.ListOptions) queue.ListOptions { o.Max = min(max(o.Max, 0), queue.MaxPage); return o }, nil}
 	}},

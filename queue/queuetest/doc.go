@@ -15,15 +15,13 @@
 //
 // # Time
 //
-// With [Harness.Bubble] each test runs in a testing/synctest bubble: hours pass
-// at once and instants are exact. Without it time is real, nothing is asserted
-// about how long something takes, and what takes a while is polled for. To let
-// time pass on a server whose clock is its own, the suite waits for a delayed
-// message to appear.
+// With [Harness.Bubble] each test runs in a testing/synctest bubble: hours pass at once
+// and times are exact. Without it time is real: the suite polls, asserts nothing about
+// durations, and waits for a delayed message to let time pass on a server with its own
+// clock.
 //
-// # What it holds against
+// # Rules
 //
-// The rules of the Queue service REST API, as the requirements Q-01 … Q-30, B-01,
-// B-05, B-13 and X-26 state them; a test is named after the one it settles. Where a backend is
-// known to differ from the service, [Quirks] says so, with the reason.
+// The suite checks the rules of the Queue service REST API; comments name the requirements
+// in docs/requirements.md. [Quirks] are known differences of a backend, with the reason.
 package queuetest

@@ -14,19 +14,18 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// long is a time that no test lives to see on a real backend: what is hidden
-// for long stays hidden however slow the machine is.
+// long is longer than any test on a real backend: what is hidden for long stays hidden on a slow
+// machine.
 const long = time.Hour
 
-// env is what one test of the suite has at hand. It belongs to the goroutine
-// of its test, check aside.
+// env is the environment of one test. The test's goroutine owns it, except for race.
 type env struct {
 	*testing.T
 	h   Harness
 	q   queue.Manager
 	ctx context.Context
 
-	clock queue.Queue // tells the server's time to after; made when first needed
+	clock queue.Queue // used by after to observe the server's time; created when needed
 }
 
 // names numbers the queues of this process; salt keeps processes apart that
@@ -43,7 +42,7 @@ func newEnv(t *testing.T, h Harness) *env {
 	return e
 }
 
-// open returns a new queue, not created, that is dropped at the end.
+// open returns a new queue without creating it, and drops it at the end.
 func (e *env) open() queue.Manager {
 	e.Helper()
 	q := e.h.Open(e.T, fmt.Sprintf("conform-%08x-%d", salt, names.Add(1)))
@@ -51,7 +50,7 @@ func (e *env) open() queue.Manager {
 	return q
 }
 
-// create makes the queue of this test, without metadata.
+// create creates the queue without metadata.
 func (e *env) create() {
 	e.Helper()
 	e.ok(e.q.Create(e.ctx, nil))
@@ -65,7 +64,7 @@ func (e *env) ok(err error) {
 	}
 }
 
-// is checks that err is of a kind, and how it is written.
+// is checks the kind and the form of an error.
 func (e *env) is(err, kind error, doing string) {
 	e.Helper()
 	if !errors.Is(err, kind) {
@@ -75,8 +74,8 @@ func (e *env) is(err, kind error, doing string) {
 	}
 }
 
-// written checks what every error of every backend must be: an [*queue.Error]
-// on one line, with its operation and queue, and without secrets.
+// written checks what every error must be: a [*queue.Error] on one line, with operation and
+// queue, without secrets.
 func (e *env) written(err error) {
 	e.Helper()
 	known := (*queue.Error)(nil)
@@ -106,7 +105,7 @@ func (e *env) enqueue(text string, o *queue.EnqueueOptions) queue.Message {
 	return m
 }
 
-// dequeue asks once for up to n messages.
+// dequeue sends one request for up to n messages.
 func (e *env) dequeue(n int, visibility time.Duration) []queue.Message {
 	e.Helper()
 	batch, err := e.q.Dequeue(e.ctx, n, visibility)
@@ -117,7 +116,7 @@ func (e *env) dequeue(n int, visibility time.Duration) []queue.Message {
 	return batch
 }
 
-// take polls until it has so many messages, hidden for the visibility.
+// take polls until it has n messages, hidden for the visibility timeout.
 func (e *env) take(n int, visibility time.Duration) []queue.Message {
 	e.Helper()
 	var all []queue.Message
@@ -142,7 +141,7 @@ func (e *env) none(when string) {
 	}
 }
 
-// peek asks once.
+// peek sends one request.
 func (e *env) peek(n int) []queue.Message {
 	e.Helper()
 	batch, err := e.q.Peek(e.ctx, n)
@@ -150,8 +149,7 @@ func (e *env) peek(n int) []queue.Message {
 	return batch
 }
 
-// until is the one way to wait for something: it polls, and ends the test when
-// it never comes. A real machine may be slow, hence the patience.
+// until polls a condition and fails the test after two minutes: a real machine may be slow.
 func (e *env) until(what string, holds func() bool) {
 	e.Helper()
 	deadline := time.NewTimer(2 * time.Minute)
@@ -162,13 +160,12 @@ func (e *env) until(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			e.Fatalf("waited in vain until %s", what)
+			e.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// exactly lets simulated time pass. It is for instants that only a bubble can
-// hit; elsewhere it reports false and nothing has passed.
+// exactly lets simulated time pass and returns true. Without a bubble it returns false at once.
 func (e *env) exactly(d time.Duration) bool {
 	if e.h.Bubble {
 		time.Sleep(d)
@@ -197,7 +194,7 @@ func (e *env) after(d time.Duration) {
 	e.ok(e.clock.(queue.Manager).Clear(e.ctx))
 }
 
-// texts are the texts of messages, sorted: order is not promised.
+// texts returns the texts of messages, sorted because order is not promised.
 func texts(batch []queue.Message) []string {
 	var all []string
 	for _, m := range batch {
@@ -207,7 +204,7 @@ func texts(batch []queue.Message) []string {
 	return all
 }
 
-// short is a text for people.
+// short truncates a text for an error.
 func short(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "…"

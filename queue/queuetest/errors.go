@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-var errorTests = []test{{"B05_ErrorsSayWhatWhereAndWhy", func(e *env) {
+var errorTests = []test{{"ErrorsSayWhatWhereAndWhy", func(e *env) { // B-05
 	missing := errorOf(e.q.Enqueue(e.ctx, "x", nil))
 	e.create()
 	m := e.enqueue("x", nil)
@@ -35,7 +35,7 @@ var errorTests = []test{{"B05_ErrorsSayWhatWhereAndWhy", func(e *env) {
 	} {
 		known := (*queue.Error)(nil)
 		if !errors.As(c.err, &known) {
-			e.Errorf("%s: error %v is no *queue.Error", c.op, c.err)
+			e.Errorf("%s: error %v is not a *queue.Error", c.op, c.err)
 			continue
 		}
 		e.written(c.err)

@@ -7,41 +7,37 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Harness ties the suite to one backend. Open is required; the zero values of
-// the others describe a real, strict backend without HTTP.
+// Harness connects the suite to a backend. Open is required; the zero values of the other fields
+// describe a backend without HTTP that behaves like the service.
 type Harness struct {
-	// Open returns a handle on the queue of this name, which does not exist
-	// yet; the suite chooses names that are new in this process. In a bubble
-	// everything the handle needs must be made here, since each test has a
-	// bubble of its own. t.Cleanup takes away what was made.
+	// Open returns a queue with this name, which does not exist yet; names are unique in this
+	// process. Each test has a bubble of its own, so in a bubble everything that the queue needs
+	// must be created here. Use t.Cleanup to clean up.
 	Open func(t *testing.T, name string) queue.Manager
 
-	// Bubble runs each test in a testing/synctest bubble, where time is
-	// simulated. The backend must then live in this process and take its time
-	// from package time. Defaults to false: real time, tests in parallel.
+	// Bubble runs each test in a testing/synctest bubble with simulated time. The backend must
+	// then be in this process and read time from package time. Defaults to false: real time,
+	// parallel tests.
 	Bubble bool
 
-	// HTTP says that the backend is spoken to over HTTP: errors carry a
-	// status, a storage error code and a request id, and a text is also
-	// bounded by its size once escaped. Defaults to false.
+	// HTTP means that the backend uses HTTP: errors have a status, a storage error code and a
+	// request id, and the size of an escaped text is limited too. Defaults to false.
 	HTTP bool
 
-	// Requests counts the requests that q and its siblings have sent to the
-	// backend so far, which shows that bad arguments spend none. Defaults to
-	// nil, which leaves that out.
+	// Requests returns the number of requests that q and its siblings have sent so far, to show
+	// that invalid arguments send none. Defaults to nil, which skips that check.
 	Requests func(q queue.Manager) int
 
-	// Secrets are texts that must be in no error, such as keys. Receipts are
-	// always looked for. Defaults to none.
+	// Secrets are texts that errors must not contain, such as keys. Receipts are always checked.
+	// Defaults to none.
 	Secrets []string
 
-	// Quirks are where the backend is known to differ from the service.
+	// Quirks are known differences between the backend and the service.
 	Quirks Quirks
 }
 
-// Quirks lists where a backend is known to differ from the service. A field that
-// is not empty is the reason, which the test prints; the zero value is a backend
-// like the service.
+// Quirks are known differences between a backend and the service. A field that is not empty is
+// the reason, which the test prints. The zero value means none.
 type Quirks struct {
 	// UpdatePastExpiry: an update may hide a message beyond its expiry.
 	UpdatePastExpiry string
@@ -62,7 +58,7 @@ type test struct {
 	run  func(e *env)
 }
 
-// Run runs the whole suite against a backend, each test on a queue of its own.
+// Run runs the suite against a backend, each test with a queue of its own.
 func Run(t *testing.T, h Harness) {
 	for _, c := range tests() {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 var lifeTests = []test{
-	{"Q12_ForeverIsTheDefault", func(e *env) {
+	{"ForeverIsTheDefault", func(e *env) {
 		e.create()
 		for _, o := range []*queue.EnqueueOptions{nil, {}, {TTL: queue.Forever}, {Delay: time.Second}} {
 			if m := e.enqueue("x", o); m.Expires.UTC().Year() != 9999 {
@@ -18,7 +18,7 @@ var lifeTests = []test{
 			e.take(4, long)
 		}
 	}},
-	{"Q12_ExpiredIsNeitherSeenNorTaken", func(e *env) {
+	{"ExpiredIsNeitherSeenNorTaken", func(e *env) {
 		e.create()
 		e.enqueue("short", &queue.EnqueueOptions{TTL: 2 * time.Second})
 		e.enqueue("long", &queue.EnqueueOptions{TTL: long})
@@ -34,7 +34,7 @@ var lifeTests = []test{
 		}
 		e.none("after the other")
 	}},
-	{"Q12_LifeIsCountedInWholeSeconds", func(e *env) {
+	{"LifeIsCountedInWholeSeconds", func(e *env) {
 		e.create()
 		for ttl, want := range map[time.Duration]time.Duration{
 			time.Second:             time.Second,
@@ -46,7 +46,7 @@ var lifeTests = []test{
 			}
 		}
 	}},
-	{"Q12_ALeaseDoesNotOutliveItsMessage", func(e *env) {
+	{"ALeaseDoesNotOutliveItsMessage", func(e *env) {
 		// A dequeue may hide a message beyond its expiry; it expires all the
 		// same.
 		e.create()
@@ -59,7 +59,7 @@ var lifeTests = []test{
 		e.is(e.q.Delete(e.ctx, batch[0].Lease), queue.ErrMessageGone, "delete after expiry while leased")
 		e.none("after expiry")
 	}},
-	{"Q29_UpdateKeepsTheExpiry", func(e *env) {
+	{"UpdateKeepsTheExpiry", func(e *env) {
 		e.create()
 		sent := e.enqueue("x", &queue.EnqueueOptions{TTL: 2 * long})
 		m := e.one(long)
@@ -69,7 +69,7 @@ var lifeTests = []test{
 			e.Errorf("after an update it lives from %v to %v, before from %v to %v", got.Inserted, got.Expires, sent.Inserted, sent.Expires)
 		}
 	}},
-	{"Q29_UpdatePastTheExpiry", func(e *env) {
+	{"UpdatePastTheExpiry", func(e *env) {
 		e.create()
 		e.enqueue("x", &queue.EnqueueOptions{TTL: long})
 		m := e.one(time.Minute)

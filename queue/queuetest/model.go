@@ -34,29 +34,27 @@ var modelTests = []test{{"AnyHistoryFollowsTheModel", func(e *env) {
 	})
 }}}
 
-// noDeadline is a test without a Deadline, which rapid asks for and a bubble has
-// none of.
+// noDeadline hides the Deadline method, which rapid calls and a bubble does not support.
 type noDeadline struct{ rapid.TB }
 
-// model is what a queue must hold, kept in the simplest way there is. Time moves
-// in whole seconds, so that no instant is in between.
+// model is a simple model of a queue's content. Time moves in whole seconds.
 type model struct {
 	e        *env
 	q        queue.Manager
 	messages map[queue.ID]*modelled
-	leases   []queue.Lease // all that were ever handed out
+	leases   []queue.Lease // all leases ever returned
 }
 
-// modelled is one message.
+// modelled is a message of the model.
 type modelled struct {
 	text    string
 	receipt queue.Receipt // the newest
 	count   int64
-	visible time.Time // from when on
+	visible time.Time // from this time on
 	expires time.Time // zero for never
 }
 
-// live is the messages that have not expired, or only the visible ones.
+// live returns the messages that have not expired, or only the visible ones.
 func (m *model) live(visible bool) map[queue.ID]*modelled {
 	live := make(map[queue.ID]*modelled)
 	for id, one := range m.messages {
@@ -125,8 +123,8 @@ func (m *model) peek(t *rapid.T) {
 	}
 }
 
-// matches checks that a batch is as many of the visible messages as were asked
-// for, each once and with its text.
+// matches checks that a batch has as many distinct visible messages as possible, with their
+// texts.
 func (m *model) matches(t *rapid.T, batch []queue.Message, n int) {
 	visible := m.live(true)
 	if len(batch) != min(n, len(visible)) {
@@ -144,7 +142,7 @@ func (m *model) matches(t *rapid.T, batch []queue.Message, n int) {
 	}
 }
 
-// draw returns one of the leases there ever were and what using it must give.
+// draw returns one of all leases and the error that its use must give.
 func (m *model) draw(t *rapid.T) (queue.Lease, *modelled, error) {
 	if len(m.leases) == 0 {
 		t.Skip("there is no lease yet")
@@ -164,7 +162,7 @@ func (m *model) update(t *rapid.T) {
 	l, one, want := m.draw(t)
 	visibility := drawSeconds(t, 0, 4, "visibility")
 	if one != nil && !one.expires.IsZero() && !time.Now().Add(visibility).Before(one.expires) {
-		t.Skip("Q29_UpdatePastTheExpiry tests that")
+		t.Skip("UpdatePastTheExpiry tests that")
 	}
 	text := rapid.SampledFrom([]string{"", "e", `"f"`}).Draw(t, "text")
 	renewed, err := m.q.Update(m.e.ctx, l, text, visibility)
@@ -204,8 +202,8 @@ func (m *model) pass(t *rapid.T) {
 	m.e.exactly(drawSeconds(t, 1, 3, "time"))
 }
 
-// depth holds after every step: it counts at least what there is, and at most
-// that and what has expired.
+// depth checks after every step that the depth is at least the number of live messages, and at
+// most that plus expired ones.
 func (m *model) depth(t *rapid.T) {
 	p, err := m.q.Properties(m.e.ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 var peekTests = []test{
-	{"Q25_PeekHidesNothingAndCountsNothing", func(e *env) {
+	{"PeekHidesNothingAndCountsNothing", func(e *env) {
 		e.create()
 		sent := e.enqueue("x", nil)
 		for range 3 {
@@ -28,7 +28,7 @@ var peekTests = []test{
 			e.Errorf("after three peeks the first delivery has the count %d", m.DequeueCount)
 		}
 	}},
-	{"Q25_PeekShowsOnlyVisibleMessages", func(e *env) {
+	{"PeekShowsOnlyVisibleMessages", func(e *env) {
 		e.create()
 		e.enqueue("leased", nil)
 		leased := e.one(long)
@@ -49,7 +49,7 @@ var peekTests = []test{
 			}
 		}
 	}},
-	{"Q25_PeekedMessageCannotBeSettled", func(e *env) {
+	{"PeekedMessageCannotBeSettled", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.peek(1)[0]
@@ -57,7 +57,7 @@ var peekTests = []test{
 		_, err := e.q.Update(e.ctx, m.Lease, "y", time.Second)
 		e.is(err, queue.ErrInvalid, "update of a peeked message")
 	}},
-	{"Q25_PeekTakesNoMoreThanAskedFor", func(e *env) {
+	{"PeekTakesNoMoreThanAskedFor", func(e *env) {
 		e.create()
 		for range 3 {
 			e.enqueue("x", nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// depth waits for a depth: it is approximate, but never too low.
+// depth waits for a depth, which is approximate but never too low.
 func (e *env) depth(want int64, when string) {
 	e.Helper()
 	e.until("depth is right "+when, func() bool {
@@ -39,7 +39,7 @@ func (e *env) metadata(want map[string]string, when string) {
 }
 
 var propertyTests = []test{
-	{"Q18_DepthCountsHiddenMessagesToo", func(e *env) {
+	{"DepthCountsHiddenMessagesToo", func(e *env) {
 		e.create()
 		e.depth(0, "at first")
 		for range 3 {
@@ -52,7 +52,7 @@ var propertyTests = []test{
 		e.ok(e.q.Delete(e.ctx, batch[0].Lease))
 		e.depth(3, "with one deleted")
 	}},
-	{"Q05_MetadataRoundTrip", func(e *env) {
+	{"MetadataRoundTrip", func(e *env) {
 		want := map[string]string{
 			"visibility":      "30",
 			"PoisonThreshold": "5",
@@ -66,14 +66,14 @@ var propertyTests = []test{
 		e.enqueue("x", nil)
 		e.metadata(want, "after an enqueue")
 	}},
-	{"Q17_SetMetadataReplacesTheWholeSet", func(e *env) {
+	{"SetMetadataReplacesTheWholeSet", func(e *env) {
 		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1", "b": "2"}))
 		e.ok(e.q.SetMetadata(e.ctx, map[string]string{"b": "3", "c": "4", "d": ""}))
 		e.metadata(map[string]string{"b": "3", "c": "4", "d": ""}, "after a set")
 		e.ok(e.q.SetMetadata(e.ctx, nil))
 		e.metadata(nil, "after a set of none")
 	}},
-	{"Q05_MetadataLimit", func(e *env) {
+	{"MetadataLimit", func(e *env) {
 		e.create()
 		most := map[string]string{}
 		for _, name := range []string{"a", "b", "c", "d"} {

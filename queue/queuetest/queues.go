@@ -7,7 +7,7 @@ import (
 )
 
 var queueTests = []test{
-	{"Q16_CreateIsIdempotent", func(e *env) {
+	{"CreateIsIdempotent", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		e.ok(e.q.Create(e.ctx, nil))
@@ -18,7 +18,7 @@ var queueTests = []test{
 		e.is(e.q.Create(e.ctx, map[string]string{"a": "1"}), queue.ErrQueueExists, "create with other metadata")
 		e.metadata(nil, "after a refused create")
 	}},
-	{"Q16_CreateComparesMetadata", func(e *env) {
+	{"CreateComparesMetadata", func(e *env) {
 		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1", "b": "2"}))
 		e.ok(e.q.Create(e.ctx, map[string]string{"b": "2", "a": "1"}))
 		e.is(e.q.Create(e.ctx, nil), queue.ErrQueueExists, "create with no metadata")
@@ -26,10 +26,10 @@ var queueTests = []test{
 		e.is(e.q.Create(e.ctx, map[string]string{"a": "1", "b": "3"}), queue.ErrQueueExists, "create with another value")
 		e.metadata(map[string]string{"a": "1", "b": "2"}, "after refused creates")
 	}},
-	{"Q16_MissingQueue", func(e *env) {
+	{"MissingQueue", func(e *env) {
 		e.missing(queue.Lease{ID: "00000000-0000-4000-8000-000000000000", Receipt: "AgAAAAMAAAAAAAAA"})
 	}},
-	{"Q16_DropTakesEverything", func(e *env) {
+	{"DropTakesEverything", func(e *env) {
 		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1"}))
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -48,7 +48,7 @@ var queueTests = []test{
 		e.metadata(nil, "after the queue was made anew")
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete with a lease from the dropped queue")
 	}},
-	{"Q26_ClearDeletesAllMessages", func(e *env) {
+	{"ClearDeletesAllMessages", func(e *env) {
 		e.ok(e.q.Create(e.ctx, map[string]string{"a": "1"}))
 		e.ok(e.q.Clear(e.ctx)) // of an empty queue
 		e.enqueue("leased", nil)
@@ -68,7 +68,7 @@ var queueTests = []test{
 	}},
 }
 
-// missing checks that every operation notices that there is no queue.
+// missing checks that every operation fails if the queue does not exist.
 func (e *env) missing(l queue.Lease) {
 	e.Helper()
 	_, err := e.q.Enqueue(e.ctx, "x", nil)

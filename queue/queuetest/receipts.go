@@ -6,10 +6,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// receiptTests are what becomes of a receipt that is old, used up, foreign or
-// made up, as Azurite answers and the service documents.
+// receiptTests use receipts that are expired, spent, of another message or unknown. Azurite
+// responds in the same way, and the service documents it.
 var receiptTests = []test{
-	{"Q24_LapsedButNotTakenAgainStillDeletes", func(e *env) {
+	{"LapsedButNotTakenAgainStillDeletes", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(time.Second)
@@ -17,7 +17,7 @@ var receiptTests = []test{
 		e.ok(e.q.Delete(e.ctx, m.Lease))
 		e.none("after the delete")
 	}},
-	{"Q24_LapsedButNotTakenAgainStillUpdates", func(e *env) {
+	{"LapsedButNotTakenAgainStillUpdates", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(time.Second)
@@ -27,7 +27,7 @@ var receiptTests = []test{
 		e.none("after the update hid it")
 		e.ok(e.q.Delete(e.ctx, l))
 	}},
-	{"Q24_TakenAgainFencesTheFirst", func(e *env) {
+	{"TakenAgainFencesTheFirst", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		first := e.one(time.Second)
@@ -41,7 +41,7 @@ var receiptTests = []test{
 		e.none("after the refused update")
 		e.ok(e.q.Delete(e.ctx, second.Lease))
 	}},
-	{"Q29_UpdateSupersedesTheReceipt", func(e *env) {
+	{"UpdateSupersedesTheReceipt", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		old := e.one(long)
@@ -55,7 +55,7 @@ var receiptTests = []test{
 		e.is(err, queue.ErrReceiptMismatch, "update with the superseded receipt")
 		e.ok(e.q.Delete(e.ctx, renewed))
 	}},
-	{"Q24_DeletedIsGone", func(e *env) {
+	{"DeletedIsGone", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -65,7 +65,7 @@ var receiptTests = []test{
 		e.is(err, queue.ErrMessageGone, "update after the delete")
 		e.none("after all")
 	}},
-	{"Q24_ExpiredIsGone", func(e *env) {
+	{"ExpiredIsGone", func(e *env) {
 		e.create()
 		m := e.enqueue("x", &queue.EnqueueOptions{TTL: time.Second})
 		e.until("it has expired", func() bool { return len(e.peek(1)) == 0 })
@@ -73,7 +73,7 @@ var receiptTests = []test{
 		_, err := e.q.Update(e.ctx, m.Lease, "x", 0)
 		e.is(err, queue.ErrMessageGone, "update after expiry")
 	}},
-	{"Q10_ReceiptOfTheEnqueue", func(e *env) {
+	{"ReceiptOfTheEnqueue", func(e *env) {
 		e.create()
 		m := e.enqueue("x", nil)
 		l, err := e.q.Update(e.ctx, m.Lease, "y", 0)
@@ -86,7 +86,7 @@ var receiptTests = []test{
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrReceiptMismatch, "the producer's delete after a dequeue")
 		e.ok(e.q.Delete(e.ctx, taken.Lease))
 	}},
-	{"Q24_ForeignReceipt", func(e *env) {
+	{"ForeignReceipt", func(e *env) {
 		e.create()
 		e.enqueue("a", nil)
 		one := e.one(long)
@@ -102,7 +102,7 @@ var receiptTests = []test{
 		e.ok(e.q.Delete(e.ctx, one.Lease))
 		e.ok(e.q.Delete(e.ctx, other.Lease))
 	}},
-	{"Q24_UnknownMessage", func(e *env) {
+	{"UnknownMessage", func(e *env) {
 		e.create()
 		m := e.enqueue("x", nil)
 		unknown := queue.Lease{ID: "00000000-0000-4000-8000-000000000000", Receipt: m.Receipt}
@@ -110,7 +110,7 @@ var receiptTests = []test{
 		_, err := e.q.Update(e.ctx, unknown, "x", 0)
 		e.is(err, queue.ErrMessageGone, "update of an id that never was")
 	}},
-	{"X26_IdIsOpaque", func(e *env) {
+	{"IdIsOpaque", func(e *env) {
 		// Nothing an id may hold reaches past its message: joined carelessly,
 		// messages/.. is the queue.
 		e.create()

@@ -8,13 +8,13 @@ import (
 )
 
 var siblingTests = []test{
-	{"Q01_Name", func(e *env) {
+	{"Name", func(e *env) {
 		n := e.q.Name()
 		if n.Account == "" || !strings.HasPrefix(n.Queue, "conform-") {
 			e.Errorf("name is %+v", n)
 		}
 	}},
-	{"Q01_SiblingIsAQueueOfItsOwn", func(e *env) {
+	{"SiblingIsAQueueOfItsOwn", func(e *env) {
 		s := e.q.Sibling("-poison")
 		if got, want := s.Name(), (queue.Name{Account: e.q.Name().Account, Queue: e.q.Name().Queue + "-poison"}); got != want {
 			e.Fatalf("sibling is %v, want %v", got, want)
@@ -44,7 +44,7 @@ var siblingTests = []test{
 			e.Errorf("after the sibling was dropped there is %q", m.Text)
 		}
 	}},
-	{"Q01_SiblingOfASibling", func(e *env) {
+	{"SiblingOfASibling", func(e *env) {
 		s := e.q.Sibling("-a").Sibling("-b")
 		if got, want := s.Name().Queue, e.q.Name().Queue+"-a-b"; got != want {
 			e.Errorf("name is %q, want %q", got, want)
@@ -53,7 +53,7 @@ var siblingTests = []test{
 			e.Errorf("sibling without a suffix is %v", got)
 		}
 	}},
-	{"Q04_BadSiblingNameIsRefusedAtTheFirstCall", func(e *env) {
+	{"BadSiblingNameIsRefusedAtTheFirstCall", func(e *env) {
 		before := 0
 		if e.h.Requests != nil {
 			before = e.h.Requests(e.q)

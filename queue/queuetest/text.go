@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// awkward are texts that a careless XML round trip changes (Q-08, Q-07).
+// awkward are texts that a careless XML round trip would change.
 var awkward = map[string]string{
 	"empty":             "",
 	"blank":             " ",
@@ -33,11 +33,10 @@ var awkward = map[string]string{
 	"much markup":       strings.Repeat(`"`, 20_000),
 }
 
-// largeUnicode is the one of them that a server needs care with when it decodes
-// its input piece by piece.
+// largeUnicode is a text that a server must not decode in pieces.
 const largeUnicode = "largest, outside ASCII"
 
-// texts are the awkward ones that the backend is up to.
+// texts returns the awkward texts that the backend supports.
 func (e *env) texts() map[string]string {
 	all := maps.Clone(awkward)
 	if why := e.h.Quirks.LargeUnicode; why != "" {
@@ -48,7 +47,7 @@ func (e *env) texts() map[string]string {
 }
 
 var textTests = []test{
-	{"Q08_TextRoundTrip", func(e *env) {
+	{"TextRoundTrip", func(e *env) { // Q-08
 		e.create()
 		for name, text := range e.texts() {
 			if sent := e.enqueue(text, nil); sent.Text != text {
@@ -64,7 +63,7 @@ var textTests = []test{
 			e.ok(e.q.Delete(e.ctx, m.Lease))
 		}
 	}},
-	{"Q08_TextRoundTripThroughUpdate", func(e *env) {
+	{"TextRoundTripThroughUpdate", func(e *env) { // Q-08
 		e.create()
 		e.enqueue("x", nil)
 		for name, text := range e.texts() {
@@ -79,7 +78,7 @@ var textTests = []test{
 			e.ok(err)
 		}
 	}},
-	{"Q07_EscapedTextIsBoundedToo", func(e *env) {
+	{"EscapedTextIsBoundedToo", func(e *env) { // Q-07
 		// 64 KiB of quotes are 320 KiB as XML, more than a request may have.
 		e.create()
 		_, err := e.q.Enqueue(e.ctx, strings.Repeat(`"`, queue.MaxText), nil)
@@ -93,7 +92,7 @@ var textTests = []test{
 		}
 		e.ok(err)
 	}},
-	{"Q09_EqualTextsAreDifferentMessages", func(e *env) {
+	{"EqualTextsAreDifferentMessages", func(e *env) { // Q-09
 		e.create()
 		a, b := e.enqueue("same", nil), e.enqueue("same", nil)
 		if a.ID == b.ID || a.ID == "" {

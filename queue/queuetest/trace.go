@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-var traceTests = []test{{"Q30_WorkedTrace", func(e *env) {
+var traceTests = []test{{"WorkedTrace", func(e *env) {
 	e.create()
 	e.enqueue("m1", nil) // P1
 	e.enqueue("m2", nil) // P2

@@ -5,7 +5,7 @@ import (
 )
 
 var updateTests = []test{
-	{"Q29_UpdateReplacesTheText", func(e *env) {
+	{"UpdateReplacesTheText", func(e *env) {
 		e.create()
 		e.enqueue("before", nil)
 		m := e.one(long)
@@ -21,7 +21,7 @@ var updateTests = []test{
 			e.Errorf("after two updates got %q as delivery %d", again.Text, again.DequeueCount)
 		}
 	}},
-	{"Q29_VisibilityZeroIsAtOnce", func(e *env) {
+	{"VisibilityZeroIsAtOnce", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -31,7 +31,7 @@ var updateTests = []test{
 			e.Errorf("right after the release dequeue gave %+v", batch)
 		}
 	}},
-	{"Q29_UpdateExtendsTheLease", func(e *env) {
+	{"UpdateExtendsTheLease", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(3 * time.Second)
@@ -42,7 +42,7 @@ var updateTests = []test{
 		e.none("after the first lease would have ended")
 		e.ok(e.q.Delete(e.ctx, l))
 	}},
-	{"Q29_UpdateCountsFromNow", func(e *env) {
+	{"UpdateCountsFromNow", func(e *env) {
 		// Not from the end of the lease it replaces: it can shorten one too.
 		e.create()
 		e.enqueue("x", nil)
@@ -59,7 +59,7 @@ var updateTests = []test{
 		}
 		e.one(long)
 	}},
-	{"Q29_UpdateWithEmptyTextErases", func(e *env) {
+	{"UpdateWithEmptyTextErases", func(e *env) {
 		// It is a text like any other; to keep the body, resend it.
 		e.create()
 		e.enqueue("x", nil)

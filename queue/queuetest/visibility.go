@@ -9,7 +9,7 @@ import (
 )
 
 var visibilityTests = []test{
-	{"Q21_EmptyQueueAnswersAtOnce", func(e *env) {
+	{"EmptyQueueAnswersAtOnce", func(e *env) {
 		e.create()
 		for _, n := range []int{1, queue.MaxBatch} {
 			if batch := e.dequeue(n, time.Second); len(batch) != 0 {
@@ -17,7 +17,7 @@ var visibilityTests = []test{
 			}
 		}
 	}},
-	{"Q27_DequeueCountIsOneAtTheFirst", func(e *env) {
+	{"DequeueCountIsOneAtTheFirst", func(e *env) {
 		e.create()
 		if m := e.enqueue("x", nil); m.DequeueCount != 0 {
 			e.Errorf("count is %d before any delivery", m.DequeueCount)
@@ -31,7 +31,7 @@ var visibilityTests = []test{
 			e.ok(err)
 		}
 	}},
-	{"Q22_DequeuedMessageIsWhole", func(e *env) {
+	{"DequeuedMessageIsWhole", func(e *env) {
 		e.create()
 		sent := e.enqueue("hello", nil)
 		m := e.one(time.Minute)
@@ -45,7 +45,7 @@ var visibilityTests = []test{
 			e.Errorf("until is %v, %v after the insertion", m.Until, hidden)
 		}
 	}},
-	{"Q14_HiddenWhileLeasedThenBack", func(e *env) {
+	{"HiddenWhileLeasedThenBack", func(e *env) {
 		e.create()
 		sent := e.enqueue("x", nil)
 		first := e.one(2 * time.Second)
@@ -61,7 +61,7 @@ var visibilityTests = []test{
 		}
 		e.none("while leased again")
 	}},
-	{"Q11_FractionsOfASecondAreRoundedUp", func(e *env) {
+	{"FractionsOfASecondAreRoundedUp", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		e.exactly(300 * time.Millisecond) // not on a whole second
@@ -80,7 +80,7 @@ var visibilityTests = []test{
 		}
 		e.one(long)
 	}},
-	{"Q19_DelayHidesFromTheStart", func(e *env) {
+	{"DelayHidesFromTheStart", func(e *env) {
 		e.create()
 		later := e.enqueue("later", &queue.EnqueueOptions{Delay: long})
 		e.none("while delayed")
@@ -101,7 +101,7 @@ var visibilityTests = []test{
 			e.Errorf("got %q as delivery %d", m.Text, m.DequeueCount)
 		}
 	}},
-	{"Q19_LongestDelay", func(e *env) {
+	{"LongestDelay", func(e *env) {
 		e.create()
 		m := e.enqueue("x", &queue.EnqueueOptions{Delay: queue.MaxVisibility})
 		e.none("while delayed")
@@ -113,7 +113,7 @@ var visibilityTests = []test{
 			}
 		}
 	}},
-	{"Q20_AtMost32AtOnce", func(e *env) {
+	{"AtMost32AtOnce", func(e *env) {
 		e.create()
 		var want []string
 		for i := range 40 {
@@ -134,7 +134,7 @@ var visibilityTests = []test{
 		}
 		e.none("after all 40")
 	}},
-	{"Q20_LongestVisibility", func(e *env) {
+	{"LongestVisibility", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		e.one(queue.MaxVisibility)
@@ -145,7 +145,7 @@ var visibilityTests = []test{
 			e.one(long)
 		}
 	}},
-	{"Q10_OneOfABatchCanBeDeleted", func(e *env) {
+	{"OneOfABatchCanBeDeleted", func(e *env) {
 		// Azurite gives a whole batch one receipt: it opens one message only.
 		e.create()
 		for _, text := range []string{"a", "b", "c"} {

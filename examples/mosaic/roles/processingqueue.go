@@ -112,9 +112,9 @@ func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
 	const longest = int64(queue.MaxVisibility / time.Second)
 	if seconds, ok := q.setting(metadata, "defaulttimeout", 1, longest); ok {
 		q.Timeout = time.Duration(seconds) * time.Second
-		if q.Timeout < dispatcher.LeastVisibility {
-			q.logger.Warn("a visibility timeout too short to be renewed is raised", "queue", q.Name, "defaulttimeout", seconds, "used", dispatcher.LeastVisibility)
-			q.Timeout = dispatcher.LeastVisibility
+		if q.Timeout < dispatcher.MinVisibility {
+			q.logger.Warn("a visibility timeout too short to be renewed is raised", "queue", q.Name, "defaulttimeout", seconds, "used", dispatcher.MinVisibility)
+			q.Timeout = dispatcher.MinVisibility
 		}
 	}
 	q.PoisonThreshold = poison.DefaultMaxAttempts

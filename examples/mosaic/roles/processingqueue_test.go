@@ -39,7 +39,7 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 }
 
 func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
-	const least = dispatcher.LeastVisibility
+	const least = dispatcher.MinVisibility
 	for _, c := range []struct {
 		timeout, threshold string
 		wantTimeout        time.Duration

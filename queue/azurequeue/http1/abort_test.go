@@ -74,7 +74,7 @@ func TestAConnectionIsNotKeptAfterItsRequestWasGivenUp(t *testing.T) {
 // A body that is closed twice gives its buffer back once: two answers must not share it.
 func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
 	for range 100 { // the pool need not keep what it is given
-		answer, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false).answer()
+		answer, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false).readResponse()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
 		}
 		var bodies []io.ReadCloser
 		for _, text := range []string{"one", "two", "six"} {
-			another, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"+text, false).answer()
+			another, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"+text, false).readResponse()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,17 +112,17 @@ func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
 func TestAnswersOfBrokenConnectionsShareNoBuffer(t *testing.T) {
 	for range 100 {
 		for _, broken := range []string{"Content-Length: 9\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc", "Content-Length: x\r\n\r\n", "Content-Length: 0\r\n\r\n"} {
-			if answer, _, err := cannedConn("HTTP/1.1 200 OK\r\n"+broken, false).answer(); err == nil {
+			if answer, _, err := cannedConn("HTTP/1.1 200 OK\r\n"+broken, false).readResponse(); err == nil {
 				if answer.Body != http.NoBody {
 					t.Fatalf("%q has a body", broken)
 				}
 				answer.Body.Close()
 			}
-			one, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none", false).answer()
+			one, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none", false).readResponse()
 			if err != nil {
 				t.Fatal(err)
 			}
-			two, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo", false).answer()
+			two, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo", false).readResponse()
 			if err != nil {
 				t.Fatal(err)
 			}

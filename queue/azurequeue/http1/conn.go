@@ -10,91 +10,90 @@ import (
 	"time"
 )
 
-// conn is one connection. It belongs to one request at a time.
+// conn is a connection. One request uses it at a time.
 type conn struct {
-	raw       net.Conn // the socket
-	wire      net.Conn // raw, or TLS over it
-	below     *below   // what TLS reads from; nil without TLS
-	peeker    *peeker  // of raw
+	raw       net.Conn    // the TCP connection
+	stream    net.Conn    // raw, or TLS over it
+	records   *recordConn // tracks the TLS records on raw; nil without TLS
+	peeker    *peeker     // reads raw without waiting
 	idleSince time.Time
 
-	in   []byte // what was read; in[r:w] is still to be used
+	in   []byte // read buffer; in[r:w] is unread
 	r, w int
 }
 
 func newConn(raw net.Conn) *conn {
-	return &conn{raw: raw, wire: raw, peeker: newPeeker(raw), in: make([]byte, 4<<10)}
+	return &conn{raw: raw, stream: raw, peeker: newPeeker(raw), in: make([]byte, 4<<10)}
 }
 
-// secure puts TLS between the socket and what is read and written. It returns it for its
-// handshake.
-func (c *conn) secure(config *tls.Config) *tls.Conn {
-	c.below = &below{Conn: c.raw, peeker: c.peeker}
-	over := tls.Client(c.below, config)
-	c.wire = over
+// startTLS puts TLS between the socket and the stream, and returns it for the handshake.
+func (c *conn) startTLS(config *tls.Config) *tls.Conn {
+	c.records = &recordConn{Conn: c.raw, peeker: c.peeker}
+	over := tls.Client(c.records, config)
+	c.stream = over
 	return over
 }
 
-// unseen is how long a connection that cannot be looked at may have been idle and
-// is still trusted: no server is that impatient.
-const unseen = time.Second
+// maxIdleUnchecked is how long a connection may be idle and still be reused if its socket cannot
+// be peeked at. No server has a shorter idle timeout.
+const maxIdleUnchecked = time.Second
 
-// stands tells whether an idle connection can be used: the server has neither closed it
-// nor said anything that nobody asked for, which would be taken for the next answer.
-// What TLS has read but not handed out counts, and so does a part of a record.
-func (c *conn) stands() bool {
-	if c.peeker.socket == nil && time.Since(c.idleSince) >= unseen {
+// isReusable reports whether an idle connection can be reused: the server has neither closed it
+// nor sent unsolicited data, which would be taken for the next response. Data that TLS has
+// buffered counts, and so does a partial record.
+func (c *conn) isReusable() bool {
+	if c.peeker.socket == nil && time.Since(c.idleSince) >= maxIdleUnchecked {
 		return false
 	}
 	var n int
 	var err error
-	if c.below == nil {
-		n, err = c.peeker.Read(c.in[:1]) // which is empty between requests
+	if c.records == nil {
+		n, err = c.peeker.Read(c.in[:1]) // c.in is empty between requests
 	} else {
-		// TLS deals with its own messages, such as tickets, and goes on. It keeps what
-		// it has read of a record when its read times out.
-		c.below.peek = true
-		n, err = c.wire.Read(c.in[:1])
-		c.below.peek = false
+		// TLS handles its own messages, such as session tickets. It keeps a partial
+		// record if its read times out.
+		c.records.peek = true
+		n, err = c.stream.Read(c.in[:1])
+		c.records.peek = false
 	}
-	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (c.below == nil || c.below.whole())
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (c.records == nil || c.records.atRecordBoundary())
 }
 
-// abort makes reading and writing fail. It may be called at any time, and what
-// cannot get a deadline is closed already.
+// abort makes reads and writes fail. It may be called at any time. A connection that refuses a
+// deadline is already closed.
 func (c *conn) abort() { _ = c.raw.SetDeadline(time.Unix(1, 0)) }
 
-// close closes the socket. TLS is not told: nothing is under way, or all is lost.
+// close closes the socket without a TLS close_notify: no request is in progress, or its response
+// is lost anyway.
 func (c *conn) close() { _ = c.raw.Close() }
 
-// exchange sends a request and reads its answer. It tells whether the connection
-// can be used again.
-func (c *conn) exchange(request []byte) (answer *http.Response, again bool, err error) {
-	if _, err := c.wire.Write(request); err != nil {
-		return c.refusal(err)
+// roundTrip sends a request, reads its response and reports whether the connection can be reused.
+func (c *conn) roundTrip(request []byte) (answer *http.Response, again bool, err error) {
+	if _, err := c.stream.Write(request); err != nil {
+		return c.readRefusal(err)
 	}
-	answer, again, err = c.answer()
+	answer, again, err = c.readResponse()
 	if errors.Is(err, io.EOF) {
 		err = errClosedEarly
 	}
 	return answer, again && c.r == c.w, err
 }
 
-// refusal reads the answer of a server that would not hear a request to its end: what it
-// says is worth more than the error of the write. Only that it refuses is believed.
-func (c *conn) refusal(broken error) (answer *http.Response, again bool, err error) {
-	answer, _, err = c.answer()
+// readRefusal reads the response of a server that stopped reading the request, which explains
+// more than the write error. Only an error status is accepted.
+func (c *conn) readRefusal(broken error) (answer *http.Response, again bool, err error) {
+	answer, _, err = c.readResponse()
 	if err != nil {
 		return nil, false, broken
 	}
 	if answer.StatusCode < http.StatusBadRequest {
-		_ = answer.Body.Close() // which only gives its buffer back
+		_ = answer.Body.Close() // returns its buffer
 		return nil, false, broken
 	}
 	return answer, false, nil
 }
 
-// fill reads more, at least a byte.
+// fill reads at least one byte into the buffer.
 func (c *conn) fill() error {
 	switch {
 	case c.r == c.w:
@@ -106,8 +105,8 @@ func (c *conn) fill() error {
 	default:
 		c.in = append(c.in, make([]byte, len(c.in))...)
 	}
-	for range 100 { // a reader may return nothing, but not for ever
-		n, err := c.wire.Read(c.in[c.w:])
+	for range 100 { // a Read may return 0 bytes, but not for ever
+		n, err := c.stream.Read(c.in[c.w:])
 		c.w += n
 		if n > 0 {
 			return nil
@@ -119,10 +118,10 @@ func (c *conn) fill() error {
 	return io.ErrNoProgress
 }
 
-// read reads exactly what fits into p.
-func (c *conn) read(p []byte) error {
+// readFull fills p.
+func (c *conn) readFull(p []byte) error {
 	n := copy(p, c.in[c.r:c.w])
 	c.r += n
-	_, err := io.ReadFull(c.wire, p[n:])
+	_, err := io.ReadFull(c.stream, p[n:])
 	return err
 }

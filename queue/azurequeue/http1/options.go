@@ -12,32 +12,29 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Options of [New]. Nil and the zero value mean the defaults.
+// Options configure [New]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Connections is how many idle connections are kept for each host: about as
-	// many as calls run at once. Defaults to 256.
+	// Connections is the number of idle connections that are kept for each host, about as many as
+	// there are concurrent calls. Defaults to 256.
 	Connections int
 
-	// IdleTimeout is how long a connection is kept without a request. Defaults to
-	// 90 s.
+	// IdleTimeout is how long an idle connection is kept. Defaults to 90 s.
 	IdleTimeout time.Duration
 
-	// DialContext opens connections. Its errors should be those of a net.Dialer.
-	// Defaults to a net.Dialer with a time-out of 30 s.
+	// DialContext opens connections. Its errors should be those of a net.Dialer. Defaults to a
+	// net.Dialer with a timeout of 30 s.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// TLS configures connections to https addresses. It is copied; the server's
-	// name and the protocol are filled in. Defaults to TLS 1.2 or newer with the
-	// system's certificates.
+	// TLS configures connections to https addresses. It is copied; server name and protocol are
+	// filled in. Defaults to TLS 1.2 or newer with the system's certificates.
 	TLS *tls.Config
 
-	// Proxy says through which proxy a request goes, which the fallback then
-	// sends. It is asked once for each scheme and host. Defaults to
-	// http.ProxyFromEnvironment.
+	// Proxy returns the proxy for a request, which Fallback then sends. It is called once for
+	// each scheme and host. Defaults to http.ProxyFromEnvironment.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Fallback sends what this transport does not. [Transport.Close] does not touch
-	// it. Defaults to a net/http client of our own that has the same options.
+	// Fallback sends the requests that this transport does not support. [Transport.Close] does
+	// not close it. Defaults to a net/http client with the same options.
 	Fallback policy.Transporter
 }
 
@@ -60,7 +57,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// newFallback returns a net/http client with the options.
+// newFallback returns a net/http client with the same options.
 func (o Options) newFallback() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -78,4 +75,4 @@ func (o Options) newFallback() *http.Client {
 
 const handshakeTimeout = 10 * time.Second
 
-var errClosedEarly = errors.New("the server closed the connection without an answer")
+var errClosedEarly = errors.New("the server closed the connection without a response")

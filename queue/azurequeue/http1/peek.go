@@ -6,80 +6,35 @@ import (
 	"syscall"
 )
 
-// peeker reads from a socket what has come already.
+// peeker reads the bytes that a socket has already received.
 type peeker struct {
-	socket syscall.RawConn    // nil when there is none, or it cannot be read so
-	once   func(uintptr) bool // k.read, made once
-	into   []byte
-	n      int   // what read has found
-	err    error // likewise
+	socket   syscall.RawConn    // nil if the connection has none that can be peeked at
+	readFunc func(uintptr) bool // k.read as a value, to avoid an allocation a call
+	into     []byte
+	n        int   // result of read
+	err      error // result of read
 }
 
 func newPeeker(raw net.Conn) *peeker {
 	k := &peeker{}
-	k.once = k.read
-	if s, ok := raw.(syscall.Conn); ok && canLook {
+	k.readFunc = k.read
+	if s, ok := raw.(syscall.Conn); ok && canPeek {
 		k.socket, _ = s.SyscallConn() // nil with an error
 	}
 	return k
 }
 
-// Read reads without waiting. When nothing has come, or nobody can tell, the error is
-// [os.ErrDeadlineExceeded].
+// Read reads without waiting. The error is [os.ErrDeadlineExceeded] if nothing has been received,
+// or the socket cannot be peeked at.
 func (k *peeker) Read(p []byte) (int, error) {
 	if k.socket == nil {
 		return 0, os.ErrDeadlineExceeded
 	}
 	k.into = p
-	err := k.socket.Read(k.once)
+	err := k.socket.Read(k.readFunc)
 	k.into = nil
 	if err != nil { // closed, or its deadline has passed
 		return 0, net.ErrClosed
 	}
 	return k.n, k.err
 }
-
-// below is the connection below TLS. It can be told not to wait, and follows the records
-// that TLS reads, because TLS does not tell whether it holds a part of one.
-type below struct {
-	net.Conn
-	peeker *peeker
-	peek   bool // read without waiting
-
-	header [5]byte // of the record that is being read
-	have   int     // bytes of the header
-	left   int     // bytes of the record after its header
-}
-
-// Read implements [io.Reader].
-func (b *below) Read(p []byte) (n int, err error) {
-	if b.peek {
-		n, err = b.peeker.Read(p)
-	} else {
-		n, err = b.Conn.Read(p)
-	}
-	b.follow(p[:n])
-	return n, err
-}
-
-// follow notes where the records end, by RFC 8446, section 5.1: a header has the type, the
-// version and, in two bytes, the length.
-func (b *below) follow(p []byte) {
-	for len(p) > 0 {
-		if b.left > 0 {
-			n := min(b.left, len(p))
-			b.left -= n
-			p = p[n:]
-			continue
-		}
-		n := copy(b.header[b.have:], p)
-		b.have += n
-		p = p[n:]
-		if b.have == len(b.header) {
-			b.have, b.left = 0, int(b.header[3])<<8|int(b.header[4])
-		}
-	}
-}
-
-// whole tells whether what was read ends with a record.
-func (b *below) whole() bool { return b.have == 0 && b.left == 0 }

@@ -4,8 +4,8 @@ package http1
 
 import "os"
 
-// canLook says whether a socket can be read here without waiting.
-const canLook = false
+// canPeek says whether a socket can be read here without waiting.
+const canPeek = false
 
 // read finds nothing.
 func (k *peeker) read(uintptr) bool {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// canLook says whether a socket can be read here without waiting.
-const canLook = true
+// canPeek says whether a socket can be read here without waiting.
+const canPeek = true
 
 // read reads from the socket, which never blocks.
 func (k *peeker) read(fd uintptr) bool {

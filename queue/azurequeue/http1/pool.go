@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// address is what tells one host from another.
+// address identifies a host.
 type address struct{ scheme, host string }
 
-// host is a server and the connections that wait for the next request to it.
+// host is a server and its idle connections.
 type host struct {
 	name   string // host:port
-	server string // the name that its certificate must have
+	server string // name that its certificate must have
 	secure bool
-	usual  bool    // false when the fallback serves it
-	idle   []*conn // the one used last at the end; guarded by Transport.mu
+	direct bool    // false if the fallback serves it
+	idle   []*conn // most recently used last; guarded by Transport.mu
 }
 
-// host returns where the request goes, or nil when that is the fallback's business.
+// host returns the host of a request, or nil if the fallback serves it.
 func (t *Transport) host(r *http.Request) *host {
 	if r.URL == nil {
 		return nil
@@ -39,7 +39,7 @@ func (t *Transport) host(r *http.Request) *host {
 		t.hosts[key] = h
 		t.mu.Unlock()
 	}
-	if !h.usual {
+	if !h.direct {
 		return nil
 	}
 	return h
@@ -58,7 +58,7 @@ func (t *Transport) newHost(r *http.Request) *host {
 	h := &host{secure: r.URL.Scheme == "https", server: r.URL.Hostname()}
 	h.name = net.JoinHostPort(h.server, port)
 	proxy, err := t.options.Proxy(r)
-	h.usual = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
+	h.direct = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
 	return h
 }
 
@@ -69,7 +69,7 @@ func or(value, otherwise string) string {
 	return value
 }
 
-// plainHost tells whether a host is written as it goes over the wire.
+// plainHost reports whether a host can be sent as written.
 func plainHost(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -82,9 +82,9 @@ func plainHost(s string) bool {
 	return s != ""
 }
 
-// take returns an idle connection that still stands, or nil. The one used last
-// comes first, so that what is too many becomes old.
-func (t *Transport) take(h *host) *conn {
+// takeIdle returns a reusable idle connection, or nil. It prefers the most recently used one, so
+// that surplus connections expire.
+func (t *Transport) takeIdle(h *host) *conn {
 	for {
 		t.mu.Lock()
 		last := len(h.idle) - 1
@@ -97,15 +97,15 @@ func (t *Transport) take(h *host) *conn {
 		h.idle = h.idle[:last]
 		t.idle--
 		t.mu.Unlock()
-		if c.stands() {
+		if c.isReusable() {
 			return c
 		}
 		c.close()
 	}
 }
 
-// keep puts a connection back for the next request.
-func (t *Transport) keep(h *host, c *conn) {
+// putIdle keeps a connection for the next request.
+func (t *Transport) putIdle(h *host, c *conn) {
 	c.idleSince = time.Now()
 	t.mu.Lock()
 	if t.closed || len(h.idle) >= t.options.Connections {
@@ -115,16 +115,17 @@ func (t *Transport) keep(h *host, c *conn) {
 	}
 	h.idle = append(h.idle, c)
 	t.idle++
-	if t.reaper == nil {
-		t.reaper = time.AfterFunc(t.options.IdleTimeout, t.reap)
+	if t.expiry == nil {
+		t.expiry = time.AfterFunc(t.options.IdleTimeout, t.closeExpired)
 	}
 	t.mu.Unlock()
 }
 
-// reap closes what has been idle for too long, and comes again while there is more.
-func (t *Transport) reap() {
+// closeExpired closes connections that have been idle for IdleTimeout, and schedules itself again
+// while others are idle.
+func (t *Transport) closeExpired() {
 	var old []*conn
-	oldest := time.Duration(0) // idle time of the oldest that stays
+	oldest := time.Duration(0) // longest idle time of those kept
 	t.mu.Lock()
 	for _, h := range t.hosts {
 		n := 0
@@ -141,9 +142,9 @@ func (t *Transport) reap() {
 	switch {
 	case t.closed:
 	case t.idle == 0:
-		t.reaper = nil
+		t.expiry = nil
 	default:
-		t.reaper = time.AfterFunc(t.options.IdleTimeout-oldest, t.reap)
+		t.expiry = time.AfterFunc(t.options.IdleTimeout-oldest, t.closeExpired)
 	}
 	t.mu.Unlock()
 	for _, c := range old {
@@ -151,8 +152,7 @@ func (t *Transport) reap() {
 	}
 }
 
-// dial opens a connection. Its errors are those of a dial, also when it is the
-// handshake that fails: nothing of the request has been sent.
+// dial opens a connection. A failed handshake is a dial error too, because no request was sent.
 func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
 	raw, err := o.DialContext(ctx, "tcp", h.name)
 	if err != nil {
@@ -168,12 +168,12 @@ func (h *host) dial(ctx context.Context, o Options) (*conn, error) {
 	config := o.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	config.ServerName = or(config.ServerName, h.server)
-	// Small records show the beginning of a stream sooner. A request is of use when it is
-	// whole, and each record is a write to the socket.
+	// Small records let a reader see the start of a stream sooner. A request is useful only
+	// as a whole, and each record is one write to the socket.
 	config.DynamicRecordSizingDisabled = true
 	shaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	if err := c.secure(config).HandshakeContext(shaking); err != nil {
+	if err := c.startTLS(config).HandshakeContext(shaking); err != nil {
 		_ = raw.Close() // the handshake says why
 		if record := (tls.RecordHeaderError{}); errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
 			err = http.ErrSchemeMismatch

@@ -11,22 +11,23 @@ import (
 	"sync"
 )
 
-// maxRequest is the largest body that is sent here. A queue's is 128.5 KiB.
+// maxRequest is the largest request body that is sent here, in bytes. The queue service allows
+// 128.5 KiB.
 const maxRequest = 1 << 20
 
-// requests hold requests while they are sent.
-var requests = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+// requestBuffers hold requests while they are sent.
+var requestBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
 
-// putBuffer gives a buffer back, unless it has grown out of proportion.
+// putBuffer returns a buffer to the pool unless it is larger than 4 MiB.
 func putBuffer(pool *sync.Pool, b *[]byte) {
 	if cap(*b) <= 4<<20 {
 		pool.Put(b)
 	}
 }
 
-// appendRequest appends the request as it goes over the wire. When usual is false
-// it is one for the fallback, and still whole. An error means that the body cannot
-// be read, or is not as long as was announced.
+// appendRequest appends the request in wire format. If usual is false the fallback must send it;
+// nothing of its body has been read. The error means that the body could not be read or does not
+// have the declared length.
 func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err error) {
 	switch r.Method {
 	case http.MethodGet, http.MethodDelete, http.MethodPost, http.MethodPut:
@@ -48,7 +49,7 @@ func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err err
 	if u.ForceQuery || u.RawQuery != "" {
 		dst = append(append(dst, '?'), u.RawQuery...)
 	}
-	if dst[from] != '/' || !visible(dst[from:]) {
+	if dst[from] != '/' || !isVisibleASCII(dst[from:]) {
 		return nil, false, nil
 	}
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
@@ -62,13 +63,13 @@ func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err err
 	return appendBody(dst, r)
 }
 
-// appendHeader appends the lines of one header, or tells that they are unusual.
+// appendHeader appends a header's lines. It returns false if the fallback must send the request.
 func appendHeader(dst []byte, name string, values []string) (_ []byte, usual bool) {
 	switch {
-	case same(name, "Host"), same(name, "Content-Length"):
-		return dst, true // the request says it elsewhere, as in net/http
-	case same(name, "Connection"), same(name, "Expect"), same(name, "Keep-Alive"), same(name, "TE"), same(name, "Trailer"),
-		same(name, "Transfer-Encoding"), same(name, "Upgrade"), len(name) > 6 && same(name[:6], "Proxy-"), !isToken(name):
+	case equalNames(name, "Host"), equalNames(name, "Content-Length"):
+		return dst, true // taken from the request's fields, as in net/http
+	case equalNames(name, "Connection"), equalNames(name, "Expect"), equalNames(name, "Keep-Alive"), equalNames(name, "TE"), equalNames(name, "Trailer"),
+		equalNames(name, "Transfer-Encoding"), equalNames(name, "Upgrade"), len(name) > 6 && equalNames(name[:6], "Proxy-"), !isToken(name):
 		return dst, false
 	}
 	for _, value := range values {
@@ -76,8 +77,8 @@ func appendHeader(dst []byte, name string, values []string) (_ []byte, usual boo
 		if !isValue(value) {
 			return dst, false
 		}
-		if value == "" && same(name, "User-Agent") {
-			continue // which is how net/http is told to leave it out
+		if value == "" && equalNames(name, "User-Agent") {
+			continue // an empty User-Agent is omitted, as in net/http
 		}
 		dst = append(append(dst, name...), ": "...)
 		dst = append(append(dst, value...), "\r\n"...)
@@ -85,11 +86,10 @@ func appendHeader(dst []byte, name string, values []string) (_ []byte, usual boo
 	return dst, true
 }
 
-// streaming returns the request for the fallback when its body is of unknown
-// length, and nil when that body turns out to be empty, as most are whose length
-// was left at zero. The byte that tells is put back, in a copy: the request is not
-// ours.
-func streaming(r *http.Request) (*http.Request, error) {
+// unknownLength returns the request for the fallback if its body is not empty and of unknown
+// length, and nil otherwise. It puts the byte that it read to find out back, in a copy: the
+// caller owns the request.
+func unknownLength(r *http.Request) (*http.Request, error) {
 	if r.ContentLength != 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func streaming(r *http.Request) (*http.Request, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the request's body: %w", err)
+		return nil, fmt.Errorf("read the request body: %w", err)
 	}
 	c := r.WithContext(r.Context())
 	c.ContentLength = -1
@@ -110,7 +110,7 @@ func streaming(r *http.Request) (*http.Request, error) {
 	return c, nil
 }
 
-// appendBody appends the length, the end of the head, and the body.
+// appendBody appends Content-Length, the end of the head, and the body.
 func appendBody(dst []byte, r *http.Request) (out []byte, usual bool, err error) {
 	length := int(r.ContentLength)
 	if r.Body == nil {
@@ -126,22 +126,22 @@ func appendBody(dst []byte, r *http.Request) (out []byte, usual bool, err error)
 		return dst, true, nil
 	}
 	from := len(dst)
-	dst = append(dst, make([]byte, length+1)...) // a byte more, which must not come
+	dst = append(dst, make([]byte, length+1)...) // one more byte, to detect a longer body
 	n, err := io.ReadFull(r.Body, dst[from:])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, true, fmt.Errorf("read the request's body: %w", err)
+		return nil, true, fmt.Errorf("read the request body: %w", err)
 	}
 	if n != length {
-		return nil, true, fmt.Errorf("the request's body is announced with %d bytes and has another length", length)
+		return nil, true, fmt.Errorf("the request body does not have its declared length of %d bytes", length)
 	}
 	return dst[:from+length], true, nil
 }
 
-// same tells whether two names of headers are the same.
-func same(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+// equalNames reports whether two header names are equal.
+func equalNames(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
-// visible tells whether all bytes are visible characters of ASCII.
-func visible(text []byte) bool {
+// isVisibleASCII reports whether the text consists of visible ASCII characters.
+func isVisibleASCII(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {
 			return false
@@ -150,7 +150,7 @@ func visible(text []byte) bool {
 	return true
 }
 
-// isToken is the production token of RFC 9110, section 5.6.2.
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !tokens[s[i]] {
@@ -167,8 +167,7 @@ var tokens = func() (table [256]bool) {
 	return table
 }()
 
-// isValue tells whether s can be the value of a header: anything without control
-// characters other than a tab.
+// isValue reports whether s can be a header value: it has no control characters but tabs.
 func isValue(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7F {

@@ -8,28 +8,26 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 )
 
-// Bounds of an answer. A list of 32 messages of 64 KiB, every byte of them escaped,
-// has 13 MiB; metadata has 8 KiB in up to 4,096 headers.
+// Limits of a response, in bytes. A list of 32 messages of 64 KiB with every byte escaped has
+// 13 MiB; metadata has 8 KiB in up to 4,096 headers.
 const (
-	maxHead        = 256 << 10
-	maxBody        = 64 << 20
-	maxChunkLine   = 256
-	maxInformation = 5 // answers of 1xx before the one
+	maxHead          = 256 << 10
+	maxBody          = 64 << 20
+	maxChunkLine     = 256
+	maxInformational = 5 // 1xx responses before the final one
 )
 
-// errMalformed means that what came is no answer of HTTP/1.
-var errMalformed = errors.New("malformed answer")
+// errMalformed means that the server did not send an HTTP/1 response.
+var errMalformed = errors.New("malformed response")
 
 func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
-// answer reads one answer. It tells whether the server lets the connection be used
-// again.
-func (c *conn) answer() (answer *http.Response, again bool, err error) {
-	for range maxInformation {
-		head, err := c.head()
+// readResponse reads a response and reports whether the connection can be reused.
+func (c *conn) readResponse() (readResponse *http.Response, again bool, err error) {
+	for range maxInformational {
+		head, err := c.readHead()
 		if err != nil {
 			return nil, false, err
 		}
@@ -38,30 +36,30 @@ func (c *conn) answer() (answer *http.Response, again bool, err error) {
 			return nil, false, err
 		}
 		if answer.StatusCode == http.StatusSwitchingProtocols {
-			return nil, false, malformed("another protocol, which nobody asked for")
+			return nil, false, malformed("unexpected protocol switch")
 		}
 		if answer.StatusCode < 200 {
 			continue
 		}
-		again, err := c.body(answer)
+		again, err := c.readBody(answer)
 		if err != nil {
-			return nil, false, unfinished(err)
+			return nil, false, toUnexpectedEOF(err)
 		}
 		return answer, again, nil
 	}
-	return nil, false, malformed("no end of informational answers")
+	return nil, false, malformed("too many informational responses")
 }
 
-// unfinished makes an end of the connection within an answer what it is.
-func unfinished(err error) error {
+// toUnexpectedEOF turns an io.EOF within a response into io.ErrUnexpectedEOF.
+func toUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// head reads up to the empty line, which is included.
-func (c *conn) head() (string, error) {
+// readHead reads up to and including the empty line.
+func (c *conn) readHead() (string, error) {
 	for seen := 0; ; {
 		have := c.in[c.r:c.w]
 		if i := bytes.Index(have[seen:], []byte("\r\n\r\n")); i >= 0 {
@@ -70,30 +68,29 @@ func (c *conn) head() (string, error) {
 			return string(have[:end]), nil
 		}
 		if len(have) >= maxHead {
-			return "", malformed("the head has no end")
+			return "", malformed("header too large")
 		}
 		seen = max(len(have)-3, 0)
 		if err := c.fill(); err != nil {
 			if len(have) > 0 {
-				err = unfinished(err)
+				err = toUnexpectedEOF(err)
 			}
 			return "", err
 		}
 	}
 }
 
-// parseHead reads a status line and headers up to the empty line. All its strings
-// are parts of the head.
+// parseHead parses a status line and headers. All strings are substrings of head.
 func parseHead(head string) (*http.Response, error) {
 	line, rest, _ := strings.Cut(head, "\r\n")
 	const version = "HTTP/1.x "
 	if len(line) < len(version)+3 || line[:7] != version[:7] || line[7] != '0' && line[7] != '1' || line[8] != ' ' ||
 		len(line) > len(version)+3 && line[len(version)+3] != ' ' || !isValue(line) {
-		return nil, malformed("no status line of HTTP/1")
+		return nil, malformed("invalid status line")
 	}
-	status, ok := number(line[len(version):len(version)+3], 10, 3)
+	status, ok := parseNumber(line[len(version):len(version)+3], 10, 3)
 	if !ok || status < 100 {
-		return nil, malformed("no status")
+		return nil, malformed("invalid status code")
 	}
 	lines := strings.Count(rest, "\r\n") - 1
 	answer := &http.Response{
@@ -108,11 +105,11 @@ func parseHead(head string) (*http.Response, error) {
 	for i := range lines {
 		line, rest, _ = strings.Cut(rest, "\r\n")
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || !isToken(name) { // a line that continues another is refused, too
-			return nil, malformed("no header")
+		if !ok || !isToken(name) { // a continuation line is refused too
+			return nil, malformed("invalid header line")
 		}
 		if value = strings.Trim(value, " \t"); !isValue(value) {
-			return nil, malformed("a control character in a header")
+			return nil, malformed("control character in a header")
 		}
 		name = canonical(name)
 		if known := answer.Header[name]; known != nil {
@@ -125,16 +122,16 @@ func parseHead(head string) (*http.Response, error) {
 	return answer, nil
 }
 
-// canonical returns the name of a header as http.Header has it, those that every
-// answer of the service has without an allocation.
+// canonical returns a header name in http.Header's form, without an allocation for the headers
+// that the service sends.
 func canonical(name string) string {
-	if known, ok := names[name]; ok {
+	if known, ok := commonHeaders[name]; ok {
 		return known
 	}
 	return http.CanonicalHeaderKey(name)
 }
 
-var names = func() map[string]string {
+var commonHeaders = func() map[string]string {
 	m := make(map[string]string)
 	for _, name := range []string{
 		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Server", "Transfer-Encoding",
@@ -146,81 +143,8 @@ var names = func() map[string]string {
 	return m
 }()
 
-// body reads the body of an answer, by RFC 9112, section 6.3, and puts it into it. It
-// tells whether the connection can be used again.
-func (c *conn) body(a *http.Response) (again bool, err error) {
-	again = a.ProtoMinor == 1 && !closes(a.Header["Connection"])
-	a.Close = !again
-	a.Body = http.NoBody
-	coding, lengths := a.Header["Transfer-Encoding"], a.Header["Content-Length"]
-	if a.StatusCode == http.StatusNoContent || a.StatusCode == http.StatusNotModified {
-		if len(coding) > 0 || len(lengths) > 0 && lengths[0] != "0" {
-			again, a.Close = false, true // it has no body, but its server may think so
-		}
-		return again, nil
-	}
-	buffer := bodies.Get().(*[]byte)
-	data := (*buffer)[:0]
-	switch {
-	case len(coding) > 0:
-		// Both would let two readers see two answers.
-		if len(coding) != 1 || !same(coding[0], "chunked") || len(lengths) > 0 || a.ProtoMinor == 0 {
-			err = malformed("a transfer encoding other than chunked, or a length beside it")
-			break
-		}
-		delete(a.Header, "Transfer-Encoding")
-		a.TransferEncoding = []string{"chunked"}
-		data, err = c.chunks(data)
-	case len(lengths) > 0:
-		var length int64
-		if length, err = contentLength(lengths); err != nil {
-			break
-		}
-		data = room(data, int(length))
-		err = c.read(data)
-	default:
-		again, a.Close = false, true
-		data, err = c.toEnd(data)
-	}
-	*buffer = data
-	if err != nil || len(data) == 0 {
-		putBuffer(&bodies, buffer)
-		return again, err
-	}
-	a.ContentLength = int64(len(data))
-	a.Body = &body{data: data, buffer: buffer}
-	return again, nil
-}
-
-// closes tells whether a Connection header ends the connection.
-func closes(values []string) bool {
-	for _, v := range values {
-		for one := range strings.SplitSeq(v, ",") {
-			if same(strings.Trim(one, " \t"), "close") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// contentLength is what all of them say.
-func contentLength(values []string) (int64, error) {
-	n, ok := number(values[0], 10, 18)
-	for _, v := range values[1:] {
-		ok = ok && v == values[0]
-	}
-	switch {
-	case !ok:
-		return 0, malformed("no length")
-	case n > maxBody:
-		return 0, fmt.Errorf("an answer of %d bytes, more than %d", n, maxBody)
-	}
-	return n, nil
-}
-
-// number reads digits alone, without a sign.
-func number(text string, base, most int) (int64, bool) {
+// parseNumber parses up to most digits, without a sign.
+func parseNumber(text string, base, most int) (int64, bool) {
 	if text == "" || len(text) > most {
 		return 0, false
 	}
@@ -233,122 +157,23 @@ func number(text string, base, most int) (int64, bool) {
 	return n, err == nil
 }
 
-// room returns a buffer with n bytes more.
-func room(b []byte, n int) []byte {
-	if cap(b)-len(b) < n {
-		grown := make([]byte, len(b), max(len(b)+n, 2*cap(b)))
-		copy(grown, b)
-		b = grown
-	}
-	return b[:len(b)+n]
-}
-
-// chunks reads a body in chunks and skips its trailers, by RFC 9112, section 7.1.
-func (c *conn) chunks(data []byte) ([]byte, error) {
-	for {
-		line, err := c.line(maxChunkLine)
-		if err != nil {
-			return data, err
-		}
-		size, extension, _ := strings.Cut(line, ";")
-		n, ok := number(strings.TrimRight(size, " \t"), 16, 8)
-		if !ok || !isValue(extension) {
-			return data, malformed("no chunk")
-		}
-		if n == 0 {
-			return data, c.trailers()
-		}
-		if int64(len(data))+n > maxBody {
-			return data, fmt.Errorf("an answer of more than %d bytes", maxBody)
-		}
-		from := len(data)
-		data = room(data, int(n))
-		if err := c.read(data[from:]); err != nil {
-			return data, err
-		}
-		if line, err := c.line(2); err != nil || line != "" {
-			return data, errors.Join(malformed("no end of a chunk"), err)
-		}
-	}
-}
-
-func (c *conn) trailers() error {
-	for left := maxHead; left > 0; {
-		line, err := c.line(left)
-		if err != nil || line == "" {
-			return err
-		}
-		if name, value, ok := strings.Cut(line, ":"); !ok || !isToken(name) || !isValue(value) {
-			return malformed("no trailer")
-		}
-		left -= len(line) + 2
-	}
-	return malformed("the trailers have no end")
-}
-
-// line reads a line of at most so many bytes, its end included, which is cut off.
-func (c *conn) line(most int) (string, error) {
+// readLine reads a line of at most that many bytes, including the line end, and returns it
+// without the line end.
+func (c *conn) readLine(most int) (string, error) {
 	for {
 		have := c.in[c.r:c.w]
 		if i := bytes.IndexByte(have, '\n'); i >= 0 && i < most {
 			if i == 0 || have[i-1] != '\r' {
-				return "", malformed("a line that ends without a carriage return")
+				return "", malformed("line feed without a carriage return")
 			}
 			c.r += i + 1
 			return string(have[:i-1]), nil
 		}
 		if len(have) >= most {
-			return "", malformed("a line that is too long")
+			return "", malformed("line too long")
 		}
 		if err := c.fill(); err != nil {
 			return "", err
 		}
 	}
-}
-
-// toEnd reads until the server closes the connection.
-func (c *conn) toEnd(data []byte) ([]byte, error) {
-	for {
-		data = append(data, c.in[c.r:c.w]...)
-		c.r = c.w
-		if len(data) > maxBody {
-			return data, fmt.Errorf("an answer of more than %d bytes", maxBody)
-		}
-		if err := c.fill(); errors.Is(err, io.EOF) {
-			return data, nil
-		} else if err != nil {
-			return data, err
-		}
-	}
-}
-
-// bodies hold the bodies of answers until they are closed.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
-
-// body is a body that was read whole. Its buffer is another's once it is closed.
-type body struct {
-	data   []byte  // what is left
-	buffer *[]byte // nil when closed
-}
-
-// Read implements [io.Reader].
-func (b *body) Read(p []byte) (int, error) {
-	if b.buffer == nil {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	if len(b.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, b.data)
-	b.data = b.data[n:]
-	return n, nil
-}
-
-// Close gives the buffer back. What was read of it was copied.
-func (b *body) Close() error {
-	if b.buffer != nil {
-		putBuffer(&bodies, b.buffer)
-		b.buffer, b.data = nil, nil
-	}
-	return nil
 }

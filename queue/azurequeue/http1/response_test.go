@@ -53,7 +53,7 @@ func TestAnswersThatAreTaken(t *testing.T) {
 	} {
 		for _, pieces := range []bool{false, true} {
 			c := cannedConn(text, pieces)
-			answer, again, err := c.answer()
+			answer, again, err := c.readResponse()
 			if err != nil {
 				t.Errorf("%.80q: %v", text, err)
 				continue
@@ -122,12 +122,12 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		ok + "Long: " + strings.Repeat("x", 300<<10):                                                  errMalformed,
 	} {
 		for _, pieces := range []bool{false, true} {
-			if answer, _, err := cannedConn(text, pieces).answer(); !errors.Is(err, want) {
+			if answer, _, err := cannedConn(text, pieces).readResponse(); !errors.Is(err, want) {
 				t.Errorf("%.80q: %+v, %v; want %v", text, answer, err, want)
 			}
 		}
 	}
-	if _, _, err := cannedConn(fmt.Sprintf("%sContent-Length: %d\r\n\r\n", ok, maxBody+1), false).answer(); err == nil {
+	if _, _, err := cannedConn(fmt.Sprintf("%sContent-Length: %d\r\n\r\n", ok, maxBody+1), false).readResponse(); err == nil {
 		t.Error("a body of more than the limit is taken")
 	}
 }
@@ -164,9 +164,9 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c := cannedConn(text, false)
-		answer, again, err := c.answer()
+		answer, again, err := c.readResponse()
 		c2 := cannedConn(text, true)
-		answer2, again2, err2 := c2.answer()
+		answer2, again2, err2 := c2.readResponse()
 		if (err == nil) != (err2 == nil) {
 			t.Fatalf("%q: %v, and byte by byte %v", text, err, err2)
 		}

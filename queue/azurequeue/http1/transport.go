@@ -10,23 +10,23 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Transport sends requests over connections that it keeps. Make one with [New]; it
-// is safe for concurrent use.
+// Transport sends requests over connections that it keeps. Create one with [New]. It is safe for
+// concurrent use.
 type Transport struct {
 	options  Options
 	fallback policy.Transporter
-	own      *http.Client // the fallback when it is ours, else nil
+	own      *http.Client // the default fallback; nil with Options.Fallback
 
 	mu     sync.Mutex
-	hosts  map[address]*host // never shrinks: a client speaks to few; guarded by mu
-	idle   int               // connections in all hosts' pools; guarded by mu
-	reaper *time.Timer       // closes connections that were idle for too long; nil while none is; guarded by mu
-	closed bool              // nothing is kept any more; guarded by mu
+	hosts  map[address]*host // never shrinks: a client talks to few; guarded by mu
+	idle   int               // number of idle connections; guarded by mu
+	expiry *time.Timer       // calls closeExpired; nil while no connection is idle; guarded by mu
+	closed bool              // keep no connections; guarded by mu
 }
 
 var _ policy.Transporter = (*Transport)(nil)
 
-// New returns a transport. It opens nothing.
+// New returns a transport. It opens no connection.
 func New(o *Options) *Transport {
 	if o == nil {
 		o = &Options{}
@@ -39,21 +39,21 @@ func New(o *Options) *Transport {
 	return t
 }
 
-// Do sends a request, once, and returns the answer with its body read. It
-// implements [policy.Transporter].
+// Do sends a request once and returns the response with its body read. It implements
+// [policy.Transporter].
 func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	h := t.host(r)
 	if h == nil {
 		return t.fallback.Do(r)
 	}
-	if stream, err := streaming(r); stream != nil {
+	if stream, err := unknownLength(r); stream != nil {
 		return t.fallback.Do(stream)
 	} else if err != nil {
-		_ = r.Body.Close() // all that matters of it was read
+		_ = r.Body.Close() // it cannot be read
 		return nil, err
 	}
-	out := requests.Get().(*[]byte)
-	defer putBuffer(&requests, out)
+	out := requestBuffers.Get().(*[]byte)
+	defer putBuffer(&requestBuffers, out)
 	whole, usual, err := appendRequest((*out)[:0], r)
 	if !usual {
 		return t.fallback.Do(r)
@@ -73,12 +73,12 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// send makes one exchange on a connection that is ours meanwhile.
+// send does one round trip on an idle or a new connection.
 func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c := t.take(h)
+	c := t.takeIdle(h)
 	if c == nil {
 		var err error
 		if c, err = h.dial(ctx, t.options); err != nil {
@@ -86,8 +86,8 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 		}
 	}
 	watch := context.AfterFunc(ctx, c.abort)
-	answer, again, err := c.exchange(request)
-	if !watch() { // abort runs or has run
+	answer, again, err := c.roundTrip(request)
+	if !watch() { // abort has been called
 		c.close()
 		if err != nil {
 			return nil, context.Cause(ctx)
@@ -96,25 +96,24 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 	}
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("the exchange with %s broke off: %w", h.name, err)
+		return nil, fmt.Errorf("request to %s failed: %w", h.name, err)
 	}
 	if again {
-		t.keep(h, c)
+		t.putIdle(h, c)
 	} else {
 		c.close()
 	}
 	return answer, nil
 }
 
-// Close closes idle connections, and from now on every other one when its request
-// is done. Requests under way end as they would, and later ones still work, each
-// on a connection of its own. The error is always nil.
+// Close closes idle connections. Later requests still work, each on a connection that is closed
+// afterwards; requests in progress are not affected. The error is always nil.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
-	if t.reaper != nil {
-		t.reaper.Stop()
-		t.reaper = nil
+	if t.expiry != nil {
+		t.expiry.Stop()
+		t.expiry = nil
 	}
 	var all []*conn
 	for _, h := range t.hosts {

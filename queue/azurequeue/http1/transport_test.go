@@ -81,7 +81,9 @@ const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 // A connection that breaks under a request is an error, at its first request and at
 // a later one: whether the server acted is not known, so nothing is repeated.
-func TestB01_NothingIsSentTwice(t *testing.T) {
+//
+// Requirement B-01.
+func TestNothingIsSentTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		script []string
 		good   int
@@ -113,7 +115,7 @@ func TestB01_NothingIsSentTwice(t *testing.T) {
 
 // A connection that the server has closed meanwhile costs no request.
 func TestClosedIdleConnectionIsNoticed(t *testing.T) {
-	if !canLook {
+	if !canPeek {
 		t.Skip("sockets cannot be looked at on this system")
 	}
 	address, requests, connections := scripted(t, empty)
@@ -124,7 +126,7 @@ func TestClosedIdleConnectionIsNoticed(t *testing.T) {
 			t.Errorf("request %d: %v", i, err)
 		}
 		// Until the server's end has arrived.
-		for idle(transport, func(c *conn) bool { return c.stands() }) > 0 {
+		for idle(transport, func(c *conn) bool { return c.isReusable() }) > 0 {
 		}
 	}
 	if requests.Load() != 5 || connections.Load() != 5 {
@@ -346,7 +348,7 @@ func TestUnseenConnectionsAreTrustedShortly(t *testing.T) {
 		var opened, ended atomic.Int64
 		transport := New(piped(echoing(&opened, &ended)))
 		defer transport.Close()
-		for _, pause := range []time.Duration{0, unseen / 2, 2 * unseen} {
+		for _, pause := range []time.Duration{0, maxIdleUnchecked / 2, 2 * maxIdleUnchecked} {
 			time.Sleep(pause)
 			if _, err := said(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil {
 				t.Error(err)

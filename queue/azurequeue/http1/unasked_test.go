@@ -198,7 +198,7 @@ func TestAnAnswerToNothingIsGivenToNobody(t *testing.T) {
 // The same when it comes while the connection is idle: a proxy's "408 Request Timeout",
 // for example.
 func TestAnAnswerThatComesWhileIdleIsGivenToNobody(t *testing.T) {
-	if !canLook {
+	if !canPeek {
 		t.Skip("sockets cannot be looked at on this system")
 	}
 	for _, secure := range []bool{false, true} {
@@ -228,7 +228,7 @@ func TestAnAnswerThatComesWhileIdleIsGivenToNobody(t *testing.T) {
 // noticed waits until no idle connection stands any more.
 func noticed(t *testing.T, transport *Transport) {
 	t.Helper()
-	for begin := time.Now(); idle(transport, (*conn).stands) > 0; {
+	for begin := time.Now(); idle(transport, (*conn).isReusable) > 0; {
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("an idle connection that is not sound passes for sound")
 		}
@@ -247,7 +247,7 @@ func TestMessagesOfTLSEndNoConnection(t *testing.T) {
 			if got, err := said(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
 				t.Errorf("%s gets %q, %v", path, got, err)
 			}
-			if n := idle(transport, (*conn).stands); n != 1 {
+			if n := idle(transport, (*conn).isReusable); n != 1 {
 				t.Errorf("%d idle connections stand, want 1", n)
 			}
 		}
@@ -260,7 +260,7 @@ func TestMessagesOfTLSEndNoConnection(t *testing.T) {
 
 // A server that ends TLS, with a farewell or without, is noticed before a request is spent.
 func TestEndOfTLSIsNoticed(t *testing.T) {
-	if !canLook {
+	if !canPeek {
 		t.Skip("sockets cannot be looked at on this system")
 	}
 	for name, end := range map[string]func(*served){
@@ -294,7 +294,7 @@ func TestABodyThatMustNotBeEndsTheConnection(t *testing.T) {
 		"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
 	} {
-		if _, again, err := cannedConn(head, false).answer(); again || err != nil {
+		if _, again, err := cannedConn(head, false).readResponse(); again || err != nil {
 			t.Errorf("%q: can be used again: %v, %v", head, again, err)
 		}
 	}

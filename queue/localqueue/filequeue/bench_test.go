@@ -18,10 +18,10 @@ import (
 
 var text = strings.Repeat("x", 1024)
 
-// callers is how many call at a time: they share commits.
+// callers is the number of concurrent callers: they share commits.
 const callers = 64
 
-// each calls one n times, by so many callers at once.
+// each calls one n times, from concurrent callers.
 func each(b testing.TB, n int, one func(context.Context) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -47,7 +47,7 @@ func enqueue(q queue.Queue) func(context.Context) error {
 	}
 }
 
-// cycle takes one message through the queue.
+// cycle sends one message through the queue.
 func cycle(q queue.Queue) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := q.Enqueue(ctx, text, nil); err != nil {
@@ -61,8 +61,8 @@ func cycle(q queue.Queue) func(context.Context) error {
 	}
 }
 
-// BenchmarkCycle is one message through Enqueue, Dequeue(1) and Delete, each
-// durable, by 64 callers.
+// BenchmarkCycle measures one message through Enqueue, Dequeue(1) and Delete, each durable,
+// with 64 callers.
 func BenchmarkCycle(b *testing.B) {
 	q := made(b, opened(b, b.TempDir()), "cycle")
 	b.ResetTimer()
@@ -70,8 +70,8 @@ func BenchmarkCycle(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// BenchmarkDepth is the same with so many messages waiting, and after they were
-// drained but for as many as the other has: the median of five interleaved runs. "memory" is the engine without a
+// BenchmarkDepth measures the same above a standing backlog, and after draining it down to
+// a shallow one: the median of five interleaved runs. "memory" is the engine without a
 // store.
 func BenchmarkDepth(b *testing.B) {
 	for kind, cycles := range map[string]int{"memory": 400_000, "file": 20_000} { // about a second each
@@ -122,8 +122,8 @@ func interleaved(b *testing.B, cycles int, shallow, deep queue.Queue, what strin
 	b.ReportMetric(rates[1][runs/2]/rates[0][runs/2], what+"-ratio")
 }
 
-// BenchmarkReopen opens a directory with a million messages of 1 KiB, and says how
-// much anonymous memory that takes.
+// BenchmarkReopen opens a directory with a million messages of 1 KiB and reports the
+// anonymous memory that takes.
 func BenchmarkReopen(b *testing.B) {
 	dir := b.TempDir()
 	e := opened(b, dir)
@@ -141,7 +141,7 @@ func BenchmarkReopen(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/open")
 }
 
-// anonymous is RssAnon of this process in MiB; 0 where the system does not tell.
+// anonymous returns RssAnon of this process in MiB; 0 where it is not available.
 func anonymous(b *testing.B) float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

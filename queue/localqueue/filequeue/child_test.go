@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A child is this program at the task "work", which it does until it is killed.
+// A child is this program with the task "work", which it does until it is killed.
 func init() {
 	tasks["work"] = func(dir, generation string) error {
 		fmt.Println("opening")
@@ -20,12 +20,12 @@ func init() {
 	}
 }
 
-// workers is how many work at a time in a child, and share its commits. Each has a
-// queue of its own, so that what it says is in the order in which it happened.
+// workers is the number of workers in a child, which share its commits. Each has a queue of
+// its own, so that its lines are in the order of events.
 const workers = 8
 
 func work(dir, generation string) error {
-	s, err := openWith(dir, 16<<10) // so that it is folded often
+	s, err := openWith(dir, 16<<10) // so that there are many checkpoints
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func work(dir, generation string) error {
 	return errors.Join(failures...)
 }
 
-// worker says on the standard output what it is about to do and what was answered,
+// worker prints what it is about to do and what was answered,
 // a line at a time:
 //
 //   - text        enqueued
@@ -68,7 +68,7 @@ func (w *worker) text() string {
 	return fmt.Sprintf("%s.%d", w.name, w.number)
 }
 
-// said is one write of one line, which the pipe keeps whole whoever else writes.
+// said writes one line in one write, which the pipe keeps whole among concurrent writers.
 func said(format string, args ...any) {
 	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
 		os.Exit(0) // the test has gone

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestChurn commits changes of messages in no order, many at a time, so that pages
-// of the tree are split, merged and emptied at every level, and opens what came of
-// it: a file that nobody damaged must be found sound, with every message.
-func TestChurn(t *testing.T) {
+// TestPagesSplitAndMergeWithoutDamage commits changes of messages in random order, many at
+// a time, so that pages of the tree split, merge and become empty at every level. The file
+// must then be sound, with every message.
+func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	const queues, rounds, most = 20, 40, 400
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -50,7 +50,7 @@ func TestChurn(t *testing.T) {
 					changes = append(changes, localqueue.MessageRemoved(have[i]))
 					have = slices.Delete(have, i, i+1)
 				default:
-					changes = append(changes, localqueue.MessagesMoved{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
+					changes = append(changes, localqueue.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
 				}
 			}
 			if _, err := s.Commit(changes); err != nil {

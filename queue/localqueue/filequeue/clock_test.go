@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// daysLater runs one run of a program, whose clock begins that long after 2000.
+// daysLater runs one run of a program whose clock starts that many days after 2000.
 func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testing.T, q *localqueue.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,10 +60,10 @@ func visible(t *testing.T, q *localqueue.Queue, when string, want ...string) {
 	}
 }
 
-// TestTheClockIsBehindAfterARestart: what was visible is, what was hidden is for no longer than
-// it was to be, and nothing lives longer, however far the clock was set back, and
-// after a jump forth and back too.
-func TestTheClockIsBehindAfterARestart(t *testing.T) {
+// TestAClockSetBackOverARestart: visible messages stay visible, hidden ones stay hidden no
+// longer than was asked for, and no TTL grows, however far the clock was set back, and also
+// after it was set forward and back.
+func TestAClockSetBackOverARestart(t *testing.T) {
 	for what, days := range map[string][2]int{"a day": {2, 1}, "fifty years": {50 * 365, 1}} {
 		for _, crash := range []bool{false, true} {
 			t.Run(what, func(t *testing.T) {

@@ -55,7 +55,7 @@ var sampleFile = sync.OnceValues(func() (sample, error) {
 	return made, err
 })
 
-// fill leaves messages of all sizes, some of which were dequeued, some rewritten.
+// fill adds messages of all sizes, some of them dequeued, some rewritten.
 func (s *sample) fill(q *localqueue.Queue, n int) error {
 	ctx := context.Background()
 	if err := q.Create(ctx, map[string]string{"kind": "sample"}); err != nil {
@@ -105,10 +105,9 @@ type tester interface {
 	Fatalf(string, ...any)
 }
 
-// inspectDamaged opens a directory with a file that was damaged: either it is
-// refused, or it says what is wrong and serves no text that was never there; and
-// who opens it again finds it whole. It returns what was found, or why it was
-// refused.
+// inspectDamaged opens a directory with a damaged file. Either it is refused, or it reports
+// the damage and serves no text that was never there; opening it again finds it sound. It
+// returns what was found, or why it was refused.
 func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
 	dir, remove := scratch(t)
@@ -116,8 +115,8 @@ func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error)
 	return inspectDamagedIn(t, dir, file, texts)
 }
 
-// inspectDamagedIn is inspectDamaged in a directory that may have been used for that before:
-// then its ballast need not be written again.
+// inspectDamagedIn is inspectDamaged in a directory that may have been used before: its
+// reserve then need not be written again.
 func inspectDamagedIn(t tester, dir string, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(dir, "queues.*"))
@@ -178,13 +177,13 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	// nothing to the messages.
 	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
 	name := queue.Name{Account: account, Queue: "another"}
-	var moved localqueue.MessagesMoved
+	var moved localqueue.MessagesUpdated
 	var rewritten []localqueue.Change
 	for m := range saved.Messages {
 		moved = append(moved, m)
 		rewritten = append(rewritten, localqueue.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
 	}
-	many := []localqueue.Change{localqueue.MessageSetAside(key)}
+	many := []localqueue.Change{localqueue.MessageQuarantined(key)}
 	for n := range uint64(300) {
 		many = append(many, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
 	}
@@ -193,7 +192,7 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}, moved},
 		many,
 		append(rewritten, localqueue.QueueCleared{Queue: key.Queue, Sequence: 7}),
-		{localqueue.QueueDropped{Ordinal: key.Queue, Leaving: localqueue.LeavingName{Name: name, Until: 1}}}, {}, {}, {},
+		{localqueue.QueueDropped{Ordinal: key.Queue, Deleting: localqueue.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)
@@ -206,7 +205,7 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	return found, served, nil
 }
 
-// patched is the file with bytes replaced: each patch is three bytes of where,
+// patched returns the file with bytes replaced: each patch is three bytes of offset,
 // big-endian, and the value.
 func patched(file, patches []byte) []byte {
 	file = slices.Clone(file)
@@ -217,7 +216,7 @@ func patched(file, patches []byte) []byte {
 	return file
 }
 
-func TestUndamaged(t *testing.T) {
+func TestAnUndamagedFileHasNoDamage(t *testing.T) {
 	s := sampled(t)
 	found, err := inspectDamaged(t, s.file, s.texts)
 	if err != nil || found.Damaged > 0 || found.Messages != s.depth || found.Queues != 3 || found.Copy != "" {
@@ -225,8 +224,8 @@ func TestUndamaged(t *testing.T) {
 	}
 }
 
-// TestDamage damages files at random, in the ways in which disks do.
-func TestDamage(t *testing.T) {
+// TestRandomDamageIsReported damages files at random, in the ways in which disks do.
+func TestRandomDamageIsReported(t *testing.T) {
 	s := sampled(t)
 	page := os.Getpagesize()
 	dir := memoryDirectory(t)
@@ -251,13 +250,13 @@ func TestDamage(t *testing.T) {
 		}
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left, and nothing is said", found.Messages, s.depth)
+			t.Fatalf("%d of %d messages are left, and no damage is reported", found.Messages, s.depth)
 		}
 	})
 }
 
-// TestEveryPageZeroed loses one page after the other.
-func TestEveryPageZeroed(t *testing.T) {
+// TestAZeroedPageIsReported zeroes one page after the other.
+func TestAZeroedPageIsReported(t *testing.T) {
 	s := sampled(t)
 	page, dir := os.Getpagesize(), memoryDirectory(t)
 	for at := 0; at < len(s.file); at += page {
@@ -272,7 +271,7 @@ func TestEveryPageZeroed(t *testing.T) {
 	}
 }
 
-func TestBothMetaPagesDamaged(t *testing.T) {
+func TestAFileWithoutMetaPagesIsRefused(t *testing.T) {
 	s := sampled(t)
 	file := slices.Clone(s.file)
 	clear(file[:2*os.Getpagesize()])
@@ -281,8 +280,8 @@ func TestBothMetaPagesDamaged(t *testing.T) {
 	}
 }
 
-// TestOneRecordDamaged: the others of its page are served, and it is kept.
-func TestOneRecordDamaged(t *testing.T) {
+// TestADamagedRecordIsQuarantined: the other records of its page are served.
+func TestADamagedRecordIsQuarantined(t *testing.T) {
 	s := sampled(t)
 	at := strings.Index(string(s.file), "2.19 xxx")
 	file := slices.Clone(s.file)
@@ -292,7 +291,7 @@ func TestOneRecordDamaged(t *testing.T) {
 		}
 	}
 	found, err := inspectDamaged(t, file, s.texts)
-	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.SetAside != 1 {
+	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.Quarantined != 1 {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 20 {
@@ -300,7 +299,7 @@ func TestOneRecordDamaged(t *testing.T) {
 	}
 }
 
-func TestNotOurs(t *testing.T) {
+func TestAForeignFileIsRefused(t *testing.T) {
 	for name, file := range map[string][]byte{"empty": nil, "text": []byte("not a database\n"), "zeros": make([]byte, 1<<16)} {
 		if _, err := inspectDamaged(t, file, nil); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: got %v, want ErrCorrupt", name, err)
@@ -308,7 +307,7 @@ func TestNotOurs(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens files of which bytes were replaced and which were cut.
+// FuzzOpen opens files that were patched and truncated.
 func FuzzOpen(f *testing.F) {
 	s, err := sampleFile()
 	if err != nil {
@@ -327,7 +326,7 @@ func FuzzOpen(f *testing.F) {
 		file = file[:len(file)-int(less)%len(file)]
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Damaged == 0 && (found.Messages != s.depth || found.Queues != 3) {
-			t.Fatalf("%d messages of %d queues are left, and nothing is said", found.Messages, found.Queues)
+			t.Fatalf("%d messages of %d queues are left, and no damage is reported", found.Messages, found.Queues)
 		}
 	})
 }

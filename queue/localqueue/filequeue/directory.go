@@ -11,16 +11,16 @@ import (
 	"syscall"
 )
 
-// directory is the data directory, held open. It stays the one that was locked when it is
-// renamed and another takes its name, so that a store never touches the files of another.
+// directory is the data directory, held open. It remains the one that was locked even if it
+// is renamed and another takes its name, so that a store never touches another's files.
 type directory struct {
 	root *os.Root
-	path string // as it was opened: only for people to read
+	path string // as given to Open, for messages only
 
-	link func(from, to string) error // Root.Link, but in tests
+	link func(from, to string) error // Root.Link, except in tests
 }
 
-// openDirectory opens a directory, which it makes if there is none.
+// openDirectory opens a directory, and creates it if it does not exist.
 func openDirectory(path string) (*directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -32,10 +32,10 @@ func openDirectory(path string) (*directory, error) {
 	return &directory{root: root, path: path, link: root.Link}, nil
 }
 
-// named is the path of a file, for people to read.
+// named returns the path of a file, for messages.
 func (d *directory) named(name string) string { return filepath.Join(d.path, name) }
 
-// create opens a file that may be there already.
+// create opens a file, and creates it if it does not exist.
 func (d *directory) create(name string, flag int) (*os.File, error) {
 	f, err := d.root.OpenFile(name, flag|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,8 +44,8 @@ func (d *directory) create(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// explain adds to an error of making a file that the directory was deleted, which the system
-// does not say.
+// explain adds to an error of creating a file that the directory was deleted, which the
+// system's error does not say.
 func (d *directory) explain(err error) error {
 	info, failed := d.root.Stat(".")
 	if failed == nil && !linked(info) || errors.Is(failed, fs.ErrNotExist) {
@@ -62,8 +62,8 @@ func (d *directory) remove(name string) error {
 	return nil
 }
 
-// removeOwn removes a file if it is still the one that info is of: another store may have
-// made one of the same name, after everything in the directory was deleted.
+// removeOwn removes a file if it is still the one that info describes: after everything in
+// the directory was deleted, another store may have made one with the same name.
 func (d *directory) removeOwn(name string, info os.FileInfo) (removed bool, err error) {
 	now, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, now) {
@@ -76,8 +76,7 @@ func (d *directory) removeOwn(name string, info os.FileInfo) (removed bool, err 
 	return err == nil, err
 }
 
-// duplicate keeps a file under another name too: by a second link to it, or as a copy where
-// there are no links.
+// duplicate gives a file a second name, by a hard link or, where there are none, a copy.
 func (d *directory) duplicate(name, to string) error {
 	err := d.link(name, to)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -98,8 +97,8 @@ func (d *directory) duplicate(name, to string) error {
 	return nil
 }
 
-// sync makes new names durable. Windows has no such call, and needs none; file systems that
-// have none say that it is invalid.
+// sync makes new names durable. Windows has no such call and needs none; file systems
+// without it report that it is invalid.
 func (d *directory) sync() error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// put commits one message, and the texts of all that were put.
+// put commits one message and returns the texts of all that were put.
 func put(t testing.TB, s *Store, texts map[uint64]string, sequence uint64, text string) {
 	t.Helper()
 	commit(t, s, added(sequence, text))
@@ -34,9 +34,9 @@ func reopenedWhole(t *testing.T, dir string, want map[uint64]string) {
 	}
 }
 
-// TestTheDirectoryIsRenamedUnderneath: a store goes on in the directory that it opened, and
-// its stop takes nothing of the one that has the name by then.
-func TestTheDirectoryIsRenamedUnderneath(t *testing.T) {
+// TestARenamedDirectoryIsStillUsed: a store keeps using the directory that it opened, and
+// Close removes nothing from the one that now has its name.
+func TestARenamedDirectoryIsStillUsed(t *testing.T) {
 	parent := memoryDirectory(t)
 	name, away := filepath.Join(parent, "data"), filepath.Join(parent, "away")
 	first, mine := begun(t, name), map[uint64]string{}
@@ -56,9 +56,9 @@ func TestTheDirectoryIsRenamedUnderneath(t *testing.T) {
 	reopenedWhole(t, away, mine)
 }
 
-// TestTheFilesAreDeletedUnderneath: what cannot be kept is not acknowledged, and the stop
-// takes nothing of a second store that began anew in the same directory.
-func TestTheFilesAreDeletedUnderneath(t *testing.T) {
+// TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted: and Close removes nothing of a second
+// store in the same directory.
+func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
 	put(t, first, map[uint64]string{}, 1, "deleted")
@@ -73,37 +73,36 @@ func TestTheFilesAreDeletedUnderneath(t *testing.T) {
 	}
 	second, theirs := begun(t, dir), map[uint64]string{}
 	put(t, second, theirs, 1, "of the second")
-	first.looked = time.Time{} // a second passes
-	for range 2 {              // it stays so
+	first.checkedAt = time.Time{} // a second passes
+	for range 2 {                 // it stays so
 		if _, err := first.Commit([]localqueue.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 			t.Errorf("a commit to a deleted log: %v", err)
 		}
 	}
-	first.ballast.drop()
+	first.reserve.release()
 	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("the stop: %v", err)
 	}
 	put(t, second, theirs, 2, "of the second, after the stop of the first")
-	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
 		t.Errorf("the room for deletes of the second: %v", err)
 	}
 	second.abandon(t)
 	reopenedWhole(t, dir, theirs)
 }
 
-// TestTheTreeIsDeletedUnderneath: a checkpoint is no more acknowledged than a commit.
-func TestTheTreeIsDeletedUnderneath(t *testing.T) {
+func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "folds"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("a commit to a deleted tree: %v", err)
 	}
 	s.abandon(t)
 	if found, _ := reopenedTexts(t, dir); found.Damaged == 0 {
-		t.Error("the tree is missing, there are logs, and nothing is said")
+		t.Error("the tree is missing, there are logs, and no damage is reported")
 	}
 	if kept, err := filepath.Glob(filepath.Join(dir, logName+"-*.damaged-1")); err != nil || len(kept) != 2 {
 		t.Errorf("kept %v of the logs, %v", kept, err)
@@ -113,15 +112,15 @@ func TestTheTreeIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestTheDirectoryIsDeletedUnderneath: the error says so where something must be made in it.
-func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
+// TestTheErrorSaysThatTheDirectoryWasDeleted: when a file must be created in it.
+func TestTheErrorSaysThatTheDirectoryWasDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.ballast.drop()
-	if err := s.ballast.raise(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
+	s.reserve.release()
+	if err := s.reserve.allocate(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
 		t.Errorf("room for deletes: %v", err)
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
@@ -129,9 +128,9 @@ func TestTheDirectoryIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestTheLockIsDeletedUnderneath: a second store is kept out all the same, before it mends
-// a file that another one writes.
-func TestTheLockIsDeletedUnderneath(t *testing.T) {
+// TestADeletedLockStillKeepsOthersOut: a second store is refused before it repairs a file
+// that another one writes.
+func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "kept")
@@ -142,20 +141,20 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 		t.Errorf("the second: %v", err)
 	}
 	put(t, s, texts, 2, "kept too")
-	newest, _, err := metas(s.file)
+	newest, _, err := readMetas(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be made anew
-	if _, err := s.file.ReadAt(page, int64(newest.place)*int64(s.pageSize)); err != nil {
+	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be rebuilt
+	if _, err := s.file.ReadAt(page, int64(newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.file.WriteAt(page, int64(1-newest.place)*int64(s.pageSize)); err != nil {
+	if _, err := s.file.WriteAt(page, int64(1-newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
 	before := contentsOf(t, dir)
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second, when the file must be made anew: %v", err)
+		t.Errorf("the second, when the file must be rebuilt: %v", err)
 	}
 	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
 		t.Error("it changed the files")
@@ -166,12 +165,12 @@ func TestTheLockIsDeletedUnderneath(t *testing.T) {
 	}
 }
 
-// TestOnlyOwnFilesAreRemoved: where nobody can tell that a file was deleted, a stop still takes
+// TestOnlyOwnFilesAreRemoved: where a deleted file cannot be detected, Close still removes
 // nothing of a second store.
 func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
-	first.counted = false
+	first.linksCounted = false
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, name := range names {
 		err = errors.Join(err, os.Remove(name))
@@ -181,20 +180,18 @@ func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	}
 	second, theirs := begun(t, dir), map[uint64]string{}
 	put(t, second, theirs, 1, "of the second")
-	first.ballast.drop()
+	first.reserve.release()
 	if err := first.Close(); err != nil {
 		t.Errorf("the stop: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, roomName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
 		t.Errorf("the room for deletes of the second: %v", err)
 	}
 	second.abandon(t)
 	reopenedWhole(t, dir, theirs)
 }
 
-// TestADamagedFileWithoutHardLinks: where a file cannot have two names, the damaged one is
-// copied.
-func TestADamagedFileWithoutHardLinks(t *testing.T) {
+func TestADamagedFileIsCopiedWithoutHardLinks(t *testing.T) {
 	s := sampled(t)
 	file := slices.Clone(s.file)
 	page := os.Getpagesize()

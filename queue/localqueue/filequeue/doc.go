@@ -1,76 +1,74 @@
-// Package filequeue keeps the queues of an embedded engine in a directory, so that
-// they outlive the process. Hand a [Store] to [localqueue.Open].
+// Package filequeue is a store of the embedded engine in a directory, so that its queues
+// survive the process. Pass a [Store] to [localqueue.Open].
 //
 // # Durability
 //
-// What the engine has answered has reached the disk: nothing that was answered is
-// lost to a kill or a power cut, and nothing that was deleted comes back, as long
-// as the disk keeps what it says that it has written. A call that was not answered
-// may have happened or not. Calls that are under way together share one wait for
-// the disk.
+// Whatever the engine has answered is on disk: a kill or a power cut loses no acknowledged
+// change and brings back no deleted message, provided that the disk keeps what it reports
+// as written. A call that was not answered may or may not have taken effect. Concurrent
+// calls share one wait for the disk.
 //
-// A commit of what every message makes is a record in a log: one write and one wait for
-// the disk, whatever it changes. The write ends with an end mark, which the next record is
-// written over. When the log is full, a mebibyte, or has touched many
-// messages, it is folded into a tree, the file queues.db, whose pages are never
-// overwritten while a commit still needs them: one that was cut short leaves the one
-// before. What is rare, such as a new queue, goes into the tree at once. There are two
-// logs in turn, so that the log of the commit before is there as long as its tree. After a
-// close the tree has everything, and there are none.
+// A commit of ordinary changes is one record in a write-ahead log: one write and one wait
+// for the disk, whatever it changes. Behind the record, in the same write, stands an end
+// mark, which the next record overwrites. When the log is full, at a mebibyte, or has
+// touched many messages, a checkpoint writes it into a tree, the file queues.db. The tree
+// never overwrites a page that a commit still needs: an interrupted commit leaves the one
+// before. Rare changes, such as a new queue, go into the tree at once. Two logs alternate,
+// so that the log of the checkpoint before is there as long as that checkpoint. After a
+// close the tree has everything, and there are no logs.
 //
 // # Damage
 //
-// Open reads the tree and the logs whole. Every record has a checksum of its own, a tally
-// tells whether the records of the tree are those of its newest commit, and the commits of a
-// log are numbered: one that is missing is damage, and those after it are kept. Where a log
-// should end stands an end mark, or the beginning of a commit that was cut short, which is
-// [Found.Torn]: nobody can tell that from some kinds of damage, so what it had may have been
-// acknowledged. Anything else there is damage. A record that is damaged is set aside inside the
-// file and the others are served. If pages are damaged the file is kept as it was, beside,
-// and what could be read is written into a new one: of the newest commit, else of the one
-// before, else of every page there is, and then messages that were deleted may be back.
-// [Store.Found] lists what was wrong: print it. A file that cannot be used at all is
-// [ErrCorrupt] and is left alone. A message that turns out to be
-// damaged later is set aside when it is dequeued, and the caller is told.
+// Open reads the tree and the logs completely. Every record has its own checksum, a digest
+// shows whether the records of the tree are those of its newest commit, and the commits of
+// a log are numbered: a missing one is damage, and those after it are kept. A log ends with
+// an end mark, or with the beginning of an interrupted commit, which is [Found.Torn]: some
+// kinds of damage look the same, so the missing commit may have been acknowledged. Anything
+// else at the end is damage. A damaged record is quarantined inside the file, and the
+// others are available. If pages are damaged, the file is kept as a copy, and what could be
+// read is written into a new one: the newest commit, else the one before, else every page,
+// and then deleted messages may be back. [Store.Found] lists the damage: print it. A file
+// that cannot be used at all is [ErrCorrupt] and is not changed. A message that turns out
+// to be damaged later is quarantined when it is dequeued, and the caller gets an error.
 //
-// A page of the tree that cannot be read any more while the engine runs, or is not what it
-// was, fails the call that needs it. After a commit failed so, or the disk turned out not to
-// have what it said that it has written, nothing is committed any more: close the store and
-// open it again, which mends what can be mended. Only if the disk fails to write a commit to
-// the tree, too, the process may end, as if it were killed.
+// If a page of the tree cannot be read any more while the engine runs, or has changed, the
+// call that needs it fails. When that fails a commit, or the disk turns out to have lost a
+// write, the store refuses all further commits: close it and open it again, which repairs
+// what can be repaired. If, besides, the disk fails to write a commit to the tree, the
+// process may end as if it were killed.
 //
 // # The directory
 //
-// A store holds the directory open, and goes on in it when it is renamed; another store may
-// then begin under the old name. If its files are deleted, no commit is acknowledged from a
-// second later on, and errors say why. A store removes no file that it did not make.
+// A store holds the directory open and keeps using it when it is renamed; another store may
+// then use the old name. If its files are deleted, no commit is acknowledged from a second
+// later on, and errors say why. A store removes no file that it did not make.
 //
-// A directory of an earlier version is read if it was closed in order, and refused if it
-// was not.
+// A directory of an earlier version is read if it was closed in order, and refused
+// otherwise.
 //
 // # A full disk
 //
-// A call that needs space fails with [queue.ErrUnavailable] and changes nothing. Before that
-// the log is folded, so that all that deletes made free counts. Six mebibytes are kept in a file of their own and let go then, so that deletes go
-// on, which make the room, unless another program takes it; enqueues are tried again after
-// a second. Dequeues of very many messages that nobody deletes use that room up, and then
-// fail too. If the disk fails at the very end of a commit, the caller gets
-// [queue.ErrOutcomeUnknown] and nothing is written any more until the directory is opened
+// A call that needs space fails with [queue.ErrUnavailable] and changes nothing. Before
+// that, a checkpoint makes the space of deleted messages available. Six mebibytes are
+// reserved in a file of their own and released when the disk is full, so that deletes,
+// which free space, can go on, unless another program takes the space. Enqueues are tried
+// again after a second. Very many dequeues without deletes use up the reserve too, and then
+// fail. If the disk fails at the very end of a commit, the caller gets
+// [queue.ErrOutcomeUnknown], and the store refuses all further commits until it is opened
 // again.
 //
 // # Cost
 //
-// A commit takes O(1) for each change, and folding it O(log n), at any depth and after any
-// drain: a message that comes and goes between two folds never reaches the tree. Open
-// takes O(n). The texts stay on the disk: memory holds some 250 bytes for a message
-// and for a while, after Open, as much again. The file does not shrink while it is
-// open; one that is mostly empty is made anew when it is opened, which takes as much
-// space as is left in it.
+// A commit takes O(1) for each change, and a checkpoint O(log n), at any depth and after
+// any drain: a message that is added and deleted between two checkpoints never reaches the
+// tree. Open takes O(n). Texts stay on disk: memory holds some 250 bytes for each message
+// and, for a while after Open, as much again. The file does not shrink while it is open;
+// one that is mostly free is rebuilt when it is opened, which needs space for its contents.
 //
 // # Concurrency
 //
-// One process has a directory, and one Store: others are refused with [ErrLocked].
-// The kernel ends that with the process, however it ends. Locks do not reach across
-// machines on every network file system: use a local one. A Store starts no
-// goroutine, and is closed by the engine over it.
+// One process has a directory, and in it one Store: others fail with [ErrLocked]. The
+// kernel releases the lock when the process ends, however it ends. Locks do not work across
+// machines on every network file system: use a local one. A Store starts no goroutine; the
+// engine over it closes it.
 package filequeue

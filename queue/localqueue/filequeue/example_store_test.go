@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
-// Queues in a directory are there again when the program is.
+// Queues in a directory survive the program.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "queues")
 	if err != nil {

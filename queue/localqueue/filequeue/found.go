@@ -6,51 +6,49 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Found is what [Open] found in the directory. The zero value is a new store's.
+// Found is what [Open] found in the directory. The zero value is that of a new store.
 type Found struct {
 	Queues   int
 	Messages int
 	Bytes    int64 // of their texts
 
-	// Damage is what was wrong, at most the first 1,000 pieces of it; nil when
-	// all was well.
+	// Damage lists the damage, at most the first 1,000 pieces; nil if there was none.
 	Damage []Damage
 
-	// Damaged counts all that was wrong.
+	// Damaged is the number of pieces of damage.
 	Damaged int
 
-	// SetAside counts the records in Damage that were taken out and are kept in
-	// the file, since the directory was made.
-	SetAside int
+	// Quarantined is the number of damaged records kept in the file since the directory was
+	// made.
+	Quarantined int
 
-	// Torn says that the log ends in the middle of a commit, as a kill or a power cut
-	// leaves it. Then nothing is lost that was acknowledged. But damage at the end of
-	// the log can look the same, and then the last commits are lost, which may have been
-	// acknowledged.
+	// Torn means that the log ends in the middle of a commit, as a kill or a power cut leaves
+	// it. Normally no acknowledged change is lost then. But damage at the end of the log can
+	// look the same, and then the last commits are lost, which may have been acknowledged.
 	Torn bool
 
-	// Copy is the path of the file as it was found, kept because parts of it
-	// could not be read. "" when all could.
+	// Copy is the path of a copy of the damaged file, as it was. "" means that every page
+	// could be read.
 	Copy string
 }
 
 // maxDamage is how many pieces of damage [Found] lists.
 const maxDamage = 1000
 
-// Damage is one thing that was wrong.
+// Damage is one piece of damage.
 type Damage struct {
-	// Queue is whose; zero when that is not known or no queue's.
+	// Queue is the queue concerned; zero if it is not known or there is none.
 	Queue queue.Name
 
-	// Sequence is which message of the queue, counted from the first ever
-	// enqueued; 0 when it was no message.
+	// Sequence is the number of the message within its queue, from 1; 0 if no message is
+	// concerned.
 	Sequence uint64
 
-	// What is wrong, and what became of it, in words.
+	// What says what is damaged and what was done about it.
 	What string
 }
 
-// String says it in one line.
+// String returns the damage as one line.
 func (d Damage) String() string {
 	switch {
 	case d.Queue == (queue.Name{}):

@@ -13,8 +13,8 @@ import (
 
 var largeText = strings.Repeat("x", 60_000)
 
-// fullStore is a store on a disk that has no room for anything that stays: messages of 60 kB
-// fill the file, and its ballast cannot be raised, because a directory is in its place.
+// fullStore returns a store on a full disk: messages of 60 kB fill the file, and the
+// reserve cannot be allocated, because a directory has its name.
 func fullStore(t *testing.T, messages uint64) *Store {
 	t.Helper()
 	dir := memoryDirectory(t)
@@ -22,8 +22,8 @@ func fullStore(t *testing.T, messages uint64) *Store {
 	for n := range messages {
 		commit(t, s, added(n, largeText))
 	}
-	s.ballast.drop()
-	if err := os.Mkdir(filepath.Join(dir, roomName), 0o700); err != nil {
+	s.reserve.release()
+	if err := os.Mkdir(filepath.Join(dir, reserveName), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.abandon(t) })
@@ -32,13 +32,13 @@ func fullStore(t *testing.T, messages uint64) *Store {
 
 func refused(t *testing.T, s *Store) {
 	t.Helper()
-	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk was full, and still is") {
+	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
 		t.Fatalf("a put: %v", err)
 	}
 }
 
-// TestAFullDiskThatWasDrainedTakesPutsAgain: what was deleted last is in the log alone, and
-// counts as room all the same, without a restart.
+// TestAFullDiskThatWasDrainedTakesPutsAgain: the last deletes are only in the log, and
+// their space counts without a restart.
 func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 	for how, drain := range map[string]func(t *testing.T, s *Store){
 		"deleted": func(t *testing.T, s *Store) {
@@ -56,12 +56,12 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 		},
 		"cleared": func(t *testing.T, s *Store) { commit(t, s, localqueue.QueueCleared(key(9000))) },
 		"cleared in part": func(t *testing.T, s *Store) { // the rest takes more commits
-			s.sweeping = true
+			s.moreWork = true
 			if err := s.update(func(tx *bolt.Tx) error {
-				w := writing{tally: s.tally}
+				w := treeTx{digest: s.digest}
 				w.begin(tx)
-				err := w.sweepLater(key(9000))
-				s.tally = w.tally
+				err := w.addTombstone(key(9000))
+				s.digest = w.digest
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -77,8 +77,7 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 	}
 }
 
-// TestAStormOfRefusedPutsIsCheap: only the first of them is worth a checkpoint.
-func TestAStormOfRefusedPutsIsCheap(t *testing.T) {
+func TestRefusedPutsTakeOneCheckpoint(t *testing.T) {
 	s := fullStore(t, 20)
 	commit(t, s, localqueue.MessageRemoved(key(7)))
 	before := treeCommits(t, s)
@@ -86,10 +85,10 @@ func TestAStormOfRefusedPutsIsCheap(t *testing.T) {
 		refused(t, s)
 	}
 	if got := treeCommits(t, s) - before; got != 1 {
-		t.Errorf("100 refused puts made %d commits of the tree", got)
+		t.Errorf("100 refused puts: got %d commits to the tree, want 1", got)
 	}
 	commit(t, s, localqueue.MessageRemoved(key(8)))
 	if got := treeCommits(t, s) - before; got != 1 {
-		t.Errorf("a delete was no commit of the log")
+		t.Errorf("a delete was committed to the tree, want the log")
 	}
 }

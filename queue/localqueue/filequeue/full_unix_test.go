@@ -31,9 +31,9 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// TestARecordThatDoesNotFit: of a commit of which only a part could be written nothing is
-// there, not even after a kill.
-func TestARecordThatDoesNotFit(t *testing.T) {
+// TestARecordThatDoesNotFitIsNotReplayed: a commit that could be written only in part is
+// not there, even after a kill.
+func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 	dir := memoryDirectory(t)
 	process, lines := startTask(t, "half", dir, "")
 	for lines.Scan() {
@@ -64,7 +64,7 @@ func writeHalf(dir, _ string) error {
 		return err
 	}
 	err = commit(added(2, strings.Repeat("x", 60_000)))
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.logging].size < 60_000 {
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
 	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything
@@ -112,7 +112,7 @@ func limit(bytes uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now)
 }
 
-// filling is a queue and what it has accepted.
+// filling is a queue and the messages that it has accepted.
 type filling struct {
 	queue *localqueue.Queue
 	kept  map[string]queue.Lease
@@ -151,7 +151,7 @@ func (f *filling) refused() error {
 	return errors.New("it is never full")
 }
 
-// full checks an error that a call failed with for want of room.
+// full checks the error of a call that failed for want of space.
 func (f *filling) full(err error, call string) error {
 	if !errors.Is(err, queue.ErrUnavailable) || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || !strings.Contains(err.Error(), call) {
 		return fmt.Errorf("full: %w", err)

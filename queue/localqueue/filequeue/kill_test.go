@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var kills = flag.Int("kills", 24, "how many times TestKill kills the process that works")
+var kills = flag.Int("kills", 24, "how many times TestAKillLosesNothingAcknowledged kills the process that works")
 
 // fate is what the lines of a child say about a text.
 type fate int
@@ -21,13 +21,13 @@ const (
 	gone
 )
 
-// ledger is what must be true of a directory, from what its users were answered.
+// ledger is what must be in a directory, according to the answers its users got.
 type ledger struct {
 	fates    map[string]fate
 	replaced map[string]string // new text to old, begun and not answered
 }
 
-// read takes one line of a child.
+// read reads one line of a child.
 func (l *ledger) read(line string) error {
 	fields := strings.Fields(line)
 	switch {
@@ -50,7 +50,7 @@ func (l *ledger) read(line string) error {
 	return nil
 }
 
-// check holds the directory against the ledger and goes on with what there is.
+// check compares the directory with the ledger and continues with what is there.
 func (l *ledger) check(t *testing.T, dir string) {
 	t.Helper()
 	there := textsIn(t, dir)
@@ -110,9 +110,9 @@ func textsIn(t *testing.T, dir string) map[string]bool {
 	return texts
 }
 
-// TestKill kills a process that works, again and again, on one directory: nothing
-// that was answered is lost, and nothing that was deleted comes back.
-func TestKill(t *testing.T) {
+// TestAKillLosesNothingAcknowledged kills a working process again and again, on one
+// directory: no acknowledged message is lost, and no deleted one comes back.
+func TestAKillLosesNothingAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	l := &ledger{fates: map[string]fate{}, replaced: map[string]string{}}
 	answered := 0
@@ -129,8 +129,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// kill lets a child work until it has said so many lines, and kills it. It reads
-// all that the child had time to say.
+// kill lets a child print some lines, kills it, and reads everything that it printed.
 func (l *ledger) kill(t *testing.T, dir string, generation int) (lines int) {
 	t.Helper()
 	c, in := startTask(t, "work", dir, strconv.Itoa(generation))

@@ -4,6 +4,6 @@ package filequeue
 
 import "os"
 
-// linked tells whether a file or directory still has a name. Where this is compiled, files
-// that are open cannot be deleted, or nobody can tell.
+// linked reports whether a file or directory still has a name. On these systems open files
+// cannot be deleted, or there is no way to tell.
 func linked(os.FileInfo) bool { return true }

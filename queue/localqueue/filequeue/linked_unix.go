@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// linked tells whether a file or directory still has a name: false once it was deleted.
+// linked reports whether a file or directory still has a name: false once it was deleted.
 func linked(info os.FileInfo) bool {
 	stat, is := info.Sys().(*syscall.Stat_t)
 	return !is || stat.Nlink > 0

@@ -4,9 +4,9 @@ package filequeue
 
 import "os"
 
-// lock leaves it to bbolt to lock the file of the store, which it does wherever
-// it runs: here the file is then inspected before it is locked.
+// lock does nothing: bbolt locks the store's file on every system. Here the file is
+// inspected before it is locked.
 func lock(*os.File) error { return nil }
 
-// unlock gives the file back although this process still has it, mapped into memory.
+// unlock releases the file while this process still has it mapped into memory.
 func unlock(*os.File) error { return nil }

@@ -34,7 +34,7 @@ func whetherItOpens(t *testing.T, dir string) string {
 	return lines.Text()
 }
 
-func TestWhatIsNoDirectoryIsRefused(t *testing.T) {
+func TestAPathThatIsNotAStoreIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("not ours"), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock takes the file for this process alone, or fails with [ErrLocked] at once.
-// The kernel gives it back when the process ends, however it does.
+// lock locks the file for this process, or fails with [ErrLocked] at once. The kernel
+// releases the lock when the process ends, however it ends.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -18,5 +18,5 @@ func lock(f *os.File) error {
 	return err
 }
 
-// unlock gives the file back although this process still has it, mapped into memory.
+// unlock releases the file while this process still has it mapped into memory.
 func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

@@ -12,15 +12,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	taskIfAsked() // processes that are killed or limited are this program, too
+	taskIfAsked() // child processes run this program, too
 	flag.Parse()
 	goleak.VerifyTestMain(m)
 }
 
-// account is that of all queues of the tests.
+// account is the account of all queues of the tests.
 const account = "test"
 
-// opened opens an engine over a directory until the test ends.
+// opened opens an engine over a directory, until the test ends.
 func opened(t testing.TB, dir string) *localqueue.Engine {
 	t.Helper()
 	s, err := Open(dir)
@@ -28,12 +28,12 @@ func opened(t testing.TB, dir string) *localqueue.Engine {
 		t.Fatal(err)
 	}
 	if f := s.Found(); f.Damaged > 0 {
-		t.Errorf("found damage that nobody did: %v", f.Damage)
+		t.Errorf("Found: unexpected damage: %v", f.Damage)
 	}
 	return over(t, s)
 }
 
-// loaded is what a store keeps. The view is to be closed.
+// loaded returns the state of a store and a view, which the caller closes.
 func loaded(t tester, s *Store) (localqueue.Saved, localqueue.View) {
 	t.Helper()
 	saved, err := s.Load()
@@ -47,7 +47,7 @@ func loaded(t tester, s *Store) (localqueue.Saved, localqueue.View) {
 	return saved, view
 }
 
-// over opens an engine over a store until the test ends.
+// over opens an engine over a store, until the test ends.
 func over(t testing.TB, s *Store) *localqueue.Engine {
 	t.Helper()
 	e, err := localqueue.Open(s, &localqueue.Options{DeletingFor: 1})
@@ -66,7 +66,7 @@ func closed(t testing.TB, e *localqueue.Engine) {
 	}
 }
 
-// made returns a queue that exists.
+// made returns an existing queue.
 func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 	t.Helper()
 	q := e.Queue(queue.Name{Account: account, Queue: name})
@@ -76,8 +76,8 @@ func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 	return q
 }
 
-// memoryDirectory is a directory on a file system in memory, if there is one: for
-// tests that are about something else than the disk.
+// memoryDirectory returns a directory on a file system in memory, if there is one: for
+// tests that are not about the disk.
 func memoryDirectory(t testing.TB) string {
 	t.Helper()
 	dir, remove := scratch(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// twins are an engine in memory and one over a file, which must answer alike. The
-// one over the file is closed and opened again now and then, or crashes.
+// twins are an engine in memory and one over a file, which must answer alike. The one over
+// the file is closed and reopened now and then, or crashes.
 type twins struct {
 	dir          string
 	memory, file *localqueue.Engine
@@ -25,7 +25,7 @@ type twins struct {
 	crashes      bool   // the one over the file, when it is closed
 }
 
-// crashing is a store that is abandoned when it crashes instead of closed.
+// crashing is a store that, after a crash, is abandoned instead of closed.
 type crashing struct {
 	*Store
 	t       tester
@@ -40,7 +40,7 @@ func (c crashing) Close() error {
 	return nil
 }
 
-// pair is one lease as either engine has it.
+// pair is one lease on both engines.
 type pair struct{ memory, file queue.Lease }
 
 func (w *twins) open(t tester) {
@@ -85,7 +85,8 @@ func sameErrors(t tester, a, b error) {
 	}
 }
 
-// sameMessages compares all but ids and receipts, which are each engine's own.
+// sameMessages compares everything except ids and receipts, which each engine has its own
+// of.
 func (w *twins) sameMessages(t tester, a, b []queue.Message) {
 	t.Helper()
 	if len(a) != len(b) {

@@ -8,11 +8,10 @@ import (
 	"io"
 )
 
-// What follows reads a file of bbolt without bbolt, which takes what its pages
-// say at its word: it follows a damaged one out of its memory or in a circle,
-// and in a goroutine of its own, where nobody can recover. So a file is read
-// with every bound checked first, and given to bbolt only when it is sound. The
-// format is bbolt's version 2, in the byte order of the machine.
+// This file reads bbolt's format without bbolt, which trusts its pages: a damaged one makes
+// it read outside its memory or loop, in a goroutine of its own, where nobody can recover.
+// So every bound is checked here first, and bbolt gets only sound files. The format is
+// bbolt's version 2, in native byte order.
 const (
 	pageHeader   = 16
 	elementSize  = 16
@@ -25,20 +24,20 @@ const (
 	bucketHeader = 16
 	noFreelist   = 1<<64 - 1
 
-	maxDepth    = 32      // of a tree: far more than a file that fits a disk can have
-	maxPageSize = 1 << 16 // that a machine has
-	maxPage     = 8 << 20 // with overflow: a page holds a few records at least
+	maxDepth    = 32      // of a tree: far more than any file needs
+	maxPageSize = 1 << 16 // of any machine
+	maxPage     = 8 << 20 // with overflow
 )
 
-// meta is what one of the two meta pages says: where the tree of one commit
-// begins. Commits write them in turn.
+// meta is the content of a meta page: the root of one commit. Commits alternate between two
+// meta pages.
 type meta struct {
 	pageSize uint32
 	root     uint64 // page of the root bucket
-	high     uint64 // pages from here on were never used
-	free     uint64 // page of the list of free pages, or noFreelist
+	high     uint64 // pages at and above it were never used
+	free     uint64 // page of the freelist, or noFreelist
 	commit   uint64
-	place    uint64 // 0 for the first, 1 for the second
+	slot     uint64 // 0 for the first, 1 for the second
 }
 
 func readMeta(b []byte) (meta, bool) {
@@ -57,25 +56,25 @@ func readMeta(b []byte) (meta, bool) {
 
 // inspector reads a file page by page.
 type inspector struct {
-	file io.ReaderAt
-	size int64
-	meta meta
-	last meta     // the one before; zero when that cannot be read
-	seen []uint64 // a bit for every page
-	used uint64   // pages seen
-	buf  [maxDepth + 1][]byte
+	file     io.ReaderAt
+	size     int64
+	meta     meta
+	previous meta     // the commit before; zero if it cannot be read
+	seen     []uint64 // a bit for every page
+	used     uint64   // number of pages seen
+	buf      [maxDepth + 1][]byte
 
-	// damaged is told of every page that is not as it should be.
+	// damaged is called for every damaged page.
 	damaged func(page uint64, why error)
 }
 
-// errNoMeta means that neither meta page is one.
+// errNoMeta means that neither meta page is valid.
 var errNoMeta = errors.New("neither of its two meta pages can be read")
 
-// inspect finds the newest commit of the file. Whole says whether both meta pages
-// are sound: else the newest commit may have been torn.
+// inspect finds the newest commit of the file. If whole is false, one of the meta pages is
+// damaged, so the newest commit may have been torn.
 func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error) {
-	m, last, err := metas(file)
+	m, last, err := readMetas(file)
 	if err != nil {
 		return nil, false, err
 	}
@@ -83,24 +82,24 @@ func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error
 	if m.high > pages && m.high > 1<<40 { // never: the meta page has a checksum
 		return nil, false, errNoMeta
 	}
-	return &inspector{file: file, size: size, meta: m, last: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil
+	return &inspector{file: file, size: size, meta: m, previous: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil
 }
 
-// older goes back to the commit before, if that can be read.
-func (in *inspector) older() bool {
-	if in.last.pageSize == 0 {
+// fallBack goes back to the commit before, if it can be read.
+func (in *inspector) fallBack() bool {
+	if in.previous.pageSize == 0 {
 		return false
 	}
-	in.meta, in.last = in.last, meta{}
+	in.meta, in.previous = in.previous, meta{}
 	clear(in.seen)
 	in.used = 0
 	return true
 }
 
-// metas returns the newest of the two and the other, which is zero when it is not sound.
-// The second one stands at the second page, whose size only the first knows: if that is
-// damaged, all sizes are tried.
-func metas(file io.ReaderAt) (newest, last meta, err error) {
+// readMetas returns the meta page of the newest commit and the other one, which is zero if
+// it is damaged. The second page is at the page size, which only the first one knows: if
+// that is damaged, all sizes are tried.
+func readMetas(file io.ReaderAt) (newest, last meta, err error) {
 	read := func(at int64) meta {
 		var b [pageHeader + metaSize]byte
 		if _, err := file.ReadAt(b[:], at); err != nil {
@@ -110,7 +109,7 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 		if !ok || at != 0 && int64(m.pageSize) != at {
 			return meta{}
 		}
-		m.place = uint64(min(at, 1))
+		m.slot = uint64(min(at, 1))
 		return m
 	}
 	newest = read(0)
@@ -128,14 +127,15 @@ func metas(file io.ReaderAt) (newest, last meta, err error) {
 	return newest, last, nil
 }
 
-// inTurn tells whether two meta pages are those of one commit and of the one before.
-func inTurn(newest, last meta) bool {
-	misplaced := newest.commit%2 != newest.place || last.pageSize != 0 && last.commit%2 != last.place
+// consecutive reports whether two meta pages are those of a commit and the one before.
+func consecutive(newest, last meta) bool {
+	misplaced := newest.commit%2 != newest.slot || last.pageSize != 0 && last.commit%2 != last.slot
 	return !misplaced && (last.pageSize == 0 || newest.commit == last.commit+1)
 }
 
-// take marks a page and its overflow as seen, unless one of them was.
-func (in *inspector) take(page, overflow uint64) bool {
+// markSeen marks a page and its overflow as seen. It returns false if one of them was seen
+// before.
+func (in *inspector) markSeen(page, overflow uint64) bool {
 	for p := page; p <= page+overflow; p++ {
 		if in.seen[p/64]&(1<<(p%64)) != 0 {
 			return false
@@ -148,15 +148,14 @@ func (in *inspector) take(page, overflow uint64) bool {
 	return true
 }
 
-// read returns a page with its overflow. It is good until the next one at the
-// same depth.
+// read returns a page with its overflow, valid until the next read at the same depth.
 func (in *inspector) read(page uint64, depth int) ([]byte, error) {
 	size := uint64(in.meta.pageSize)
 	if page < 2 || page >= in.meta.high {
-		return nil, fmt.Errorf("page %d is outside the %d there are", page, in.meta.high)
+		return nil, fmt.Errorf("page %d is not among the %d pages in use", page, in.meta.high)
 	}
 	if (page+1)*size > uint64(in.size) {
-		return nil, fmt.Errorf("page %d is behind the end of the file", page)
+		return nil, fmt.Errorf("page %d is beyond the end of the file", page)
 	}
 	b, err := in.readAt(page, size, depth)
 	if err != nil {
@@ -164,19 +163,19 @@ func (in *inspector) read(page uint64, depth int) ([]byte, error) {
 	}
 	n := binary.NativeEndian
 	if id := n.Uint64(b); id != page {
-		return nil, fmt.Errorf("page %d says that it is %d", page, id)
+		return nil, fmt.Errorf("page %d has id %d", page, id)
 	}
 	overflow := uint64(n.Uint32(b[12:]))
 	if overflow > 0 {
 		if (overflow+1)*size > maxPage || (page+overflow+1)*size > uint64(in.size) || page+overflow >= in.meta.high {
-			return nil, fmt.Errorf("page %d claims %d more", page, overflow)
+			return nil, fmt.Errorf("page %d has an invalid overflow of %d pages", page, overflow)
 		}
 		if b, err = in.readAt(page, (overflow+1)*size, depth); err != nil {
 			return nil, err
 		}
 	}
-	if !in.take(page, overflow) {
-		return nil, fmt.Errorf("page %d is used twice", page)
+	if !in.markSeen(page, overflow) {
+		return nil, fmt.Errorf("page %d is referenced twice", page)
 	}
 	return b, nil
 }
@@ -192,29 +191,28 @@ func (in *inspector) readAt(page, length uint64, depth int) ([]byte, error) {
 	return b, nil
 }
 
-// element is one entry of a page: of a leaf, or of a branch, which has a child
-// instead of a value.
+// element is an entry of a page. In a branch it has a child instead of a value.
 type element struct {
 	key, value []byte
 	bucket     bool
 	child      uint64
 }
 
-// elements reads the entries of a page. It stops at the first that is not sound: bbolt writes
-// them one behind the other.
+// elements visits the entries of a page up to the first damaged one: bbolt writes them
+// contiguously.
 func elements(page []byte, visit func(i int, leaf bool, e element) error) error {
 	n := binary.NativeEndian
 	flags, count := n.Uint16(page[8:]), int(n.Uint16(page[10:]))
 	leaf := flags == leafPage
 	if !leaf && flags != branchPage {
-		return fmt.Errorf("it is of no kind (%#x)", flags)
+		return fmt.Errorf("invalid page flags %#x", flags)
 	}
 	if !leaf && count == 0 {
-		return errors.New("it leads nowhere")
+		return errors.New("branch page without entries")
 	}
 	data := uint64(pageHeader + count*elementSize)
 	if data > uint64(len(page)) {
-		return fmt.Errorf("it claims %d entries", count)
+		return fmt.Errorf("invalid entry count %d", count)
 	}
 	for i := range count {
 		at := pageHeader + i*elementSize
@@ -225,7 +223,7 @@ func elements(page []byte, visit func(i int, leaf bool, e element) error) error 
 			e.bucket = n.Uint32(header) == bucketFlag
 			begin, key, value = uint64(n.Uint32(header[4:])), uint64(n.Uint32(header[8:])), uint64(n.Uint32(header[12:]))
 			if flags := n.Uint32(header); flags > bucketFlag {
-				return fmt.Errorf("entry %d is of no kind (%#x)", i, flags)
+				return fmt.Errorf("entry %d: invalid flags %#x", i, flags)
 			}
 		} else {
 			begin, key = uint64(n.Uint32(header)), uint64(n.Uint32(header[4:]))
@@ -233,7 +231,7 @@ func elements(page []byte, visit func(i int, leaf bool, e element) error) error 
 		}
 		begin += uint64(at)
 		if key == 0 || begin != data || begin+key+value > uint64(len(page)) {
-			return fmt.Errorf("entry %d is not where it should be", i)
+			return fmt.Errorf("entry %d: invalid position", i)
 		}
 		data += key + value
 		e.key, e.value = page[begin:begin+key], page[begin+key:begin+key+value]

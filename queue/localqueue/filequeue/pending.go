@@ -8,18 +8,17 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// pending is what became of messages since the log was folded into the tree, the
-// outcome of each alone.
+// pending is the outcome, by message, of the commits since the last checkpoint.
 type pending struct {
 	messages map[localqueue.MessageKey]outcome
-	touched  int // those of messages that the tree has
+	touched  int // outcomes of messages that the tree has
 }
 
-// outcome is what became of a message.
+// outcome is the newest state of a message.
 type outcome struct {
 	localqueue.MessageState
 	text string
-	kind byte // one of those of a record
+	kind byte // as in a log record
 }
 
 func newPending() pending { return pending{messages: map[localqueue.MessageKey]outcome{}} }
@@ -28,12 +27,12 @@ func (p *pending) apply(changes []localqueue.Change) {
 	for _, c := range changes {
 		switch c := c.(type) {
 		case localqueue.MessageAdded:
-			p.put(outcome{c.MessageState, c.Text, logAdded})
+			p.put(outcome{c.MessageState, c.Text, recordAdded})
 		case localqueue.MessageRewritten:
-			p.put(outcome{c.MessageState, c.Text, logRewritten})
-		case localqueue.MessagesMoved:
+			p.put(outcome{c.MessageState, c.Text, recordRewritten})
+		case localqueue.MessagesUpdated:
 			for _, m := range c {
-				p.put(outcome{m, "", logMoved})
+				p.put(outcome{m, "", recordUpdated})
 			}
 		case localqueue.MessageRemoved:
 			p.remove(localqueue.MessageKey(c))
@@ -49,14 +48,14 @@ func (p *pending) put(o outcome) {
 	was, known := p.messages[o.MessageKey]
 	switch {
 	case !known:
-		if o.kind != logAdded {
+		if o.kind != recordAdded {
 			p.touched++
 		}
-	case o.kind == logMoved && was.kind != logMoved: // and the rest is as it was
+	case o.kind == recordUpdated && was.kind != recordUpdated: // the rest is unchanged
 		was.Due, was.Dequeues, was.Receipt = o.Due, o.Dequeues, o.Receipt
 		o = was
-	case was.kind == logAdded:
-		o.kind = logAdded
+	case was.kind == recordAdded:
+		o.kind = recordAdded
 	}
 	p.messages[o.MessageKey] = o
 }
@@ -64,16 +63,16 @@ func (p *pending) put(o outcome) {
 func (p *pending) remove(k localqueue.MessageKey) {
 	was, known := p.messages[k]
 	switch {
-	case known && was.kind == logAdded: // the tree never hears of it
+	case known && was.kind == recordAdded: // it never reaches the tree
 		delete(p.messages, k)
 		return
 	case !known:
 		p.touched++
 	}
-	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: logRemoved}
+	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: recordRemoved}
 }
 
-// inOrder is the outcomes in the order of the tree.
+// inOrder returns the outcomes in the order of the tree.
 func (p *pending) inOrder() []outcome {
 	return slices.SortedFunc(maps.Values(p.messages), func(a, b outcome) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))

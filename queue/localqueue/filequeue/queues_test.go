@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestTenThousandQueues: each has its messages, also when opened again.
-func TestTenThousandQueues(t *testing.T) {
+// TestTenThousandQueuesAreReopened: each with its messages.
+func TestTenThousandQueuesAreReopened(t *testing.T) {
 	const queues = 10_000
 	ctx := context.Background()
 	dir := memoryDirectory(t)

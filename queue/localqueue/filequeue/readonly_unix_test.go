@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestAReadOnlyDirectory is refused, and says which and why.
-func TestAReadOnlyDirectory(t *testing.T) {
+// TestAReadOnlyDirectoryIsRefused: the error names the directory and the reason.
+func TestAReadOnlyDirectoryIsRefused(t *testing.T) {
 	dir := filepath.Join(memoryDirectory(t), "data")
 	s := begun(t, dir)
 	if err := s.Close(); err != nil {

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// wastefulSize and wastefulShare say which file is made anew when it is opened:
-	// one of this size, in bytes, of which so much is free.
-	wastefulSize  = 64 << 20
-	wastefulShare = 0.75
+	// A file of at least rebuildSize bytes is rebuilt when it is opened if at least
+	// rebuildFreeShare of it is free.
+	rebuildSize      = 64 << 20
+	rebuildFreeShare = 0.75
 
-	// portion is how many bytes of messages a commit copies, about.
-	portion = 8 << 20
+	// copyBatchSize is about how many bytes of messages one commit copies.
+	copyBatchSize = 8 << 20
 )
 
-func (c *census) wasteful(f *os.File) bool {
+// mostlyFree reports whether the file should be rebuilt to free space.
+func (s *snapshot) mostlyFree(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Size() >= wastefulSize && c.wasted >= wastefulShare
+	return err == nil && info.Size() >= rebuildSize && s.freeShare >= rebuildFreeShare
 }
 
-// rebuild makes a file of what the census found, reading texts from the old file
-// f, and puts it in its place at once: a kill leaves the one or the other. With a
-// nil f it makes the first one.
+// rebuild makes a file of the snapshot, with the texts of the old file f, and renames it
+// into place: a kill leaves one or the other. A nil f makes a new store.
 func (s *Store) rebuild(f *os.File) (err error) {
-	s.census.anew = true
-	db, err := s.openTree(nextName)
+	s.snapshot.rebuilt = true
+	db, err := s.openTree(rebuildName)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, db.Close(), s.dir.root.Remove(nextName))
+			err = errors.Join(err, db.Close(), s.dir.root.Remove(rebuildName))
 		}
 	}()
-	db.NoSync = true // until it is whole
-	if err := s.census.fill(db, f); err != nil {
+	db.NoSync = true // until it is complete
+	if err := s.snapshot.writeTo(db, f); err != nil {
 		return err
 	}
 	if err := errors.Join(db.Sync(), db.Close()); err != nil {
 		return err
 	}
-	if err := s.dir.root.Rename(nextName, fileName); err != nil {
+	if err := s.dir.root.Rename(rebuildName, fileName); err != nil {
 		return err
 	}
 	return s.dir.sync()
 }
 
-// fill writes a new file.
-func (c *census) fill(db *bolt.DB, f *os.File) error {
+// writeTo writes a new file.
+func (s *snapshot) writeTo(db *bolt.DB, f *os.File) error {
 	err := db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucket(name); err != nil {
@@ -65,25 +65,25 @@ func (c *census) fill(db *bolt.DB, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	c.have = tally{}
+	s.actual = digest{}
 	if f != nil {
-		if err := c.copyFrom(f, db); err != nil {
+		if err := s.copyFrom(f, db); err != nil {
 			return err
 		}
 	}
 	return db.Update(func(tx *bolt.Tx) error {
-		if err := c.mend(tx); err != nil {
+		if err := s.repair(tx); err != nil {
 			return err
 		}
-		if err := tx.Bucket(singles).Put(keyFolded, c.folded.record()); err != nil { // the logs, if any, are still to be read
+		if err := tx.Bucket(metaBucket).Put(keyCheckpoint, s.checkpoint.record()); err != nil { // logs are replayed later
 			return err
 		}
-		return number(tx)
+		return writeCommitNumber(tx)
 	})
 }
 
-// copyFrom copies the messages that the census kept, and what was set aside before.
-func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
+// copyFrom copies the snapshot's messages and the quarantined records.
+func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -92,37 +92,37 @@ func (c *census) copyFrom(f *os.File, db *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	to := copying{db: db, newest: map[localqueue.MessageKey]uint64{}}
-	again := newCensus() // which finds the same
-	again.visit(in, func(b bucket, key, value []byte) {
+	to := copier{db: db, newest: map[localqueue.MessageKey]uint64{}}
+	again := newSnapshot() // it finds the same records
+	again.visitRecords(in, func(b bucket, key, value []byte) {
 		switch {
-		case b.is(bodies):
-			to.message(c, key, value)
-		case b.is(aside):
-			to.put(aside, slices.Clone(key), slices.Clone(value))
+		case b.is(bodyBucket):
+			to.message(s, key, value)
+		case b.is(quarantineBucket):
+			to.put(quarantineBucket, slices.Clone(key), slices.Clone(value))
 		}
 	})
 	to.flush()
-	c.have = to.tally
+	s.actual = to.digest
 	return to.err
 }
 
-// copying collects what is copied into commits.
-type copying struct {
+// copier collects what is copied into commits.
+type copier struct {
 	db     *bolt.DB
 	newest map[localqueue.MessageKey]uint64 // the receipt of what was copied
-	tally  tally
-	ready  []kept
+	digest digest
+	batch  []bucketRecord
 	size   int
-	err    error // the first
+	err    error // the first error
 }
 
-// message copies a message that the census kept, in the state that it found. One
-// that belongs to no queue is set aside.
-func (to *copying) message(c *census, key, value []byte) {
+// message copies a message of the snapshot, in its final state. A message without a queue
+// is quarantined.
+func (to *copier) message(c *snapshot, key, value []byte) {
 	m, text, err := readBody(key, value)
 	if err != nil {
-		return // it is among the bad ones
+		return // it is quarantined
 	}
 	i, ours := slices.BinarySearchFunc(c.messages, m, compareKeys)
 	switch {
@@ -130,33 +130,33 @@ func (to *copying) message(c *census, key, value []byte) {
 	case ours:
 		to.newest[m.MessageKey] = m.Receipt
 		key = slices.Clone(key)
-		to.put(bodies, key, appendBody(make([]byte, 0, bodySize+len(text)), key, c.messages[i], string(text)))
+		to.put(bodyBucket, key, appendBody(make([]byte, 0, bodySize+len(text)), key, c.messages[i], string(text)))
 	case c.orphans[m.Queue] > 0:
-		to.put(aside, asideKey(bodies, key), slices.Clone(value))
-		c.found.SetAside++
+		to.put(quarantineBucket, quarantineKey(bodyBucket, key), slices.Clone(value))
+		c.found.Quarantined++
 	}
 }
 
-func (to *copying) put(in bucket, key, record []byte) {
-	to.ready = append(to.ready, kept{in, key, record})
-	if to.size += len(record); to.size >= portion {
+func (to *copier) put(in bucket, key, record []byte) {
+	to.batch = append(to.batch, bucketRecord{in, key, record})
+	if to.size += len(record); to.size >= copyBatchSize {
 		to.flush()
 	}
 }
 
-func (to *copying) flush() {
+func (to *copier) flush() {
 	if to.err == nil {
-		w := writing{tally: to.tally}
+		w := treeTx{digest: to.digest}
 		to.err = to.db.Update(func(tx *bolt.Tx) error {
 			w.begin(tx)
-			for _, r := range to.ready {
-				if err := w.bucket(r.in).Put(r.key, r.record); err != nil {
+			for _, r := range to.batch {
+				if err := w.bucket(r.bucket).Put(r.key, r.record); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		to.tally = w.tally
+		to.digest = w.digest
 	}
-	to.ready, to.size = nil, 0
+	to.batch, to.size = nil, 0
 }

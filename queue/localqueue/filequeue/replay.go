@@ -2,10 +2,7 @@ package filequeue
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -13,40 +10,11 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// openLogs opens the logs that there are.
-func (s *Store) openLogs() error {
-	for i := range s.logs {
-		l, err := openLog(s.dir, i+1, s.mostLogged, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			if s.census.folded.logs == hasLogs {
-				s.census.found.damage(Damage{What: fmt.Sprintf("the log %s-%d is missing: %s", logName, i+1, mayBeLost)})
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		s.logs[i] = l
-	}
-	s.saltLogs(s.census.secret)
-	return nil
-}
-
-// mayBeLost is what it means that a part of a log is missing.
-const mayBeLost = "the last commits may be lost, also such as were acknowledged: messages that they enqueued are gone, and messages that they deleted are back"
-
-func (s *Store) saltLogs(secret [32]byte) {
-	for _, l := range s.logs {
-		if l != nil {
-			l.salt = crc32.Checksum(secret[:], castagnoli)
-		}
-	}
-}
-
-// replay takes from the logs what the tree has not. It changes nothing but memory.
+// replay applies the commits in the logs that the tree does not have. It changes only
+// memory.
 func (s *Store) replay() error {
-	var reads []*logRead
-	var records []logged
+	var reads []*walScan
+	var records []walEntry
 	for _, l := range s.logs {
 		if l == nil {
 			continue
@@ -56,88 +24,88 @@ func (s *Store) replay() error {
 			return fmt.Errorf("read %s: %w", l.name, err)
 		}
 		reads = append(reads, r)
-		records = append(records, slices.DeleteFunc(slices.Clone(r.found), func(f logged) bool { return f.kind != wholeRecord })...)
+		records = append(records, slices.DeleteFunc(slices.Clone(r.entries), func(f walEntry) bool { return f.kind != completeRecord })...)
 	}
-	slices.SortStableFunc(records, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
-	s.number, s.time, s.pending = s.census.folded.number, s.census.folded.time, newPending()
-	if len(records) > 0 && s.number == 0 && s.census.found.Damaged > 0 {
-		s.number = records[0].number - 1 // it is not known what the tree has: to take something twice does no harm
+	slices.SortStableFunc(records, func(a, b walEntry) int { return cmp.Compare(a.number, b.number) })
+	s.number, s.time, s.pending = s.snapshot.checkpoint.number, s.snapshot.checkpoint.time, newPending()
+	if len(records) > 0 && s.number == 0 && s.snapshot.found.Damaged > 0 {
+		s.number = records[0].number - 1 // it is unknown what the tree has, and replaying a commit twice is harmless
 	}
-	s.recent.Store(newRecent(s.number))
+	s.recent.Store(newRecentTexts(s.number))
 	for _, r := range records {
-		if err := s.take(r); err != nil {
+		if err := s.replayRecord(r); err != nil {
 			return err
 		}
 	}
-	s.goOnAfter(records)
-	if s.census.folded.logs == hasLogs || s.number > s.census.folded.number {
-		s.judge(reads)
+	s.resumeAfter(records)
+	if s.snapshot.checkpoint.logs == hasLogs || s.number > s.snapshot.checkpoint.number {
+		s.checkTails(reads)
 	}
 	return s.db.View(func(tx *bolt.Tx) error {
-		s.census.merge(&s.pending, tx.Bucket(bodies))
+		s.snapshot.applyLog(&s.pending, tx.Bucket(bodyBucket))
 		return nil
 	})
 }
 
-// goOnAfter goes on after the newest record, if the tree has not that too: then that
-// log is left as it is, see forget.
-func (s *Store) goOnAfter(records []logged) {
+// resumeAfter continues after the newest record. If the tree already has that, it uses the
+// other log: see switchLogs.
+func (s *Store) resumeAfter(records []walEntry) {
 	if len(records) == 0 {
 		return
 	}
 	newest := records[len(records)-1]
-	s.logging = slices.Index(s.logs[:], newest.in)
-	newest.in.end = newest.end
-	if newest.number <= s.census.folded.number {
-		s.logging = 1 - s.logging
-		if l := s.logs[s.logging]; l != nil {
+	s.active = slices.Index(s.logs[:], newest.log)
+	newest.log.end = newest.end
+	if newest.number <= s.snapshot.checkpoint.number {
+		s.active = 1 - s.active
+		if l := s.logs[s.active]; l != nil {
 			l.end = 0
 		}
 	}
 }
 
-// judge says whether the logs end as they should: the one that is written after its newest
-// record, the other one with what is older.
-func (s *Store) judge(reads []*logRead) {
+// checkTails checks that the logs end as they should: the active one after its newest
+// record, the other one with older records.
+func (s *Store) checkTails(reads []*walScan) {
 	for _, r := range reads {
 		at := int64(0)
-		if r.of == s.logs[s.logging] {
-			at = r.of.end
+		if r.log == s.logs[s.active] {
+			at = r.log.end
 		}
-		switch r.ending(s.number, at) {
-		case torn:
-			s.census.found.Torn = true
-		case broken:
-			s.census.found.damage(Damage{What: fmt.Sprintf("the log %s is cut off or damaged after commit %d: %s", r.of.name, s.number, mayBeLost)})
+		switch r.tail(s.number, at) {
+		case tailTorn:
+			s.snapshot.found.Torn = true
+		case tailDamaged:
+			s.snapshot.found.damage(Damage{What: fmt.Sprintf("the log %s is truncated or damaged after commit %d: %s", r.log.name, s.number, mayBeLost)})
 		}
 	}
 }
 
-// take takes a commit, unless the tree has it.
-func (s *Store) take(r logged) error {
+// replayRecord replays a commit, unless the tree has it.
+func (s *Store) replayRecord(r walEntry) error {
 	if r.number <= s.number {
 		return nil
 	}
 	changes, err := readChanges(r.fields)
-	if err != nil { // and its checksum is right
-		return fmt.Errorf("commit %d in %s: %w", r.number, r.in.name, err)
+	if err != nil { // although its checksum matches
+		return fmt.Errorf("commit %d in %s: %w", r.number, r.log.name, err)
 	}
 	if r.number != s.number+1 {
-		s.census.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing in the log: what they did is lost", s.number+1, r.number-1)})
+		s.snapshot.found.damage(Damage{What: fmt.Sprintf("commits %d to %d are missing from the log: their changes are lost", s.number+1, r.number-1)})
 	}
 	s.number = r.number
-	s.remember(changes)
+	s.noteTime(changes)
 	s.pending.apply(changes)
 	s.recent.Load().add(r.number, changes)
 	return nil
 }
 
-// merge brings the census from where the tree is to where the log leads. It leaves
-// pending only what the tree can be told.
-func (c *census) merge(p *pending, bodies *bolt.Bucket) {
+// applyLog brings the snapshot from the tree's state to the log's. It keeps in pending only
+// what can be written to the tree.
+func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 	kept, seen := newPending(), make(map[localqueue.MessageKey]bool, len(p.messages))
-	all := c.messages[:0]
-	for _, m := range c.messages {
+	all := s.messages[:0]
+	for _, m := range s.messages {
 		o, known := p.messages[m.MessageKey]
 		if !known {
 			all = append(all, m)
@@ -145,46 +113,46 @@ func (c *census) merge(p *pending, bodies *bolt.Bucket) {
 		}
 		seen[m.MessageKey] = true
 		switch o.kind {
-		case logMoved:
+		case recordUpdated:
 			m.Due, m.Dequeues, m.Receipt = o.Due, o.Dequeues, o.Receipt
 			all = append(all, m)
-		case logRemoved:
-			c.found.Bytes -= textSize(bodies, m.MessageKey)
+		case recordRemoved:
+			s.found.Bytes -= textSize(bodies, m.MessageKey)
 		default:
-			c.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
-			o.kind = logRewritten // the tree has it, wherever the log began with it
+			s.found.Bytes += int64(len(o.text)) - textSize(bodies, m.MessageKey)
+			o.kind = recordRewritten // the tree has it already
 			all = append(all, o.MessageState)
 		}
 		kept.put(o)
 	}
 	for k, o := range p.messages {
-		if seen[k] || o.kind == logMoved || o.kind == logRemoved || !c.wants(k) {
+		if seen[k] || o.kind == recordUpdated || o.kind == recordRemoved || !s.hasQueue(k) {
 			continue
 		}
-		o.kind = logAdded
-		c.found.Bytes += int64(len(o.text))
+		o.kind = recordAdded
+		s.found.Bytes += int64(len(o.text))
 		all = append(all, o.MessageState)
 		kept.put(o)
 	}
 	if len(kept.messages) > kept.touched {
 		slices.SortFunc(all, compareKeys)
 	}
-	*p, c.messages, c.found.Messages = kept, all, len(all)
+	*p, s.messages, s.found.Messages = kept, all, len(all)
 }
 
-// wants tells whether a message of the log has a queue, which it lacks only after damage.
-func (c *census) wants(k localqueue.MessageKey) bool {
-	if through, swept := c.sweeps[k.Queue]; swept && k.Sequence <= through {
+// hasQueue reports whether a message of the log has a queue. Only damage separates them.
+func (s *snapshot) hasQueue(k localqueue.MessageKey) bool {
+	if through, deleted := s.tombstones[k.Queue]; deleted && k.Sequence <= through {
 		return false
 	}
-	if _, known := c.queues[k.Queue]; known {
+	if _, known := s.queues[k.Queue]; known {
 		return true
 	}
-	c.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message of the queue with the ordinal %d is in the log, and that queue is not known: it is lost", k.Queue)})
+	s.found.damage(Damage{Sequence: k.Sequence, What: fmt.Sprintf("a message in the log belongs to the unknown queue with ordinal %d: it is lost", k.Queue)})
 	return false
 }
 
-// textSize is the size of a text in the tree, which is sound.
+// textSize returns the size of a text in the tree, which is sound.
 func textSize(bodies *bolt.Bucket, k localqueue.MessageKey) int64 {
 	return int64(len(bodies.Get(appendKey(nil, k))) - bodySize)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestAFullDiskCanBeDrained fills a disk to the last page, stops and starts, takes
-// every message out, and fills it again.
+// TestAFullDiskCanBeDrained fills a disk to the last page, reopens the store, deletes every
+// message, and fills it again.
 func TestAFullDiskCanBeDrained(t *testing.T) {
 	dir := smallDisk(t)
 	e := opened(t, dir)
@@ -48,7 +48,7 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 	closed(t, e)
 }
 
-// smallDisk is a directory on a disk of 24 MiB.
+// smallDisk returns a directory on a disk of 24 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,9 +69,9 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// TestAFullDiskAndAKill: a store is killed on a full disk, opened again there, killed after
-// every ten deletes, and takes puts again when it is empty.
-func TestAFullDiskAndAKill(t *testing.T) {
+// TestAKillOnAFullDiskLosesNothing: a store is killed on a full disk, reopened, killed
+// after every ten deletes, and takes puts again when it is empty.
+func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	dir := smallDisk(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := uint64(1); ; n++ {
@@ -106,9 +106,9 @@ func TestAFullDiskAndAKill(t *testing.T) {
 	reopenedWhole(t, dir, map[uint64]string{9999: largeText})
 }
 
-// TestNoRoomForALog: a store is opened on a disk that others have filled to the last byte. It
-// does without a log then, and begins one when there is room.
-func TestNoRoomForALog(t *testing.T) {
+// TestALogBeginsWhenThereIsSpace: a store opened on a disk that others have filled works
+// without logs until there is space.
+func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 	dir := smallDisk(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := range uint64(50) {
@@ -121,7 +121,7 @@ func TestNoRoomForALog(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, roomName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, reserveName)); err != nil {
 		t.Fatal(err)
 	}
 	taken := occupy(t, dir)
@@ -129,8 +129,8 @@ func TestNoRoomForALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := s.Found(); s.ready || found.Damaged > 0 || found.Messages != len(texts) {
-		t.Errorf("found %+v, logs are ready: %v", found, s.ready)
+	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != len(texts) {
+		t.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
 	for n := uint64(25); n < 30; n++ {
 		commit(t, s, localqueue.MessageRemoved(key(n)))
@@ -147,7 +147,7 @@ func TestNoRoomForALog(t *testing.T) {
 	put(t, s, texts, 100, "with room again")
 	before := treeCommits(t, s)
 	put(t, s, texts, 101, "in the log")
-	if got := treeCommits(t, s) - before; got != 0 || !s.ready {
+	if got := treeCommits(t, s) - before; got != 0 || !s.logsReady {
 		t.Errorf("with room again it took %d commits of the tree", got)
 	}
 	s.abandon(t)

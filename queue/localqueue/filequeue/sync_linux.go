@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// flush waits until what was written has reached the disk. When the file was written
-// was is no part of that: to save it would take a commit of the file system's own.
+// flush waits until the written data is on disk. It leaves out the modification time, which
+// would take a commit of the file system's own journal.
 func flush(f *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(f.Fd())); err != syscall.EINTR {

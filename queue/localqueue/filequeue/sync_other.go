@@ -4,5 +4,5 @@ package filequeue
 
 import "os"
 
-// flush waits until what was written has reached the disk.
+// flush waits until the written data is on disk.
 func flush(f *os.File) error { return f.Sync() }

@@ -31,7 +31,7 @@ func taskIfAsked() {
 	os.Exit(0)
 }
 
-// startTask starts a task, whose lines are then read.
+// startTask starts a task and returns its output by lines.
 func startTask(t *testing.T, task, dir, argument string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])

@@ -13,28 +13,28 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// firstVersion turns the tree into one as the first version of this package left it.
+// firstVersion turns the tree into one of the first version of this package.
 func firstVersion(t *testing.T, s *Store, logs uint64) {
 	t.Helper()
 	err := s.update(func(tx *bolt.Tx) error {
 		two := func(key []byte, a, b uint64) error {
 			record := binary.BigEndian.AppendUint64([]byte{recordVersion}, a)
-			return tx.Bucket(singles).Put(key, seal(binary.BigEndian.AppendUint64(record, b), 0, singles, key))
+			return tx.Bucket(metaBucket).Put(key, appendChecksum(binary.BigEndian.AppendUint64(record, b), 0, metaBucket, key))
 		}
-		return errors.Join(two(keyFolded, s.number, logs), two(keyTally, s.tally.bodies.count, 12345)) // a sum of keys alone
+		return errors.Join(two(keyCheckpoint, s.number, logs), two(keyDigest, s.digest.bodies.count, 12345)) // a sum of keys alone
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestADirectoryOfAnEarlierVersion that was closed in order is read, and from then on has
+// TestADirectoryOfAnEarlierVersionIsRead if it was closed in order; from then on it has
 // everything that this version writes.
-func TestADirectoryOfAnEarlierVersion(t *testing.T) {
+func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	put(t, s, texts, 1, "old")
-	if err := s.foldLast(); err != nil {
+	if err := s.finalCheckpoint(); err != nil {
 		t.Fatal(err)
 	}
 	firstVersion(t, s, noLogs)
@@ -45,16 +45,16 @@ func TestADirectoryOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, s, texts, 2, "new")
-	if err := s.foldLast(); err != nil || s.tally.others.count == 0 {
-		t.Errorf("%v, the tally is %+v", err, s.tally)
+	if err := s.finalCheckpoint(); err != nil || s.digest.others.count == 0 {
+		t.Errorf("%v, the digest is %+v", err, s.digest)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
 }
 
-// TestLogsOfAnEarlierVersion: they are neither read wrongly nor thrown away. The directory is
-// refused and left as it is.
-func TestLogsOfAnEarlierVersion(t *testing.T) {
+// TestLogsOfAnEarlierVersionAreRefused: they are neither misread nor removed, and the
+// directory is unchanged.
+func TestLogsOfAnEarlierVersionAreRefused(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	put(t, s, map[uint64]string{}, 1, "old")
@@ -70,7 +70,7 @@ func TestLogsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// contentsOf is what the files of a directory have, but for the lock.
+// contentsOf returns the contents of the files of a directory, except the lock.
 func contentsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

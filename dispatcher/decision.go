@@ -1,0 +1,111 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+)
+
+// decision says how to settle a message.
+type decision struct {
+	outcome Outcome
+	delay   time.Duration
+	reason  poison.Reason
+	err     error
+}
+
+// refuse decides on a message whose handler must not run. Poison is detected before decoding
+// and handling, because a message that kills workers must not be touched again.
+func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
+	bounds := v.dispatcher.options.Poison
+	took := time.Since(v.lease.asked)
+	v.dispatcher.visibility.recordDequeue(took, v.visibility)
+	switch {
+	case took >= v.visibility-safetyMargin:
+		// The answer took as long as the lease: another worker may have the message.
+		return decision{outcome: Lost, err: ErrLeaseExpired}, true
+	case !v.start:
+		return decision{outcome: GivenBack}, true
+	case errors.Is(unread, codec.ErrNewer):
+		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
+	case unread != nil:
+		return v.poisoned(poison.ReasonUndecodable, unread), true
+	case v.head.Poison != "":
+		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
+	case v.starts >= bounds.MaxLost:
+		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
+	case v.attempt() > bounds.MaxAttempts:
+		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
+	case v.lifeEnds(time.Second):
+		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
+	}
+	return decision{}, false
+}
+
+// newerDelay is how long a message with a newer envelope is left to workers of a newer release.
+const newerDelay = 30 * time.Second
+
+// decide turns the handler's error into a decision. An interrupted handler has not failed.
+func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
+	said := explicitResult(err)
+	explicit := said != nil
+	switch {
+	case state == expired && err != nil && v.lifeEnds(MinVisibility):
+		return v.poisoned(poison.ReasonExpiring, err)
+	case state == lost, state == expired && err != nil:
+		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
+	case err == nil:
+		return decision{outcome: Deleted}
+	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
+		return decision{outcome: GivenBack}
+	case explicit && said.outcome == Discarded:
+		return decision{outcome: Discarded, err: err}
+	case explicit && said.outcome == Poisoned:
+		return v.poisoned(poison.ReasonRejected, err)
+	case explicit && said.outcome == Snoozed:
+		return v.later(Snoozed, said.delay, nil)
+	case v.attempt() >= v.dispatcher.options.Poison.MaxAttempts:
+		return v.poisoned(poison.ReasonAttempts, err)
+	case explicit:
+		return v.later(Retried, said.delay, err)
+	}
+	return v.later(Retried, v.retryDelay(v.attempt(), err), err)
+}
+
+// later gives the message back with the delay, or with a shorter one if the message expires
+// before it could be handled. If less than a second is left it is poison, because the service
+// would drop it without a trace.
+func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
+	if !v.lease.messageEnd.IsZero() {
+		room := time.Until(v.lease.messageEnd) - v.dispatcher.Visibility()
+		if room < time.Second {
+			return v.poisoned(poison.ReasonExpiring, err)
+		}
+		delay = min(delay, room.Truncate(time.Second))
+	}
+	return decision{outcome: outcome, delay: delay, err: err}
+}
+
+// poisoned decides that the message is poison: it is moved to the poison queue, or kept hidden
+// if there is none.
+func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
+	if v.dispatcher.options.Poison.Keep {
+		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
+	}
+	return decision{outcome: Poisoned, reason: reason, err: err}
+}
+
+// lifeEnds reports whether less than this much is left until the message expires.
+func (v *delivery[T]) lifeEnds(left time.Duration) bool {
+	return !v.lease.messageEnd.IsZero() && time.Until(v.lease.messageEnd) < left
+}
+
+func cause(s leaseState) error {
+	if s == lost {
+		return ErrLeaseLost
+	}
+	return ErrLeaseExpired
+}

@@ -1,0 +1,94 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// poison copies the message to the poison queue and then deletes it. If the copy fails the
+// message is given back, so that it is not lost.
+func (v *delivery[T]) poison(dec decision) error {
+	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
+	if err := v.copy(record, dec); err != nil {
+		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(dec.err), v.poisonText(dec)))
+	}
+	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
+		return err
+	}
+	return nil // it expired meanwhile: only the copy is left
+}
+
+// copy writes the record to the poison queue, with as many tries as SettleTimeout allows. The
+// lease is no longer renewed, and a message that is delivered again before it is given back
+// would be handled again. So when half of the remaining lease has passed, the message first
+// gets a longer lease, with a text that marks it as poison.
+func (v *delivery[T]) copy(record poison.Record, dec decision) error {
+	d := v.dispatcher
+	left := max(v.leaseLeft()/2, time.Second)
+	over, err := v.copyWithin(min(left, d.options.SettleTimeout), record)
+	if err == nil || !over || left >= d.options.SettleTimeout {
+		return err
+	}
+	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safetyMargin))
+	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.poisonText(dec), longer)
+	if renewed != nil {
+		return errors.Join(err, renewed)
+	}
+	v.queued.Receipt, v.queued.Until = fresh.Receipt, fresh.Until
+	_, err = v.copyWithin(d.options.SettleTimeout, record)
+	return err
+}
+
+// copyWithin tries for up to the limit, and reports whether it was reached.
+func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
+	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
+	defer cancel()
+	err = v.dispatcher.options.Poison.Copy(ctx, record)
+	return ctx.Err() != nil, err
+}
+
+// leaseLeft returns how much is left of a lease that is no longer tracked.
+func (v *delivery[T]) leaseLeft() time.Duration {
+	if v.ctx == nil { // no handler ran: it was never tracked
+		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
+	}
+	return time.Until(v.lease.expiry)
+}
+
+// copyDelay returns how long a message waits that could not be moved. It grows with the
+// deliveries even if few attempts failed, as far as it would if all attempts had. It is at
+// least a second, whatever RetryDelay returns, because nothing bounds the number of copies
+// tried.
+func (v *delivery[T]) copyDelay(err error) time.Duration {
+	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
+	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
+	delay := max(v.retryDelay(tries, err), time.Second)
+	if !v.lease.messageEnd.IsZero() { // else it would not be delivered again to be moved
+		delay = min(delay, time.Until(v.lease.messageEnd)/2)
+	}
+	return max(delay, 0)
+}
+
+// poisonText returns the text that marks the message as poison, so that no handler sees it
+// again while it stays in its queue.
+func (v *delivery[T]) poisonText(dec decision) string {
+	v.head.Poison = string(dec.reason)
+	failed := v.attempt() - 1
+	switch dec.reason {
+	case poison.ReasonAttempts, poison.ReasonExpiring: // a rejection is not a failure, nor is a snooze
+		if v.ctx != nil && dec.err != nil {
+			failed++
+		}
+	}
+	return v.recordedText(failed)
+}
+
+// copyError hides its error from errors.Is, so that a missing poison queue is not taken for a
+// missing queue.
+type copyError struct{ err error }
+
+func (e copyError) Error() string { return e.err.Error() }

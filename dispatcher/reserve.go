@@ -1,0 +1,77 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// Reserve waits for free slots and takes up to a batch of them. It returns when MinFetch slots
+// are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
+// waits, then takes one slot for a probe. Every reserved slot must be passed to
+// [Dispatcher.Dispatch]. Callers are served in the order of their calls.
+func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
+	if !d.slots.takeTurn(ctx) {
+		return 0
+	}
+	defer d.slots.endTurn()
+	for {
+		probe, ok := d.breaker.await(ctx)
+		if !ok {
+			return 0
+		}
+		if probe {
+			n := d.slots.reserve(ctx, probeSlots, probeSlots, 0)
+			if n > 0 {
+				d.breaker.probe()
+			}
+			return n
+		}
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch(), d.linger())
+		if n == 0 || !d.breaker.isOpen() {
+			return n
+		}
+		d.slots.unreserve(n) // the failures that freed the slots opened the breaker
+	}
+}
+
+// minFetch returns how many slots must be free before a dequeue is sent.
+func (d *Dispatcher[T]) minFetch() int {
+	if d.options.MinFetch != 0 {
+		return d.options.MinFetch
+	}
+	return min(max(d.slots.capacity()/10, 1), maxDefaultMinFetch)
+}
+
+// maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
+// longer cost far more than their dequeues, and messages should not wait while slots are free.
+const maxDefaultLinger = time.Second
+
+// linger returns how long free slots wait for more. With slow handlers a fixed time would end
+// before a tenth of them have returned, and batches would stay small.
+func (d *Dispatcher[T]) linger() time.Duration {
+	if d.options.Linger != 0 {
+		return d.options.Linger
+	}
+	return min(max(defaultLinger, d.visibility.handlingTime()/5), maxDefaultLinger)
+}
+
+// Open sets how many slots may be used, at most Concurrency. Handlers beyond the bound finish.
+// When the bound is lowered, room for one batch beside the running handlers stays open, up to
+// maxOpen slots, so that new work is still noticed.
+func (d *Dispatcher[T]) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
+
+// OpenOnce lets one call of [Dispatcher.Reserve] take up to this many slots beyond the bound of
+// [Dispatcher.Open], within Concurrency.
+func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
+
+// Resize changes Concurrency, which must be at least 1, with the default of MinFetch and the
+// number of failures that count as an outage. Handlers beyond the new bound finish.
+func (d *Dispatcher[T]) Resize(concurrency int) {
+	concurrency = max(concurrency, 1)
+	d.slots.resize(concurrency)
+	d.breaker.resize(concurrency)
+}
+
+// Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
+// [Dispatcher.Open] allows are taken, while Concurrency would allow more.
+func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }

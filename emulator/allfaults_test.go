@@ -1,0 +1,124 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+)
+
+// TestNoFaultLosesAMessage sends and receives messages with azurequeue and retries under all
+// faults and a limit. Every message must arrive, and the messages that the server's log says
+// were put must be those that the consumer got.
+func TestNoFaultLosesAMessage(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				rules, err := ParseFaults("*:503@5% *:500@5% *:408@3% *:reset@5% *:drop@5% *:duplicate@5% *:delay=20s@5% put:503@#1,2,3 delete:drop@1/7")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, q := withOptions(t, &Options{Log: j.log(), Faults: &Faults{Seed: seed, Rules: rules}, Limits: Limits{Messages: 20, Requests: 100}})
+				client, err := azurequeue.Open(s.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: s}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				const n = 100
+				for i := range n {
+					text := fmt.Sprint("order ", i)
+					if err := retry.Do(t.Context(), text, func(ctx context.Context) error {
+						_, err := client.Enqueue(ctx, text, nil)
+						return err
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				texts, ids := map[string]int{}, map[queue.ID]bool{}
+				for depth(t, q) > 0 {
+					consumeOne(t, client, texts, ids)
+				}
+				if len(texts) != n {
+					t.Errorf("%d of %d orders arrived", len(texts), n)
+				}
+				checkCounts(t, s, j.records(t), len(ids))
+			})
+		})
+	}
+}
+
+// consumeOne gets some messages and deletes them. Nobody knows whether a request
+// without an answer was carried out; a message that is gone then is what was
+// wanted.
+func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[queue.ID]bool) {
+	t.Helper()
+	var got []queue.Message
+	if err := retry.Do(t.Context(), "get", func(ctx context.Context) (err error) {
+		got, err = client.Dequeue(ctx, 32, 10*time.Minute)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) == 0 {
+		time.Sleep(time.Minute) // what was in a dropped answer comes back
+	}
+	for _, m := range got {
+		texts[m.Text]++
+		ids[m.ID] = true
+		err := retry.Do(t.Context(), string(m.ID), func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
+		if err != nil && !errors.Is(err, queue.ErrMessageGone) && !errors.Is(err, queue.ErrReceiptMismatch) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkCounts compares the log with the counts, and the messages that were put with
+// those that were seen.
+func checkCounts(t *testing.T, s *Server, log []record, seen int) {
+	t.Helper()
+	counts := s.Counts()
+	if int64(len(log)) != counts.Requests() {
+		t.Errorf("%d records of %d requests", len(log), counts.Requests())
+	}
+	put, dropped, limited, faults := 0, 0, 0, map[FaultKind]int64{}
+	ids := map[string]bool{} // of requests: those of a duplicate are the same
+	for _, r := range log {
+		if r.Limited {
+			limited++
+		}
+		if r.Operation == string(PutMessage) {
+			put += count(r.Status == 201)
+			dropped += count(r.Fault == "drop" && !r.Limited) // after a delay the client had left
+		}
+		if ids[r.ID] || r.Fault == "" {
+			continue
+		}
+		ids[r.ID] = true
+		for kind := range strings.FieldsSeq(r.Fault) {
+			kind, _, _ = strings.Cut(kind, "=")
+			faults[FaultKind(kind)]++
+		}
+	}
+	for _, kind := range faultKinds {
+		if faults[kind] != counts.Faults[kind] || faults[kind] == 0 {
+			t.Errorf("%s: %d in the log, counted %d", kind, faults[kind], counts.Faults[kind])
+		}
+	}
+	if int64(limited) != counts.Limited || limited == 0 {
+		t.Errorf("%d over the limit in the log, counted %d", limited, counts.Limited)
+	}
+	if seen != put+dropped || dropped == 0 {
+		t.Errorf("%d messages seen, %d put and %d put without an answer", seen, put, dropped)
+	}
+	if int64(seen) > counts.Messages {
+		t.Errorf("%d messages seen, %d handed out", seen, counts.Messages)
+	}
+}

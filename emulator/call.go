@@ -1,0 +1,237 @@
+package emulator
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/queuexml"
+)
+
+// write sends the response.
+func (c *call) write(w http.ResponseWriter) {
+	if c.status != http.StatusNoContent {
+		c.set("Content-Length", strconv.Itoa(len(c.body)))
+	}
+	w.WriteHeader(c.status)
+	if len(c.body) > 0 && c.request.Method != http.MethodHead {
+		_, _ = w.Write(c.body) // the client may have left
+	}
+}
+
+// countResponse counts and logs a response.
+func (c *call) countResponse(f *failure) {
+	c.tally.answers[c.status/100].Add(1)
+	if c.request.Method != http.MethodHead {
+		c.tally.sent.Add(int64(len(c.body)))
+	}
+	code := ""
+	if f != nil {
+		code = f.code
+		if f.status == http.StatusServiceUnavailable {
+			c.server.counters.busy.Add(1)
+		}
+	}
+	c.logRequest(c.status, code)
+}
+
+// call is a request in progress. One goroutine uses it.
+type call struct {
+	server    *Server
+	request   *http.Request
+	operation Operation
+	handle    func(*call) *failure
+
+	resource     string        // path as sent
+	hostStyle    bool          // the account is in the host
+	account      string        // decoded parts of the address
+	accountState *accountState // nil if the account does not exist
+	secondary    bool          // the account's secondary location
+	queue        string
+	message      string
+	query        query
+	version      string  // protocol version
+	claims       *claims // of the token, if there is one
+
+	header      http.Header // response headers
+	values      []string    // backing array of header values; not reused, because others may keep it
+	tally       *tally      // of the operation
+	injection   injection   // faults of the request
+	gotMessages int         // number of messages that GetMessages returned
+	began       time.Time   // set only with a log
+	limited     bool        // refused by a limit
+
+	status int
+	body   []byte  // response document, in buffer
+	buffer *[]byte // from buffers, or nil
+	input  *[]byte // request body; from buffers, or nil
+
+	parameters [4]parameter // backing array of query
+	signedText []byte       // buffer for the string to sign
+	collated   bool         // headers in the string to sign are in collation order
+}
+
+// calls are reused: with their buffers they are larger than everything else that a request needs.
+var calls = sync.Pool{New: func() any { return &call{signedText: make([]byte, 0, typicalSignedText)} }}
+
+// buffers hold response documents and request bodies, 1 KiB to about 2 MiB.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// maxPooled is the largest buffer that is kept, in bytes.
+const maxPooled = 256 << 10
+
+// responseBuffer returns an empty buffer that is valid until release.
+func (c *call) responseBuffer() []byte {
+	if c.buffer == nil {
+		c.buffer = buffers.Get().(*[]byte)
+	}
+	return (*c.buffer)[:0]
+}
+
+func (c *call) release() {
+	if c.buffer != nil && cap(c.body) <= maxPooled {
+		if cap(c.body) > cap(*c.buffer) {
+			*c.buffer = c.body[:0]
+		}
+		buffers.Put(c.buffer)
+	}
+	if c.input != nil {
+		buffers.Put(c.input)
+	}
+	room := c.signedText[:0]
+	if cap(room) > maxPooled {
+		room = nil
+	}
+	*c = call{signedText: room}
+	calls.Put(c)
+}
+
+// typicalHeaders is the usual number of response headers.
+const typicalHeaders = 8
+
+// set sets a response header. The name must be in canonical form.
+func (c *call) set(name, value string) {
+	if c.values == nil {
+		c.values = make([]string, 0, typicalHeaders)
+	}
+	n := len(c.values)
+	c.values = append(c.values, value)
+	c.header[name] = c.values[n : n+1 : n+1]
+}
+
+// setCommonHeaders sets the headers of every response.
+func (c *call) setCommonHeaders() {
+	s, h := c.server, c.header
+	c.set("X-Ms-Request-Id", s.requestID())
+	h["Date"] = s.date()
+	h["Server"] = serverName
+	h["X-Ms-Version"] = versionName
+	if id := firstValue(c.request.Header, "X-Ms-Client-Request-Id"); isVisibleASCII(id) {
+		c.set("X-Ms-Client-Request-Id", id)
+	}
+}
+
+// isVisibleASCII reports whether the service would return this client request id: up to 1,024
+// visible ASCII characters.
+func isVisibleASCII(id string) bool {
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 1024
+}
+
+// execute authorizes and executes a request with a known operation.
+func (c *call) execute() *failure {
+	if c.operation == Preflight { // needs neither version nor authorization
+		if !sleep(c.request.Context(), c.injection.delay) {
+			return errTimedOut
+		}
+		return c.runWithFault()
+	}
+	if f := c.checkVersion(); f != nil {
+		return f
+	}
+	if f := c.authorize(); f != nil {
+		return f
+	}
+	if f := c.checkRequestLimit(); f != nil {
+		return f
+	}
+	if f := c.checkNames(); f != nil {
+		return f
+	}
+	timeout, f := c.query.number("timeout", 30, 1, 1<<31-1)
+	if f != nil {
+		return f
+	}
+	// Read the body first: only then does net/http watch the connection and end
+	// the context if the client leaves.
+	if c.operation.hasBody() {
+		if f := c.receive(); f != nil {
+			return f
+		}
+	}
+	before := c.server.delay/2 + c.injection.delay
+	after := c.server.delay - c.server.delay/2
+	if limit := time.Duration(timeout) * time.Second; before+after > limit {
+		sleep(c.request.Context(), limit)
+		return errTimedOut
+	}
+	if !sleep(c.request.Context(), before) {
+		return errTimedOut
+	}
+	f = c.runWithFault()
+	sleep(c.request.Context(), after)
+	return f
+}
+
+// sleep waits, and reports whether the context is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// writeError turns the response into an error document.
+func (c *call) writeError(f *failure) {
+	h := c.header
+	h["X-Ms-Error-Code"] = []string{f.code}
+	h["Content-Type"] = typeXML
+	if f.allow != "" {
+		h["Allow"] = []string{f.allow}
+	}
+	if f.status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = []string{challenge}
+	}
+	c.status = f.status
+	c.body = queuexml.AppendError(c.responseBuffer(), f.code,
+		f.message+"\nRequestId:"+h["X-Ms-Request-Id"][0]+"\nTime:"+time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z"), f.details)
+}
+
+// document responds with XML.
+func (c *call) document(status int, body []byte) *failure {
+	c.header["Content-Type"] = typeXML
+	c.status, c.body = status, body
+	return nil
+}
+
+// noContent responds to an operation without a result.
+func (c *call) noContent(err error) *failure {
+	if err != nil {
+		return toFailure(err)
+	}
+	c.status = http.StatusNoContent
+	return nil
+}

@@ -1,0 +1,276 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// shortNames are short names of message operations.
+var shortNames = map[string]Operation{
+	"put": PutMessage, "enqueue": PutMessage,
+	"get": GetMessages, "dequeue": GetMessages,
+	"peek":   PeekMessages,
+	"update": UpdateMessage,
+	"delete": DeleteMessage,
+	"clear":  ClearMessages,
+}
+
+// ParseFaults parses rules from a text such as
+//
+// \tdequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
+//
+// Rules are separated by white space, commas or semicolons. Each is
+//
+// \toperation:fault@when
+//
+// The operation is a name as in [Counts], such as PutMessage or GetQueueMetadata, in any case;
+// for messages also put or enqueue, get or dequeue, peek, update, delete and clear; or * for
+// every operation.
+//
+// The fault is 503, 500, 408, reset, drop, duplicate, or delay=200ms with any duration that
+// [time.ParseDuration] accepts, up to a day. The constants from [FaultBusy] on describe them.
+//
+// # When is one of
+//
+// \t5%      that share of the requests at random, such as 0.1% or 100%
+// \t1/100   every hundredth request
+// \t#3,7    the third and the seventh request
+//
+// and defaults to always. Each rule counts requests from 1, see [Faults].
+//
+// An empty text means no rules. The error names the invalid part and a correct form.
+func ParseFaults(text string) ([]Fault, error) {
+	pieces, err := splitFaults(text)
+	if err != nil {
+		return nil, err
+	}
+	var rules []Fault
+	for _, piece := range pieces {
+		rule, err := parseFault(piece)
+		if err != nil {
+			return nil, fmt.Errorf("emulator: fault %s: %w", quoteShort(piece), err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// splitFaults splits a text into rules. A comma separates rules, but also numbers after #: a part
+// of digits belongs to the list before it.
+func splitFaults(text string) ([]string, error) {
+	var pieces []string
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == ' ' || r == '\t' || r == '\n' || r == '\r' }) {
+		open := false // whether the last piece is a list of numbers
+		for part := range strings.SplitSeq(word, ",") {
+			switch {
+			case part == "": // a comma before white space
+				open = false
+			case !isDigits(part):
+				pieces = append(pieces, part)
+				open = strings.Contains(part, "@#")
+			case open:
+				pieces[len(pieces)-1] += "," + part
+			default:
+				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quoteShort(part))
+			}
+		}
+	}
+	return pieces, nil
+}
+
+// parseFault parses one rule.
+func parseFault(piece string) (Fault, error) {
+	operation, rest, ok := strings.Cut(piece, ":")
+	if !ok {
+		return Fault{}, errors.New("there is no colon: write operation:fault@when, such as dequeue:503@5%")
+	}
+	kind, when, limited := strings.Cut(rest, "@")
+	f, err := parseKind(kind)
+	if err != nil {
+		return Fault{}, err
+	}
+	if f.Operation, err = parseOperation(operation); err != nil {
+		return Fault{}, err
+	}
+	if !limited {
+		f.Rate = 1
+	} else if err := f.parseWhen(when); err != nil {
+		return Fault{}, err
+	}
+	return f, f.check()
+}
+
+func parseOperation(name string) (Operation, error) {
+	if name == "*" {
+		return "", nil
+	}
+	if op, ok := shortNames[strings.ToLower(name)]; ok {
+		return op, nil
+	}
+	for _, op := range operations {
+		if op != Unknown && strings.EqualFold(name, string(op)) {
+			return op, nil
+		}
+	}
+	return "", fmt.Errorf("there is no operation %s: %s", quoteShort(name), operationHint())
+}
+
+func parseKind(text string) (Fault, error) {
+	name, takes, timed := strings.Cut(text, "=")
+	f := Fault{Kind: FaultKind(strings.ToLower(name))}
+	switch {
+	case !slices.Contains(faultKinds, f.Kind):
+		return f, fmt.Errorf("there is no fault %s: %s", quoteShort(text), kindHint())
+	case timed != (f.Kind == FaultDelay):
+		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quoteShort(text))
+	case timed:
+		var err error
+		if f.Delay, err = time.ParseDuration(takes); err != nil {
+			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quoteShort(takes))
+		}
+	}
+	return f, nil
+}
+
+// parseWhen parses what follows the @.
+func (f *Fault) parseWhen(text string) error {
+	if percent, ok := strings.CutSuffix(text, "%"); ok {
+		var err error
+		f.Rate, err = parsePercent(percent)
+		return err
+	}
+	if every, ok := strings.CutPrefix(text, "1/"); ok {
+		n, err := parseNumber(every)
+		if err != nil {
+			return fmt.Errorf("%s: write 1/100 for each hundredth", quoteShort(text))
+		}
+		f.Every = n
+		return nil
+	}
+	if list, ok := strings.CutPrefix(text, "#"); ok {
+		for one := range strings.SplitSeq(list, ",") {
+			n, err := parseNumber(one)
+			if err != nil {
+				return fmt.Errorf("%s: write #3,7 for the third and the seventh request", quoteShort(text))
+			}
+			f.At = append(f.At, n)
+		}
+		slices.Sort(f.At)
+		f.At = slices.Compact(f.At)
+		return nil
+	}
+	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quoteShort(text))
+}
+
+// parsePercent parses a percentage. It shifts the text, not the number, so that 7% is exactly
+// 0.07.
+func parsePercent(text string) (float64, error) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if isDigits(whole) && (!point || isDigits(fraction)) {
+		if rate, err := strconv.ParseFloat(text+"e-2", 64); err == nil && rate <= 1 {
+			return rate, nil
+		}
+	}
+	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
+}
+
+// parseNumber parses a number from 1.
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || !isDigits(text) {
+		return 0, errors.New("not a number from 1")
+	}
+	return n, nil
+}
+
+func isDigits(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// String returns the rule in the syntax of [ParseFaults].
+func (f Fault) String() string {
+	operation, kind := string(f.Operation), string(f.Kind)
+	if operation == "" {
+		operation = "*"
+	}
+	if f.Kind == FaultDelay {
+		kind += "=" + f.Delay.String()
+	}
+	return operation + ":" + kind + "@" + f.when()
+}
+
+func (f Fault) when() string {
+	switch {
+	case f.Every > 0:
+		return "1/" + strconv.FormatInt(f.Every, 10)
+	case len(f.At) > 0:
+		numbers := make([]string, len(f.At))
+		for i, n := range f.At {
+			numbers[i] = strconv.FormatInt(n, 10)
+		}
+		return "#" + strings.Join(numbers, ",")
+	}
+	return formatPercent(f.Rate)
+}
+
+// formatPercent formats a rate so that parsePercent returns it exactly: its shortest digits with
+// the point moved by two places.
+func formatPercent(rate float64) string {
+	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(rate, 'e', -1, 64), "e")
+	shift, err := strconv.Atoi(exponent)
+	if err != nil { // infinity or NaN, which check refuses
+		return mantissa + "%"
+	}
+	digits := strings.Replace(mantissa, ".", "", 1)
+	point := 1 + shift + 2 // digits before the decimal point
+	switch {
+	case rate == 0:
+		return "0%"
+	case point <= 0:
+		return "0." + strings.Repeat("0", -point) + digits + "%"
+	case point >= len(digits):
+		return digits + strings.Repeat("0", point-len(digits)) + "%"
+	}
+	return digits[:point] + "." + digits[point:] + "%"
+}
+
+// operationHint lists the operations.
+func operationHint() string {
+	var names []string
+	for _, op := range operations {
+		if op != Unknown {
+			names = append(names, string(op))
+		}
+	}
+	return "write put, get, peek, update, delete or clear, * for all, or one of " + strings.Join(names, ", ")
+}
+
+// kindHint lists the faults.
+func kindHint() string {
+	names := make([]string, len(faultKinds))
+	for i, k := range faultKinds {
+		names[i] = string(k)
+		if k == FaultDelay {
+			names[i] += "=200ms"
+		}
+	}
+	return "write one of " + strings.Join(names, ", ")
+}
+
+// quoteShort quotes a piece of text for an error and truncates it to one line.
+func quoteShort(piece string) string {
+	const enough = 60
+	if len(piece) > enough {
+		piece = strings.ToValidUTF8(piece[:enough], "") + "…"
+	}
+	return strconv.Quote(piece)
+}

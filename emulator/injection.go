@@ -1,0 +1,197 @@
+package emulator
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// faultRules are [Faults] with their counters, the only parts that change.
+type faultRules struct {
+	seed       uint64
+	rules      []faultRule
+	totalDelay time.Duration // sum of all delays
+}
+
+type faultRule struct {
+	Fault
+	requests atomic.Int64 // that the rule applied to
+}
+
+// newFaultRules returns nil if there are no rules.
+func newFaultRules(f *Faults) (*faultRules, error) {
+	if f == nil || len(f.Rules) == 0 {
+		return nil, nil
+	}
+	r := &faultRules{seed: f.Seed, rules: make([]faultRule, len(f.Rules))}
+	for i, rule := range f.Rules {
+		if err := rule.check(); err != nil {
+			return nil, fmt.Errorf("emulator: Options.Faults: rule %d: %w", i+1, err)
+		}
+		rule.At = slices.Sorted(slices.Values(rule.At))
+		r.rules[i].Fault = rule
+		r.totalDelay += rule.Delay
+		if r.totalDelay < 0 {
+			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than there is time", i+1)
+		}
+	}
+	return r, nil
+}
+
+// injection is what goes wrong with one request. The zero value is nothing.
+type injection struct {
+	kind  FaultKind     // other than a delay
+	delay time.Duration // before the request is executed
+}
+
+// decide counts a request with every rule, and returns its faults.
+func (r *faultRules) decide(op Operation) injection {
+	var f injection
+	for i := range r.rules {
+		rule := &r.rules[i]
+		if rule.Operation != "" && rule.Operation != op || !rule.hits(r.seed, i, rule.requests.Add(1)) {
+			continue
+		}
+		switch {
+		case rule.Kind == FaultDelay:
+			f.delay += rule.Delay
+		case f.kind == "":
+			f.kind = rule.Kind
+		}
+	}
+	if f.kind == FaultReset || f.response() != nil {
+		f.delay = 0 // the request is not executed
+	}
+	return f
+}
+
+// hits reports whether the i-th rule hits its n-th request. It is a pure function of its
+// arguments, so the order of goroutines does not matter.
+func (r *faultRule) hits(seed uint64, i int, n int64) bool {
+	switch {
+	case r.Every > 0:
+		return n%r.Every == 0
+	case len(r.At) > 0:
+		_, found := slices.BinarySearch(r.At, n)
+		return found
+	case r.Rate > 0:
+		var dice rand.PCG
+		dice.Seed(seed+uint64(i)*0x9e3779b97f4a7c15, uint64(n))
+		return float64(dice.Uint64()>>11)/(1<<53) < r.Rate
+	}
+	return false
+}
+
+// Errors of a closed connection, as a client sees them.
+var (
+	errReset error = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	errDrop        = fmt.Errorf("emulator: the connection was closed without an answer: %w", io.EOF)
+)
+
+// response returns the failure with which a fault replaces the response, or nil.
+func (f injection) response() *failure {
+	switch f.kind {
+	case FaultBusy:
+		return errServerBusy
+	case FaultInternal:
+		return errInternal
+	case FaultTimeout:
+		return errRequestTimeout
+	}
+	return nil
+}
+
+// totalFaultDelay returns how much longer a request may take because of faults.
+func (s *Server) totalFaultDelay() time.Duration {
+	if s.faults == nil {
+		return 0
+	}
+	return s.faults.totalDelay
+}
+
+// injectFault decides the request's faults. It returns the failure to respond with, or the error
+// with which the connection is closed, or neither.
+func (c *call) injectFault() (*failure, error) {
+	c.injection = c.server.faults.decide(c.operation)
+	if c.injection == (injection{}) {
+		return nil, nil
+	}
+	c.server.counters.countFault(c.tally, c.injection)
+	if c.injection.kind == FaultReset {
+		return nil, errReset
+	}
+	return c.injection.response(), nil
+}
+
+// runWithFault executes the request, twice for a duplicate.
+func (c *call) runWithFault() *failure {
+	if c.injection.kind == FaultDuplicate {
+		c.runFirstCopy()
+		if c.request.Context().Err() != nil {
+			return errTimedOut
+		}
+	}
+	return c.runOnce()
+}
+
+func (c *call) runOnce() *failure {
+	if c.server.messages != nil {
+		return c.handleWithinLimit()
+	}
+	return c.handle(c)
+}
+
+// runFirstCopy executes the first copy of a duplicate and drops its response. It is counted and
+// logged, and restores the headers for the second copy.
+func (c *call) runFirstCopy() {
+	before := maps.Clone(c.header)
+	f := c.runOnce()
+	if f != nil {
+		c.status, c.body = f.status, nil
+	}
+	c.countResponse(f)
+	clear(c.header)
+	maps.Copy(c.header, before)
+	c.status, c.body, c.gotMessages, c.limited = 0, nil, 0, false
+	c.tally.requests.Add(1)
+}
+
+// connectionKey is the context key of a request's connection.
+type connectionKey struct{}
+
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// resetConnection closes the connection with a reset, so that the client reads an error and not
+// EOF. It closes the TCP connection below TLS, because a close_notify would be an EOF.
+func resetConnection(ctx context.Context) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn) // nil if another server calls the handler
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_, _ = tcp.SetLinger(0), tcp.Close() // errors mean that it is closed already
+	}
+}
+
+// String returns the faults of a request, such as "delay=1s drop".
+func (f injection) String() string {
+	if f.delay == 0 {
+		return string(f.kind)
+	}
+	text := string(FaultDelay) + "=" + f.delay.String()
+	if f.kind != "" {
+		text += " " + string(f.kind)
+	}
+	return text
+}

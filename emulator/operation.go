@@ -1,0 +1,53 @@
+package emulator
+
+// Operation is an operation of the service, under the name in its storage logs and bills.
+type Operation string
+
+// The operations.
+const (
+	ListQueues       Operation = "ListQueues"
+	CreateQueue      Operation = "CreateQueue"
+	DeleteQueue      Operation = "DeleteQueue"
+	GetQueueMetadata Operation = "GetQueueMetadata"
+	SetQueueMetadata Operation = "SetQueueMetadata"
+	PutMessage       Operation = "PutMessage"
+	GetMessages      Operation = "GetMessages"
+	PeekMessages     Operation = "PeekMessages"
+	ClearMessages    Operation = "ClearMessages"
+	UpdateMessage    Operation = "UpdateMessage"
+	DeleteMessage    Operation = "DeleteMessage"
+	GetQueueACL      Operation = "GetQueueAcl"
+	SetQueueACL      Operation = "SetQueueAcl"
+
+	GetServiceProperties Operation = "GetQueueServiceProperties"
+	SetServiceProperties Operation = "SetQueueServiceProperties"
+	GetServiceStats      Operation = "GetQueueServiceStats"
+	GetDelegationKey     Operation = "GetUserDelegationKey"
+	Preflight            Operation = "QueuePreflightRequest"
+
+	Unknown Operation = "Unknown" // any other request
+)
+
+// operations are all operations in display order.
+var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
+	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
+	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
+
+// isRead reports whether the operation changes nothing, so that the secondary location supports
+// it.
+func (op Operation) isRead() bool {
+	switch op {
+	case ListQueues, GetQueueMetadata, GetQueueACL, PeekMessages, GetServiceProperties, GetServiceStats:
+		return true
+	}
+	return false
+}
+
+// hasBody reports whether requests of the operation have a body.
+func (op Operation) hasBody() bool {
+	switch op {
+	case PutMessage, UpdateMessage, SetQueueACL, SetServiceProperties, GetDelegationKey:
+		return true
+	}
+	return false
+}

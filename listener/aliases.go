@@ -1,0 +1,140 @@
+package listener
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/scaling"
+)
+
+// The types and functions of packages dispatcher, poison and scaling that programs need, so
+// that they import only this package and one queue.
+
+// Outcome is how a delivery ended. See dispatcher.Outcome.
+type Outcome = dispatcher.Outcome
+
+// The outcomes.
+const (
+	Deleted   = dispatcher.Deleted   // the handler succeeded and the message was deleted
+	Retried   = dispatcher.Retried   // the handler failed and the message was given back with a delay
+	Discarded = dispatcher.Discarded // the handler asked to delete the message unhandled
+	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
+	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
+	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
+	GivenBack = dispatcher.GivenBack // the message was not fully handled and is visible again
+	Lost      = dispatcher.Lost      // the lease was lost: another worker has the message or will
+	Unsettled = dispatcher.Unsettled // the settlement failed: the message will be delivered again
+)
+
+// Result is what a handler's error asks for. See dispatcher.Result.
+type Result = dispatcher.Result
+
+// DeliveryError reports a delivery that did not succeed. See dispatcher.DeliveryError.
+type DeliveryError = dispatcher.DeliveryError
+
+// PanicError is the error of a handler that panicked. See dispatcher.PanicError.
+type PanicError = dispatcher.PanicError
+
+// StuckError reports a handler that ignores the end of its context. See dispatcher.StuckError.
+type StuckError = dispatcher.StuckError
+
+// HookError reports a panic in a function of the options. See dispatcher.HookError.
+type HookError = dispatcher.HookError
+
+// SetupError reports options that cannot work together. See dispatcher.SetupError.
+type SetupError = dispatcher.SetupError
+
+// AbandonedError names handlers that still ran when a drain had to end. See
+// dispatcher.AbandonedError.
+type AbandonedError = dispatcher.AbandonedError
+
+// The causes with which a handler's context ends, as context.Cause returns them.
+var (
+	ErrLeaseLost    = dispatcher.ErrLeaseLost    // another worker has the message, or it is gone
+	ErrLeaseExpired = dispatcher.ErrLeaseExpired // the lease could not be renewed in time
+	ErrTimeout      = dispatcher.ErrTimeout      // the handler's time-out has passed
+	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
+)
+
+// Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
+type Idle = scaling.Idle
+
+// Load is the argument of Options.QueueWorkDetected. See scaling.Load.
+type Load = scaling.Load
+
+// PoisonPolicy decides when a message is poison and where it is moved. See poison.Policy.
+type PoisonPolicy = poison.Policy
+
+// PoisonReason is why a message is poison, in one word. Package poison defines the reasons.
+type PoisonReason = poison.Reason
+
+// Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
+type Visibility = dispatcher.Visibility
+
+// FixedVisibility returns a visibility that does not depend on handling times. Less than 5 s is
+// raised to 5 s.
+func FixedVisibility(d time.Duration) Visibility { return dispatcher.Fixed(d) }
+
+// Retry returns an error that gives the message back for another attempt after the delay, in
+// place of Options.RetryDelay. The delay is bounded by the longest visibility timeout and the
+// message's remaining life; negative means at once. A message without attempts left is poison
+// nevertheless.
+func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay, err) }
+
+// Snooze returns an error that gives the message back with the delay and records no attempt:
+// the job did not fail, it is too early for it. For a message without an envelope the dequeue
+// count, and so the attempt, rises nevertheless (see Options.Adopt).
+func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
+
+// Poison returns an error that moves the message to the poison queue now, because no further
+// attempt would help.
+func Poison(err error) error { return dispatcher.Poison(err) }
+
+// Discard returns an error that deletes the message unhandled, because it is no longer needed.
+func Discard(err error) error { return dispatcher.Discard(err) }
+
+// RetryCurve is the default of Options.RetryDelay: attempt⁴ seconds ± 10 %, at most an
+// hour. See dispatcher.RetryCurve.
+func RetryCurve(attempt int) time.Duration { return dispatcher.RetryCurve(attempt) }
+
+// Delivery describes one delivery to code that does not know the type of its job. See
+// dispatcher.Delivery.
+type Delivery = dispatcher.Delivery
+
+// DeliveryFrom returns the delivery whose handler runs under ctx. See
+// dispatcher.DeliveryFrom.
+func DeliveryFrom(ctx context.Context) (Delivery, bool) { return dispatcher.DeliveryFrom(ctx) }
+
+// ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from a
+// failure. See dispatcher.ResultOf for joined and nested errors.
+func ResultOf(err error) Result { return dispatcher.ResultOf(err) }
+
+// BatchHandler handles several messages in one call. See dispatcher.BatchHandler.
+type BatchHandler[T any] = dispatcher.BatchHandler[T]
+
+// Batch returns a handler that collects messages and calls h when it has size of them, or when
+// the first has waited for the given time. See dispatcher.Batch.
+func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
+	return dispatcher.Batch(h, size, wait)
+}
+
+// All returns a handler that calls each of the handlers in turn and combines their results. See
+// dispatcher.All.
+func All[T any](hs ...Handler[T]) Handler[T] { return dispatcher.All(hs...) }
+
+// Chain wraps a handler in middleware: the first is the outermost.
+func Chain[T any](h Handler[T], ms ...Middleware[T]) Handler[T] { return dispatcher.Chain(h, ms...) }
+
+// Message is one delivery of a job. See dispatcher.Message.
+type Message[T any] = dispatcher.Message[T]
+
+// Handler handles one message. See dispatcher.Handler.
+type Handler[T any] = dispatcher.Handler[T]
+
+// Middleware wraps a handler. See dispatcher.Middleware.
+type Middleware[T any] = dispatcher.Middleware[T]
+
+// Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
+type Interceptor = dispatcher.Interceptor

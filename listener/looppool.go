@@ -1,0 +1,146 @@
+package listener
+
+import (
+	"sync"
+	"time"
+)
+
+// loopPool counts the running loops and decides how many run. Every start and every end happens
+// under its lock, so that loops which decide at the same time see each other.
+type loopPool struct {
+	changed func(loops int) // called with every new number, under the lock so that the last call has the last number
+
+	mu      sync.Mutex
+	bounds  Loops     // guarded by mu
+	active  int       // loops running; guarded by mu
+	peak    int       // highest number at once; guarded by mu
+	started int       // total started; guarded by mu
+	grown   time.Time // when it last grew; guarded by mu
+	closed  bool      // no further loop starts; guarded by mu
+}
+
+// grow starts loops up to the target, within the bounds. It calls start for each under the
+// lock, so that several callers with the same target start the difference once. It returns how
+// many it started.
+func (f *loopPool) grow(target int, start func()) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return 0
+	}
+	target = min(max(target, f.bounds.Min), f.bounds.Max)
+	n := max(target-f.active, 0)
+	if n == 0 {
+		return 0
+	}
+	f.active += n
+	f.started += n
+	f.peak = max(f.peak, f.active)
+	f.grown = time.Now()
+	f.changed(f.active) // before start, or a new loop might dequeue for the slots that were open before
+	for range n {
+		start()
+	}
+	return n
+}
+
+// canGrow reports whether more loops may start.
+func (f *loopPool) canGrow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active < f.bounds.Max
+}
+
+// setBounds changes the bounds and reports whether they allow more loops.
+func (f *loopPool) setBounds(b Loops) (raised bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	raised = b.Max > f.bounds.Max
+	f.bounds = b
+	f.changed(f.active) // the concurrency may have changed too
+	return raised
+}
+
+// stopIfExcess counts the calling loop as ended if there are more than the maximum.
+func (f *loopPool) stopIfExcess() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active <= f.bounds.Max {
+		return false
+	}
+	f.active--
+	f.changed(f.active)
+	return true
+}
+
+// tryStop counts the calling loop as ended if it may end: never below the minimum, nor within
+// Pause of the last growth.
+func (f *loopPool) tryStop() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active <= f.bounds.Min || time.Since(f.grown) < f.bounds.Pause {
+		return false
+	}
+	f.active--
+	f.changed(f.active)
+	return true
+}
+
+// stopped counts a loop that ends because the listener stops.
+func (f *loopPool) stopped() {
+	f.mu.Lock()
+	f.active--
+	f.mu.Unlock()
+}
+
+// close lets no further loop start.
+func (f *loopPool) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+}
+
+func (f *loopPool) counts() (active, peak, started int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.active, f.peak, f.started
+}
+
+// grow starts loops up to the target and notifies the observer, after releasing the pool's
+// lock.
+func (s *session[T]) grow(target int) {
+	if s.pool.grow(target, s.startLoop) > 0 {
+		s.notifyScaled()
+	}
+}
+
+// tryStop ends the calling loop if it may end, and notifies the observer.
+func (s *session[T]) tryStop() bool {
+	if !s.pool.tryStop() {
+		return false
+	}
+	s.notifyScaled()
+	return true
+}
+
+// stopIfExcess ends the calling loop if the settings allow fewer, and notifies the observer.
+func (s *session[T]) stopIfExcess() bool {
+	if !s.pool.stopIfExcess() {
+		return false
+	}
+	s.notifyScaled()
+	return true
+}
+
+func (s *session[T]) notifyScaled() {
+	if f := s.options.Observer.Scaled; f != nil {
+		active, _, _ := s.pool.counts()
+		f(Scale{Queue: s.queue.Name(), Loops: active})
+	}
+}
+
+// startLoop starts one loop. It is called under the pool's lock.
+func (s *session[T]) startLoop() {
+	// The curve is made on the new goroutine, not under the lock, because a hook may block.
+	s.work.Go(func() { s.newLoop().run(s.looping) })
+}

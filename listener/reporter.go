@@ -1,0 +1,201 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/queue"
+)
+
+// reporter passes every error to OnError, and logs those that were not logged a moment ago.
+type reporter struct {
+	queue   queue.Name
+	onError func(error)
+	logger  *slog.Logger
+	errors  atomic.Int64
+	hooks   *hook.Guard // calls onError and logger, and the listener's hooks
+	limiter logLimiter
+
+	mu     sync.Mutex
+	last   error     // the last error of any kind; guarded by mu
+	lastAt time.Time // guarded by mu
+}
+
+func newReporter(q queue.Name, onError func(error), logger *slog.Logger) *reporter {
+	r := &reporter{queue: q, onError: onError, logger: logger}
+	r.hooks = hook.New(r.hook)
+	return r
+}
+
+// poll reports a failed dequeue or reading of the depth.
+func (r *reporter) poll(err error) { r.report(slog.LevelWarn, "poll failed", err) }
+
+// delivery reports an error of the dispatcher.
+func (r *reporter) delivery(err error) {
+	switch e := err.(type) { //nolint:errorlint // the dispatcher tells of these as they are
+	case *dispatcher.DeliveryError:
+		level := slog.LevelWarn
+		switch e.Outcome {
+		case dispatcher.Poisoned, dispatcher.Kept, dispatcher.Unsettled:
+			level = slog.LevelError
+		case dispatcher.Discarded:
+			level = slog.LevelInfo
+		}
+		r.report(level, "delivery "+e.Outcome.String(), err)
+	case *dispatcher.HookError:
+		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
+	case *dispatcher.StuckError:
+		r.report(slog.LevelError, "handler stuck", err)
+	case *dispatcher.SetupError:
+		r.report(slog.LevelWarn, "setup cannot work as intended", err)
+	case *queue.Error:
+		if e.Op == "dequeue" {
+			r.poll(err)
+			return
+		}
+		r.report(slog.LevelWarn, "renewal failed", err)
+	default:
+		r.report(slog.LevelWarn, "renewal failed", err)
+	}
+}
+
+// The hooks that receive errors. A failure of one is reported to the other.
+const (
+	onErrorHook = "OnError"
+	loggerHook  = "Logger"
+)
+
+// hook reports the failure of a hook.
+func (r *reporter) hook(f hook.Failure) {
+	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
+	switch f.Hook {
+	case onErrorHook:
+		r.note(err)
+		r.log(slog.LevelError, "hook OnError failed", err)
+	case loggerHook:
+		r.note(err)
+		hook.Run(func() { r.onError(err) }) // if that fails too, only standard error is left
+		fmt.Fprintf(os.Stderr, "%v\n%s\n", err, err.Stack)
+	default:
+		r.delivery(err)
+	}
+}
+
+func (r *reporter) report(level slog.Level, what string, err error) {
+	r.note(err)
+	r.hooks.Contain(onErrorHook, func() { r.onError(err) })
+	r.log(level, what, err)
+}
+
+// note keeps the error for State.
+func (r *reporter) note(err error) {
+	r.errors.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.lastAt = err, time.Now()
+}
+
+func (r *reporter) lastError() (at time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lastAt, r.last
+}
+
+// log logs an error, unless one of its kind was logged a moment ago. Messages moved to the
+// poison queue and panics are always logged.
+func (r *reporter) log(level slog.Level, what string, err error) {
+	r.hooks.Contain(loggerHook, func() {
+		stack := stackOf(err)
+		admit := r.limiter.allow
+		if len(stack) > 0 || endsAsPoison(err) {
+			admit = r.limiter.allowAlways
+		}
+		leftOut, ok := admit(what, reasonOf(err))
+		if !ok {
+			return
+		}
+		attrs := r.describe(err)
+		if len(stack) > 0 {
+			attrs = append(attrs, slog.Any("stack", stack))
+		}
+		if leftOut > 0 {
+			attrs = append(attrs, slog.Int("left_out", leftOut))
+		}
+		r.logger.LogAttrs(context.Background(), level, what, attrs...)
+	})
+}
+
+// describe returns the log attributes of an error.
+func (r *reporter) describe(err error) []slog.Attr {
+	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
+		return e.Attrs()
+	}
+	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
+}
+
+// reasonOf returns the text that identifies the kind of an error. The methods of a handler's
+// error may panic, even if they did not before.
+func reasonOf(err error) (text string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = "an error whose methods panic"
+		}
+	}()
+	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+func endsAsPoison(err error) bool {
+	e, ok := err.(*dispatcher.DeliveryError) //nolint:errorlint // as above
+	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
+}
+
+// stackOf returns the stack of the panic that the error reports, or nil.
+func stackOf(err error) (stack []string) {
+	defer func() { _ = recover() }() // as in reasonOf
+	var failed *dispatcher.HookError
+	var panicked *dispatcher.PanicError
+	switch {
+	case errors.As(err, &failed):
+		return frames(failed.Stack)
+	case errors.As(err, &panicked):
+		return frames(panicked.Stack)
+	}
+	return nil
+}
+
+// info logs a message about the listener itself.
+func (r *reporter) info(what string, attrs ...slog.Attr) {
+	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
+	r.hooks.Contain(loggerHook, func() {
+		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
+	})
+}
+
+// maxSuppressedKinds bounds how many lines report at the end what was suppressed.
+const maxSuppressedKinds = 10
+
+// logSuppressed logs what was suppressed and not reported yet.
+func (r *reporter) logSuppressed() {
+	rest := r.limiter.suppressed()
+	for _, k := range rest[:min(len(rest), maxSuppressedKinds)] {
+		r.info("errors left out of the log", slog.Int("left_out", k.suppressed), slog.String("of", k.message), slog.String("last", k.example))
+	}
+	more := 0
+	for _, k := range rest[min(len(rest), maxSuppressedKinds):] {
+		more += k.suppressed
+	}
+	if more > 0 {
+		r.info("errors left out of the log", slog.Int("left_out", more), slog.String("of", "other kinds"))
+	}
+}

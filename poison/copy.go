@@ -1,0 +1,70 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// maxError is how many bytes of an error text are kept if the whole does not fit.
+const maxError = 512
+
+// Copy writes the record to the policy's queue; when it returns nil the copy is durable. The
+// caller then deletes the original, never before. Transient failures are retried until ctx
+// ends; a retry after an unknown outcome may leave two copies. A policy with Keep is an error.
+func (p Policy) Copy(ctx context.Context, r Record) error {
+	if p.Queue == nil {
+		return errors.New("copy to a poison queue: the policy has none")
+	}
+	for _, text := range p.texts(r) {
+		err := retry.Do(ctx, string(r.ID), func(ctx context.Context) error { return p.put(ctx, text) })
+		if errors.Is(err, queue.ErrTooLarge) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("copy message %s of %s/%s to its poison queue: %w", string(r.ID), r.Account, r.Queue, err)
+		}
+		return nil
+	}
+	// The original fitted into a message of the same service, so its bare text does too. Only
+	// another service with a lower limit gets here.
+	return fmt.Errorf("copy message %s of %s/%s to its poison queue: %w", string(r.ID), r.Account, r.Queue, queue.ErrTooLarge)
+}
+
+func (p Policy) put(ctx context.Context, text string) error {
+	_, err := p.Queue.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever})
+	if !errors.Is(err, queue.ErrQueueMissing) {
+		return err
+	}
+	if err := p.Queue.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
+		return err
+	}
+	_, err = p.Queue.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever})
+	return err
+}
+
+// texts returns the texts to try in order: with the whole error, with its beginning, without
+// it, and the bare message text.
+func (p Policy) texts(r Record) []string {
+	if p.Bare {
+		return []string{r.Text}
+	}
+	var texts []string
+	add := func() {
+		if text, err := r.encode(); err == nil && (len(texts) == 0 || len(text) < len(texts[len(texts)-1])) {
+			texts = append(texts, text)
+		}
+	}
+	add()
+	if len(r.Error) > maxError {
+		r.Error = strings.ToValidUTF8(r.Error[:maxError], "") + " …"
+		add()
+	}
+	r.Error = ""
+	add()
+	return append(texts, r.Text)
+}

@@ -1,0 +1,266 @@
+package azurequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue/http1"
+)
+
+const loginPage = `<!DOCTYPE html><html><head><title>Guest network</title></head><body>Accept our terms</body></html>`
+
+// foreign are 200 responses that are not message lists, with a part of what the error
+// must say.
+var foreign = map[string]struct{ contentType, body, says string }{
+	"a login page":            {"text/html; charset=utf-8", loginPage, "98 bytes of text/html; charset=utf-8 starting with \"<!DOCTYPE html><html>"},
+	"a page that is no XML":   {"text/html", "<html><p>Accept<br>our terms", "starting with \"<html><p>Accept"},
+	"nothing":                 {"application/xml", "", "an empty body"},
+	"blanks":                  {"application/xml", " \r\n", "3 bytes of application/xml starting with \"\""},
+	"JSON":                    {"application/json", `{"error":"denied"}`, `starting with "{\"error\":\"denied\"}"`},
+	"text":                    {"", "It works!", `9 bytes of unknown type starting with "It works!"`},
+	"another document":        {"application/xml", "<EnumerationResults><Queues/></EnumerationResults>", "<EnumerationResults>"},
+	"a prolog alone":          {"application/xml", `<?xml version="1.0" encoding="utf-8"?>`, "<?xml"},
+	"the beginning of a list": {"application/xml", `<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>`, "truncated or malformed"},
+	"half of a list":          {"application/xml", `<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>rece+ipt</PopReceipt>`, "truncated or malformed"},
+	"half of an end tag":      {"application/xml", `<QueueMessagesList></QueueMessagesLis`, "truncated or malformed"},
+	"a list and more":         {"application/xml", `<QueueMessagesList/>` + loginPage, "unexpected content after"},
+	"a list and text":         {"application/xml", `<QueueMessagesList/>x`, "unexpected content after"},
+	"two lists":               {"application/xml", `<QueueMessagesList/><QueueMessagesList/>`, "unexpected content after"},
+	"a list in another":       {"application/xml", `<Answer><QueueMessagesList/></Answer>`, "a message list where none is expected"},
+}
+
+// transports are the two ways to the service, each to be closed.
+func transports(t *testing.T) map[string]policy.Transporter {
+	lean := http1.New(nil)
+	t.Cleanup(func() { lean.Close() })
+	return map[string]policy.Transporter{"net/http": nil, "http1": lean}
+}
+
+// overTheWire opens the queue of a server that answers so.
+func overTheWire(t *testing.T, transport policy.Transporter, answer http.HandlerFunc) *Queue {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	q, err := Open(s.URL+"/acct?"+someSAS, "orders", &Options{Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Close() })
+	return q
+}
+
+// A 200 that is not a message list must not pass for an empty queue, nor for success:
+// somebody in between has answered. Nobody knows what became of the request.
+func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
+	for transport, via := range transports(t) {
+		for name, page := range foreign {
+			q := overTheWire(t, via, func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				w.Header()["Content-Type"] = []string{page.contentType}
+				if page.contentType == "" {
+					w.Header()["Content-Type"] = nil
+				}
+				w.Header().Set("x-ms-request-id", "rid-1")
+				io.WriteString(w, page.body)
+			})
+			for op, do := range operations(q) {
+				err := do(t.Context())
+				if !errors.Is(err, queue.ErrOutcomeUnknown) {
+					t.Errorf("%s, %s: %s gives %v", transport, op, name, err)
+					continue
+				}
+				known := written(t, err, op)
+				if known.Status != 200 || known.RequestID != "rid-1" {
+					t.Errorf("%s, %s: %s is reported as %d, request %q", transport, op, name, known.Status, known.RequestID)
+				}
+				says := page.says
+				switch list := op == "dequeue" || op == "peek" || op == "enqueue"; {
+				case !list && strings.Contains(page.body, "<QueueMessagesList"):
+					says = "a message list where none is expected"
+				case !list && page.body == "":
+					says = "" // the service's own have none
+				}
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%s, %s: %s is reported without %q: %v", transport, op, name, says, err)
+				}
+			}
+		}
+	}
+}
+
+// An answer that lacks what it must have is reported with what there is of it.
+func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
+	for op, c := range map[string]struct {
+		status int
+		body   string
+	}{
+		"enqueue":    {201, "<QueueMessagesList/>"},
+		"update":     {204, ""},
+		"properties": {200, ""},
+	} {
+		err := operations(openCanned(t, answering(c.status, c.body)))[op](t.Context())
+		known := written(t, err, op)
+		if !errors.Is(err, queue.ErrOutcomeUnknown) || known.Status != c.status || known.RequestID != "rid-1" {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+}
+
+// What came may repeat what was sent.
+func TestForeignAnswersAreQuotedWithoutSecrets(t *testing.T) {
+	for _, status := range []int{200, 201, 302, 403, 502} {
+		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
+			said := fmt.Sprintf("%s %s %s\n\x1b[31m SharedKey acct:S3cret== Bearer S3cret.token", r.Method, r.URL, someReceipt)
+			return answering(status, said, "Content-Type", "text/plain; sig=S3cret", "Location", "https://login.example/?to="+r.URL.String())(r)
+		})
+		for op, do := range operations(q) {
+			err := do(t.Context())
+			if err == nil {
+				continue // a 201 to create
+			}
+			if written(t, err, op); strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%s: a control character in %q", op, err)
+			}
+			if len(err.Error()) > 600 {
+				t.Errorf("%s: the error has %d bytes: %v", op, len(err.Error()), err)
+			}
+			if status == 302 && !strings.Contains(err.Error(), "login.example") {
+				t.Errorf("%s: the error does not say to where it was redirected: %v", op, err)
+			}
+		}
+	}
+}
+
+// A listener that has only ever met a login page has not worked: a refusal that follows
+// ends it, as it does at the start.
+func TestALoginPageDoesNotCountAsWorked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		polls := 0
+		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
+			if polls++; polls <= 3 {
+				return answering(200, loginPage, "Content-Type", "text/html")(r)
+			}
+			return answering(403, "<Error><Code>AuthenticationFailed</Code><Message>No.</Message></Error>", "x-ms-error-code", "AuthenticationFailed")(r)
+		})
+		reported := 0
+		l := listener.New(q, func(context.Context, *listener.Message[string]) error { return nil }, &listener.Options[string]{
+			Codec: codec.Text(), Logger: slog.New(slog.DiscardHandler),
+			OnError: func(err error) {
+				if strings.Contains(err.Error(), "<!DOCTYPE html>") {
+					reported++
+				}
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := l.Run(ctx); !errors.Is(err, queue.ErrUnauthorized) {
+			t.Errorf("Run returned %v after %d polls, want the refusal", err, polls)
+		}
+		if reported != 3 {
+			t.Errorf("the page was reported %d times, want 3", reported)
+		}
+	})
+}
+
+// A listener behind a login page backs off, and works when the network does.
+func TestAListenerWaitsOutALoginPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		polls := 0
+		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
+			if time.Since(begin) < 10*time.Minute {
+				polls++
+				return answering(200, "", "Content-Type", "text/html")(r)
+			}
+			return answering(200, "<QueueMessagesList/>")(r)
+		})
+		l := listener.New(q, func(context.Context, *listener.Message[string]) error { return nil },
+			&listener.Options[string]{Codec: codec.Text(), Logger: slog.New(slog.DiscardHandler), OnError: func(error) {}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if polls > 40 { // at once a second they were 600
+			t.Errorf("%d polls in ten minutes behind a page", polls)
+		}
+	})
+}
+
+// A redirect is not followed, whoever's client it is: what proves who we are is for the
+// service alone, and another host's page no answer.
+func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere.Add(1)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer other.Close()
+	own := &http.Client{Transport: &http.Transport{}}
+	all := transports(t)
+	all["the caller's client"] = own
+	for name, via := range all {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			q := overTheWire(t, via, func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				http.Redirect(w, r, other.URL+r.URL.Path, status)
+			})
+			for op, do := range operations(q) {
+				if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
+					t.Errorf("%s, %s: %d gives %v", name, op, status, err)
+				}
+			}
+		}
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+	if own.CheckRedirect != nil {
+		t.Error("the caller's client was changed")
+	}
+	own.CloseIdleConnections()
+}
+
+// Whoever says what is to happen at a redirect is heard.
+func TestACheckRedirectOfTheCallersIsKept(t *testing.T) {
+	asked := 0
+	client := &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		asked++
+		return http.ErrUseLastResponse
+	}}
+	defer client.CloseIdleConnections()
+	q := overTheWire(t, client, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+	if err := q.Clear(t.Context()); err == nil || asked != 1 {
+		t.Errorf("it was asked %d times, %v", asked, err)
+	}
+}
+
+func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
+	a := &account{}
+	for text, want := range map[string]string{
+		"Authorization: SharedKey acct:S3cret== and": "Authorization: SharedKey REDACTED and",
+		"SharedKeyLite acct:S3cret==":                "SharedKeyLite REDACTED",
+		`{"authorization":"bearer ey.S3cret-_.x"}`:   `{"authorization":"bearer REDACTED"}`,
+		"<p>/q?sv=1&amp;sig=S3cret%3D&amp;sp=r</p>":  "<p>/q?sv=1&amp;sig=REDACTED&amp;sp=r</p>",
+		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
+	} {
+		if got := a.redact(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

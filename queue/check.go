@@ -1,0 +1,206 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// CheckName refuses a queue name that the service would refuse. Valid names have 3…63 lower-case
+// letters, digits and single hyphens, and neither begin nor end with a hyphen. The error is
+// [ErrInvalid].
+func CheckName(name string) error {
+	if len(name) < 3 || len(name) > 63 {
+		return invalid("queue name %q has %d characters: it needs 3 to 63", name, len(name))
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && i > 0 && i < len(name)-1 && name[i-1] != '-':
+		case c == '-':
+			return invalid("queue name %q: a hyphen must stand between letters or digits, one at a time", name)
+		default:
+			return invalid("queue name %q: only lower-case letters, digits and single hyphens are allowed", name)
+		}
+	}
+	return nil
+}
+
+// CheckText refuses a message text that the service cannot store unchanged: over [MaxText] bytes
+// ([ErrTooLarge]), or with characters that XML does not allow ([ErrInvalid]; production Char of
+// XML 1.0, section 2.2).
+func CheckText(text string) error {
+	if len(text) > MaxText {
+		return &Error{Kind: ErrTooLarge, Detail: fmt.Sprintf("message text has %d bytes, the limit is %d", len(text), MaxText),
+			Hint: tooLargeHint}
+	}
+	for i := plainPrefix(text); i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // three times as fast as decoding
+			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+				return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", c, i)
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return invalid("message text is not UTF-8 at byte %d: send binary as Base64", i)
+		}
+		if r == 0xFFFE || r == 0xFFFF { // UTF-8 cannot encode the other invalid characters
+			return invalid("message text has the character %U at byte %d, which XML cannot carry: send binary as Base64", r, i)
+		}
+		i += n
+	}
+	return nil
+}
+
+// CheckRequest refuses a text with [ErrTooLarge] if it exceeded [MaxText], or its request
+// [MaxRequest], with room more bytes of escaped text. Senders to a queue in which attempts are
+// recorded leave room for the record; for others room is 0. CheckRequest does not check
+// characters: see [CheckText].
+func CheckRequest(text string, room int) error {
+	left := ""
+	if room > 0 {
+		left = fmt.Sprintf(", %d of which must be left to record attempts in", room)
+	}
+	if len(text)+room > MaxText {
+		return &Error{Kind: ErrTooLarge, Hint: tooLargeHint,
+			Detail: fmt.Sprintf("message text has %d bytes, the limit is %d%s", len(text), MaxText, left)}
+	}
+	if n := RequestSize(text); n+room > MaxRequest {
+		return &Error{Kind: ErrTooLarge, Hint: "Base64 text is not escaped and always fits; " + tooLargeHint,
+			Detail: fmt.Sprintf("message text of %d bytes is a request of %d with its characters escaped for XML, the limit is %d%s", len(text), n, MaxRequest, left)}
+	}
+	return nil
+}
+
+const tooLargeHint = "keep large bodies in a blob and send a reference"
+
+// plainPrefix returns the length of a prefix that is valid in XML: ASCII without control
+// characters. It checks eight bytes at a time, and most texts are nothing else.
+func plainPrefix(text string) int {
+	const ones = 0x0101010101010101
+	for i := 0; ; i += 8 {
+		if len(text)-i < 8 {
+			return i
+		}
+		s := text[i : i+8]
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		// The top bit of a byte is set if it is no ASCII, or if a space is more than it.
+		if (w|(w-' '*ones))&(0x80*ones) != 0 {
+			return i
+		}
+	}
+}
+
+// CheckEnqueue refuses enqueue options that the service would refuse, with [ErrInvalid]. Nil is
+// valid.
+func CheckEnqueue(o *EnqueueOptions) error {
+	if o == nil {
+		return nil
+	}
+	if o.Delay < 0 || o.Delay > MaxVisibility {
+		return invalid("delay %v is outside 0…%v", o.Delay, MaxVisibility)
+	}
+	ttl := o.Life()
+	if ttl != Forever && (ttl < MinTTL || Seconds(ttl) > math.MaxInt32) {
+		return invalid("TTL %v is outside %v…%d s: use queue.Forever for a message that never expires", o.TTL, MinTTL, math.MaxInt32)
+	}
+	if ttl != Forever && Seconds(o.Delay) >= Seconds(ttl) {
+		return invalid("delay %v is not shorter than the TTL %v: the message would never be seen", o.Delay, ttl)
+	}
+	return nil
+}
+
+// CheckDequeue refuses an invalid batch size or visibility timeout of a dequeue, with
+// [ErrInvalid].
+func CheckDequeue(n int, visibility time.Duration) error {
+	if err := CheckPeek(n); err != nil {
+		return err
+	}
+	if Seconds(visibility) < 1 || visibility > MaxVisibility {
+		return invalid("visibility timeout %v is outside %v…%v", visibility, MinVisibility, MaxVisibility)
+	}
+	return nil
+}
+
+// CheckPeek refuses an invalid batch size, with [ErrInvalid].
+func CheckPeek(n int) error {
+	if n < 1 || n > MaxBatch {
+		return invalid("batch of %d is outside 1…%d", n, MaxBatch)
+	}
+	return nil
+}
+
+// CheckUpdate refuses the arguments of an update that has no lease, an invalid text, or a
+// visibility timeout outside 0…[MaxVisibility].
+func CheckUpdate(l Lease, text string, visibility time.Duration) error {
+	if err := CheckLease(l); err != nil {
+		return err
+	}
+	if visibility < 0 || visibility > MaxVisibility {
+		return invalid("visibility timeout %v is outside 0…%v", visibility, MaxVisibility)
+	}
+	return CheckText(text)
+}
+
+// CheckLease refuses a lease without id or receipt, such as a peeked message's, with
+// [ErrInvalid].
+func CheckLease(l Lease) error {
+	if l.ID == "" || l.Receipt == "" {
+		return invalid("message has no lease: a peeked message can be neither updated nor deleted")
+	}
+	return nil
+}
+
+// CheckMetadata refuses metadata that the service would refuse, with [ErrInvalid]. Names must be
+// C# identifiers in ASCII that differ in more than case. Values must be empty or printable ASCII
+// without surrounding spaces. Names and values have at most [MaxMetadata] bytes together.
+func CheckMetadata(metadata map[string]string) error {
+	size, seen := 0, make(map[string]bool, len(metadata))
+	for name, value := range metadata {
+		if !identifier(name) {
+			return invalid("metadata name %q must be letters, digits and underscores and not begin with a digit", name)
+		}
+		lower := strings.ToLower(name)
+		if seen[lower] {
+			return invalid("metadata name %q is a duplicate: names must differ in more than case", name)
+		}
+		seen[lower] = true
+		if value != strings.TrimSpace(value) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return invalid("metadata value of %q must be printable ASCII without surrounding spaces", name)
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxMetadata {
+		return invalid("metadata has %d bytes, the limit is %d", size, MaxMetadata)
+	}
+	return nil
+}
+
+func identifier(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		case '0' <= c && c <= '9' && i > 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+func invalid(format string, args ...any) error {
+	return &Error{Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+// CheckList refuses list options that the service would refuse, with [ErrInvalid]. Nil is valid.
+func CheckList(o *ListOptions) error {
+	if o != nil && (o.Max < 0 || o.Max > MaxPage) {
+		return invalid("page of %d queues is outside 1…%d", o.Max, MaxPage)
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package localqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// committer makes changes in memory durable. A caller changes memory under the lock of its
+// queue, adds the change to the current batch, and waits until that batch is committed
+// before it answers. One goroutine commits: while it waits for the disk the next batch
+// fills, so all concurrent callers share a commit.
+//
+// All changes have one order, and two things follow. A change commits with what it depends
+// on or after it, so no answer rests on something that may still be lost; an answer that
+// only reads waits for the newest change of what it read. And when a commit fails,
+// everything after it is undone too, newest first, which brings memory back to what is on
+// disk.
+type committer struct {
+	store Store
+	clock *clock
+
+	// gate is held for reading by callers that change memory, from their first look at it
+	// until the change is in a batch, and for writing by rollBack.
+	gate        sync.RWMutex
+	refuseUntil time.Time // guarded by gate; calls that need space fail until then
+	refusal     error     // guarded by gate; what they fail with
+
+	mu       sync.Mutex
+	current  *batch // guarded by mu; the batch that takes new changes
+	number   uint64 // guarded by mu; of current
+	lastSize int    // guarded by mu; the number of changes in the last batch
+	target   int    // guarded by mu; the number of changes that gather waits for; 0 if it is not waiting
+
+	wake          chan struct{} // buffers one: there is something to commit
+	targetReached chan struct{} // buffers one: the target is reached
+	stop          chan struct{} // closed when no more changes will come
+	stopped       chan struct{} // closed when run has returned
+}
+
+// batch is the changes of one commit, and how to undo them.
+type batch struct {
+	*ticket
+	changes []Change
+	undo    []func()      // in the order of the changes
+	texts   []unsavedText // in memory until they are committed
+	expired MessagesExpired
+}
+
+type unsavedText struct {
+	in *queueState
+	of *message
+}
+
+// ticket is how a caller waits for a batch. A nil ticket needs no waiting.
+type ticket struct {
+	number uint64
+	done   chan struct{} // closed when the batch is committed or undone
+	err    error         // why it was undone; read it only after done is closed
+}
+
+// refuseFor is how long calls that need space fail, at least, after a commit failed.
+// Deletes go on meanwhile, and they free space.
+const refuseFor = time.Second
+
+// enter admits a caller that may change memory; leave must follow. For a while after a
+// failed commit it refuses callers that need space, such as an enqueue.
+func (c *committer) enter(space bool) error {
+	c.gate.RLock()
+	if space && c.refusal != nil && time.Now().Before(c.refuseUntil) {
+		defer c.gate.RUnlock()
+		return c.refusal
+	}
+	return nil
+}
+
+func (c *committer) leave() { c.gate.RUnlock() }
+
+func newCommitter(store Store, clock *clock) *committer {
+	c := &committer{
+		store:         store,
+		clock:         clock,
+		wake:          make(chan struct{}, 1),
+		targetReached: make(chan struct{}, 1),
+		stop:          make(chan struct{}),
+		stopped:       make(chan struct{}),
+	}
+	c.current = c.newBatch()
+	return c
+}
+
+// newBatch returns the next batch to fill. The caller holds mu, or the committer is not
+// shared yet.
+func (c *committer) newBatch() *batch {
+	c.number++
+	return &batch{ticket: &ticket{number: c.number, done: make(chan struct{})}}
+}
+
+// add puts a change into the current batch and returns its ticket. The caller holds the
+// gate for reading and the lock of what changed, so that batches have the order of the
+// changes in memory. undo takes the lock itself.
+func (c *committer) add(change Change, undo func()) *ticket {
+	c.mu.Lock()
+	b := c.append(change, undo)
+	c.mu.Unlock()
+	c.signal()
+	return b.ticket
+}
+
+// addText is add for a change that includes the message's text, which stays in memory until
+// it is committed.
+func (c *committer) addText(s *queueState, m *message, change Change, undo func()) *ticket {
+	c.mu.Lock()
+	b := c.append(change, undo)
+	b.texts = append(b.texts, unsavedText{s, m})
+	c.mu.Unlock()
+	m.unsaved = b.number
+	c.signal()
+	return b.ticket
+}
+
+// append puts a change into the current batch. It requires mu.
+func (c *committer) append(change Change, undo func()) *batch {
+	b := c.current
+	b.changes = append(b.changes, change)
+	b.undo = append(b.undo, undo)
+	if len(b.changes) == c.target {
+		c.targetReached <- struct{}{} // gather receives it, once for each target
+	}
+	return b
+}
+
+// expire removes an expired message from the store with the next commit. Nobody waits for
+// that.
+func (c *committer) expire(key MessageKey) {
+	c.mu.Lock()
+	c.current.expired = append(c.current.expired, key)
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *committer) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run commits until stop is closed and nothing is left to commit.
+func (c *committer) run() {
+	defer close(c.stopped)
+	for {
+		select {
+		case <-c.wake:
+			c.commitPending()
+		case <-c.stop:
+			c.commitPending()
+			return
+		}
+	}
+}
+
+// commitPending commits until there is nothing to commit.
+func (c *committer) commitPending() {
+	for more := false; ; {
+		c.gather()
+		b := c.takeBatch(more)
+		if b == nil {
+			return
+		}
+		var err error
+		if more, err = c.commit(b); err != nil {
+			return // remaining work is done with the next change
+		}
+	}
+}
+
+// maxGather is how long a commit waits for more callers to share it. It is short compared
+// with a round trip to the service, and long compared with the time a caller needs from one
+// answer to its next request.
+const maxGather = time.Millisecond
+
+// gather waits for half of the callers that shared the last commit or came while it was
+// written: they are likely to be back at once, and the other half fills the next commit
+// while this one is written. A commit costs about the same for one change as for many;
+// without gather there would soon be as many commits as callers. A single caller never
+// waits.
+func (c *committer) gather() {
+	c.mu.Lock()
+	waiting := len(c.current.changes)
+	enough := (c.lastSize + waiting) / 2
+	if waiting == 0 || waiting >= enough {
+		c.mu.Unlock()
+		return
+	}
+	c.target = enough
+	c.mu.Unlock()
+	over := time.NewTimer(maxGather)
+	defer over.Stop()
+	select {
+	case <-c.targetReached:
+	case <-over.C:
+	case <-c.stop:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target = 0
+	select {
+	case <-c.targetReached: // it came after the timer fired
+	default:
+	}
+}
+
+// maxExpired limits how many expired messages one commit removes: callers wait for it.
+const maxExpired = 4096
+
+// takeBatch takes the current batch and begins another. It returns nil if there is nothing
+// to commit and no work left over.
+func (c *committer) takeBatch(leftOver bool) *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.current
+	if len(b.changes)+len(b.expired) == 0 && !leftOver {
+		return nil
+	}
+	c.lastSize = len(b.changes)
+	c.current = c.newBatch()
+	if len(b.expired) > maxExpired {
+		c.current.expired = b.expired[maxExpired:]
+		b.expired = b.expired[:maxExpired:maxExpired]
+	}
+	return b
+}
+
+// commit writes a batch and wakes its callers.
+func (c *committer) commit(b *batch) (more bool, err error) {
+	changes := b.changes
+	if len(b.expired) > 0 { // after earlier changes of the same messages
+		changes = append(changes, b.expired)
+	}
+	if len(changes) > 0 {
+		changes = append(changes, CommittedAt(c.clock.now()))
+	}
+	began := time.Now()
+	more, err = c.store.Commit(changes)
+	if err != nil {
+		c.rollBack(b, err, time.Since(began))
+		return false, err
+	}
+	for _, t := range b.texts {
+		t.in.mu.Lock()
+		if t.of.unsaved == b.number { // otherwise it has a newer text
+			t.of.text, t.of.unsaved = "", 0
+		}
+		t.in.mu.Unlock()
+	}
+	close(b.done)
+	return more, nil
+}
+
+// rollBack undoes b, of which nothing was kept, and everything after b, which depends on
+// it.
+func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.mu.Lock()
+	later := c.current
+	c.current = c.newBatch()
+	c.current.expired = slices.Concat(b.expired, later.expired)
+	c.mu.Unlock()
+
+	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
+		Hint: "check whether the disk is full or failing, then try again"}
+	failure := unchanged
+	if errors.Is(cause, ErrUncertain) {
+		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "check the disk, then stop and open the store again"}
+	}
+	for _, undone := range []*batch{later, b} {
+		for _, undo := range slices.Backward(undone.undo) {
+			undo()
+		}
+		undone.err = failure
+		close(undone.done)
+	}
+	// A failure may make the store read the whole file, which must not take all
+	// of its time.
+	c.refuseUntil, c.refusal = time.Now().Add(max(refuseFor, 10*took)), unchanged
+}
+
+// wait returns after the batch is committed or undone, with the reason if it was undone.
+func (t *ticket) wait(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	select {
+	case <-t.done:
+		return t.err
+	default:
+	}
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the commit had not finished", Err: ctx.Err()}
+	}
+}
+
+// newer returns the ticket that is committed later.
+func newer(a, b *ticket) *ticket {
+	if a == nil || b != nil && b.number > a.number {
+		return b
+	}
+	return a
+}

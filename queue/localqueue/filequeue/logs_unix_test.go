@@ -1,0 +1,66 @@
+//go:build darwin || linux
+
+package filequeue
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
+// record them. The directory opens without logs until there is.
+func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
+	dir := memoryDirectory(t)
+	process, lines := startTask(t, "begin", dir, "")
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 3 || texts[1] != "before" || texts[3] != "in a log" {
+		t.Errorf("found %+v, texts %v", found, texts)
+	}
+}
+
+func init() { tasks["begin"] = beginWithoutRoom }
+
+func beginWithoutRoom(dir, _ string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	s, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
+	if err := errors.Join(
+		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "begin"}}),
+		commit(added(1, "before")),
+		s.Close(),
+		limit(2*uint64(os.Getpagesize())), // of the tree only the meta pages can be written
+	); err != nil {
+		return err
+	}
+	if s, err = Open(dir); err != nil {
+		return fmt.Errorf("opened on a full disk: %w", err)
+	}
+	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != 1 {
+		return fmt.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
+	}
+	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, localqueue.ErrUncertain) {
+		return fmt.Errorf("a put on a full disk: %w", err)
+	}
+	if err := errors.Join(limit(1<<40), commit(added(2, "in the tree")), commit(added(3, "in a log"))); err != nil {
+		return err
+	}
+	if !s.logsReady || s.number == s.checkpointed {
+		return fmt.Errorf("with room again, logs are ready: %v; the tree has %d of %d commits", s.logsReady, s.checkpointed, s.number)
+	}
+	return nil // and this process ends without closing anything
+}

@@ -1,0 +1,63 @@
+package filequeue
+
+import (
+	"sync"
+
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// recentTexts holds the texts of the commits in the log. Nothing is removed from it: an
+// open view may still ask for texts that were deleted or replaced. A checkpoint replaces
+// it, and it lives as long as the views that use it.
+type recentTexts struct {
+	mu     sync.RWMutex
+	number uint64                                 // guarded by mu; of the newest commit
+	texts  map[localqueue.MessageKey]*textVersion // guarded by mu
+}
+
+// textVersion is a text and those that it replaced. It never changes.
+type textVersion struct {
+	since uint64 // the number of the commit
+	text  string
+	older *textVersion
+}
+
+func newRecentTexts(number uint64) *recentTexts {
+	return &recentTexts{number: number, texts: map[localqueue.MessageKey]*textVersion{}}
+}
+
+// add adds the texts of a durable commit.
+func (r *recentTexts) add(number uint64, changes []localqueue.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number = number
+	for _, c := range changes {
+		switch c := c.(type) {
+		case localqueue.MessageAdded:
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, nil}
+		case localqueue.MessageRewritten:
+			r.texts[c.MessageKey] = &textVersion{number, c.Text, r.texts[c.MessageKey]}
+		}
+	}
+}
+
+// newest returns the number of the newest commit.
+func (r *recentTexts) newest() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.number
+}
+
+// text returns the text that a message had after a commit, unless it is in the tree.
+func (r *recentTexts) text(k localqueue.MessageKey, after uint64) (string, bool) {
+	r.mu.RLock()
+	t := r.texts[k]
+	r.mu.RUnlock()
+	for t != nil && t.since > after {
+		t = t.older
+	}
+	if t == nil {
+		return "", false
+	}
+	return t.text, true
+}

@@ -1,0 +1,258 @@
+package filequeue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// snapshot is the content of a file, read before bbolt opens it: everything except texts,
+// which are only checked.
+type snapshot struct {
+	found      Found
+	secret     [32]byte
+	secretCopy [32]byte // the copy in nameBucket
+	metaValues
+	accounts   []localqueue.AccountState
+	queues     map[uint64]localqueue.QueueState
+	names      map[uint64]queue.Name
+	deleting   []localqueue.DeletingName
+	tombstones map[uint64]uint64 // queue to sequence
+	heads      []localqueue.MessageState
+	messages   []localqueue.MessageState
+	actual     digest // of the records found
+	damaged    []damagedRecord
+	orphans    map[uint64]int // the number of messages of each unknown queue
+	unreadable bool           // some pages cannot be read
+	newer      bool           // some record is of a later version
+	freeShare  float64        // the share of pages that is free
+	rebuilt    bool           // the file was rebuilt
+	scanned    bool           // the records are of many commits, not of one tree
+}
+
+// metaValues is the content of metaBucket.
+type metaValues struct {
+	ordinal    uint64
+	digest     digest
+	hasDigest  bool
+	countsOnly bool // the digest only counts messages
+	checkpoint checkpoint
+	commit     uint64 // of the tree; 0 if an earlier version wrote it
+}
+
+// bucketRecord is a record and the bucket it belongs to.
+type bucketRecord struct {
+	bucket      bucket
+	key, record []byte
+}
+
+// damagedRecord is a record to quarantine.
+type damagedRecord struct {
+	bucketRecord
+	reason string
+}
+
+// newSnapshot returns the snapshot of an empty file.
+func newSnapshot() *snapshot {
+	return &snapshot{
+		queues:     map[uint64]localqueue.QueueState{},
+		names:      map[uint64]queue.Name{},
+		tombstones: map[uint64]uint64{},
+		orphans:    map[uint64]int{},
+	}
+}
+
+// readSnapshot reads the snapshot of a file.
+func readSnapshot(f *os.File) (*snapshot, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	in, whole, err := inspect(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	s := newSnapshot()
+	if !whole {
+		s.found.damage(Damage{What: "one of the two meta pages cannot be read: the newest commit may have been torn; the one before is used"})
+	}
+	if !consecutive(in.meta, in.previous) {
+		s.unreadable = true
+		s.found.damage(Damage{What: "the two meta pages are not of consecutive commits: the newest commit may be lost"})
+	}
+	s.visitRecords(in, s.addRecord)
+	if s.newer {
+		return nil, ErrNewer
+	}
+	if s.checkpoint.logs == oldLogs {
+		return nil, errOldLogs
+	}
+	if s.scanned {
+		s.checkpoint = checkpoint{time: s.checkpoint.time} // it may be of any commit, so replay all logs
+	}
+	if s.commit != 0 && s.commit != in.meta.commit && !s.scanned {
+		s.found.damage(Damage{What: fmt.Sprintf("the tree is of commit %d and should be of commit %d: changes in between are lost", s.commit, in.meta.commit)})
+	}
+	s.freeShare = 1 - float64(in.used+2)/float64(max(in.meta.high, 1))
+	s.reconcile()
+	return s, nil
+}
+
+// visitRecords visits all records of the newest tree whose root can be read or, if there is
+// none, the records on all pages.
+func (s *snapshot) visitRecords(in *inspector, visit func(in bucket, key, value []byte)) {
+	in.damaged = func(page uint64, why error) {
+		s.unreadable = true
+		s.found.damage(Damage{What: fmt.Sprintf("a page cannot be read: %v", why)})
+	}
+	trees, err := in.bucketRoots()
+	if err != nil {
+		s.unreadable = true
+		s.found.damage(Damage{What: fmt.Sprintf("the newest commit cannot be read: %v", err)})
+		if in.fallBack() {
+			trees, err = in.bucketRoots()
+		}
+	}
+	if err != nil {
+		s.found.damage(Damage{What: "no commit can be read completely: every page was searched for messages, and deleted ones may be back"})
+		s.scanned = true
+		in.scan(visit)
+		return
+	}
+	if in.meta.high > uint64(in.size)/uint64(in.meta.pageSize) {
+		s.unreadable = true
+		s.found.damage(Damage{What: "the file is truncated"})
+	}
+	if in.meta.free != noFreelist { // bbolt would trust it, and no store writes one
+		s.unreadable = true
+		s.found.damage(Damage{What: "there is a freelist, which another program must have written"})
+	}
+	for _, name := range buckets {
+		i := slices.IndexFunc(trees, func(t bucketRoot) bool { return bytes.Equal(t.name, name) })
+		if i < 0 {
+			s.unreadable = true
+			s.found.damage(Damage{What: fmt.Sprintf("the bucket %q is missing", name)})
+			continue
+		}
+		in.bucket(trees[i], func(key, value []byte) { visit(name, key, value) })
+		trees = slices.Delete(trees, i, i+1)
+	}
+	for _, t := range trees { // bbolt would read them too
+		in.bucket(t, func([]byte, []byte) {})
+	}
+}
+
+// addRecord adds one record, or lists it as damaged.
+func (s *snapshot) addRecord(in bucket, key, value []byte) {
+	err := s.parseRecord(in, key, value)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNewer):
+		s.newer = true
+	default:
+		s.damaged = append(s.damaged, damagedRecord{bucketRecord{in, slices.Clone(key), slices.Clone(value)}, err.Error()})
+	}
+	if d := s.actual.of(in); d != nil {
+		d.add(key, value) // damaged ones too: they were counted when written
+	}
+}
+
+func (b bucket) is(other bucket) bool { return bytes.Equal(b, other) }
+
+func (s *snapshot) parseRecord(in bucket, key, value []byte) error {
+	switch {
+	case in.is(bodyBucket):
+		m, text, err := readBody(key, value)
+		if err == nil {
+			s.messages = append(s.messages, m)
+			s.found.Bytes += int64(len(text))
+		}
+		return err
+	case in.is(headBucket):
+		m, err := readHead(key, value)
+		if err == nil {
+			s.heads = append(s.heads, m)
+		}
+		return err
+	case in.is(queueBucket):
+		q, err := readQueue(key, value)
+		if err == nil {
+			s.queues[q.Ordinal] = q
+		}
+		return err
+	case in.is(nameBucket):
+		return s.readNames(key, value)
+	case in.is(accountBucket):
+		a, err := readAccount(key, value)
+		if err == nil {
+			s.accounts = append(s.accounts, a)
+		}
+		return err
+	case in.is(deletingBucket):
+		l, err := readDeleting(key, value)
+		if err == nil {
+			s.deleting = append(s.deleting, l)
+		}
+		return err
+	case in.is(tombstoneBucket):
+		k, err := readTombstone(key, value)
+		if err == nil {
+			s.tombstones[k.Queue] = max(s.tombstones[k.Queue], k.Sequence)
+		}
+		return err
+	case in.is(metaBucket):
+		return s.readMeta(key, value)
+	default: // quarantined before
+		s.found.Quarantined++
+		return nil
+	}
+}
+
+func (s *snapshot) readNames(key, value []byte) (err error) {
+	if bytes.Equal(key, keySecret) {
+		s.secretCopy, err = readSecret(nameBucket, value)
+		return err
+	}
+	ordinal, name, err := readName(key, value)
+	if err == nil {
+		s.names[ordinal] = name
+	}
+	return err
+}
+
+func (s *snapshot) readMeta(key, value []byte) (err error) {
+	switch {
+	case bytes.Equal(key, keySecret):
+		s.secret, err = readSecret(metaBucket, value)
+	case bytes.Equal(key, keyOrdinal):
+		err = readMetaRecord(key, value, &s.ordinal)
+	case bytes.Equal(key, keyDigest):
+		s.digest, s.countsOnly, err = readDigest(value)
+		s.hasDigest = s.hasDigest || err == nil
+	case bytes.Equal(key, keyCommit):
+		err = readMetaRecord(key, value, &s.commit)
+	case bytes.Equal(key, keyCheckpoint):
+		s.checkpoint, err = readCheckpoint(value)
+	default:
+		err = errRecord
+	}
+	return err
+}
+
+// saved converts the snapshot for the engine, which then owns it.
+func (s *snapshot) saved() localqueue.Saved {
+	return localqueue.Saved{
+		Secret:   s.secret,
+		Ordinal:  s.ordinal,
+		Accounts: s.accounts,
+		Queues:   slices.Collect(maps.Values(s.queues)),
+		Deleting: s.deleting,
+		Messages: slices.Values(s.messages),
+	}
+}

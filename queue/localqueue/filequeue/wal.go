@@ -1,0 +1,158 @@
+package filequeue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/rand/v2"
+	"os"
+)
+
+// wal is a write-ahead log: it holds the newest commits until a checkpoint. A commit then
+// costs one sequential write and one wait for the disk, whatever it changes, where the tree
+// writes a page for every place it touches and waits twice. A message that is added and
+// deleted in between never reaches the tree.
+//
+// There is a record for each commit. It begins with the commit's number, at a sector of its
+// own, so that writing it touches no durable one. An end mark with the same number follows
+// in the same write, and the next record overwrites it: so a log that ends can be told from
+// a truncated one. A log is reused from the beginning: a disk is fastest where it was
+// written before. Older records are recognized by their numbers.
+//
+// Checksums cover a salt that only this store knows, so that no text of a message can look
+// like a record, and the position, so that a misplaced record is invalid.
+type wal struct {
+	name    string
+	file    *os.File
+	salt    uint32
+	maxSize int64 // its limit, in bytes
+	size    int64 // of the file, all of it allocated
+	end     int64 // where the next record goes
+}
+
+const (
+	sector = 512
+
+	// logSize is the limit of a log, in bytes, except in tests. Larger ones gain little, and a
+	// log must fit into the tree too: see reserveSize.
+	logSize = 1 << 20
+
+	// logStep is the unit of its growth, in bytes.
+	logStep = 256 << 10
+
+	recordHeader = 8 + 4 + 2*crc32.Size // number, length of the fields, checksum of these, checksum of the header
+
+	endMark = math.MaxUint32 // in place of the length; an end mark has no fields
+)
+
+// openWAL opens a log, and creates it if flag says so.
+func openWAL(d *directory, number int, most int64, flag int) (*wal, error) {
+	l := &wal{name: fmt.Sprintf("%s-%d", logName, number), maxSize: most}
+	var err error
+	if l.file, err = d.root.OpenFile(l.name, os.O_RDWR|flag, 0o600); err != nil {
+		return nil, d.explain(err)
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, l.file.Close())
+	}
+	l.size = info.Size()
+	return l, nil
+}
+
+// openFile returns the file, nil for a nil log.
+func (l *wal) openFile() *os.File {
+	if l == nil {
+		return nil
+	}
+	return l.file
+}
+
+// errLogFull means that a log has no space for a record. Nothing was written.
+var errLogFull = errors.New("the log has no room")
+
+// append writes the record of a commit and waits for the disk. The fields are in b after
+// recordHeader bytes. The error is errLogFull if the log or the disk is full; after any
+// other, the record may be there: see writeEndMark. It returns b for reuse.
+func (l *wal) append(number uint64, b []byte) ([]byte, error) {
+	l.writeHeader(b, l.end, number, uint32(len(b)-recordHeader))
+	b = append(b, make([]byte, -len(b)&(sector-1))...)
+	length := len(b)
+	b = append(b, make([]byte, sector)...)
+	l.writeHeader(b[length:], l.end+int64(length), number, endMark)
+	if err := l.preallocate(l.end + int64(len(b))); err != nil {
+		return b, err
+	}
+	if n, err := l.file.WriteAt(b, l.end); err != nil {
+		if n == 0 {
+			err = errors.Join(errLogFull, err)
+		}
+		return b, err
+	}
+	if err := flush(l.file); err != nil {
+		return b, err
+	}
+	l.end += int64(length)
+	return b, nil
+}
+
+// writeHeader writes the header of a record, whose fields follow it, or of an end mark.
+func (l *wal) writeHeader(b []byte, at int64, number uint64, length uint32) {
+	binary.BigEndian.PutUint64(b, number)
+	binary.BigEndian.PutUint32(b[8:], length)
+	var fields []byte
+	if length != endMark {
+		fields = b[recordHeader:][:length]
+	}
+	binary.BigEndian.PutUint32(b[12:], l.checksum(b[:12], fields))
+	binary.BigEndian.PutUint32(b[16:], l.headerSum(b, at))
+}
+
+// preallocate extends the file by writing, so that a record cannot be cut short by a full
+// disk, and waits for the disk, so that an end mark is never beyond the end of the file,
+// whenever the machine stops. It writes random bytes: some file systems store zeros without
+// allocating space, and zeros are what a disk returns for lost data.
+func (l *wal) preallocate(end int64) error {
+	if end > l.maxSize {
+		return errLogFull
+	}
+	if l.size >= end {
+		return nil
+	}
+	for l.size < end {
+		noise := make([]byte, logStep-l.size%logStep)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // which never fails
+		n, err := l.file.WriteAt(noise, l.size)
+		if l.size += int64(n); err != nil {
+			return errors.Join(errLogFull, err)
+		}
+	}
+	if err := flush(l.file); err != nil {
+		return errors.Join(errLogFull, err)
+	}
+	return nil
+}
+
+// writeEndMark ends the log where the next record would begin, after the commit of that
+// number. After a failed append it makes sure that no record is left.
+func (l *wal) writeEndMark(number uint64) error {
+	mark := make([]byte, sector)
+	l.writeHeader(mark, l.end, number, endMark)
+	if _, err := l.file.WriteAt(mark, l.end); err != nil {
+		return err
+	}
+	l.size = max(l.size, l.end+sector)
+	return flush(l.file)
+}
+
+func (l *wal) checksum(head, fields []byte) uint32 {
+	return crc32.Update(crc32.Update(l.salt, castagnoli, head), castagnoli, fields)
+}
+
+// headerSum is the checksum of a header and its position.
+func (l *wal) headerSum(header []byte, at int64) uint32 {
+	where := binary.BigEndian.AppendUint64([]byte(l.name), uint64(at))
+	return crc32.Update(crc32.Update(l.salt, castagnoli, where), castagnoli, header[:16])
+}
