@@ -96,7 +96,7 @@ func (decodeMessages) Do(r *policy.Request) (*http.Response, error) {
 		case errors.Is(err, errNotAList):
 			return nil, foreignResponse(answer, buffer.Bytes()) // likewise
 		default:
-			return nil, &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
+			return nil, &unusableResponseError{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
 		}
 	}
 	if buffer.Cap() <= maxPooled {

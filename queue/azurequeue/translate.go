@@ -23,7 +23,7 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
 		return a.translateErrorResponse(op, receipt, answer)
 	}
-	if answer := (*unusableResponse)(nil); errors.As(err, &answer) {
+	if answer := (*unusableResponseError)(nil); errors.As(err, &answer) {
 		return a.translateUnusableResponse(answer, receipt)
 	}
 	if denied := (*credentialError)(nil); errors.As(err, &denied) {

@@ -19,9 +19,9 @@ import (
 // foreignHint says what to do about a response that is not the service's.
 const foreignHint = "this is not a response of a queue service: check the address, and look for a proxy or a login page in between"
 
-// unusableResponse is a response with a success status and unexpected content. The outcome of the
+// unusableResponseError is a response with a success status and unexpected content. The outcome of the
 // request is unknown.
-type unusableResponse struct {
+type unusableResponseError struct {
 	status    int
 	requestID string
 	answer    *http.Response // to describe the content; nil if the service sent it
@@ -29,21 +29,21 @@ type unusableResponse struct {
 	why       string // what the service's response lacks; "" if another server sent it
 }
 
-func (u *unusableResponse) Error() string { return "unusable response: " + u.why }
+func (u *unusableResponseError) Error() string { return "unusable response: " + u.why }
 
 // foreignResponse is a response that another server sent in place of the service.
-func foreignResponse(answer *http.Response, body []byte) *unusableResponse {
-	return &unusableResponse{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
+func foreignResponse(answer *http.Response, body []byte) *unusableResponseError {
+	return &unusableResponseError{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
 }
 
 // incompleteResponse is a response of the service that lacks a required part.
-func incompleteResponse(status int, requestID *string, lacks string) *unusableResponse {
-	return &unusableResponse{status: status, requestID: value(requestID), why: "the response has no " + lacks}
+func incompleteResponse(status int, requestID *string, lacks string) *unusableResponseError {
+	return &unusableResponseError{status: status, requestID: value(requestID), why: "the response has no " + lacks}
 }
 
 const requestIDHeader = "x-ms-request-id"
 
-func (a *account) translateUnusableResponse(u *unusableResponse, receipt queue.Receipt) *queue.Error {
+func (a *account) translateUnusableResponse(u *unusableResponseError, receipt queue.Receipt) *queue.Error {
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
 		e.Detail, e.Hint = "the response is "+a.describe(u.answer, u.body, receipt), foreignHint
