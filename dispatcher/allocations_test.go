@@ -17,8 +17,8 @@ func TestTheDispatcherAllocatesLittle(t *testing.T) {
 	const messages, maxAllocations = 32_000, 8
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
-	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	d, err := dispatcher.New(instant{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+		Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
 	})
 	if err != nil {
 		t.Fatal(err)

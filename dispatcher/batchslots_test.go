@@ -46,8 +46,8 @@ func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
-			d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
+			d, err := dispatcher.New(slow{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+				Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -76,8 +76,8 @@ func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { return errors.New("the database is down") }
-		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 16, BatchSize: 16, OnError: func(error) {},
+		d, err := dispatcher.New(slow{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+			Concurrency: 16, BatchSize: 16, OnError: func(error) {},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 		release := make(chan struct{})
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
 		var told []error
-		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
+		d, err := dispatcher.New(slow{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+			Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
 			OnError: func(err error) {
 				if e := (*queue.Error)(nil); errors.As(err, &e) {
 					told = append(told, err)

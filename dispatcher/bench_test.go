@@ -28,8 +28,8 @@ func (other) Name() queue.Name { return queue.Name{Account: "a", Queue: "jobs-po
 func BenchmarkDispatch(b *testing.B) {
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
-	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	d, err := dispatcher.New(instant{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+		Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -170,7 +170,7 @@ func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 			k.cancelHandler(l, now, ErrLeaseExpired)
 		case past(l.stuckAt, now):
 			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
-			k.workers.Go(l.watcher.stuck) // collects stacks, so not under the lock
+			k.workers.Go(l.delivery.stuck) // collects stacks, so not under the lock
 		default:
 			k.queueRenewal(l, now)
 		}
@@ -190,7 +190,7 @@ func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 		l.stuckAt = now.Add(k.stuckAfter)
 	}
 	if !errors.Is(cause, ErrTimeout) {
-		k.workers.Go(func() { l.watcher.lost(cause) })
+		k.workers.Go(func() { l.delivery.lost(cause) })
 	}
 }
 

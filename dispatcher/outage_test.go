@@ -27,7 +27,7 @@ func (settling) Update(_ context.Context, l queue.Lease, _ string, _ time.Durati
 // outage is a dispatcher whose handlers end when the test says so, with the result it gives.
 type outage struct {
 	*testing.T
-	*dispatcher.Dispatcher[[]byte]
+	*dispatcher.Dispatcher
 	sent int
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ type outage struct {
 }
 
 // outages runs a test with such a dispatcher in a bubble.
-func outages(t *testing.T, o dispatcher.Options[[]byte], f func(*outage)) {
+func outages(t *testing.T, o dispatcher.Options, f func(*outage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		x := newOutage(t, o)
@@ -56,10 +56,10 @@ func (x *outage) finish() {
 	}
 }
 
-func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
+func newOutage(t *testing.T, o dispatcher.Options) *outage {
 	t.Helper()
 	x := &outage{T: t, running: make(map[int]chan error)}
-	o.Codec, o.OnError, o.Linger, o.MinFetch = codec.Bytes(), func(error) {}, -1, 1
+	o.OnError, o.Linger, o.MinFetch = func(error) {}, -1, 1
 	handler := func(_ context.Context, m *dispatcher.Message[[]byte]) error {
 		n, err := strconv.Atoi(string(m.Body))
 		if err != nil {
@@ -71,7 +71,7 @@ func newOutage(t *testing.T, o dispatcher.Options[[]byte]) *outage {
 		x.mu.Unlock()
 		return <-result
 	}
-	d, err := dispatcher.New(settling{}, handler, &o)
+	d, err := dispatcher.New(settling{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (x *outage) isClosed() bool {
 // A probe whose handler hangs does not block the next: another starts after the longest pause,
 // and only one.
 func TestAProbeThatHangsHoldsNothingForEver(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		x.fail(64)
 		x.probe()
 		for range 10 { // and none of these returns
@@ -169,7 +169,7 @@ func TestAProbeThatHangsHoldsNothingForEver(t *testing.T) {
 
 // The success of a probe counts after another one was sent.
 func TestALateSuccessOfAnOldProbeEndsTheOutage(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		x.fail(64)
 		old, _ := x.probe()
 		newer, _ := x.probe()
@@ -187,7 +187,7 @@ func TestALateSuccessOfAnOldProbeEndsTheOutage(t *testing.T) {
 // Failures of handlers that began before the outage, and of replaced probes, do not count for
 // the current probe: they start no other one.
 func TestOnlyTheProbesOwnFailureEndsIt(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{Concurrency: 96}, func(x *outage) {
+	outages(t, dispatcher.Options{Concurrency: 96}, func(x *outage) {
 		slots := x.reserve(time.Second)
 		slow := x.begin(slots, slots)
 		x.fail(96)
@@ -210,7 +210,7 @@ func TestOnlyTheProbesOwnFailureEndsIt(t *testing.T) {
 
 // A caller that waits for the next probe is released when the outage ends.
 func TestTheEndOfAnOutageWakesWhoWaits(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		x.fail(64)
 		probe, _ := x.probe()
 		got := make(chan int, 1)
@@ -227,7 +227,7 @@ func TestTheEndOfAnOutageWakesWhoWaits(t *testing.T) {
 
 // A probe without a result, because there was no message, is followed by another at once.
 func TestAProbeThatFoundNothingIsRepeated(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		x.fail(64)
 		for range 3 {
 			if n := x.reserve(5 * time.Second); n != 1 {
@@ -240,7 +240,7 @@ func TestAProbeThatFoundNothingIsRepeated(t *testing.T) {
 
 // The pauses grow during an outage and start over in the next one.
 func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		for round := range 2 {
 			x.fail(64)
 			probes := 0
@@ -267,7 +267,7 @@ func TestThePausesOfAnotherOutageStartOver(t *testing.T) {
 // A change of the concurrency changes how many failures are an outage, in both directions, and
 // does not end one.
 func TestResizeChangesHowManyFailuresAreAnOutage(t *testing.T) {
-	outages(t, dispatcher.Options[[]byte]{}, func(x *outage) {
+	outages(t, dispatcher.Options{}, func(x *outage) {
 		x.Resize(200)
 		x.Open(200, 200)
 		x.fail(199)
@@ -295,7 +295,7 @@ func TestResizeChangesHowManyFailuresAreAnOutage(t *testing.T) {
 // Processes in the same outage do not probe together; a run with the same seed can be repeated.
 func TestProcessesDoNotProbeTogether(t *testing.T) {
 	waits := func(t *testing.T, seed uint64) (all [4]time.Duration) {
-		outages(t, dispatcher.Options[[]byte]{Seed: seed}, func(x *outage) {
+		outages(t, dispatcher.Options{Seed: seed}, func(x *outage) {
 			x.fail(64)
 			for i := range all {
 				var probe int

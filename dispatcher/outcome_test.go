@@ -52,7 +52,7 @@ func TestOutcomesAndFormatsAreTextInJSON(t *testing.T) {
 }
 
 func TestAnUnknownFormatIsRefused(t *testing.T) {
-	o := &Options[int]{Format: codec.Format(99)}
+	o := &Options{Format: codec.Format(99)}
 	if _, err := o.withDefaults(localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})); err == nil || !strings.Contains(err.Error(), "99") {
 		t.Errorf("got %v, want an error that names it", err)
 	}

@@ -158,7 +158,7 @@ func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := &written{}
 				handler := func(ctx context.Context, _ *Message[[]byte]) error { <-ctx.Done(); return ctx.Err() }
-				d, err := New(q, handler, &Options[[]byte]{Codec: codec.Bytes()})
+				d, err := New(q, Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

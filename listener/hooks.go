@@ -14,7 +14,7 @@ import (
 // goroutine of its own: there are few, and runtime.Goexit must not end a loop. The dispatcher
 // guards its own hooks; QueueEmpty, Idle.New and OnError are guarded where their results are
 // used.
-func (o *Options[T]) guard(g *hook.Guard) {
+func (o *sessionOptions) guard(g *hook.Guard) {
 	if f := o.Observer.Polled; f != nil {
 		o.Observer.Polled = func(p Poll) { g.Contain("Observer.Polled", func() { f(p) }) }
 	}

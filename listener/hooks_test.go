@@ -500,9 +500,9 @@ func TestABrokenCurveOfConfigure(t *testing.T) {
 // A dispatcher without a listener survives its hooks too, and logs to slog's default when
 // OnError fails.
 func TestADispatchersOwnHooks(t *testing.T) {
-	for name, set := range map[string]func(*dispatcher.Options[job], func()){
-		"OnRelease": func(o *dispatcher.Options[job], fail func()) { o.OnRelease = func(time.Time) { fail() } },
-		"OnError":   func(o *dispatcher.Options[job], fail func()) { o.OnError = func(error) { fail() } },
+	for name, set := range map[string]func(*dispatcher.Options, func()){
+		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time) { fail() } },
+		"OnError":   func(o *dispatcher.Options, fail func()) { o.OnError = func(error) { fail() } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -512,9 +512,10 @@ func TestADispatchersOwnHooks(t *testing.T) {
 			eachFault(t, func(b *bundle, fail func()) {
 				var told errorList
 				log.Reset()
-				o := &dispatcher.Options[job]{OnError: told.add}
+				o := &dispatcher.Options{OnError: told.add}
 				set(o, fail)
-				d, err := dispatcher.New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
+				handler := func(context.Context, *Message[job]) error { return errors.New("no") }
+				d, err := dispatcher.New(b.queue, dispatcher.Jobs[job]{Handler: handler}, o)
 				if err != nil {
 					b.Fatal(err)
 				}
