@@ -3,6 +3,8 @@ package listener
 import (
 	"context"
 	"errors"
+	"runtime/pprof"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,3 +57,72 @@ func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
 		})
 	}
 }
+
+// A report of a stuck handler shows the goroutines that run handlers of the queue and those that
+// these have started, and no others: not those of other queues, nor those that wait for work.
+func TestAStuckReportShowsWhatTheHandlersOfTheQueueStarted(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		other := b.queue.Queue.Sibling("-other")
+		if err := other.Create(b.Context(), nil); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := other.Enqueue(b.Context(), `{"N":0}`, nil); err != nil {
+			b.Fatal(err)
+		}
+		b.put(3)
+		release := make(chan struct{})
+		var told atomic.Pointer[dispatcher.StuckError]
+		o := options()
+		o.Timeout = 10 * time.Second
+		o.OnError = func(err error) {
+			if e := (*dispatcher.StuckError)(nil); errors.As(err, &e) {
+				told.Store(e)
+			}
+		}
+		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+			if m.Body.N == 0 && m.Attempt == 1 {
+				pprof.Do(ctx, pprof.Labels("step", "shipping"), func(context.Context) { startsHere(release) })
+			}
+			return nil
+		}, o)
+		elsewhere := New(other, func(context.Context, *Message[job]) error { elsewhereHere(release); return nil }, options())
+		ctx, stop := context.WithCancel(b.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- elsewhere.Run(ctx) }()
+		b.run(l)
+		after(5 * time.Minute)
+		e := told.Load()
+		if e == nil {
+			b.Fatal("nothing was reported")
+		}
+		for text, want := range map[string]int{"startsHere+": 1, "waitsHere+": 1, "elsewhereHere+": 0, "\n\n": 2, `"step":"shipping"`: 2} {
+			if got := strings.Count(string(e.Stacks), text); got != want {
+				b.Errorf("the stacks have %q %d times, want %d:\n%s", text, got, want, e.Stacks)
+			}
+		}
+		close(release)
+		stop()
+		after(time.Minute) // the workers wait for messages
+		var all strings.Builder
+		if err := errors.Join(pprof.Lookup("goroutine").WriteTo(&all, 1), <-ended); err != nil {
+			b.Fatal(err)
+		}
+		if strings.Contains(all.String(), "millrace.queue") {
+			b.Errorf("a goroutine without a handler has the label:\n%s", all.String())
+		}
+		b.finished()
+	})
+}
+
+func startsHere(release chan struct{}) {
+	done := make(chan struct{})
+	go waitsHere(release, done)
+	<-done
+}
+
+func waitsHere(release, done chan struct{}) {
+	<-release
+	close(done)
+}
+
+func elsewhereHere(release chan struct{}) { <-release }
