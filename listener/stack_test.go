@@ -16,7 +16,7 @@ func TestALoggedStackBeginsAtTheFirstPanic(t *testing.T) {
 		want []string // the functions, innermost first
 	}{
 		"a panic":             {panicsHere, []string{"listener.panicsHere"}},
-		"a nil pointer":       {nilHere, []string{"listener.nilHere"}},
+		"a nil pointer":       {func() { nilHere(nil) }, []string{"listener.nilHere"}},
 		"panicked again":      {panicsAgain, []string{"listener.panicsHere", "listener.panicsAgain"}},
 		"of a deep recursion": {func() { recurses(100) }, slices.Repeat([]string{"listener.recurses"}, maxFrames)},
 	} {
@@ -40,10 +40,7 @@ func TestALoggedStackBeginsAtTheFirstPanic(t *testing.T) {
 
 func panicsHere() { panic("here") }
 
-func nilHere() {
-	var p *int
-	*p = 1
-}
+func nilHere(p *int) { *p = 1 }
 
 func panicsAgain() {
 	defer func() { panic("again") }()

@@ -13,6 +13,7 @@ import (
 // ReportInterval is how long after a report further failures of the same hook are not reported.
 const ReportInterval = 10 * time.Second
 
+// maxCallers bounds how many program counters of a stack are kept.
 const maxCallers = 64
 
 // Failure is a hook call that did not return.
