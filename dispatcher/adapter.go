@@ -63,7 +63,7 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 	batch := make([]typedDelivery[T], n)
 	var first *delivery
 	for i := range batch {
-		v := &batch[n-1-i]
+		v := &batch[i]
 		v.job, v.jobs, v.sibling = v, j, first
 		first = &v.delivery
 	}
