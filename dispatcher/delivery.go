@@ -126,10 +126,10 @@ func (v *delivery) handle() {
 	}
 }
 
-// timeout returns the handler's time-out for this message; zero means none.
+// timeout returns the handler's time-out for this message; zero or less means none.
 func (v *delivery) timeout() time.Duration {
 	if own := v.job.ownTimeout(); own != 0 {
-		return max(own, 0)
+		return own
 	}
 	return v.dispatcher.options.Timeout
 }
