@@ -123,3 +123,32 @@ func TestADispatcherNeedsAQueueAndAHandler(t *testing.T) {
 		t.Error("a nil handler was accepted")
 	}
 }
+
+// What an interceptor puts into the context reaches the interceptors inside it and the handler.
+func TestTheContextOfAnInterceptorReachesTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key string
+		add := func(k key) dispatcher.Interceptor {
+			return func(ctx context.Context, _ dispatcher.Delivery, next func(context.Context) error) error {
+				seen, _ := ctx.Value(key("path")).(string)
+				return next(context.WithValue(ctx, key("path"), seen+string(k)))
+			}
+		}
+		path := make(chan any, 1)
+		handler := func(ctx context.Context, _ *dispatcher.Message[[]byte]) error { path <- ctx.Value(key("path")); return nil }
+		d, err := dispatcher.New(instant{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+			Format: codec.Plain, Interceptors: []dispatcher.Interceptor{add("a"), add("b"), add("c")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Start(t.Context())
+		d.Dispatch([]queue.Message{{Lease: queue.Lease{ID: "id", Receipt: "r"}, Text: "text", DequeueCount: 1}}, 1, time.Now(), 30*time.Second)
+		if got := <-path; got != "abc" {
+			t.Errorf("the handler got %v, want abc", got)
+		}
+		if err := d.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
