@@ -1,0 +1,41 @@
+package listener_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// A job that no attempt can help goes to the poison queue at once, with the reason.
+func ExamplePoison() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
+		log.Fatal(err)
+	}
+	ship := func(context.Context, *listener.Message[Order]) error {
+		stop()
+		return listener.Poison(errors.New("no such address"))
+	}
+	if err := listener.New(q, ship, nil).Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	copies, err := q.Sibling(poison.Suffix).Peek(context.Background(), 1)
+	if err != nil || len(copies) != 1 {
+		log.Fatal(copies, err)
+	}
+	record, err := poison.ParseRecord(copies[0].Text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s: %s: %s\n", record.Queue, record.Reason, record.Error)
+	// Output: orders: rejected: no such address
+}

@@ -1,0 +1,39 @@
+package listener_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// QueueEmpty decides what follows an empty poll. This worker ends when nothing is left, as one
+// that is started every night does.
+func ExampleOptions_queueEmpty() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	p := producer.New(q, &producer.Options[Order]{Create: true})
+	for range 100 {
+		if _, err := p.Send(ctx, Order{ID: "7"}, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	ship := func(context.Context, *listener.Message[Order]) error { return nil }
+	l := listener.New(q, ship, &listener.Options[Order]{
+		QueueEmpty: func(int) (wait time.Duration, end bool) {
+			stop()
+			return time.Second, false
+		},
+	})
+	if err := l.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("succeeded:", l.State().Succeeded)
+	// Output: succeeded: 100
+}
