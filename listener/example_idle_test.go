@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -26,25 +27,26 @@ func ExampleIdle() {
 		stop()
 		return nil
 	}
-	polled := make(chan listener.Poll, 100)
+	empty := make(chan struct{})
+	noticed := sync.OnceFunc(func() { close(empty) })
 	l := listener.New(q, ship, &listener.Options[Order]{
-		Idle: listener.Idle{Min: time.Hour, Max: time.Hour},
-		Observer: listener.Observer{Polled: func(p listener.Poll) { polled <- p }},
+		Idle:     listener.Idle{Min: time.Hour, Max: time.Hour},
+		Observer: listener.Observer{Polled: func(listener.Poll) { noticed() }},
 	})
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
 
-	fmt.Println("polled, found", (<-polled).Got)
+	<-empty
 	if _, err := producer.New[Order](q, nil).Send(ctx, Order{ID: "7"}, nil); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("the shop opens:", l.Configure(listener.Settings{
-		Idle: listener.Idle{Min: time.Millisecond, Max: time.Millisecond},
-	}))
+	fmt.Println("the shop opens")
+	if err := l.Configure(listener.Settings{Idle: listener.Idle{Min: time.Millisecond, Max: time.Millisecond}}); err != nil {
+		log.Fatal(err)
+	}
 	fmt.Println(<-ended)
 	// Output:
-	// polled, found 0
-	// the shop opens: <nil>
+	// the shop opens
 	// shipping 7
 	// <nil>
 }

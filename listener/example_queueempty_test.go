@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// QueueEmpty decides what follows an empty poll. This worker ends when nothing is left, as one
-// that is started every night does.
+// QueueEmpty decides what follows an empty poll. This worker is started every night and ends when
+// nothing is left. It has one loop, because another could receive messages while it stops, which
+// would be given back.
 func ExampleOptions_queueEmpty() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -26,6 +27,7 @@ func ExampleOptions_queueEmpty() {
 	}
 	ship := func(context.Context, *listener.Message[Order]) error { return nil }
 	l := listener.New(q, ship, &listener.Options[Order]{
+		Loops: listener.Loops{Max: 1},
 		QueueEmpty: func(int) (wait time.Duration, end bool) {
 			stop()
 			return time.Second, false
