@@ -3,7 +3,6 @@ package codec_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,8 @@ func ExampleCodec() {
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
 	p := producer.New(q, &producer.Options[Reading]{Create: true, Codec: line{}})
 	if _, err := p.Send(ctx, Reading{Sensor: "attic", Value: 31.5}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	record := func(_ context.Context, m *listener.Message[Reading]) error {
 		fmt.Println(m.Body.Sensor, m.Body.Value)
@@ -54,7 +54,7 @@ func ExampleCodec() {
 		return nil
 	}
 	if err := listener.New(q, record, &listener.Options[Reading]{Codec: line{}}).Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output: attic 31.5
 }

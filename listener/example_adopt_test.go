@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
@@ -18,10 +17,12 @@ func ExampleOptions_adopt() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if _, err := q.Enqueue(ctx, `{"ID":"7"}`, nil); err != nil { // such as from Python
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(_ context.Context, m *listener.Message[Order]) error {
 		fmt.Println("order", m.Body.ID, "has", m.Head.Attempts, "failures on record")
@@ -32,7 +33,7 @@ func ExampleOptions_adopt() {
 		return nil
 	}
 	if err := listener.New(q, ship, &listener.Options[Order]{Adopt: true}).Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// order 7 has 0 failures on record

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -19,7 +18,8 @@ func ExampleAll() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	invoices := make(map[string]bool)
 	invoice := func(_ context.Context, m *listener.Message[Order]) error {
@@ -36,7 +36,7 @@ func ExampleAll() {
 		return nil
 	}
 	if err := listener.New(q, listener.All(invoice, ship), nil).Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// invoice 7 is there: false

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -22,7 +21,8 @@ func ExampleBatch() {
 	p := producer.New(q, &producer.Options[Order]{Create: true})
 	for _, id := range []string{"7", "", "9"} {
 		if _, err := p.Send(ctx, Order{ID: id}, nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	insert := func(_ context.Context, ms []*listener.Message[Order]) []error {
@@ -38,7 +38,8 @@ func ExampleBatch() {
 	}
 	l := listener.New(q, listener.Batch(insert, 3, time.Second), nil)
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("succeeded:", l.State().Succeeded, "poison:", l.State().Poisoned)
 	// Output:

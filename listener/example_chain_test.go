@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -39,7 +38,8 @@ func ExampleChain() {
 	p := producer.New(q, &producer.Options[Order]{Create: true})
 	for _, id := range []string{"", "7"} {
 		if _, err := p.Send(ctx, Order{ID: id}, nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	ship := func(context.Context, *listener.Message[Order]) error {
@@ -48,7 +48,7 @@ func ExampleChain() {
 	}
 	l := listener.New(q, listener.Chain(ship, logged, complete), &listener.Options[Order]{Concurrency: 1})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// {} no id

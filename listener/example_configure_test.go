@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -20,7 +19,8 @@ func ExampleListener_Configure() {
 	p := producer.New(q, &producer.Options[Order]{Create: true})
 	for _, id := range []string{"7", "8"} {
 		if _, err := p.Send(ctx, Order{ID: id}, nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	started, finish := make(chan string), make(chan struct{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -18,7 +17,8 @@ func ExampleDiscard() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(context.Context, *listener.Message[Order]) error {
 		stop()
@@ -26,7 +26,8 @@ func ExampleDiscard() {
 	}
 	l := listener.New(q, ship, nil)
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	left, err := q.Properties(context.Background())
 	fmt.Println("discarded:", l.State().Discarded, "left:", left.Depth, err)

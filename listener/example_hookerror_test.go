@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -18,7 +17,8 @@ func ExampleHookError() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(_ context.Context, m *listener.Message[Order]) error {
 		fmt.Println("shipping", m.Body.ID)
@@ -35,7 +35,7 @@ func ExampleHookError() {
 		},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// Observer.Started: assignment to entry in nil map

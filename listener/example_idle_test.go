@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"sync"
 	"time"
 
@@ -20,7 +19,8 @@ func ExampleIdle() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if err := q.Create(ctx, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(_ context.Context, m *listener.Message[Order]) error {
 		fmt.Println("shipping", m.Body.ID)
@@ -38,11 +38,13 @@ func ExampleIdle() {
 
 	<-empty
 	if _, err := producer.New[Order](q, nil).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("the shop opens")
 	if err := l.Configure(listener.Settings{Idle: listener.Idle{Min: time.Millisecond, Max: time.Millisecond}}); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(<-ended)
 	// Output:

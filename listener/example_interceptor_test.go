@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -19,7 +18,8 @@ func ExampleInterceptor() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	audit := func(ctx context.Context, d listener.Delivery, next func(context.Context) error) error {
 		err := next(ctx)
@@ -40,7 +40,7 @@ func ExampleInterceptor() {
 	}
 	l := listener.New(q, ship, &listener.Options[Order]{Interceptors: []listener.Interceptor{audit}})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// orders: attempt 1 of 5: snoozed

@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -19,7 +18,8 @@ func ExampleObserver() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(context.Context, *listener.Message[Order]) error { return nil }
 	l := listener.New(q, ship, &listener.Options[Order]{
@@ -35,7 +35,7 @@ func ExampleObserver() {
 		},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// started, attempt 1

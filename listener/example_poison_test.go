@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -19,22 +18,26 @@ func ExamplePoison() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(context.Context, *listener.Message[Order]) error {
 		stop()
 		return listener.Poison(errors.New("no such address"))
 	}
 	if err := listener.New(q, ship, nil).Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	copies, err := q.Sibling(poison.Suffix).Peek(context.Background(), 1)
 	if err != nil || len(copies) != 1 {
-		log.Fatal(copies, err)
+		fmt.Println(copies, err)
+		return
 	}
 	record, err := poison.ParseRecord(copies[0].Text)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("%s: %s: %s\n", record.Queue, record.Reason, record.Error)
 	// Output: orders: rejected: no such address

@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -22,7 +21,8 @@ func ExampleOptions_queueEmpty() {
 	p := producer.New(q, &producer.Options[Order]{Create: true})
 	for range 100 {
 		if _, err := p.Send(ctx, Order{ID: "7"}, nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	ship := func(context.Context, *listener.Message[Order]) error { return nil }
@@ -34,7 +34,8 @@ func ExampleOptions_queueEmpty() {
 		},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("succeeded:", l.State().Succeeded)
 	// Output: succeeded: 100

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -22,7 +21,8 @@ func ExampleMessage_save() {
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "newsletters"})
 	p := producer.New(q, &producer.Options[Newsletter]{Create: true})
 	if _, err := p.Send(ctx, Newsletter{To: []string{"ann", "bob", "cid"}}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	send := func(ctx context.Context, m *listener.Message[Newsletter]) error {
 		for len(m.Body.To) > 0 {
@@ -38,7 +38,7 @@ func ExampleMessage_save() {
 		return nil
 	}
 	if err := listener.New(q, send, nil).Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output:
 	// attempt 1 to ann

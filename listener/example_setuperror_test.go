@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -20,7 +19,8 @@ func ExampleSetupError() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	insert := func(context.Context, []*listener.Message[Order]) []error {
 		stop()
@@ -35,7 +35,7 @@ func ExampleSetupError() {
 		},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	// Output: worker of orders: batches of 10 never fill with a Concurrency of 2, and wait 1ms each: raise Concurrency to a multiple of 10, or lower the size
 }

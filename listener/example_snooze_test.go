@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
@@ -18,7 +17,8 @@ func ExampleSnooze() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	paid := func(m *listener.Message[Order]) bool { return m.DequeueCount == 10 }
 	ship := func(_ context.Context, m *listener.Message[Order]) error {
@@ -31,7 +31,8 @@ func ExampleSnooze() {
 	}
 	l := listener.New(q, ship, nil)
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("snoozed:", l.State().Snoozed)
 	// Output:

@@ -3,7 +3,6 @@ package listener_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -18,7 +17,8 @@ func ExampleState() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	var l *listener.Listener[Order]
 	show := func() {
@@ -32,7 +32,8 @@ func ExampleState() {
 	}, &listener.Options[Order]{Visibility: listener.FixedVisibility(2 * time.Minute)})
 	show()
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	show()
 	// Output:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -22,7 +21,8 @@ func ExampleOptions_timeoutFor() {
 	defer stop()
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "reports"})
 	if _, err := producer.New(q, &producer.Options[Report]{Create: true}).Send(ctx, Report{Pages: 3}, nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	write := func(ctx context.Context, _ *listener.Message[Report]) error {
 		<-ctx.Done() // it takes too long
@@ -36,7 +36,8 @@ func ExampleOptions_timeoutFor() {
 		},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println("retried:", l.State().Retried)
 	// Output:

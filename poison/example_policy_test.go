@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/millrace/millrace/listener"
@@ -21,7 +20,8 @@ func ExamplePolicy() {
 	engine := localqueue.New(nil)
 	orders, rejects := engine.Queue(queue.Name{Queue: "orders"}), engine.Queue(queue.Name{Queue: "rejects"})
 	if _, err := producer.New(orders, &producer.Options[string]{Create: true}).Send(ctx, "order 7", nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(_ context.Context, m *listener.Message[string]) error {
 		if m.Last() {
@@ -34,11 +34,13 @@ func ExamplePolicy() {
 		Poison:     poison.Policy{MaxAttempts: 2, Queue: rejects},
 	})
 	if err := l.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	copies, err := rejects.Peek(context.Background(), 1)
 	if err != nil || len(copies) != 1 {
-		log.Fatal(copies, err)
+		fmt.Println(copies, err)
+		return
 	}
 	r, err := poison.ParseRecord(copies[0].Text)
 	fmt.Println(r.Queue, r.Attempts, r.Reason, r.Error, err)

@@ -3,7 +3,6 @@ package azurequeue_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"net/http"
 
 	"github.com/millrace/millrace/emulator"
@@ -18,16 +17,19 @@ func ExampleOpenAccount() {
 	server := emulator.New(nil, nil)
 	account, err := azurequeue.OpenAccount(server.ConnectionString(), &azurequeue.Options{Transport: &http.Client{Transport: server}})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer account.Close()
 	for _, name := range []string{"orders", "letters"} {
 		q, err := account.Open(name)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		if err := q.Create(ctx, nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 	for listed, err := range queue.ListAll(ctx, account, "") {

@@ -3,7 +3,6 @@ package http1_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/listener"
@@ -19,17 +18,20 @@ func ExampleNew() {
 	defer stop()
 	endpoint, err := emulator.New(nil, nil).Start("")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer endpoint.Close()
 	transport := http1.New(&http1.Options{Connections: 64})
 	defer transport.Close()
 	q, err := azurequeue.Open(endpoint.ConnectionString(), "orders", &azurequeue.Options{Transport: transport})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if _, err := producer.New(q, &producer.Options[string]{Create: true}).Send(ctx, "order 7", nil); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ship := func(_ context.Context, m *listener.Message[string]) error {
 		fmt.Println("shipping", m.Body)
