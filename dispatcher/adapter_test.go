@@ -135,7 +135,10 @@ func TestTheContextOfAnInterceptorReachesTheHandler(t *testing.T) {
 			}
 		}
 		path := make(chan any, 1)
-		handler := func(ctx context.Context, _ *dispatcher.Message[[]byte]) error { path <- ctx.Value(key("path")); return nil }
+		handler := func(ctx context.Context, _ *dispatcher.Message[[]byte]) error {
+			path <- ctx.Value(key("path"))
+			return nil
+		}
 		d, err := dispatcher.New(instant{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
 			Format: codec.Plain, Interceptors: []dispatcher.Interceptor{add("a"), add("b"), add("c")},
 		})
