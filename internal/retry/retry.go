@@ -1,17 +1,15 @@
 // Package retry retries requests. A queue method sends one request; callers that know that it
 // may be repeated, such as settling in dispatcher and sending in producer, call it through
-// [Do].
+// [Do], and say which errors are transient.
 package retry
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/queue"
 )
 
 // The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
@@ -23,16 +21,16 @@ const (
 	maxWait   = 5 * time.Second
 )
 
-// Do calls op until it succeeds, fails permanently, or ctx ends. The key, such as a message id,
-// spreads the waits of different callers. If Do gives up it returns op's last error and not the
-// context's, because it says more.
-func Do(ctx context.Context, key string, op func(context.Context) error) error {
-	return Again(ctx, key, nil, op)
+// Do calls op until it succeeds, fails with an error that is not transient, or ctx ends. The key,
+// such as a message id, spreads the waits of different callers. If Do gives up it returns op's
+// last error and not the context's, because it says more.
+func Do(ctx context.Context, key string, transient func(error) bool, op func(context.Context) error) error {
+	return Again(ctx, key, nil, transient, op)
 }
 
 // Again is [Do] after a first try that failed with the transient error last; nil means that
 // there was none.
-func Again(ctx context.Context, key string, last error, op func(context.Context) error) error {
+func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
 	series := Waits(key, firstWait, maxWait)
 	if last != nil && !pause(ctx, series.NextBackOff()) {
 		return last
@@ -41,7 +39,7 @@ func Again(ctx context.Context, key string, last error, op func(context.Context)
 		err := op(ctx)
 		if err != nil {
 			last = err
-			if !Transient(err) {
+			if !transient(err) {
 				return backoff.Permanent(err)
 			}
 		}
@@ -91,12 +89,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Transient reports whether the same request may succeed later: the service was busy or
-// failing, or did not answer.
-func Transient(err error) bool {
-	return errors.Is(err, queue.ErrThrottled) ||
-		errors.Is(err, queue.ErrUnavailable) ||
-		errors.Is(err, queue.ErrOutcomeUnknown)
 }
