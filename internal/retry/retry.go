@@ -31,8 +31,8 @@ func Do(ctx context.Context, key string, transient func(error) bool, op func(con
 // Again is [Do] after a first try that failed with the transient error last; nil means that
 // there was none.
 func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
-	series := Waits(key, firstWait, maxWait)
-	if last != nil && !pause(ctx, series.NextBackOff()) {
+	series := NewWaits(key, firstWait, maxWait)
+	if last != nil && !pause(ctx, series.Next()) {
 		return last
 	}
 	err := backoff.Retry(func() error {
@@ -44,16 +44,23 @@ func Again(ctx context.Context, key string, last error, transient func(error) bo
 			}
 		}
 		return err
-	}, backoff.WithContext(&withoutReset{series}, ctx))
+	}, backoff.WithContext(policy{series}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
 	return err
 }
 
-// Waits returns a growing series of waits that never stops, spread by the key.
-func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
-	return &waits{key: key, BackOff: backoff.NewExponentialBackOff(
+// Waits is a growing series of waits that never stops. It is not safe for concurrent use.
+type Waits struct {
+	key   string
+	n     int // waits returned
+	grown *backoff.ExponentialBackOff
+}
+
+// NewWaits returns waits from firstWait to maxWait, spread by the key.
+func NewWaits(key string, firstWait, maxWait time.Duration) *Waits {
+	return &Waits{key: key, grown: backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(firstWait),
 		backoff.WithMultiplier(factor),
 		backoff.WithRandomizationFactor(0), // our own jitter is repeatable
@@ -62,23 +69,24 @@ func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
 	)}
 }
 
-type waits struct {
-	backoff.BackOff
-	key string
-	n   int // waits returned
-}
-
-func (w *waits) NextBackOff() time.Duration {
+// Next returns the next wait.
+func (w *Waits) Next() time.Duration {
 	w.n++
-	wait := w.BackOff.NextBackOff()
+	wait := w.grown.NextBackOff()
 	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
 }
 
-// withoutReset is a series that [backoff.Retry] does not start over.
-type withoutReset struct{ backoff.BackOff }
+// Reset starts over with the first wait, spread differently than before.
+func (w *Waits) Reset() { w.grown.Reset() }
+
+// policy is waits as a [backoff.BackOff] that [backoff.Retry] does not start over.
+type policy struct{ *Waits }
+
+// NextBackOff implements [backoff.BackOff].
+func (p policy) NextBackOff() time.Duration { return p.Next() }
 
 // Reset does nothing.
-func (*withoutReset) Reset() {}
+func (policy) Reset() {}
 
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)

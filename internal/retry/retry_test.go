@@ -69,3 +69,26 @@ func TestAContextThatEndedSendsNothing(t *testing.T) {
 		t.Fatalf("got %v after %d tries", err, tries)
 	}
 }
+
+// The waits double from the first to the maximum, each ± 25 %, and go on at the maximum for as
+// long as there are failures. The same key gives the same waits.
+func TestWaitsGrowToTheirMaximum(t *testing.T) {
+	w, same := retry.NewWaits("key", time.Second, time.Minute), retry.NewWaits("key", time.Second, time.Minute)
+	for i := range 100 {
+		want := time.Minute
+		if i < 6 {
+			want = time.Second << i
+		}
+		got := w.Next()
+		if got < want*3/4 || got > want*5/4 {
+			t.Errorf("wait %d is %v, want %v ± 25 %%", i+1, got, want)
+		}
+		if again := same.Next(); again != got {
+			t.Errorf("wait %d is %v and then %v for the same key", i+1, got, again)
+		}
+	}
+	w.Reset()
+	if got := w.Next(); got > time.Second*5/4 {
+		t.Errorf("the first wait after a reset is %v, want a second ± 25 %%", got)
+	}
+}

@@ -1,0 +1,31 @@
+package scaling_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// A policy of cenkalti/backoff is a curve as it is. New returns another one for each loop.
+func ExampleIdle() {
+	idle := scaling.Idle{
+		Max: 10 * time.Second,
+		New: func() scaling.BackOff {
+			return backoff.NewExponentialBackOff(
+				backoff.WithInitialInterval(time.Second),
+				backoff.WithMultiplier(3),
+				backoff.WithRandomizationFactor(0),
+			)
+		},
+	}
+	curve := idle.New()
+	fmt.Println(curve.NextBackOff(), curve.NextBackOff(), curve.NextBackOff())
+	curve.Reset()
+	fmt.Println(curve.NextBackOff())
+	// Output:
+	// 1s 3s 9s
+	// 1s
+}
