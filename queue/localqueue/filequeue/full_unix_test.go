@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestAFullDiskLosesNothing limits how large a file may be: at first below what the
@@ -55,16 +56,16 @@ func writeHalf(dir, _ string) error {
 	if err != nil {
 		return err
 	}
-	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
+	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
 	if err := errors.Join(
-		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "half"}}),
+		commit(storage.SecretSaved{7}, storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "half"}}),
 		commit(added(1, "before")),
 		limit(8<<10), // in the middle of the next record
 	); err != nil {
 		return err
 	}
 	err = commit(added(2, strings.Repeat("x", 60_000)))
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.active].size < 60_000 {
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, storage.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
 	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything

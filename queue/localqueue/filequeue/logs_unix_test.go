@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
@@ -38,9 +38,9 @@ func beginWithoutRoom(dir, _ string) error {
 	if err != nil {
 		return err
 	}
-	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
+	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
 	if err := errors.Join(
-		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "begin"}}),
+		commit(storage.SecretSaved{7}, storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "begin"}}),
 		commit(added(1, "before")),
 		s.Close(),
 		limit(2*uint64(os.Getpagesize())), // of the tree only the meta pages can be written
@@ -53,7 +53,7 @@ func beginWithoutRoom(dir, _ string) error {
 	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != 1 {
 		return fmt.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
-	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, localqueue.ErrUncertain) {
+	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, storage.ErrUncertain) {
 		return fmt.Errorf("a put on a full disk: %w", err)
 	}
 	if err := errors.Join(limit(1<<40), commit(added(2, "in the tree")), commit(added(3, "in a log"))); err != nil {
