@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -85,10 +86,7 @@ func (l *Listener[T]) publish(s *session[T]) bool {
 
 // fail ends the run with an error. Only the first one counts.
 func (s *session[T]) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
+	nonblocking.Send(s.failed, err)
 }
 
 // polled counts a dequeue that succeeded.

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/pause"
 )
 
 // The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
@@ -32,7 +33,7 @@ func Do(ctx context.Context, key string, transient func(error) bool, op func(con
 // there was none.
 func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
 	series := NewWaits(key, firstWait, maxWait)
-	if last != nil && !pause(ctx, series.Next()) {
+	if last != nil && !pause.For(series.Next(), ctx.Done()) {
 		return last
 	}
 	err := backoff.Retry(func() error {
@@ -87,14 +88,3 @@ func (p policy) NextBackOff() time.Duration { return p.Next() }
 
 // Reset does nothing.
 func (policy) Reset() {}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
@@ -145,10 +146,7 @@ func (c *committer) expire(key storage.MessageKey) {
 }
 
 func (c *committer) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(c.wake, struct{}{})
 }
 
 // run commits until stop is closed and nothing is left to commit.
