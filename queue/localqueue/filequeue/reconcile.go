@@ -45,7 +45,8 @@ func (s *snapshot) compareDigests() {
 	}
 	have, want = s.actual.others, s.digest.others
 	if have != want && !s.countsOnly {
-		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
+		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: "+
+			"some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
 	}
 }
 
