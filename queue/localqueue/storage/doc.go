@@ -32,12 +32,11 @@
 // # Reading
 //
 // A [View] has the texts as of when it was opened, while commits go on. The engine asks it
-// only for messages that were committed and not removed by then.
+// only for messages that were committed and not removed by then, and closes it without
+// waiting for a commit, so Commit and Close may wait until open views are closed.
 //
 // # Concurrency
 //
 // Calls of Load, Commit and Close never overlap. Views are opened, read and closed on other
-// goroutines meanwhile. None is opened during or after Close, but one that was opened before
-// may still be read: Close waits for it, or leaves it what it needs. A store belongs to one
-// engine.
+// goroutines meanwhile. None is opened during or after Close. A store belongs to one engine.
 package storage
