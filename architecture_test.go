@@ -99,12 +99,19 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// Only queue/azurequeue imports azqueue.
-func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
+// Only queue/azurequeue imports azqueue, and only internal/retry imports backoff, so that
+// neither is part of what the other packages export.
+func TestDependenciesStayBehindOnePackage(t *testing.T) {
+	owners := []struct{ dependency, owner string }{
+		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue", "queue/azurequeue"},
+		{"github.com/cenkalti/backoff", "internal/retry"},
+	}
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue") && short(p.ImportPath) != "queue/azurequeue" {
-				t.Errorf("%s imports azqueue", short(p.ImportPath))
+			for _, o := range owners {
+				if strings.HasPrefix(imported, o.dependency) && short(p.ImportPath) != o.owner {
+					t.Errorf("%s imports %s; only %s may", short(p.ImportPath), imported, o.owner)
+				}
 			}
 		}
 	}

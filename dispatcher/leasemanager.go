@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -210,8 +211,5 @@ func (k *leaseManager) reschedule(l *lease) {
 }
 
 func (k *leaseManager) signal() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(k.wake, struct{}{})
 }

@@ -106,12 +106,12 @@ func (v *delivery) try(request func(context.Context) error) error {
 	d := v.dispatcher
 	parent := d.requests.context()
 	err := request(parent)
-	if err == nil || !retry.Transient(err) {
+	if err == nil || !queue.Transient(err) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(parent, d.options.SettleTimeout)
 	defer cancel()
-	return retry.Again(ctx, string(v.queued.ID), err, request)
+	return retry.Again(ctx, string(v.queued.ID), err, queue.Transient, request)
 }
 
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted

@@ -178,7 +178,7 @@ func (v *delivery) writeStart(text string) error {
 	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safetyMargin))
 	defer cancel()
 	unknown := false
-	err := retry.Do(ctx, string(v.queued.ID), func(ctx context.Context) error {
+	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(ctx context.Context) error {
 		asked := time.Now()
 		visibility := v.withinLife(max(v.visibility, d.Visibility()))
 		fresh, err := d.queue.Update(ctx, v.queued.Lease, text, visibility)

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
@@ -99,12 +97,12 @@ var hooks = map[string]func(o *Options[job], fail func()){
 	"QueueWorkDetected": func(o *Options[job], fail func()) {
 		o.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
 	},
-	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() backoff.BackOff { fail(); return nil } },
+	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() BackOff { fail(); return nil } },
 	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
-		o.Idle.New = func() backoff.BackOff { return brokenCurve{fail, works} }
+		o.Idle.New = func() BackOff { return brokenCurve{fail, works} }
 	},
 	"Idle.New: Reset": func(o *Options[job], fail func()) {
-		o.Idle.New = func() backoff.BackOff { return brokenCurve{works, fail} }
+		o.Idle.New = func() BackOff { return brokenCurve{works, fail} }
 	},
 	"OnError": func(o *Options[job], fail func()) {
 		tell := o.OnError
@@ -353,7 +351,7 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 		var told errorList
 		o := options()
 		o.OnError = told.add
-		o.Idle.New = func() backoff.BackOff { return nil }
+		o.Idle.New = func() BackOff { return nil }
 		b.run(New(b.queue, nothing, o))
 		after(time.Minute)
 		b.finished()
@@ -484,7 +482,7 @@ func TestABrokenCurveOfConfigure(t *testing.T) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
 		after(time.Second)
-		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() backoff.BackOff { fail(); return nil }}}); err != nil {
+		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() BackOff { fail(); return nil }}}); err != nil {
 			b.Fatal(err)
 		}
 		after(time.Minute)

@@ -31,7 +31,7 @@ func TestIdleDefaultsAndBounds(t *testing.T) {
 
 // any backoff policy can be used, within our bounds.
 func TestAnyBackOffStandsIn(t *testing.T) {
-	idle, err := idleWithDefaults(scaling.Idle{Min: 200 * time.Millisecond, Max: time.Second, New: func() backoff.BackOff {
+	idle, err := idleWithDefaults(scaling.Idle{Min: 200 * time.Millisecond, Max: time.Second, New: func() BackOff {
 		return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithRandomizationFactor(0))
 	}})
 	if err != nil {
@@ -42,6 +42,9 @@ func TestAnyBackOffStandsIn(t *testing.T) {
 	}
 	if got := idleWait(&idle, backoff.Stop); got != time.Second {
 		t.Errorf("Stop is %v, want the maximum", got)
+	}
+	if got := idleWait(&idle, -time.Hour); got != time.Second {
+		t.Errorf("a negative wait is %v, want the maximum", got)
 	}
 	if got := idleWait(&idle, time.Hour); got != time.Second {
 		t.Errorf("an hour is %v, want the maximum", got)

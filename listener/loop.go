@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
@@ -26,11 +24,11 @@ const minHookWait = time.Millisecond
 // loop is one dequeue goroutine. Only that goroutine uses its fields.
 type loop struct {
 	*session
-	empties int             // empty polls in a row
-	setting *Idle           // for which curve was made
-	curve   backoff.BackOff // waits after empty polls
-	errors  backoff.BackOff // waits after errors in a row; nil before the first
-	created bool            // it created the queue, and no dequeue has succeeded since
+	empties int          // empty polls in a row
+	setting *Idle        // for which curve was made
+	curve   BackOff      // waits after empty polls
+	errors  *retry.Waits // waits after errors in a row; nil before the first
+	created bool         // it created the queue, and no dequeue has succeeded since
 }
 
 // run dequeues until the listener stops or the loop ends.
@@ -161,7 +159,7 @@ func (l *loop) onError(err error) time.Duration {
 	if l.errors == nil {
 		l.errors = l.newErrorWaits()
 	}
-	return l.errors.NextBackOff()
+	return l.errors.Next()
 }
 
 // hint adds advice where a listener knows more than its queue.
@@ -217,7 +215,7 @@ func (l *loop) currentIdle() *Idle {
 }
 
 // newCurve returns the curve of waits after empty polls.
-func (l *loop) newCurve(idle *Idle) backoff.BackOff {
+func (l *loop) newCurve(idle *Idle) BackOff {
 	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
 		return int(l.nextJitter() * float64(n))
 	})
@@ -234,9 +232,9 @@ func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.A
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.
-func (s *session) newErrorWaits() backoff.BackOff {
+func (s *session) newErrorWaits() *retry.Waits {
 	first := min(max(s.idle.Load().Min, firstErrorWait), maxErrorWait)
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
+	return retry.NewWaits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
 }
 
 func (s *session) newLoop() *loop {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
@@ -76,7 +74,7 @@ func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 		o := many(2)
 		o.Loops.Min = 2 // both from the start; the hook below lets one go
 		var curves atomic.Int64
-		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() backoff.BackOff {
+		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() BackOff {
 			curves.Add(1)
 			return scaling.Curve(0, time.Second)
 		}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -75,10 +76,7 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 
 // fail ends the run with an error. Only the first one counts.
 func (s *session) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
+	nonblocking.Send(s.failed, err)
 }
 
 // polled counts a dequeue that succeeded.

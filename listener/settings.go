@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/nonblocking"
 )
 
 // Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
@@ -67,7 +69,7 @@ func (s *session) configure(c Settings) error {
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
 	if s.pool.setBounds(bounds) {
-		trySignal(s.scaler.raised)
+		nonblocking.Send(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()

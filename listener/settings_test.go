@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
 )
@@ -271,7 +269,7 @@ func TestAMaxThatWasConfiguredStays(t *testing.T) {
 // A setting that a hook overrides is refused, at the start and later.
 func TestIdleBesideItsHookIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		curve := func() backoff.BackOff { return scaling.Curve(0, time.Second) }
+		curve := func() BackOff { return scaling.Curve(0, time.Second) }
 		for _, idle := range []scaling.Idle{{Min: time.Second}, {Max: time.Minute}, {New: curve}} {
 			o := options()
 			o.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }

@@ -121,7 +121,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	if err := queue.CheckRequest(text, room); err != nil {
 		return err
 	}
-	return retry.Do(ctx, s.Head.ID, func(ctx context.Context) error {
+	return retry.Do(ctx, s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		accepted, err := p.queue.Enqueue(ctx, text, &s.Options)
 		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
 			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {

@@ -38,12 +38,24 @@ func goodImageResponse() ImageResponse {
 
 func TestPM05_PM09_TheWireFormat(t *testing.T) {
 	head := `"clientId":"ada","requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","queueUri":"queue://acct/`
-	for want, m := range map[string]Message{
-		head + `imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`:      goodImageRequest(),
-		head + `slicerequest","imageLibraryUri":"blob://imagelibrary/abc.tar","sliceUri":"blob://slicerequest/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000007","sliceSequence":7,"slices":8,"tileSize":16`: goodSliceRequest(),
-		head + `sliceresponse","sliceUri":"blob://sliceresponse/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000000","sliceSequence":0,"slices":1`:                                                             goodSliceResponse(),
-		head + `imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.jpg"`:                                                                                               goodImageResponse(),
+	for _, c := range []struct {
+		m    Message
+		want string
+	}{
+		{goodImageRequest(), head +
+			`imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55",` +
+			`"imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`},
+		{goodSliceRequest(), head +
+			`slicerequest","imageLibraryUri":"blob://imagelibrary/abc.tar",` +
+			`"sliceUri":"blob://slicerequest/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000007","sliceSequence":7,` +
+			`"slices":8,"tileSize":16`},
+		{goodSliceResponse(), head +
+			`sliceresponse","sliceUri":"blob://sliceresponse/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000000",` +
+			`"sliceSequence":0,"slices":1`},
+		{goodImageResponse(), head +
+			`imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.jpg"`},
 	} {
+		m, want := c.m, c.want
 		got, err := json.Marshal(m)
 		if err != nil || string(got) != "{"+want+"}" {
 			t.Errorf("%T is written as\n%s, %v; want\n{%s}", m, got, err, want)

@@ -93,8 +93,7 @@ func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[
 func persist(ctx context.Context, op func(context.Context) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := op(ctx)
-		passing := errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown)
-		if !passing {
+		if !queue.Transient(err) {
 			return err
 		}
 		select {
