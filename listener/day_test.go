@@ -145,7 +145,7 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 }
 
 // The cost example of the requirements, simulated and counted at the service, at its prices
-// (C-04): first loops without back-off, the baseline (C-13; C-05, C-06, C-08, C-09), then with
+// (C-04): first loops without back-off, the baseline (C-13; C-05 to C-09: C-06, C-07, C-08), then with
 // back-off (C-11), then loops that shrink (C-10, L-24).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }

@@ -49,11 +49,11 @@ func TestPM05_PM09_TheWireFormat(t *testing.T) {
 			t.Errorf("%T is written as\n%s, %v; want\n{%s}", m, got, err, want)
 		}
 		if err := m.Validate(); err != nil {
-			t.Errorf("%T: %v", m, err)
+			t.Errorf("got %T: %v; want no error", m, err)
 		}
 		back := reflect.New(reflect.TypeOf(m))
 		if err := json.Unmarshal(got, back.Interface()); err != nil || back.Elem().Interface() != m {
-			t.Errorf("%T came back as %+v, %v", m, back.Elem(), err)
+			t.Errorf("got %T came back as %+v, %v; want back.Elem().Interface() %v, no error", m, back.Elem(), err, m)
 		}
 		if id, ok := requestOf(string(got)); !ok || id != testID {
 			t.Errorf("%T is of request %v, %v", m, id, ok)
@@ -82,7 +82,7 @@ func TestPM14_MessagesSurviveTheWire(t *testing.T) {
 		}
 		var got SliceRequest
 		if err := json.Unmarshal(text, &got); err != nil || got != m {
-			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+			t.Fatalf("got %+v came back as %+v, %v; want got %v, no error", m, got, err, m)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
 		}
 		q, log := openTest(t, engine)
 		if q.Timeout != c.wantTimeout || q.PoisonThreshold != c.wantThreshold || strings.Count(log, "level=WARN") != c.warnings {
-			t.Errorf("%q, %q: got %v, %d and: %s", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log)
+			t.Errorf("%q, %q: got %v, %d and the log %s; want %v, %d and %d warnings", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log, c.wantTimeout, c.wantThreshold, c.warnings)
 		}
 	}
 }
@@ -79,14 +79,14 @@ func TestPM15_AMissingQueueIsMadeAndAnOtherOneKept(t *testing.T) {
 	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
 	openTest(t, engine)
 	if _, err := raw.Properties(t.Context()); err != nil {
-		t.Errorf("it was not made: %v", err)
+		t.Errorf("it was not made: %v; want no error", err)
 	}
 	if err := raw.SetMetadata(t.Context(), map[string]string{"owner": "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	openTest(t, engine)
 	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" {
-		t.Errorf("its metadata is %v, %v", p.Metadata, err)
+		t.Errorf("metadata: got %v, %v; want owner ada, no error", p.Metadata, err)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestPM13_NothingInvalidIsSent(t *testing.T) {
 		t.Error("it was sent")
 	}
 	if p, err := q.RawQueue.Properties(t.Context()); err != nil || p.Depth != 0 {
-		t.Errorf("depth %d, %v", p.Depth, err)
+		t.Errorf("got depth %d, %v; want p.Depth 0, no error", p.Depth, err)
 	}
 	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
 		t.Error(err)
@@ -123,7 +123,7 @@ func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if n := w.depth(); n != 0 {
-			t.Errorf("%d messages are left", n)
+			t.Errorf("got %d messages left; want 0", n)
 		}
 		if n, want := w.poisoned(), int64(len(bad)*len(allQueues)); n != want {
 			t.Errorf("%d messages are poison, want %d", n, want)

@@ -33,16 +33,16 @@ func TestPM03_PM04_PM18_ARequestIsTwoMessagesASliceAndTwo(t *testing.T) {
 		w.check(c)
 		w.onlyEnds(c.ID)
 		if got := p.store.made.Load(); got != 1 {
-			t.Errorf("the mosaic was put together %d times", got)
+			t.Errorf("the mosaic was put together %d times; want 1", got)
 		}
 		if got := p.sent.Load(); got != 2*testSlices+2 || c.Sent() != int(got) {
 			t.Errorf("%d messages were sent, the order knows of %d, want %d", got, c.Sent(), 2*testSlices+2)
 		}
 		if n := w.poisoned(); n != 0 {
-			t.Errorf("%d messages are poison", n)
+			t.Errorf("got %d messages poison; want 0", n)
 		}
 		if log := p.log.String(); log != "" {
-			t.Errorf("logged: %s", log)
+			t.Errorf("logged: %s; want log \"\"", log)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestPM17_PM18_AnyFaultsConverge(t *testing.T) {
 				}
 				w.onlyEndsOf(ids)
 				if n := w.poisoned(); n != 0 {
-					t.Errorf("%d messages are poison", n)
+					t.Errorf("got %d messages poison; want 0", n)
 				}
 				if f.happened() == 0 {
 					t.Error("nothing went wrong: this proves nothing")
@@ -197,10 +197,10 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 			c := w.submit(heir)
 			begin := time.Now()
 			if err := c.Wait(t.Context()); err != nil {
-				t.Fatalf("after %d operations: %v", after, err)
+				t.Fatalf("after %d operations: %v; want no error", after, err)
 			}
 			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("after %d operations: the new request took %v", after, took)
+				t.Errorf("after %d operations: the new request took %v; want at most %v", after, took, 10*time.Second)
 			}
 			w.settle()
 			heir.end()
@@ -274,7 +274,7 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 			t.Errorf("the order ended with %v", err)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("got a duration of %v; want at most %v", took, 2*time.Second)
 		}
 		if err := o.Abandon(t.Context()); err != nil {
 			t.Error(err)
@@ -358,7 +358,7 @@ func TestWorkersThatDieFailTheRequest(t *testing.T) {
 		}
 		w.start(asking)
 		if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "worker died") {
-			t.Errorf("the order ended with %v", err)
+			t.Errorf("the order ended with %v; want an error, an error with \"worker died\"", err)
 		}
 		asking.end()
 	})
@@ -443,7 +443,7 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 			t.Errorf("%d messages are poison, want 4", n)
 		}
 		if n := p.retried(); n != 0 {
-			t.Errorf("%d deliveries were given back to be tried again", n)
+			t.Errorf("got %d deliveries were given back to be tried again; want 0", n)
 		}
 	})
 }
