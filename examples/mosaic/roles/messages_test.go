@@ -56,7 +56,7 @@ func TestPM05_PM09_TheWireFormat(t *testing.T) {
 			t.Errorf("got %T came back as %+v, %v; want back.Elem().Interface() %v, no error", m, back.Elem(), err, m)
 		}
 		if id, ok := requestOf(string(got)); !ok || id != testID {
-			t.Errorf("%T is of request %v, %v", m, id, ok)
+			t.Errorf("requestOf(%T): got %v, %v; want %v", m, id, ok, testID)
 		}
 	}
 }
@@ -139,11 +139,11 @@ func TestPM13_PM19_InvalidMessagesAreRefused(t *testing.T) {
 func TestRequestsAreFoundInWhatCanBeRead(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", `{"requestId":7}`, `{"requestId":""}`, `{"requestId":"00000000-0000-0000-0000-000000000000"}`, "\x00"} {
 		if id, ok := requestOf(text); ok {
-			t.Errorf("%q is of request %v", text, id)
+			t.Errorf("requestOf(%q): got %v, want none", text, id)
 		}
 	}
 	// A message that is invalid otherwise has a request all the same.
 	if id, ok := requestOf(`{"requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","tileSize":"x"}`); !ok || id != testID {
-		t.Errorf("got %v, %v", id, ok)
+		t.Errorf("requestOf: got %v, %v; want %v", id, ok, testID)
 	}
 }
