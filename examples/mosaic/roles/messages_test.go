@@ -36,7 +36,8 @@ func goodImageResponse() ImageResponse {
 	return ImageResponse{Head: testHead(imageResponses), ImageURI: outputRef(testID, picture.JPEG)}
 }
 
-func TestPM05_PM09_TheWireFormat(t *testing.T) {
+// PM-05, PM-06, PM-07, PM-08, PM-09: the fields of the messages.
+func TestTheWireFormatOfMessages(t *testing.T) {
 	head := `"clientId":"ada","requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","queueUri":"queue://acct/`
 	for want, m := range map[string]Message{
 		head + `imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`:      goodImageRequest(),
@@ -61,7 +62,8 @@ func TestPM05_PM09_TheWireFormat(t *testing.T) {
 	}
 }
 
-func TestPM14_MessagesSurviveTheWire(t *testing.T) {
+// PM-14: encode and decode are inverses.
+func TestEncodingAndDecodingMessagesAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, err := uuid.FromBytes(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 		if err != nil || id == uuid.Nil {
@@ -87,7 +89,8 @@ func TestPM14_MessagesSurviveTheWire(t *testing.T) {
 	})
 }
 
-func TestPM13_PM19_InvalidMessagesAreRefused(t *testing.T) {
+// PM-13, PM-19: invalid messages are errors.
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	other := uuid.New()
 	image := func(change func(*ImageRequest)) Message { m := goodImageRequest(); change(&m); return m }
 	slice := func(change func(*SliceRequest)) Message { m := goodSliceRequest(); change(&m); return m }
@@ -136,7 +139,7 @@ func TestPM13_PM19_InvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRequestsAreFoundInWhatCanBeRead(t *testing.T) {
+func TestTheRequestIsFoundInReadableTexts(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", `{"requestId":7}`, `{"requestId":""}`, `{"requestId":"00000000-0000-0000-0000-000000000000"}`, "\x00"} {
 		if id, ok := requestOf(text); ok {
 			t.Errorf("requestOf(%q): got %v, want none", text, id)

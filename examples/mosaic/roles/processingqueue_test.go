@@ -38,7 +38,8 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 	return q, log.String()
 }
 
-func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
+// PM-10, PM-11, X-17: threshold and time-out come from the metadata, or are the defaults.
+func TestSettingsComeFromTheMetadata(t *testing.T) {
 	const least = dispatcher.MinVisibility
 	for _, c := range []struct {
 		timeout, threshold string
@@ -74,7 +75,8 @@ func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
 	}
 }
 
-func TestPM15_AMissingQueueIsMadeAndAnOtherOneKept(t *testing.T) {
+// PM-15: sending creates the queue.
+func TestAMissingQueueIsCreatedAndAnExistingOneKept(t *testing.T) {
 	engine := localqueue.New(nil)
 	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
 	openTest(t, engine)
@@ -90,7 +92,8 @@ func TestPM15_AMissingQueueIsMadeAndAnOtherOneKept(t *testing.T) {
 	}
 }
 
-func TestPM13_NothingInvalidIsSent(t *testing.T) {
+// PM-13: messages are validated before they are sent.
+func TestInvalidMessagesAreNotSent(t *testing.T) {
 	engine := localqueue.New(nil)
 	q, _ := openTest(t, engine)
 	m := goodSliceResponse()
@@ -106,8 +109,8 @@ func TestPM13_NothingInvalidIsSent(t *testing.T) {
 	}
 }
 
-// TestX16_WhatCannotBeReadIsPoisonAtOnce has every kind of bad message in every queue.
-func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
+// every kind of invalid message, in every queue, is poison at once.
+func TestAnInvalidMessageIsPoisonAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(nil)

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-func TestPM03_PM04_PM18_ARequestIsTwoMessagesASliceAndTwo(t *testing.T) {
+// PM-03, PM-04, PM-18: a request of n slices takes 2n+2 messages.
+func TestARequestTakesTwoMessagesPerSliceAndTwoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(slowly(1))
@@ -103,10 +104,12 @@ func TestAnotherProcessTakesTheResponse(t *testing.T) {
 	})
 }
 
-// TestPM17_PM18_AnyFaultsConverge has two processes do everything while messages come
+// PM-17, PM-18: with any faults, each request ends with one mosaic.
+//
+// TestRequestsSucceedWithAnyFaults has two processes do everything while messages come
 // twice, leases run out under running handlers, answers are lost, and every request
 // and every blob operation fails now before its effect, now after it.
-func TestPM17_PM18_AnyFaultsConverge(t *testing.T) {
+func TestRequestsSucceedWithAnyFaults(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 5
@@ -457,7 +460,8 @@ func (n *naiveCollector) collect() (finished bool) {
 	return n.left == 0
 }
 
-func TestPM18_DuplicatesFinishNoJobEarly(t *testing.T) {
+// PM-18: distinct slices are counted.
+func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 	// early sends the response of one slice as often as there are slices, and reports
 	// whether the job is then taken for finished.
 	early := func(collect func() bool) bool {
