@@ -277,7 +277,6 @@ func TestHaltCancelsRequests(t *testing.T) {
 		if took := time.Since(halted); took > 3*time.Second {
 			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, 3*time.Second)
 		}
-
 	})
 }
 
