@@ -13,23 +13,24 @@ import (
 
 const module = "github.com/millrace/millrace"
 
-// listed holds the fields of go list that this test needs.
-type listed struct {
+// goPackage holds the fields of go list that this test needs.
+type goPackage struct {
 	ImportPath string
 	Imports    []string
 	Module     *struct{ Path string }
 	Standard   bool
 }
 
-func goList(t *testing.T, args ...string) []listed {
+func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)...).Output()
+	command := append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)
+	out, err := exec.CommandContext(t.Context(), "go", command...).Output()
 	if err != nil {
 		t.Fatalf("go list %v: %v", args, err)
 	}
-	var packages []listed
+	var packages []goPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return packages
 		} else if err != nil {
@@ -94,7 +95,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 	for name := range table {
 		if !seen[name] {
-			t.Errorf("docs/design.md has a row for %s, which is no package", name)
+			t.Errorf("docs/design.md has a row for %s, which is not a package", name)
 		}
 	}
 }
@@ -117,8 +118,8 @@ func TestDependenciesStayBehindOnePackage(t *testing.T) {
 	}
 }
 
-// TestTheCoreStaysSmall counts the modules that a worker on Azure compiles.
-func TestTheCoreStaysSmall(t *testing.T) {
+// TestAWorkerOnAzureCompilesFewModules counts the modules besides ours.
+func TestAWorkerOnAzureCompilesFewModules(t *testing.T) {
 	const maxModules = 14
 	modules := map[string]bool{}
 	for _, p := range goList(t, "-deps", "./listener", "./queue/azurequeue") {
@@ -127,7 +128,7 @@ func TestTheCoreStaysSmall(t *testing.T) {
 		}
 	}
 	if len(modules) > maxModules {
-		t.Errorf("%d modules, want at most %d: %v", len(modules), maxModules, modules)
+		t.Errorf("got %d modules, want at most %d: %v", len(modules), maxModules, modules)
 	}
 	t.Logf("%d modules", len(modules))
 }

@@ -26,7 +26,7 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 			seen <- m
 			return nil
 		}
-		d, err := dispatcher.New(instant{}, dispatcher.Jobs[string]{Handler: handler}, &dispatcher.Options{
+		d, err := dispatcher.New(instantQueue{}, dispatcher.Jobs[string]{Handler: handler}, &dispatcher.Options{
 			Concurrency: 3, Poison: poison.Policy{MaxAttempts: 7},
 		})
 		if err != nil {
@@ -51,7 +51,7 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 			got := *<-seen
 			id := string(m.ID)
 			want := dispatcher.Message[string]{
-				Body: "body " + id, ID: m.ID, Queue: instant{}.Name(), Attempt: 3, MaxAttempts: 7, DequeueCount: 4,
+				Body: "body " + id, ID: m.ID, Queue: instantQueue{}.Name(), Attempt: 3, MaxAttempts: 7, DequeueCount: 4,
 				Head: got.Head, Inserted: m.Inserted, Expires: m.Expires,
 			}
 			if got.Head.ID != "job "+id || got.Head.Attempts != 2 || !strings.HasPrefix(got.Head.Trace, "00-") || got.Head.Enqueued.IsZero() {
@@ -84,7 +84,7 @@ func TestEveryMessageOfABatchIsHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bodies := make(chan string, 9)
 		handler := func(_ context.Context, m *dispatcher.Message[[]byte]) error { bodies <- string(m.Body); return nil }
-		d, err := dispatcher.New(settling{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{Format: codec.Plain})
+		d, err := dispatcher.New(settlingQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{Format: codec.Plain})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestADispatcherNeedsAQueueAndAHandler(t *testing.T) {
 	if _, err := dispatcher.New(nil, dispatcher.Jobs[int]{Handler: handler}, nil); err == nil {
 		t.Error("a nil queue was accepted")
 	}
-	if _, err := dispatcher.New(instant{}, dispatcher.Jobs[int]{}, nil); err == nil {
+	if _, err := dispatcher.New(instantQueue{}, dispatcher.Jobs[int]{}, nil); err == nil {
 		t.Error("a nil handler was accepted")
 	}
 }
@@ -139,7 +139,7 @@ func TestTheContextOfAnInterceptorReachesTheHandler(t *testing.T) {
 			path <- ctx.Value(key("path"))
 			return nil
 		}
-		d, err := dispatcher.New(instant{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+		d, err := dispatcher.New(instantQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
 			Format: codec.Plain, Interceptors: []dispatcher.Interceptor{add("a"), add("b"), add("c")},
 		})
 		if err != nil {

@@ -25,15 +25,16 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 		"grace":            {Grace: 30},
 		"idle maximum":     {Idle: scaling.Idle{Max: 30}},
 	} {
-		if err := New(q, h, o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
-			t.Errorf("%s: got %v", name, err)
+		err := New(q, h, o).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
+			t.Errorf("%s: got error %v, want one with the option, 30ns and 30*time.Second", name, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	short := &Options[job]{Timeout: time.Microsecond, SettleTimeout: time.Microsecond, Grace: time.Microsecond}
 	if err := New(q, h, short).Run(ended); err != nil {
-		t.Errorf("short ones with a unit: %v", err)
+		t.Errorf("short durations with a unit: got error %v, want nil", err)
 	}
 }
 

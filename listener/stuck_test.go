@@ -21,7 +21,7 @@ func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
 				const slots, stuck = 3, 2
 				b.put(stuck)
 				release := make(chan struct{})
-				var running, most atomic.Int64
+				var running, peak atomic.Int64
 				o := options()
 				o.Concurrency, o.GiveUp, o.Timeout, o.StuckAfter = slots, true, 10*time.Second, 10*time.Second
 				l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
@@ -29,30 +29,30 @@ func TestTheSlotOfAGivenUpHandlerIsFreedOnce(t *testing.T) {
 						<-release
 						return result
 					}
-					most.Store(max(most.Load(), running.Add(1)))
+					peak.Store(max(peak.Load(), running.Add(1)))
 					defer running.Add(-1)
 					time.Sleep(5 * time.Second)
 					return nil
 				}, o)
 				b.run(l)
-				after(25 * time.Second) // both are given up
+				advance(25 * time.Second) // both are given up
 				for range 30 {
 					b.putText(`{"N":100}`)
 				}
-				after(2 * time.Second)
+				advance(2 * time.Second)
 				if st := l.State(); st.Running != slots || running.Load() != slots {
-					b.Errorf("%d run, state %+v", running.Load(), st)
+					b.Errorf("got %d handlers running, state %+v; want Running %v, running %v", running.Load(), st, slots, slots)
 				}
 				close(release) // while the others run
-				after(time.Second)
+				advance(time.Second)
 				if st := l.State(); st.Running != slots {
-					b.Errorf("after the return of the stuck ones: state %+v", st)
+					b.Errorf("after the return of the stuck handlers: got state %+v; want Running %v", st, slots)
 				}
-				after(10 * time.Minute)
-				if st := l.State(); most.Load() != slots || st.Running != 0 || st.Settling != 0 {
-					b.Errorf("%d ran at once in %d slots, state %+v", most.Load(), slots, st)
+				advance(10 * time.Minute)
+				if st := l.State(); peak.Load() != slots || st.Running != 0 || st.Settling != 0 {
+					b.Errorf("got %d handlers at once in %d slots, state %+v; want peak %v, Running 0, Settling 0", peak.Load(), slots, st, slots)
 				}
-				b.finished()
+				b.mustFinish()
 			})
 		})
 	}
@@ -90,7 +90,7 @@ func TestAStuckReportShowsWhatTheHandlersOfTheQueueStarted(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- elsewhere.Run(ctx) }()
 		b.run(l)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		e := told.Load()
 		if e == nil {
 			b.Fatal("nothing was reported")
@@ -102,7 +102,7 @@ func TestAStuckReportShowsWhatTheHandlersOfTheQueueStarted(t *testing.T) {
 		}
 		close(release)
 		stop()
-		after(time.Minute) // the workers wait for messages
+		advance(time.Minute) // the workers wait for messages
 		var all strings.Builder
 		if err := errors.Join(pprof.Lookup("goroutine").WriteTo(&all, 1), <-ended); err != nil {
 			b.Fatal(err)
@@ -110,7 +110,7 @@ func TestAStuckReportShowsWhatTheHandlersOfTheQueueStarted(t *testing.T) {
 		if strings.Contains(all.String(), "millrace.queue") {
 			b.Errorf("a goroutine without a handler has the label:\n%s", all.String())
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
