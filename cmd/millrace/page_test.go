@@ -128,7 +128,7 @@ func TestPageTellsOthersNothing(t *testing.T) {
 		host string
 		says string
 	}{
-		"another host":  {e, "attacker.example:10001", "does not answer to the host"},
+		"another host":  {e, "attacker.example:10001", "does not accept the host"},
 		"allowed host":  {named, "millrace:10001", "emulator of Azure Queue Storage"},
 		"public":        {public, "", "emulator of Azure Queue Storage"},
 		"public's name": {public, "millrace.example", "emulator of Azure Queue Storage"},
