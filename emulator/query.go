@@ -73,8 +73,8 @@ func (q query) has(name string) bool {
 	return false
 }
 
-// number returns a parameter that is a whole number from min to max, or missing if there is none.
-func (q query) number(name string, missing, min, max int64) (int64, *failure) {
+// number returns a parameter that is a whole number from minimum to maximum, or missing if there is none.
+func (q query) number(name string, missing, minimum, maximum int64) (int64, *failure) {
 	value, found, f := q.get(name)
 	if f != nil || !found {
 		return missing, f
@@ -86,12 +86,12 @@ func (q query) number(name string, missing, min, max int64) (int64, *failure) {
 			queuexml.Detail{Name: "QueryParameterValue", Value: value},
 			queuexml.Detail{Name: "Reason", Value: "It is not a whole number."})
 	}
-	if n < min || n > max {
+	if n < minimum || n > maximum {
 		return 0, errOutOfRangeQueryValue.with(
 			queuexml.Detail{Name: "QueryParameterName", Value: name},
 			queuexml.Detail{Name: "QueryParameterValue", Value: value},
-			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(min, 10)},
-			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(max, 10)})
+			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(minimum, 10)},
+			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(maximum, 10)})
 	}
 	return n, nil
 }

@@ -12,15 +12,15 @@ func createCommand() *command {
 	var account accountFlag
 	f := newFlags("create")
 	account.add(f)
-	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "A queue that exists already stays as it is, and that is fine.\n",
+	return &command{name: "create", args: "QUEUE", does: "create a queue", flags: f, minArgs: 1, maxArgs: 1,
+		more: "An existing queue is left unchanged, which is not an error.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(_ context.Context, t *task, q queue.Manager) error {
 				err := q.Create(t.finish, nil)
 				if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
 					err = nil
 				}
-				return t.report(err, "Queue %v is there.\n", q.Name())
+				return t.report(err, "Queue %v exists.\n", q.Name())
 			})
 		}}
 }
@@ -34,13 +34,13 @@ func dropCommand() *command {
 	account.add(f)
 	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It asks for the queue's name to be typed again.\n",
+		more: "You must type the queue's name to confirm.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				if err := t.confirm(ctx, q, "drop", yes, "This deletes the queue %v with its messages, about %d, for good."); err != nil {
+				if err := t.confirm(ctx, q, "drop", yes, "This permanently deletes the queue %v and its messages, about %d."); err != nil {
 					return err
 				}
-				return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
+				return t.report(dropError(q.Drop(t.finish)), "Queue %v is deleted.\n", q.Name())
 			})
 		}}
 }
@@ -54,10 +54,10 @@ func clearCommand() *command {
 	account.add(f)
 	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It asks for the queue's name to be typed again. Messages that a worker has are deleted too.\n",
+		more: "You must type the queue's name to confirm. Messages that a worker has leased are deleted too.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				if err := t.confirm(ctx, q, "clear", yes, "This deletes all messages of the queue %v, about %d, for good, also those that workers have."); err != nil {
+				if err := t.confirm(ctx, q, "clear", yes, "This permanently deletes all messages of the queue %v, about %d, also those that workers have leased."); err != nil {
 					return err
 				}
 				return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
@@ -65,8 +65,8 @@ func clearCommand() *command {
 		}}
 }
 
-// clear deletes all messages. On a long queue the service deletes what it can within a request,
-// and must be asked again.
+// clear deletes all messages. On a long queue the service deletes what it can within one request,
+// and the request must be repeated.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
 	for {
 		err := q.Clear(t.finish)
@@ -108,7 +108,7 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 	if err != nil {
 		return dropError(err)
 	}
-	printf(c.err, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
+	printf(c.err, warning+"\nType its name to continue, %s: ", q.Name(), p.Depth, q.Name().Queue)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:

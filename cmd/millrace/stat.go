@@ -23,8 +23,8 @@ func statCommand() *command {
 	f := newFlags("stat")
 	account.add(f)
 	f.BoolVar(&asJSON, "json", false, "print a JSON object")
-	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It tells how many messages there are, how many of them a worker could get now, how long the\noldest of these has been there, how many are in the poison queue, and the metadata.\n",
+	return &command{name: "stat", args: "QUEUE", does: "show the depth and the metadata of a queue", flags: f, minArgs: 1, maxArgs: 1,
+		more: "It prints the number of messages, how many of them are visible, the age of the oldest visible\none, the number of messages in the poison queue, and the metadata.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
 				s, err := readStat(ctx, q)
@@ -43,16 +43,16 @@ func statCommand() *command {
 type stat struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
-	Depth   int64  `json:"depth"` // about, and hidden ones too
+	Depth   int64  `json:"depth"` // approximate, including hidden messages
 
-	// Visible is how many a worker could get now, as far as a peek sees.
+	// Visible is the number of visible messages, as far as a peek shows them.
 	Visible     int  `json:"visible"`
 	VisibleMore bool `json:"visibleMore"` // there may be more
 
-	// OldestInserted is when the oldest of those was put; nil when there are none.
+	// OldestInserted is when the oldest visible message was put; nil if there is none.
 	OldestInserted *time.Time `json:"oldestInserted"`
 
-	// PoisonDepth is that of the poison queue; nil when there is none.
+	// PoisonDepth is the depth of the poison queue; nil if there is none.
 	PoisonDepth *int64 `json:"poisonDepth"`
 
 	Metadata map[string]string `json:"metadata"`
@@ -102,7 +102,7 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, escapeControls(fmt.Sprintf(format, args...))) // Flush reports the error
 	}
 	row("queue", "%s", queue.Name{Account: s.Account, Queue: s.Queue})
-	row("messages", "%d, hidden ones included", s.Depth)
+	row("messages", "%d, including hidden ones", s.Depth)
 	visible := fmt.Sprint(s.Visible)
 	if s.VisibleMore {
 		visible += " or more"
