@@ -105,7 +105,7 @@ func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
 
 // bad is a network that loses a third of all requests, half of them after the service has
 // acted.
-var bad = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, Unavailable: 0.02}
+var bad = faultqueue.Rates{LostRequest: 0.1, LostResponse: 0.15, Throttled: 0.03, Unavailable: 0.02}
 
 // Behind it no healthy job becomes poison, whether it is short or takes longer than its lease,
 // while jobs that kill their worker do (see above).
@@ -114,7 +114,7 @@ func TestABadNetworkPoisonsNothing(t *testing.T) {
 	if testing.Short() || underRace() {
 		seeds = 3
 	}
-	for _, faults := range []faultqueue.Rates{bad, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
+	for _, faults := range []faultqueue.Rates{bad, {LostResponse: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
 		for seed := range seeds {
 			bubble(t, func(b *bundle) {
 				const jobs = 60

@@ -41,7 +41,7 @@ func (p *plan) incident(i int) incident {
 	case 0: // the service is away
 		t.faults = everything(away)
 	case 1: // responses to dequeues are lost
-		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostAnswer: 1}}
+		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostResponse: 1}}
 	case 2: // responses to dequeues are slow
 		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 0.9}}
 	case 3: // renewals and give-backs are slow
@@ -88,7 +88,7 @@ func (p *plan) faults(who string) faultqueue.Options {
 		}
 		r := faultqueue.Rates{
 			Throttled: rate("throttled"), Unavailable: rate("unavailable"), LostRequest: rate("lost request"),
-			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
+			LostResponse: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
 		}
 		if who == "producer" && p.policy.bare {
 			r.Duplicate = 0 // bare copies of two equal messages cannot be distinguished

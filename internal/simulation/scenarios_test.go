@@ -156,7 +156,7 @@ func TestLostDequeueResponsesPoisonNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newScenario(6 * time.Minute)
-			p.incidents = []incident{{from: 10 * time.Second, long: 4 * time.Minute, faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostAnswer: 1}}}}
+			p.incidents = []incident{{from: 10 * time.Second, long: 4 * time.Minute, faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostResponse: 1}}}}
 			p.send(100, brief(20*time.Second))
 			for i := range workers {
 				p.addWorker("worker "+str(i), nil)
