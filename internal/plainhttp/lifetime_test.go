@@ -107,7 +107,7 @@ func TestShutdown(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.Serve(newPipes()); !errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("it serves again: %v", err)
+			t.Errorf("it serves again: got %v, want ErrServerClosed", err)
 		}
 	})
 }

@@ -279,7 +279,7 @@ var accountTests = []struct {
 			e.Errorf("it has sent %d requests", n)
 		}
 		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: queue.MaxPage}); err != nil {
-			e.Errorf("the largest page: %v", err)
+			e.Errorf("the largest page: got the error %v, want none", err)
 		}
 	}},
 	{"AnyPrefixInPagesOfAnySize", func(e *accountEnv) {
