@@ -35,9 +35,11 @@ func (s *settings) flags() *flag.FlagSet {
 	f := newFlags("serve")
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "allow other machines to connect; requires -serve-account")
-	f.Var(&s.hosts, "host", "accept requests for the host `name` too, such as that of a container; may be repeated;\nwith -public only for these and the names of this machine")
+	f.Var(&s.hosts, "host", "accept requests for the host `name` too, such as that of a container; may be repeated;\n"+
+		"with -public only for these and the names of this machine")
 	path(f, &s.data, "data", "keep everything in this `directory`; by default in memory only")
-	f.Var(&s.accounts, "serve-account", "serve an additional account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+accountsVariable+"\nlists more, separated by semicolons")
+	f.Var(&s.accounts, "serve-account", "serve an additional account, `name:key` with the key in Base64, or name:@FILE with the\n"+
+		"key in a file; may be repeated; the environment variable "+accountsVariable+"\nlists more, separated by semicolons")
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; requires -key")
 	path(f, &s.key, "key", "the private key of -cert, `file`, PEM")
 	s.deletingFor = 30 * time.Second

@@ -99,7 +99,7 @@ func TestShutdown(t *testing.T) {
 		for _, c := range []net.Conn{busy, odd} {
 			in := bufio.NewReader(c)
 			if !readOK(t, in) {
-				t.Error("the last answer does not say that it is the last")
+				t.Error("the last response does not announce the close of the connection")
 			}
 			ended(t, in)
 		}

@@ -51,7 +51,7 @@ func transports(t *testing.T) map[string]policy.Transporter {
 	return map[string]policy.Transporter{"net/http": nil, "http1": lean}
 }
 
-// overTheWire opens the queue of a server that answers so.
+// overTheWire opens the queue of a server with this response.
 func overTheWire(t *testing.T, transport policy.Transporter, answer http.HandlerFunc) *Queue {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -65,7 +65,7 @@ func overTheWire(t *testing.T, transport policy.Transporter, answer http.Handler
 }
 
 // A 200 that is not a message list must not pass for an empty queue, nor for success:
-// somebody in between has answered. Nobody knows what became of the request.
+// another server has responded. The outcome of the request is unknown.
 func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	for transport, via := range transports(t) {
 		for name, page := range foreign {
@@ -103,7 +103,7 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	}
 }
 
-// An answer that lacks what it must have is reported with what there is of it.
+// A response that lacks a required part is reported with its content.
 func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
 	for op, c := range map[string]struct {
 		status int
@@ -203,7 +203,7 @@ func TestAListenerWaitsOutALoginPage(t *testing.T) {
 }
 
 // A redirect is not followed, whoever's client it is: what proves who we are is for the
-// service alone, and another host's page no answer.
+// service alone, and another host's page is not its response.
 func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
