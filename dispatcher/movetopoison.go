@@ -12,14 +12,33 @@ import (
 // poison copies the message to the poison queue and then deletes it. If the copy fails the
 // message is given back, so that it is not lost.
 func (v *delivery) poison(dec decision) error {
-	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
-	if err := v.copy(record, dec); err != nil {
+	if err := v.copy(v.record(dec), dec); err != nil {
 		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(dec.err), v.poisonText(dec)))
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // it expired meanwhile: only the copy is left
+}
+
+// record returns what the poison queue keeps of the message.
+func (v *delivery) record(dec decision) poison.Record {
+	r := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
+	r.LastSeen = v.lease.asked.UTC()
+	if v.enveloped() { // without one nothing is recorded of any delivery
+		r.Lost = v.lostDeliveries()
+	}
+	var (
+		panicked *PanicError
+		failed   *HookError
+	)
+	switch {
+	case errors.As(dec.err, &panicked):
+		r.Stack = poison.Stack(panicked.Stack)
+	case errors.As(dec.err, &failed):
+		r.Stack = poison.Stack(failed.Stack)
+	}
+	return r
 }
 
 // copy writes the record to the poison queue, with as many tries as SettleTimeout allows. The

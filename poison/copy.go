@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -47,11 +48,12 @@ func (p Policy) put(ctx context.Context, text string) error {
 	return err
 }
 
-// texts returns the texts to try in order: with the whole error, with its beginning, without
-// it, and the bare message text.
+// texts returns the texts to try in order: the whole record, without the stack, with the beginning
+// of the error, without it, with nothing but what cannot be derived, and the bare message text.
+// The body is never shortened.
 func (p Policy) texts(r Record) []string {
 	if p.Bare {
-		return []string{r.Text}
+		return []string{bareText(r.Text)}
 	}
 	var texts []string
 	add := func() {
@@ -60,11 +62,34 @@ func (p Policy) texts(r Record) []string {
 		}
 	}
 	add()
+	r.Stack = ""
+	add()
 	if len(r.Error) > maxError {
 		r.Error = strings.ToValidUTF8(r.Error[:maxError], "") + " …"
 		add()
 	}
 	r.Error = ""
 	add()
+	r = r.withoutDerived()
+	add()
 	return append(texts, r.Text)
+}
+
+// bareText returns what consumers that know no envelope read: the body, or Base64 of one that XML
+// cannot carry. A text without an envelope stays as it is; so does one whose body is elsewhere or
+// that this program cannot read.
+func bareText(text string) string {
+	head, body, _, err := codec.Open(text, codec.Envelope)
+	if err != nil || head.Claim != "" {
+		return text
+	}
+	format := codec.Plain
+	if queue.CheckText(string(body)) != nil {
+		format = codec.Base64
+	}
+	bare, err := codec.Seal(codec.Head{}, body, format)
+	if err != nil {
+		return text
+	}
+	return bare
 }

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/fingerprint"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -20,38 +24,60 @@ const (
 	ReasonUndecodable Reason = "undecodable" // the text cannot be decoded
 	ReasonRejected    Reason = "rejected"    // the handler asked for it
 	ReasonExpiring    Reason = "expiring"    // it expires before another attempt could be made
+
+	// ReasonOutlived means that handlers of the message kept returning after they had lost its
+	// lease, so that none of their results could count. The job is likely sound, and the
+	// visibility too short for how long it takes or for how slow the service is. A worker says
+	// so of what it saw itself; otherwise such a message is poison as [ReasonLost].
+	ReasonOutlived Reason = "outlived"
+
+	// ReasonBlobGone means that the message carries only a reference to its body, and the body
+	// is not where the reference says. To redrive the message helps once the body is restored.
+	ReasonBlobGone Reason = "blobgone"
 )
 
 // version identifies a text as a [Record] and defines its fields.
 const version = 1
 
-// Record is what a poison queue holds for one message. The zero value is not a valid record.
+// Record is what a poison queue holds for one message: what the message was, why it is poison,
+// and what a person needs to understand that. The zero value is not a valid record.
 type Record struct {
-	Version      int        `json:"millracePoison"`
-	Reason       Reason     `json:"reason"`
-	Error        string     `json:"error,omitempty"` // the last error, possibly shortened
-	Account      string     `json:"account"`
-	Queue        string     `json:"queue"` // where it came from, and where a redrive returns it
-	ID           queue.ID   `json:"id"`    // its id in that queue
-	DequeueCount int64      `json:"dequeueCount"`
-	Attempts     int        `json:"attempts"`
-	Inserted     time.Time  `json:"inserted"`          // by the service's clock
-	Expires      *time.Time `json:"expires,omitempty"` // by the service's clock; nil when never
-	Poisoned     time.Time  `json:"poisoned"`          // by the worker's clock
-	Text         string     `json:"text"`              // the message text, exactly
+	Version      int      `json:"millracePoison"`
+	Reason       Reason   `json:"reason"`
+	Error        string   `json:"error,omitempty"`       // the last error, possibly shortened
+	Fingerprint  string   `json:"fingerprint,omitempty"` // the error without its numbers and ids: equal for failures of one kind
+	Stack        string   `json:"stack,omitempty"`       // of a handler that panicked: functions and lines, innermost first
+	Account      string   `json:"account"`
+	Queue        string   `json:"queue"`          // where it came from, and where a redrive returns it
+	ID           queue.ID `json:"id"`             // its id in that queue
+	Job          string   `json:"job,omitempty"`  // the job id from the envelope; empty when none
+	Host         string   `json:"host,omitempty"` // the machine of the worker that gave it up
+	DequeueCount int64    `json:"dequeueCount"`
+	Attempts     int      `json:"attempts"`       // failures recorded; without an envelope, deliveries
+	Lost         int64    `json:"lost,omitempty"` // deliveries of which nothing was recorded
+
+	Inserted  time.Time  `json:"inserted"`           // by the service's clock
+	Expires   *time.Time `json:"expires,omitempty"`  // by the service's clock; nil when never
+	FirstSeen time.Time  `json:"firstSeen,omitzero"` // when the job was sent: by its producer's clock, else Inserted
+	LastSeen  time.Time  `json:"lastSeen,omitzero"`  // its last delivery, by the worker's clock
+	Poisoned  time.Time  `json:"poisoned"`           // by the worker's clock
+
+	Text string `json:"text"` // the message text, exactly
 }
 
 // neverExpires is the year of the expiry that the service returns for a message which never
 // expires.
 const neverExpires = 9999
 
-// NewRecord returns the record of the message m of the queue from. The error may be nil.
+// NewRecord returns the record of the message m of the queue from. The error may be nil. What only
+// the worker knows is left to it: Stack, Lost, and a LastSeen earlier than now.
 func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, cause error) Record {
+	now := time.Now().UTC()
 	r := Record{
 		Version: version, Reason: reason,
-		Account: from.Account, Queue: from.Queue, ID: m.ID,
+		Account: from.Account, Queue: from.Queue, ID: m.ID, Host: host(),
 		DequeueCount: m.DequeueCount, Attempts: attempts,
-		Inserted: m.Inserted, Poisoned: time.Now().UTC(), Text: m.Text,
+		Inserted: m.Inserted, LastSeen: now, Poisoned: now, Text: m.Text,
 	}
 	if cause != nil {
 		r.Error = text(cause)
@@ -60,7 +86,52 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 		expires := m.Expires
 		r.Expires = &expires
 	}
+	r.derive()
 	return r
+}
+
+// host returns the name of this machine.
+var host = sync.OnceValue(func() string {
+	name, _ := os.Hostname() // a record without it is still of use
+	return name
+})
+
+// derive fills in what follows from the rest, if it is missing.
+func (r *Record) derive() {
+	if r.Fingerprint == "" {
+		r.Fingerprint = fingerprint.Of(r.Error)
+	}
+	head, _, _, err := codec.Open(r.Text, codec.Envelope)
+	if r.Job == "" && err == nil {
+		r.Job = head.ID
+	}
+	switch {
+	case !r.FirstSeen.IsZero():
+	case err == nil && !head.Enqueued.IsZero():
+		r.FirstSeen = head.Enqueued
+	default:
+		r.FirstSeen = r.Inserted
+	}
+	if r.LastSeen.IsZero() {
+		r.LastSeen = r.Poisoned
+	}
+}
+
+// withoutDerived returns the record without what a reader can do without or derive, for a text
+// that leaves it no room.
+func (r Record) withoutDerived() Record {
+	r.Job, r.Host, r.Fingerprint, r.FirstSeen, r.LastSeen, r.Lost = "", "", "", time.Time{}, time.Time{}, 0
+	return r
+}
+
+// Body returns the body of the message that the record holds, decoded from an envelope or Base64
+// if it is in one. A text that cannot be read is returned as it is, with the error.
+func (r Record) Body() ([]byte, error) {
+	_, body, _, err := codec.Open(r.Text, codec.Auto)
+	if err != nil {
+		return []byte(r.Text), err
+	}
+	return body, nil
 }
 
 // text returns the text of a handler's error. The message must be moved even if the error's
@@ -74,8 +145,9 @@ func text(err error) (s string) {
 	return err.Error()
 }
 
-// ParseRecord parses the text of a message in a poison queue. A text that is not a record, such
-// as one moved bare, is an error.
+// ParseRecord parses the text of a message in a poison queue. What records of earlier releases
+// lack and follows from the rest is filled in. A text that is not a record, such as one moved
+// bare, is an error.
 func ParseRecord(text string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -84,6 +156,7 @@ func ParseRecord(text string) (Record, error) {
 	if r.Version < 1 {
 		return r, fmt.Errorf("read a poison record: the text is not a record (no %q field)", "millracePoison")
 	}
+	r.derive()
 	return r, nil
 }
 

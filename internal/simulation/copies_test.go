@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"encoding/json"
+
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 )
@@ -51,6 +53,8 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 	switch reason {
 	case poison.ReasonAttempts:
 		return d.endedWith(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
+	case poison.ReasonOutlived: // this worker saw handlers return without their lease
+		return d.began == nil && d.counted() && d.missing() >= int64(p.maxLost)
 	case poison.ReasonLost:
 		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
@@ -61,6 +65,21 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 		return a.acceptance.until != 0
 	}
 	return false
+}
+
+// withoutPlace returns the text of a record without what differs from run to run and from machine
+// to machine, so that traces can be compared.
+func withoutPlace(text string) string {
+	record, err := poison.ParseRecord(text)
+	if err != nil {
+		return text
+	}
+	record.Host, record.Stack = "", ""
+	same, err := json.Marshal(record)
+	if err != nil {
+		return text
+	}
+	return string(same)
 }
 
 // origin returns the delivery that was copied.
@@ -83,7 +102,7 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 		}
 		for _, d := range a.deliveries {
 			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied)
-			if fits && d.holds(text) {
+			if fits && (d.holds(text) || d.counted() && d.has(text)) { // of an envelope, only the body is copied
 				found = d
 			}
 		}

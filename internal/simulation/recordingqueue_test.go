@@ -32,7 +32,7 @@ func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 	}
 	e := entry{kind: accepted, who: s.who, id: m.ID, text: text}
 	if s.poison {
-		e.kind = copied
+		e.kind, e.text = copied, withoutPlace(text)
 	}
 	if o != nil {
 		e.hidden = time.Since(s.history.birth) + time.Duration(queue.Seconds(o.Delay))*time.Second
