@@ -36,13 +36,23 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= bounds.MaxLost:
-		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)), true
+		return v.poisoned(v.lostReason()), true
 	case v.attempt() > bounds.MaxAttempts:
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
 	return decision{}, false
+}
+
+// lostReason returns why a message is poison whose handlers started and settled nothing. If this
+// process saw as many of them return without their lease as it excludes, they do not die.
+func (v *delivery) lostReason() (poison.Reason, error) {
+	if v.lastRecorded.returned >= maxExcluded {
+		return poison.ReasonOutlived, fmt.Errorf("its handlers kept returning after they had lost its lease, %d of them in this process: "+
+			"they take longer than the visibility, and its renewals fail or other workers get the message; raise Visibility, or let handlers end with their context", v.lastRecorded.returned)
+	}
+	return poison.ReasonLost, fmt.Errorf("%d handlers in a row started and nothing came of it: the worker died or lost its lease", v.starts)
 }
 
 // newerDelay is how long a message with a newer envelope is left to workers of a newer release.

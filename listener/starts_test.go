@@ -389,8 +389,8 @@ func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
 		b.run(l)
 		advance(24 * time.Hour)
 		b.mustFinish()
-		if c := b.poisonRecords(); runs != 1+20+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
-			t.Errorf("got %d runs, %d records; want runs %v, records above 0, Reason ReasonLost", runs, len(c), 1+20+poison.DefaultMaxLost)
+		if c := b.poisonRecords(); runs != 1+20+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonOutlived {
+			t.Errorf("got %d runs, %d records; want runs %v, records above 0, Reason ReasonOutlived", runs, len(c), 1+20+poison.DefaultMaxLost)
 		}
 	})
 }

@@ -54,6 +54,10 @@ type Options struct {
 
 	// Max is how many messages are shown at most. Defaults to 0, all.
 	Max int
+
+	// Before is called before each page is taken, with nothing in hand. Its error ends the walk.
+	// Defaults to nil, no calls.
+	Before func(context.Context) error
 }
 
 // Message is a message under the lease of its page.
@@ -93,6 +97,7 @@ type reader struct {
 	depth    int64
 	seen     map[queue.ID]struct{}
 	shown    int
+	stale    int       // pages in a row that had nothing new
 	start    time.Time // of the walk, by the service's clock
 }
 
@@ -113,6 +118,7 @@ func Pages(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[*Page, erro
 		if r.options.Lease == 0 {
 			r.options.Lease = DefaultLease
 		}
+		r.options.Lease = time.Duration(queue.Seconds(r.options.Lease)) * time.Second
 		if err := r.read(ctx, yield); err != nil {
 			yield(&Page{Depth: r.depth}, err)
 		}
@@ -132,8 +138,8 @@ func (r *reader) read(ctx context.Context, yield func(*Page, error) bool) error 
 		return err
 	}
 	r.depth = properties.Depth
-	for stale := 0; stale < maxStale && !r.complete(); {
-		if err := context.Cause(ctx); err != nil {
+	for r.stale < maxStale && !r.complete() {
+		if err := r.before(ctx); err != nil {
 			return err
 		}
 		fresh, empty, err := r.next(ctx)
@@ -143,16 +149,26 @@ func (r *reader) read(ctx context.Context, yield func(*Page, error) bool) error 
 		case empty:
 			return nil
 		case len(fresh) == 0:
-			stale++
+			r.stale++
 			continue
 		}
-		stale = 0
+		r.stale = 0
 		page := &Page{Messages: fresh, Depth: r.depth, Now: fresh[0].Until.Add(-r.options.Lease)}
 		if !r.show(page, yield) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// before returns an error if no further page may be taken.
+func (r *reader) before(ctx context.Context) error {
+	if r.options.Before != nil {
+		if err := r.options.Before(ctx); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // complete reports whether everything was shown that was there at the start, or as much as was
@@ -207,7 +223,7 @@ func (r *reader) next(ctx context.Context) (fresh []*Message, empty bool, err er
 // hide messages that nobody saw.
 func (r *reader) take(ctx context.Context) (asked time.Time, batch []queue.Message, err error) {
 	n := r.options.Page
-	if r.depth >= 0 {
+	if r.depth >= 0 && r.stale == 0 { // those behind them were seen already
 		n = int(min(int64(n), r.depth-int64(len(r.seen))))
 	}
 	if r.options.Max > 0 {

@@ -1,0 +1,95 @@
+package poison
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/queue"
+)
+
+// ListOptions says what [List] yields. Nil and the zero value mean what a peek shows.
+type ListOptions struct {
+	// Filter chooses messages. Defaults to all.
+	Filter Filter
+
+	// Beyond reads further than the [queue.MaxBatch] messages that the service shows. It takes
+	// each page under a lease and gives it back, which costs one request a page and one a
+	// message, puts the messages in another order, hides each for a moment, and raises the
+	// dequeue count of records and of messages without an envelope. Nothing counts as a lost
+	// delivery. Defaults to false.
+	Beyond bool
+
+	// Max is how many chosen messages are yielded at most. Defaults to 0, all.
+	Max int
+
+	// Lease is how long a page is hidden with Beyond, in whole seconds, at least 2 s. It is given
+	// back before that; only a process that is killed leaves it hidden so long. Defaults to 30 s.
+	Lease time.Duration
+}
+
+// List yields the visible messages of a poison queue that the filter chooses. It also works on
+// other queues. An error is yielded last, with a zero Entry. Without Beyond it costs one request.
+//
+// With Beyond a page is given back when its last entry was yielded, so entries should be handled
+// without waiting. The messages that have come since it began are not yielded.
+func List(ctx context.Context, q queue.Queue, o *ListOptions) iter.Seq2[Entry, error] {
+	if o == nil {
+		o = new(ListOptions)
+	}
+	return func(yield func(Entry, error) bool) {
+		if err := checkLease(o.Lease); err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		left := o.Max
+		chosen := func(m queue.Message, now time.Time) bool {
+			e := NewEntry(m)
+			if !o.Filter.Chooses(&e, now) {
+				return true
+			}
+			left--
+			return yield(e, nil) && left != 0
+		}
+		if !o.Beyond {
+			if err := peek(ctx, q, chosen); err != nil {
+				yield(Entry{}, err)
+			}
+			return
+		}
+		for page, err := range browse.Pages(ctx, q, &browse.Options{Lease: o.Lease}) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, m := range page.Messages {
+				if !chosen(m.Message, page.Now) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// peek passes the messages that the service shows on, until that returns false.
+func peek(ctx context.Context, q queue.Queue, to func(queue.Message, time.Time) bool) error {
+	batch, err := q.Peek(ctx, queue.MaxBatch)
+	if err != nil {
+		return err
+	}
+	for _, m := range batch {
+		if !to(m, time.Now()) {
+			break
+		}
+	}
+	return nil
+}
+
+func checkLease(lease time.Duration) error {
+	if lease != 0 && (lease < browse.MinLease || lease > queue.MaxVisibility) {
+		return fmt.Errorf("a lease of %v: it must be at least %v and at most %v", lease, browse.MinLease, queue.MaxVisibility)
+	}
+	return nil
+}

@@ -1,0 +1,659 @@
+package poison_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// morgue is a poison queue, and the queue that its records came from.
+type morgue struct {
+	account *localqueue.Account
+	orders  queue.Queue
+	poison  queue.Queue
+}
+
+func newMorgue(t rapid.TB) *morgue {
+	t.Helper()
+	a := localqueue.New(nil).Account("acme")
+	m := &morgue{account: a}
+	for name, q := range map[string]*queue.Queue{"orders": &m.orders, "orders-poison": &m.poison} {
+		opened, err := a.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := opened.Create(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		*q = opened
+	}
+	return m
+}
+
+// envelope returns the text of a message for job n that has failed.
+func envelope(t rapid.TB, n int, h codec.Head) string {
+	t.Helper()
+	h.ID = "job-" + strconv.Itoa(n)
+	text, err := codec.Seal(h, []byte(fmt.Sprintf(`{"N":%d}`, n)), codec.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// bury puts the record of a message with the text into the poison queue.
+func (m *morgue) bury(t rapid.TB, text string, reason poison.Reason, cause error) {
+	t.Helper()
+	p := policy(t, poison.Policy{}, m.orders)
+	if err := p.Copy(context.Background(), poison.NewRecord(from, message(text), 5, reason, cause)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drain takes everything that is visible in the queue, and returns the texts.
+func drain(t rapid.TB, q queue.Queue) (texts []string) {
+	t.Helper()
+	for {
+		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			return texts
+		}
+		for _, m := range batch {
+			texts = append(texts, m.Text)
+			if err := q.Delete(context.Background(), m.Lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// jobs counts the job ids of texts.
+func jobs(t rapid.TB, texts []string) map[string]int {
+	t.Helper()
+	ids := make(map[string]int)
+	for _, text := range texts {
+		if r, err := poison.ParseRecord(text); err == nil {
+			text = r.Text
+		}
+		h, _, _, err := codec.Open(text, codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[h.ID]++
+	}
+	return ids
+}
+
+func depth(t rapid.TB, q queue.Queue) int64 {
+	t.Helper()
+	p, err := q.Properties(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Depth
+}
+
+func TestARedrivenJobStartsAnew(t *testing.T) {
+	m := newMorgue(t)
+	sent := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	head := codec.Head{
+		ContentType: "application/json", Enqueued: sent, Trace: "00-1-2-01", TraceState: "a=b", Dedupe: "once",
+		Attempts: 5, Settled: 7, Starts: 2, Poison: "attempts",
+	}
+	failed := strings.Replace(envelope(t, 1, head), "\n", "&zz=later\n", 1)
+	m.bury(t, failed, poison.ReasonAttempts, errors.New("no stock"))
+	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
+	if err != nil || report.Redriven != 1 || report.Doubled != 0 || report.ByReason[poison.ReasonAttempts].Redriven != 1 {
+		t.Fatalf("got %+v, %v; want one redriven", report, err)
+	}
+	got := drain(t, m.orders)
+	head.Attempts, head.Settled, head.Starts, head.Poison = 0, 0, 0, ""
+	want := strings.Replace(envelope(t, 1, head), "\n", "&zz=later\n", 1)
+	if !slices.Equal(got, []string{want}) || depth(t, m.poison) != 0 {
+		t.Errorf("got %q and %d records left, want %q and none", got, depth(t, m.poison), want)
+	}
+}
+
+// The reference to a body that is elsewhere is what the job is: it goes back unchanged.
+func TestTheClaimIsKept(t *testing.T) {
+	m := newMorgue(t)
+	m.bury(t, "millrace/1?id=7&n=5&cl=blob-7\n", poison.ReasonBlobGone, nil)
+	if _, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account}); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(t, m.orders); !slices.Equal(got, []string{"millrace/1?id=7&cl=blob-7\n"}) {
+		t.Errorf("got %q, want the claim and no attempts", got)
+	}
+}
+
+func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMorgue(t)
+		p := policy(t, poison.Policy{}, m.orders)
+		for n, life := range []time.Duration{time.Hour, time.Minute} {
+			expiring := message(envelope(t, n, codec.Head{}))
+			expiring.Expires = time.Now().Add(life)
+			if err := p.Copy(t.Context(), poison.NewRecord(from, expiring, 5, poison.ReasonExpiring, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
+		if err != nil || report.Redriven != 1 || report.Expired != 1 || len(report.Problems) != 1 || depth(t, m.poison) != 1 {
+			t.Fatalf("got %+v, %v; want one redriven and one expired, which stays", report, err)
+		}
+		back := onlyMessage(t, m.orders)
+		if left := time.Until(back.Expires); left > 50*time.Minute || left < 49*time.Minute {
+			t.Errorf("it lives for %v, want 50m", left)
+		}
+		report, err = poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, TTL: queue.Forever})
+		if err != nil || report.Redriven != 1 || depth(t, m.poison) != 0 {
+			t.Errorf("with another TTL: got %+v, %v; want one redriven", report, err)
+		}
+	})
+}
+
+// Messages that are no records go where the caller says, and stay otherwise.
+func TestForeignMessagesGoWhereTheCallerSays(t *testing.T) {
+	m := newMorgue(t)
+	for _, text := range []string{"bare", envelope(t, 1, codec.Head{Attempts: 5})} {
+		if _, err := m.poison.Enqueue(t.Context(), text, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account})
+	if err != nil || report.Skipped != 2 || report.ByReason[""].Skipped != 2 || depth(t, m.poison) != 2 {
+		t.Fatalf("got %+v, %v; want two skipped", report, err)
+	}
+	report, err = poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{To: m.orders})
+	if err != nil || report.Redriven != 2 {
+		t.Fatalf("got %+v, %v; want two redriven", report, err)
+	}
+	if got := slices.Sorted(slices.Values(drain(t, m.orders))); !slices.Equal(got, []string{"bare", envelope(t, 1, codec.Head{})}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRecordsThatCannotGoBackStay(t *testing.T) {
+	m := newMorgue(t)
+	add := func(q queue.Name, text string) {
+		t.Helper()
+		if err := (poison.Policy{Queue: m.poison}).Copy(t.Context(), poison.NewRecord(q, message(text), 5, poison.ReasonAttempts, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(queue.Name{Account: "other", Queue: "orders"}, "x")
+	add(queue.Name{Account: "acme", Queue: "orders-poison"}, "x")
+	add(queue.Name{Account: "acme", Queue: "NO NAME"}, "x")
+	add(queue.Name{Account: "acme", Queue: "orders"}, "millrace/99?id=1\nx")
+	for range 3 {
+		add(queue.Name{Account: "acme", Queue: "not-there"}, "x")
+	}
+	add(queue.Name{Account: "acme", Queue: "orders"}, "millrace/1?broken")
+	report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, Parallel: 2})
+	if err != nil || report.Chosen != 8 || report.Skipped != 4 || report.Failed != 3 || report.Redriven != 1 || report.Doubled != 0 || len(report.Problems) != 5 {
+		t.Errorf("got %+v, %v", report, err)
+	}
+	if report.Problems[0].Messages != 3 || !strings.Contains(report.Problems[0].Text, "not-there") {
+		t.Errorf("the most frequent problem is %+v, want the queue that is missing", report.Problems[0])
+	}
+	if got := drain(t, m.orders); !slices.Equal(got, []string{"millrace/1?broken"}) || depth(t, m.poison) != 7 {
+		t.Errorf("got %q and %d left, want the broken one redriven and 7 left", got, depth(t, m.poison))
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	m := newMorgue(t)
+	for name, o := range map[string]*poison.RedriveOptions{
+		"nil": nil, "nowhere": {}, "itself": {To: m.poison}, "TTL": {To: m.orders, TTL: time.Millisecond},
+		"rate": {To: m.orders, Rate: -1}, "parallel": {To: m.orders, Parallel: -1}, "max": {To: m.orders, Max: -1}, "lease": {To: m.orders, Lease: time.Second},
+	} {
+		if _, err := poison.Redrive(t.Context(), m.poison, o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := poison.Purge(t.Context(), m.poison, &poison.PurgeOptions{Lease: time.Millisecond}); err == nil {
+		t.Error("a purge with a lease of a millisecond: accepted")
+	}
+}
+
+func TestTheFilterChooses(t *testing.T) {
+	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r.Stack = "main.ship()"
+	record := poison.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
+	foreign := poison.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
+	for _, c := range []struct {
+		filter          poison.Filter
+		record, foreign bool
+	}{
+		{poison.Filter{}, true, true},
+		{poison.Filter{Reason: poison.ReasonAttempts}, true, false},
+		{poison.Filter{Reason: poison.ReasonLost}, false, false},
+		{poison.Filter{Fingerprint: "no stock for order 99"}, true, false},
+		{poison.Filter{Fingerprint: "no stock for order #"}, true, false},
+		{poison.Filter{Fingerprint: "no stock"}, false, false},
+		{poison.Filter{Match: "order 17"}, true, false},
+		{poison.Filter{Match: "main.ship"}, true, false},
+		{poison.Filter{Match: `"N":7`}, true, false},
+		{poison.Filter{Match: "lamp"}, false, true},
+		{poison.Filter{Job: "job-7"}, true, false},
+		{poison.Filter{Job: "job-8"}, false, false},
+		{poison.Filter{ID: "p-1"}, true, false},
+		{poison.Filter{ID: "m-1"}, true, false},
+		{poison.Filter{ID: "p-2"}, false, true},
+		{poison.Filter{Older: time.Hour}, true, true},
+		{poison.Filter{Older: time.Hour + time.Second}, false, false},
+		{poison.Filter{Newer: time.Hour}, true, true},
+		{poison.Filter{Newer: time.Hour - time.Second}, false, false},
+		{poison.Filter{Reason: poison.ReasonAttempts, Match: "nothing"}, false, false},
+	} {
+		if got := c.filter.Chooses(&record, now); got != c.record {
+			t.Errorf("%+v of the record: got %v, want %v", c.filter, got, c.record)
+		}
+		if got := c.filter.Chooses(&foreign, now); got != c.foreign {
+			t.Errorf("%+v of the foreign message: got %v, want %v", c.filter, got, c.foreign)
+		}
+	}
+}
+
+// requests counts the requests to a queue.
+type requests struct {
+	queue.Queue
+	mu    sync.Mutex
+	count map[string]int // guarded by mu
+}
+
+func (q *requests) add(op string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.count == nil {
+		q.count = make(map[string]int)
+	}
+	q.count[op]++
+}
+
+func (q *requests) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.add("dequeue")
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+func (q *requests) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	q.add("update")
+	return q.Queue.Update(ctx, l, text, visibility)
+}
+
+func (q *requests) Delete(ctx context.Context, l queue.Lease) error {
+	q.add("delete")
+	return q.Queue.Delete(ctx, l)
+}
+
+// A list beyond what a peek shows yields each message once, costs what it says, and leaves the
+// messages visible and accounted for.
+func TestAListGoesBeyondAPeek(t *testing.T) {
+	for _, n := range []int{0, 1, 32, 33, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMorgue(t)
+			for i := range n {
+				if _, err := m.orders.Enqueue(t.Context(), envelope(t, i, codec.Head{}), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			counted := &requests{Queue: m.orders}
+			var texts []string
+			for e, err := range poison.List(t.Context(), counted, &poison.ListOptions{Beyond: true}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				texts = append(texts, e.Text)
+			}
+			if ids := jobs(t, texts); len(ids) != n || len(texts) != n {
+				t.Errorf("got %d jobs in %d entries, want %d", len(ids), len(texts), n)
+			}
+			// In a bubble what is given back is the first to come again.
+			if pages := (n + 31) / 32; counted.count["dequeue"] > 2*pages || counted.count["update"] > 2*n {
+				t.Errorf("%d messages: got %v, want about %d pages", n, counted.count, pages)
+			}
+			time.Sleep(2 * time.Second)
+			for _, text := range drain(t, m.orders) {
+				if h, _, _, err := codec.Open(text, codec.Envelope); err != nil || h.Settled < 1 || h.Attempts != 0 || h.Starts != 0 {
+					t.Errorf("given back as %q, %v; want one delivery accounted for", text, err)
+				}
+			}
+			peeked := 0
+			for range poison.List(t.Context(), m.orders, nil) {
+				peeked++
+			}
+			if peeked != 0 || depth(t, m.orders) != 0 {
+				t.Errorf("got %d messages after the drain", peeked)
+			}
+		})
+	}
+}
+
+func TestAListEndsEarly(t *testing.T) {
+	m := newMorgue(t)
+	for i := range 40 {
+		m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+	}
+	for _, beyond := range []bool{false, true} {
+		for range poison.List(t.Context(), m.poison, &poison.ListOptions{Beyond: beyond}) {
+			break
+		}
+		got := 0
+		for e, err := range poison.List(t.Context(), m.poison, &poison.ListOptions{Beyond: beyond, Max: 3}) {
+			if err != nil || e.Foreign() {
+				t.Error(e, err)
+			}
+			got++
+		}
+		if got != 3 {
+			t.Errorf("got %d entries, want 3", got)
+		}
+	}
+	if got := drain(t, m.poison); len(got) != 40 {
+		t.Errorf("got %d visible messages, want 40", len(got))
+	}
+	for _, err := range poison.List(t.Context(), m.orders.Sibling("-none"), &poison.ListOptions{Beyond: true}) {
+		if !errors.Is(err, queue.ErrQueueMissing) {
+			t.Errorf("of a missing queue: got %v", err)
+		}
+	}
+}
+
+// Only what the filter chooses goes; the rest is visible again at once. A dry run changes nothing,
+// and says what would be done.
+func TestOnlyTheChosenAreRedriven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMorgue(t)
+		const n = 150
+		for i := range n {
+			reason, cause := poison.ReasonAttempts, errors.New("no stock for "+strconv.Itoa(i))
+			if i%3 == 0 {
+				reason, cause = poison.ReasonLost, nil
+			}
+			m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, cause)
+		}
+		o := &poison.RedriveOptions{Account: m.account, Filter: poison.Filter{Fingerprint: "no stock for 1"}, DryRun: true}
+		report, err := poison.Redrive(t.Context(), m.poison, o)
+		if err != nil || report.Redriven != 100 || report.Seen != n || report.Depth != n || depth(t, m.poison) != n || depth(t, m.orders) != 0 {
+			t.Fatalf("dry run: got %+v, %v", report, err)
+		}
+		time.Sleep(2 * time.Second)
+		o.DryRun, o.Max = false, 7
+		if report, err = poison.Redrive(t.Context(), m.poison, o); err != nil || report.Redriven != 7 || depth(t, m.orders) != 7 {
+			t.Fatalf("7 at most: got %+v, %v", report, err)
+		}
+		time.Sleep(2 * time.Second)
+		o.Max = 0
+		var last poison.Report
+		o.Progress = func(r poison.Report) {
+			if r.Redriven < last.Redriven || r.Seen < last.Seen {
+				t.Errorf("progress went back from %+v to %+v", last, r)
+			}
+			last = r
+		}
+		if report, err = poison.Redrive(t.Context(), m.poison, o); err != nil || report.Redriven != 93 || last.Redriven != 93 || depth(t, m.orders) != 100 {
+			t.Fatalf("the rest: got %+v, %v", report, err)
+		}
+		time.Sleep(2 * time.Second)
+		purged, err := poison.Purge(t.Context(), m.poison, &poison.PurgeOptions{Filter: poison.Filter{Reason: poison.ReasonLost}})
+		if err != nil || purged.Purged != 50 || purged.ByReason[poison.ReasonLost].Purged != 50 || depth(t, m.poison) != 0 {
+			t.Fatalf("purge: got %+v, %v", purged, err)
+		}
+		if ids := jobs(t, drain(t, m.orders)); len(ids) != 100 || slices.Max(slices.Collect(maps.Values(ids))) != 1 {
+			t.Errorf("got %d jobs, want 100, each once", len(ids))
+		}
+	})
+}
+
+// Jobs that fail again while a redrive runs are not redriven by it, or it would never end.
+func TestJobsThatFailAgainAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMorgue(t)
+		const n = 100
+		for i := range n {
+			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+		}
+		time.Sleep(2 * time.Second)
+		failing := &failsAgain{Queue: m.orders, morgue: m, t: t}
+		o := &poison.RedriveOptions{To: failing, Rate: 10}
+		report, err := poison.Redrive(t.Context(), m.poison, o)
+		if err != nil || report.Redriven < n || report.Redriven > n+10 { // those of the first second cannot be told apart
+			t.Errorf("got %+v, %v; want %d redriven", report, err, n)
+		}
+		if got := depth(t, m.poison); got != n {
+			t.Errorf("got %d records, want %d", got, n)
+		}
+	})
+}
+
+// failsAgain is a queue whose jobs all fail at once.
+type failsAgain struct {
+	queue.Queue
+	morgue *morgue
+	t      *testing.T
+}
+
+func (q *failsAgain) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	m, err := q.Queue.Enqueue(ctx, text, o)
+	q.morgue.bury(q.t, text, poison.ReasonAttempts, nil)
+	return m, err
+}
+
+func TestTheRateBoundsARedrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for rate, want := range map[float64]time.Duration{0.5: 38 * time.Second, 5: 3 * time.Second, 100: 0} {
+			m := newMorgue(t)
+			for i := range 20 {
+				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			}
+			begin := time.Now()
+			report, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account, Rate: rate})
+			if took := time.Since(begin); err != nil || report.Redriven != 20 || took.Truncate(time.Second) != want {
+				t.Errorf("%v a second: got %+v, %v in %v; want %v", rate, report, err, took, want)
+			}
+		}
+	})
+}
+
+// A redrive that is interrupted finishes what it has begun, gives back the rest at once, and says
+// how far it came.
+func TestAnInterruptedRedriveLosesAndDoublesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMorgue(t)
+		for i := range 100 {
+			m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		report, err := poison.Redrive(ctx, m.poison, &poison.RedriveOptions{Account: m.account, Parallel: 4, Progress: func(r poison.Report) {
+			if r.Redriven == 41 {
+				stop()
+			}
+		}})
+		if !errors.Is(err, context.Canceled) || report.Redriven < 41 || report.Redriven > 44 {
+			t.Errorf("got %+v, %v; want 41 to 44 redriven and the context's error", report, err)
+		}
+		gone, left := jobs(t, drain(t, m.orders)), jobs(t, drain(t, m.poison)) // all of it is visible
+		if len(gone) != report.Redriven || len(gone)+len(left) != 100 {
+			t.Errorf("got %d sent and %d left, want %d and the rest", len(gone), len(left), report.Redriven)
+		}
+	})
+}
+
+// killer kills a process at its nth request, before or after that takes effect.
+type killer struct {
+	mu    sync.Mutex
+	until int // requests
+	after bool
+}
+
+var errKilled = errors.New("the process was killed")
+
+func (k *killer) act(request func() error) error {
+	k.mu.Lock()
+	k.until--
+	left, after := k.until, k.after
+	k.mu.Unlock()
+	if left < 0 || left == 0 && !after {
+		return errKilled
+	}
+	err := request()
+	if left == 0 {
+		return errKilled
+	}
+	return err
+}
+
+// mortal is the queue of a process that is killed.
+type mortal struct {
+	queue.Queue
+	killer *killer
+}
+
+func (q *mortal) Properties(ctx context.Context) (p queue.Properties, err error) {
+	killed := q.killer.act(func() error { p, err = q.Queue.Properties(ctx); return err })
+	return p, killed
+}
+
+func (q *mortal) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
+	killed := q.killer.act(func() error { m, err = q.Queue.Enqueue(ctx, text, o); return err })
+	return m, killed
+}
+
+func (q *mortal) Dequeue(ctx context.Context, n int, visibility time.Duration) (batch []queue.Message, err error) {
+	killed := q.killer.act(func() error { batch, err = q.Queue.Dequeue(ctx, n, visibility); return err })
+	if killed != nil {
+		return nil, killed
+	}
+	return batch, err
+}
+
+func (q *mortal) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
+	killed := q.killer.act(func() error { fresh, err = q.Queue.Update(ctx, l, text, visibility); return err })
+	return fresh, killed
+}
+
+func (q *mortal) Delete(ctx context.Context, l queue.Lease) error {
+	return q.killer.act(func() error { return q.Queue.Delete(ctx, l) })
+}
+
+// A redrive that is killed at any request, before or after that took effect, loses nothing, and
+// has sent at most Parallel messages twice when another has finished.
+func TestAKilledRedriveLosesNothing(t *testing.T) {
+	for _, parallel := range []int{1, 3} {
+		for _, after := range []bool{false, true} {
+			for step, ended := 1, false; !ended; step++ {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMorgue(t)
+					const n = 9
+					for i := range n {
+						reason := poison.ReasonAttempts
+						if i >= 6 {
+							reason = poison.ReasonLost
+						}
+						m.bury(t, envelope(t, i, codec.Head{Attempts: 5}), reason, nil)
+					}
+					k := &killer{until: step, after: after}
+					o := &poison.RedriveOptions{To: &mortal{m.orders, k}, Parallel: parallel, Filter: poison.Filter{Reason: poison.ReasonAttempts}}
+					report, _ := poison.Redrive(t.Context(), &mortal{m.poison, k}, o)
+					ended = k.until > 0
+					time.Sleep(time.Minute) // until the leases of the dead have ended
+					o.To = m.orders
+					again, err := poison.Redrive(t.Context(), m.poison, o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids, twice := jobs(t, drain(t, m.orders)), 0
+					for _, times := range ids {
+						twice += times - 1
+					}
+					rest := jobs(t, drain(t, m.poison))
+					if len(ids) != 6 || twice > parallel || len(rest) != 3 {
+						t.Errorf("killed at request %d (after it: %v), %d at a time: got %v redriven, %v left; reports %+v and %+v", step, after, parallel, ids, rest, report, again)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Behind a bad network, beside a second redrive and a process that takes records as they come, a
+// redrive ends, and every job is in the end in its queue, in the poison queue, or with the other.
+func TestRedrivesOfOneQueueAtOnceLoseNothing(t *testing.T) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMorgue(t)
+			const n = 120
+			for i := range n {
+				m.bury(t, envelope(t, i, codec.Head{}), poison.ReasonAttempts, nil)
+			}
+			var (
+				wait  sync.WaitGroup
+				mu    sync.Mutex
+				taken []string
+			)
+			for worker := range uint64(2) {
+				wait.Go(func() {
+					faults := &faultqueue.Options{Seed: seed*10 + worker, Every: faultqueue.Rates{LostRequest: 0.05, LostResponse: 0.05, Throttled: 0.05}}
+					q := faultqueue.New(m.poison, faults)
+					defer q.Wait()
+					o := &poison.RedriveOptions{To: faultqueue.New(m.orders, faults), Parallel: 2, Rate: 20}
+					if _, err := poison.Redrive(t.Context(), q, o); err != nil && !queue.Transient(err) {
+						t.Errorf("seed %d: %v", seed, err)
+					}
+				})
+			}
+			wait.Go(func() { // it knows what it has taken, and gives nothing back
+				for range 10 {
+					batch, err := m.poison.Dequeue(t.Context(), 2, time.Minute)
+					if err != nil {
+						t.Error(err)
+					}
+					for _, one := range batch {
+						if m.poison.Delete(t.Context(), one.Lease) == nil {
+							mu.Lock()
+							taken = append(taken, one.Text)
+							mu.Unlock()
+						}
+					}
+					time.Sleep(time.Second)
+				}
+			})
+			wait.Wait()
+			time.Sleep(time.Hour)
+			all := make(map[string]int)
+			for _, texts := range [][]string{drain(t, m.orders), drain(t, m.poison), taken} {
+				for id, times := range jobs(t, texts) {
+					all[id] += times
+				}
+			}
+			if len(all) != n {
+				t.Errorf("seed %d: got %d jobs, want %d", seed, len(all), n)
+			}
+		})
+	}
+}

@@ -1,0 +1,275 @@
+package poison
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// sweep goes through a poison queue once, and sends, or only deletes, what the filter chooses.
+type sweep struct {
+	queue    queue.Queue
+	filter   Filter
+	dryRun   bool
+	rate     float64
+	parallel int
+	max      int
+	lease    time.Duration
+	progress func(Report)
+
+	next time.Time // when the rate allows another page
+
+	done Counts // of a message that was worked on
+	plan func(e *Entry, now time.Time) (*send, error)
+
+	mu      sync.Mutex
+	report  Report               // guarded by mu
+	fatal   error                // ends the sweep; guarded by mu
+	missing map[queue.Name]error // destinations that do not exist; guarded by mu
+}
+
+func (s *sweep) check() error {
+	switch {
+	case s.rate < 0 || math.IsNaN(s.rate):
+		return fmt.Errorf("a rate of %v messages a second: it must not be negative", s.rate)
+	case s.parallel < 0:
+		return fmt.Errorf("%d messages at a time: it must be at least 1", s.parallel)
+	case s.max < 0:
+		return fmt.Errorf("at most %d messages: it must not be negative", s.max)
+	}
+	return checkLease(s.lease)
+}
+
+// run goes through the queue.
+func (s *sweep) run(ctx context.Context) (Report, error) {
+	if err := s.check(); err != nil {
+		return Report{}, err
+	}
+	s.parallel = max(s.parallel, 1)
+	if s.lease == 0 {
+		s.lease = browse.DefaultLease
+	}
+	s.missing = make(map[queue.Name]error)
+	err := s.pages(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fatal != nil {
+		err = s.fatal
+	}
+	return s.report.clone(), err
+}
+
+// pages works on page after page until all is done, ctx ends, or the sweep has failed.
+func (s *sweep) pages(ctx context.Context) error {
+	for page, err := range browse.Pages(ctx, s.queue, &browse.Options{Page: s.pageSize(), Lease: s.lease, Before: s.throttle}) {
+		if err != nil {
+			return err
+		}
+		began, before := time.Now(), s.report.Chosen
+		s.work(ctx, s.choose(page), page.Now)
+		if s.rate > 0 && !s.dryRun {
+			s.next = began.Add(time.Duration(float64(s.report.Chosen-before) / s.rate * float64(time.Second)))
+		}
+		if s.fatal != nil || s.max > 0 && s.report.Chosen >= s.max {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pageSize returns how many messages are taken at a time: no more than a second's worth, because
+// nothing is held while the sweep waits for its rate.
+func (s *sweep) pageSize() int {
+	if s.rate == 0 || s.dryRun {
+		return queue.MaxBatch
+	}
+	return int(min(max(math.Ceil(s.rate), 1), queue.MaxBatch))
+}
+
+// throttle waits until the rate allows another page.
+func (s *sweep) throttle(ctx context.Context) error {
+	if !pause.For(time.Until(s.next), ctx.Done()) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// candidate is a message that the filter chooses.
+type candidate struct {
+	leased *browse.Message
+	entry  Entry
+}
+
+// choose returns the messages of a page that are to be worked on.
+func (s *sweep) choose(page *browse.Page) (chosen []candidate) {
+	for _, m := range page.Messages {
+		c := candidate{m, NewEntry(m.Message)}
+		if s.filter.Chooses(&c.entry, page.Now) && (s.max == 0 || s.report.Chosen+len(chosen) < s.max) {
+			chosen = append(chosen, c)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Depth = page.Depth
+	s.report.Seen += len(page.Messages)
+	s.notify()
+	return chosen
+}
+
+// work works on the chosen messages of a page, so many at a time. When it returns nothing of it
+// runs any more.
+func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
+	var (
+		wait sync.WaitGroup
+		next = make(chan candidate)
+	)
+	for range min(s.parallel, len(chosen)) {
+		wait.Go(func() {
+			for c := range next {
+				s.workOn(ctx, c, now)
+			}
+		})
+	}
+	for _, c := range chosen {
+		next <- c
+	}
+	close(next)
+	wait.Wait()
+}
+
+// workOn sends and deletes one message, and counts what became of it. When the sweep ends, or too
+// little is left of the lease, it leaves the message to a later page or sweep.
+func (s *sweep) workOn(ctx context.Context, c candidate, now time.Time) {
+	if ctx.Err() != nil || s.failed() || time.Since(c.leased.Asked) > s.lease/2 {
+		c.leased.Again()
+		s.leave()
+		return
+	}
+	sent, err := s.plan(&c.entry, now)
+	switch {
+	case errors.Is(err, errExpired):
+		s.count(c, Counts{Expired: 1}, err)
+		return
+	case err != nil:
+		s.count(c, Counts{Skipped: 1}, err)
+		return
+	case s.dryRun:
+		s.count(c, s.done, nil)
+		return
+	}
+	became := s.done
+	if sent != nil {
+		doubled, err := s.send(ctx, c, sent)
+		if err != nil {
+			s.count(c, Counts{Failed: 1, Doubled: doubled}, fmt.Errorf("send it to %v: %w", sent.to.Name(), err))
+			return
+		}
+		became.Doubled = doubled
+	}
+	s.delete(ctx, c, became)
+}
+
+// send sends a message as long as its lease allows, and reports whether it may be there twice.
+func (s *sweep) send(ctx context.Context, c candidate, m *send) (doubled int, err error) {
+	s.mu.Lock()
+	err = s.missing[m.to.Name()]
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	// The end of ctx does not cancel a send: its outcome would be unknown.
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.lease*3/4))
+	defer cancel()
+	err = retry.Do(ctx, string(c.entry.ID), queue.Transient, func(ctx context.Context) error {
+		_, err := m.to.Enqueue(ctx, m.text, &queue.EnqueueOptions{TTL: m.ttl})
+		if errors.Is(err, queue.ErrOutcomeUnknown) {
+			doubled = 1
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, queue.ErrQueueMissing):
+		s.mu.Lock()
+		s.missing[m.to.Name()] = err
+		s.mu.Unlock()
+	case queue.Transient(err), errors.Is(err, queue.ErrUnauthorized):
+		s.fail(err)
+	}
+	return doubled, err
+}
+
+// delete deletes a message that was sent, or only chosen, and counts it.
+func (s *sweep) delete(ctx context.Context, c candidate, became Counts) {
+	c.leased.Settle() // whatever comes of it: if it was not deleted its lease ends by itself
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.leased.Asked.Add(s.lease))
+	defer cancel()
+	unknown := false
+	err := retry.Do(ctx, string(c.entry.ID), queue.Transient, func(ctx context.Context) error {
+		err := s.queue.Delete(ctx, c.leased.Lease)
+		if errors.Is(err, queue.ErrMessageGone) && unknown { // that try deleted it
+			return nil
+		}
+		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		return err
+	})
+	if err == nil {
+		s.count(c, became, nil)
+		return
+	}
+	if !errors.Is(err, queue.ErrLeaseLost) {
+		s.fail(err)
+	}
+	if became.Redriven == 0 {
+		s.count(c, Counts{Failed: 1}, fmt.Errorf("delete it: %w", err))
+		return
+	}
+	became.Doubled = 1
+	s.count(c, became, fmt.Errorf("it was sent, but not deleted, and may be sent again: %w", err))
+}
+
+// count counts what became of a message.
+func (s *sweep) count(c candidate, became Counts, problem error) {
+	became.Chosen = 1
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.count(c.entry.Record.Reason, became, problem)
+	s.notify()
+}
+
+// leave takes a message that was left to a later page out of those that were seen.
+func (s *sweep) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Seen--
+}
+
+// notify requires mu.
+func (s *sweep) notify() {
+	if s.progress != nil {
+		s.progress(s.report.clone())
+	}
+}
+
+// fail ends the sweep after what is under way.
+func (s *sweep) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fatal == nil {
+		s.fatal = err
+	}
+}
+
+func (s *sweep) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fatal != nil
+}
