@@ -15,11 +15,11 @@ type ListOptions struct {
 	// Filter chooses messages. Defaults to all.
 	Filter Filter
 
-	// Beyond reads further than the [queue.MaxBatch] messages that the service shows. It takes
-	// each page under a lease and gives it back, which costs one request a page and one a
-	// message, puts the messages in another order, hides each for a moment, and raises the
-	// dequeue count of records and of messages without an envelope. Nothing counts as a lost
-	// delivery. Defaults to false.
+	// Beyond reads further if the service shows [queue.MaxBatch] messages, which is as far as it
+	// goes. It takes page after page under a lease and gives it back, which costs one request a
+	// page and one a message, puts the messages in another order, hides each for a moment, and
+	// raises the dequeue count of records and of messages without an envelope. Nothing counts as
+	// a lost delivery. Defaults to false.
 	Beyond bool
 
 	// Max is how many chosen messages are yielded at most. Defaults to 0, all.
@@ -31,7 +31,8 @@ type ListOptions struct {
 }
 
 // List yields the visible messages of a poison queue that the filter chooses. It also works on
-// other queues. An error is yielded last, with a zero Entry. Without Beyond it costs one request.
+// other queues. An error is yielded last, with a zero Entry. What the service shows costs one
+// request.
 //
 // With Beyond a page is given back when its last entry was yielded, so entries should be handled
 // without waiting. The messages that have come since it began are not yielded.
@@ -40,48 +41,47 @@ func List(ctx context.Context, q queue.Queue, o *ListOptions) iter.Seq2[Entry, e
 		o = new(ListOptions)
 	}
 	return func(yield func(Entry, error) bool) {
-		if err := checkLease(o.Lease); err != nil {
+		if err := o.list(ctx, q, yield); err != nil {
 			yield(Entry{}, err)
-			return
-		}
-		left := o.Max
-		chosen := func(m queue.Message, now time.Time) bool {
-			e := NewEntry(m)
-			if !o.Filter.Chooses(&e, now) {
-				return true
-			}
-			left--
-			return yield(e, nil) && left != 0
-		}
-		if !o.Beyond {
-			if err := peek(ctx, q, chosen); err != nil {
-				yield(Entry{}, err)
-			}
-			return
-		}
-		for page, err := range browse.Pages(ctx, q, &browse.Options{Lease: o.Lease}) {
-			if err != nil {
-				yield(Entry{}, err)
-				return
-			}
-			for _, m := range page.Messages {
-				if !chosen(m.Message, page.Now) {
-					return
-				}
-			}
 		}
 	}
 }
 
-// peek passes the messages that the service shows on, until that returns false.
-func peek(ctx context.Context, q queue.Queue, to func(queue.Message, time.Time) bool) error {
-	batch, err := q.Peek(ctx, queue.MaxBatch)
+// list yields entries until there are no more, or the caller stops.
+func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry, error) bool) error {
+	if err := checkLease(o.Lease); err != nil {
+		return err
+	}
+	shown, err := q.Peek(ctx, queue.MaxBatch)
 	if err != nil {
 		return err
 	}
-	for _, m := range batch {
-		if !to(m, time.Now()) {
-			break
+	left := o.Max
+	chosen := func(m queue.Message, now time.Time) bool {
+		e := NewEntry(m)
+		if !o.Filter.Chooses(&e, now) {
+			return true
+		}
+		left--
+		return yield(e, nil) && left != 0
+	}
+	if !o.Beyond || len(shown) < queue.MaxBatch {
+		for _, m := range shown {
+			if !chosen(m, time.Now()) {
+				break
+			}
+		}
+		return nil
+	}
+	for page, err := range browse.Pages(ctx, q, &browse.Options{Lease: o.Lease}) {
+		if err != nil {
+			return err
+		}
+		for _, m := range page.Messages {
+			m.DequeueCount-- // without ours
+			if !chosen(m.Message, page.Now) {
+				return nil
+			}
 		}
 	}
 	return nil

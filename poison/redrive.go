@@ -105,7 +105,7 @@ type planner struct {
 }
 
 // errExpired means that the life of a message has ended.
-var errExpired = errors.New("its life has ended; to send it nevertheless give it another (TTL)")
+var errExpired = errors.New("its life has ended: give it another to send it nevertheless")
 
 // skipError is why a message is left where it is though no request failed.
 type skipError struct{ error }
@@ -135,11 +135,11 @@ func (p *planner) destination(e *Entry) (queue.Queue, error) {
 	case o.To != nil:
 		return o.To, nil
 	case e.Foreign():
-		return nil, errors.New("it is no record and does not say where it came from: say where to (To)")
+		return nil, errors.New("it is no record and does not say where it came from: name a queue to send it to")
 	case r.Account != "" && r.Account != o.Account.Name():
-		return nil, fmt.Errorf("it came from account %s, and this is %s: say where to (To)", r.Account, o.Account.Name())
+		return nil, fmt.Errorf("it came from account %s, and this is %s: name a queue to send it to", r.Account, o.Account.Name())
 	case r.Queue == p.from.Queue:
-		return nil, errors.New("it came from the poison queue itself: say where to (To)")
+		return nil, errors.New("it came from the poison queue itself: name a queue to send it to")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

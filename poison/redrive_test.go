@@ -329,6 +329,12 @@ func TestAListGoesBeyondAPeek(t *testing.T) {
 			if ids := jobs(t, texts); len(ids) != n || len(texts) != n {
 				t.Errorf("got %d jobs in %d entries, want %d", len(ids), len(texts), n)
 			}
+			if n < queue.MaxBatch {
+				if len(counted.count) != 0 {
+					t.Errorf("%d messages, which a peek shows: got %v, want no other requests", n, counted.count)
+				}
+				return
+			}
 			// In a bubble what is given back is the first to come again.
 			if pages := (n + 31) / 32; counted.count["dequeue"] > 2*pages || counted.count["update"] > 2*n {
 				t.Errorf("%d messages: got %v, want about %d pages", n, counted.count, pages)
