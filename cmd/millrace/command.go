@@ -22,6 +22,10 @@ type command struct {
 	minArgs  int                       // arguments besides flags
 	maxArgs  int                       // negative for any number
 	run      func(ctx context.Context, c *console, args []string) error
+
+	// verbs are the commands under this one, which then has only a name, args and help. Their
+	// names begin with its own.
+	verbs []*command
 }
 
 // commands returns all commands in the order of the help.
@@ -29,7 +33,7 @@ func commands() []*command {
 	return []*command{
 		serveCommand(),
 		queuesCommand(), createCommand(), dropCommand(),
-		putCommand(), peekCommand(), clearCommand(), statCommand(),
+		putCommand(), peekCommand(), clearCommand(), statCommand(), poisonCommand(),
 		versionCommand(), helpCommand(),
 	}
 }
@@ -41,8 +45,11 @@ func newFlags(name string) *flag.FlagSet {
 	return f
 }
 
-// do parses the arguments and runs the command.
+// do parses the arguments and runs the command, or the one of its verbs that they begin with.
 func (o *command) do(ctx context.Context, c *console, args []string) error {
+	if o.verbs != nil {
+		return o.doVerb(ctx, c, args)
+	}
 	args, err := parseInterspersed(o.flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -60,6 +67,39 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 		return fmt.Errorf("%s: %w", o.name, err)
 	}
 	return nil
+}
+
+// doVerb runs a verb.
+func (o *command) doVerb(ctx context.Context, c *console, args []string) error {
+	if len(args) == 0 {
+		return usageError{fmt.Errorf("%s: missing arguments: write millrace %s %s", o.name, o.name, o.args)}
+	}
+	switch args[0] {
+	case "-h", "-help", "--help":
+		return o.help(c.out)
+	}
+	one, err := o.verb(args[0])
+	if err != nil {
+		return err
+	}
+	return one.do(ctx, c, args[1:])
+}
+
+// verb returns the verb with this name.
+func (o *command) verb(name string) (*command, error) {
+	var all []string
+	for _, one := range o.verbs {
+		known := strings.TrimPrefix(one.name, o.name+" ")
+		if known == name {
+			return one, nil
+		}
+		all = append(all, known)
+	}
+	what := "unknown verb " + quote(name)
+	if strings.HasPrefix(name, "-") {
+		what = "the verb comes before the flags"
+	}
+	return nil, usageError{fmt.Errorf("%s: %s; the verbs are %s", o.name, what, strings.Join(all, ", "))}
 }
 
 // advice returns what to do about an error of the flags.
@@ -144,6 +184,12 @@ func (o *command) help(out io.Writer) error {
 	if o.more != "" {
 		b.WriteString("\n" + o.more)
 	}
+	for i, one := range o.verbs {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "  %-38s%s\n", "millrace "+one.name+" "+one.args, one.does)
+	}
 	if hasFlags {
 		b.WriteString("\nFlags:\n\n")
 		o.flags.SetOutput(&b)
@@ -155,16 +201,27 @@ func (o *command) help(out io.Writer) error {
 }
 
 func helpCommand() *command {
-	return &command{name: "help", args: "[COMMAND]", does: "show this text, or the help of a command", flags: newFlags("help"), maxArgs: 1,
+	return &command{name: "help", args: "[COMMAND]", does: "show this text, or the help of a command", flags: newFlags("help"), maxArgs: 2,
 		run: func(_ context.Context, c *console, args []string) error {
 			if len(args) == 0 {
 				_, err := io.WriteString(c.out, usage())
 				return err
 			}
 			for _, o := range commands() {
-				if o.name == args[0] {
-					return o.help(c.out)
+				if o.name != args[0] {
+					continue
 				}
+				switch {
+				case len(args) == 1:
+					return o.help(c.out)
+				case o.verbs == nil:
+					return usageError{fmt.Errorf("unexpected argument %s: write millrace help %s", quote(args[1]), o.name)}
+				}
+				one, err := o.verb(args[1])
+				if err != nil {
+					return err
+				}
+				return one.help(c.out)
 			}
 			return usageError{fmt.Errorf("unknown command %s; %s", quote(args[0]), listCommands())}
 		}}

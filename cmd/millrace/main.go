@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, interactive: term.IsTerminal(int(os.Stdin.Fd())), getenv: os.Getenv}
+	c := &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, interactive: term.IsTerminal(int(os.Stdin.Fd())), watched: term.IsTerminal(int(os.Stderr.Fd())), getenv: os.Getenv}
 	os.Exit(c.command(context.Background(), os.Args[1:]))
 }
 
@@ -29,6 +29,7 @@ type console struct {
 	in          io.Reader
 	out, err    io.Writer
 	interactive bool // in is a terminal
+	watched     bool // err is a terminal, for a progress bar
 	getenv      func(string) string
 }
 

@@ -85,10 +85,15 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 	if yes {
 		return nil
 	}
-	c := t.console
-	if !c.interactive {
+	if !t.console.interactive {
 		return usageError{fmt.Errorf("cannot ask for confirmation, because the standard input is not a terminal: use -yes to %s %v", op, q.Name())}
 	}
+	return t.ask(ctx, q, warning, "nothing was deleted")
+}
+
+// ask asks for the name of a queue to be typed. An error ends with what was not done.
+func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string) error {
+	c := t.console
 	p, err := q.Properties(ctx)
 	if err != nil {
 		return dropError(err)
@@ -98,14 +103,14 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 		switch {
 		case ctx.Err() != nil:
 			printf(c.err, "\n")
-			return interruption{errors.New("interrupted; nothing was deleted")}
+			return interruption{errors.New("interrupted; " + undone)}
 		case err != nil:
-			return fmt.Errorf("the name could not be read: %w; nothing was deleted", err)
+			return fmt.Errorf("the name could not be read: %w; %s", err, undone)
 		case line == q.Name().Queue:
 			return nil
 		}
-		return fmt.Errorf("that is not %s; nothing was deleted", q.Name().Queue)
+		return fmt.Errorf("that is not %s; %s", q.Name().Queue, undone)
 	}
 	printf(c.err, "\n")
-	return errors.New("no name was typed; nothing was deleted")
+	return errors.New("no name was typed; " + undone)
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,18 +23,23 @@ func peekCommand() *command {
 		account accountFlag
 		limit   int
 		asJSON  bool
+		beyond  bool
 	)
 	f := newFlags("peek")
 	account.add(f)
-	f.IntVar(&limit, "n", 10, "show at most this `number` of messages, 1 to 32")
+	f.IntVar(&limit, "n", 10, "show at most this `number` of messages, 1 to 32, or more with -beyond")
+	f.BoolVar(&beyond, "beyond", false, beyondUsage)
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per message, each on its own line")
 	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, minArgs: 1, maxArgs: 1, more: peekMore,
 		run: func(ctx context.Context, c *console, args []string) error {
-			if limit < 1 || limit > queue.MaxBatch {
+			if limit < 1 {
 				return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages", limit, queue.MaxBatch)}
 			}
+			if limit > queue.MaxBatch && !beyond {
+				return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages; -beyond reads further, at a price: see millrace help peek", limit, queue.MaxBatch)}
+			}
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.peek(ctx, q, limit, asJSON)
+				return t.peek(ctx, q, limit, beyond, asJSON)
 			})
 		}}
 }
@@ -41,19 +48,25 @@ const peekMore = `It shows the visible messages, those that a worker could get n
 leased by a worker are hidden; millrace stat counts them too. A peek changes nothing: it neither
 hides messages nor counts as a delivery.
 
+With -beyond it reads further than the 32 messages that the service shows: it takes messages, 32 at a
+time, and gives them back at once. That costs one request per message, hides each for a moment,
+changes their order, and counts as a delivery of messages without an envelope. In an envelope the
+delivery is accounted for, so that no job counts as lost.
+
 A -json object has "body" if the job is JSON, otherwise "bodyText", or "bodyBase64" if it is not
 text; "text" is the message as stored. In a poison queue it also has "poison", the record of why
 the message is there.
 `
 
 // peek prints visible messages of a queue.
-func (t *task) peek(ctx context.Context, q queue.Queue, limit int, asJSON bool) error {
-	messages, err := q.Peek(ctx, limit)
-	if err != nil {
-		return err
-	}
+func (t *task) peek(ctx context.Context, q queue.Manager, limit int, beyond, asJSON bool) error {
+	shown := 0
 	out := bufio.NewWriter(t.console.out)
-	for _, m := range messages {
+	for m, err := range t.visible(ctx, q, limit, beyond) {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		shown++
 		seen := decode(m)
 		if asJSON {
 			err = printJSON(out, seen)
@@ -64,10 +77,33 @@ func (t *task) peek(ctx context.Context, q queue.Queue, limit int, asJSON bool) 
 			return err
 		}
 	}
-	if len(messages) == 0 && !asJSON {
+	if shown == 0 && !asJSON {
 		printf(t.console.err, "No message of %v is visible now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
 	}
 	return out.Flush()
+}
+
+// visible yields visible messages: those that the service shows, or as many as there are.
+func (t *task) visible(ctx context.Context, q queue.Manager, limit int, beyond bool) iter.Seq2[queue.Message, error] {
+	return func(yield func(queue.Message, error) bool) {
+		if beyond {
+			for e, err := range poison.List(ctx, t.untilHalted(q), &poison.ListOptions{Beyond: true, Max: limit}) {
+				if !yield(e.Message, err) {
+					return
+				}
+			}
+			return
+		}
+		messages, err := q.Peek(ctx, limit)
+		if err != nil {
+			yield(queue.Message{}, err)
+		}
+		for _, m := range messages {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
 }
 
 // peeked is a peeked message, as printed in JSON.
@@ -96,10 +132,25 @@ type peeked struct {
 type peekedPoison struct {
 	Reason       poison.Reason `json:"reason"`
 	Error        string        `json:"error,omitempty"`
+	Fingerprint  string        `json:"fingerprint,omitempty"`
+	Stack        string        `json:"stack,omitempty"`
+	Account      string        `json:"account"`
 	Queue        string        `json:"queue"`
 	ID           queue.ID      `json:"id"`
+	Host         string        `json:"host,omitempty"`
 	DequeueCount int64         `json:"dequeueCount"`
+	Lost         int64         `json:"lost"`
+	Expires      *time.Time    `json:"expires"` // nil when never
+	FirstSeen    time.Time     `json:"firstSeen"`
+	LastSeen     time.Time     `json:"lastSeen"`
 	Poisoned     time.Time     `json:"poisoned"`
+}
+
+func newPeekedPoison(r poison.Record) *peekedPoison {
+	return &peekedPoison{
+		r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
+		r.DequeueCount, r.Lost, r.Expires, r.FirstSeen, r.LastSeen, r.Poisoned,
+	}
 }
 
 // decode decodes a message and its poison record, if it has one.
@@ -112,7 +163,7 @@ func decode(m queue.Message) peeked {
 	text := m.Text
 	record, err := poison.ParseRecord(text)
 	if err == nil {
-		s.Poison = &peekedPoison{record.Reason, record.Error, record.Queue, record.ID, record.DequeueCount, record.Poisoned}
+		s.Poison = newPeekedPoison(record)
 		text = record.Text
 	}
 	head, body, format, err := codec.Open(text, codec.Auto)

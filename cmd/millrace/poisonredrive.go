@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/internal/browse"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// sweepFlags are the flags of redrive and purge.
+type sweepFlags struct {
+	poisonFlags
+	dryRun, yes     bool
+	rate            float64
+	parallel, limit int
+	lease           time.Duration
+	to              string
+	ttl             time.Duration
+	forever         bool
+}
+
+func (s *sweepFlags) add(f *flag.FlagSet) {
+	s.poisonFlags.add(f)
+	f.BoolVar(&s.dryRun, "dry-run", false, "change nothing, and say what would be done; costs one request per message")
+	f.BoolVar(&s.yes, "yes", false, "do not ask for confirmation")
+	f.Float64Var(&s.rate, "rate", 0, "do at most this `number` of messages per second (default as fast as it goes)")
+	f.IntVar(&s.parallel, "parallel", 1, "work on this `number` of messages at a time")
+	f.IntVar(&s.limit, "n", 0, "do at most this `number` of messages, such as 1 to try (default all)")
+	f.Var(duration{&s.lease}, "lease", "hide messages for this `duration` while they are worked on, at least 2s (default 30s)")
+}
+
+func (s *sweepFlags) check() error {
+	switch {
+	case s.rate < 0:
+		return usageError{fmt.Errorf("-rate %v is negative: specify messages per second", s.rate)}
+	case s.parallel < 1:
+		return usageError{fmt.Errorf("-parallel %d is out of range: it must be at least 1", s.parallel)}
+	case s.limit < 0:
+		return usageError{fmt.Errorf("-n %d is negative", s.limit)}
+	case s.lease != 0 && (s.lease < browse.MinLease || s.lease > queue.MaxVisibility):
+		return usageError{fmt.Errorf("-lease %v is out of range: it must be at least %v and at most %v", s.lease, browse.MinLease, queue.MaxVisibility)}
+	case s.ttl != 0 && s.ttl < queue.MinTTL:
+		return usageError{fmt.Errorf("-ttl %v is too short: a message lives for at least a second", s.ttl)}
+	case s.ttl != 0 && s.forever:
+		return usageError{errors.New("-ttl and -forever exclude each other")}
+	}
+	return nil
+}
+
+func poisonRedriveCommand() *command {
+	s := new(sweepFlags)
+	f := newFlags("poison redrive")
+	s.add(f)
+	f.StringVar(&s.to, "to", "", "send all to this `queue`, also messages without a record (default: each back to its own)")
+	f.Var(duration{&s.ttl}, "ttl", "let the messages live for this `duration` (default: what remained of their life)")
+	f.BoolVar(&s.forever, "forever", false, "let the messages live for ever")
+	return &command{name: "poison redrive", args: "QUEUE", does: "send messages back to their queues", flags: f, minArgs: 1, maxArgs: 1, more: redriveMore,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
+			return c.onPoison(ctx, &s.poisonFlags, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				return t.redrive(ctx, q, s)
+			})
+		}}
+}
+
+const redriveMore = `Each job starts anew, with no failed attempts. It is sent first and then deleted, so that nothing is
+lost if this is interrupted or killed; a kill may leave -parallel messages twice. Those in hand at a
+kill are visible again after -lease. Messages whose life has ended stay, unless -ttl or -forever is
+given. Messages that come while it runs stay too. On a terminal it asks for the name to be typed.
+
+It takes messages, 32 at a time, and gives back those that the flags do not choose: one request each,
+which changes their order. A redriven message costs two requests.
+`
+
+func poisonPurgeCommand() *command {
+	s := new(sweepFlags)
+	f := newFlags("poison purge")
+	s.add(f)
+	return &command{name: "poison purge", args: "QUEUE", does: "delete messages for good", flags: f, minArgs: 1, maxArgs: 1, more: purgeMore,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
+			return c.onPoison(ctx, &s.poisonFlags, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
+				return t.purge(ctx, q, s)
+			})
+		}}
+}
+
+const purgeMore = `It asks for the queue's name to be typed, unless -yes or -dry-run is given. Messages that come while
+it runs stay. It takes messages, 32 at a time, and gives back those that the flags do not choose: one
+request each, which changes their order. A purged message costs one request.
+`
+
+// redrive sends messages back.
+func (t *task) redrive(ctx context.Context, q queue.Manager, s *sweepFlags) error {
+	if !s.yes && !s.dryRun && t.console.interactive {
+		if err := t.ask(ctx, q, "This sends messages of the queue %v, of about %d in it, back to their queues: "+s.choice()+".", "nothing was redriven"); err != nil {
+			return err
+		}
+	}
+	bar := t.newProgressBar(s.limit)
+	o := &poison.RedriveOptions{
+		Account: haltedAccount{t.account, t}, TTL: s.ttl, Filter: s.filter, DryRun: s.dryRun,
+		Rate: s.rate, Parallel: s.parallel, Max: s.limit, Lease: s.lease, Progress: bar.show,
+	}
+	if s.forever {
+		o.TTL = queue.Forever
+	}
+	if s.to != "" {
+		if err := checkName(s.to); err != nil {
+			return err
+		}
+		to, err := t.account.Open(s.to)
+		if err != nil {
+			return locationError(t.source, err)
+		}
+		if s.to == q.Name().Queue {
+			return usageError{fmt.Errorf("-to %s is the queue that the messages are in", s.to)}
+		}
+		o.To = t.untilHalted(to)
+	}
+	report, err := poison.Redrive(ctx, t.untilHalted(q), o)
+	bar.clear()
+	return t.reportSweep(ctx, q, s, "redriven", report, err)
+}
+
+// purge deletes messages.
+func (t *task) purge(ctx context.Context, q queue.Manager, s *sweepFlags) error {
+	if !s.dryRun {
+		if err := t.confirm(ctx, q, "purge", s.yes, "This deletes messages of the queue %v, of about %d in it, for good: "+s.choice()+"."); err != nil {
+			return err
+		}
+	}
+	bar := t.newProgressBar(s.limit)
+	report, err := poison.Purge(ctx, t.untilHalted(q), &poison.PurgeOptions{
+		Filter: s.filter, DryRun: s.dryRun, Rate: s.rate, Parallel: s.parallel, Max: s.limit, Lease: s.lease, Progress: bar.show,
+	})
+	bar.clear()
+	return t.reportSweep(ctx, q, s, "purged", report, err)
+}
+
+// choice says which messages were asked for. It stands in a format.
+func (s *sweepFlags) choice() string {
+	what := "all of them"
+	if s.filter != (poison.Filter{}) {
+		what = "those that the flags choose"
+	}
+	if s.limit > 0 {
+		what += fmt.Sprintf(", %d at most", s.limit)
+	}
+	return what
+}
+
+// sweepReport is what redrive and purge print, as JSON.
+type sweepReport struct {
+	Account string `json:"account"`
+	Queue   string `json:"queue"`
+	DryRun  bool   `json:"dryRun"`
+	poison.Report
+	Error string `json:"error,omitempty"` // why it ended early
+}
+
+// reportSweep prints what was done, also when it ended early.
+func (t *task) reportSweep(ctx context.Context, q queue.Queue, s *sweepFlags, done string, report poison.Report, err error) error {
+	interrupted := err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !interrupted && report.Seen == 0 {
+		return err
+	}
+	printed := t.printSweep(q.Name(), s, done, report, err)
+	so := fmt.Sprintf("%s %s of %v", plural(report.Redriven+report.Purged, "message"), done, q.Name())
+	switch {
+	case interrupted && t.finish.Err() != nil:
+		return interruption{fmt.Errorf("interrupted twice; %s, and perhaps one more per -parallel; nothing is lost", so)}
+	case interrupted:
+		return interruption{fmt.Errorf("interrupted; %s; nothing is lost, run it again for the rest", so)}
+	case err != nil:
+		return &explainedError{fmt.Sprintf("%v; %s before that", t.explain(err), so), err}
+	case printed != nil:
+		return printed
+	case report.Failed > 0:
+		return fmt.Errorf("%s could not be %s", plural(report.Failed, "message"), done)
+	}
+	return nil
+}
+
+func (t *task) printSweep(name queue.Name, s *sweepFlags, done string, report poison.Report, err error) error {
+	if s.asJSON {
+		r := sweepReport{Account: name.Account, Queue: name.Queue, DryRun: s.dryRun, Report: report}
+		if r.ByReason == nil {
+			r.ByReason = map[poison.Reason]poison.Counts{}
+		}
+		if r.Problems == nil {
+			r.Problems = []poison.Problem{}
+		}
+		if err != nil {
+			r.Error = redact(err.Error())
+		}
+		return printJSON(t.console.out, r)
+	}
+	return printSweepText(t.console.out, name, s.dryRun, done, report)
+}
+
+// printSweepText prints a report for people.
+func printSweepText(out io.Writer, name queue.Name, dryRun bool, done string, report poison.Report) error {
+	var b strings.Builder
+	would := "was"
+	if dryRun {
+		would = "would be"
+	}
+	fmt.Fprintf(&b, "%s of %v %s.\n", plural(report.Redriven+report.Purged, "message"), name, verbFor(report.Redriven+report.Purged, would, done))
+	for _, reason := range slices.Sorted(maps.Keys(report.ByReason)) {
+		label := string(reason)
+		if reason == "" {
+			label = "(no record)"
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", oneLine(label, maxErrorShown), countsText(report.ByReason[reason], done))
+	}
+	if len(report.Problems) > 0 {
+		b.WriteString("Not as it should be:\n")
+	}
+	for _, p := range report.Problems {
+		fmt.Fprintf(&b, "  %s: %s\n", plural(p.Messages, "message"), oneLine(p.Text, queue.MaxText))
+	}
+	if hidden := report.Depth - int64(report.Seen); hidden > 0 && report.Depth >= 0 {
+		fmt.Fprintf(&b, "%s looked at, of about %d; the others are hidden, or were not needed.\n", plural(report.Seen, "message"), report.Depth)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// verbFor returns the verb for a number of messages.
+func verbFor(n int, would, done string) string {
+	if would == "was" && n != 1 {
+		would = "were"
+	}
+	return would + " " + done
+}
+
+// countsText lists the numbers that are not 0.
+func countsText(c poison.Counts, done string) string {
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(c.Redriven+c.Purged, done)
+	add(c.Expired, "left, their life has ended")
+	add(c.Skipped, "left")
+	add(c.Failed, "failed")
+	add(c.Doubled, "perhaps sent twice")
+	return strings.Join(parts, ", ")
+}
