@@ -84,7 +84,7 @@ func TestARecordExplainsItself(t *testing.T) {
 func TestARecordThatIsTooLargeLosesTheLeast(t *testing.T) {
 	type kept struct{ stack, whole, part, host, record bool }
 	var found []kept
-	for size := queue.MaxText - 8000; size <= queue.MaxText-20; size += 10 {
+	for size := queue.MaxText - 8000; size <= queue.MaxText-20; size += 40 {
 		q := setup(t)
 		p := policy(t, poison.Policy{}, q)
 		text := "millrace/1?id=job-7\n" + strings.Repeat("x", size)

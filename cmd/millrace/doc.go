@@ -9,12 +9,13 @@
 //	millrace peek QUEUE           show messages without taking them
 //	millrace clear QUEUE          delete all messages
 //	millrace stat QUEUE           show the depth and the metadata of a queue
+//	millrace poison VERB QUEUE    list, show, stats, redrive or purge messages that failed
 //	millrace version
 //	millrace help [COMMAND]
 //
 // The guarantees of the server are those of packages emulator and localqueue. The other
 // commands use the account of -account, or of the environment variable AZURE_STORAGE, or
-// else the server on this machine. With -json, queues, peek and stat print one JSON object
+// else the server on this machine. With -json, queues, peek, stat and poison print one JSON object
 // per line.
 //
 // The exit status is 0 on success, 1 on failure, 2 if the command line is invalid, and 130 if

@@ -76,7 +76,7 @@ func (t *task) sayMore(ctx context.Context, q queue.Queue, listed int, o poison.
 	if o.Filter != (poison.Filter{}) {
 		chosen = " that match"
 	}
-	printf(t.console.err, "%s%s, of about %d in %v, hidden ones included", plural(listed, "message"), chosen, properties.Depth, q.Name())
+	printf(t.console.err, "%s%s, of about %d in %v, including hidden ones", plural(listed, "message"), chosen, properties.Depth, q.Name())
 	if !o.Beyond && properties.Depth > queue.MaxBatch {
 		printf(t.console.err, "; only %d can be seen without -beyond", queue.MaxBatch)
 	}

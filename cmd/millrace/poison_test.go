@@ -1,0 +1,239 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// bury puts the record of job n into the poison queue of q.
+func bury(t *testing.T, q queue.Manager, n int, reason poison.Reason, cause error, stack string) {
+	t.Helper()
+	text, err := codec.Seal(codec.Head{ID: fmt.Sprintf("job-%d", n), Attempts: 5}, fmt.Appendf(nil, `{"ID":%d,"Item":"lamp"}`, n), codec.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reason == poison.ReasonUndecodable {
+		text = "order 40"
+	}
+	r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text, DequeueCount: 5}, 5, reason, cause)
+	r.Inserted, r.FirstSeen = r.Poisoned, r.Poisoned
+	r.Host, r.Stack = "web-3", stack
+	if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buryNight fills the poison queue as docs/poison.md finds it.
+func buryNight(t *testing.T, q queue.Manager) {
+	t.Helper()
+	for n := 1; n <= 40; n++ {
+		switch {
+		case n <= 27:
+			bury(t, q, n, poison.ReasonAttempts, fmt.Errorf("no stock of LAMP for order %d", n), "")
+		case n <= 39:
+			bury(t, q, n, poison.ReasonAttempts, fmt.Errorf("handler panicked: order %d has no price", n), "main.price()\n\t/src/orders/price.go:37\nmain.ship()\n\t/src/orders/ship.go:12")
+		default:
+			bury(t, q, n, poison.ReasonUndecodable, errors.New("decode JSON as main.Order: invalid character 'o' looking for beginning of value"), "")
+		}
+	}
+}
+
+// varying is what differs from run to run in the output of docs/poison.md.
+var varying = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC`), "TIME"},
+	{regexp.MustCompile(`\b[0-9]+s( |$)`), "AGE "},
+	{regexp.MustCompile(`  +`), "  "},
+	{regexp.MustCompile(` +\n`), "\n"},
+}
+
+func withoutVarying(text string) string {
+	for _, v := range varying {
+		text = v.what.ReplaceAllString(text, v.by)
+	}
+	return text
+}
+
+// TestTheNightIsAsDocumented runs the commands of docs/poison.md in order and compares what they
+// print with the page, apart from ids and times.
+func TestTheNightIsAsDocumented(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	v.ok(t, "create", "orders")
+	buryNight(t, v.open(t, "orders"))
+	commands := 0
+	for _, block := range regexp.MustCompile("(?ms)^```console\n(.*?)^```$").FindAllStringSubmatch(document(t, "docs/poison.md"), -1) {
+		for one := range strings.SplitSeq(strings.TrimPrefix(block[1], "$ "), "\n$ ") {
+			line, want, _ := strings.Cut(strings.TrimSuffix(one, "\n"), "\n")
+			args := strings.Fields(line)[1:]
+			if before, rest, quoted := strings.Cut(line, `"`); quoted {
+				inner, after, _ := strings.Cut(rest, `"`)
+				args = append(append(strings.Fields(before)[1:], inner), strings.Fields(after)...)
+			}
+			got := strings.TrimSuffix(v.ok(t, args...), "\n")
+			if got, want := withoutVarying(got), withoutVarying(want); got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", line, got, want)
+			}
+			commands++
+		}
+	}
+	if commands < 7 {
+		t.Errorf("the page has %d commands, want at least 7", commands)
+	}
+	if p, err := v.open(t, "orders").Properties(t.Context()); err != nil || p.Depth != 27 {
+		t.Errorf("got %d orders, %v; want the 27 that had no stock", p.Depth, err)
+	}
+}
+
+func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
+	t.Parallel()
+	accounts(t, func(t *testing.T, v invocation) {
+		name := createQueue(t, v)
+		q := v.open(t, name)
+		for n := range 40 {
+			cause, reason := fmt.Errorf("no stock for order %d", n), poison.ReasonAttempts
+			if n%4 == 0 {
+				cause, reason = errors.New("\x1b[31mno such\ncustomer"), poison.ReasonRejected
+			}
+			bury(t, q, n, reason, cause, "")
+		}
+		dead := v.open(t, name+"-poison")
+		if _, err := dead.Enqueue(t.Context(), "foreign", nil); err != nil {
+			t.Fatal(err)
+		}
+		list := v.ok(t, "poison", "list", name, "-beyond")
+		if strings.Count(list, "\n") != 42 || !strings.Contains(list, `\x1b[31mno such customer`) || !strings.Contains(list, "(no record)") {
+			t.Errorf("list: got %q", list)
+		}
+		if r := v.call(t, "poison", "list", name, "-reason", "rejected"); !strings.Contains(r.errs, "that match, of about 41") || !strings.Contains(r.errs, "-beyond") {
+			t.Errorf("list: got %+v", r)
+		}
+		show := v.ok(t, "poison", "show", name, "job-7", "-beyond")
+		for _, want := range []string{"no stock for order 7", "on web-3", `"ID": 7`, "millrace poison redrive " + name + "-poison -id "} {
+			if !strings.Contains(show, want) {
+				t.Errorf("show: got %q, want %q in it", show, want)
+			}
+		}
+		var shown peeked
+		if err := json.Unmarshal([]byte(v.ok(t, "poison", "show", name, "m-7", "-json", "-beyond")), &shown); err != nil || shown.Job != "job-7" || shown.Poison.Fingerprint != "no stock for order #" || shown.Poison.Host != "web-3" {
+			t.Errorf("show -json: got %+v, %v", shown, err)
+		}
+		v.fails(t, exitFailure, []string{`message "nobody" is not visible`}, "poison", "show", name, "nobody")
+
+		if got := v.ok(t, "poison", "redrive", name, "-reason", "attempts", "-dry-run"); !strings.Contains(got, "30 messages of "+dead.Name().String()+" would be redriven.") {
+			t.Errorf("dry run: got %q", got)
+		}
+		var report sweepReport
+		if err := json.Unmarshal([]byte(v.ok(t, "poison", "redrive", name, "-match", "order 7", "-json", "-parallel", "2")), &report); err != nil || report.Redriven != 1 || report.Chosen != 1 || report.ByReason["attempts"].Redriven != 1 {
+			t.Errorf("redrive -json: got %+v, %v", report, err)
+		}
+		if got := v.ok(t, "poison", "redrive", name); !strings.Contains(got, "39 messages of ") || !strings.Contains(got, "(no record): 1 left") || !strings.Contains(got, "name a queue to send it to") {
+			t.Errorf("redrive: got %q", got)
+		}
+		if p, err := q.Properties(t.Context()); err != nil || p.Depth != 40 {
+			t.Errorf("got %d messages, %v; want all 40 back", p.Depth, err)
+		}
+		v.ok(t, "poison", "redrive", name, "-to", name, "-forever")
+		if got := v.ok(t, "peek", name, "-n", "50", "-beyond", "-json"); strings.Count(got, "\n") != 41 || !strings.Contains(got, `"text":"foreign"`) || strings.Contains(got, `"attempts":5`) {
+			t.Errorf("peek -beyond: got %q", got)
+		}
+		bury(t, q, 1, poison.ReasonLost, nil, "")
+		v.fails(t, exitUsage, []string{"not a terminal", "-yes to purge"}, "poison", "purge", name)
+		if got := v.ok(t, "poison", "purge", name, "-yes", "-json"); !strings.Contains(got, `"purged":1`) {
+			t.Errorf("purge: got %q", got)
+		}
+		if got := v.ok(t, "poison", "stats", name); got != "" {
+			t.Errorf("stats of an empty queue: got %q", got)
+		}
+	})
+}
+
+// TestARedriveIsAskedFirstOnATerminal: the name is typed, or nothing is sent.
+func TestARedriveIsAskedFirstOnATerminal(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	v.interactive = true
+	name := createQueue(t, v)
+	bury(t, v.open(t, name), 1, poison.ReasonLost, nil, "")
+	if r := v.withInput("no\n").call(t, "poison", "redrive", name); r.status != exitFailure || !strings.Contains(r.errs, "nothing was redriven") || !strings.Contains(r.errs, "about 1") {
+		t.Errorf("got %+v", r)
+	}
+	if r := v.withInput("no\n").call(t, "poison", "purge", name); r.status != exitFailure || !strings.Contains(r.errs, "nothing was deleted") {
+		t.Errorf("got %+v", r)
+	}
+	if got := v.withInput(name+"-poison\n").ok(t, "poison", "redrive", name); !strings.Contains(got, "1 message of ") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPoisonCommandLinesAreChecked(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"poison":                                   "write millrace poison VERB QUEUE",
+		"poison look orders":                       `unknown verb "look"; the verbs are list, show, stats, redrive, purge`,
+		"poison -json list orders":                 "the verb comes before the flags",
+		"poison list":                              "write millrace poison list QUEUE",
+		"poison list orders -n -1":                 "negative",
+		"poison list Orders":                       "only lower-case letters",
+		"poison list orders -reason bad":           "the reasons are attempts, lost",
+		"poison list orders -older -1s":            "negative",
+		"poison list orders -older 2h -newer 1h":   "no message is older",
+		"poison redrive orders -rate -1":           "-rate -1 is negative",
+		"poison redrive orders -parallel 0":        "at least 1",
+		"poison redrive orders -lease 1s":          "at least 2s",
+		"poison redrive orders -ttl 1ms":           "too short",
+		"poison redrive orders -ttl 1h -forever":   "exclude each other",
+		"poison redrive orders -to orders-poison":  "is the queue that the messages are in",
+		"poison purge orders -n -2":                "negative",
+		"peek orders -n 33":                        "-beyond reads further",
+		"help poison look":                         "unknown verb",
+		"help serve list":                          "unexpected argument",
+		"poison show orders a b":                   "unexpected argument",
+		"poison redrive orders --exact -to orders": "is the queue that the messages are in",
+	} {
+		v := on(startServer(t))
+		v.fails(t, exitUsage, []string{want}, strings.Fields(line)...)
+	}
+	v := on(startServer(t))
+	v.fails(t, exitFailure, []string{"orders-poison does not exist; a worker "}, "poison", "redrive", "orders")
+	if got := (invocation{}).ok(t, "help", "poison", "redrive"); !strings.HasPrefix(got, "Usage: millrace poison redrive QUEUE") {
+		t.Errorf("got %q", got)
+	}
+	for _, one := range poisonCommand().verbs {
+		for line := range strings.SplitSeq(one.more, "\n") {
+			if len(line) > 101 {
+				t.Errorf("%s: %q is wide", one.name, line)
+			}
+		}
+	}
+}
+
+// TestTheProgressBarIsForTerminals: it is drawn over itself, and nothing of it remains.
+func TestTheProgressBarIsForTerminals(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &progressBar{out: &out}
+	p.show(poison.Report{Depth: 100, Seen: 50, Counts: poison.Counts{Redriven: 49, Failed: 1}})
+	p.show(poison.Report{Depth: 100, Seen: 51})
+	p.clear()
+	if got, want := out.String(), "\r\x1b[K["+strings.Repeat("#", 15)+strings.Repeat(" ", 15)+"] 50 of about 100 looked at: 49 redriven, 1 left\r\x1b[K"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	new(progressBar).show(poison.Report{}) // without a terminal
+	for _, c := range [][2]int64{{0, 0}, {5, 0}, {7, 5}} {
+		if got := bar(c[0], c[1]); len(got) != barWidth {
+			t.Errorf("%v: got %q", c, got)
+		}
+	}
+}
