@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -65,12 +66,23 @@ func clearCommand() *command {
 		}}
 }
 
+// maxUnanswered is how many clears in a row may have no answer.
+const maxUnanswered = 3
+
 // clear deletes all messages. On a long queue the service deletes what it can within a request,
-// and must be asked again.
+// and must be asked again. A clear without an answer is sent again too, and may take longer then.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
-	for {
-		err := q.Clear(t.finish)
-		if known := (*queue.Error)(nil); !errors.As(err, &known) || known.Code != "OperationTimedOut" {
+	for sent, unanswered := 0, 0; ; {
+		err := q.Clear(retry.Repeated(t.finish, sent))
+		sent++
+		unanswered++
+		known := (*queue.Error)(nil)
+		switch {
+		case !errors.Is(err, queue.ErrOutcomeUnknown) || t.finish.Err() != nil:
+			return err
+		case errors.As(err, &known) && known.Code == "OperationTimedOut":
+			unanswered = 0
+		case unanswered >= maxUnanswered:
 			return err
 		}
 		if ctx.Err() != nil {

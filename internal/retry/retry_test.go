@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,5 +65,34 @@ func TestAContextThatEndedSendsNothing(t *testing.T) {
 	err := retry.Do(ctx, "key", func(context.Context) error { tries++; return queue.ErrThrottled })
 	if err == nil || tries > 1 {
 		t.Fatalf("got %v after %d tries", err, tries)
+	}
+}
+
+// B-01: the context of a repeated request says how often it was sent before, whoever sent it
+// first.
+func TestARequestKnowsHowOftenItWasSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		send func(ctx context.Context, op func(context.Context) error) error
+		want []int
+	}{
+		"Do": {func(ctx context.Context, op func(context.Context) error) error {
+			return retry.Do(ctx, "key", op)
+		}, []int{0, 1, 2}},
+		"Again": {func(ctx context.Context, op func(context.Context) error) error {
+			return retry.Again(ctx, "key", queue.ErrOutcomeUnknown, op)
+		}, []int{1, 2, 3}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []int
+			err := c.send(t.Context(), func(ctx context.Context) error {
+				if got = append(got, retry.Repeats(ctx)); len(got) < 3 {
+					return queue.ErrOutcomeUnknown
+				}
+				return nil
+			})
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%s: sent %v times before, %v; want %v and success", name, got, err, c.want)
+			}
+		})
 	}
 }
