@@ -89,27 +89,27 @@ func TestBadBodiesAreErrorsThatSayWhy(t *testing.T) {
 		}
 	}
 	if _, err := codec.JSON[chan int]().Encode(nil); err == nil {
-		t.Error("a channel was encoded")
+		t.Error("a channel was encoded, want an error")
 	}
 	if _, _, _, err := codec.Open("no base64!", codec.Base64); err == nil {
-		t.Error("bad Base64 was opened")
+		t.Error("\"no base64!\" was opened as Base64, want an error")
 	}
 	if _, _, _, err := codec.Open("", codec.Format(9)); err == nil {
-		t.Error("an unknown format was opened")
+		t.Error("a text was opened in format 9, want an error")
 	}
 	if _, err := codec.Seal(codec.Head{}, nil, codec.Format(9)); err == nil {
-		t.Error("an unknown format was sealed")
+		t.Error("a body was sealed in format 9, want an error")
 	}
 }
 
 func TestBytesAndTextPassThrough(t *testing.T) {
 	b, _ := codec.Bytes().Encode([]byte{0, 1, 255})
 	if got, err := codec.Bytes().Decode(b); err != nil || !bytes.Equal(got, []byte{0, 1, 255}) {
-		t.Errorf("bytes: got %v, %v", got, err)
+		t.Errorf("bytes: got %v, %v; want [0 1 255]", got, err)
 	}
 	b, _ = codec.Text().Encode("grüß dich")
 	if got, err := codec.Text().Decode(b); err != nil || got != "grüß dich" {
-		t.Errorf("text: got %q, %v", got, err)
+		t.Errorf("text: got %q, %v; want it as it was", got, err)
 	}
 }
 
@@ -176,10 +176,10 @@ func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 	} {
 		h, body, was, err := codec.OpenAdopted(c.text, c.format)
 		if string(body) != c.body || (err != nil) != (c.body == "") || was != c.was || c.text == envelope && h.Attempts != 2 {
-			t.Errorf("%q as %v: got %+v, %q, %v, %v", c.text, c.format, h, body, was, err)
+			t.Errorf("%q as %v: got head %+v, body %q, format %v, %v; want body %q and format %v", c.text, c.format, h, body, was, err, c.body, c.was)
 		}
 	}
 	if _, _, _, err := codec.OpenAdopted("millrace/2?n=1\n{}", codec.Plain); !errors.Is(err, codec.ErrNewer) {
-		t.Errorf("a newer envelope: %v", err)
+		t.Errorf("a newer envelope: got %v, want %v", err, codec.ErrNewer)
 	}
 }

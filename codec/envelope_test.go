@@ -89,7 +89,7 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	}
 	forged := codec.Head{Attempts: math.MaxInt32, Settled: math.MaxInt64, Poison: strings.Repeat("x", 100)}
 	if room := forged.Room(); room != 0 {
-		t.Errorf("a head with a forged record has room for %d bytes", room)
+		t.Errorf("a head with a forged record has room for %d bytes, want 0", room)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestABodyInBase64StaysInIt(t *testing.T) {
 		t.Error(err)
 	}
 	if _, again, _, err := codec.Open(recorded, codec.Auto); err != nil || !bytes.Equal(again, opened) {
-		t.Errorf("the body has become another, %v", err)
+		t.Errorf("the body has become another of %d bytes, %v; want the same %d", len(again), err, len(opened))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestABodyInBase64StaysInIt(t *testing.T) {
 func TestNewerEnvelopes(t *testing.T) {
 	_, _, _, err := codec.Open("millrace/2?id=7\nbody", codec.Auto)
 	if !errors.Is(err, codec.ErrNewer) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, codec.ErrNewer)
 	}
 	h, body, _, err := codec.Open("millrace/1?zz=new%20thing&id=7&yy\nbody", codec.Auto)
 	if err != nil || h.ID != "7" || string(body) != "body" {
@@ -128,7 +128,7 @@ func TestNewerEnvelopes(t *testing.T) {
 	h.Attempts = 3
 	text, _ := codec.Seal(h, body, codec.Envelope)
 	if !strings.Contains(text, "zz=new%20thing") || !strings.Contains(text, "&yy") {
-		t.Errorf("the unknown parameters are gone: %q", text)
+		t.Errorf("got %q, want the unknown parameters zz and yy in it", text)
 	}
 	if again, _, _, err := codec.Open(text, codec.Auto); err != nil || again != h {
 		t.Errorf("got %+v, %v; want %+v", again, err, h)
@@ -142,11 +142,11 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
-			t.Errorf("%q: got %v, %v", text, format, err)
+			t.Errorf("%q: got format %v, %v; want envelope and an error", text, format, err)
 		}
 	}
 	if _, _, _, err := codec.Open(`{"a":1}`, codec.Envelope); err == nil {
-		t.Error("a bare message was read as an envelope")
+		t.Error("a bare message was read as an envelope, want an error")
 	}
 }
 
@@ -154,7 +154,7 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
 	h, _, _, err := codec.Open("millrace/1?n=2147483647&s=9223372036854775807&st=2147483647\n", codec.Auto)
 	if err != nil || h.Attempts != math.MaxInt32 || h.Settled != math.MaxInt64 || h.Starts != math.MaxInt32 {
-		t.Errorf("got %+v, %v", h, err)
+		t.Errorf("got %+v, %v; want the largest counts", h, err)
 	}
 }
 
@@ -218,10 +218,10 @@ func TestABodyThatXMLCannotCarryIsSealedInBase64(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := queue.CheckText(text); err != nil {
-			t.Errorf("%q: %v", body, err)
+			t.Errorf("%q: got %v, want a text that the queue accepts", body, err)
 		}
 		if _, got, _, err := codec.Open(text, codec.Envelope); err != nil || string(got) != "{"+body+"}" {
-			t.Errorf("%q came back as %q, %v", body, got, err)
+			t.Errorf("got %q, %v; want {%s}", got, err, body)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestFormatsAreTextAndNoOthersExist(t *testing.T) {
 	}
 	for _, unknown := range []codec.Format{-1, 4} {
 		if unknown.Check() == nil {
-			t.Errorf("%v is accepted", unknown)
+			t.Errorf("%v is accepted, want an error", unknown)
 		}
 		if text, err := unknown.MarshalText(); err == nil {
 			t.Errorf("%v has the text %q, want an error", unknown, text)

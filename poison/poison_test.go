@@ -68,7 +68,7 @@ func TestTheCopyKeepsEverything(t *testing.T) {
 	}
 	kept := only(t, q.Sibling("-poison"))
 	if kept.Expires.Year() != 9999 {
-		t.Errorf("the copy expires at %v", kept.Expires)
+		t.Errorf("the copy expires at %v, want never", kept.Expires)
 	}
 	r, err := poison.ParseRecord(kept.Text)
 	if err != nil {
@@ -77,10 +77,10 @@ func TestTheCopyKeepsEverything(t *testing.T) {
 	if r.ID != "m-1" || r.Account != "acme" || r.Queue != "orders" || r.DequeueCount != 5 || r.Attempts != 4 ||
 		!r.Inserted.Equal(m.Inserted) || r.Expires == nil || !r.Expires.Equal(m.Expires) || r.Poisoned.IsZero() ||
 		r.Error != "no stock" || r.Reason != poison.ReasonAttempts || r.Text != m.Text {
-		t.Errorf("record %+v", r)
+		t.Errorf("record %+v; want message m-1 of acme/orders with 5 deliveries, 4 attempts, inserted %v, expiring %v, error \"no stock\", reason attempts and text %s", r, m.Inserted, m.Expires, m.Text)
 	}
 	if strings.Contains(kept.Text, "secret") {
-		t.Error("the receipt is in the record")
+		t.Errorf("the record has the receipt: %s", kept.Text)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 		kept, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text)
 		// What is no UTF-8 has become U+FFFD.
 		if want := string([]rune(said)); err != nil || kept.Error != want || string(kept.Reason) != want || kept.Text != "{}" {
-			t.Errorf("%q: the record is %+v, %v", said, kept, err)
+			t.Errorf("%q: the record is %+v, %v; want that error and reason, and text {}", said, kept, err)
 		}
 	}
 	for _, said := range []string{
@@ -117,7 +117,7 @@ func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := poison.ParseRecord(only(t, brackets.Sibling("-poison")).Text); err != nil || r.Error != "no stock" {
-		t.Errorf("with 20,000 brackets in the text the record is %.80v, %v", r, err)
+		t.Errorf("with 20,000 brackets in the text the record is %.80v, %v; want error \"no stock\"", r, err)
 	}
 	// One that is too long keeps its beginning.
 	q := setup(t)
@@ -126,7 +126,7 @@ func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text); err != nil || !strings.HasPrefix(r.Error, "\uFFFF\uFFFF") {
-		t.Errorf("the record is %+v, %v", r, err)
+		t.Errorf("the record is %.200v, %v; want the beginning of the error", r, err)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestBareCopiesTheTextAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept := only(t, q.Sibling("-poison")); kept.Text != "as it was" {
-		t.Errorf("got %q", kept.Text)
+		t.Errorf("got %q, want \"as it was\"", kept.Text)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
 		f.failures, f.err = 1, queue.ErrUnauthorized
 		err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil))
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "m-1") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %v of message m-1", err, queue.ErrUnauthorized)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := p.Copy(ctx, poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); !errors.Is(err, kind) {
-				t.Errorf("%v to the end: got %v", kind, err)
+				t.Errorf("got %v, want %v", err, kind)
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestDefaultsOfThePolicy(t *testing.T) {
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
 	p := policy(t, poison.Policy{}, named("orders"))
 	if p.MaxAttempts != 5 || p.Keep || p.Queue.Name().Queue != "orders-poison" {
-		t.Errorf("got %+v", p)
+		t.Errorf("got %+v, want 5 attempts and the queue orders-poison", p)
 	}
 	for _, name := range []string{"orders-poison", strings.Repeat("a", 60)} {
 		if p := policy(t, poison.Policy{}, named(name)); !p.Keep || p.Queue != nil {
@@ -241,18 +241,18 @@ func TestDefaultsOfThePolicy(t *testing.T) {
 		"both":     {Keep: true, Queue: named("other")},
 	} {
 		if _, err := bad.WithDefaults(named("orders")); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: accepted, want an error", name)
 		}
 	}
 	if err := (poison.Policy{Keep: true}).Copy(t.Context(), poison.Record{}); err == nil {
-		t.Error("a policy that keeps made a copy")
+		t.Error("a policy that keeps made a copy, want an error")
 	}
 }
 
 func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{}", "[1]", "words", `{"millracePoison":0}`} {
 		if _, err := poison.ParseRecord(text); err == nil {
-			t.Errorf("%q was read as a record", text)
+			t.Errorf("%q was read as a record, want an error", text)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(`{"millracePoison":1,"text":"x"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := poison.ParseRecord(text); err == nil && r.Version < 1 {
-			t.Errorf("%q has no version", text)
+			t.Errorf("%q was read as version %d, want at least 1", text, r.Version)
 		}
 	})
 }
@@ -275,6 +275,6 @@ func (a *absent) Error() string { return a.text }
 func TestAnErrorWithoutATextIsRecorded(t *testing.T) {
 	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*absent)(nil))
 	if !strings.Contains(r.Error, "*poison_test.absent") {
-		t.Errorf("record %+v", r)
+		t.Errorf("error %q, want the type of the one without a text", r.Error)
 	}
 }

@@ -25,7 +25,7 @@ func TestInterceptorsSeeAndChangeWhatIsSent(t *testing.T) {
 			s.Options.Delay = time.Hour
 			err := next(ctx)
 			if s.Sent.ID == "" || s.Queue != q.Name() {
-				t.Errorf("got %+v when it was sent", s)
+				t.Errorf("sent %+v to %v, want an id and %v", s.Sent, s.Queue, q.Name())
 			}
 			return err
 		},
@@ -76,16 +76,16 @@ func TestTheQueueIsMadeByASend(t *testing.T) {
 func TestAProducerWithoutAQueueSaysSo(t *testing.T) {
 	var zero producer.Producer[int]
 	if _, err := zero.Send(t.Context(), 1, nil); err == nil {
-		t.Error("the zero producer sent something")
+		t.Error("the zero producer sent something, want an error")
 	}
 	if _, err := (*producer.Producer[int])(nil).Send(t.Context(), 1, nil); err == nil {
-		t.Error("the nil producer sent something")
+		t.Error("the nil producer sent something, want an error")
 	}
 	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (*localqueue.Queue)(nil)} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: New did not panic", name)
+					t.Errorf("%s: New returned, want a panic", name)
 				}
 			}()
 			producer.New[int](q, nil)
@@ -93,6 +93,6 @@ func TestAProducerWithoutAQueueSaysSo(t *testing.T) {
 	}
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := producer.New(q, &producer.Options[int]{Format: codec.Format(99)}).Send(t.Context(), 1, nil); err == nil {
-		t.Error("an unknown format was sent")
+		t.Error("a job was sent in format 99, want an error")
 	}
 }

@@ -59,7 +59,7 @@ func TestSendPutsTheJobOnTheQueue(t *testing.T) {
 		}
 		batch, err := q.Dequeue(t.Context(), 32, time.Minute)
 		if err != nil || len(batch) != 1 || batch[0].Text != want || batch[0].ID != sent.ID || !batch[0].Inserted.Equal(sent.Inserted) {
-			t.Errorf("%v: got %v, %v", format, batch, err)
+			t.Errorf("%v: got %v, %v; want one message %q with the text %q", format, batch, err, sent.ID, want)
 		}
 		if batch[0].Expires.Year() != 9999 {
 			t.Errorf("it expires at %v, want never", batch[0].Expires)
@@ -85,7 +85,7 @@ func TestSendWritesAnEnvelope(t *testing.T) {
 		for _, m := range batch {
 			h, body, format, err := codec.Open(m.Text, codec.Auto)
 			if err != nil || format != codec.Envelope || string(body) != `{"ID":"7"}` || !h.Enqueued.Equal(time.Now()) || h.Attempts != 0 {
-				t.Errorf("got %+v, %q, %v, %v", h, body, format, err)
+				t.Errorf("got head %+v, body %q, format %v, %v; want an envelope of now without attempts", h, body, format, err)
 			}
 			ids[h.ID] = true
 		}
@@ -103,11 +103,11 @@ func TestDelayAndTTLAreHandedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if batch, _ := q.Peek(t.Context(), 1); len(batch) != 0 {
-			t.Error("it is visible at once")
+			t.Errorf("%d messages are visible before the delay, want 0", len(batch))
 		}
 		time.Sleep(time.Minute)
 		if batch, _ := q.Peek(t.Context(), 1); len(batch) != 1 || batch[0].Expires.Sub(batch[0].Inserted) != time.Hour {
-			t.Errorf("got %v", batch)
+			t.Errorf("got %v, want one message that lives for an hour", batch)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestASendEndsWithItsTimeOut(t *testing.T) {
 		begin := time.Now()
 		_, err := producer.New(u, &producer.Options[order]{Timeout: 5 * time.Second}).Send(t.Context(), order{"7"}, nil)
 		if !errors.Is(err, queue.ErrThrottled) || !strings.Contains(err.Error(), "acme/orders") || time.Since(begin) > 5*time.Second {
-			t.Errorf("got %v after %v", err, time.Since(begin))
+			t.Errorf("got %v after %v, want %v of acme/orders within 5 s", err, time.Since(begin), queue.ErrThrottled)
 		}
 	})
 }
@@ -153,37 +153,37 @@ func TestASendEndsWithItsTimeOut(t *testing.T) {
 func TestATimeoutWithoutAUnitSaysSo(t *testing.T) {
 	_, err := producer.New(setup(t), &producer.Options[order]{Timeout: 30}).Send(t.Context(), order{"7"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "30*time.Second") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that says 30*time.Second", err)
 	}
 }
 
 func TestBadJobsFailBeforeAnythingIsSent(t *testing.T) {
 	u := &unsteady{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
 	if _, err := producer.New[chan int](u, nil).Send(t.Context(), nil, nil); err == nil {
-		t.Error("a channel was sent")
+		t.Error("a channel was sent, want an error")
 	}
 	if _, err := producer.New(u, &producer.Options[order]{Format: codec.Format(9)}).Send(t.Context(), order{}, nil); err == nil {
-		t.Error("an unknown format was sent")
+		t.Error("a job was sent in format 9, want an error")
 	}
 	if u.failures != 1 {
-		t.Error("something was sent")
+		t.Error("something was sent, want nothing")
 	}
 	if _, err := producer.New[order](u, nil).Send(t.Context(), order{}, nil); !errors.Is(err, queue.ErrUnauthorized) || u.failures != 0 {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, queue.ErrUnauthorized)
 	}
 	tight := order{strings.Repeat("x", queue.MaxText-110)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), tight, nil); !errors.Is(err, queue.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "record attempts") {
-		t.Errorf("a job with no room for its attempts: %v", err)
+		t.Errorf("a job with no room for its attempts: got %v, want %v", err, queue.ErrTooLarge)
 	}
 	// 52 KB of text that are 156 KB on the wire.
 	escaped := order{strings.Repeat(`"`, 26_000)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), escaped, nil); !errors.Is(err, queue.ErrTooLarge) ||
 		!strings.Contains(err.Error(), "escaped for XML") {
-		t.Errorf("a job that is too large once escaped: %v", err)
+		t.Errorf("a job that is too large once escaped: got %v, want %v", err, queue.ErrTooLarge)
 	}
 	large := order{strings.Repeat("x", queue.MaxText)}
 	if _, err := producer.New[order](setup(t), nil).Send(t.Context(), large, nil); !errors.Is(err, queue.ErrTooLarge) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, queue.ErrTooLarge)
 	}
 }
