@@ -26,7 +26,7 @@ func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
 		after(10 * time.Second)
 		b.finished()
 		if st := l.State(); st.Succeeded != 0 || st.Retried != 10 || b.depth(b.queue.Queue) != 10 {
-			b.Errorf("state %+v", st)
+			b.Errorf("state %+v with %d messages left, want 10 retried and left", st, b.depth(b.queue.Queue))
 		}
 		if !strings.Contains(told.text(), "0 for 10 messages") {
 			b.Errorf("told %s", told.text())
@@ -114,7 +114,7 @@ func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 		after(30 * time.Second)
 		b.finished()
 		if st := l.State(); st.Succeeded != 3 || st.Retried != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("state %+v, want 3 succeeded and none retried", st)
 		}
 	})
 }

@@ -283,7 +283,7 @@ func TestASaveThatCannotBeIsAnError(t *testing.T) {
 			}
 		}
 		if l.State().Lost != 1 {
-			t.Errorf("state %+v", l.State())
+			t.Errorf("state %+v, want 1 lost", l.State())
 		}
 	})
 }
