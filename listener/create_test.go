@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,13 +37,13 @@ func TestAQueueThatStaysMissingIsNotCreatedInALoop(t *testing.T) {
 // is told that it was missing.
 func TestAQueueThatIsGoneIsCreatedAtTheNextPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		gone := false
+		var gone atomic.Bool
 		b.queue.tamper = func(op string, act func() error) error {
 			switch {
 			case op == "create":
-				gone = false
+				gone.Store(false)
 				return nil
-			case gone:
+			case gone.Load():
 				return &queue.Error{Op: op, Queue: b.queue.Name(), Kind: queue.ErrQueueMissing, Status: 404}
 			}
 			return act()
@@ -53,7 +54,7 @@ func TestAQueueThatIsGoneIsCreatedAtTheNextPoll(t *testing.T) {
 		b.run(New(b.queue, nothing, o))
 		for n := 1; n <= 3; n++ {
 			after(time.Minute)
-			gone = true
+			gone.Store(true)
 			after(time.Minute)
 			if got := len(b.queue.sent("create")); got != n {
 				t.Errorf("gone %d times: created %d times", n, got)
