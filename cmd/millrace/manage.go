@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -50,12 +51,24 @@ func confirmedCommand(name, does, more, warning string, do func(context.Context,
 	return c
 }
 
+// maxUnanswered is how many clears in a row may have no response.
+const maxUnanswered = 3
+
 // clear deletes all messages. On a long queue the service deletes what it can within one request,
-// and the request must be repeated.
+// and the request must be repeated. A clear without a response is repeated too, with a longer
+// time-out.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
-	for {
-		err := q.Clear(t.finish)
-		if known := (*queue.Error)(nil); !errors.As(err, &known) || known.Code != "OperationTimedOut" {
+	for sent, unanswered := 0, 0; ; {
+		err := q.Clear(retry.Repeated(t.finish, sent))
+		sent++
+		unanswered++
+		known := (*queue.Error)(nil)
+		switch {
+		case !errors.Is(err, queue.ErrOutcomeUnknown) || t.finish.Err() != nil:
+			return err
+		case errors.As(err, &known) && known.Code == "OperationTimedOut":
+			unanswered = 0
+		case unanswered >= maxUnanswered:
 			return err
 		}
 		if ctx.Err() != nil {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
 )
 
 func TestQueueIsCreatedAndDropped(t *testing.T) {
@@ -111,4 +113,45 @@ func TestInvalidQueueNamesAreExplained(t *testing.T) {
 		}
 		invocation{}.fails(t, exitUsage, []string{"missing argument", "millrace " + op + " QUEUE"}, op)
 	}
+}
+
+// B-02: a clear that the service could not finish in time, or whose answer was lost, is repeated
+// until it succeeds.
+func TestAClearThatTimesOutIsRepeated(t *testing.T) {
+	t.Parallel()
+	e, err := emulator.New(localqueue.New(nil), &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
+		{Operation: emulator.ClearMessages, Kind: emulator.FaultTimeout, At: []int64{1, 2, 4, 5, 7}},
+		{Operation: emulator.ClearMessages, Kind: emulator.FaultReset, At: []int64{3, 6, 8}},
+	}}}).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	v := on(e.ConnectionString())
+	name := createQueue(t, v)
+	v.ok(t, "put", name, "1", "2")
+	v.ok(t, "clear", name, "-yes")
+	if p, err := v.open(t, name).Properties(t.Context()); err != nil || p.Depth != 0 {
+		t.Errorf("depth %d, %v; want 0", p.Depth, err)
+	}
+}
+
+// A clear that is never answered ends after three tries.
+func TestAClearWithoutAnswersEnds(t *testing.T) {
+	t.Parallel()
+	e, err := emulator.New(localqueue.New(nil), &emulator.Options{Faults: &emulator.Faults{Rules: []emulator.Fault{
+		{Operation: emulator.ClearMessages, Kind: emulator.FaultReset, At: []int64{1, 2, 3}},
+	}}}).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	v := on(e.ConnectionString())
+	name := createQueue(t, v)
+	v.ok(t, "put", name, "1")
+	v.fails(t, exitFailure, []string{"outcome unknown"}, "clear", name, "-yes")
+	if p, err := v.open(t, name).Properties(t.Context()); err != nil || p.Depth != 1 {
+		t.Errorf("depth %d, %v; want 1: the fourth clear would have worked", p.Depth, err)
+	}
+	v.ok(t, "clear", name, "-yes")
 }
