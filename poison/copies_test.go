@@ -3,6 +3,7 @@ package poison_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,19 +117,19 @@ func TestAPoisonQueueThatCannotBeCreatedSaysWhy(t *testing.T) {
 }
 
 // What does not fit is sent with less and less, each text once: with the beginning of the error,
-// without it, and bare. If nothing fits, that is the error.
+// without it, without what can be derived, and bare. If nothing fits, that is the error.
 func TestACopyThatDoesNotFitIsSentWithLess(t *testing.T) {
-	tooLarge := []error{queue.ErrTooLarge, queue.ErrTooLarge, queue.ErrTooLarge, queue.ErrTooLarge}
+	tooLarge := slices.Repeat([]error{queue.ErrTooLarge}, 5)
 	long := "x" + strings.Repeat("é", 500) // 512 bytes end within a letter
 	for name, c := range map[string]struct {
 		cause error
 		want  []string // the errors of the records; then comes the bare text
 	}{
-		"long error":  {errors.New(long), []string{long, long[:511] + " …", ""}},
-		"512 bytes":   {errors.New(strings.Repeat("x", 512)), []string{strings.Repeat("x", 512), ""}},
-		"513 bytes":   {errors.New(strings.Repeat("x", 513)), []string{strings.Repeat("x", 513), ""}}, // shortened it would be longer
-		"short error": {errors.New("no stock"), []string{"no stock", ""}},
-		"no error":    {nil, []string{""}},
+		"long error":  {errors.New(long), []string{long, long[:511] + " …", "", ""}},
+		"512 bytes":   {errors.New(strings.Repeat("x", 512)), []string{strings.Repeat("x", 512), "", ""}},
+		"513 bytes":   {errors.New(strings.Repeat("x", 513)), []string{strings.Repeat("x", 513), "", ""}}, // shortened it would be longer
+		"short error": {errors.New("no stock"), []string{"no stock", "", ""}},
+		"no error":    {nil, []string{"", ""}},
 	} {
 		s, p := script(t)
 		s.enqueue = tooLarge
