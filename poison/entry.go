@@ -46,7 +46,7 @@ func (e *Entry) Job() string {
 	if !e.Foreign() {
 		return e.Record.Job
 	}
-	head, _, _, _ := codec.Open(e.Text, codec.Auto) //nolint:errcheck // a message that cannot be read has no job id
+	head, _, _, _ := codec.Open(e.Text, codec.Auto) // one that cannot be read has none
 	return head.ID
 }
 

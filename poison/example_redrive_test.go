@@ -42,6 +42,9 @@ func ExampleRedrive() {
 	purged, err := poison.Purge(ctx, dead, &poison.PurgeOptions{Filter: poison.Filter{Match: "nonsense"}})
 	fmt.Println("purged:", purged.Purged, err)
 	back, err := orders.Peek(ctx, queue.MaxBatch)
+	if err != nil {
+		log.Fatal(err)
+	}
 	for _, m := range back {
 		fmt.Printf("%q\n", m.Text)
 	}

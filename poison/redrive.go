@@ -184,7 +184,7 @@ func anew(text string) (string, error) {
 	case errors.Is(err, codec.ErrNewer):
 		return "", fmt.Errorf("redrive it with a newer release: %w", err)
 	case err != nil:
-		return text, nil
+		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
 	head.Attempts, head.Settled, head.Starts, head.Poison = 0, 0, 0, ""
 	return codec.Seal(head, body, codec.Envelope)

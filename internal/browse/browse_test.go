@@ -127,12 +127,12 @@ func TestTheCallerSaysWhatIsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range page.Messages {
-				switch head, _, _, _ := codec.Open(m.Text, codec.Envelope); {
-				case head.ID == "3":
+				switch head, _, _, _ := codec.Open(m.Text, codec.Envelope); head.ID {
+				case "3":
 					if again++; again < 3 {
 						m.Again()
 					}
-				case head.ID == "5":
+				case "5":
 					m.Settle()
 				}
 			}
