@@ -29,9 +29,9 @@ const (
 	// margin is how much earlier than the service a lease is taken to end.
 	margin = time.Second
 
-	// maxStale is how many pages in a row without a message that is new to the reader end it. The
-	// service promises no order, so that one such page does not prove that all were seen.
-	maxStale = 3
+	// maxStale is how many messages in a row that are not new to the reader end it: three pages.
+	// The service promises no order, so that one page does not prove that all were seen.
+	maxStale = 3 * queue.MaxBatch
 
 	// staleDelay hides messages that came again, so that others come up.
 	staleDelay = time.Second
@@ -97,7 +97,7 @@ type reader struct {
 	depth    int64
 	seen     map[queue.ID]struct{}
 	shown    int
-	stale    int       // pages in a row that had nothing new
+	stale    int       // messages since the last that was new
 	start    time.Time // of the walk, by the service's clock
 }
 
@@ -149,10 +149,8 @@ func (r *reader) read(ctx context.Context, yield func(*Page, error) bool) error 
 		case empty:
 			return nil
 		case len(fresh) == 0:
-			r.stale++
 			continue
 		}
-		r.stale = 0
 		page := &Page{Messages: fresh, Depth: r.depth, Now: fresh[0].Until.Add(-r.options.Lease)}
 		if !r.show(page, yield) {
 			return nil
@@ -214,6 +212,9 @@ func (r *reader) next(ctx context.Context) (fresh []*Message, empty bool, err er
 		}
 		r.seen[m.ID] = struct{}{}
 		fresh = append(fresh, one)
+	}
+	if r.stale += len(old); len(fresh) > 0 {
+		r.stale = 0
 	}
 	r.giveBack(old, staleDelay)
 	return fresh, false, nil
