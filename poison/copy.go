@@ -79,7 +79,7 @@ func (p Policy) texts(r Record) []string {
 // cannot carry. A text without an envelope stays as it is; so does one whose body is elsewhere or
 // that this program cannot read.
 func bareText(text string) string {
-	head, body, _, err := codec.Open(text, codec.Envelope)
+	head, body, _, err := open(text, codec.Envelope)
 	if err != nil || head.Claim != "" {
 		return text
 	}

@@ -46,7 +46,7 @@ func (e *Entry) Job() string {
 	if !e.Foreign() {
 		return e.Record.Job
 	}
-	head, _, _, _ := codec.Open(e.Text, codec.Auto) // one that cannot be read has none
+	head, _, _, _ := open(e.Text, codec.Auto) // one that cannot be read has none
 	return head.ID
 }
 
@@ -103,6 +103,6 @@ func (e *Entry) contains(text string) bool {
 	if strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
 		return true
 	}
-	_, body, _, err := codec.Open(e.Original(), codec.Auto)
+	_, body, _, err := open(e.Original(), codec.Auto)
 	return strings.Contains(string(body), text) || err != nil && strings.Contains(e.Original(), text)
 }

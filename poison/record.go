@@ -101,7 +101,7 @@ func (r *Record) derive() {
 	if r.Fingerprint == "" {
 		r.Fingerprint = fingerprint.Of(r.Error)
 	}
-	head, _, _, err := codec.Open(r.Text, codec.Envelope)
+	head, _, _, err := open(r.Text, codec.Envelope)
 	if r.Job == "" && err == nil {
 		r.Job = head.ID
 	}
@@ -127,7 +127,7 @@ func (r Record) withoutDerived() Record {
 // Body returns the body of the message that the record holds, decoded from an envelope or Base64
 // if it is in one. A text that cannot be read is returned as it is, with the error.
 func (r Record) Body() ([]byte, error) {
-	_, body, _, err := codec.Open(r.Text, codec.Auto)
+	_, body, _, err := open(r.Text, codec.Auto)
 	if err != nil {
 		return []byte(r.Text), err
 	}

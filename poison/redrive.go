@@ -179,7 +179,7 @@ func (p *planner) life(e *Entry, now time.Time) (time.Duration, error) {
 // anew returns the text of a message as if it had never been delivered. What has no envelope, or a
 // broken one, stays as it is: the envelope of a newer release is left to that.
 func anew(text string) (string, error) {
-	head, body, _, err := codec.Open(text, codec.Envelope)
+	head, body, _, err := open(text, codec.Envelope)
 	switch {
 	case errors.Is(err, codec.ErrNewer):
 		return "", fmt.Errorf("redrive it with a newer release: %w", err)

@@ -136,12 +136,12 @@ func TestARedrivenJobStartsAnew(t *testing.T) {
 // The reference to a body that is elsewhere is what the job is: it goes back unchanged.
 func TestTheClaimIsKept(t *testing.T) {
 	m := newMorgue(t)
-	m.bury(t, "millrace/1?id=7&n=5&cl=blob-7\n", poison.ReasonBlobGone, nil)
+	m.bury(t, envelope(t, 7, codec.Head{Attempts: 5, Claim: "blob-7"}), poison.ReasonBlobGone, nil)
 	if _, err := poison.Redrive(t.Context(), m.poison, &poison.RedriveOptions{Account: m.account}); err != nil {
 		t.Fatal(err)
 	}
-	if got := drain(t, m.orders); !slices.Equal(got, []string{"millrace/1?id=7&cl=blob-7\n"}) {
-		t.Errorf("got %q, want the claim and no attempts", got)
+	if got, want := drain(t, m.orders), envelope(t, 7, codec.Head{Claim: "blob-7"}); !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
