@@ -28,16 +28,7 @@ func (v *delivery) record(dec decision) poison.Record {
 	if v.enveloped() { // without one nothing is recorded of any delivery
 		r.Lost = v.lostDeliveries()
 	}
-	var (
-		panicked *PanicError
-		failed   *HookError
-	)
-	switch {
-	case errors.As(dec.err, &panicked):
-		r.Stack = poison.Stack(panicked.Stack)
-	case errors.As(dec.err, &failed):
-		r.Stack = poison.Stack(failed.Stack)
-	}
+	r.Stack = poison.Stack(stackOf(dec.err))
 	return r
 }
 

@@ -81,6 +81,23 @@ func isCanceled(err error) (is bool) {
 	return errors.Is(err, context.Canceled)
 }
 
+// stackOf returns the stack of the panic that the error is of, or nil.
+func stackOf(err error) (stack []byte) {
+	hook.Run(func() { // its methods may fail now, though they did not before
+		var (
+			panicked *PanicError
+			failed   *HookError
+		)
+		switch {
+		case errors.As(err, &panicked):
+			stack = panicked.Stack
+		case errors.As(err, &failed):
+			stack = failed.Stack
+		}
+	})
+	return stack
+}
+
 // brokenError replaces an error whose methods panic.
 type brokenError struct {
 	text  string
