@@ -2,6 +2,7 @@ package blob_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,41 @@ import (
 
 	"github.com/millrace/millrace/blob"
 )
+
+func ref(name string) blob.Ref { return blob.Ref{Container: "pictures", Name: name} }
+
+func put(t *testing.T, s blob.Store, name, text string) {
+	t.Helper()
+	if err := s.Put(t.Context(), ref(name), strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the content of a blob.
+func get(t *testing.T, s blob.Store, name string) string {
+	t.Helper()
+	r, err := s.Open(t.Context(), ref(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func list(t *testing.T, s blob.Store, container, prefix string) []string {
+	t.Helper()
+	var names []string
+	for b, err := range s.List(t.Context(), container, prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, b.Ref.Name)
+	}
+	return names
+}
 
 func dir(t *testing.T, path string) *blob.Directory {
 	t.Helper()
@@ -37,10 +73,10 @@ func TestADirectoryIsMadeAndFoundAgain(t *testing.T) {
 func TestTwoHandlesOnOneDirectoryAgree(t *testing.T) {
 	path := t.TempDir()
 	one, two := dir(t, path), dir(t, path)
-	if err := one.Create(t.Context(), ref("a"), strings.NewReader("one")); err != nil {
+	if err := one.Create(t.Context(), ref("a"), strings.NewReader("one"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.Create(t.Context(), ref("a"), strings.NewReader("two")); !errors.Is(err, blob.ErrExists) {
+	if err := two.Create(t.Context(), ref("a"), strings.NewReader("two"), nil); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("create through the second: %v", err)
 	}
 	if got := get(t, two, "a"); got != "one" {
@@ -71,13 +107,13 @@ func TestNoSymbolicLinkLeadsOut(t *testing.T) {
 			b.Close()
 			t.Errorf("%v was opened", r)
 		}
-		if _, err := d.Size(t.Context(), r); err == nil {
+		if _, err := d.Stat(t.Context(), r); err == nil {
 			t.Errorf("%v has a size", r)
 		}
 	}
 	// Replacing a link replaces the link, never what it points to.
 	put(t, d, "out", "new")
-	if err := d.Put(t.Context(), blob.Ref{Container: "linked", Name: "secret"}, strings.NewReader("new")); err == nil {
+	if err := d.Put(t.Context(), blob.Ref{Container: "linked", Name: "secret"}, strings.NewReader("new"), nil); err == nil {
 		t.Error("a blob was put through a link")
 	}
 	if err := d.Delete(t.Context(), blob.Ref{Container: "linked", Name: "secret"}); err == nil {
@@ -159,7 +195,7 @@ func TestPutIntoADeletedDirectoryIsNotErrMissing(t *testing.T) {
 	if err := os.RemoveAll(path); err != nil {
 		t.Skip(err)
 	}
-	if err := d.Put(t.Context(), ref("a"), strings.NewReader("")); err == nil || errors.Is(err, blob.ErrMissing) {
+	if err := d.Put(t.Context(), ref("a"), strings.NewReader(""), nil); err == nil || errors.Is(err, blob.ErrMissing) {
 		t.Errorf("put: %v", err)
 	}
 }
@@ -171,7 +207,7 @@ func TestAMissingBlobIsMissingFromADirectory(t *testing.T) {
 	d := dir(t, path)
 	ref := blob.Ref{Container: "pictures", Name: "none"}
 	_, opened := d.Open(t.Context(), ref)
-	_, looked := d.Size(t.Context(), ref)
+	_, looked := d.Stat(t.Context(), ref)
 	for _, err := range []error{opened, looked} {
 		if !errors.Is(err, blob.ErrMissing) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ref.String()) {
 			t.Errorf("%v", err)
