@@ -13,73 +13,6 @@ const (
 	someSAS = "sv=2024-11-04&ss=q&srt=sco&sp=raup&se=2099-01-01&sig=S3cret%2Fsign%3D"
 )
 
-func TestLocations(t *testing.T) {
-	for text, want := range map[string]location{
-		"https://acct.queue.core.windows.net":                                                                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
-		"https://acct.queue.core.windows.net/":                                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
-		"HTTPS://acct.queue.core.chinacloudapi.cn":                                                                   {account: "acct", endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
-		"https://acct.privatelink.queue.core.windows.net":                                                            {account: "acct", endpoint: "https://acct.privatelink.queue.core.windows.net/"},
-		"https://queues.example.com":                                                                                 {account: "queues", endpoint: "https://queues.example.com/"},
-		"https://127.0.0.1:10001/devstoreaccount1":                                                                   {account: "devstoreaccount1", endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
-		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"https://acct.queue.core.windows.net?" + someSAS:                                                             {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"UseDevelopmentStorage=true":                                                                                 {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"usedevelopmentstorage=TRUE;":                                                                                {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey:                                                                     {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: keyAuth, key: someKey},
-		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-	} {
-		got, err := parse(text)
-		if err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
-		if got.account != want.account || got.endpoint != want.endpoint || got.auth != want.auth || got.key != want.key || got.signature != want.signature {
-			t.Errorf("%q:\n got %+v\nwant %+v", text, got, want)
-		}
-		if want.auth != tokenAuth && len(got.secrets) == 0 {
-			t.Errorf("%q: has no secrets", text)
-		}
-	}
-}
-
-func TestLocationsSayWhereTheyAre(t *testing.T) {
-	for text, want := range map[string]struct{ queue, hint string }{
-		"UseDevelopmentStorage=true":                                       {"", localHint},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://a":   {"", localHint},
-		"http://127.0.0.1:20001/acct/orders?" + someSAS:                    {"orders", localHint},
-		"https://localhost:20001/acct":                                     {"", localHint},
-		"AccountName=a;AccountKey=AAAA;QueueEndpoint=http://[::1]:20001/a": {"", localHint},
-		"https://acct.queue.core.windows.net/orders/?" + someSAS:           {"orders", ""},
-		"https://queues.example.com/acct/orders?" + someSAS:                {"orders", ""},
-		"AccountName=acct;AccountKey=" + someKey:                           {"", ""},
-	} {
-		if at, err := parse(text); err != nil || at.queue != want.queue || at.hint != want.hint {
-			t.Errorf("%q: %+v, %v", text, at, err)
-		}
-	}
-}
-
-// A location read from a file ends in a newline.
-func TestLocationIsTrimmed(t *testing.T) {
-	if at, err := parse(" https://acct.queue.core.windows.net/orders\r\n"); err != nil || at.endpoint != "https://acct.queue.core.windows.net/" {
-		t.Errorf("%+v, %v", at, err)
-	}
-	if _, err := parse(" \n"); !errors.Is(err, queue.ErrInvalid) {
-		t.Errorf("blank: %v", err)
-	}
-}
-
 func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 	for text, why := range map[string]string{
 		"":                                   "empty",
@@ -136,22 +69,4 @@ func TestBadNamesAndOptions(t *testing.T) {
 			t.Errorf("options %+v: %v", o, err)
 		}
 	}
-}
-
-func FuzzLocation(f *testing.F) {
-	f.Add("https://acct.queue.core.windows.net/?" + someSAS)
-	f.Add("AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://[::1]:1/acct")
-	f.Add("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/")
-	f.Fuzz(func(t *testing.T, text string) {
-		at, err := parse(text)
-		if err != nil {
-			if !errors.Is(err, queue.ErrInvalid) {
-				t.Errorf("%q: %v", text, err)
-			}
-			return
-		}
-		if at.account == "" || !strings.HasSuffix(at.endpoint, "/") || !strings.HasPrefix(at.endpoint, "http") || strings.ContainsAny(at.endpoint, "?#") {
-			t.Errorf("%q: %+v", text, at)
-		}
-	})
 }
