@@ -99,12 +99,14 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// Only queue/azurequeue imports azqueue.
+// Only queue/azurequeue imports azqueue, and only blob/azureblob azblob.
 func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue") && short(p.ImportPath) != "queue/azurequeue" {
-				t.Errorf("%s imports azqueue", short(p.ImportPath))
+			for sdk, backend := range map[string]string{"azqueue": "queue/azurequeue", "azblob": "blob/azureblob"} {
+				if strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/storage/"+sdk) && short(p.ImportPath) != backend {
+					t.Errorf("%s imports %s", short(p.ImportPath), sdk)
+				}
 			}
 		}
 	}

@@ -13,14 +13,14 @@ const MaxMetadata = 8000
 const ReservedMetadata = "millrace_"
 
 // CheckMetadata fails with [ErrInvalid] for metadata that not every store can keep. Names are
-// lower-case letters, digits and underscores, do not begin with a digit nor with
+// lower-case letters, digits and underscores, begin with a letter and not with
 // [ReservedMetadata]. Values are printable ASCII, not empty, without surrounding spaces. Names
 // and values have at most [MaxMetadata] bytes together. Every store calls it first.
 func CheckMetadata(metadata map[string]string) error {
 	size := 0
 	for name, value := range metadata {
 		if !metadataName(name) {
-			return fmt.Errorf("%w: the metadata name %.80q may have lower-case letters, digits and underscores, and not begin with a digit", ErrInvalid, name)
+			return fmt.Errorf("%w: the metadata name %.80q may have lower-case letters, digits and underscores, and begins with a letter", ErrInvalid, name)
 		}
 		if strings.HasPrefix(name, ReservedMetadata) {
 			return fmt.Errorf("%w: the metadata name %.80q begins with %s, which stores keep for themselves", ErrInvalid, name, ReservedMetadata)
@@ -38,12 +38,11 @@ func CheckMetadata(metadata map[string]string) error {
 
 func metadataName(name string) bool {
 	for i := range len(name) {
-		digit := '0' <= name[i] && name[i] <= '9'
-		if !alphanumeric(name[i]) && name[i] != '_' || digit && i == 0 {
+		if !alphanumeric(name[i]) && name[i] != '_' {
 			return false
 		}
 	}
-	return name != ""
+	return name != "" && 'a' <= name[0] && name[0] <= 'z'
 }
 
 // cloneMetadata returns a copy; that of no metadata is nil.

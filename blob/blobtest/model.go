@@ -59,7 +59,7 @@ func (m *model) draw(t *rapid.T) (modelled, *blob.PutOptions) {
 		b.content += strings.Repeat(string(rune('a'+seed%26)), min(size-len(b.content), 1+m.e.h.Large/5))
 	}
 	if rapid.Bool().Draw(t, "with metadata") {
-		b.metadata = rapid.MapOfN(rapid.StringMatching(`[a-z_][a-z0-9_]{0,5}`), rapid.StringMatching(`[!-~]([ -~]{0,8}[!-~])?`), 1, 3).Draw(t, "metadata")
+		b.metadata = rapid.MapOfN(rapid.StringMatching(`[a-z][a-z0-9_]{0,5}`), rapid.StringMatching(`[!-~]([ -~]{0,8}[!-~])?`), 1, 3).Draw(t, "metadata")
 		return b, &blob.PutOptions{Metadata: b.metadata}
 	}
 	return b, nil

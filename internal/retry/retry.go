@@ -10,6 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/queue"
 )
@@ -96,7 +97,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 // Transient reports whether the same request may succeed later: the service was busy or
 // failing, or did not answer.
 func Transient(err error) bool {
-	return errors.Is(err, queue.ErrThrottled) ||
+	return errors.Is(err, blob.ErrUnavailable) ||
+		errors.Is(err, queue.ErrThrottled) ||
 		errors.Is(err, queue.ErrUnavailable) ||
 		errors.Is(err, queue.ErrOutcomeUnknown)
 }
