@@ -14,15 +14,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/millrace/millrace/blob/azureblob"
 )
 
-// service is the Blob service as far as azureblob speaks to it, in process, with faults. Azurite
+// fakeService is the Blob service as far as azureblob speaks to it, in process, with faults. Azurite
 // passes the same tests: TestAzuriteConforms.
-type service struct {
+type fakeService struct {
 	pageSize int // of lists; 0 means 5,000
 
 	mu         sync.Mutex
@@ -46,6 +45,9 @@ type fault struct {
 	damaged     bool   // the first byte of the request's body is another
 	login       bool   // the response is a login page with status 200
 	before      func() // called first, without the lock
+
+	// changed changes the header of a response, and returns its status.
+	changed func(h http.Header) int
 }
 
 type fakeContainer struct {
@@ -69,17 +71,20 @@ type fakeBlock struct {
 
 var errCut = errors.New("the connection broke")
 
-func newService() *service { return &service{containers: make(map[string]*fakeContainer)} }
+// newService returns a service with an empty container, that of someRef.
+func newService() *fakeService {
+	return &fakeService{containers: map[string]*fakeContainer{someRef.Container: {blobs: make(map[string]*fakeBlob)}}}
+}
 
 // setFault makes requests fail from now on.
-func (s *service) setFault(f func(op string) fault) {
+func (s *fakeService) setFault(f func(op string) fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
 // arrived returns the operations that have arrived since the last call.
-func (s *service) arrived() []string {
+func (s *fakeService) arrived() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.ops = nil }()
@@ -87,8 +92,7 @@ func (s *service) arrived() []string {
 }
 
 // open returns a store that speaks to the service.
-func (s *service) open(t testing.TB, o azureblob.Options) *azureblob.Store {
-	t.Helper()
+func (s *fakeService) open(t interface{ Fatal(...any) }, o azureblob.Options) *azureblob.Store {
 	o.Transport = s
 	if o.BlockSize == 0 {
 		o.BlockSize = 1 << 10
@@ -101,7 +105,7 @@ func (s *service) open(t testing.TB, o azureblob.Options) *azureblob.Store {
 }
 
 // Do answers a request.
-func (s *service) Do(r *http.Request) (*http.Response, error) {
+func (s *fakeService) Do(r *http.Request) (*http.Response, error) {
 	op, f := s.arrive(r)
 	if f.before != nil {
 		f.before()
@@ -136,6 +140,9 @@ func (s *service) Do(r *http.Request) (*http.Response, error) {
 		return refuse(r, f.status, f.code), nil
 	}
 	answer := s.answer(op, r, content)
+	if f.changed != nil {
+		answer.StatusCode = f.changed(answer.Header)
+	}
 	switch {
 	case f.unanswered:
 		return nil, errCut
@@ -145,7 +152,7 @@ func (s *service) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-func (s *service) arrive(r *http.Request) (op string, f fault) {
+func (s *fakeService) arrive(r *http.Request) (op string, f fault) {
 	op = r.Method
 	if c := r.URL.Query().Get("comp"); c != "" {
 		op += " " + c
@@ -186,7 +193,7 @@ func (c *cutBody) Read(p []byte) (int, error) {
 func (*cutBody) Close() error { return nil }
 
 // answer does what was asked for.
-func (s *service) answer(op string, r *http.Request, content []byte) *http.Response {
+func (s *fakeService) answer(op string, r *http.Request, content []byte) *http.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/devstoreaccount1/"), "/", 2)
@@ -239,7 +246,7 @@ func (s *service) answer(op string, r *http.Request, content []byte) *http.Respo
 	return refuse(r, 400, "UnsupportedHttpVerb")
 }
 
-func (s *service) write(op string, b *fakeBlob, r *http.Request, content []byte) *http.Response {
+func (s *fakeService) write(op string, b *fakeBlob, r *http.Request, content []byte) *http.Response {
 	if op == "PUT block" {
 		id := r.URL.Query().Get("blockid")
 		for other := range b.uncommitted {
@@ -285,7 +292,7 @@ func (s *service) write(op string, b *fakeBlob, r *http.Request, content []byte)
 	return s.respond(r, 201, http.Header{"Etag": {b.etag}}, "")
 }
 
-func (s *service) read(b *fakeBlob, r *http.Request) *http.Response {
+func (s *fakeService) read(b *fakeBlob, r *http.Request) *http.Response {
 	h := http.Header{"Etag": {b.etag}, "Last-Modified": {b.modified.Format(http.TimeFormat)}}
 	for name, value := range b.metadata {
 		h.Set("X-Ms-Meta-"+name, value)
@@ -307,7 +314,7 @@ func (s *service) read(b *fakeBlob, r *http.Request) *http.Response {
 	return s.respond(r, status, h, string(content))
 }
 
-func (s *service) blockList(b *fakeBlob, r *http.Request) *http.Response {
+func (s *fakeService) blockList(b *fakeBlob, r *http.Request) *http.Response {
 	h := http.Header{}
 	if b.etag != "" {
 		h.Set("Etag", b.etag)
@@ -325,7 +332,7 @@ func (s *service) blockList(b *fakeBlob, r *http.Request) *http.Response {
 	return s.respond(r, 200, h, list.String())
 }
 
-func (s *service) answerContainer(op string, c *fakeContainer, r *http.Request) *http.Response {
+func (s *fakeService) answerContainer(op string, c *fakeContainer, r *http.Request) *http.Response {
 	h := http.Header{"Etag": {`"0x0"`}, "Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}
 	switch op {
 	case "GET acl container":
@@ -342,7 +349,7 @@ func (s *service) answerContainer(op string, c *fakeContainer, r *http.Request) 
 	return refuse(r, 400, "UnsupportedHttpVerb")
 }
 
-func (s *service) list(c *fakeContainer, r *http.Request) *http.Response {
+func (s *fakeService) list(c *fakeContainer, r *http.Request) *http.Response {
 	q := r.URL.Query()
 	var page strings.Builder
 	fmt.Fprintf(&page, `<EnumerationResults ServiceEndpoint="http://fake/" ContainerName="c"><Blobs>`)
@@ -371,7 +378,7 @@ func (s *service) list(c *fakeContainer, r *http.Request) *http.Response {
 }
 
 // respond is a response with what the service always sends.
-func (s *service) respond(r *http.Request, status int, h http.Header, body string) *http.Response {
+func (s *fakeService) respond(r *http.Request, status int, h http.Header, body string) *http.Response {
 	if h == nil {
 		h = http.Header{"Etag": {`"0x0"`}, "Last-Modified": {time.Now().UTC().Format(http.TimeFormat)}}
 	}

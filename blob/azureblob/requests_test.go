@@ -1,0 +1,168 @@
+package azureblob_test
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/blob/azureblob"
+)
+
+var someRef = blob.Ref{Container: "pictures", Name: "a/b"}
+
+// content returns n bytes in which no block is like another.
+func content(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i + i>>8*31)
+	}
+	return b
+}
+
+// get returns the content of a blob.
+func get(t *testing.T, s blob.Store, ref blob.Ref) string {
+	t.Helper()
+	r, err := s.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestRequestsPerCall counts what each call costs.
+func TestRequestsPerCall(t *testing.T) {
+	s := newService()
+	store := s.open(t, azureblob.Options{})
+	small, large := content(1<<10), content(3<<10+1)
+	put := func(data []byte) func() error {
+		return func() error { return store.Put(t.Context(), someRef, bytes.NewReader(data), nil) }
+	}
+	create := func(name string, data []byte) func() error {
+		return func() error {
+			return store.Create(t.Context(), blob.Ref{Container: "pictures", Name: name}, bytes.NewReader(data), nil)
+		}
+	}
+	for _, c := range []struct {
+		what string
+		do   func() error
+		want string
+	}{
+		{"put into a new container", func() error {
+			return store.Put(t.Context(), blob.Ref{Container: "new", Name: "a"}, bytes.NewReader(small), nil)
+		}, "PUT, PUT container, PUT"},
+		{"put large into a new container", func() error {
+			return store.Put(t.Context(), blob.Ref{Container: "large", Name: "a"}, bytes.NewReader(large[:2<<10]), nil)
+		}, "GET blocklist, PUT block, PUT container, PUT block, PUT block, PUT blocklist"},
+		{"put small", put(small), "PUT"},
+		{"create small", create("small", small), "PUT"},
+		{"put large over a small one", put(large), "GET blocklist, PUT block, PUT block, PUT block, PUT block, PUT blocklist"},
+		{"put large again", put(large), "GET blocklist, HEAD, PUT blocklist"},
+		{"create large", create("large", large), "GET blocklist, HEAD, PUT block, PUT block, PUT block, PUT block, PUT blocklist"},
+		{"open and read", func() error { get(t, store, someRef); return nil }, "GET"},
+		{"stat", func() error { _, err := store.Stat(t.Context(), someRef); return err }, "HEAD"},
+		{"list", func() error {
+			for _, err := range store.List(t.Context(), "pictures", "") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "GET list container"},
+		{"delete", func() error { return store.Delete(t.Context(), someRef) }, "DELETE"},
+		{"access", func() error { _, err := store.Access(t.Context(), "pictures"); return err }, "GET acl container"},
+		{"set access", func() error { return store.SetAccess(t.Context(), "pictures", blob.PublicRead) }, "GET acl container, PUT acl container"},
+		{"set access of a new container", func() error { return store.SetAccess(t.Context(), "others", blob.PublicRead) }, "GET acl container, PUT container, PUT acl container"},
+	} {
+		s.arrived()
+		if err := c.do(); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if got := strings.Join(s.arrived(), ", "); got != c.want {
+			t.Errorf("%s:\nsent %s\nwant %s", c.what, got, c.want)
+		}
+	}
+}
+
+func TestACreateOfALargeBlobThatExistsUploadsNothing(t *testing.T) {
+	s := newService()
+	store := s.open(t, azureblob.Options{})
+	for range 2 {
+		s.arrived()
+		_ = store.Create(t.Context(), someRef, bytes.NewReader(content(5<<10)), nil)
+	}
+	if got := s.arrived(); slices.Contains(got, "PUT block") {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestListsAreReadByPages(t *testing.T) {
+	s := newService()
+	s.pageSize = 3
+	store := s.open(t, azureblob.Options{})
+	var want, got []string
+	for _, name := range strings.Split("abcdefghij", "") {
+		if err := store.Put(t.Context(), blob.Ref{Container: "pictures", Name: name}, strings.NewReader(name), nil); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, name)
+	}
+	s.arrived()
+	for b, err := range store.List(t.Context(), "pictures", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b.Ref.Name)
+	}
+	if sent := s.arrived(); !slices.Equal(got, want) || len(sent) != 4 {
+		t.Errorf("listed %v with %v", got, sent)
+	}
+	for range store.List(t.Context(), "pictures", "") {
+		break
+	}
+	if sent := s.arrived(); len(sent) != 1 {
+		t.Errorf("a list that was left early sent %v", sent)
+	}
+}
+
+// TestAPutKeepsOneBlockInMemory: it reads no further ahead of what the service has.
+func TestAPutKeepsOneBlockInMemory(t *testing.T) {
+	const size = 64 << 10
+	s := newService()
+	store := s.open(t, azureblob.Options{BlockSize: size})
+	r := &ahead{service: s, left: 32 * size}
+	if err := store.Put(t.Context(), someRef, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	const buffer = 4 << 10 // of bufio
+	if r.most > size+buffer {
+		t.Errorf("%d bytes were read ahead, with blocks of %d", r.most, size)
+	}
+}
+
+// ahead is a stream that notes how far it was read ahead of what the service has stored.
+type ahead struct {
+	service          *fakeService
+	left, read, most int
+}
+
+func (a *ahead) Read(p []byte) (int, error) {
+	if a.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), a.left)
+	clear(p[:n])
+	a.left -= n
+	a.read += n
+	a.service.mu.Lock()
+	defer a.service.mu.Unlock()
+	a.most = max(a.most, a.read-a.service.stored)
+	return n, nil
+}
