@@ -296,6 +296,7 @@ func (b *breaker) Do(r *http.Request) (*http.Response, error) {
 
 // TestAzuriteSurvivesBrokenConnections: sockets break in the middle of requests and responses.
 func TestAzuriteSurvivesBrokenConnections(t *testing.T) {
+	t.Parallel() // it waits, most of the time
 	location, _ := azurite(t)
 	const size = 32 << 10
 	data := content(4*size + 100)

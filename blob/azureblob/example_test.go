@@ -73,12 +73,16 @@ func ExampleStore_Put() {
 	// 4 blocks were sent
 }
 
-// A location with credentials: a connection string, or an address with a signature.
-func ExampleOpen_azure() {
-	store, err := azureblob.Open(os.Getenv("AZURE_STORAGE_CONNECTION_STRING"), nil)
+// An address with a shared access signature, of one container. Nothing is sent yet.
+func ExampleOpen_signature() {
+	store, err := azureblob.Open("https://acct.blob.core.windows.net/reports?sv=2024-11-04&sr=c&sp=rwdl&sig=c2lnbmF0dXJl", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer store.Close()
+	_, err = store.Stat(context.Background(), blob.Ref{Container: "others", Name: "a"})
+	fmt.Println(err)
+	// Output:
+	// stat blob://others/a: invalid argument: the store is of the container "reports" alone
 }

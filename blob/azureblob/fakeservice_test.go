@@ -203,7 +203,7 @@ func (s *fakeService) answer(op string, r *http.Request, content []byte) *http.R
 			return refuse(r, 409, "ContainerAlreadyExists")
 		}
 		s.containers[path[0]] = &fakeContainer{blobs: make(map[string]*fakeBlob)}
-		return s.respond(r, 201, nil, "")
+		return s.respond(r, http.StatusCreated, nil, "")
 	}
 	if c == nil {
 		return refuse(r, 404, "ContainerNotFound")
@@ -222,7 +222,7 @@ func (s *fakeService) answer(op string, r *http.Request, content []byte) *http.R
 			b = &fakeBlob{}
 		}
 		answer := s.write(op, b, r, content)
-		if answer.StatusCode == 201 {
+		if answer.StatusCode == http.StatusCreated {
 			c.blobs[path[1]] = b
 			s.stored += len(content)
 		}
@@ -258,7 +258,7 @@ func (s *fakeService) write(op string, b *fakeBlob, r *http.Request, content []b
 			b.uncommitted = make(map[string][]byte)
 		}
 		b.uncommitted[id] = content
-		return s.respond(r, 201, nil, "")
+		return s.respond(r, http.StatusCreated, nil, "")
 	}
 	if r.Header.Get("If-None-Match") == "*" && b.etag != "" {
 		return refuse(r, 409, "BlobAlreadyExists")
@@ -289,7 +289,7 @@ func (s *fakeService) write(op string, b *fakeBlob, r *http.Request, content []b
 			b.metadata[name] = values[0]
 		}
 	}
-	return s.respond(r, 201, http.Header{"Etag": {b.etag}}, "")
+	return s.respond(r, http.StatusCreated, http.Header{"Etag": {b.etag}}, "")
 }
 
 func (s *fakeService) read(b *fakeBlob, r *http.Request) *http.Response {

@@ -32,7 +32,8 @@ func listsByPrefixInOrder(e *env) {
 	if got := e.list(e.another(), ""); got != nil {
 		e.Errorf("a container that does not exist has %v", got)
 	}
-	for range e.s.List(e.Context(), e.container, "") {
+	for _, err := range e.s.List(e.Context(), e.container, "") {
+		e.ok(err)
 		break // leaving early is fine
 	}
 }
