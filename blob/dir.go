@@ -29,7 +29,7 @@ type Directory struct {
 }
 
 const (
-	slash = "+" // in place of a slash; no blob's name has it
+	slash = "+" // replaces a slash in file names; no blob's name contains it
 
 	// partial is the prefix of files being written. No name of a blob begins with a dot.
 	partial = ".partial-"
@@ -43,7 +43,7 @@ const (
 
 // Dir opens the store in a directory, creates the directory if it does not exist, and
 // removes partial files that killed writers left more than a day ago. Call
-// [Directory.Close] in the end.
+// [Directory.Close] when done.
 func Dir(path string) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
@@ -53,7 +53,7 @@ func Dir(path string) (*Directory, error) {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
 	d := &Directory{path: path, root: root}
-	d.tidy()
+	d.removeAbandoned()
 	return d, nil
 }
 
@@ -105,26 +105,26 @@ func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions
 		if err == nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return d.here(err)
+		return d.inDirectory(err)
 	})
 }
 
 // write fills a temporary file in a container, which it creates, and then gives the file its
-// name, atomically. The file is on disk before it has the name: whoever sees a blob may put its
-// reference on a durable queue. An error of fill is returned unchanged.
+// name, atomically. The file is on disk before it has the name, because a reader of the blob may
+// put its reference on a durable queue. An error of fill is returned unchanged.
 func (d *Directory) write(container, name string, commit func(from, to string) error, fill func(*os.File) error) (err error) {
 	if err := d.root.Mkdir(container, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	temporary := container + "/" + partial + rand.Text()
 	f, err := d.root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	defer func() {
 		// After a rename there is nothing left to remove.
 		if e := d.root.Remove(temporary); err == nil && !errors.Is(e, fs.ErrNotExist) {
-			err = d.here(e)
+			err = d.inDirectory(e)
 		}
 	}()
 	if err := fill(f); err != nil {
@@ -139,7 +139,7 @@ func (d *Directory) write(container, name string, commit func(from, to string) e
 		err = commit(temporary, container+"/"+name)
 	}
 	if err != nil {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	d.syncFolder(container)
 	return nil
@@ -187,7 +187,7 @@ func (d *Directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("in %s: %w", d.path, ErrMissing)
 	case err != nil:
-		err = d.here(err)
+		err = d.inDirectory(err)
 	}
 	return f, info, err
 }
@@ -225,7 +225,7 @@ func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		err = d.here(err)
+		err = d.inDirectory(err)
 	}
 	return failure("delete", ref, err)
 }
@@ -265,7 +265,7 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, d.here(err)
+		return nil, d.inDirectory(err)
 	}
 	var refs []Ref
 	for _, e := range entries {
@@ -299,7 +299,7 @@ func (d *Directory) access(ctx context.Context, container string) (Access, error
 		err = a.Check()
 	}
 	if err != nil {
-		return Private, d.here(err)
+		return Private, d.inDirectory(err)
 	}
 	return a, nil
 }
@@ -310,15 +310,15 @@ func (d *Directory) SetAccess(ctx context.Context, container string, a Access) e
 	if err == nil {
 		err = d.write(container, accessFile, d.root.Rename, func(f *os.File) error {
 			_, err := f.WriteString(string(a) + "\n")
-			return d.here(err)
+			return d.inDirectory(err)
 		})
 	}
 	return failure("set access", Ref{Container: container}, err)
 }
 
-// tidy removes the partial files of killed writers. Its errors do not keep the store from
-// opening.
-func (d *Directory) tidy() {
+// removeAbandoned removes the partial files of killed writers. Its errors do not keep the store
+// from opening.
+func (d *Directory) removeAbandoned() {
 	containers, _ := fs.ReadDir(d.root.FS(), ".")
 	for _, c := range containers {
 		if !c.IsDir() {
@@ -340,8 +340,9 @@ func file(ref Ref) string { return ref.Container + "/" + fileName(ref.Name) }
 
 func fileName(name string) string { return strings.ReplaceAll(name, "/", slash) }
 
-// here names the directory, in place of a path that repeats the reference or is random.
-func (d *Directory) here(err error) error {
+// inDirectory adds the directory to an error, instead of a path that repeats the reference or is
+// random.
+func (d *Directory) inDirectory(err error) error {
 	var (
 		path *fs.PathError
 		link *os.LinkError

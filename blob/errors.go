@@ -29,6 +29,9 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 )
 
+// Transient reports whether the same call may succeed later. A change may have taken effect.
+func Transient(err error) bool { return errors.Is(err, ErrUnavailable) }
+
 // Error is a failed operation: what was attempted, on which blob, what the store said, and what
 // to do. It contains no key and no signature.
 type Error struct {

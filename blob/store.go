@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Store keeps blobs. The package comment says what holds for every store.
+// Store keeps blobs. The package comment describes the guarantees of every store.
 //
 // A bad reference fails with [ErrBadRef] and bad metadata with [ErrInvalid] before anything
 // happens. A call whose context ends fails with the context's cause and has changed nothing,
@@ -90,10 +90,11 @@ func Exists(ctx context.Context, s Store, ref Ref) (bool, error) {
 	return err == nil, err
 }
 
-// ready returns why a call must not begin.
-func ready(ctx context.Context, bad error) error {
-	if bad != nil {
-		return bad
+// ready returns the error for which a call must not begin: that of its arguments, or the cause of
+// an ended context.
+func ready(ctx context.Context, argErr error) error {
+	if argErr != nil {
+		return argErr
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -101,7 +102,7 @@ func ready(ctx context.Context, bad error) error {
 	return nil
 }
 
-// readyToPut returns why a put must not begin.
+// readyToPut is ready for the arguments of a put.
 func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
 	bad := ref.Check()
 	if bad == nil {
@@ -110,8 +111,8 @@ func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
 	return ready(ctx, bad)
 }
 
-// source reads from r until the context ends, and keeps the error. It does not interrupt a
-// Read that blocks: only the creator of r can.
+// source reads from r until the context ends, and keeps the error. It cannot interrupt a Read that
+// blocks.
 type source struct {
 	ctx context.Context
 	r   io.Reader

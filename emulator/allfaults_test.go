@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// TestNoFaultLosesAMessage sends and receives messages with azurequeue and retries under all
+// TestNoMessageIsLostUnderFaults sends and receives messages with azurequeue and retries under all
 // faults and a limit. Every message must arrive, and the messages that the server's log says
 // were put must be those that the consumer got.
-func TestNoFaultLosesAMessage(t *testing.T) {
+func TestNoMessageIsLostUnderFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestNoFaultLosesAMessage(t *testing.T) {
 				const n = 100
 				for i := range n {
 					text := fmt.Sprint("order ", i)
-					if err := retry.Do(t.Context(), text, func(ctx context.Context) error {
+					if err := retry.Do(t.Context(), text, queue.Transient, func(ctx context.Context) error {
 						_, err := client.Enqueue(ctx, text, nil)
 						return err
 					}); err != nil {
@@ -55,38 +55,37 @@ func TestNoFaultLosesAMessage(t *testing.T) {
 	}
 }
 
-// consumeOne gets some messages and deletes them. Nobody knows whether a request
-// without an answer was carried out; a message that is gone then is what was
-// wanted.
+// consumeOne gets some messages and deletes them. A request without a response may have been
+// executed, so it is no error if a repeated delete finds the message gone.
 func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[queue.ID]bool) {
 	t.Helper()
 	var got []queue.Message
-	if err := retry.Do(t.Context(), "get", func(ctx context.Context) (err error) {
+	if err := retry.Do(t.Context(), "get", queue.Transient, func(ctx context.Context) (err error) {
 		got, err = client.Dequeue(ctx, 32, 10*time.Minute)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if len(got) == 0 {
-		time.Sleep(time.Minute) // what was in a dropped answer comes back
+		time.Sleep(time.Minute) // until the messages of a dropped response are visible again
 	}
 	for _, m := range got {
 		texts[m.Text]++
 		ids[m.ID] = true
-		err := retry.Do(t.Context(), string(m.ID), func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
+		err := retry.Do(t.Context(), string(m.ID), queue.Transient, func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
 		if err != nil && !errors.Is(err, queue.ErrMessageGone) && !errors.Is(err, queue.ErrReceiptMismatch) {
 			t.Fatal(err)
 		}
 	}
 }
 
-// checkCounts compares the log with the counts, and the messages that were put with
-// those that were seen.
+// checkCounts compares the log with the counts, and the messages that were put with those that
+// the consumer got.
 func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	t.Helper()
 	counts := s.Counts()
 	if int64(len(log)) != counts.Requests() {
-		t.Errorf("%d records of %d requests", len(log), counts.Requests())
+		t.Errorf("log records: got %d, want %d, one for each request", len(log), counts.Requests())
 	}
 	put, dropped, limited, faults := 0, 0, 0, map[FaultKind]int64{}
 	ids := map[string]bool{} // of requests: those of a duplicate are the same
@@ -96,7 +95,7 @@ func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 		}
 		if r.Operation == string(PutMessage) {
 			put += count(r.Status == 201)
-			dropped += count(r.Fault == "drop" && !r.Limited) // after a delay the client had left
+			dropped += count(r.Fault == "drop" && !r.Limited) // one that was limited was not executed
 		}
 		if ids[r.ID] || r.Fault == "" {
 			continue
@@ -109,16 +108,16 @@ func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	}
 	for _, kind := range faultKinds {
 		if faults[kind] != counts.Faults[kind] || faults[kind] == 0 {
-			t.Errorf("%s: %d in the log, counted %d", kind, faults[kind], counts.Faults[kind])
+			t.Errorf("fault %s: got %d in the log and %d in the counts, want the same and more than 0", kind, faults[kind], counts.Faults[kind])
 		}
 	}
 	if int64(limited) != counts.Limited || limited == 0 {
-		t.Errorf("%d over the limit in the log, counted %d", limited, counts.Limited)
+		t.Errorf("requests over a limit: got %d in the log and %d in the counts, want the same and more than 0", limited, counts.Limited)
 	}
 	if seen != put+dropped || dropped == 0 {
-		t.Errorf("%d messages seen, %d put and %d put without an answer", seen, put, dropped)
+		t.Errorf("messages seen: got %d, want %d, those put plus %d put without a response (want more than 0)", seen, put+dropped, dropped)
 	}
 	if int64(seen) > counts.Messages {
-		t.Errorf("%d messages seen, %d handed out", seen, counts.Messages)
+		t.Errorf("Counts.Messages: got %d, want at least the %d messages seen", counts.Messages, seen)
 	}
 }

@@ -3,7 +3,7 @@
 // # Delivery
 //
 // [Producer.Send] returns when the service has accepted the job. Transient failures are
-// retried. If an answer was lost, a retry may create two messages for one job, which is one more
+// retried. If a response was lost, a retry may create two messages for one job, which is one more
 // reason for handlers to be idempotent.
 //
 // # Concurrency

@@ -43,7 +43,7 @@ type Options[T any] struct {
 // visible at once and never expires.
 type SendOptions = queue.EnqueueOptions
 
-// Sent is the service's answer for an accepted job.
+// Sent is the service's response for an accepted job.
 type Sent struct {
 	ID       queue.ID  // the message id, as the handler will see it
 	Inserted time.Time // when it was accepted, by the service's clock
@@ -86,8 +86,9 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if p == nil || p.queue == nil {
 		return Sent{}, errZero
 	}
-	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit, which compiles
-		return Sent{}, fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second", p.queue.Name(), d, d)
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
+		return Sent{}, fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
+			p.queue.Name(), d, d)
 	}
 	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{ID: rand.Text(), Enqueued: time.Now()}}
 	if o != nil {
@@ -121,7 +122,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	if err := queue.CheckRequest(text, room); err != nil {
 		return err
 	}
-	return retry.Do(ctx, s.Head.ID, func(ctx context.Context) error {
+	return retry.Do(ctx, s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		accepted, err := p.queue.Enqueue(ctx, text, &s.Options)
 		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
 			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {

@@ -166,7 +166,7 @@ func (p *putting) current(ctx context.Context) (azcore.ETag, error) {
 // stage sends one block.
 func (p *putting) stage(ctx context.Context, id string, content []byte) error {
 	s := p.store
-	return s.repeat(ctx, id, func() error {
+	return s.repeat(ctx, id, func(ctx context.Context) error {
 		return s.inContainer(ctx, p.ref.Container, func() error {
 			return s.once(ctx, func(try context.Context) error {
 				r, err := s.blob(p.ref).StageBlock(try, id, body(content), &blockblob.StageBlockOptions{TransactionalValidation: checksum(content)})

@@ -29,18 +29,20 @@ func (s *Store) check(ctx context.Context, containerName string, bad error) erro
 // do sends requests and repeats them while they fail for a while, for RetryFor. The context that
 // it gives them ends after TryTimeout.
 func (s *Store) do(ctx context.Context, key string, send func(try context.Context) error) error {
-	return s.repeat(ctx, key, func() error { return s.once(ctx, send) })
+	return s.repeat(ctx, key, func(ctx context.Context) error { return s.once(ctx, send) })
 }
 
 // repeat calls op while it fails for a while, for RetryFor.
-func (s *Store) repeat(ctx context.Context, key string, op func() error) error {
+func (s *Store) repeat(ctx context.Context, key string, op func(context.Context) error) error {
 	if s.retryFor < 0 {
-		return op()
+		return op(ctx)
 	}
 	// The end of this context ends the waits, not a try.
 	waiting, cancel := context.WithTimeout(ctx, s.retryFor)
 	defer cancel()
-	err := retry.Do(waiting, key, func(context.Context) error { return op() })
+	err := retry.Do(waiting, key, blob.Transient, func(try context.Context) error {
+		return op(retry.Repeated(ctx, retry.Repeats(try)))
+	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		// The context ended a wait: that is why the call fails.
 		return &blob.Error{Detail: "gave up after: " + err.Error(), Err: azurestorage.ContextError(ctx)}
@@ -50,7 +52,7 @@ func (s *Store) repeat(ctx context.Context, key string, op func() error) error {
 
 // once sends one request with a context that ends after TryTimeout.
 func (s *Store) once(ctx context.Context, send func(try context.Context) error) error {
-	try, cancel := context.WithTimeoutCause(ctx, s.tryTimeout, azurestorage.ErrTryTimeout)
+	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, s.tryTimeout), azurestorage.ErrTryTimeout)
 	defer cancel()
 	if err := send(try); err != nil {
 		return s.translate(ctx, try, err)

@@ -165,7 +165,7 @@ func (s *Store) SetAccess(ctx context.Context, containerName string, a blob.Acce
 	}
 	_, stored, err := s.policy(ctx, containerName, a)
 	if hasCode(err, codeContainerNotFound) {
-		err = s.repeat(ctx, containerName, func() error { return s.createContainer(ctx, containerName, nil) })
+		err = s.repeat(ctx, containerName, func(ctx context.Context) error { return s.createContainer(ctx, containerName, nil) })
 	}
 	if err == nil {
 		err = s.do(ctx, containerName, func(try context.Context) error {

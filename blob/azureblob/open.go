@@ -30,7 +30,8 @@ type Options struct {
 
 	// TryTimeout limits one request, including getting a token. For an open it limits the wait
 	// for the response to begin, and then the wait for each part of it. A block must be
-	// uploaded within it. Defaults to 30 s.
+	// uploaded within it. A request that is repeated has twice as long, and then four times.
+	// Defaults to 30 s.
 	TryTimeout time.Duration
 
 	// RetryFor is how long a request that fails for a while is repeated, since its first try; the

@@ -82,7 +82,7 @@ func (p *putting) upload(ctx context.Context, content []byte) error {
 // the blob exists after a try whose outcome is unknown, that try may have been the one.
 func (p *putting) commit(ctx context.Context, send func(try context.Context) error) error {
 	s, repeated := p.store, false
-	return s.repeat(ctx, p.ref.String(), func() error {
+	return s.repeat(ctx, p.ref.String(), func(ctx context.Context) error {
 		err := s.inContainer(ctx, p.ref.Container, func() error { return s.once(ctx, send) })
 		switch {
 		case p.token != "" && hasCode(err, codeConditionNotMet):

@@ -22,8 +22,8 @@ func (s *Store) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
 	d := &download{store: s, ctx: ctx, ref: ref}
 	var v version
 	if err == nil {
-		err = s.repeat(ctx, ref.String(), func() (err error) {
-			v, err = d.connect(nil)
+		err = s.repeat(ctx, ref.String(), func(ctx context.Context) (err error) {
+			v, err = d.connect(ctx, nil)
 			return err
 		})
 	}
@@ -44,10 +44,11 @@ type download struct {
 	offset int64       // of the next byte
 	end    error       // what Read returns from now on; nil while there may be more
 
-	body   io.ReadCloser // nil while there is no connection
-	try    context.Context
-	cancel context.CancelCauseFunc // ends try
-	timer  *time.Timer             // cancels try when nothing comes for TryTimeout
+	body    io.ReadCloser // nil while there is no connection
+	try     context.Context
+	cancel  context.CancelCauseFunc // ends try
+	timeout time.Duration           // of try
+	timer   *time.Timer             // cancels try when nothing comes for timeout
 }
 
 // Read reads the next bytes.
@@ -65,8 +66,8 @@ func (d *download) Read(p []byte) (n int, err error) {
 		}
 		d.disconnect()
 	}
-	err = d.store.repeat(d.ctx, d.ref.String(), func() error {
-		if _, err := d.connect(&d.etag); err != nil {
+	err = d.store.repeat(d.ctx, d.ref.String(), func(ctx context.Context) error {
+		if _, err := d.connect(ctx, &d.etag); err != nil {
 			return err
 		}
 		n, err = d.read(p)
@@ -86,17 +87,18 @@ func (d *download) Read(p []byte) (n int, err error) {
 }
 
 // connect requests the blob from the offset on, of a certain version unless etag is nil.
-func (d *download) connect(etag *azcore.ETag) (v version, err error) {
-	if d.ctx.Err() != nil {
-		return version{}, context.Cause(d.ctx)
+func (d *download) connect(ctx context.Context, etag *azcore.ETag) (v version, err error) {
+	if ctx.Err() != nil {
+		return version{}, context.Cause(ctx)
 	}
-	d.try, d.cancel = context.WithCancelCause(d.ctx)
+	d.try, d.cancel = context.WithCancelCause(ctx)
+	d.timeout = azurestorage.TryTimeout(ctx, d.store.tryTimeout)
 	cancel := d.cancel
-	d.timer = time.AfterFunc(d.store.tryTimeout, func() { cancel(azurestorage.ErrTryTimeout) })
+	d.timer = time.AfterFunc(d.timeout, func() { cancel(azurestorage.ErrTryTimeout) })
 	defer func() {
 		d.timer.Stop()
 		if err != nil {
-			err = d.store.translate(d.ctx, d.try, err)
+			err = d.store.translate(ctx, d.try, err)
 			d.disconnect()
 		}
 	}()
@@ -123,9 +125,9 @@ func (d *download) connect(etag *azcore.ETag) (v version, err error) {
 	return v, err
 }
 
-// read reads from the connection. It waits for TryTimeout at most.
+// read reads from the connection. It waits for the time-out of the request at most.
 func (d *download) read(p []byte) (n int, err error) {
-	d.timer.Reset(d.store.tryTimeout)
+	d.timer.Reset(d.timeout)
 	n, err = d.body.Read(p[:min(int64(len(p)), d.size-d.offset)])
 	d.timer.Stop()
 	d.offset += int64(n)

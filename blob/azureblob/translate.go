@@ -36,7 +36,7 @@ func (s *Store) translate(ctx, try context.Context, err error) error {
 	}
 	if errors.Is(context.Cause(try), azurestorage.ErrTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
-		return &blob.Error{Kind: blob.ErrUnavailable, Detail: fmt.Sprintf("no response within %v", s.tryTimeout)}
+		return &blob.Error{Kind: blob.ErrUnavailable, Detail: fmt.Sprintf("no response within %v", azurestorage.TryTimeout(ctx, s.tryTimeout))}
 	}
 	e := &blob.Error{Kind: blob.ErrUnavailable, Err: s.location.RedactError(err)}
 	if azurestorage.Unsent(err) {

@@ -12,47 +12,120 @@ const (
 	someSAS = "sv=2024-11-04&ss=q&srt=sco&sp=raup&se=2099-01-01&sig=S3cret%2Fsign%3D"
 )
 
-func TestLocations(t *testing.T) {
-	for text, want := range map[string]Location{
-		"https://acct.queue.core.windows.net":                                                                        {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
-		"https://acct.queue.core.windows.net/":                                                                       {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
-		"HTTPS://acct.queue.core.chinacloudapi.cn":                                                                   {Account: "acct", Endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
-		"https://acct.privatelink.queue.core.windows.net":                                                            {Account: "acct", Endpoint: "https://acct.privatelink.queue.core.windows.net/"},
-		"https://queues.example.com":                                                                                 {Account: "queues", Endpoint: "https://queues.example.com/"},
-		"https://127.0.0.1:10001/devstoreaccount1":                                                                   {Account: "devstoreaccount1", Endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
-		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
-		"https://acct.queue.core.windows.net?" + someSAS:                                                             {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
-		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
-		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {Account: "devstoreaccount1", Endpoint: "http://azurite:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
-		"UseDevelopmentStorage=true":                                                                                 {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
-		"usedevelopmentstorage=TRUE;":                                                                                {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {Account: "devstoreaccount1", Endpoint: "http://proxy:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {Account: "devstoreaccount1", Endpoint: "http://[::1]:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
-		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
-		"AccountName=acct;AccountKey=" + someKey:                                                                     {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
-		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {Account: "acct", Endpoint: "http://127.0.0.1:20001/acct/", Auth: KeyAuth, Key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {Account: "acct", Endpoint: "https://acct.queue.core.usgovcloudapi.net/", Auth: KeyAuth, Key: someKey},
-		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
-		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+func TestParseLocations(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want Location
+	}{
+		{
+			"https://acct.queue.core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"HTTPS://acct.queue.core.chinacloudapi.cn",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
+		},
+		{
+			"https://acct.privatelink.queue.core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.privatelink.queue.core.windows.net/"},
+		},
+		{
+			"https://queues.example.com",
+			Location{Account: "queues", Endpoint: "https://queues.example.com/"},
+		},
+		{
+			"https://127.0.0.1:10001/devstoreaccount1",
+			Location{Account: "devstoreaccount1", Endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net/orders?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://azurite:10001/devstoreaccount1/?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://azurite:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"UseDevelopmentStorage=true",
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"usedevelopmentstorage=TRUE;",
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy",
+			Location{Account: "devstoreaccount1", Endpoint: "http://proxy:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/",
+			Location{Account: "devstoreaccount1", Endpoint: "http://[::1]:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"accountname = acct ; accountkey = " + someKey + " ; ",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct",
+			Location{Account: "acct", Endpoint: "http://127.0.0.1:20001/acct/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.usgovcloudapi.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"AccountName=acct;SharedAccessSignature=?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
 	} {
+		text, want := c.text, c.want
 		got, err := Queue.Parse(text)
 		if err != nil {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v, want none", text, err)
 			continue
 		}
 		if got.Account != want.Account || got.Endpoint != want.Endpoint || got.Auth != want.Auth || got.Key != want.Key || got.Signature != want.Signature {
-			t.Errorf("%q:\n got %+v\nwant %+v", text, got, want)
+			t.Errorf("parse(%q): got %+v\nwant %+v", text, got, want)
 		}
 		if want.Auth != TokenAuth && len(got.secrets) == 0 {
-			t.Errorf("%q: has no secrets", text)
+			t.Errorf("parse(%q): got no secrets, want some", text)
 		}
 	}
 }
 
-func TestLocationsSayWhereTheyAre(t *testing.T) {
+func TestLocationQueueAndHint(t *testing.T) {
 	for text, want := range map[string]struct{ Resource, Hint string }{
 		"UseDevelopmentStorage=true":                                       {"", Queue.Hint},
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://a":   {"", Queue.Hint},
@@ -64,7 +137,7 @@ func TestLocationsSayWhereTheyAre(t *testing.T) {
 		"AccountName=acct;AccountKey=" + someKey:                           {"", ""},
 	} {
 		if at, err := Queue.Parse(text); err != nil || at.Resource != want.Resource || at.Hint != want.Hint {
-			t.Errorf("%q: %+v, %v", text, at, err)
+			t.Errorf("parse(%q): got %+v, %v; want queue %q and hint %q", text, at, err, want.Resource, want.Hint)
 		}
 	}
 }
@@ -72,10 +145,10 @@ func TestLocationsSayWhereTheyAre(t *testing.T) {
 // A location read from a file ends in a newline.
 func TestLocationIsTrimmed(t *testing.T) {
 	if at, err := Queue.Parse(" https://acct.queue.core.windows.net/orders\r\n"); err != nil || at.Endpoint != "https://acct.queue.core.windows.net/" {
-		t.Errorf("%+v, %v", at, err)
+		t.Errorf("location with white space: got %+v, %v; want it trimmed", at, err)
 	}
 	if _, err := Queue.Parse(" \n"); !invalidLocation(err) {
-		t.Errorf("blank: %v", err)
+		t.Errorf("blank: got %v, want a ParseError", err)
 	}
 }
 
@@ -122,12 +195,12 @@ func FuzzLocation(f *testing.F) {
 		at, err := Queue.Parse(text)
 		if err != nil {
 			if !invalidLocation(err) {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: got %v, want a ParseError", text, err)
 			}
 			return
 		}
 		if at.Account == "" || !strings.HasSuffix(at.Endpoint, "/") || !strings.HasPrefix(at.Endpoint, "http") || strings.ContainsAny(at.Endpoint, "?#") {
-			t.Errorf("%q: %+v", text, at)
+			t.Errorf("parse(%q): got %+v, want an account and an endpoint without query", text, at)
 		}
 	})
 }

@@ -7,11 +7,24 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
+
+	"github.com/millrace/millrace/internal/retry"
 )
 
 // ErrTryTimeout is the cause when the time for one request ends it. It distinguishes that from
 // the end of the caller's context.
 var ErrTryTimeout = errors.New("no response in time")
+
+// maxDoublings is how often the time-out of a request doubles when it is repeated.
+const maxDoublings = 2
+
+// TryTimeout returns the time-out of the next try: tryTimeout, or more for a request that is
+// repeated. If the service answers, but later than that, the same time-out would fail each try.
+func TryTimeout(ctx context.Context, tryTimeout time.Duration) time.Duration {
+	longer := tryTimeout << min(retry.Repeats(ctx), maxDoublings)
+	return max(tryTimeout, longer) // longer may have overflowed
+}
 
 // ContextError returns the context's error, which callers match, joined with its cause.
 func ContextError(ctx context.Context) error {

@@ -11,7 +11,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
 		if got := (Location{}).Redact(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("redact(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

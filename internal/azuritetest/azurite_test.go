@@ -38,18 +38,18 @@ func oneServerIsSharedAndStops(t *testing.T, v *service) {
 	endpoint = strings.TrimSuffix(endpoint, ";")
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	answer, err := client.Get(endpoint + "?comp=list")
+	response, err := client.Get(endpoint + "?comp=list")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusForbidden {
-		t.Errorf("unsigned request answered %s, want 403", answer.Status)
+	response.Body.Close()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("status of an unsigned request: got %s, want 403", response.Status)
 	}
 	dir := v.shared.server.dir
 	Stop()
-	if answer, err := client.Get(endpoint); err == nil {
-		answer.Body.Close()
+	if response, err := client.Get(endpoint); err == nil {
+		response.Body.Close()
 		t.Error("still answers after Stop")
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

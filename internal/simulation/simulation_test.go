@@ -16,18 +16,30 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", defaultSeeds, "how many seeds to run, from 1")
+	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 1,000, 100 with the race detector, and a tenth of that with -short")
 	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
 )
 
+// worlds is how many seeds a test plays: what was asked for, or the default, of which -short
+// leaves a tenth.
+func worlds(asked, byDefault int) uint64 {
+	switch {
+	case asked > 0:
+		return uint64(asked)
+	case testing.Short():
+		return uint64(byDefault / 10)
+	}
+	return uint64(byDefault)
+}
+
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
-// about goroutines that are left, is a complaint too.
-func run(t *testing.T, seed uint64, b breakage) *books {
+// about goroutines that are left, is a violation too.
+func run(t *testing.T, seed uint64, b breakage) *ledger {
 	t.Helper()
 	return runOver(t, inProcess, seed, b)
 }
 
-func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
+func runOver(t *testing.T, over way, seed uint64, b breakage) (result *ledger) {
 	t.Helper()
 	p := newPlan(seed)
 	p.way = over
@@ -40,7 +52,7 @@ func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	defer watchdog.Stop()
 	defer func() {
 		if r := recover(); r != nil {
-			result = &books{complaints: []string{fmt.Sprint(r)}}
+			result = &ledger{violations: []string{fmt.Sprint(r)}}
 		}
 	}()
 	var w *world
@@ -54,6 +66,7 @@ func TestSeeds(t *testing.T) {
 		report(t, *seed, run(t, *seed, breakage{}))
 		return
 	}
+	last := worlds(*seeds, defaultSeeds)
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -61,7 +74,7 @@ func TestSeeds(t *testing.T) {
 	messages, deliveries, failed := 0, 0, 0
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for n := next.Add(1); n <= uint64(*seeds); n = next.Add(1) {
+			for n := next.Add(1); n <= last; n = next.Add(1) {
 				b := run(t, n, breakage{})
 				mu.Lock()
 				for cause, n := range b.overlaps {
@@ -71,7 +84,7 @@ func TestSeeds(t *testing.T) {
 				for _, a := range b.order {
 					deliveries += len(a.deliveries)
 				}
-				if len(b.complaints) > 0 {
+				if len(b.violations) > 0 {
 					failed++
 					report(t, n, b)
 				}
@@ -81,10 +94,10 @@ func TestSeeds(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; messages that ended in several places, and why:%s",
-		*seeds, failed, messages, deliveries, listed(overlaps))
+		last, failed, messages, deliveries, listed(overlaps))
 }
 
-// listed is a line for each, in order.
+// listed returns a line for each count, sorted by name.
 func listed(counts map[string]int) (lines string) {
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		lines += fmt.Sprintf("\n%6d %s", counts[what], what)
@@ -92,14 +105,14 @@ func listed(counts map[string]int) (lines string) {
 	return lines
 }
 
-// report fails the test with what is wrong with a seed, and how to see more of it.
-func report(t *testing.T, n uint64, b *books) {
+// report fails the test with the violations of a seed, and says how to replay it.
+func report(t *testing.T, n uint64, b *ledger) {
 	t.Helper()
-	if len(b.complaints) == 0 {
+	if len(b.violations) == 0 {
 		return
 	}
-	t.Errorf("seed %d: the books do not balance; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
-		n, n, strings.Join(b.complaints, "\n"))
+	t.Errorf("seed %d: promises are broken; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
+		n, n, strings.Join(b.violations, "\n"))
 	if *seed != 0 && b.world != nil {
 		t.Logf("%s\n%s", b.world.plan.described(), strings.Join(b.world.history.trace(), "\n"))
 		for _, p := range b.world.processes {
@@ -111,7 +124,7 @@ func report(t *testing.T, n uint64, b *books) {
 	}
 }
 
-// described is the plan, one job and one worker a line.
+// described returns the plan with a line for each job and worker.
 func (p *plan) described() string {
 	all := *p
 	all.jobs, all.workers = nil, nil

@@ -21,12 +21,12 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 	return nil
 }
 
-// call sends one request with a context limited by the try timeout.
+// call sends one request with a context limited by the try time-out.
 func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return &queue.Error{Detail: "nothing was sent", Err: azurestorage.ContextError(ctx)}
 	}
-	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, azurestorage.ErrTryTimeout)
+	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, a.tryTimeout), azurestorage.ErrTryTimeout)
 	defer cancel()
 	if err := send(try); err != nil {
 		return a.translate(ctx, try, op, receipt, err)

@@ -43,15 +43,15 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 	} {
 		q, err := Open(text, "orders", nil)
 		if !errors.Is(err, queue.ErrInvalid) || q != nil {
-			t.Errorf("%q: %v, want %v", text, err, queue.ErrInvalid)
+			t.Errorf("Open(%q): got %v, want %v", text, err, queue.ErrInvalid)
 			continue
 		}
 		if !strings.Contains(err.Error(), why) {
-			t.Errorf("%q: error %q does not say %q", text, err, why)
+			t.Errorf("Open(%q): got the error %q, want %q in it", text, err, why)
 		}
 		for _, secret := range []string{someKey, "S3cret", "sign%3D"} {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%q: error has a secret in it: %v", text, err)
+				t.Errorf("Open(%q): the error contains a secret: %v", text, err)
 			}
 		}
 	}
@@ -61,12 +61,12 @@ func TestBadNamesAndOptions(t *testing.T) {
 	const good = "UseDevelopmentStorage=true"
 	for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "$logs", strings.Repeat("x", 64)} {
 		if _, err := Open(good, name, nil); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("name %q: %v", name, err)
+			t.Errorf("name %q: got %v, want ErrInvalid", name, err)
 		}
 	}
 	for _, o := range []Options{{TryTimeout: -1}, {TryTimeout: 30}, {Connections: -1}, {Credential: fakeCredential{}}} {
 		if _, err := Open(good, "orders", &o); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("options %+v: %v", o, err)
+			t.Errorf("options %+v: got %v, want ErrInvalid", o, err)
 		}
 	}
 }

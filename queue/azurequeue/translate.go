@@ -29,7 +29,7 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	}
 	if errors.Is(context.Cause(try), azurestorage.ErrTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", a.tryTimeout)}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", azurestorage.TryTimeout(ctx, a.tryTimeout))}
 	}
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.location.RedactError(err, string(receipt))}
 	if azurestorage.Unsent(err) {

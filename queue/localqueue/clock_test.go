@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// wallClock is a wall clock that can be set, while the bubble's clock goes on.
+// wallClock is a wall clock that can be set; the bubble's clock is not affected.
 type wallClock struct{ off time.Duration }
 
 func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
@@ -54,7 +55,7 @@ func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
 // TestSettingTheWallClockMovesNoMessage: setting the wall clock hides, reveals and expires
 // no message, and times are shown by the new wall clock.
 func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
-	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forth": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forth": 150 * 365 * 24 * time.Hour} {
+	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forward": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forward": 150 * 365 * 24 * time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wall, q := steppedEngine(t)
@@ -68,7 +69,7 @@ func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
 				receive(t, q, "hidden", "")
 				m := send(t, q, "after", &queue.EnqueueOptions{Delay: time.Minute, TTL: queue.Forever})
 				if now := time.Now().Add(step).UTC().Truncate(time.Second); !m.Inserted.Equal(now) && step > -100_000*time.Hour {
-					t.Errorf("inserted at %v, want %v", m.Inserted, now)
+					t.Errorf("Inserted: got %v, want %v", m.Inserted, now)
 				}
 				time.Sleep(29 * time.Second)
 				receive(t, q, "when the lease has ended", "leased")
@@ -79,7 +80,7 @@ func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
 				receive(t, q, "when the delay has ended", "after")
 				time.Sleep(time.Hour)
 				if p, err := q.Properties(t.Context()); err != nil || p.Depth != 2 {
-					t.Errorf("depth %d, %v; want 2: all but the short-lived", p.Depth, err)
+					t.Errorf("depth: got %d, %v; want 2, without the short-lived message", p.Depth, err)
 				}
 			})
 		})
@@ -95,7 +96,7 @@ func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 		for range 10 {
 			wall.off += 90 * time.Millisecond
 			if m, err := q.Peek(t.Context(), 1); err != nil || !m[0].Inserted.Equal(first.Inserted) {
-				t.Fatalf("inserted %v, then %v, %v", first.Inserted, m[0].Inserted, err)
+				t.Fatalf("Inserted: got %v, %v; want %v", m[0].Inserted, err, first.Inserted)
 			}
 		}
 	})
@@ -104,23 +105,23 @@ func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 // savedStore is a store that loads a given state.
 type savedStore struct {
 	*mapStore
-	saved Saved
+	saved storage.Saved
 }
 
-func (s *savedStore) Load() (Saved, error) { return s.saved, nil }
+func (s *savedStore) Load() (storage.Saved, error) { return s.saved, nil }
 
 // TestAStoreWithoutATimeStartsAtItsNewestMessage: no message is newer than the clock.
 func TestAStoreWithoutATimeStartsAtItsNewestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour).UnixNano()
-		store := &savedStore{newMapStore(), Saved{
+		store := &savedStore{newMapStore(), storage.Saved{
 			Secret: [32]byte{1}, Ordinal: 1,
-			Queues: []QueueState{{Ordinal: 1, Name: name("stepped")}},
-			Messages: func(yield func(MessageState) bool) {
-				_ = yield(MessageState{MessageKey: MessageKey{1, 1}, Inserted: later, Due: later, Expires: int64(never)})
+			Queues: []storage.QueueState{{Ordinal: 1, Name: name("stepped")}},
+			Messages: func(yield func(storage.MessageState) bool) {
+				_ = yield(storage.MessageState{MessageKey: storage.MessageKey{Queue: 1, Sequence: 1}, Inserted: later, Due: later, Expires: int64(never)})
 			},
 		}}
-		store.messages[MessageKey{1, 1}] = "from the future"
+		store.messages[storage.MessageKey{Queue: 1, Sequence: 1}] = "from the future"
 		e, err := Open(store, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -149,8 +150,8 @@ func TestEveryCommitHasATime(t *testing.T) {
 			time.Sleep(time.Minute)
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
-			if want := CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
-				t.Errorf("commit %d has time %d, want %d", n, store.last, want)
+			if want := storage.CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+				t.Errorf("time of commit %d: got %d, want %d", n, store.last, want)
 			}
 		}
 		if err := e.Close(); err != nil {
@@ -162,12 +163,12 @@ func TestEveryCommitHasATime(t *testing.T) {
 // timesStore keeps the time of the last commit.
 type timesStore struct {
 	*mapStore
-	last CommittedAt
+	last storage.CommittedAt
 }
 
-func (s *timesStore) Commit(changes []Change) (bool, error) {
+func (s *timesStore) Commit(changes []storage.Change) (bool, error) {
 	for _, c := range changes {
-		if at, is := c.(CommittedAt); is {
+		if at, is := c.(storage.CommittedAt); is {
 			s.last = at
 		}
 	}

@@ -7,21 +7,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // committer makes changes in memory durable. A caller changes memory under the lock of its
-// queue, adds the change to the current batch, and waits until that batch is committed
-// before it answers. One goroutine commits: while it waits for the disk the next batch
-// fills, so all concurrent callers share a commit.
+// queue, adds the change to the current batch, and returns when that batch is committed. One
+// goroutine commits: while it waits for the disk the next batch fills, so all concurrent callers
+// share a commit.
 //
-// All changes have one order, and two things follow. A change commits with what it depends
-// on or after it, so no answer rests on something that may still be lost; an answer that
-// only reads waits for the newest change of what it read. And when a commit fails,
-// everything after it is undone too, newest first, which brings memory back to what is on
-// disk.
+// All changes have one order, with two consequences. A change commits together with what it
+// depends on, or after it, so no result depends on something that may still be lost; a call that
+// only reads waits for the newest change of what it read. And if a commit fails, everything after
+// it is undone too, newest first, so that memory is again what is on disk.
 type committer struct {
-	store Store
+	store storage.Store
 	clock *clock
 
 	// gate is held for reading by callers that change memory, from their first look at it
@@ -45,10 +46,10 @@ type committer struct {
 // batch is the changes of one commit, and how to undo them.
 type batch struct {
 	*ticket
-	changes []Change
+	changes []storage.Change
 	undo    []func()      // in the order of the changes
 	texts   []unsavedText // in memory until they are committed
-	expired MessagesExpired
+	expired storage.MessagesExpired
 }
 
 type unsavedText struct {
@@ -80,7 +81,7 @@ func (c *committer) enter(space bool) error {
 
 func (c *committer) leave() { c.gate.RUnlock() }
 
-func newCommitter(store Store, clock *clock) *committer {
+func newCommitter(store storage.Store, clock *clock) *committer {
 	c := &committer{
 		store:         store,
 		clock:         clock,
@@ -103,7 +104,7 @@ func (c *committer) newBatch() *batch {
 // add puts a change into the current batch and returns its ticket. The caller holds the
 // gate for reading and the lock of what changed, so that batches have the order of the
 // changes in memory. undo takes the lock itself.
-func (c *committer) add(change Change, undo func()) *ticket {
+func (c *committer) add(change storage.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	c.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *committer) add(change Change, undo func()) *ticket {
 
 // addText is add for a change that includes the message's text, which stays in memory until
 // it is committed.
-func (c *committer) addText(s *queueState, m *message, change Change, undo func()) *ticket {
+func (c *committer) addText(s *queueState, m *message, change storage.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	b.texts = append(b.texts, unsavedText{s, m})
@@ -124,7 +125,7 @@ func (c *committer) addText(s *queueState, m *message, change Change, undo func(
 }
 
 // append puts a change into the current batch. It requires mu.
-func (c *committer) append(change Change, undo func()) *batch {
+func (c *committer) append(change storage.Change, undo func()) *batch {
 	b := c.current
 	b.changes = append(b.changes, change)
 	b.undo = append(b.undo, undo)
@@ -136,7 +137,7 @@ func (c *committer) append(change Change, undo func()) *batch {
 
 // expire removes an expired message from the store with the next commit. Nobody waits for
 // that.
-func (c *committer) expire(key MessageKey) {
+func (c *committer) expire(key storage.MessageKey) {
 	c.mu.Lock()
 	c.current.expired = append(c.current.expired, key)
 	c.mu.Unlock()
@@ -144,10 +145,7 @@ func (c *committer) expire(key MessageKey) {
 }
 
 func (c *committer) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(c.wake, struct{}{})
 }
 
 // run commits until stop is closed and nothing is left to commit.
@@ -180,8 +178,8 @@ func (c *committer) commitPending() {
 }
 
 // maxGather is how long a commit waits for more callers to share it. It is short compared
-// with a round trip to the service, and long compared with the time a caller needs from one
-// answer to its next request.
+// with a round trip to the service, and long compared with the time a caller needs between
+// two requests.
 const maxGather = time.Millisecond
 
 // gather waits for half of the callers that shared the last commit or came while it was
@@ -243,7 +241,7 @@ func (c *committer) commit(b *batch) (more bool, err error) {
 		changes = append(changes, b.expired)
 	}
 	if len(changes) > 0 {
-		changes = append(changes, CommittedAt(c.clock.now()))
+		changes = append(changes, storage.CommittedAt(c.clock.now()))
 	}
 	began := time.Now()
 	more, err = c.store.Commit(changes)
@@ -262,7 +260,7 @@ func (c *committer) commit(b *batch) (more bool, err error) {
 	return more, nil
 }
 
-// rollBack undoes b, of which nothing was kept, and everything after b, which depends on
+// rollBack undoes b, which the store did not commit, and everything after b, which depends on
 // it.
 func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
 	c.gate.Lock()
@@ -276,7 +274,7 @@ func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
 		Hint: "check whether the disk is full or failing, then try again"}
 	failure := unchanged
-	if errors.Is(cause, ErrUncertain) {
+	if errors.Is(cause, storage.ErrUncertain) {
 		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "check the disk, then stop and open the store again"}
 	}
 	for _, undone := range []*batch{later, b} {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 var errNoSpace = errors.New("no space left")
@@ -21,17 +22,17 @@ var errNoSpace = errors.New("no space left")
 // mapStore is a store in memory that fails on request.
 type mapStore struct {
 	mu       sync.Mutex
-	messages map[MessageKey]string // guarded by mu
-	fail     error                 // guarded by mu; of every commit while set
-	hold     chan struct{}         // guarded by mu; while set, commits wait until it is closed
-	commits  int                   // guarded by mu
+	messages map[storage.MessageKey]string // guarded by mu
+	fail     error                         // guarded by mu; of every commit while set
+	hold     chan struct{}                 // guarded by mu; while set, commits wait until it is closed
+	commits  int                           // guarded by mu
 }
 
-func newMapStore() *mapStore { return &mapStore{messages: map[MessageKey]string{}} }
+func newMapStore() *mapStore { return &mapStore{messages: map[storage.MessageKey]string{}} }
 
-func (s *mapStore) Load() (Saved, error) { return Saved{}, nil }
+func (s *mapStore) Load() (storage.Saved, error) { return storage.Saved{}, nil }
 
-func (s *mapStore) Commit(changes []Change) (bool, error) {
+func (s *mapStore) Commit(changes []storage.Change) (bool, error) {
 	s.mu.Lock()
 	hold := s.hold
 	s.mu.Unlock()
@@ -47,12 +48,12 @@ func (s *mapStore) Commit(changes []Change) (bool, error) {
 	s.messages = maps.Clone(s.messages) // the views keep the old ones
 	for _, c := range changes {
 		switch c := c.(type) {
-		case MessageAdded:
+		case storage.MessageAdded:
 			s.messages[c.MessageKey] = c.Text
-		case MessageRewritten:
+		case storage.MessageRewritten:
 			s.messages[c.MessageKey] = c.Text
-		case MessageRemoved:
-			delete(s.messages, MessageKey(c))
+		case storage.MessageRemoved:
+			delete(s.messages, storage.MessageKey(c))
 		}
 	}
 	return false, nil
@@ -64,7 +65,7 @@ func (s *mapStore) set(fail error, hold chan struct{}) {
 	s.fail, s.hold = fail, hold
 }
 
-func (s *mapStore) View() (View, error) {
+func (s *mapStore) View() (storage.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mapView(s.messages), nil
@@ -72,20 +73,20 @@ func (s *mapStore) View() (View, error) {
 
 func (s *mapStore) Close() error { return nil }
 
-type mapView map[MessageKey]string
+type mapView map[storage.MessageKey]string
 
-func (v mapView) Text(k MessageKey) (string, error) {
+func (v mapView) Text(k storage.MessageKey) (string, error) {
 	text, ok := v[k]
 	if !ok {
-		return "", ErrDamaged
+		return "", storage.ErrDamaged
 	}
 	return text, nil
 }
 
 func (v mapView) Close() {}
 
-// shadow is an engine over a failing store, and one in memory that repeats only what the
-// first one answered.
+// shadow is an engine over a failing store, and one in memory that repeats only the calls that the
+// store did not fail.
 type shadow struct {
 	store        *mapStore
 	over, memory *Queue
@@ -96,7 +97,7 @@ type shadow struct {
 type act func(q *Queue, which int) ([]queue.Message, error)
 
 // apply makes a call on the engine over the store and, unless the store failed it, on the
-// one in memory, and compares the answers.
+// one in memory, and compares the results.
 func (w *shadow) apply(t *rapid.T, one act) {
 	got, err := one(w.over, 0)
 	if errors.Is(err, queue.ErrUnavailable) {
@@ -104,7 +105,7 @@ func (w *shadow) apply(t *rapid.T, one act) {
 	}
 	want, wanted := one(w.memory, 1)
 	if (err == nil) != (wanted == nil) || len(got) != len(want) {
-		t.Fatalf("%d messages, %v; want %d, %v", len(got), err, len(want), wanted)
+		t.Fatalf("messages: got %d, %v; want %d, %v", len(got), err, len(want), wanted)
 	}
 	for i := range got {
 		if got[i].Receipt != "" {
@@ -165,7 +166,7 @@ func (w *shadow) check(t *rapid.T) {
 		got, err := w.over.Peek(context.Background(), queue.MaxBatch)
 		want, wanted := w.memory.Peek(context.Background(), queue.MaxBatch)
 		if err != nil || wanted != nil || len(got) != len(want) {
-			t.Fatalf("%d messages, %v; want %d, %v", len(got), err, len(want), wanted)
+			t.Fatalf("messages: got %d, %v; want %d, %v", len(got), err, len(want), wanted)
 		}
 		slices.SortFunc(got, byText) // an undone change may have changed the order
 		slices.SortFunc(want, byText)
@@ -180,8 +181,8 @@ func byText(a, b queue.Message) int {
 	return cmp.Or(cmp.Compare(a.Text, b.Text), a.Inserted.Compare(b.Inserted), cmp.Compare(a.DequeueCount, b.DequeueCount))
 }
 
-// TestAFailedCommitChangesNothing: a call whose commit failed has changed nothing, nor have
-// the calls that waited behind it.
+// TestAFailedCommitChangesNothing: a call whose commit fails changes nothing, and neither do
+// the calls that wait behind it.
 func TestAFailedCommitChangesNothing(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		w := &shadow{store: newMapStore()}
@@ -215,7 +216,7 @@ func TestAFailedCommitChangesNothing(t *testing.T) {
 	})
 }
 
-// together makes several calls while a commit is under way that then fails.
+// together makes several calls during a commit that then fails.
 func (w *shadow) together(t *rapid.T) {
 	hold := make(chan struct{})
 	w.store.set(errNoSpace, hold)
@@ -233,7 +234,7 @@ func (w *shadow) together(t *rapid.T) {
 	w.store.set(nil, nil)
 }
 
-// overMap returns a queue of an engine over a store, until the test ends.
+// overMap returns a queue of an engine over a store, which the test's end closes.
 func overMap(t *testing.T) (*mapStore, *Queue) {
 	t.Helper()
 	store := newMapStore()
@@ -272,35 +273,35 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 		store, q := overMap(t)
 		for range 10 {
 			if took := enqueueAtOnce(t, q, 1); took != 0 {
-				t.Errorf("one caller alone waited %v", took)
+				t.Errorf("single caller: got a wait of %v, want none", took)
 			}
 		}
 		hold := make(chan struct{})
 		store.set(nil, hold)
 		var all sync.WaitGroup
 		all.Go(func() { enqueueAtOnce(t, q, 1) })
-		synctest.Wait() // its commit is under way
+		synctest.Wait() // its commit is in progress
 		all.Go(func() { enqueueAtOnce(t, q, 20) })
 		synctest.Wait() // so that they all share the next one
 		close(hold)
 		all.Wait()
 		store.set(nil, nil)
 		if took := enqueueAtOnce(t, q, 1); took != maxGather {
-			t.Errorf("after many, one waited %v, want %v", took, maxGather)
+			t.Errorf("single caller after many: got a wait of %v, want %v", took, maxGather)
 		}
 		if took := enqueueAtOnce(t, q, 1); took != 0 {
-			t.Errorf("the next one waited %v", took)
+			t.Errorf("next single caller: got a wait of %v, want none", took)
 		}
 	})
 }
 
-// TestAnUncertainCommitIsAnUnknownOutcome: if the store cannot tell, neither can the
-// engine, and later calls are refused as unchanged.
+// TestAnUncertainCommitIsAnUnknownOutcome: if the store does not know whether it committed, the
+// outcome is unknown, and later calls fail without having changed anything.
 func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
-		store.set(ErrUncertain, nil)
-		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, ErrUncertain) {
+		store.set(storage.ErrUncertain, nil)
+		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
 		}
 		if _, err := q.Enqueue(t.Context(), "b", nil); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) {
@@ -309,12 +310,12 @@ func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestCommitsAreShared: all calls that wait for a commit under way share the next one.
+// TestCommitsAreShared: all calls that wait for a commit in progress share the next one.
 func TestCommitsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
 		synctest.Wait()
-		before := store.commits // nobody commits now
+		before := store.commits // no commit is in progress
 		hold := make(chan struct{})
 		store.set(nil, hold)
 		var all sync.WaitGroup
@@ -329,7 +330,7 @@ func TestCommitsAreShared(t *testing.T) {
 		close(hold)
 		all.Wait()
 		if got := store.commits - before; got != 2 {
-			t.Errorf("100 enqueues took %d commits, want the one under way and one more", got)
+			t.Errorf("commits for 100 enqueues: got %d, want the one in progress and one more", got)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	run := func(seed uint64) (out []string) {
 		ctx := context.Background()
 		e := New(&Options{Seed: seed, DeletingFor: -1})
-		for range 2 { // the second time the queue is another one
+		for range 2 { // the second time it is a new queue
 			q := e.Queue(name("seeded"))
 			if err := q.Create(ctx, nil); err != nil {
 				t.Fatal(err)
@@ -47,17 +47,17 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	}
 	one := run(1)
 	if !slices.Equal(one, run(1)) {
-		t.Error("the same seed gave different ids")
+		t.Error("ids and receipts differ with the same seed, want the same")
 	}
 	sets := map[string]bool{}
 	for _, s := range slices.Concat(one, run(2), run(0), run(0)) {
 		if sets[s] {
-			t.Errorf("%q twice", s)
+			t.Errorf("id or receipt %q occurs twice", s)
 		}
 		sets[s] = true
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(one[0]) {
-		t.Errorf("id %q is not a GUID", one[0])
+		t.Errorf("id: got %q, want a GUID", one[0])
 	}
 }
 
@@ -69,7 +69,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 		create := func(want error) {
 			t.Helper()
 			if err := q.Create(ctx, nil); !errors.Is(err, want) {
-				t.Fatalf("create: %v, want %v", err, want)
+				t.Fatalf("create: got %v, want %v", err, want)
 			}
 		}
 		for range 3 {
@@ -87,7 +87,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 		}
 		create(nil)
 		if a := e.account("a", false); len(a.deleting) != 0 || len(a.deletingOrder) != 0 {
-			t.Errorf("free names are kept: %v %v", a.deleting, a.deletingOrder)
+			t.Errorf("names being deleted: got %v, %v; want none", a.deleting, a.deletingOrder)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 		{map[string]string{"1": ""}, false, queue.ErrInvalid},
 	} {
 		if created, err := e.Create(ctx, name("owned"), c.metadata); created != c.created || !errors.Is(err, c.err) {
-			t.Errorf("%d: %v, %v", i, created, err)
+			t.Errorf("create %d: got %v, %v; want %v, %v", i, created, err, c.created, c.err)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestMetadataIsNotShared(t *testing.T) {
 	p, _ := q.Properties(ctx)
 	p.Metadata["a"] = "3"
 	if p, _ = q.Properties(ctx); p.Metadata["a"] != "1" {
-		t.Errorf("metadata became %v", p.Metadata)
+		t.Errorf("metadata: got %v, want a=1", p.Metadata)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestListPagesInOrder(t *testing.T) {
 		for _, q := range page.Queues {
 			names = append(names, q.Name)
 			if len(q.Metadata) != 1 {
-				t.Errorf("%s has the metadata %v", q.Name, q.Metadata)
+				t.Errorf("metadata of %s: got %v, want one", q.Name, q.Metadata)
 			}
 		}
 		if o.Marker = page.Next; o.Marker == "" {
@@ -165,23 +165,23 @@ func TestListPagesInOrder(t *testing.T) {
 		}
 	}
 	if len(names) != 249 || !slices.IsSorted(names) || names[0] != "list-000" || slices.Contains(names, "list-100") || pages != 2 {
-		t.Errorf("%d names in %d pages and one: %v", len(names), pages, names)
+		t.Errorf("list: got %d names in %d pages, want 249 in 3, sorted: %v", len(names), pages+1, names)
 	}
 	if page, err := e.Account("a").List(ctx, nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
-		t.Errorf("all: %d, %q, %v", len(page.Queues), page.Next, err)
+		t.Errorf("whole list: got %d queues, next %q, %v; want 252", len(page.Queues), page.Next, err)
 	}
 	if page, err := e.Account("nobody").List(ctx, nil); err != nil || len(page.Queues) != 0 {
-		t.Errorf("an account without queues: %+v, %v", page, err)
+		t.Errorf("list of an account without queues: got %+v, %v", page, err)
 	}
 	for _, n := range []int{-1, queue.MaxPage + 1} {
 		if _, err := e.Account("a").List(ctx, &queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("a page of %d: %v", n, err)
+			t.Errorf("page of %d queues: got %v, want ErrInvalid", n, err)
 		}
 	}
 }
 
-// TestConcurrentCallsDoNotRace makes all calls on a few queues at once, for the race
-// detector, and accepts only errors that other calls explain.
+// TestConcurrentCallsDoNotRace makes all calls on a few queues concurrently, for the race detector.
+// Only errors that other calls can cause are accepted.
 func TestConcurrentCallsDoNotRace(t *testing.T) {
 	ctx := context.Background()
 	e := New(&Options{DeletingFor: -1})
@@ -263,8 +263,13 @@ func TestEmptiedQueuesReleaseTheirMemory(t *testing.T) {
 			}
 			empty()
 			s, err := q.engine.find(q.name)
-			if err != nil || s.backlog.len() != 0 || cap(s.backlog.due.heap) > shrinkAbove || cap(s.backlog.expiring.heap) > shrinkAbove || cap(s.backlog.due.run.entries)+cap(s.backlog.expiring.run.entries) > 2*shrinkAbove {
-				t.Errorf("%s: %d messages and room for %d and %d are left", how, s.backlog.len(), cap(s.backlog.due.heap), cap(s.backlog.expiring.heap))
+			if err != nil || s.backlog.len() != 0 {
+				t.Errorf("%s: %d messages are left, %v; want none", how, s.backlog.len(), err)
+			}
+			for of, line := range map[string]*timeline{"due": &s.backlog.due, "expiring": &s.backlog.expiring} {
+				if heap, run := cap(line.heap), cap(line.run.entries); heap > shrinkAbove || run > shrinkAbove {
+					t.Errorf("%s: %s has room for %d and %d, want %d at most", how, of, heap, run, shrinkAbove)
+				}
 			}
 		}
 	})
@@ -284,13 +289,18 @@ func TestErrorsSayWhatWasAttempted(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, late := q.Update(ctx, m.Lease, "x", time.Hour)
-		for want, err := range map[string]error{
-			"dequeue on a/orders: queue does not exist; create it first": missing,
-			"update on a/orders of message " + string(m.ID) + ": invalid argument: visibility timeout of 1h0m0s passes the message's expiry in 1m0s; ask for less, or enqueue with queue.Forever as the TTL": late,
-			"clear on a/No: invalid argument: queue name \"No\" has 2 characters: it needs 3 to 63":                                                                                                          e.Queue(name("No")).Clear(ctx),
+		for _, c := range []struct {
+			err  error
+			want string
+		}{
+			{missing, "dequeue on a/orders: queue does not exist; create it first"},
+			{late, "update on a/orders of message " + string(m.ID) + ": invalid argument: " +
+				"visibility timeout of 1h0m0s passes the message's expiry in 1m0s; " +
+				"ask for less, or enqueue with queue.Forever as the TTL"},
+			{e.Queue(name("No")).Clear(ctx), "clear on a/No: invalid argument: queue name \"No\" has 2 characters: it needs 3 to 63"},
 		} {
-			if err == nil || err.Error() != want {
-				t.Errorf("%v\nwant\n%s", err, want)
+			if c.err == nil || c.err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", c.err, c.want)
 			}
 		}
 	})

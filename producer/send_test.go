@@ -1,0 +1,184 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// busy is a queue that is too busy to accept anything for a while.
+type busy struct {
+	queue.Queue
+	until time.Time
+}
+
+func (b *busy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if time.Now().Before(b.until) {
+		return queue.Message{}, queue.ErrThrottled
+	}
+	return b.Queue.Enqueue(ctx, text, o)
+}
+
+// A send is retried for 30 s unless told otherwise: for its Timeout, or for as long as its
+// context lasts.
+func TestASendIsRetriedForAsLongAsItsTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout  time.Duration
+		busy     time.Duration
+		accepted bool
+		most     time.Duration
+	}{
+		"default":                  {0, time.Hour, false, 30 * time.Second},
+		"default, busy for 20 s":   {0, 20 * time.Second, true, 30 * time.Second},
+		"10 s":                     {10 * time.Second, time.Hour, false, 10 * time.Second},
+		"negative, busy for 5 min": {-1, 5 * time.Minute, true, 6 * time.Minute},
+		"a microsecond":            {time.Microsecond, 0, true, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			q := &busy{Queue: setup(t), until: begin.Add(c.busy)}
+			_, err := producer.New(q, &producer.Options[order]{Timeout: c.timeout}).Send(t.Context(), order{"7"}, nil)
+			took := time.Since(begin)
+			if (err == nil) != c.accepted || err != nil && !errors.Is(err, queue.ErrThrottled) {
+				t.Errorf("%s: got %v, want accepted: %v", name, err, c.accepted)
+			}
+			if least := c.most * 3 / 4; took > c.most || !c.accepted && took < least {
+				t.Errorf("%s: it took %v, want %v…%v", name, took, least, c.most)
+			}
+		})
+	}
+}
+
+// created is a queue that is missing at the first enqueue, and that another program creates
+// before us if told so.
+type created struct {
+	queue.Queue
+	byAnother bool
+	options   []queue.EnqueueOptions
+}
+
+func (c *created) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	if o == nil {
+		o = &queue.EnqueueOptions{}
+	}
+	if c.options = append(c.options, *o); len(c.options) == 1 {
+		return queue.Message{}, queue.ErrQueueMissing
+	}
+	return c.Queue.Enqueue(ctx, text, o)
+}
+
+func (c *created) Create(context.Context, map[string]string) error {
+	if c.byAnother {
+		return queue.ErrQueueExists
+	}
+	return nil
+}
+
+// A job is sent to the queue that was created for it with the same options, whoever created it.
+func TestAJobKeepsItsOptionsInAQueueMadeForIt(t *testing.T) {
+	for _, byAnother := range []bool{false, true} {
+		q := &created{Queue: setup(t), byAnother: byAnother}
+		want := producer.SendOptions{Delay: time.Minute, TTL: time.Hour}
+		if _, err := producer.New(q, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, &want); err != nil {
+			t.Fatalf("created by another %v: %v", byAnother, err)
+		}
+		if len(q.options) != 2 || q.options[0] != want || q.options[1] != want {
+			t.Errorf("created by another %v: enqueued with %+v, want %+v twice", byAnother, q.options, want)
+		}
+	}
+}
+
+// unmakable is a queue that is missing and cannot be created.
+type unmakable struct{ *localqueue.Queue }
+
+func (unmakable) Create(context.Context, map[string]string) error { return queue.ErrUnauthorized }
+
+func TestAQueueThatCannotBeMadeSaysWhy(t *testing.T) {
+	q := unmakable{localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})}
+	_, err := producer.New(q, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, nil)
+	if !errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrQueueMissing) {
+		t.Errorf("got %v, want %v", err, queue.ErrUnauthorized)
+	}
+}
+
+// Formats without a head may be as large as any text: nothing is recorded in them.
+func TestABareJobMayBeAsLargeAsAnyText(t *testing.T) {
+	for _, size := range []int{queue.MaxText, queue.MaxText + 1} {
+		q := setup(t)
+		p := producer.New(q, &producer.Options[string]{Codec: codec.Text(), Format: codec.Plain})
+		_, err := p.Send(t.Context(), strings.Repeat("x", size), nil)
+		if fits := size <= queue.MaxText; (err == nil) != fits || err != nil && !errors.Is(err, queue.ErrTooLarge) {
+			t.Errorf("%d bytes: got %v, want accepted: %v", size, err, fits)
+		}
+	}
+}
+
+// The codec of the options is the one that encodes.
+func TestTheCodecOfTheOptionsEncodes(t *testing.T) {
+	q := setup(t)
+	p := producer.New(q, &producer.Options[string]{Codec: codec.Text(), Format: codec.Plain})
+	if _, err := p.Send(t.Context(), "no JSON", nil); err != nil {
+		t.Fatal(err)
+	}
+	if batch, err := q.Peek(t.Context(), 1); err != nil || len(batch) != 1 || batch[0].Text != "no JSON" {
+		t.Errorf("got %+v, %v; want the text as it was", batch, err)
+	}
+}
+
+// contextual is a queue that records a value of the context of each enqueue.
+type contextual struct {
+	queue.Queue
+	seen []any
+}
+
+type whoseSend struct{}
+
+func (c *contextual) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	c.seen = append(c.seen, ctx.Value(whoseSend{}))
+	return c.Queue.Enqueue(ctx, text, o)
+}
+
+// The context that an interceptor passes on is that of the next one and of the request.
+func TestTheContextOfAnInterceptorReachesTheQueue(t *testing.T) {
+	q := &contextual{Queue: setup(t)}
+	var inner any
+	p := producer.New(q, &producer.Options[order]{Interceptors: []producer.Interceptor{
+		func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+			return next(context.WithValue(ctx, whoseSend{}, "outer"))
+		},
+		func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+			inner = ctx.Value(whoseSend{})
+			return next(context.WithValue(ctx, whoseSend{}, "inner"))
+		},
+	}})
+	if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if inner != "outer" || len(q.seen) != 1 || q.seen[0] != "inner" {
+		t.Errorf("the inner interceptor saw %v, the queue %v; want outer and inner", inner, q.seen)
+	}
+}
+
+// An error of an interceptor is the result of the send, also after the job was accepted.
+func TestAnErrorAfterTheSendHasNoResult(t *testing.T) {
+	after := errors.New("the audit failed")
+	p := producer.New(setup(t), &producer.Options[order]{Interceptors: []producer.Interceptor{
+		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
+			if err := next(ctx); err != nil || s.Sent.ID == "" {
+				t.Errorf("next: %v, sent %+v; want a sent job", err, s.Sent)
+			}
+			return after
+		},
+	}})
+	if sent, err := p.Send(t.Context(), order{"7"}, nil); !errors.Is(err, after) || sent != (producer.Sent{}) {
+		t.Errorf("got %+v, %v; want nothing and %v", sent, err, after)
+	}
+}
