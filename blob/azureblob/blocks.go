@@ -192,7 +192,7 @@ func (p *putting) overtaken(ctx context.Context, before azcore.ETag, lost error)
 		errors.As(lost, &known)
 		known.Kind, known.Hint = blob.ErrUnavailable, "the service has dropped blocks of the upload: put the blob again"
 		return known
-	case p.token != "" && !p.created(ctx):
+	case p.token != "":
 		return blob.ErrExists
 	default:
 		return nil

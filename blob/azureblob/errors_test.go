@@ -88,13 +88,30 @@ func TestErrorsSayWhatTheServiceSaid(t *testing.T) {
 // TestWhatIsNotTheServicesIsNeverABlob: above all, a proxy's 404 must not make a claim's message
 // poison, nor a login page a blob.
 func TestWhatIsNotTheServicesIsNeverABlob(t *testing.T) {
-	for name, f := range map[string]fault{"404 of a proxy": {status: 404}, "login page": {login: true}, "redirect": {status: 302}, "502": {status: 502}} {
+	for name, f := range map[string]fault{"404 of a proxy": {status: 404}, "login page": {login: true}, "redirect": {status: 302}, "502": {status: 502},
+		"200 of a proxy": {status: 200}, "201 of a proxy": {status: 201}, "202 of a proxy": {status: 202}} {
 		s := newService()
 		s.setFault(func(string) fault { return f })
 		for op, err := range operations(t.Context(), s.open(t, azureblob.Options{RetryFor: -1})) {
 			if err == nil || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrExists) || name != "502" && !strings.Contains(err.Error(), "proxy") {
 				t.Errorf("%s: %s: %v", name, op, err)
 			}
+		}
+	}
+}
+
+// TestAConditionThatIsNotMetMeansThatTheBlobExists: some servers say it so.
+func TestAConditionThatIsNotMetMeansThatTheBlobExists(t *testing.T) {
+	s := newService()
+	s.setFault(func(op string) fault {
+		if strings.HasPrefix(op, "PUT") && op != "PUT block" {
+			return fault{status: 412, code: "ConditionNotMet"}
+		}
+		return fault{}
+	})
+	for _, size := range []int{10, 3 << 10} {
+		if err := s.open(t, azureblob.Options{}).Create(t.Context(), someRef, strings.NewReader(string(content(size))), nil); !errors.Is(err, blob.ErrExists) {
+			t.Errorf("create: %v", err)
 		}
 	}
 }

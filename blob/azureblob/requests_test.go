@@ -2,7 +2,10 @@ package azureblob_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -94,13 +97,70 @@ func TestRequestsPerCall(t *testing.T) {
 func TestACreateOfALargeBlobThatExistsUploadsNothing(t *testing.T) {
 	s := newService()
 	store := s.open(t, azureblob.Options{})
-	for range 2 {
-		s.arrived()
-		_ = store.Create(t.Context(), someRef, bytes.NewReader(content(5<<10)), nil)
+	if err := store.Put(t.Context(), someRef, strings.NewReader("small"), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.arrived()
+	if err := store.Create(t.Context(), someRef, bytes.NewReader(content(5<<10)), nil); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("create: %v", err)
 	}
 	if got := s.arrived(); slices.Contains(got, "PUT block") {
 		t.Errorf("sent %v", got)
 	}
+}
+
+// TestTooManyBlocksAreRefused: by us, with what to do, and not by the service at the end.
+func TestTooManyBlocksAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("50,000 requests")
+	}
+	s := newService()
+	s.setFault(func(op string) fault {
+		if op == "PUT block" { // the service need not keep them
+			return fault{status: http.StatusCreated, code: "-"}
+		}
+		return fault{}
+	})
+	err := s.open(t, azureblob.Options{}).Put(t.Context(), someRef, io.LimitReader(zeros{}, 50_000<<10+1), nil)
+	if !errors.Is(err, blob.ErrInvalid) || !strings.Contains(err.Error(), "larger BlockSize") {
+		t.Errorf("put: %v", err)
+	}
+	if n := count(s.arrived(), "PUT block"); n != 50_000 {
+		t.Errorf("%d blocks were sent", n)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestAnEndedContextStopsReading: at the next read, not at the end of a block.
+func TestAnEndedContextStopsReading(t *testing.T) {
+	s := newService()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &slow{cancel: cancel}
+	if err := s.open(t, azureblob.Options{BlockSize: 1 << 20}).Put(ctx, someRef, r, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("put: %v", err)
+	}
+	if r.reads != 3 {
+		t.Errorf("it was read %d times, and the context ended in the third", r.reads)
+	}
+}
+
+// slow returns a byte a read, and cancels a context in the third.
+type slow struct {
+	reads  int
+	cancel func()
+}
+
+func (r *slow) Read(p []byte) (int, error) {
+	if r.reads++; r.reads == 3 {
+		r.cancel()
+	}
+	return copy(p, "x"), nil
 }
 
 func TestListsAreReadByPages(t *testing.T) {

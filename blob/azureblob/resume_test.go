@@ -105,7 +105,7 @@ func TestWhatDiffersIsSentAgain(t *testing.T) {
 	data := content(10 << 10)
 	_ = store.Put(t.Context(), someRef, io.MultiReader(bytes.NewReader(data[:6<<10+1]), iotest.ErrReader(errCut)), nil)
 	s.arrived()
-	data[2<<10]++ // in the third block
+	data[2<<10+500]++ // in the third block
 	if err := store.Put(t.Context(), someRef, bytes.NewReader(data), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +180,23 @@ func TestACreateWhoseResponseIsLostHasCreated(t *testing.T) {
 func TestAnUploadThatIsOvertaken(t *testing.T) {
 	mine, theirs := content(5<<10), "theirs"
 	for name, c := range map[string]struct {
-		before bool                                                    // the blob exists before
-		meant  func(ctx context.Context, other *azureblob.Store) error // between
-		create bool
-		want   error
-		left   string
+		before  bool                                                    // the blob exists before
+		meant   func(ctx context.Context, other *azureblob.Store) error // between
+		create  bool
+		refused bool // the service looks at the blocks before it looks at the condition
+		resumed bool // of the blocks some are of an earlier put
+		want    error
+		left    string
 	}{
-		"put by a put":           {meant: putTheirs, left: theirs},
-		"put over one by a put":  {before: true, meant: putTheirs, left: theirs},
-		"create by a put":        {create: true, meant: putTheirs, want: blob.ErrExists, left: theirs},
-		"put by put and delete":  {meant: putAndDelete, want: blob.ErrUnavailable},
-		"create by the same put": {create: true, meant: putMine, want: blob.ErrExists, left: string(mine)},
-		"put by the same put":    {meant: putMine, left: string(mine)},
+		"put by a put":            {meant: putTheirs, left: theirs},
+		"put over one by a put":   {before: true, meant: putTheirs, left: theirs},
+		"create by a put, blocks": {create: true, refused: true, meant: putTheirs, want: blob.ErrExists, left: theirs},
+		"resumed put by a put":    {before: true, resumed: true, meant: putTheirs, left: theirs},
+		"resumed put, deleted":    {before: true, resumed: true, meant: putAndDelete, want: blob.ErrUnavailable},
+		"create by a put":         {create: true, meant: putTheirs, want: blob.ErrExists, left: theirs},
+		"put by put and delete":   {meant: putAndDelete, want: blob.ErrUnavailable},
+		"create by the same put":  {create: true, meant: putMine, want: blob.ErrExists, left: string(mine)},
+		"put by the same put":     {meant: putMine, left: string(mine)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newService()
@@ -201,12 +206,20 @@ func TestAnUploadThatIsOvertaken(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.setFault(nth("PUT blocklist", 1, fault{before: func() {
+			if c.resumed {
+				_ = store.Put(t.Context(), someRef, io.MultiReader(bytes.NewReader(mine[:3<<10]), iotest.ErrReader(errCut)), nil)
+			}
+			f := fault{}
+			if c.refused {
+				f = fault{status: 400, code: "InvalidBlockList"}
+			}
+			f.before = func() {
 				s.setFault(nil)
 				if err := c.meant(t.Context(), other); err != nil {
 					t.Error(err)
 				}
-			}}))
+			}
+			s.setFault(nth("PUT blocklist", 1, f))
 			put := store.Put
 			if c.create {
 				put = store.Create
@@ -231,6 +244,21 @@ func putMine(ctx context.Context, other *azureblob.Store) error {
 
 func putAndDelete(ctx context.Context, other *azureblob.Store) error {
 	return errors.Join(putTheirs(ctx, other), other.Delete(ctx, someRef))
+}
+
+// TestADamagedSmallBlobIsSentAgain: the service compares the checksum.
+func TestADamagedSmallBlobIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		store := s.open(t, azureblob.Options{})
+		s.setFault(nth("PUT", 1, fault{damaged: true}))
+		if err := store.Put(t.Context(), someRef, strings.NewReader("text"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, n := get(t, store, someRef), count(s.arrived(), "PUT"); got != "text" || n != 2 {
+			t.Errorf("got %q after %d requests, want \"text\" after 2", got, n)
+		}
+	})
 }
 
 // TestBlocksThatGrewTooOldAreNoSuccess: a put is resumed with blocks that the service drops just
