@@ -212,6 +212,22 @@ func TestRequestsAreRepeatedForRetryFor(t *testing.T) {
 	})
 }
 
+// TestARepeatedRequestMayTakeLonger: twice as long, then four times, the last one beyond RetryFor.
+func TestARepeatedRequestMayTakeLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		s.setFault(func(string) fault { return fault{hangs: true} })
+		before := time.Now()
+		_, err := s.open(t, azureblob.Options{TryTimeout: 10 * time.Second, RetryFor: time.Minute}).Stat(t.Context(), someRef)
+		if d := time.Since(before).Truncate(time.Second); d != 70*time.Second || !strings.Contains(err.Error(), "no response within 40s") {
+			t.Errorf("after %v: %v", d, err)
+		}
+		if n := len(s.arrived()); n != 3 {
+			t.Errorf("%d requests were sent, want 3", n)
+		}
+	})
+}
+
 func TestBadLocationsAndOptionsAreRefused(t *testing.T) {
 	for _, location := range []string{
 		"", "acct", "https://acct.queue.core.windows.net", "http://acct.blob.core.windows.net", "https://acct.blob.core.windows.net/Pictures?" + someSAS,

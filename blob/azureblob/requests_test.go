@@ -94,6 +94,41 @@ func TestRequestsPerCall(t *testing.T) {
 	}
 }
 
+func TestACreateOfASmallBlobThatExistsIsOneRequest(t *testing.T) {
+	s := newService()
+	store := s.open(t, azureblob.Options{})
+	for _, want := range []error{nil, blob.ErrExists} {
+		if err := store.Create(t.Context(), someRef, strings.NewReader("small"), nil); !errors.Is(err, want) {
+			t.Errorf("create: got %v, want %v", err, want)
+		}
+		if got := s.arrived(); len(got) != 1 {
+			t.Errorf("sent %v", got)
+		}
+	}
+}
+
+// TestListsLeaveOutWhatIsNotOurs: names that no reference has, and metadata of other versions of
+// this package.
+func TestListsLeaveOutWhatIsNotOurs(t *testing.T) {
+	s := newService()
+	store := s.open(t, azureblob.Options{})
+	if err := store.Create(t.Context(), someRef, strings.NewReader("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	blobs := s.containers[someRef.Container].blobs
+	blobs["Foreign"] = blobs[someRef.Name]
+	blobs[someRef.Name].metadata["millrace_later"] = "x"
+	n := 0
+	for b, err := range store.List(t.Context(), someRef.Container, "") {
+		if n++; err != nil || b.Ref != someRef || b.Metadata != nil {
+			t.Errorf("listed %+v, %v", b, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("listed %d blobs, want 1", n)
+	}
+}
+
 func TestACreateOfALargeBlobThatExistsUploadsNothing(t *testing.T) {
 	s := newService()
 	store := s.open(t, azureblob.Options{})

@@ -63,6 +63,7 @@ func blobsCanBeDeletedWhileListed(e *env) {
 	for b, err := range e.s.List(e.Context(), e.container, "") {
 		e.ok(err)
 		e.ok(e.s.Delete(e.Context(), b.Ref))
+		e.ok(e.s.Delete(e.Context(), e.ref("c"))) // which may still be listed
 	}
 	if got := e.list(e.container, ""); got != nil {
 		e.Errorf("left are %v", got)
