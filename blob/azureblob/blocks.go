@@ -97,8 +97,8 @@ func (p *putting) uploadBlocks(ctx context.Context, block []byte, rest *blocks) 
 	}
 	var ids []string
 	for {
-		if len(ids) == maxBlocks {
-			return invalid("use a larger BlockSize", "the content has more than %d blocks of %d bytes", maxBlocks, p.store.blockSize)
+		if len(ids) == p.store.maxBlocks {
+			return invalid("use a larger BlockSize", "the content has more than %d blocks of %d bytes", p.store.maxBlocks, p.store.blockSize)
 		}
 		id := blockID(len(ids), block)
 		if size, ok := has[id]; !ok || size != int64(len(block)) {

@@ -63,6 +63,7 @@ type Store struct {
 	tryTimeout time.Duration
 	retryFor   time.Duration
 	blockSize  int
+	maxBlocks  int // of one blob; less in tests
 	own        *http.Client // nil if the caller provided the transport
 }
 
@@ -104,6 +105,7 @@ func open(at azurestorage.Location, o Options) (_ *Store, err error) {
 		tryTimeout: or(o.TryTimeout, 30*time.Second),
 		retryFor:   or(o.RetryFor, 2*time.Minute),
 		blockSize:  or(o.BlockSize, 4<<20),
+		maxBlocks:  maxBlocks,
 	}
 	transport := o.Transport
 	if transport == nil {
