@@ -63,7 +63,7 @@ type Store struct {
 	tryTimeout time.Duration
 	retryFor   time.Duration
 	blockSize  int
-	maxBlocks  int // of one blob; less in tests
+	maxBlocks  int          // of one blob; less in tests
 	own        *http.Client // nil if the caller provided the transport
 }
 
