@@ -1,9 +1,7 @@
 package blob_test
 
 import (
-	"bytes"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,38 +122,6 @@ func TestDamagedMetadataAreAnError(t *testing.T) {
 			t.Errorf("%s: after replacing: %q", name, got)
 		}
 	}
-}
-
-// FuzzDirectoryFiles: any file is a blob or an error, and what is read can be stored again.
-func FuzzDirectoryFiles(f *testing.F) {
-	f.Add([]byte("text"))
-	f.Add([]byte("text{}\nmillrace-blob-metadata/1 00000002 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		d := dir(t, t.TempDir())
-		put(t, d, "a", "")
-		if err := os.WriteFile(d.Path(ref("a")), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		r, err := d.Open(t.Context(), ref("a"))
-		if err != nil {
-			return
-		}
-		defer r.Close()
-		content, err := io.ReadAll(r)
-		if err != nil || int64(len(content)) != r.Size || !bytes.HasPrefix(data, content) {
-			t.Fatalf("read %q of %q, %v", content, data, err)
-		}
-		o := &blob.PutOptions{Metadata: r.Metadata}
-		if blob.CheckMetadata(r.Metadata) != nil {
-			o = nil
-		}
-		if err := d.Put(t.Context(), ref("b"), bytes.NewReader(content), o); err != nil {
-			t.Fatal(err)
-		}
-		if info, err := d.Stat(t.Context(), ref("b")); err != nil || info.Size != r.Size || o != nil && !maps.Equal(info.Metadata, r.Metadata) {
-			t.Fatalf("stored again it is %+v, %v", info, err)
-		}
-	})
 }
 
 func TestADamagedAccessPolicyIsAnError(t *testing.T) {
