@@ -202,11 +202,11 @@ func TestKilledAndRunAgain(t *testing.T) {
 		}
 		defer store.Close()
 		ends := 0
-		for ref, err := range store.List(t.Context(), "jobs", "") {
+		for b, err := range store.List(t.Context(), "jobs", "") {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasSuffix(ref.Name, "/end") {
+			if strings.HasSuffix(b.Ref.Name, "/end") {
 				ends++
 			}
 		}

@@ -32,19 +32,19 @@ func OpenAccount(location string, o *Options) (*Account, error) {
 		a, err = open(at, *o)
 	}
 	if err != nil {
-		return nil, queue.Explain(err, "open", queue.Name{Account: at.account}, "")
+		return nil, queue.Explain(err, "open", queue.Name{Account: at.Account}, "")
 	}
 	return &Account{a}, nil
 }
 
 // Name returns the account's name as the location gives it. It sends no request.
-func (a *Account) Name() string { return a.account.location.account }
+func (a *Account) Name() string { return a.account.location.Account }
 
 // Open implements [queue.Account]. The queues of an account share client, credential and
 // connections.
 func (a *Account) Open(name string) (queue.Manager, error) {
 	n := queue.Name{Account: a.Name(), Queue: name}
-	if err := a.account.location.check(name); err != nil {
+	if err := check(a.account.location, name); err != nil {
 		return nil, queue.Explain(err, "open", n, "")
 	}
 	return a.account.queue(n), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -98,18 +97,6 @@ func TestARepeatedRequestMayTakeLonger(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A time-out so long that it cannot be doubled stays as it is.
-func TestATryTimeoutThatCannotBeDoubledStays(t *testing.T) {
-	for _, longest := range []time.Duration{math.MaxInt64, math.MaxInt64/2 + 1, math.MaxInt64/4 + 1} {
-		a := account{tryTimeout: longest}
-		for n := range 4 {
-			if got := a.timeout(retry.Repeated(t.Context(), n)); got < longest {
-				t.Errorf("time-out %v, repeated %d times: got %v, want at least %v", longest, n, got, longest)
-			}
-		}
-	}
 }
 
 // late is a service that needs 15 seconds for each response.

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue"
 )
@@ -96,7 +97,7 @@ func (decodeMessages) Do(r *policy.Request) (*http.Response, error) {
 		case errors.Is(err, errNotAList):
 			return nil, foreignResponse(resp, buffer.Bytes()) // likewise
 		default:
-			return nil, &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(requestIDHeader), why: err.Error()}
+			return nil, &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(azurestorage.RequestIDHeader), why: err.Error()}
 		}
 	}
 	if buffer.Cap() <= maxPooled {

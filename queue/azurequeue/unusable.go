@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -33,7 +32,7 @@ func (u *unusableResponseError) Error() string { return "unusable response: " + 
 
 // foreignResponse is a response that another server sent in place of the service.
 func foreignResponse(resp *http.Response, body []byte) *unusableResponseError {
-	return &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(requestIDHeader), resp: resp, body: body}
+	return &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(azurestorage.RequestIDHeader), resp: resp, body: body}
 }
 
 // incompleteResponse is a response of the service that lacks a required part.
@@ -41,50 +40,21 @@ func incompleteResponse(status int, requestID *string, lacks string) *unusableRe
 	return &unusableResponseError{status: status, requestID: value(requestID), why: "the response has no " + lacks}
 }
 
-const requestIDHeader = "x-ms-request-id"
-
 func (a *account) translateUnusableResponse(u *unusableResponseError, receipt queue.Receipt) *queue.Error {
-	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.location.Redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
 		e.Detail, e.Hint = "the response is "+a.describe(u.resp, u.body, receipt), foreignHint
 	}
 	return e
 }
 
-// Limits for quoting a response, in bytes.
-const (
-	maxQuoted  = 80
-	maxScanned = 4 << 10 // redacted before the text is cut to maxQuoted
-)
-
-// describe summarizes a response for an error: type, size and first bytes, on one line and
-// redacted. A message list contains receipts and is never quoted.
+// describe summarizes a response for an error. A message list contains receipts and is never
+// quoted.
 func (a *account) describe(resp *http.Response, body []byte, receipt queue.Receipt) string {
-	if len(body) == 0 {
-		return "an empty body"
-	}
 	if bytes.Contains(body, []byte(listName)) {
 		return fmt.Sprintf("a message list where none is expected, %d bytes", len(body))
 	}
-	quoted := func(text string) string {
-		text = a.redact(text[:min(len(text), maxScanned)], string(receipt))
-		return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
-	}
-	kind := quoted(resp.Header.Get("Content-Type"))
-	if kind == "" {
-		kind = "unknown type"
-	}
-	return fmt.Sprintf("%d bytes of %s starting with %q", len(body), kind, quoted(string(body)))
-}
-
-// redirectHost returns the host that a response redirects to, or "". The rest of the address may
-// repeat our query.
-func redirectHost(resp *http.Response) string {
-	to, err := url.Parse(resp.Header.Get("Location"))
-	if resp.StatusCode < 300 || resp.StatusCode >= 400 || err != nil || to.Hostname() == "" {
-		return ""
-	}
-	return to.Hostname()
+	return a.location.Describe(resp, body, string(receipt))
 }
 
 // listName is the root element of every message list.

@@ -67,7 +67,7 @@ func identify(ctx context.Context, store blob.Store) (uuid.UUID, error) {
 			return id, err
 		}
 		id = uuid.New()
-		err = store.Create(ctx, storeRef, bytes.NewReader([]byte(id.String())))
+		err = store.Create(ctx, storeRef, bytes.NewReader([]byte(id.String())), nil)
 		if !errors.Is(err, blob.ErrExists) {
 			return id, err
 		}

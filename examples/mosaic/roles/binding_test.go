@@ -44,7 +44,7 @@ func TestAStoreHasOneID(t *testing.T) {
 		}
 	}
 	broken := blob.Memory()
-	if err := broken.Put(t.Context(), storeRef, strings.NewReader("no id")); err != nil {
+	if err := broken.Put(t.Context(), storeRef, strings.NewReader("no id"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := identify(t.Context(), broken); err == nil {
@@ -245,7 +245,7 @@ func TestMessagesOfEarlierReleasesAreHandled(t *testing.T) {
 		if err := picture.Encode(&img, testPicture(), testPicture().Bounds(), picture.PNG); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.store.Put(t.Context(), inputRef(id), &img); err != nil {
+		if err := w.store.Put(t.Context(), inputRef(id), &img, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Broker.putLibrary(t.Context(), libraryRef(library.ID()), library); err != nil {

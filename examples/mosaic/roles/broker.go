@@ -78,7 +78,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	if err := b.putLibrary(ctx, library, r.Library); err != nil {
 		return nil, err
 	}
-	if err := b.jobs.store.Put(ctx, inputRef(o.ID), r.Picture); err != nil {
+	if err := b.jobs.store.Put(ctx, inputRef(o.ID), r.Picture, nil); err != nil {
 		return nil, err
 	}
 	// Registered before the message is sent, because the response may come at once.
@@ -102,7 +102,7 @@ func (b *Broker) putLibrary(ctx context.Context, ref blob.Ref, l *tiles.Library)
 	if there, err := blob.Exists(ctx, b.jobs.store, ref); err != nil || there {
 		return err
 	}
-	u := newUpload(func(r io.Reader) error { return b.jobs.store.Create(ctx, ref, r) })
+	u := newUpload(func(r io.Reader) error { return b.jobs.store.Create(ctx, ref, r, nil) })
 	err := u.finish(l.Write(u))
 	if errors.Is(err, blob.ErrExists) {
 		return nil
@@ -205,7 +205,7 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	}
 	// The client is another program, which will see the end of its request in the store, or one that
 	// was killed.
-	if _, err := b.jobs.store.Size(ctx, m.Body.ImageURI); err != nil {
+	if _, err := b.jobs.store.Stat(ctx, m.Body.ImageURI); err != nil {
 		return b.jobs.gone(ctx, id, err)
 	}
 	e, err := b.jobs.finish(ctx, id, end{Output: m.Body.ImageURI.String()})

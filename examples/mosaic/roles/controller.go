@@ -82,7 +82,7 @@ func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
 		return plan{}, err
 	}
 	return p, picture.Cut(img, geometry, func(i int) (io.WriteCloser, error) {
-		return newUpload(func(r io.Reader) error { return c.jobs.store.Put(ctx, cutRef(m.RequestID, i), r) }), nil
+		return newUpload(func(r io.Reader) error { return c.jobs.store.Put(ctx, cutRef(m.RequestID, i), r, nil) }), nil
 	})
 }
 
@@ -110,7 +110,7 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 	if m.Body.Slices != p.Slices {
 		return dispatcher.Poison(fmt.Errorf("slice %d of %d of a request that has %d", m.Body.SliceSequence, m.Body.Slices, p.Slices))
 	}
-	if _, err := c.jobs.store.Size(ctx, m.Body.SliceURI); err != nil {
+	if _, err := c.jobs.store.Stat(ctx, m.Body.SliceURI); err != nil {
 		return c.jobs.gone(ctx, id, err)
 	}
 	stored, err := c.jobs.stored(ctx, id)
@@ -201,7 +201,7 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 		return err
 	}
 	defer free()
-	u := newUpload(func(r io.Reader) error { return c.jobs.store.Create(ctx, output, r) })
+	u := newUpload(func(r io.Reader) error { return c.jobs.store.Create(ctx, output, r, nil) })
 	err = picture.Compose(u, p.format(), geometry.Size(), p.Slices, func(i int) (io.ReadCloser, error) {
 		return c.jobs.store.Open(ctx, laidRef(id, i))
 	})

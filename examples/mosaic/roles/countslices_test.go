@@ -20,7 +20,7 @@ func TestASliceCountsOnceForItsRequest(t *testing.T) {
 	for n := range 3 {
 		for range 3 {
 			for _, ref := range []blob.Ref{laidRef(id, n), laidRef(other, n), cutRef(id, n)} {
-				if err := j.store.Put(t.Context(), ref, strings.NewReader("a slice")); err != nil {
+				if err := j.store.Put(t.Context(), ref, strings.NewReader("a slice"), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -44,7 +44,7 @@ func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 					t.Fatal(err)
 				}
 				for n := range laid {
-					if err := w.store.Put(t.Context(), laidRef(id, n), strings.NewReader("a slice")); err != nil {
+					if err := w.store.Put(t.Context(), laidRef(id, n), strings.NewReader("a slice"), nil); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -102,15 +102,15 @@ func (s *faultyStore) do(op string, ref blob.Ref, do func() error) error {
 	return s.faults.around(op+" "+ref.String(), do)
 }
 
-func (s *faultyStore) Put(ctx context.Context, ref blob.Ref, r io.Reader) error {
-	return s.do("put", ref, func() error { return s.next.Put(ctx, ref, s.powered(r)) })
+func (s *faultyStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	return s.do("put", ref, func() error { return s.next.Put(ctx, ref, s.powered(r), o) })
 }
 
-func (s *faultyStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *faultyStore) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if ref.Container == imageOutput {
 		s.made.Add(1)
 	}
-	return s.do("create", ref, func() error { return s.next.Create(ctx, ref, s.powered(r)) })
+	return s.do("create", ref, func() error { return s.next.Create(ctx, ref, s.powered(r), o) })
 }
 
 func (s *faultyStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, err error) {
@@ -118,19 +118,19 @@ func (s *faultyStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, e
 	return r, err
 }
 
-func (s *faultyStore) Size(ctx context.Context, ref blob.Ref) (n int64, err error) {
-	err = s.do("size", ref, func() error { n, err = s.next.Size(ctx, ref); return err })
-	return n, err
+func (s *faultyStore) Stat(ctx context.Context, ref blob.Ref) (info blob.Info, err error) {
+	err = s.do("stat", ref, func() error { info, err = s.next.Stat(ctx, ref); return err })
+	return info, err
 }
 
 func (s *faultyStore) Delete(ctx context.Context, ref blob.Ref) error {
 	return s.do("delete", ref, func() error { return s.next.Delete(ctx, ref) })
 }
 
-func (s *faultyStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Ref, error] {
-	return func(yield func(blob.Ref, error) bool) {
+func (s *faultyStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
 		if err := s.do("list", blob.Ref{Container: container, Name: prefix}, func() error { return nil }); err != nil {
-			yield(blob.Ref{}, err)
+			yield(blob.Info{}, err)
 			return
 		}
 		s.next.List(ctx, container, prefix)(yield)

@@ -87,7 +87,7 @@ func (j jobs) readPlan(ctx context.Context, id uuid.UUID) (p plan, err error) {
 }
 
 func (j jobs) writePlan(ctx context.Context, id uuid.UUID, p plan) error {
-	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p))
+	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p), nil)
 }
 
 // noted reports whether a fact is recorded; note records it.
@@ -96,7 +96,7 @@ func (j jobs) noted(ctx context.Context, id uuid.UUID, fact string) (bool, error
 }
 
 func (j jobs) note(ctx context.Context, id uuid.UUID, fact string) error {
-	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"))
+	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"), nil)
 }
 
 // ended returns the end of the request, or nil if it continues.
@@ -114,7 +114,7 @@ func (j jobs) ended(ctx context.Context, id uuid.UUID) (*end, error) {
 
 // finish ends a request. The first end counts and is returned.
 func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
-	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e))
+	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e), nil)
 	if errors.Is(err, blob.ErrExists) {
 		first, err := j.ended(ctx, id)
 		if err == nil && first == nil {
@@ -133,7 +133,7 @@ func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
 func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
 	e, err := j.finish(ctx, id, end{})
 	if err == nil && e.Output != "" {
-		err = j.store.Put(ctx, stateRef(id, factEnd), encodeFact(end{}))
+		err = j.store.Put(ctx, stateRef(id, factEnd), encodeFact(end{}), nil)
 	}
 	if err != nil {
 		return err
@@ -193,11 +193,11 @@ func (j jobs) sweep(ctx context.Context, id uuid.UUID, keepOutput bool) error {
 		}
 	}
 	for _, container := range []string{sliceRequests, sliceResponses} {
-		for ref, err := range j.store.List(ctx, container, id.String()+"/") {
+		for b, err := range j.store.List(ctx, container, id.String()+"/") {
 			if err != nil {
 				return err
 			}
-			refs = append(refs, ref)
+			refs = append(refs, b.Ref)
 		}
 	}
 	for _, ref := range refs {

@@ -19,12 +19,12 @@ type lateStore struct {
 	end func()
 }
 
-func (s *lateStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *lateStore) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if ref.Container != imageOutput {
-		return s.Store.Create(ctx, ref, r)
+		return s.Store.Create(ctx, ref, r, o)
 	}
 	s.end()
-	if err := s.Store.Create(ctx, ref, r); err != nil {
+	if err := s.Store.Create(ctx, ref, r, o); err != nil {
 		return err
 	}
 	return errors.New("the answer is lost")

@@ -68,7 +68,7 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest, laid blob.Ref)
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	u := newUpload(func(r io.Reader) error { return p.jobs.store.Create(ctx, laid, r) })
+	u := newUpload(func(r io.Reader) error { return p.jobs.store.Create(ctx, laid, r, nil) })
 	err = u.finish(picture.Encode(u, mosaic, mosaic.Bounds(), picture.PNG))
 	if errors.Is(err, blob.ErrExists) {
 		return nil // another handler has just stored the same

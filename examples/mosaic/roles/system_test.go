@@ -324,11 +324,11 @@ func TestAStepThatKeepsFailingFailsTheRequest(t *testing.T) {
 // noRoom is a store without space for slice 2.
 type noRoom struct{ blob.Store }
 
-func (s *noRoom) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *noRoom) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if ref.Container == sliceResponses && strings.HasSuffix(ref.Name, "2") {
 		return errors.New("no space left on device")
 	}
-	return s.Store.Create(ctx, ref, r)
+	return s.Store.Create(ctx, ref, r, o)
 }
 
 // TestWorkersThatDieFailTheRequest has a message that every worker died of. No handler runs for it any
@@ -480,7 +480,7 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 		if err := j.writePlan(t.Context(), id, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.store.Put(t.Context(), laidRef(id, 1), strings.NewReader("a slice")); err != nil {
+		if err := w.store.Put(t.Context(), laidRef(id, 1), strings.NewReader("a slice"), nil); err != nil {
 			t.Fatal(err)
 		}
 		finished := early(func() bool {

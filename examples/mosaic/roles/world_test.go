@@ -308,11 +308,11 @@ func (w *world) poisoned() (n int64) {
 // blobs lists all blobs except libraries.
 func (w *world) blobs() (names []string) {
 	for _, container := range []string{imageInput, sliceRequests, sliceResponses, imageOutput, jobState} {
-		for ref, err := range w.store.List(context.Background(), container, "") {
+		for b, err := range w.store.List(context.Background(), container, "") {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			names = append(names, ref.Container+"/"+ref.Name)
+			names = append(names, b.Ref.Container+"/"+b.Ref.Name)
 		}
 	}
 	return names
