@@ -20,6 +20,9 @@ import (
 // A container is a folder, and a blob a file in it. A slash in a blob's name becomes a plus
 // sign in the file's: with folders, "a" and "a/b" could not both exist. No name and no
 // symbolic link leads out of the directory.
+//
+// The file of a blob without metadata is its content. Metadata are behind the content, in the
+// same file, because one rename then replaces both at once.
 type Directory struct {
 	path string
 	root *os.Root
@@ -30,6 +33,9 @@ const (
 
 	// partial is the prefix of files being written. No name of a blob begins with a dot.
 	partial = ".partial-"
+
+	// accessFile is the file of a container that is not private.
+	accessFile = ".access"
 
 	// abandoned is the age after which a partial file is removed: its writer was killed.
 	abandoned = 24 * time.Hour
@@ -60,39 +66,58 @@ func (d *Directory) Path(ref Ref) string {
 }
 
 // Put stores a blob; see [Store].
-func (d *Directory) Put(ctx context.Context, ref Ref, r io.Reader) error {
-	return d.failure("put", ref, d.write(ctx, ref, r, d.root.Rename))
+func (d *Directory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+	return failure("put", ref, d.put(ctx, ref, r, o, d.root.Rename))
 }
 
 // Create stores a blob that does not exist; see [Store].
-func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader) error {
-	if ref.Check() == nil { // do not write a blob that exists already
+func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+	if readyToPut(ctx, ref, o) == nil { // do not write a blob that exists already
 		if _, err := d.root.Lstat(file(ref)); err == nil {
-			return d.failure("create", ref, ErrExists)
+			return failure("create", ref, ErrExists)
 		}
 	}
 	// A link fails if the name is taken; a rename would replace.
-	err := d.write(ctx, ref, r, func(from, to string) error {
+	err := d.put(ctx, ref, r, o, func(from, to string) error {
 		err := d.root.Link(from, to)
 		if errors.Is(err, fs.ErrExist) {
 			return ErrExists
 		}
 		return err
 	})
-	return d.failure("create", ref, err)
+	return failure("create", ref, err)
 }
 
-// write writes a temporary file and then gives it the blob's name, atomically. The file is on disk
-// before it has the name, because a reader of the blob may put its reference on a durable queue.
-func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func(from, to string) error) (err error) {
-	if err := ready(ctx, ref.Check()); err != nil {
+// put writes content and metadata to a file that commit gives the blob's name.
+func (d *Directory) put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions, commit func(from, to string) error) error {
+	if err := readyToPut(ctx, ref, o); err != nil {
 		return err
 	}
-	if err := d.root.Mkdir(ref.Container, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	return d.write(ref.Container, fileName(ref.Name), commit, func(f *os.File) error {
+		from := &source{ctx: ctx, r: r}
+		size, err := io.Copy(f, from)
+		if from.err != nil {
+			return from.err
+		}
+		if err == nil {
+			err = writeTrailer(f, size, o.metadata())
+		}
+		if err == nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return d.inDirectory(err)
+	})
+}
+
+// write fills a temporary file in a container, which it creates, and then gives the file its
+// name, atomically. The file is on disk before it has the name, because a reader of the blob may
+// put its reference on a durable queue. An error of fill is returned unchanged.
+func (d *Directory) write(container, name string, commit func(from, to string) error, fill func(*os.File) error) (err error) {
+	if err := d.root.Mkdir(container, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return d.inDirectory(err)
 	}
-	temporary := ref.Container + "/" + partial + rand.Text()
-	f, err := d.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	temporary := container + "/" + partial + rand.Text()
+	f, err := d.root.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return d.inDirectory(err)
 	}
@@ -102,26 +127,21 @@ func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func
 			err = d.inDirectory(e)
 		}
 	}()
-	from := &source{ctx: ctx, r: r}
-	_, err = io.Copy(f, from)
-	if err == nil {
-		err = f.Sync()
+	if err := fill(f); err != nil {
+		_ = f.Close() // the file is removed
+		return err
 	}
+	err = f.Sync()
 	if e := f.Close(); err == nil {
 		err = e
 	}
-	switch {
-	case from.err != nil:
-		return from.err
-	case err != nil:
-		return d.inDirectory(err)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
+	if err == nil {
+		err = commit(temporary, container+"/"+name)
 	}
-	if err := commit(temporary, file(ref)); err != nil {
+	if err != nil {
 		return d.inDirectory(err)
 	}
-	d.syncFolder(ref.Container)
+	d.syncFolder(container)
 	return nil
 }
 
@@ -136,50 +156,65 @@ func (d *Directory) syncFolder(container string) {
 
 // Open opens a blob for reading; see [Store].
 func (d *Directory) Open(ctx context.Context, ref Ref) (*Reader, error) {
-	r, err := d.open(ctx, ref)
-	return r, d.failure("open", ref, err)
+	f, info, err := d.open(ctx, ref)
+	if err != nil {
+		return nil, failure("open", ref, err)
+	}
+	return &Reader{ReadCloser: &contentReader{io.NewSectionReader(f, 0, info.Size), f}, Info: info}, nil
 }
 
-func (d *Directory) open(ctx context.Context, ref Ref) (*Reader, error) {
-	if err := ready(ctx, ref.Check()); err != nil {
-		return nil, err
+// contentReader reads the content of a file without its trailer.
+type contentReader struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// Stat describes a blob; see [Store].
+func (d *Directory) Stat(ctx context.Context, ref Ref) (Info, error) {
+	f, info, err := d.open(ctx, ref)
+	if err != nil {
+		return Info{}, failure("stat", ref, err)
 	}
+	return info, failure("stat", ref, f.Close())
+}
+
+func (d *Directory) open(ctx context.Context, ref Ref) (*os.File, Info, error) {
+	if err := ready(ctx, ref.Check()); err != nil {
+		return nil, Info{}, err
+	}
+	f, info, err := d.openFile(ref)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("in %s: %w", d.path, ErrMissing)
+	case err != nil:
+		err = d.inDirectory(err)
+	}
+	return f, info, err
+}
+
+// openFile opens a blob's file and describes its content, all of one version.
+func (d *Directory) openFile(ref Ref) (_ *os.File, _ Info, err error) {
 	// Opening a named pipe would block.
-	if _, err := d.stat(ref); err != nil {
-		return nil, err
+	if s, err := d.root.Stat(file(ref)); err != nil {
+		return nil, Info{}, err
+	} else if !s.Mode().IsRegular() {
+		return nil, Info{}, errors.New("not a regular file")
 	}
 	f, err := d.root.Open(file(ref))
 	if err != nil {
-		return nil, d.missing(err)
+		return nil, Info{}, err
 	}
-	info, err := f.Stat()
+	defer func() {
+		if err != nil {
+			_ = f.Close() // nothing was written
+		}
+	}()
+	s, err := f.Stat()
 	if err != nil {
-		return nil, errors.Join(d.inDirectory(err), f.Close())
+		return nil, Info{}, err
 	}
-	return &Reader{ReadCloser: f, Size: info.Size()}, nil
-}
-
-// Size returns the size of a blob in bytes; see [Store].
-func (d *Directory) Size(ctx context.Context, ref Ref) (int64, error) {
-	if err := ready(ctx, ref.Check()); err != nil {
-		return 0, d.failure("stat", ref, err)
-	}
-	info, err := d.stat(ref)
-	if err != nil {
-		return 0, d.failure("stat", ref, err)
-	}
-	return info.Size(), nil
-}
-
-func (d *Directory) stat(ref Ref) (fs.FileInfo, error) {
-	info, err := d.root.Stat(file(ref))
-	if err != nil {
-		return nil, d.missing(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("in %s: not a regular file", d.path)
-	}
-	return info, nil
+	size, metadata, err := readTrailer(f, s.Size())
+	return f, Info{Ref: ref, Size: size, Modified: s.ModTime(), Metadata: metadata}, err
 }
 
 // Delete deletes a blob; see [Store].
@@ -192,19 +227,37 @@ func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 		}
 		err = d.inDirectory(err)
 	}
-	return d.failure("delete", ref, err)
+	return failure("delete", ref, err)
 }
 
-// List yields blobs; see [Store].
-func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq2[Ref, error] {
-	return func(yield func(Ref, error) bool) {
+// List yields blobs; see [Store]. It opens each file, for the metadata.
+func (d *Directory) List(ctx context.Context, container, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
 		refs, err := d.refs(ctx, container, prefix)
-		yieldAll(ctx, refs, d.failure("list", Ref{container, prefix}, err), yield)
+		for _, ref := range refs {
+			f, info, e := d.open(ctx, ref)
+			if errors.Is(e, ErrMissing) {
+				continue // deleted meanwhile
+			}
+			if e == nil {
+				e = f.Close()
+			}
+			if e != nil {
+				err = e
+				break
+			}
+			if !yield(info, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Info{}, failure("list", Ref{container, prefix}, err))
+		}
 	}
 }
 
 func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, error) {
-	if err := ready(ctx, checkPrefix(container, prefix)); err != nil {
+	if err := ready(ctx, CheckPrefix(container, prefix)); err != nil {
 		return nil, err
 	}
 	entries, err := fs.ReadDir(d.root.FS(), container)
@@ -225,6 +278,42 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 	}
 	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) })
 	return refs, nil
+}
+
+// Access returns the policy that was set; see [Manager] and [Access].
+func (d *Directory) Access(ctx context.Context, container string) (Access, error) {
+	a, err := d.access(ctx, container)
+	return a, failure("get access", Ref{Container: container}, err)
+}
+
+func (d *Directory) access(ctx context.Context, container string) (Access, error) {
+	if err := readyForAccess(ctx, container, Private); err != nil {
+		return Private, err
+	}
+	text, err := d.root.ReadFile(container + "/" + accessFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Private, nil
+	}
+	a := Access(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = a.Check()
+	}
+	if err != nil {
+		return Private, d.inDirectory(err)
+	}
+	return a, nil
+}
+
+// SetAccess keeps the policy in a file; see [Manager] and [Access].
+func (d *Directory) SetAccess(ctx context.Context, container string, a Access) error {
+	err := readyForAccess(ctx, container, a)
+	if err == nil {
+		err = d.write(container, accessFile, d.root.Rename, func(f *os.File) error {
+			_, err := f.WriteString(string(a) + "\n")
+			return d.inDirectory(err)
+		})
+	}
+	return failure("set access", Ref{Container: container}, err)
 }
 
 // removeAbandoned removes the partial files of killed writers. Its errors do not keep the store
@@ -250,22 +339,6 @@ func (d *Directory) removeAbandoned() {
 func file(ref Ref) string { return ref.Container + "/" + fileName(ref.Name) }
 
 func fileName(name string) string { return strings.ReplaceAll(name, "/", slash) }
-
-// failure adds what was attempted; nil stays nil.
-func (d *Directory) failure(op string, ref Ref, err error) error {
-	if err == nil {
-		return nil
-	}
-	return failure(op, ref, err)
-}
-
-// missing turns the error of a missing file into [ErrMissing], and adds the directory.
-func (d *Directory) missing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("in %s: %w", d.path, ErrMissing)
-	}
-	return d.inDirectory(err)
-}
 
 // inDirectory adds the directory to an error, instead of a path that repeats the reference or is
 // random.

@@ -2,6 +2,7 @@ package blob_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +12,41 @@ import (
 
 	"github.com/millrace/millrace/blob"
 )
+
+func ref(name string) blob.Ref { return blob.Ref{Container: "pictures", Name: name} }
+
+func put(t *testing.T, s blob.Store, name, text string) {
+	t.Helper()
+	if err := s.Put(t.Context(), ref(name), strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the content of a blob.
+func get(t *testing.T, s blob.Store, name string) string {
+	t.Helper()
+	r, err := s.Open(t.Context(), ref(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func list(t *testing.T, s blob.Store, container, prefix string) []string {
+	t.Helper()
+	var names []string
+	for b, err := range s.List(t.Context(), container, prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, b.Ref.Name)
+	}
+	return names
+}
 
 func dir(t *testing.T, path string) *blob.Directory {
 	t.Helper()
@@ -51,10 +87,10 @@ func TestADirectoryIsCreatedAndReopened(t *testing.T) {
 func TestTwoHandlesOnOneDirectoryAgree(t *testing.T) {
 	path := t.TempDir()
 	one, two := dir(t, path), dir(t, path)
-	if err := one.Create(t.Context(), ref("a"), strings.NewReader("one")); err != nil {
+	if err := one.Create(t.Context(), ref("a"), strings.NewReader("one"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.Create(t.Context(), ref("a"), strings.NewReader("two")); !errors.Is(err, blob.ErrExists) {
+	if err := two.Create(t.Context(), ref("a"), strings.NewReader("two"), nil); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("Create through the second handle: got error %v, want ErrExists", err)
 	}
 	if got := get(t, two, "a"); got != "one" {
@@ -83,13 +119,13 @@ func TestSymbolicLinksDoNotLeadOutside(t *testing.T) {
 			b.Close()
 			t.Errorf("Open of %v: got no error, want one", r)
 		}
-		if _, err := d.Size(t.Context(), r); err == nil {
-			t.Errorf("Size of %v: got no error, want one", r)
+		if _, err := d.Stat(t.Context(), r); err == nil {
+			t.Errorf("Stat of %v: got no error, want one", r)
 		}
 	}
 	// Put over a link replaces the link, never its target.
 	put(t, d, "out", "new")
-	if err := d.Put(t.Context(), blob.Ref{Container: "linked", Name: "secret"}, strings.NewReader("new")); err == nil {
+	if err := d.Put(t.Context(), blob.Ref{Container: "linked", Name: "secret"}, strings.NewReader("new"), nil); err == nil {
 		t.Error("Put through a link: got no error, want one")
 	}
 	if err := d.Delete(t.Context(), blob.Ref{Container: "linked", Name: "secret"}); err == nil {
@@ -168,7 +204,7 @@ func TestPutIntoADeletedDirectoryIsNotErrMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
 	d := dir(t, path)
 	needs(t, os.RemoveAll(path))
-	if err := d.Put(t.Context(), ref("a"), strings.NewReader("")); err == nil || errors.Is(err, blob.ErrMissing) {
+	if err := d.Put(t.Context(), ref("a"), strings.NewReader(""), nil); err == nil || errors.Is(err, blob.ErrMissing) {
 		t.Errorf("Put: got error %v, want one that is not ErrMissing", err)
 	}
 }
@@ -179,8 +215,8 @@ func TestTheErrorOfAMissingBlobNamesTheDirectory(t *testing.T) {
 	d := dir(t, path)
 	ref := blob.Ref{Container: "pictures", Name: "none"}
 	_, openErr := d.Open(t.Context(), ref)
-	_, sizeErr := d.Size(t.Context(), ref)
-	for _, err := range []error{openErr, sizeErr} {
+	_, statErr := d.Stat(t.Context(), ref)
+	for _, err := range []error{openErr, statErr} {
 		if !errors.Is(err, blob.ErrMissing) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ref.String()) {
 			t.Errorf("got error %v, want ErrMissing with %s and %v", err, path, ref)
 		}

@@ -1,14 +1,22 @@
 // Package blob stores data that is too large for a message: a [Store] keeps streams of bytes
-// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are stores;
-// both pass the same conformance tests.
+// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are
+// stores, and so is Azure Blob Storage, in package azureblob. All pass one conformance suite,
+// package blobtest.
 //
 // # Consistency
 //
 // Every later call sees a blob that was put, and a reader never sees part of one:
-// [Store.Put] and [Store.Create] take effect completely or not at all. A reader of a blob
-// that is replaced or deleted meanwhile reads the old content to its end. Of any number of
+// [Store.Put] and [Store.Create] take effect completely, with the metadata, or not at all. A
+// reader of a blob that is replaced or deleted meanwhile reads the old content to its end, or
+// fails with [ErrChanged] where the store does not keep it, as Azure does not. Of any number of
 // concurrent creates of one reference exactly one succeeds, across processes too, so that a
 // step that runs twice takes effect once.
+//
+// # Metadata and access
+//
+// A blob carries metadata, small texts by name, which [Store.Open], [Store.Stat] and
+// [Store.List] tell with its size and the time at which it was put. A container has an [Access]
+// policy, which a [Manager] reads and sets.
 //
 // # Names
 //
@@ -22,5 +30,5 @@
 // # Cost
 //
 // One method call is one request to a cloud store, except for a list, which takes one for
-// every 5,000 references.
+// every 5,000 blobs, and for a put of more than a block.
 package blob

@@ -4,81 +4,119 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Memory returns an empty store in memory, for tests and small blobs. It is safe for
 // concurrent use.
-func Memory() Store { return &memory{blobs: make(map[Ref][]byte)} }
-
-type memory struct {
-	mu    sync.RWMutex
-	blobs map[Ref][]byte // guarded by mu; the bytes never change
+func Memory() Manager {
+	return &memory{blobs: make(map[Ref]stored), access: make(map[string]Access)}
 }
 
-func (m *memory) Put(ctx context.Context, ref Ref, r io.Reader) error {
-	data, err := m.read(ctx, ref, r)
+type memory struct {
+	mu     sync.RWMutex
+	blobs  map[Ref]stored    // guarded by mu
+	access map[string]Access // by container; guarded by mu
+}
+
+// stored is one version of a blob. It never changes.
+type stored struct {
+	data     []byte
+	modified time.Time
+	metadata map[string]string
+}
+
+func (s stored) info(ref Ref) Info {
+	return Info{Ref: ref, Size: int64(len(s.data)), Modified: s.modified, Metadata: cloneMetadata(s.metadata)}
+}
+
+func (m *memory) Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+	b, err := m.read(ctx, ref, r, o)
 	if err != nil {
 		return failure("put", ref, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.blobs[ref] = data
+	m.store(ref, b)
 	return nil
 }
 
-func (m *memory) Create(ctx context.Context, ref Ref, r io.Reader) error {
-	data, err := m.read(ctx, ref, r)
+func (m *memory) Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error {
+	b, err := m.read(ctx, ref, r, o)
 	if err != nil {
 		return failure("create", ref, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, there := m.blobs[ref]; there {
+	if _, exists := m.blobs[ref]; exists {
 		return failure("create", ref, ErrExists)
 	}
-	m.blobs[ref] = data
+	m.store(ref, b)
 	return nil
 }
 
 // read reads the whole blob before the store changes.
-func (m *memory) read(ctx context.Context, ref Ref, r io.Reader) ([]byte, error) {
-	if err := ready(ctx, ref.Check()); err != nil {
-		return nil, err
+func (m *memory) read(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) (stored, error) {
+	if err := readyToPut(ctx, ref, o); err != nil {
+		return stored{}, err
 	}
-	return io.ReadAll(&source{ctx: ctx, r: r})
+	data, err := io.ReadAll(&source{ctx: ctx, r: r})
+	return stored{data: data, metadata: cloneMetadata(o.metadata())}, err
+}
+
+// store stores a version. The caller holds mu.
+func (m *memory) store(ref Ref, b stored) {
+	b.modified = time.Now()
+	m.blobs[ref] = b
 }
 
 func (m *memory) Open(ctx context.Context, ref Ref) (*Reader, error) {
-	data, err := m.get(ctx, ref)
+	b, err := m.get(ctx, ref)
 	if err != nil {
 		return nil, failure("open", ref, err)
 	}
-	return &Reader{ReadCloser: io.NopCloser(bytes.NewReader(data)), Size: int64(len(data))}, nil
+	return &Reader{ReadCloser: &memoryReader{r: bytes.NewReader(b.data)}, Info: b.info(ref)}, nil
 }
 
-func (m *memory) Size(ctx context.Context, ref Ref) (int64, error) {
-	data, err := m.get(ctx, ref)
-	if err != nil {
-		return 0, failure("stat", ref, err)
+// memoryReader reads one version until it is closed.
+type memoryReader struct{ r *bytes.Reader }
+
+func (m *memoryReader) Read(p []byte) (int, error) {
+	if m.r == nil {
+		return 0, fs.ErrClosed
 	}
-	return int64(len(data)), nil
+	return m.r.Read(p)
 }
 
-func (m *memory) get(ctx context.Context, ref Ref) ([]byte, error) {
+func (m *memoryReader) Close() error {
+	m.r = nil
+	return nil
+}
+
+func (m *memory) Stat(ctx context.Context, ref Ref) (Info, error) {
+	b, err := m.get(ctx, ref)
+	if err != nil {
+		return Info{}, failure("stat", ref, err)
+	}
+	return b.info(ref), nil
+}
+
+func (m *memory) get(ctx context.Context, ref Ref) (stored, error) {
 	if err := ready(ctx, ref.Check()); err != nil {
-		return nil, err
+		return stored{}, err
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	data, there := m.blobs[ref]
-	if !there {
-		return nil, ErrMissing
+	b, exists := m.blobs[ref]
+	if !exists {
+		return stored{}, ErrMissing
 	}
-	return data, nil
+	return b, nil
 }
 
 func (m *memory) Delete(ctx context.Context, ref Ref) error {
@@ -91,48 +129,55 @@ func (m *memory) Delete(ctx context.Context, ref Ref) error {
 	return nil
 }
 
-func (m *memory) List(ctx context.Context, container, prefix string) iter.Seq2[Ref, error] {
-	return func(yield func(Ref, error) bool) {
-		refs, err := m.refs(ctx, container, prefix)
-		yieldAll(ctx, refs, failureOfList(container, prefix, err), yield)
+func (m *memory) List(ctx context.Context, container, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		found, err := m.find(ctx, container, prefix)
+		for _, info := range found {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+				break
+			}
+			if !yield(info, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Info{}, failure("list", Ref{container, prefix}, err))
+		}
 	}
 }
 
-func (m *memory) refs(ctx context.Context, container, prefix string) ([]Ref, error) {
-	if err := ready(ctx, checkPrefix(container, prefix)); err != nil {
+func (m *memory) find(ctx context.Context, container, prefix string) ([]Info, error) {
+	if err := ready(ctx, CheckPrefix(container, prefix)); err != nil {
 		return nil, err
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	var refs []Ref
-	for ref := range m.blobs {
+	var found []Info
+	for ref, b := range m.blobs {
 		if ref.Container == container && strings.HasPrefix(ref.Name, prefix) {
-			refs = append(refs, ref)
+			found = append(found, b.info(ref))
 		}
 	}
-	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) })
-	return refs, nil
+	slices.SortFunc(found, func(a, b Info) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
+	return found, nil
 }
 
-// yieldAll yields the result of a list until the context ends.
-func yieldAll(ctx context.Context, refs []Ref, err error, yield func(Ref, error) bool) {
-	for _, ref := range refs {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-			break
-		}
-		if !yield(ref, nil) {
-			return
-		}
+func (m *memory) Access(ctx context.Context, container string) (Access, error) {
+	if err := readyForAccess(ctx, container, Private); err != nil {
+		return Private, failure("get access", Ref{Container: container}, err)
 	}
-	if err != nil {
-		yield(Ref{}, err)
-	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.access[container], nil
 }
 
-func failureOfList(container, prefix string, err error) error {
-	if err == nil {
-		return nil
+func (m *memory) SetAccess(ctx context.Context, container string, a Access) error {
+	if err := readyForAccess(ctx, container, a); err != nil {
+		return failure("set access", Ref{Container: container}, err)
 	}
-	return failure("list", Ref{container, prefix}, err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.access[container] = a
+	return nil
 }

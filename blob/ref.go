@@ -65,13 +65,14 @@ func (r *Ref) UnmarshalText(text []byte) (err error) {
 
 // Check fails with [ErrBadRef] if r is invalid. Every store calls it first.
 func (r Ref) Check() error {
-	if err := checkContainer(r.Container); err != nil {
+	if err := CheckContainer(r.Container); err != nil {
 		return err
 	}
 	return checkName(r.Name)
 }
 
-func checkContainer(c string) error {
+// CheckContainer fails with [ErrBadRef] if no container can have this name.
+func CheckContainer(c string) error {
 	if len(c) < MinContainer || len(c) > MaxContainer {
 		return fmt.Errorf("%w: the container %.80q has %d characters and needs %d to %d",
 			ErrBadRef, c, len(c), MinContainer, MaxContainer)
@@ -99,9 +100,9 @@ func checkName(name string) error {
 	return checkLetters(name)
 }
 
-// checkPrefix fails for a prefix that no name can begin with.
-func checkPrefix(container, prefix string) error {
-	if err := checkContainer(container); err != nil {
+// CheckPrefix fails with [ErrBadRef] if no name in the container can begin with the prefix.
+func CheckPrefix(container, prefix string) error {
+	if err := CheckContainer(container); err != nil {
 		return err
 	}
 	if len(prefix) > MaxName {

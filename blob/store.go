@@ -3,40 +3,32 @@ package blob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-)
-
-// Errors of every store. Match them with [errors.Is].
-var (
-	// ErrMissing means that the blob does not exist.
-	ErrMissing = errors.New("blob does not exist")
-
-	// ErrExists means that the blob exists already.
-	ErrExists = errors.New("blob already exists")
+	"time"
 )
 
 // Store keeps blobs. The package comment describes the guarantees of every store.
 //
-// A bad reference fails with [ErrBadRef] before anything happens. A call whose context ends
-// fails with the context's cause and has changed nothing, unless the change was already
-// complete.
+// A bad reference fails with [ErrBadRef] and bad metadata with [ErrInvalid] before anything
+// happens. A call whose context ends fails with the context's cause and has changed nothing,
+// unless the change was already complete.
 type Store interface {
-	// Put stores the content of r, up to its end, and replaces a blob that exists. If r fails,
-	// Put fails with the same error and changes nothing.
-	Put(ctx context.Context, ref Ref, r io.Reader) error
+	// Put stores the content of r, up to its end, and replaces a blob that exists, with its
+	// metadata. If r fails, Put fails with the same error and changes nothing. Nil options mean
+	// the defaults.
+	Put(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error
 
 	// Create is Put for a blob that does not exist; otherwise it fails with [ErrExists],
 	// before or after reading r.
-	Create(ctx context.Context, ref Ref, r io.Reader) error
+	Create(ctx context.Context, ref Ref, r io.Reader, o *PutOptions) error
 
-	// Open opens a blob for reading. The caller closes the Reader. The error is [ErrMissing]
-	// if the blob does not exist.
+	// Open opens a blob for reading. The caller closes the Reader. The context holds for the
+	// Reader too. The error is [ErrMissing] if the blob does not exist.
 	Open(ctx context.Context, ref Ref) (*Reader, error)
 
-	// Size returns the size of a blob in bytes, or [ErrMissing].
-	Size(ctx context.Context, ref Ref) (int64, error)
+	// Stat returns what Open would tell about a blob, without the content, or [ErrMissing].
+	Stat(ctx context.Context, ref Ref) (Info, error)
 
 	// Delete deletes a blob. It does nothing if the blob does not exist, so that it can be
 	// repeated.
@@ -45,40 +37,78 @@ type Store interface {
 	// List yields the blobs of a container whose names begin with the prefix, in the byte
 	// order of their names. Blobs that are put or deleted meanwhile may or may not be among
 	// them. A container without blobs is empty, never missing. An error is yielded last, with
-	// a zero Ref.
-	List(ctx context.Context, container, prefix string) iter.Seq2[Ref, error]
+	// a zero Info.
+	List(ctx context.Context, container, prefix string) iter.Seq2[Info, error]
+}
+
+// Manager is a Store whose containers' access policies can be read and set.
+type Manager interface {
+	Store
+
+	// Access returns who may read a container: [Private] if it does not exist.
+	Access(ctx context.Context, container string) (Access, error)
+
+	// SetAccess sets who may read a container, and creates the container if it does not exist.
+	SetAccess(ctx context.Context, container string, a Access) error
+}
+
+// PutOptions configure [Store.Put] and [Store.Create]. Nil and the zero value mean the defaults.
+type PutOptions struct {
+	// Metadata are stored with the blob and appear with it. [CheckMetadata] says what they may
+	// be. Defaults to none.
+	Metadata map[string]string
+}
+
+// metadata returns the metadata of options that may be nil.
+func (o *PutOptions) metadata() map[string]string {
+	if o == nil {
+		return nil
+	}
+	return o.Metadata
+}
+
+// Info describes a stored blob.
+type Info struct {
+	Ref      Ref
+	Size     int64             // of the content, in bytes
+	Modified time.Time         // when the blob was put, by the store's clock; some stores keep whole seconds
+	Metadata map[string]string // nil if it has none; the receiver may change it
 }
 
 // Reader reads one blob from its beginning. It is not safe for concurrent use.
 type Reader struct {
 	io.ReadCloser
-	Size int64 // of the whole blob, in bytes
+	Info
 }
 
 // Exists reports whether the blob exists.
 func Exists(ctx context.Context, s Store, ref Ref) (bool, error) {
-	_, err := s.Size(ctx, ref)
+	_, err := s.Stat(ctx, ref)
 	if errors.Is(err, ErrMissing) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// failure adds what was attempted on which blob.
-func failure(op string, ref Ref, err error) error {
-	return fmt.Errorf("%s %v: %w", op, ref, err)
-}
-
-// ready returns the error for which a call must not begin: that of its reference, or the cause of
+// ready returns the error for which a call must not begin: that of its arguments, or the cause of
 // an ended context.
-func ready(ctx context.Context, refErr error) error {
-	if refErr != nil {
-		return refErr
+func ready(ctx context.Context, argErr error) error {
+	if argErr != nil {
+		return argErr
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// readyToPut is ready for the arguments of a put.
+func readyToPut(ctx context.Context, ref Ref, o *PutOptions) error {
+	bad := ref.Check()
+	if bad == nil {
+		bad = CheckMetadata(o.metadata())
+	}
+	return ready(ctx, bad)
 }
 
 // source reads from r until the context ends, and keeps the error. It cannot interrupt a Read that

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,57 +28,87 @@ const startTimeout = 60 * time.Second
 // errAbsent means that Azurite is not installed, which is not an error.
 var errAbsent = errors.New("no Azurite here: npm install azurite, and set AZURITE to its azurite-queue executable")
 
+// service is a service of Azurite. Each is a process of its own, so that tests of one do not
+// start the other.
+type service struct {
+	name   string // in options, such as "queue"
+	title  string // in output and connection strings, such as "Queue"
+	shared shared
+}
+
+var (
+	queueService = &service{name: "queue", title: "Queue"}
+	blobService  = &service{name: "blob", title: "Blob"}
+)
+
 // shared is this test binary's Azurite.
-var shared struct {
+type shared struct {
 	mu      sync.Mutex // held while starting, so that all wait for one start
 	started bool       // guarded by mu
 	server  *server    // guarded by mu; nil when err is not
 	err     error      // guarded by mu
 }
 
-// ConnectionString returns the connection string of this test binary's Azurite, and starts it at
-// the first call. Without Azurite it skips the test, or fails it if MILLRACE_REQUIRE contains
-// azurite.
+// ConnectionString returns the connection string of this test binary's Azurite with the queue
+// service, and starts it at the first call. Without Azurite it skips the test, or fails it if
+// MILLRACE_REQUIRE contains azurite.
 func ConnectionString(t testing.TB) string {
 	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if !shared.started {
-		shared.started = true
-		shared.server, shared.err = start()
+	return queueService.connectionString(t)
+}
+
+// BlobConnectionString is [ConnectionString] for the blob service.
+func BlobConnectionString(t testing.TB) string {
+	t.Helper()
+	return blobService.connectionString(t)
+}
+
+func (v *service) connectionString(t testing.TB) string {
+	t.Helper()
+	v.shared.mu.Lock()
+	defer v.shared.mu.Unlock()
+	if !v.shared.started {
+		v.shared.started = true
+		v.shared.server, v.shared.err = v.start()
 	}
-	switch err := shared.err; {
+	switch err := v.shared.err; {
 	case err == nil:
 	case errors.Is(err, errAbsent) && !Required("azurite"):
 		t.Skipf("NOT COMPARED WITH AZURITE: %v", err)
 	default:
 		t.Fatalf("this test needs Azurite: %v", err)
 	}
-	return shared.server.connectionString()
+	return v.connectionStringOf(v.shared.server)
 }
 
-// Start starts an Azurite for a program that is not a test. The caller must call stop.
+// Start starts an Azurite with the queue service for a program that is not a test. The caller must
+// call stop.
 func Start() (connectionString string, stop func(), err error) {
-	s, err := start()
+	s, err := queueService.start()
 	if err != nil {
 		return "", nil, err
 	}
-	return s.connectionString(), s.stop, nil
+	return queueService.connectionStringOf(s), s.stop, nil
 }
 
-func (s *server) connectionString() string {
-	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;QueueEndpoint=%s/%s;", Account, Key, s.url, Account)
+func (v *service) connectionStringOf(s *server) string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;%sEndpoint=%s/%s;", Account, Key, v.title, s.url, Account)
 }
 
-// Stop stops this test binary's Azurite, if it runs. TestMain calls it after the tests. A later
-// ConnectionString starts a new one.
+// Stop stops what this test binary has started. TestMain calls it after the tests. A later
+// ConnectionString or BlobConnectionString starts a new one.
 func Stop() {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server != nil {
-		shared.server.stop()
+	queueService.stop()
+	blobService.stop()
+}
+
+func (v *service) stop() {
+	v.shared.mu.Lock()
+	defer v.shared.mu.Unlock()
+	if v.shared.server != nil {
+		v.shared.server.stop()
 	}
-	shared.started, shared.server, shared.err = false, nil, nil
+	v.shared.started, v.shared.server, v.shared.err = false, nil, nil
 }
 
 // Required reports whether the comma-separated list MILLRACE_REQUIRE contains what. Then a test
@@ -94,8 +125,8 @@ type server struct {
 	drained chan struct{} // closed at the end of its output
 }
 
-func start() (*server, error) {
-	command, err := find()
+func (v *service) start() (*server, error) {
+	command, err := v.find()
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +135,11 @@ func start() (*server, error) {
 		return nil, err
 	}
 	// With port 0 the system chooses, so that test binaries do not collide.
-	args := []string{"--queueHost", "127.0.0.1", "--queuePort", "0", "--location", dir, "--disableTelemetry", "--skipApiVersionCheck", "--silent"}
-	if !strings.Contains(strings.Join(command, " "), "azurite-queue") {
-		args = append(args, "--blobHost", "127.0.0.1", "--blobPort", "0", "--tableHost", "127.0.0.1", "--tablePort", "0")
+	args := []string{"--location", dir, "--disableTelemetry", "--skipApiVersionCheck", "--silent"}
+	for _, name := range []string{"queue", "blob", "table"} {
+		if name == v.name || !strings.Contains(strings.Join(command, " "), v.executable()) { // azurite has them all
+			args = append(args, "--"+name+"Host", "127.0.0.1", "--"+name+"Port", "0")
+		}
 	}
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -127,8 +160,8 @@ func start() (*server, error) {
 		defer func() { _ = output.Close() }()
 		lines := bufio.NewScanner(output)
 		for lines.Scan() {
-			if m := listeningLine.FindStringSubmatch(lines.Text()); m != nil {
-				ready <- m[1]
+			if url := v.listening(lines.Text()); url != "" {
+				ready <- url
 				break
 			}
 			said.WriteString(lines.Text() + "\n")
@@ -156,8 +189,16 @@ func start() (*server, error) {
 	return nil, err
 }
 
-// listeningLine matches what azurite and azurite-queue print when they accept connections.
-var listeningLine = regexp.MustCompile(`Azurite Queue service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
+// listeningLine matches what Azurite prints when a service accepts connections.
+var listeningLine = regexp.MustCompile(`Azurite (\w+) service .*success.* (http://127\.0\.0\.1:[1-9][0-9]*)$`)
+
+// listening returns the address in a line that says that the service accepts connections, or "".
+func (v *service) listening(line string) string {
+	if m := listeningLine.FindStringSubmatch(line); m != nil && m[1] == v.title {
+		return m[2]
+	}
+	return ""
+}
 
 func (s *server) stop() {
 	s.group.kill()
@@ -167,26 +208,33 @@ func (s *server) stop() {
 
 const npx = "npx"
 
+// executable is the name of the program that has only this service.
+func (v *service) executable() string { return "azurite-" + v.name }
+
 // find returns the command that runs Azurite.
-func find() ([]string, error) {
+func (v *service) find() ([]string, error) {
 	if path := os.Getenv("AZURITE"); path != "" {
+		// The executables of all services are in one directory.
+		if dir, file := filepath.Split(path); strings.HasPrefix(file, "azurite-queue") {
+			path = dir + v.executable() + strings.TrimPrefix(file, "azurite-queue")
+		}
 		if _, err := exec.LookPath(path); err != nil {
 			return nil, fmt.Errorf("AZURITE is set, but not to an executable: %w", err)
 		}
 		return []string{path}, nil
 	}
-	for _, name := range []string{"azurite-queue", "azurite"} {
+	for _, name := range []string{v.executable(), "azurite"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return []string{path}, nil
 		}
 	}
 	if _, err := exec.LookPath(npx); err == nil {
-		return []string{npx, "--offline", "--yes", "--package", "azurite", "azurite-queue"}, nil
+		return []string{npx, "--offline", "--yes", "--package", "azurite", v.executable()}, nil
 	}
 	return nil, errAbsent
 }
 
-// sharedMemoryDir returns a directory in memory, because Azurite writes every message to a file,
+// sharedMemoryDir returns a directory in memory, because Azurite writes every message and blob to a file,
 // or "" for the default temporary directory.
 func sharedMemoryDir() string {
 	const shm = "/dev/shm"

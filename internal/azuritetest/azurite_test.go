@@ -1,8 +1,10 @@
 package azuritetest
 
 import (
+	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,11 +24,17 @@ func TestMain(m *testing.M) {
 }
 
 func TestOneServerIsSharedAndStops(t *testing.T) {
-	first := ConnectionString(t)
-	if again := ConnectionString(t); again != first {
+	for _, v := range []*service{queueService, blobService} {
+		t.Run(v.name, func(t *testing.T) { oneServerIsSharedAndStops(t, v) })
+	}
+}
+
+func oneServerIsSharedAndStops(t *testing.T, v *service) {
+	first := v.connectionString(t)
+	if again := v.connectionString(t); again != first {
 		t.Errorf("a second call gave another server:\n%s\n%s", first, again)
 	}
-	_, endpoint, _ := strings.Cut(first, "QueueEndpoint=")
+	_, endpoint, _ := strings.Cut(first, v.title+"Endpoint=")
 	endpoint = strings.TrimSuffix(endpoint, ";")
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -38,7 +46,7 @@ func TestOneServerIsSharedAndStops(t *testing.T) {
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("status of an unsigned request: got %s, want 403", response.Status)
 	}
-	dir := shared.server.dir
+	dir := v.shared.server.dir
 	Stop()
 	if response, err := client.Get(endpoint); err == nil {
 		response.Body.Close()
@@ -49,21 +57,44 @@ func TestOneServerIsSharedAndStops(t *testing.T) {
 	}
 }
 
+// TestTheExecutablesAreBesideEachOther: AZURITE names one of them, or the one that has it all.
+func TestTheExecutablesAreBesideEachOther(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"azurite", "azurite-queue", "azurite-blob"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for set, want := range map[string]string{"azurite-queue": "azurite-blob", "azurite-blob": "azurite-blob", "azurite": "azurite"} {
+		t.Setenv("AZURITE", filepath.Join(dir, set))
+		if got, err := blobService.find(); err != nil || len(got) != 1 || got[0] != filepath.Join(dir, want) {
+			t.Errorf("%s gives %v, %v", set, got, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "azurite-blob")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AZURITE", filepath.Join(dir, "azurite-queue"))
+	if got, err := blobService.find(); err == nil || errors.Is(err, errAbsent) {
+		t.Errorf("without the executable: %v, %v", got, err)
+	}
+}
+
 func TestListeningLines(t *testing.T) {
 	for _, line := range []string{
 		"Azurite Queue service successfully listens on http://127.0.0.1:41679",
 		"Azurite Queue service is successfully listening at http://127.0.0.1:41679",
 	} {
-		if m := listeningLine.FindStringSubmatch(line); m == nil || m[1] != "http://127.0.0.1:41679" {
-			t.Errorf("%q gives %q", line, m)
+		if url := queueService.listening(line); url != "http://127.0.0.1:41679" {
+			t.Errorf("%q gives %q", line, url)
 		}
 	}
 	for _, line := range []string{
 		"Azurite Queue service is starting on 127.0.0.1:0",
 		"Azurite Blob service is successfully listening at http://127.0.0.1:38833",
 	} {
-		if m := listeningLine.FindStringSubmatch(line); m != nil {
-			t.Errorf("%q gives %q", line, m)
+		if url := queueService.listening(line); url != "" {
+			t.Errorf("%q gives %q", line, url)
 		}
 	}
 }

@@ -32,19 +32,19 @@ func OpenAccount(location string, o *Options) (*Account, error) {
 		a, err = open(at, *o)
 	}
 	if err != nil {
-		return nil, queue.Explain(err, "open", queue.Name{Account: at.account}, "")
+		return nil, queue.Explain(err, "open", queue.Name{Account: at.Account}, "")
 	}
 	return &Account{a}, nil
 }
 
 // Name returns the account's name as the location gives it. It sends no request.
-func (a *Account) Name() string { return a.account.location.account }
+func (a *Account) Name() string { return a.account.location.Account }
 
 // Open implements [queue.Account]. The queues of an account share client, credential and
 // connections.
 func (a *Account) Open(name string) (queue.Manager, error) {
 	n := queue.Name{Account: a.Name(), Queue: name}
-	if err := a.account.location.check(name); err != nil {
+	if err := check(a.account.location, name); err != nil {
 		return nil, queue.Explain(err, "open", n, "")
 	}
 	return a.account.queue(n), nil
@@ -75,14 +75,14 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	}
 	var page queue.Page
 	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
-		var answer *http.Response
-		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &answer)) // one page, one request
+		var resp *http.Response
+		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
 		if err != nil {
 			return err
 		}
 		if r.ServiceEndpoint == nil { // a document without an endpoint is not a queue list
-			body, _ := runtime.Payload(answer)
-			return foreignResponse(answer, body)
+			body, _ := runtime.Payload(resp)
+			return foreignResponse(resp, body)
 		}
 		for _, q := range r.Queues {
 			if q == nil || value(q.Name) == "" {

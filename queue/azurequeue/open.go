@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -51,7 +52,7 @@ var _ queue.Manager = (*Queue)(nil)
 
 // account is what a queue shares with its siblings.
 type account struct {
-	location   location
+	location   azurestorage.Location
 	service    *azqueue.ServiceClient
 	tryTimeout time.Duration
 	own        *http.Client // nil if the caller provided the transport
@@ -71,9 +72,9 @@ func Open(location, name string, o *Options) (*Queue, error) {
 		o = &Options{}
 	}
 	at, err := parse(location)
-	n := queue.Name{Account: at.account, Queue: name}
+	n := queue.Name{Account: at.Account, Queue: name}
 	if err == nil {
-		err = at.check(name)
+		err = check(at, name)
 	}
 	var a *account
 	if err == nil {
@@ -85,7 +86,7 @@ func Open(location, name string, o *Options) (*Queue, error) {
 	return a.queue(n), nil
 }
 
-func open(at location, o Options) (_ *account, err error) {
+func open(at azurestorage.Location, o Options) (_ *account, err error) {
 	switch {
 	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // probably a number without a unit
 		return nil, invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
@@ -93,8 +94,8 @@ func open(at location, o Options) (_ *account, err error) {
 		return nil, invalid("", "TryTimeout %v is negative", o.TryTimeout)
 	case o.Connections < 0:
 		return nil, invalid("", "Connections %d is negative", o.Connections)
-	case o.Credential != nil && at.auth != tokenAuth:
-		return nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.auth)
+	case o.Credential != nil && at.Auth != azurestorage.TokenAuth:
+		return nil, invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
 	}
 	a := &account{location: at, tryTimeout: o.TryTimeout}
 	if a.tryTimeout == 0 {
@@ -105,31 +106,31 @@ func open(at location, o Options) (_ *account, err error) {
 		if o.Connections == 0 {
 			o.Connections = 256
 		}
-		a.own = newClient(o.Connections)
+		a.own = azurestorage.NewClient(o.Connections)
 		transport = a.own
 	}
 	sdk := sdkOptions(transport)
 	sdk.PerCallPolicies = []policy.Policy{decodeMessages{}, hideQuery{}}
 	sdk.PerRetryPolicies = []policy.Policy{restoreQuery{}}
-	switch at.auth {
-	case keyAuth:
+	switch at.Auth {
+	case azurestorage.KeyAuth:
 		var c *azqueue.SharedKeyCredential
-		if c, err = azqueue.NewSharedKeyCredential(at.account, at.key); err == nil {
-			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.endpoint, c, sdk)
+		if c, err = azqueue.NewSharedKeyCredential(at.Account, at.Key); err == nil {
+			a.service, err = azqueue.NewServiceClientWithSharedKeyCredential(at.Endpoint, c, sdk)
 		}
-	case sasAuth:
-		a.service, err = azqueue.NewServiceClientWithNoCredential(at.endpoint+"?"+at.signature, sdk)
+	case azurestorage.SASAuth:
+		a.service, err = azqueue.NewServiceClientWithNoCredential(at.Endpoint+"?"+at.Signature, sdk)
 	default:
 		c := o.Credential
 		if c == nil {
 			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
-				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: a.redactError(err), Hint: loginHint}
+				return nil, &queue.Error{Kind: queue.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
 			}
 		}
-		a.service, err = azqueue.NewServiceClient(at.endpoint, markedCredential{c}, sdk)
+		a.service, err = azqueue.NewServiceClient(at.Endpoint, azurestorage.MarkedCredential{TokenCredential: c}, sdk)
 	}
 	if err != nil {
-		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: a.redactError(err)}
+		return nil, &queue.Error{Kind: queue.ErrInvalid, Err: at.RedactError(err)}
 	}
 	return a, nil
 }
@@ -137,7 +138,7 @@ func open(at location, o Options) (_ *account, err error) {
 // sdkOptions configure azqueue so that one call is one request.
 func sdkOptions(transport policy.Transporter) *azqueue.ClientOptions {
 	o := &azqueue.ClientOptions{}
-	o.Transport = sendOnce{withoutRedirects(transport)}
+	o.Transport = sendOnce{azurestorage.WithoutRedirects(transport)}
 	o.Retry.MaxRetries = -1 // not 0, which means 3
 	o.Telemetry.Disabled = true
 	return o

@@ -2,75 +2,51 @@ package azurequeue
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
 )
 
 // translate turns an error of azqueue into a [*queue.Error] without secrets. ctx is the caller's
 // context, try the one with our timeout.
 func (a *account) translate(ctx, try context.Context, op string, receipt queue.Receipt, err error) *queue.Error {
-	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
-		return a.translateErrorResponse(op, receipt, answer)
+	if resp := (*azcore.ResponseError)(nil); errors.As(err, &resp) {
+		return a.translateErrorResponse(op, receipt, resp)
 	}
-	if answer := (*unusableResponseError)(nil); errors.As(err, &answer) {
-		return a.translateUnusableResponse(answer, receipt)
+	if resp := (*unusableResponseError)(nil); errors.As(err, &resp) {
+		return a.translateUnusableResponse(resp, receipt)
 	}
-	if denied := (*credentialError)(nil); errors.As(err, &denied) {
+	if denied := (*azurestorage.CredentialError)(nil); errors.As(err, &denied) {
 		return a.translateCredentialError(ctx, denied)
 	}
 	if ctx.Err() != nil { // the SDK does not say whether the request was sent
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.redactError(contextError(ctx), string(receipt)), Detail: "the wait for the response ended"}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.location.RedactError(azurestorage.ContextError(ctx), string(receipt)), Detail: "the wait for the response ended"}
 	}
-	if errors.Is(context.Cause(try), errTryTimeout) {
+	if errors.Is(context.Cause(try), azurestorage.ErrTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", a.timeout(ctx))}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", azurestorage.TryTimeout(ctx, a.tryTimeout))}
 	}
-	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.redactError(err, string(receipt))}
-	if unsent(err) {
-		e.Kind, e.Hint = queue.ErrUnavailable, a.location.hint
-		switch dns := (*net.DNSError)(nil); {
-		case errors.As(err, &dns) && dns.IsNotFound:
-			e.Hint = "check the account's name, and this machine's name resolution"
-		case errors.Is(err, http.ErrSchemeMismatch):
-			e.Hint = "the address says https, the server speaks http"
-		case e.Hint == "":
-			e.Hint = "check the address, the network and the account's firewall"
-		}
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.location.RedactError(err, string(receipt))}
+	if azurestorage.Unsent(err) {
+		e.Kind, e.Hint = queue.ErrUnavailable, a.location.NetworkHint(err)
 	}
 	return e
 }
 
-// unsent reports whether err happened before the first byte of the request was sent: resolving,
-// dialing or verifying the server failed.
-func unsent(err error) bool {
-	var (
-		operation   *net.OpError
-		name        *net.DNSError
-		certificate *tls.CertificateVerificationError
-	)
-	return errors.As(err, &operation) && (operation.Op == "dial" || operation.Op == "proxyconnect" || operation.Op == "socks connect") ||
-		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
-}
-
-func (a *account) translateErrorResponse(op string, receipt queue.Receipt, answer *azcore.ResponseError) *queue.Error {
-	e := &queue.Error{Status: answer.StatusCode, Code: answer.ErrorCode}
-	e.Hint, e.Kind = classify(op, answer.StatusCode, answer.ErrorCode)
-	if r := answer.RawResponse; r != nil {
-		e.RequestID = a.redact(r.Header.Get(requestIDHeader), string(receipt))
-		r.Request = withoutSecrets(r.Request)
+func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp *azcore.ResponseError) *queue.Error {
+	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode}
+	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
+	if r := resp.RawResponse; r != nil {
+		e.RequestID = a.location.Redact(r.Header.Get(azurestorage.RequestIDHeader), string(receipt))
 	}
-	e.Err = &responseError{answer, a.serviceMessage(answer, receipt)}
+	e.Err = a.location.ResponseError(resp, func(resp *http.Response, body []byte) string {
+		return a.describe(resp, body, receipt)
+	}, string(receipt))
 	return e
 }
 
@@ -132,44 +108,14 @@ func classify(op string, status int, code string) (hint string, kind error) {
 	}
 }
 
-// responseError is an error response. Its text is the service's message; the SDK's text fills a
-// page.
-type responseError struct {
-	response *azcore.ResponseError
-	text     string
-}
-
-func (e *responseError) Error() string { return e.text }
-func (e *responseError) Unwrap() error { return e.response }
-
-// serviceMessage returns the message of the error document, without the full stop and without the
-// lines that repeat request id and time. For any other document it returns the status text and a
-// description of the content.
-func (a *account) serviceMessage(answer *azcore.ResponseError, receipt queue.Receipt) string {
-	if answer.RawResponse == nil {
-		return ""
+// translateCredentialError translates the error of a credential: nothing was sent.
+func (a *account) translateCredentialError(ctx context.Context, denied *azurestorage.CredentialError) *queue.Error {
+	e := &queue.Error{Kind: queue.ErrUnauthorized, Detail: "no token, nothing was sent", Err: a.location.RedactError(denied.Unwrap()), Hint: azurestorage.LoginHint}
+	switch {
+	case ctx.Err() != nil:
+		e.Kind, e.Err, e.Hint = nil, a.location.RedactError(azurestorage.ContextError(ctx)), ""
+	case denied.Transient():
+		e.Kind, e.Hint = queue.ErrUnavailable, ""
 	}
-	var document struct{ Message string }
-	body, err := runtime.Payload(answer.RawResponse) // the pipeline has read it
-	if err == nil && xml.Unmarshal(body, &document) == nil && document.Message != "" {
-		line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
-		return a.redact(strings.TrimSuffix(strings.TrimSpace(line), "."), string(receipt))
-	}
-	text := http.StatusText(answer.StatusCode)
-	if host := redirectHost(answer.RawResponse); host != "" {
-		text += " to the host " + a.redact(host, string(receipt))
-	}
-	if err == nil && len(body) > 0 {
-		text = strings.TrimPrefix(text+": "+a.describe(answer.RawResponse, body, receipt), ": ")
-	}
-	return text
-}
-
-// withoutSecrets returns the parts of a request that an error may keep: not the query, which may
-// be a signature or a receipt, nor the headers.
-func withoutSecrets(r *http.Request) *http.Request {
-	if r == nil || r.URL == nil {
-		return nil
-	}
-	return &http.Request{Method: r.Method, URL: &url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}, Header: http.Header{}}
+	return e
 }

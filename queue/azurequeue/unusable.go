@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 
+	"github.com/millrace/millrace/internal/azurestorage"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -24,7 +23,7 @@ const foreignHint = "this is not a response of a queue service: check the addres
 type unusableResponseError struct {
 	status    int
 	requestID string
-	answer    *http.Response // to describe the content; nil if the service sent it
+	resp      *http.Response // to describe the content; nil if the service sent it
 	body      []byte
 	why       string // what the service's response lacks; "" if another server sent it
 }
@@ -32,8 +31,8 @@ type unusableResponseError struct {
 func (u *unusableResponseError) Error() string { return "unusable response: " + u.why }
 
 // foreignResponse is a response that another server sent in place of the service.
-func foreignResponse(answer *http.Response, body []byte) *unusableResponseError {
-	return &unusableResponseError{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
+func foreignResponse(resp *http.Response, body []byte) *unusableResponseError {
+	return &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(azurestorage.RequestIDHeader), resp: resp, body: body}
 }
 
 // incompleteResponse is a response of the service that lacks a required part.
@@ -41,50 +40,21 @@ func incompleteResponse(status int, requestID *string, lacks string) *unusableRe
 	return &unusableResponseError{status: status, requestID: value(requestID), why: "the response has no " + lacks}
 }
 
-const requestIDHeader = "x-ms-request-id"
-
 func (a *account) translateUnusableResponse(u *unusableResponseError, receipt queue.Receipt) *queue.Error {
-	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
+	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.location.Redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
-		e.Detail, e.Hint = "the response is "+a.describe(u.answer, u.body, receipt), foreignHint
+		e.Detail, e.Hint = "the response is "+a.describe(u.resp, u.body, receipt), foreignHint
 	}
 	return e
 }
 
-// Limits for quoting a response, in bytes.
-const (
-	maxQuoted  = 80
-	maxScanned = 4 << 10 // redacted before the text is cut to maxQuoted
-)
-
-// describe summarizes a response for an error: type, size and first bytes, on one line and
-// redacted. A message list contains receipts and is never quoted.
-func (a *account) describe(answer *http.Response, body []byte, receipt queue.Receipt) string {
-	if len(body) == 0 {
-		return "an empty body"
-	}
+// describe summarizes a response for an error. A message list contains receipts and is never
+// quoted.
+func (a *account) describe(resp *http.Response, body []byte, receipt queue.Receipt) string {
 	if bytes.Contains(body, []byte(listName)) {
 		return fmt.Sprintf("a message list where none is expected, %d bytes", len(body))
 	}
-	quoted := func(text string) string {
-		text = a.redact(text[:min(len(text), maxScanned)], string(receipt))
-		return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
-	}
-	kind := quoted(answer.Header.Get("Content-Type"))
-	if kind == "" {
-		kind = "unknown type"
-	}
-	return fmt.Sprintf("%d bytes of %s starting with %q", len(body), kind, quoted(string(body)))
-}
-
-// redirectHost returns the host that a response redirects to, or "". The rest of the address may
-// repeat our query.
-func redirectHost(answer *http.Response) string {
-	to, err := url.Parse(answer.Header.Get("Location"))
-	if answer.StatusCode < 300 || answer.StatusCode >= 400 || err != nil || to.Hostname() == "" {
-		return ""
-	}
-	return to.Hostname()
+	return a.location.Describe(resp, body, string(receipt))
 }
 
 // listName is the root element of every message list.

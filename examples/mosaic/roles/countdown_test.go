@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/blob"
 )
 
-// countdown cuts the power of a process after so many operations on the store: with
-// every number, each gap between two steps is hit.
+// countdown kills a process after a number of operations on the store. A test that tries every number
+// interrupts it between any two steps.
 type countdown struct {
 	power *power
 	mu    sync.Mutex
-	left  int // guarded by mu
+	left  int // operations until the process dies; guarded by mu
 }
 
 func (c *countdown) tick() error {
@@ -35,18 +35,18 @@ type countedStore struct {
 	count *countdown
 }
 
-func (s *countedStore) Put(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *countedStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if err := s.count.tick(); err != nil {
 		return err
 	}
-	return s.Store.Put(ctx, ref, r)
+	return s.Store.Put(ctx, ref, r, o)
 }
 
-func (s *countedStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *countedStore) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if err := s.count.tick(); err != nil {
 		return err
 	}
-	return s.Store.Create(ctx, ref, r)
+	return s.Store.Create(ctx, ref, r, o)
 }
 
 func (s *countedStore) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
@@ -56,11 +56,11 @@ func (s *countedStore) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, er
 	return s.Store.Open(ctx, ref)
 }
 
-func (s *countedStore) Size(ctx context.Context, ref blob.Ref) (int64, error) {
+func (s *countedStore) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 	if err := s.count.tick(); err != nil {
-		return 0, err
+		return blob.Info{}, err
 	}
-	return s.Store.Size(ctx, ref)
+	return s.Store.Stat(ctx, ref)
 }
 
 func (s *countedStore) Delete(ctx context.Context, ref blob.Ref) error {
@@ -70,9 +70,9 @@ func (s *countedStore) Delete(ctx context.Context, ref blob.Ref) error {
 	return s.Store.Delete(ctx, ref)
 }
 
-func (s *countedStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Ref, error] {
+func (s *countedStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
 	if err := s.count.tick(); err != nil {
-		return func(yield func(blob.Ref, error) bool) { yield(blob.Ref{}, err) }
+		return func(yield func(blob.Info, error) bool) { yield(blob.Info{}, err) }
 	}
 	return s.Store.List(ctx, container, prefix)
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// faults decides what goes wrong, as a function of a seed, the operation and how
-// often that was done: a seed tells the same story again, as far as the order of
-// goroutines does not matter.
+// faults decides what fails, as a function of a seed, the operation and how often it was called. So a
+// seed repeats the same faults, as far as they do not depend on the order of goroutines.
 type faults struct {
 	seed uint64
 	rate int           // in 1,000
-	slow time.Duration // the longest that an operation takes, half before its effect and half after
+	slow time.Duration // the longest an operation takes, half before its effect and half after
 
 	mu    sync.Mutex
 	times map[string]int // guarded by mu
@@ -44,7 +43,7 @@ func (f *faults) roll(op string) int {
 	return int((sum >> 33) % 1000)
 }
 
-// around does an operation that may fail before it has any effect, or after.
+// around calls an operation, and may fail before or after its effect.
 func (f *faults) around(op string, do func() error) error {
 	roll := f.roll(op)
 	if f.slow > 0 {
@@ -75,8 +74,8 @@ func (f *faults) happened() int {
 	return f.hits
 }
 
-// power is that of one process: when it is off, whatever the process still does has
-// no effect and no answer.
+// power is the power supply of a process. When it is off, the operations of the process have no effect
+// and no result.
 type power struct{ off atomic.Bool }
 
 var errPower = errors.New("the process is dead")
@@ -93,7 +92,7 @@ type faultyStore struct {
 	next   blob.Store
 	faults *faults
 	power  *power
-	made   atomic.Int64 // mosaics that this process began to store
+	made   atomic.Int64 // mosaics that this process started to store
 }
 
 func (s *faultyStore) do(op string, ref blob.Ref, do func() error) error {
@@ -103,15 +102,15 @@ func (s *faultyStore) do(op string, ref blob.Ref, do func() error) error {
 	return s.faults.around(op+" "+ref.String(), do)
 }
 
-func (s *faultyStore) Put(ctx context.Context, ref blob.Ref, r io.Reader) error {
-	return s.do("put", ref, func() error { return s.next.Put(ctx, ref, s.powered(r)) })
+func (s *faultyStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	return s.do("put", ref, func() error { return s.next.Put(ctx, ref, s.powered(r), o) })
 }
 
-func (s *faultyStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
+func (s *faultyStore) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
 	if ref.Container == imageOutput {
 		s.made.Add(1)
 	}
-	return s.do("create", ref, func() error { return s.next.Create(ctx, ref, s.powered(r)) })
+	return s.do("create", ref, func() error { return s.next.Create(ctx, ref, s.powered(r), o) })
 }
 
 func (s *faultyStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, err error) {
@@ -119,26 +118,26 @@ func (s *faultyStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, e
 	return r, err
 }
 
-func (s *faultyStore) Size(ctx context.Context, ref blob.Ref) (n int64, err error) {
-	err = s.do("size", ref, func() error { n, err = s.next.Size(ctx, ref); return err })
-	return n, err
+func (s *faultyStore) Stat(ctx context.Context, ref blob.Ref) (info blob.Info, err error) {
+	err = s.do("stat", ref, func() error { info, err = s.next.Stat(ctx, ref); return err })
+	return info, err
 }
 
 func (s *faultyStore) Delete(ctx context.Context, ref blob.Ref) error {
 	return s.do("delete", ref, func() error { return s.next.Delete(ctx, ref) })
 }
 
-func (s *faultyStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Ref, error] {
-	return func(yield func(blob.Ref, error) bool) {
+func (s *faultyStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
 		if err := s.do("list", blob.Ref{Container: container, Name: prefix}, func() error { return nil }); err != nil {
-			yield(blob.Ref{}, err)
+			yield(blob.Info{}, err)
 			return
 		}
 		s.next.List(ctx, container, prefix)(yield)
 	}
 }
 
-// powered stops a write half-way when the power fails.
+// powered interrupts a write when the power fails.
 func (s *faultyStore) powered(r io.Reader) io.Reader { return poweredReader{r, s.power} }
 
 type poweredReader struct {
@@ -153,8 +152,8 @@ func (p poweredReader) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// faultyQueue is a queue as one process sees it. It sometimes accepts a message
-// twice, and sometimes delivers one again soon, though it is being handled.
+// faultyQueue is a queue as one process sees it. It sometimes accepts a message twice, and sometimes
+// redelivers one soon, while it is still being handled.
 type faultyQueue struct {
 	queue.Queue
 	faults *faults
@@ -191,7 +190,7 @@ func (q *faultyQueue) Dequeue(ctx context.Context, n int, visibility time.Durati
 		return err
 	})
 	if err != nil {
-		return nil, err // an answer that was lost hides its messages
+		return nil, err // a lost response leaves its messages hidden
 	}
 	return batch, nil
 }

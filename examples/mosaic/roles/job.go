@@ -21,7 +21,7 @@ const (
 	factPlan      = "plan"      // how the picture is cut
 	factRequested = "requested" // all slices were requested
 	factResponded = "responded" // the image response was sent
-	factEnd       = "end"       // how the request ended; stays when all else is gone
+	factEnd       = "end"       // how the request ended; never deleted
 )
 
 // jobs is the state of all requests in the store, shared by the roles of all processes.
@@ -51,14 +51,14 @@ type end struct {
 	Output string `json:"output,omitempty"`
 }
 
-// errEnded is the cause of discarding a message of a request that has ended, and
-// errDelivered of one whose mosaic has reached its client, or is kept for it.
+// errEnded is the reason to discard a message of a request that has ended, and errDelivered of one
+// whose mosaic was delivered to its client or is kept for it.
 var (
 	errEnded     = errors.New("its request has ended")
 	errDelivered = fmt.Errorf("%w, with a mosaic", errEnded)
 )
 
-// maxFact bounds what is read of a fact. They are small.
+// maxFact limits the bytes read of a fact. Facts are small.
 const maxFact = 1 << 20
 
 func (j jobs) read(ctx context.Context, id uuid.UUID, fact string, v any) error {
@@ -87,7 +87,7 @@ func (j jobs) readPlan(ctx context.Context, id uuid.UUID) (p plan, err error) {
 }
 
 func (j jobs) writePlan(ctx context.Context, id uuid.UUID, p plan) error {
-	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p))
+	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p), nil)
 }
 
 // noted reports whether a fact is recorded; note records it.
@@ -96,7 +96,7 @@ func (j jobs) noted(ctx context.Context, id uuid.UUID, fact string) (bool, error
 }
 
 func (j jobs) note(ctx context.Context, id uuid.UUID, fact string) error {
-	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"))
+	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"), nil)
 }
 
 // ended returns the end of the request, or nil if it continues.
@@ -114,11 +114,11 @@ func (j jobs) ended(ctx context.Context, id uuid.UUID) (*end, error) {
 
 // finish ends a request. The first end counts and is returned.
 func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
-	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e))
+	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e), nil)
 	if errors.Is(err, blob.ErrExists) {
 		first, err := j.ended(ctx, id)
 		if err == nil && first == nil {
-			err = fmt.Errorf("%v came and went", stateRef(id, factEnd))
+			err = fmt.Errorf("%v was deleted while it was read", stateRef(id, factEnd))
 		}
 		if err != nil {
 			return end{}, err
@@ -128,12 +128,12 @@ func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
 	return e, err
 }
 
-// delivered ends a request whose mosaic has reached its client, and cleans up. If
-// another process has kept the mosaic for the client, that is over.
+// delivered ends a request whose mosaic was delivered, and cleans up. A mosaic that another process has
+// kept for the client is deleted too.
 func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
 	e, err := j.finish(ctx, id, end{})
 	if err == nil && e.Output != "" {
-		err = j.store.Put(ctx, stateRef(id, factEnd), encodeFact(end{}))
+		err = j.store.Put(ctx, stateRef(id, factEnd), encodeFact(end{}), nil)
 	}
 	if err != nil {
 		return err
@@ -141,9 +141,8 @@ func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
 	return j.sweep(ctx, id, false)
 }
 
-// discard returns the reason to discard a message if its request has ended, and
-// first takes away what late steps may have stored. It is asked before a step, and
-// after whatever a step has stored.
+// discard returns the reason to discard a message if its request has ended, after deleting what late
+// steps may have stored. It is called before every step, and after every store of a step.
 func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
 	e, err := j.ended(ctx, id)
 	if err != nil || e == nil {
@@ -158,9 +157,9 @@ func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
 	return dispatcher.Discard(errEnded)
 }
 
-// gone explains a blob that a step needs and that is missing. If its request has
-// ended meanwhile that is as it should be; otherwise no waiting brings it back.
-// Any other error is returned as it is.
+// gone returns the error for a step whose blob is missing. If the request has ended meanwhile, the
+// message is discarded; otherwise it is poison, because waiting would not help. Other errors are
+// returned unchanged.
 func (j jobs) gone(ctx context.Context, id uuid.UUID, err error) error {
 	if !errors.Is(err, blob.ErrMissing) {
 		return err
@@ -194,11 +193,11 @@ func (j jobs) sweep(ctx context.Context, id uuid.UUID, keepOutput bool) error {
 		}
 	}
 	for _, container := range []string{sliceRequests, sliceResponses} {
-		for ref, err := range j.store.List(ctx, container, id.String()+"/") {
+		for b, err := range j.store.List(ctx, container, id.String()+"/") {
 			if err != nil {
 				return err
 			}
-			refs = append(refs, ref)
+			refs = append(refs, b.Ref)
 		}
 	}
 	for _, ref := range refs {

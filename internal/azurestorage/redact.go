@@ -1,4 +1,4 @@
-package azurequeue
+package azurestorage
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ var secretParameter = regexp.MustCompile(`(?i)\b(sig|popreceipt|accountkey|share
 // authorizationHeader matches the credentials of an Authorization header.
 var authorizationHeader = regexp.MustCompile(`(?i)\b(SharedKey|SharedKeyLite|Bearer)\s+[^\s"'<>]+`)
 
-// redact returns the text on one line without secrets: those of the location, the given receipts,
-// and anything that looks like one.
-func (a *account) redact(text string, receipts ...string) string {
-	for _, s := range a.location.secrets {
+// Redact returns the text on one line without secrets: those of the location, other given ones
+// such as receipts, and anything that looks like one.
+func (at Location) Redact(text string, others ...string) string {
+	for _, s := range at.secrets {
 		text = strings.ReplaceAll(text, s, "REDACTED")
 	}
-	for _, s := range receipts {
+	for _, s := range others {
 		if s != "" {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, s, "REDACTED"), url.QueryEscape(s), "REDACTED")
 		}
@@ -28,13 +28,13 @@ func (a *account) redact(text string, receipts ...string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// redactError returns err with a redacted text. The text of a [*url.Error] is dropped because it
+// RedactError returns err with a redacted text. The text of a [*url.Error] is dropped because it
 // contains the whole query.
-func (a *account) redactError(err error, receipts ...string) error {
+func (at Location) RedactError(err error, others ...string) error {
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
 	}
-	return &redactedError{a.redact(err.Error(), receipts...), err}
+	return &redactedError{at.Redact(err.Error(), others...), err}
 }
 
 // redactedError is an error with a redacted text. Is and As reach the error underneath; Unwrap

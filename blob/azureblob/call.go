@@ -1,0 +1,136 @@
+package azureblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/internal/retry"
+)
+
+// check returns why a call must not begin. bad is what is wrong with its arguments.
+func (s *Store) check(ctx context.Context, containerName string, bad error) error {
+	switch {
+	case bad != nil:
+		return bad
+	case s.location.Resource != "" && s.location.Resource != containerName:
+		return invalid("", "the store is of the container %q alone", s.location.Resource)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// do sends requests and repeats them while they fail for a while, for RetryFor. The context that
+// it gives them ends after TryTimeout.
+func (s *Store) do(ctx context.Context, key string, send func(try context.Context) error) error {
+	return s.repeat(ctx, key, func(ctx context.Context) error { return s.once(ctx, send) })
+}
+
+// repeat calls op while it fails for a while, for RetryFor.
+func (s *Store) repeat(ctx context.Context, key string, op func(context.Context) error) error {
+	if s.retryFor < 0 {
+		return op(ctx)
+	}
+	// The end of this context ends the waits, not a try.
+	waiting, cancel := context.WithTimeout(ctx, s.retryFor)
+	defer cancel()
+	err := retry.Do(waiting, key, blob.Transient, func(try context.Context) error {
+		return op(retry.Repeated(ctx, retry.Repeats(try)))
+	})
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		// The context ended a wait: that is why the call fails.
+		return &blob.Error{Detail: "gave up after: " + err.Error(), Err: azurestorage.ContextError(ctx)}
+	}
+	return err
+}
+
+// once sends one request with a context that ends after TryTimeout.
+func (s *Store) once(ctx context.Context, send func(try context.Context) error) error {
+	try, cancel := context.WithTimeoutCause(ctx, azurestorage.TryTimeout(ctx, s.tryTimeout), azurestorage.ErrTryTimeout)
+	defer cancel()
+	if err := send(try); err != nil {
+		return s.translate(ctx, try, err)
+	}
+	return nil
+}
+
+func (s *Store) container(name string) *container.Client {
+	return s.service.NewContainerClient(name)
+}
+
+func (s *Store) blob(ref blob.Ref) *blockblob.Client {
+	return s.container(ref.Container).NewBlockBlobClient(ref.Name)
+}
+
+// explain says what was attempted on which blob; nil stays nil.
+func explain(op string, ref blob.Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &blob.Error{Err: err}
+	// An error with an operation is that of the content's reader: it may come from another blob.
+	if known, ok := err.(*blob.Error); ok && known.Op == "" { //nolint:errorlint // an error around it must not be lost
+		c := *known
+		e = &c
+	}
+	e.Op, e.Ref = op, ref
+	return e
+}
+
+// hasCode reports whether the service refused a request with one of these storage error codes.
+func hasCode(err error, codes ...string) bool {
+	known := (*blob.Error)(nil)
+	if !errors.As(err, &known) {
+		return false
+	}
+	for _, c := range codes {
+		if known.Code == c {
+			return true
+		}
+	}
+	return false
+}
+
+// The storage error codes that calls decide by.
+const (
+	codeBlobNotFound      = "BlobNotFound"
+	codeContainerNotFound = "ContainerNotFound"
+	codeContainerExists   = "ContainerAlreadyExists"
+	codeConditionNotMet   = "ConditionNotMet"
+	codeInvalidBlockList  = "InvalidBlockList"
+)
+
+// inContainer calls send, and if the container does not exist creates it and calls send again.
+func (s *Store) inContainer(ctx context.Context, name string, send func() error) error {
+	err := send()
+	if !hasCode(err, codeContainerNotFound) {
+		return err
+	}
+	if err := s.createContainer(ctx, name, nil); err != nil {
+		if known := (*blob.Error)(nil); errors.As(err, &known) {
+			c := *known
+			c.Detail = fmt.Sprintf("the container %s does not exist and could not be created", name)
+			return &c
+		}
+		return err
+	}
+	return send()
+}
+
+// createContainer creates a container that may have been created meanwhile.
+func (s *Store) createContainer(ctx context.Context, name string, access *container.PublicAccessType) error {
+	err := s.once(ctx, func(try context.Context) error {
+		_, err := s.container(name).Create(try, &container.CreateOptions{Access: access})
+		return err
+	})
+	if hasCode(err, codeContainerExists) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package azureblob
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/millrace/millrace/blob"
+)
+
+// Stat implements [blob.Store] with Get Blob Properties.
+func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	var v version
+	err := s.check(ctx, ref.Container, ref.Check())
+	if err == nil {
+		v, err = s.stat(ctx, ref)
+	}
+	return v.info, explain("stat", ref, err)
+}
+
+func (s *Store) stat(ctx context.Context, ref blob.Ref) (v version, err error) {
+	err = s.do(ctx, ref.String(), func(try context.Context) error {
+		r, err := s.blob(ref).GetProperties(try, nil)
+		if err == nil {
+			v, err = newVersion(ref, r.ContentLength, r.LastModified, r.ETag, r.Metadata)
+		}
+		return err
+	})
+	return v, err
+}
+
+// Delete implements [blob.Store] with Delete Blob. A blob with snapshots, which only other
+// programs make, is not deleted.
+func (s *Store) Delete(ctx context.Context, ref blob.Ref) error {
+	err := s.check(ctx, ref.Container, ref.Check())
+	if err == nil {
+		err = s.do(ctx, ref.String(), func(try context.Context) error {
+			r, err := s.blob(ref).Delete(try, nil)
+			if err == nil && r.RequestID == nil {
+				err = &foreignError{"request id"}
+			}
+			return err
+		})
+	}
+	if errors.Is(err, blob.ErrMissing) {
+		return nil
+	}
+	return explain("delete", ref, err)
+}
+
+// List implements [blob.Store] with List Blobs, a request for each page.
+func (s *Store) List(ctx context.Context, containerName, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		err := s.check(ctx, containerName, blob.CheckPrefix(containerName, prefix))
+		for marker := ""; err == nil; {
+			var page []blob.Info
+			if page, marker, err = s.page(ctx, containerName, prefix, marker); err != nil {
+				break
+			}
+			for _, info := range page {
+				if ctx.Err() != nil {
+					err = context.Cause(ctx)
+					break
+				}
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if marker == "" {
+				break
+			}
+		}
+		if err != nil && !hasCode(err, codeContainerNotFound) {
+			yield(blob.Info{}, explain("list", blob.Ref{Container: containerName, Name: prefix}, err))
+		}
+	}
+}
+
+// page returns one page of a list and the marker of the next, "" after the last.
+func (s *Store) page(ctx context.Context, containerName, prefix, marker string) (page []blob.Info, next string, err error) {
+	o := &container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: true}}
+	if prefix != "" {
+		o.Prefix = &prefix
+	}
+	if marker != "" {
+		o.Marker = &marker
+	}
+	err = s.do(ctx, containerName+"/"+prefix+"/"+marker, func(try context.Context) error {
+		r, err := s.container(containerName).NewListBlobsFlatPager(o).NextPage(try) // one page, one request
+		switch {
+		case err != nil:
+			return err
+		case r.ServiceEndpoint == nil || r.Segment == nil: // a document without an endpoint is not a list
+			return &foreignError{"list of blobs"}
+		}
+		page, next = nil, ""
+		if r.NextMarker != nil {
+			next = *r.NextMarker
+		}
+		for _, item := range r.Segment.BlobItems {
+			if item == nil || item.Name == nil || item.Properties == nil {
+				return &foreignError{"name or properties of a blob"}
+			}
+			ref := blob.Ref{Container: containerName, Name: *item.Name}
+			if ref.Check() != nil {
+				continue // another program's
+			}
+			v, err := newVersion(ref, item.Properties.ContentLength, item.Properties.LastModified, item.Properties.ETag, item.Metadata)
+			if err != nil {
+				return err
+			}
+			page = append(page, v.info)
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// Access implements [blob.Manager] with Get Container ACL. A container that others may also list
+// is [blob.PublicRead].
+func (s *Store) Access(ctx context.Context, containerName string) (blob.Access, error) {
+	access, _, err := s.policy(ctx, containerName, blob.Private)
+	if hasCode(err, codeContainerNotFound) {
+		return blob.Private, nil
+	}
+	return access, explain("get access", blob.Ref{Container: containerName}, err)
+}
+
+// policy returns the access policy of a container, with its stored access policies, on which
+// signatures may rest. wanted is the policy that is to be set.
+func (s *Store) policy(ctx context.Context, containerName string, wanted blob.Access) (access blob.Access, stored []*container.SignedIdentifier, err error) {
+	bad := blob.CheckContainer(containerName)
+	if bad == nil {
+		bad = wanted.Check()
+	}
+	if err := s.check(ctx, containerName, bad); err != nil {
+		return "", nil, err
+	}
+	err = s.do(ctx, containerName, func(try context.Context) error {
+		r, err := s.container(containerName).GetAccessPolicy(try, nil)
+		switch {
+		case err != nil:
+			return err
+		case r.ETag == nil:
+			return &foreignError{"ETag of the container"}
+		}
+		access, stored = blob.Private, r.SignedIdentifiers
+		if r.BlobPublicAccess != nil && *r.BlobPublicAccess != "" {
+			access = blob.PublicRead
+		}
+		return nil
+	})
+	return access, stored, err
+}
+
+// SetAccess implements [blob.Manager] with Set Container ACL. It keeps the stored access policies
+// of the container.
+func (s *Store) SetAccess(ctx context.Context, containerName string, a blob.Access) error {
+	var public *container.PublicAccessType
+	if a == blob.PublicRead {
+		public = to.Ptr(container.PublicAccessTypeBlob)
+	}
+	_, stored, err := s.policy(ctx, containerName, a)
+	if hasCode(err, codeContainerNotFound) {
+		err = s.repeat(ctx, containerName, func(ctx context.Context) error { return s.createContainer(ctx, containerName, nil) })
+	}
+	if err == nil {
+		err = s.do(ctx, containerName, func(try context.Context) error {
+			r, err := s.container(containerName).SetAccessPolicy(try, &container.SetAccessPolicyOptions{Access: public, ContainerACL: stored})
+			if err == nil && r.ETag == nil {
+				err = &foreignError{"ETag of the container"}
+			}
+			return err
+		})
+	}
+	return explain("set access", blob.Ref{Container: containerName}, err)
+}

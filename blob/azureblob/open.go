@@ -1,0 +1,196 @@
+package azureblob
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/internal/azurestorage"
+)
+
+// Options configure [Open]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Credential authorizes requests if the location is an https address without a signature. It
+	// is refused with a location that has a key or a signature. The identity needs the role
+	// "Storage Blob Data Contributor". Defaults to azidentity's DefaultAzureCredential, which
+	// tries the environment, workload identity, managed identity and az login in this order.
+	Credential azcore.TokenCredential
+
+	// Transport sends the requests: an [*http.Client], or an in-process transport. Close does not
+	// close it. A client without CheckRedirect follows no redirects here, because the service
+	// sends none. Defaults to an HTTP client that keeps Connections idle connections.
+	Transport policy.Transporter
+
+	// TryTimeout limits one request, including getting a token. For an open it limits the wait
+	// for the response to begin, and then the wait for each part of it. A block must be
+	// uploaded within it. A request that is repeated has twice as long, and then four times.
+	// Defaults to 30 s.
+	TryTimeout time.Duration
+
+	// RetryFor is how long a request that fails for a while is repeated, since its first try; the
+	// try that begins last may still take TryTimeout. Negative means that nothing is repeated.
+	// Defaults to 2 min.
+	RetryFor time.Duration
+
+	// BlockSize is the size of the blocks of an upload in bytes, 1 KiB to 100 MiB, and what a put
+	// keeps in memory at most. A blob has at most 50,000 blocks. Uploads are resumed only with the
+	// same BlockSize. Defaults to 4 MiB.
+	BlockSize int
+
+	// Connections is the number of idle connections that are kept, about as many as there are
+	// concurrent calls. It has no effect with a Transport. Defaults to 64.
+	Connections int
+}
+
+const (
+	minBlock  = 1 << 10
+	maxBlock  = 100 << 20
+	maxBlocks = 50_000
+)
+
+// Store is the blobs of an Azure storage account, or of one container of it. It implements
+// [blob.Manager] and is safe for concurrent use. Create one with [Open].
+type Store struct {
+	location   azurestorage.Location
+	service    *service.Client
+	tryTimeout time.Duration
+	retryFor   time.Duration
+	blockSize  int
+	maxBlocks  int          // of one blob; less in tests
+	own        *http.Client // nil if the caller provided the transport
+}
+
+var _ blob.Manager = (*Store)(nil)
+
+// Open returns the store at a location. It sends no request. The location is one of
+//
+//   - a connection string with an AccountKey or a SharedAccessSignature,
+//   - "UseDevelopmentStorage=true", Azurite's account on port 10000,
+//   - "https://ACCOUNT.blob.core.windows.net", with [Options.Credential],
+//   - such an address with a shared access signature as its query,
+//
+// where an address that goes on with a container's name is a store of that container alone. The
+// error is [blob.ErrInvalid]; it does not repeat the location.
+func Open(location string, o *Options) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	at, err := azurestorage.Blob.Parse(location)
+	if wrong := (*azurestorage.ParseError)(nil); errors.As(err, &wrong) {
+		return nil, opening(invalid(wrong.Hint, "%s", wrong.Detail))
+	}
+	if at.Resource != "" && blob.CheckContainer(at.Resource) != nil {
+		return nil, opening(invalid("leave out what follows the account", "the location has a path that is not a container name"))
+	}
+	s, err := open(at, *o)
+	if err != nil {
+		return nil, opening(err)
+	}
+	return s, nil
+}
+
+func open(at azurestorage.Location, o Options) (_ *Store, err error) {
+	if err := o.check(at); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		location:   at,
+		tryTimeout: or(o.TryTimeout, 30*time.Second),
+		retryFor:   or(o.RetryFor, 2*time.Minute),
+		blockSize:  or(o.BlockSize, 4<<20),
+		maxBlocks:  maxBlocks,
+	}
+	transport := o.Transport
+	if transport == nil {
+		s.own = azurestorage.NewClient(or(o.Connections, 64))
+		transport = s.own
+	}
+	sdk := sdkOptions(transport)
+	switch at.Auth {
+	case azurestorage.KeyAuth:
+		var c *service.SharedKeyCredential
+		if c, err = service.NewSharedKeyCredential(at.Account, at.Key); err == nil {
+			s.service, err = service.NewClientWithSharedKeyCredential(at.Endpoint, c, sdk)
+		}
+	case azurestorage.SASAuth:
+		s.service, err = service.NewClientWithNoCredential(at.Endpoint+"?"+at.Signature, sdk)
+	default:
+		c := o.Credential
+		if c == nil {
+			if c, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+				return nil, &blob.Error{Kind: blob.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
+			}
+		}
+		s.service, err = service.NewClient(at.Endpoint, azurestorage.MarkedCredential{TokenCredential: c}, sdk)
+	}
+	if err != nil {
+		return nil, &blob.Error{Kind: blob.ErrInvalid, Err: at.RedactError(err)}
+	}
+	return s, nil
+}
+
+// check refuses options that cannot be meant.
+func (o Options) check(at azurestorage.Location) error {
+	switch {
+	case o.TryTimeout > 0 && o.TryTimeout < time.Microsecond: // probably a number without a unit
+		return invalid("", "TryTimeout %v is too short for any request: give it a unit, such as %d*time.Second", o.TryTimeout, o.TryTimeout)
+	case o.TryTimeout < 0:
+		return invalid("", "TryTimeout %v is negative", o.TryTimeout)
+	case o.RetryFor > 0 && o.RetryFor < time.Microsecond:
+		return invalid("", "RetryFor %v is too short: give it a unit, such as %d*time.Second", o.RetryFor, o.RetryFor)
+	case o.Connections < 0:
+		return invalid("", "Connections %d is negative", o.Connections)
+	case o.BlockSize != 0 && (o.BlockSize < minBlock || o.BlockSize > maxBlock):
+		return invalid("", "BlockSize %d is outside %d…%d", o.BlockSize, minBlock, maxBlock)
+	case o.Credential != nil && at.Auth != azurestorage.TokenAuth:
+		return invalid("leave one of them out", "both a Credential and a %s in the location", at.Auth)
+	}
+	return nil
+}
+
+// sdkOptions configure azblob so that one call is one request.
+func sdkOptions(transport policy.Transporter) *service.ClientOptions {
+	o := &service.ClientOptions{}
+	o.Transport = azurestorage.WithoutRedirects(transport)
+	o.Retry.MaxRetries = -1 // not 0, which means 3
+	o.Telemetry.Disabled = true
+	return o
+}
+
+// Close closes the store's idle connections. Calls in progress are not affected; later calls open
+// new connections. The error is always nil.
+func (s *Store) Close() error {
+	if s.own != nil {
+		s.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// or returns the value, or the default if it is zero.
+func or[T comparable](value, otherwise T) T {
+	if value == *new(T) {
+		return otherwise
+	}
+	return value
+}
+
+func invalid(hint, format string, args ...any) error {
+	return &blob.Error{Kind: blob.ErrInvalid, Detail: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// opening says that a store could not be opened.
+func opening(err error) error {
+	if known := (*blob.Error)(nil); errors.As(err, &known) {
+		c := *known
+		c.Op = "open the blob store"
+		return &c
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package blobtest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing/iotest"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+)
+
+var contentTests = []test{
+	{"ABlobIsPutReadReplacedAndDeleted", blobsArePutReadReplacedAndDeleted},
+	{"AFailedPutChangesNothing", failedPutsChangeNothing},
+	{"LargeBlobsComeBackWhole", largeBlobsComeBackWhole},
+	{"EverySizeAroundTheLimitsComesBack", sizesComeBack},
+	{"TheTimeOfThePutIsKept", timesAreKept},
+}
+
+func blobsArePutReadReplacedAndDeleted(e *env) {
+	if got := e.get("a"); got != missing {
+		e.Errorf("before: %s", got)
+	}
+	e.put("a", "one")
+	e.put("empty", "")
+	if got := e.get("a"); got != "one" {
+		e.Errorf("got %q", got)
+	}
+	if got := e.get("empty"); got != "" {
+		e.Errorf("empty blob: got %q", got)
+	}
+	e.put("a", "a longer two")
+	if got := e.get("a"); got != "a longer two" {
+		e.Errorf("after replacing: got %q", got)
+	}
+	if info, err := e.s.Stat(e.Context(), e.ref("a")); err != nil || info.Size != 12 || info.Metadata != nil {
+		e.Errorf("stat: %+v, %v", info, err)
+	}
+	for range 2 { // deleting can be repeated
+		e.ok(e.s.Delete(e.Context(), e.ref("a")))
+	}
+	_, err := e.s.Stat(e.Context(), e.ref("a"))
+	e.is(err, blob.ErrMissing, "stat of a deleted blob")
+	_, err = e.s.Open(e.Context(), e.ref("a"))
+	e.is(err, blob.ErrMissing, "open of a deleted blob")
+	_, err = e.s.Stat(e.Context(), blob.Ref{Container: e.another(), Name: "a"})
+	e.is(err, blob.ErrMissing, "stat in a container that does not exist")
+	e.ok(e.s.Delete(e.Context(), blob.Ref{Container: e.another(), Name: "a"}))
+	if exists, err := blob.Exists(e.Context(), e.s, e.ref("a")); exists || err != nil {
+		e.Errorf("exists: %v, %v", exists, err)
+	}
+	if exists, err := blob.Exists(e.Context(), e.s, e.ref("empty")); !exists || err != nil {
+		e.Errorf("exists: %v, %v", exists, err)
+	}
+}
+
+func failedPutsChangeNothing(e *env) {
+	broken := errors.New("the line went dead")
+	for name, size := range map[string]int{"small": 10, "large": e.h.Large * 3 / 4} {
+		half := func() io.Reader {
+			return io.MultiReader(bytes.NewReader(content(size)), iotest.ErrReader(broken))
+		}
+		e.put(name, "whole")
+		e.is(e.s.Put(e.Context(), e.ref(name), half(), nil), broken, "put")
+		e.is(e.s.Put(e.Context(), e.ref(name+"-new"), half(), nil), broken, "put")
+		e.is(e.s.Create(e.Context(), e.ref(name+"-new"), half(), nil), broken, "create")
+		if got := e.get(name); got != "whole" {
+			e.Errorf("got %.20q", got)
+		}
+		if got := e.get(name + "-new"); got != missing {
+			e.Errorf("a failed put stored %.20q", got)
+		}
+	}
+	if got := e.list(e.container, ""); !slices.Equal(got, []string{"large", "small"}) {
+		e.Errorf("listed %v", got)
+	}
+}
+
+func largeBlobsComeBackWhole(e *env) {
+	want := content(e.h.Large)
+	// Readers that return little, and data together with the end, are readers too.
+	e.ok(e.s.Put(e.Context(), e.ref("large"), iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(want))), nil))
+	if got := e.get("large"); got != string(want) {
+		e.Errorf("got %d bytes", len(got))
+	}
+	e.ok(e.s.Put(e.Context(), e.ref("large"), bytes.NewReader(want[1:]), nil)) // replaced by another large one
+	if got := e.get("large"); got != string(want[1:]) {
+		e.Errorf("after replacing: got %d bytes", len(got))
+	}
+	e.ok(e.s.Put(e.Context(), e.ref("zeros"), bytes.NewReader(make([]byte, e.h.Large)), nil)) // parts of it are alike
+	if got := e.get("zeros"); got != string(make([]byte, e.h.Large)) {
+		e.Errorf("zeros: got %d bytes", len(got))
+	}
+}
+
+func sizesComeBack(e *env) {
+	for part := range 4 {
+		for _, d := range []int{-1, 0, 1} {
+			n := e.h.Large*part/4 + d
+			if n < 0 {
+				continue
+			}
+			e.ok(e.s.Put(e.Context(), e.ref("a"), bytes.NewReader(content(n)), nil))
+			if got := e.get("a"); got != string(content(n)) {
+				e.Errorf("of %d bytes came back %d", n, len(got))
+			}
+		}
+	}
+}
+
+// content returns bytes that repeat nowhere, the same each time.
+func content(n int) []byte {
+	random := rand.NewChaCha8([32]byte{1})
+	b := make([]byte, n)
+	_, _ = random.Read(b) // it never fails
+	return b
+}
+
+// timesAreKept allows for another machine's clock, unless there is only one.
+func timesAreKept(e *env) {
+	const skew = time.Hour
+	before := time.Now()
+	e.put("a", "one")
+	first, err := e.s.Stat(e.Context(), e.ref("a"))
+	e.ok(err)
+	if e.h.Bubble {
+		if !first.Modified.Equal(before) {
+			e.Errorf("put at %v and modified at %v", before, first.Modified)
+		}
+		time.Sleep(time.Minute)
+	}
+	if d := first.Modified.Sub(before); d < -skew || d > skew {
+		e.Errorf("put at %v and modified at %v", before, first.Modified)
+	}
+	e.get("a") // reading is no modification
+	e.put("a", strings.Repeat("two", 3))
+	second, err := e.s.Stat(e.Context(), e.ref("a"))
+	e.ok(err)
+	if second.Modified.Before(first.Modified) || e.h.Bubble && second.Modified.Sub(first.Modified) != time.Minute {
+		e.Errorf("modified at %v, and then at %v", first.Modified, second.Modified)
+	}
+}

@@ -1,0 +1,206 @@
+package azurestorage
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const (
+	someKey = "c2VjcmV0IGtleSBvZiB0aGUgYWNjb3VudA=="
+	someSAS = "sv=2024-11-04&ss=q&srt=sco&sp=raup&se=2099-01-01&sig=S3cret%2Fsign%3D"
+)
+
+func TestParseLocations(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want Location
+	}{
+		{
+			"https://acct.queue.core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"HTTPS://acct.queue.core.chinacloudapi.cn",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
+		},
+		{
+			"https://acct.privatelink.queue.core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.privatelink.queue.core.windows.net/"},
+		},
+		{
+			"https://queues.example.com",
+			Location{Account: "queues", Endpoint: "https://queues.example.com/"},
+		},
+		{
+			"https://127.0.0.1:10001/devstoreaccount1",
+			Location{Account: "devstoreaccount1", Endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net/orders?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"http://azurite:10001/devstoreaccount1/?" + someSAS,
+			Location{Account: "devstoreaccount1", Endpoint: "http://azurite:10001/devstoreaccount1/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"UseDevelopmentStorage=true",
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"usedevelopmentstorage=TRUE;",
+			Location{Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy",
+			Location{Account: "devstoreaccount1", Endpoint: "http://proxy:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/",
+			Location{Account: "devstoreaccount1", Endpoint: "http://[::1]:10001/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey},
+		},
+		{
+			"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"accountname = acct ; accountkey = " + someKey + " ; ",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct",
+			Location{Account: "acct", Endpoint: "http://127.0.0.1:20001/acct/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x",
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.usgovcloudapi.net/", Auth: KeyAuth, Key: someKey},
+		},
+		{
+			"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+		{
+			"AccountName=acct;SharedAccessSignature=?" + someSAS,
+			Location{Account: "acct", Endpoint: "https://acct.queue.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		},
+	} {
+		text, want := c.text, c.want
+		got, err := Queue.Parse(text)
+		if err != nil {
+			t.Errorf("%q: got the error %v, want none", text, err)
+			continue
+		}
+		if got.Account != want.Account || got.Endpoint != want.Endpoint || got.Auth != want.Auth || got.Key != want.Key || got.Signature != want.Signature {
+			t.Errorf("parse(%q): got %+v\nwant %+v", text, got, want)
+		}
+		if want.Auth != TokenAuth && len(got.secrets) == 0 {
+			t.Errorf("parse(%q): got no secrets, want some", text)
+		}
+	}
+}
+
+func TestLocationQueueAndHint(t *testing.T) {
+	for text, want := range map[string]struct{ Resource, Hint string }{
+		"UseDevelopmentStorage=true":                                       {"", Queue.Hint},
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://a":   {"", Queue.Hint},
+		"http://127.0.0.1:20001/acct/orders?" + someSAS:                    {"orders", Queue.Hint},
+		"https://localhost:20001/acct":                                     {"", Queue.Hint},
+		"AccountName=a;AccountKey=AAAA;QueueEndpoint=http://[::1]:20001/a": {"", Queue.Hint},
+		"https://acct.queue.core.windows.net/orders/?" + someSAS:           {"orders", ""},
+		"https://queues.example.com/acct/orders?" + someSAS:                {"orders", ""},
+		"AccountName=acct;AccountKey=" + someKey:                           {"", ""},
+	} {
+		if at, err := Queue.Parse(text); err != nil || at.Resource != want.Resource || at.Hint != want.Hint {
+			t.Errorf("parse(%q): got %+v, %v; want queue %q and hint %q", text, at, err, want.Resource, want.Hint)
+		}
+	}
+}
+
+// A location read from a file ends in a newline.
+func TestLocationIsTrimmed(t *testing.T) {
+	if at, err := Queue.Parse(" https://acct.queue.core.windows.net/orders\r\n"); err != nil || at.Endpoint != "https://acct.queue.core.windows.net/" {
+		t.Errorf("location with white space: got %+v, %v; want it trimmed", at, err)
+	}
+	if _, err := Queue.Parse(" \n"); !invalidLocation(err) {
+		t.Errorf("blank: got %v, want a ParseError", err)
+	}
+}
+
+func invalidLocation(err error) bool {
+	wrong := (*ParseError)(nil)
+	return errors.As(err, &wrong) && wrong.Detail != "" && wrong.Hint != ""
+}
+
+// TestLocationsOfTheBlobService has what differs from those of queues.
+func TestLocationsOfTheBlobService(t *testing.T) {
+	for text, want := range map[string]Location{
+		"https://acct.blob.core.windows.net":                                                          {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/"},
+		"https://acct.blob.core.windows.net/pictures?" + someSAS:                                      {Account: "acct", Resource: "pictures", Endpoint: "https://acct.blob.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+		"http://127.0.0.1:10000/devstoreaccount1/pictures?" + someSAS:                                 {Account: "devstoreaccount1", Resource: "pictures", Endpoint: "http://127.0.0.1:10000/devstoreaccount1/", Auth: SASAuth, Signature: someSAS, Hint: Blob.Hint},
+		"UseDevelopmentStorage=true":                                                                  {Account: "devstoreaccount1", Endpoint: "http://127.0.0.1:10000/devstoreaccount1/", Auth: KeyAuth, Key: DevelopmentKey, Hint: Blob.Hint},
+		"AccountName=acct;AccountKey=" + someKey:                                                      {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/", Auth: KeyAuth, Key: someKey},
+		"AccountName=a;AccountKey=" + someKey + ";QueueEndpoint=http://q/a;BlobEndpoint=http://b:1/a": {Account: "a", Endpoint: "http://b:1/a/", Auth: KeyAuth, Key: someKey},
+		"BlobEndpoint=https://acct.blob.core.windows.net/;SharedAccessSignature=" + someSAS:           {Account: "acct", Endpoint: "https://acct.blob.core.windows.net/", Auth: SASAuth, Signature: someSAS},
+	} {
+		got, err := Blob.Parse(text)
+		got.secrets = nil
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q:\n got %+v, %v\nwant %+v", text, got, err, want)
+		}
+	}
+	for text, why := range map[string]string{
+		"https://acct.queue.core.windows.net":                  "queue address; use its blob address",
+		"https://acct.blob.core.windows.net/pictures/a":        "not a container name",
+		"QueueEndpoint=https://x;AccountKey=" + someKey:        "neither AccountName nor BlobEndpoint",
+		"BlobEndpoint=%zz;AccountName=a;AccountKey=" + someKey: "BlobEndpoint, or the one made of its parts",
+		"acct": "https://ACCOUNT.blob.core.windows.net",
+	} {
+		if _, err := Blob.Parse(text); !invalidLocation(err) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func FuzzLocation(f *testing.F) {
+	f.Add("https://acct.queue.core.windows.net/?" + someSAS)
+	f.Add("AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://[::1]:1/acct")
+	f.Add("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/")
+	f.Fuzz(func(t *testing.T, text string) {
+		at, err := Queue.Parse(text)
+		if err != nil {
+			if !invalidLocation(err) {
+				t.Errorf("%q: got %v, want a ParseError", text, err)
+			}
+			return
+		}
+		if at.Account == "" || !strings.HasSuffix(at.Endpoint, "/") || !strings.HasPrefix(at.Endpoint, "http") || strings.ContainsAny(at.Endpoint, "?#") {
+			t.Errorf("parse(%q): got %+v, want an account and an endpoint without query", text, at)
+		}
+	})
+}
