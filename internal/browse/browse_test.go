@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,4 +190,24 @@ func TestOnlyEnvelopesAreRewritten(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
+}
+
+// A message whose text has no room for the record is given back without it.
+func TestAFullMessageIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := setup(t, 0)
+		const head = "millrace/1?id=7\n"
+		full := head + strings.Repeat("x", queue.MaxText-len(head))
+		if _, err := q.Enqueue(t.Context(), full, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range browse.Pages(t.Context(), q, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if visible, err := q.Peek(t.Context(), 1); err != nil || len(visible) != 1 || visible[0].Text != full {
+			t.Errorf("got %d visible messages, %v; want the message unchanged", len(visible), err)
+		}
+	})
 }
