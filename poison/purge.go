@@ -36,9 +36,9 @@ type PurgeOptions struct {
 	Progress func(Report)
 }
 
-// Purge deletes the messages of a poison queue that the filter chooses, for good: also those that
-// came while the filter's twins were purged are left. See [Redrive] for how the queue is read, what
-// that costs, and the errors. A body that was stored beside the message is not deleted.
+// Purge deletes the messages of a poison queue that the filter chooses, for good. Messages that
+// come while it runs are left. [Redrive] says how the queue is read, what that costs, and what the
+// errors are. A body that is stored elsewhere is not deleted.
 func Purge(ctx context.Context, q queue.Queue, o *PurgeOptions) (Report, error) {
 	if o == nil {
 		o = new(PurgeOptions)
