@@ -79,35 +79,41 @@ func (h *Head) checkUnderstood(version int, understood []Feature) error {
 // sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(prefix) + 96 + len(h.Trace) + len(body))
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + len(body))
 	b.WriteString(prefix)
 	b.WriteByte('0' + byte(h.version()))
 	b.WriteByte('?')
-	add := func(key, value string) {
-		if value == "" {
-			return
-		}
+	name := func(key string) {
 		if last := b.String()[b.Len()-1]; last != '?' {
 			b.WriteByte('&')
 		}
 		b.WriteString(key)
 		b.WriteByte('=')
-		b.WriteString(url.QueryEscape(value))
+	}
+	add := func(key, value string) {
+		if value != "" {
+			name(key)
+			b.WriteString(url.QueryEscape(value))
+		}
+	}
+	addNumber := func(key string, n int64) {
+		var digits [20]byte
+		name(key)
+		b.Write(strconv.AppendInt(digits[:0], n, 10))
 	}
 	add("id", h.ID)
 	add("ct", h.ContentType)
 	if !h.Enqueued.IsZero() {
-		add("at", strconv.FormatInt(h.Enqueued.UnixMilli(), 10))
+		addNumber("at", h.Enqueued.UnixMilli())
 	}
-	if h.Attempts != 0 {
-		add("n", strconv.Itoa(h.Attempts))
+	addCount := func(key string, n int64) {
+		if n != 0 {
+			addNumber(key, n)
+		}
 	}
-	if h.Settled != 0 {
-		add("s", strconv.FormatInt(h.Settled, 10))
-	}
-	if h.Starts != 0 {
-		add("st", strconv.Itoa(h.Starts))
-	}
+	addCount("n", int64(h.Attempts))
+	addCount("s", h.Settled)
+	addCount("st", int64(h.Starts))
 	add("px", h.Poison)
 	add("tp", h.Trace)
 	add("ts", h.TraceState)
