@@ -3,6 +3,7 @@ package producer_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/producer"
@@ -65,4 +66,24 @@ func BenchmarkSendAll(b *testing.B) {
 	if _, err := producer.New[order](acceptingQueue{}, nil).SendAll(b.Context(), orders(b.N), nil); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// BenchmarkFarAway sends to a service that takes 5 ms to answer.
+func BenchmarkFarAway(b *testing.B) {
+	p := producer.New[order](&scripted{acceptingQueue{}, func(context.Context, string) error {
+		time.Sleep(5 * time.Millisecond)
+		return nil
+	}}, nil)
+	b.Run("a loop of Send", func(b *testing.B) {
+		for range b.N {
+			if _, err := p.Send(b.Context(), order{"7"}, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("SendAll", func(b *testing.B) {
+		if _, err := p.SendAll(b.Context(), orders(b.N), nil); err != nil {
+			b.Fatal(err)
+		}
+	})
 }
