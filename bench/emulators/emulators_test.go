@@ -50,7 +50,7 @@ func TestADrainDeletes(t *testing.T) {
 		t.Fatalf("%d were drained, %v", done, err)
 	}
 	p, err := c.queue.GetProperties(t.Context(), nil)
-	if err != nil || int64(*p.ApproximateMessagesCount) != 300-done {
+	if err != nil || *p.ApproximateMessagesCount != 300-done {
 		t.Errorf("%d of 300 are left after %d, %v", *p.ApproximateMessagesCount, done, err)
 	}
 }

@@ -83,7 +83,7 @@ func insert(ctx context.Context, db *sql.DB, ms []*listener.Message[Reading]) ([
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // of no effect after the commit
+	defer func() { _ = tx.Rollback() }() // of no effect after the commit
 	results := make([]error, len(ms))
 	for i, m := range ms {
 		if m.Body.Sensor == 13 {

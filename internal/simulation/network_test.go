@@ -121,7 +121,7 @@ func (unused) Do(r *http.Request) (*http.Response, error) {
 // optional transport: the same faults come to the same end, entry by entry, as without a
 // network.
 func TestTheSameOverEveryWay(t *testing.T) {
-	for n := uint64(1); n <= uint64(*seeds)/25; n++ {
+	for n := uint64(1); n <= worlds(*seeds, defaultSeeds)/25; n++ {
 		if newPlan(n).hooked {
 			continue
 		}

@@ -16,9 +16,21 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", defaultSeeds, "how many seeds to run, from 1")
+	seeds = flag.Int("seeds", 0, "how many seeds to run, from 1; 0 means 1,000, 100 with the race detector, and a tenth of that with -short")
 	seed  = flag.Uint64("seed", 0, "the one seed to run, with its trace")
 )
+
+// worlds is how many seeds a test plays: what was asked for, or the default, of which -short
+// leaves a tenth.
+func worlds(asked, byDefault int) uint64 {
+	switch {
+	case asked > 0:
+		return uint64(asked)
+	case testing.Short():
+		return uint64(byDefault / 10)
+	}
+	return uint64(byDefault)
+}
 
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
 // about goroutines that are left, is a complaint too.
@@ -54,6 +66,7 @@ func TestSeeds(t *testing.T) {
 		report(t, *seed, run(t, *seed, breakage{}))
 		return
 	}
+	last := worlds(*seeds, defaultSeeds)
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -61,7 +74,7 @@ func TestSeeds(t *testing.T) {
 	messages, deliveries, failed := 0, 0, 0
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for n := next.Add(1); n <= uint64(*seeds); n = next.Add(1) {
+			for n := next.Add(1); n <= last; n = next.Add(1) {
 				b := run(t, n, breakage{})
 				mu.Lock()
 				for cause, n := range b.overlaps {
@@ -81,7 +94,7 @@ func TestSeeds(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("%d seeds, %d failed, %d messages, %d deliveries; messages that ended in several places, and why:%s",
-		*seeds, failed, messages, deliveries, listed(overlaps))
+		last, failed, messages, deliveries, listed(overlaps))
 }
 
 // listed is a line for each, in order.

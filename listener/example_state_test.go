@@ -1,0 +1,43 @@
+package listener_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// State is what probes and dashboards read.
+func ExampleState() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
+	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var l *listener.Listener[Order]
+	show := func() {
+		s := l.State()
+		fmt.Println(s.Phase, "ready:", s.Ready(), "healthy:", s.Healthy(), "handlers:", s.Running, "visibility:", s.Visibility)
+	}
+	l = listener.New(q, func(context.Context, *listener.Message[Order]) error {
+		show()
+		stop()
+		return nil
+	}, &listener.Options[Order]{Visibility: listener.FixedVisibility(2 * time.Minute)})
+	show()
+	if err := l.Run(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	show()
+	// Output:
+	// waiting ready: false healthy: true handlers: 0 visibility: 0s
+	// running ready: true healthy: true handlers: 1 visibility: 2m0s
+	// stopped ready: false healthy: false handlers: 0 visibility: 2m0s
+}

@@ -1,0 +1,24 @@
+package queuetest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// accountConformance is TestConformanceOfAccounts in the package of the account.
+func accountConformance(t *testing.T) {
+	queuetest.RunAccount(t, queuetest.AccountHarness{
+		Bubble: true,
+		Open:   func(*testing.T) queue.Account { return localqueue.New(nil).Account("acme") },
+	})
+}
+
+// The same for what lists and opens queues.
+func ExampleRunAccount() {
+	fmt.Println("conforms:", passes(accountConformance))
+	// Output: conforms: true
+}

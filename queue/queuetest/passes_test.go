@@ -1,0 +1,23 @@
+package queuetest_test
+
+import (
+	"flag"
+	"testing"
+)
+
+// passes runs a test inside an example, which has no *testing.T, and reports whether it passed.
+// Of a test that passes nothing is printed, also under -v: what an example prints is compared.
+func passes(test func(*testing.T)) bool {
+	verbose := flag.Lookup("test.v").Value
+	before := verbose.String()
+	if err := verbose.Set("false"); err != nil {
+		panic(err)
+	}
+	defer func() {
+		if err := verbose.Set(before); err != nil {
+			panic(err)
+		}
+	}()
+	all := func(_, _ string) (bool, error) { return true, nil } // -run chose the example
+	return testing.RunTests(all, []testing.InternalTest{{Name: "Test", F: test}})
+}
