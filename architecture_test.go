@@ -13,23 +13,24 @@ import (
 
 const module = "github.com/millrace/millrace"
 
-// listed holds the fields of go list that this test needs.
-type listed struct {
+// goPackage holds the fields of go list that this test needs.
+type goPackage struct {
 	ImportPath string
 	Imports    []string
 	Module     *struct{ Path string }
 	Standard   bool
 }
 
-func goList(t *testing.T, args ...string) []listed {
+func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)...).Output()
+	command := append([]string{"list", "-json=ImportPath,Imports,Module,Standard"}, args...)
+	out, err := exec.CommandContext(t.Context(), "go", command...).Output()
 	if err != nil {
 		t.Fatalf("go list %v: %v", args, err)
 	}
-	var packages []listed
+	var packages []goPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return packages
 		} else if err != nil {
@@ -94,24 +95,31 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 	for name := range table {
 		if !seen[name] {
-			t.Errorf("docs/design.md has a row for %s, which is no package", name)
+			t.Errorf("docs/design.md has a row for %s, which is not a package", name)
 		}
 	}
 }
 
-// Only queue/azurequeue imports azqueue.
-func TestOnlyTheBackendsKnowTheSDK(t *testing.T) {
+// Only queue/azurequeue imports azqueue, and only internal/retry imports backoff, so that
+// neither is part of what the other packages export.
+func TestDependenciesStayBehindOnePackage(t *testing.T) {
+	owners := []struct{ dependency, owner string }{
+		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue", "queue/azurequeue"},
+		{"github.com/cenkalti/backoff", "internal/retry"},
+	}
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue") && short(p.ImportPath) != "queue/azurequeue" {
-				t.Errorf("%s imports azqueue", short(p.ImportPath))
+			for _, o := range owners {
+				if strings.HasPrefix(imported, o.dependency) && short(p.ImportPath) != o.owner {
+					t.Errorf("%s imports %s; only %s may", short(p.ImportPath), imported, o.owner)
+				}
 			}
 		}
 	}
 }
 
-// TestTheCoreStaysSmall counts the modules that a worker on Azure compiles.
-func TestTheCoreStaysSmall(t *testing.T) {
+// TestAWorkerOnAzureCompilesFewModules counts the modules besides ours.
+func TestAWorkerOnAzureCompilesFewModules(t *testing.T) {
 	const maxModules = 14
 	modules := map[string]bool{}
 	for _, p := range goList(t, "-deps", "./listener", "./queue/azurequeue") {
@@ -120,7 +128,7 @@ func TestTheCoreStaysSmall(t *testing.T) {
 		}
 	}
 	if len(modules) > maxModules {
-		t.Errorf("%d modules, want at most %d: %v", len(modules), maxModules, modules)
+		t.Errorf("got %d modules, want at most %d: %v", len(modules), maxModules, modules)
 	}
 	t.Logf("%d modules", len(modules))
 }

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// snippetHead is what every snippet of docs/compiler-errors.md begins with that the page
-// does not show.
+// snippetHead precedes the snippets of docs/compiler-errors.md; the page does not show it.
 const snippetHead = `package snippet
 
 import (
@@ -46,29 +45,28 @@ type mistake struct {
 	title, wrong, message, right string
 }
 
-// TestTheCompilerSaysWhatThePageShows compiles every snippet of docs/compiler-errors.md:
-// each right one compiles, and each wrong one gives the message that the page has, and no
-// other.
-func TestTheCompilerSaysWhatThePageShows(t *testing.T) {
+// TestCompilerErrorsAreAsThePageShows compiles every snippet of docs/compiler-errors.md: each
+// right one compiles, and each wrong one gives exactly the message of the page.
+func TestCompilerErrorsAreAsThePageShows(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it runs the compiler")
+		t.Skip("runs the compiler")
 	}
 	shared, mistakes := mistakesOfThePage(t)
 	wrong := compile(t, shared, mistakes, func(m mistake) string { return m.wrong })
 	right := compile(t, shared, mistakes, func(m mistake) string { return m.right })
 	for _, code := range append(formsOf(mistakes), shared) {
 		if formatted, err := format.Source([]byte(code)); err == nil && string(formatted) != code {
-			t.Errorf("not as gofmt would have it:\n%swhich is\n%s", code, formatted)
+			t.Errorf("gofmt: got\n%swant\n%s", code, formatted)
 		}
 	}
 	for i, m := range mistakes {
 		if right[i] != "" {
-			t.Errorf("%s: what is right does not compile:\n%s", m.title, right[i])
+			t.Errorf("%s: the right form does not compile:\n%s", m.title, right[i])
 		}
 		if wrong[i] == "" {
-			t.Errorf("%s: what is wrong compiles", m.title)
+			t.Errorf("%s: the wrong form compiles", m.title)
 		} else if strings.HasPrefix(runtime.Version(), "go1.26") && !matches(wrong[i], m.message) {
-			t.Errorf("%s: the compiler says\n%sand the page\n%s", m.title, wrong[i], m.message)
+			t.Errorf("%s: compiler error: got\n%swant, from the page\n%s", m.title, wrong[i], m.message)
 		}
 	}
 }
@@ -81,7 +79,7 @@ func formsOf(mistakes []mistake) []string {
 	return forms
 }
 
-// mistakesOfThePage returns what the snippets share, and the sections.
+// mistakesOfThePage returns the code that the snippets share, and the sections.
 func mistakesOfThePage(t *testing.T) (shared string, mistakes []mistake) {
 	t.Helper()
 	page, err := os.ReadFile("docs/compiler-errors.md")
@@ -92,25 +90,25 @@ func mistakesOfThePage(t *testing.T) (shared string, mistakes []mistake) {
 	intro, sections, _ := strings.Cut(string(page), "\n## ")
 	common := blocks.FindAllStringSubmatch(intro, -1)
 	if len(common) != 1 {
-		t.Fatalf("the page has %d blocks before its first section, want one", len(common))
+		t.Fatalf("blocks before the first section: got %d, want 1", len(common))
 	}
 	for section := range strings.SplitSeq(sections, "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
 		b := blocks.FindAllStringSubmatch(section, -1)
 		if len(b) != 3 {
-			t.Fatalf("%s: %d blocks, want the wrong form, the message and the right form", title, len(b))
+			t.Fatalf("%s: got %d blocks, want 3: the wrong form, the message and the right form", title, len(b))
 		}
 		mistakes = append(mistakes, mistake{title, b[0][1], b[1][1], b[2][1]})
 	}
 	return common[0][1], mistakes
 }
 
-// compile compiles one form of each mistake, all in one package, and returns what the
-// compiler says of each.
+// compile compiles one form of each mistake, all in one package, and returns the errors of
+// each.
 func compile(t *testing.T, shared string, mistakes []mistake, form func(mistake) string) map[int]string {
 	t.Helper()
-	// In a directory of the module, so that it is built with our go.mod and code; the
-	// dot keeps it out of everybody's ./...
+	// Inside the module, so that it is built with our go.mod and code; the dot hides it from
+	// ./... patterns.
 	dir, err := os.MkdirTemp(".", ".compiler-errors-") //nolint:usetesting // t.TempDir is outside the module
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +122,7 @@ func compile(t *testing.T, shared string, mistakes []mistake, form func(mistake)
 	if err := os.WriteFile(filepath.Join(dir, "snippets.go"), []byte(code.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// All errors, not the first ten.
+	// -e reports all errors, not only the first ten.
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-e", "./"+dir).CombinedOutput()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -132,34 +130,34 @@ func compile(t *testing.T, shared string, mistakes []mistake, form func(mistake)
 	return bySnippet(t, string(out))
 }
 
-// position is where the compiler says that an error is.
+// position is the prefix of a compiler error.
 var position = regexp.MustCompile(`^\S*snippet(\d+)\.go:\d+(?::\d+)?: `)
 
-// bySnippet sorts what the compiler says, without positions.
-func bySnippet(t *testing.T, said string) map[int]string {
+// bySnippet groups the compiler's output by snippet, without positions.
+func bySnippet(t *testing.T, output string) map[int]string {
 	t.Helper()
 	errs := map[int]string{}
-	of := -1
-	for line := range strings.Lines(said) {
+	snippet := -1
+	for line := range strings.Lines(output) {
 		if m := position.FindStringSubmatch(line); m != nil {
-			of, _ = strconv.Atoi(m[1])
+			snippet, _ = strconv.Atoi(m[1])
 			line = strings.TrimPrefix(line, m[0])
 		} else if strings.HasPrefix(line, "# ") {
 			continue
 		} else if !strings.HasPrefix(line, "\t") {
-			of = -1
+			snippet = -1
 		}
-		if of < 0 {
-			t.Fatalf("an error of no snippet:\n%s", said)
+		if snippet < 0 {
+			t.Fatalf("an error outside the snippets:\n%s", output)
 		}
-		errs[of] += line
+		errs[snippet] += line
 	}
 	return errs
 }
 
-// matches compares what the compiler says with what the page shows, where an ellipsis in
-// brackets stands for anything.
-func matches(said, shown string) bool {
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(shown), regexp.QuoteMeta("(declared at …)"), `\(declared at [^)]*\)`)
-	return regexp.MustCompile("^" + pattern + "$").MatchString(said)
+// matches compares a compiler error with that of the page, in which "declared at …" stands
+// for any position.
+func matches(got, want string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), regexp.QuoteMeta("(declared at …)"), `\(declared at [^)]*\)`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(got)
 }

@@ -51,16 +51,19 @@ func ExampleRun() {
 	// <nil>
 }
 
-// An HTTP server that answers until the listener has drained: a job that runs when the stop
-// comes can still see it.
+// An HTTP server responds until the listener has drained: a job that is running at the stop can
+// still reach it.
 func ExampleRunOrdered() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	at := make(chan string, 1)
+	address := make(chan string, 1)
 	server := &http.Server{
-		Addr:        "127.0.0.1:0", // any free port; who wants to know it asks like this
-		BaseContext: func(l net.Listener) context.Context { at <- l.Addr().String(); return context.Background() },
-		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "still here") }),
+		Addr: "127.0.0.1:0", // any free port; BaseContext learns which
+		BaseContext: func(l net.Listener) context.Context {
+			address <- l.Addr().String()
+			return context.Background()
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "still here") }),
 	}
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "orders"})
 	if _, err := producer.New(q, &producer.Options[Order]{Create: true}).Send(ctx, Order{ID: "7"}, nil); err != nil {
@@ -69,13 +72,13 @@ func ExampleRunOrdered() {
 	}
 	l := listener.New(q, func(ctx context.Context, _ *listener.Message[Order]) error {
 		stop() // as a signal does
-		answer, err := http.Get("http://" + <-at)
+		response, err := http.Get("http://" + <-address)
 		if err != nil {
 			return err
 		}
-		defer answer.Body.Close()
-		said, err := io.ReadAll(answer.Body)
-		fmt.Println(string(said))
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		fmt.Println(string(body))
 		return err
 	}, &listener.Options[Order]{Logger: silent})
 	fmt.Println(millrace.RunOrdered(ctx, millrace.HTTP(server), l))

@@ -14,9 +14,8 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// TestTheWorkerOfTheReadmeCompiles builds the program that the README shows, so that
-// it stays true, and counts its lines.
-func TestTheWorkerOfTheReadmeCompiles(t *testing.T) {
+// TestTheReadmeWorkerCompiles builds the program that the README shows and counts its lines.
+func TestTheReadmeWorkerCompiles(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +23,7 @@ func TestTheWorkerOfTheReadmeCompiles(t *testing.T) {
 	_, rest, found := strings.Cut(string(readme), "```go\npackage main\n")
 	code, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("README.md shows no program")
+		t.Fatal("README.md: got no Go program, want one")
 	}
 	code = "package main\n" + code
 
@@ -35,14 +34,14 @@ func TestTheWorkerOfTheReadmeCompiles(t *testing.T) {
 		}
 	}
 	if lines > 24 {
-		t.Errorf("the worker of the README has %d lines, want at most 24", lines)
+		t.Errorf("lines of the README's worker: got %d, want at most 24", lines)
 	}
 	if formatted, err := format.Source([]byte(code)); err != nil || !bytes.Equal(formatted, []byte(code)) {
-		t.Errorf("it is not as gofmt would have it: %v", err)
+		t.Errorf("gofmt (error %v): got\n%swant\n%s", err, code, formatted)
 	}
 
-	// In a directory of the module, so that it is built with our go.mod and code; the
-	// dot keeps it out of everybody's ./...
+	// Inside the module, so that it is built with our go.mod and code; the dot hides it from
+	// ./... patterns.
 	dir, err := os.MkdirTemp(".", ".readme-worker-") //nolint:usetesting // t.TempDir is outside the module
 	if err != nil {
 		t.Fatal(err)
@@ -53,11 +52,11 @@ func TestTheWorkerOfTheReadmeCompiles(t *testing.T) {
 	}
 	build := exec.CommandContext(t.Context(), "go", "vet", "./"+dir)
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Errorf("it does not compile: %v\n%s", err, out)
+		t.Errorf("go vet: got %v, want no error\n%s", err, out)
 	}
 }
 
-// TestTheReadmeIsRightAboutRetries: five attempts take nearly six minutes by default.
+// By default five attempts take nearly six minutes.
 func TestTheReadmeIsRightAboutRetries(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -65,17 +64,17 @@ func TestTheReadmeIsRightAboutRetries(t *testing.T) {
 	}
 	const claim = "By default a job has five attempts, with\nabout 1 s, 16 s, 81 s and 4 min between them: nearly six minutes"
 	if !strings.Contains(string(readme), claim) || poison.DefaultMaxAttempts != 5 {
-		t.Errorf("README.md does not say %q, or it is not so", claim)
+		t.Errorf("README.md lacks %q, or DefaultMaxAttempts is not 5 but %d", claim, poison.DefaultMaxAttempts)
 	}
-	var all time.Duration
+	var total time.Duration
 	for attempt, about := range []time.Duration{time.Second, 16 * time.Second, 81 * time.Second, 256 * time.Second} {
 		delay := listener.RetryCurve(attempt + 1)
 		if delay < about*9/10 || delay > about*11/10 {
-			t.Errorf("%v after attempt %d, want about %v", delay, attempt+1, about)
+			t.Errorf("delay after attempt %d: got %v, want about %v", attempt+1, delay, about)
 		}
-		all += delay
+		total += delay
 	}
-	if all < 5*time.Minute || all > 7*time.Minute {
-		t.Errorf("%v until it is poison", all)
+	if total < 5*time.Minute || total > 7*time.Minute {
+		t.Errorf("time until a job is poison: got %v, want 5 to 7 min", total)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheExamplesAreShortAndListed holds what examples/README.md says of them.
-func TestTheExamplesAreShortAndListed(t *testing.T) {
+// TestExamplesAreShortTestedAndListed checks the claims of examples/README.md.
+func TestExamplesAreShortTestedAndListed(t *testing.T) {
 	readme, err := os.ReadFile("examples/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -40,24 +40,27 @@ func TestTheExamplesAreShortAndListed(t *testing.T) {
 			}
 		}
 		if lines == 0 || lines >= 100 {
-			t.Errorf("examples/%s has %d lines, want under a hundred", name, lines)
+			t.Errorf("lines of examples/%s: got %d, want 1 to 99", name, lines)
 		}
-		if tests == 0 && name != "firstjob" { // which is the README's, and run by its test
-			t.Errorf("examples/%s has no test", name)
+		if tests == 0 && name != "firstjob" { // the test of the README runs that one
+			t.Errorf("test files of examples/%s: got 0, want at least 1", name)
 		}
 	}
 	if programs < 8 {
-		t.Errorf("%d examples, want at least 8", programs)
+		t.Errorf("examples: got %d, want at least 8", programs)
 	}
 }
 
 var exampleFunction = regexp.MustCompile(`(?m)^func Example[A-Za-z_]*\(\) \{`)
 
-// TestEveryPackageHasAnExample: what a package is for is shown by code that runs.
+// notImported matches packages that users do not import.
+var notImported = regexp.MustCompile(`^(internal|examples|cmd)/`)
+
+// Every package that users import has an example that runs.
 func TestEveryPackageHasAnExample(t *testing.T) {
 	for _, p := range goList(t, "./...") {
 		name := short(p.ImportPath)
-		if strings.HasPrefix(name, "internal/") || strings.HasPrefix(name, "examples/") || strings.HasPrefix(name, "cmd/") {
+		if notImported.MatchString(name) {
 			continue
 		}
 		dir := "."
@@ -66,10 +69,11 @@ func TestEveryPackageHasAnExample(t *testing.T) {
 		}
 		found := false
 		for file, text := range sources(t, dir) {
-			found = found || strings.HasSuffix(file, "_test.go") && exampleFunction.MatchString(text) && strings.Contains(text, "// Output:")
+			found = found || strings.HasSuffix(file, "_test.go") &&
+				exampleFunction.MatchString(text) && strings.Contains(text, "// Output:")
 		}
 		if !found {
-			t.Errorf("package %s has no example that runs", name)
+			t.Errorf("package %s: got no example with output, want at least 1", name)
 		}
 	}
 }

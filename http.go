@@ -39,41 +39,41 @@ type httpRunner struct {
 }
 
 // Run serves until ctx ends.
-func (w *httpRunner) Run(ctx context.Context) error {
+func (r *httpRunner) Run(ctx context.Context) error {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", cmp.Or(w.server.Addr, ":http"))
+	l, err := config.Listen(ctx, "tcp", cmp.Or(r.server.Addr, ":http"))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
 		return fmt.Errorf("millrace: serve HTTP: %w", err)
 	}
-	if w.server.BaseContext == nil {
+	if r.server.BaseContext == nil {
 		values := context.WithoutCancel(ctx)
-		w.server.BaseContext = func(net.Listener) context.Context { return values }
+		r.server.BaseContext = func(net.Listener) context.Context { return values }
 	}
 	served := make(chan error, 1)
-	go func() { served <- w.serve(l) }() // waited for below
+	go func() { served <- r.serve(l) }() // waited for below
 	select {
 	case err := <-served:
 		return fmt.Errorf("millrace: serve HTTP on %v: %w", l.Addr(), err)
 	case <-ctx.Done():
-	case <-w.halted:
+	case <-r.halted:
 	}
-	finishing, hurry := context.WithCancel(context.WithoutCancel(ctx))
-	defer hurry()
+	grace, endGrace := context.WithCancel(context.WithoutCancel(ctx))
+	defer endGrace()
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-w.halted:
-			hurry()
-		case <-finishing.Done():
+		case <-r.halted:
+			endGrace()
+		case <-grace.Done():
 		}
 	})
-	if err = w.server.Shutdown(finishing); err != nil {
-		err = w.server.Close()
+	if err = r.server.Shutdown(grace); err != nil {
+		err = r.server.Close()
 	}
-	hurry()
+	endGrace()
 	watch.Wait()
 	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
 		err = errors.Join(err, stopped)
@@ -81,12 +81,12 @@ func (w *httpRunner) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *httpRunner) serve(l net.Listener) error {
-	if w.server.TLSConfig != nil {
-		return w.server.ServeTLS(l, "", "")
+func (r *httpRunner) serve(l net.Listener) error {
+	if r.server.TLSConfig != nil {
+		return r.server.ServeTLS(l, "", "")
 	}
-	return w.server.Serve(l)
+	return r.server.Serve(l)
 }
 
 // Halt closes the connections.
-func (w *httpRunner) Halt() { w.halt.Do(func() { close(w.halted) }) }
+func (r *httpRunner) Halt() { r.halt.Do(func() { close(r.halted) }) }

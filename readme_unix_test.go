@@ -21,12 +21,12 @@ const (
 	workerCommand = "go run ./examples/firstjob"
 )
 
-// TestYourFirstJobIsAsTheReadmeShowsIt runs the commands of that section of README.md in order
-// and compares their output, except for what differs from run to run. A test of cmd/millrace
-// checks the output of "millrace serve" at its usual address.
-func TestYourFirstJobIsAsTheReadmeShowsIt(t *testing.T) {
+// TestTheFirstJobOfTheReadmeRuns runs the commands of the section "Your first job" in order and
+// compares their output, except for what differs from run to run. A test of cmd/millrace checks
+// the output of "millrace serve" at its usual address.
+func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds two programs")
+		t.Skip("builds two programs")
 	}
 	s := &shells{bin: t.TempDir()}
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.bin, "./cmd/millrace").CombinedOutput(); err != nil {
@@ -37,7 +37,8 @@ func TestYourFirstJobIsAsTheReadmeShowsIt(t *testing.T) {
 		s.play(t, block)
 	}
 	if s.server == nil || s.worker == nil || !s.stopped {
-		t.Errorf("the section starts no server, starts no worker, or does not stop it: %q", blocks)
+		t.Errorf("server started: %v, worker started: %v, worker stopped: %v; want all true: %q",
+			s.server != nil, s.worker != nil, s.stopped, blocks)
 	}
 }
 
@@ -64,8 +65,8 @@ func consoleBlocks(t *testing.T, heading string) []string {
 type shells struct {
 	bin      string   // where millrace is
 	location string   // of the server's account
-	server   *running // nil before it is started
-	worker   *running // likewise
+	server   *process // nil before it is started
+	worker   *process // likewise
 	stopped  bool     // the worker was told to stop, and did
 }
 
@@ -87,7 +88,7 @@ func (s *shells) play(t *testing.T, block string) {
 		switch command {
 		case serveCommand:
 			s.server = s.start(t, command+" -addr 127.0.0.1:0")
-			s.location = s.server.until(t, "connection string")
+			s.location = s.server.readField(t, "connection string")
 		case workerCommand:
 			s.worker = s.start(t, command)
 			s.worker.expect(t, output)
@@ -96,7 +97,7 @@ func (s *shells) play(t *testing.T, block string) {
 			if err != nil {
 				t.Errorf("%s: %v", command, err)
 			}
-			same(t, command, strings.TrimSuffix(string(out), "\n"), output)
+			compare(t, command, strings.TrimSuffix(string(out), "\n"), output)
 		}
 	}
 }
@@ -104,14 +105,14 @@ func (s *shells) play(t *testing.T, block string) {
 // stop sends Ctrl-C to every process of a shell's command.
 func (s *shells) stop(t *testing.T, output string) {
 	t.Helper()
-	if err := syscall.Kill(-s.worker.process.Process.Pid, syscall.SIGINT); err != nil {
+	if err := syscall.Kill(-s.worker.command.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	s.worker.expect(t, output)
 	for s.worker.lines.Scan() {
-		t.Errorf("%s also says %q", workerCommand, s.worker.lines.Text())
+		t.Errorf("%s: got the line %q, want no more output", workerCommand, s.worker.lines.Text())
 	}
-	_ = s.worker.process.Wait() // go run that was interrupted fails, and says so of a program that did
+	_ = s.worker.command.Wait() // "go run" fails when it is interrupted
 	s.stopped = true
 }
 
@@ -123,16 +124,16 @@ func (s *shells) command(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
-// running is a command that keeps running.
-type running struct {
-	process *exec.Cmd
-	lines   *bufio.Scanner // of all that it says
+// process is a command that keeps running.
+type process struct {
+	command *exec.Cmd
+	lines   *bufio.Scanner // of its output
 }
 
 // start starts a command in a process group of its own, which ends with the test.
-func (s *shells) start(t *testing.T, line string) *running {
+func (s *shells) start(t *testing.T, line string) *process {
 	t.Helper()
-	// A bound on the whole, so that a line that never comes is a failure that says so.
+	// The time-out turns a line that never comes into a failure.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	c := s.command(ctx, line)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -146,7 +147,7 @@ func (s *shells) start(t *testing.T, line string) *running {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = w.Close() // it has its own
+	_ = w.Close() // the child has its own copy
 	t.Cleanup(func() {
 		if c.ProcessState == nil {
 			_ = kill()
@@ -155,32 +156,32 @@ func (s *shells) start(t *testing.T, line string) *running {
 		cancel()
 		_ = r.Close()
 	})
-	return &running{process: c, lines: bufio.NewScanner(r)}
+	return &process{command: c, lines: bufio.NewScanner(r)}
 }
 
-// until reads up to the line that begins with a name, and returns the rest of that.
-func (r *running) until(t *testing.T, name string) string {
+// readField reads up to the line that begins with a name, and returns the rest of that line.
+func (p *process) readField(t *testing.T, name string) string {
 	t.Helper()
-	for r.lines.Scan() {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(r.lines.Text()), name); ok {
+	for p.lines.Scan() {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(p.lines.Text()), name); ok {
 			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatalf("it never said its %s", name)
+	t.Fatalf("output: got no line that begins with %q", name)
 	return ""
 }
 
-// expect reads as many lines as are shown and compares them.
-func (r *running) expect(t *testing.T, shown string) {
+// expect reads as many lines as are wanted and compares them.
+func (p *process) expect(t *testing.T, lines string) {
 	t.Helper()
-	if r == nil {
-		t.Fatalf("nothing runs yet that could say %q", shown)
+	if p == nil {
+		t.Fatalf("no worker is running yet, want the output %q", lines)
 	}
-	for want := range strings.SplitSeq(strings.TrimSuffix(shown, "\n"), "\n") {
-		if !r.lines.Scan() {
-			t.Fatalf("it ended before it said %q", want)
+	for want := range strings.SplitSeq(strings.TrimSuffix(lines, "\n"), "\n") {
+		if !p.lines.Scan() {
+			t.Fatalf("output of the worker: got its end, want %q", want)
 		}
-		same(t, "the worker", r.lines.Text(), want)
+		compare(t, "the worker", p.lines.Text(), want)
 	}
 }
 
@@ -196,20 +197,21 @@ var varying = []struct {
 	{regexp.MustCompile(`requests=\d+ after=\S+`), "requests=N after=DURATION"},
 }
 
-// same compares output with what the page shows.
-func same(t *testing.T, who, got, want string) {
+// compare compares the output of a command with that in README.md.
+func compare(t *testing.T, command, got, want string) {
 	t.Helper()
-	said, shown := got, want
+	normalGot, normalWant := got, want
 	for _, v := range varying {
-		said, shown = v.pattern.ReplaceAllString(said, v.name), v.pattern.ReplaceAllString(shown, v.name)
+		normalGot = v.pattern.ReplaceAllString(normalGot, v.name)
+		normalWant = v.pattern.ReplaceAllString(normalWant, v.name)
 	}
-	if said != shown {
-		t.Errorf("%s says\n%s\nand README.md\n%s", who, got, want)
+	if normalGot != normalWant {
+		t.Errorf("output of %s: got\n%s\nwant, from README.md\n%s", command, got, want)
 	}
 }
 
-// TestTheLinksOfThePagesLead checks that links lead to existing files.
-func TestTheLinksOfThePagesLead(t *testing.T) {
+// TestLinksInDocumentsLeadToFiles checks relative links.
+func TestLinksInDocumentsLeadToFiles(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -43,10 +43,10 @@ func untilHalted(ctx context.Context, halted <-chan struct{}) error {
 func TestTheFirstSignalDrainsAndTheSecondHalts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
-		enough := make(chan struct{})
+		ignored := make(chan struct{}) // closed when no further signal counts
 		done := make(chan error)
 		go func() {
-			done <- run(t.Context(), signals, func() { close(enough) }, group{newRunner(untilStopped), newRunner(untilHalted)})
+			done <- run(t.Context(), signals, func() { close(ignored) }, group{newRunner(untilStopped), newRunner(untilHalted)})
 		}()
 		synctest.Wait()
 		signals <- os.Interrupt
@@ -54,15 +54,15 @@ func TestTheFirstSignalDrainsAndTheSecondHalts(t *testing.T) {
 		select {
 		case <-done:
 			t.Fatal("Run returned while a runner drains")
-		case <-enough:
-			t.Fatal("the second signal would not count")
+		case <-ignored:
+			t.Fatal("signals are ignored before the second one")
 		default:
 		}
 		signals <- syscall.SIGTERM
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		<-enough // a third signal has its usual effect
+		<-ignored // a third signal has its usual effect
 	})
 }
 
@@ -73,7 +73,7 @@ func TestOneFailureStopsTheOthersAndIsReported(t *testing.T) {
 		newRunner(func(context.Context, <-chan struct{}) error { return broken }),
 	)
 	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want %v", err, broken)
 	}
 }
 
@@ -87,13 +87,16 @@ func TestTheEndOfTheContextDrains(t *testing.T) {
 
 func TestNothingToRunIsAnError(t *testing.T) {
 	if err := Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing to run") {
-		t.Errorf("got %v", err)
+		t.Errorf(`got error %v, want "nothing to run"`, err)
 	}
 }
 
-// If a runner panics or ends its goroutine the error says so, and the others drain.
-func TestARunnerThatDoesNotReturnStopsTheOthers(t *testing.T) {
-	for name, fail := range map[string]func(){"panicked: the runner broke": func() { panic("the runner broke") }, "runtime.Goexit": runtime.Goexit} {
+// If a runner panics or ends its goroutine, the others drain and the error has its stack.
+func TestARunnerThatPanicsOrExitsStopsTheOthers(t *testing.T) {
+	for want, fail := range map[string]func(){
+		"panicked: the runner broke": func() { panic("the runner broke") },
+		"runtime.Goexit":             runtime.Goexit,
+	} {
 		drained := false
 		err := Run(t.Context(),
 			newRunner(func(ctx context.Context, _ <-chan struct{}) error {
@@ -103,30 +106,36 @@ func TestARunnerThatDoesNotReturnStopsTheOthers(t *testing.T) {
 			}),
 			newRunner(func(context.Context, <-chan struct{}) error { fail(); return nil }),
 		)
-		if err == nil || !drained || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run_test.go") {
-			t.Errorf("%s: drained %v, got %v", name, drained, err)
+		if !drained {
+			t.Errorf("%s: the other runner did not drain", want)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "run_test.go") {
+			t.Errorf("got error %v, want %q with the stack", err, want)
 		}
 	}
 }
 
-// hasty is a runner whose Halt fails.
-type hasty struct {
+// failingHalt is a runner whose Halt fails.
+type failingHalt struct {
 	*runner
 	fail func()
 }
 
-func (h hasty) Halt() { h.fail() }
+func (h failingHalt) Halt() { h.fail() }
 
-// A Halt that does not return does not keep other runners from being halted.
-func TestAHaltThatFailsHaltsTheOthers(t *testing.T) {
-	for name, fail := range map[string]func(){"panicked: the halt broke": func() { panic("the halt broke") }, "runtime.Goexit": runtime.Goexit} {
+func TestAHaltThatPanicsOrExitsHaltsTheOthers(t *testing.T) {
+	for want, fail := range map[string]func(){
+		"panicked: the halt broke": func() { panic("the halt broke") },
+		"runtime.Goexit":           runtime.Goexit,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			signals := make(chan os.Signal, 2)
 			signals <- os.Interrupt
 			signals <- os.Interrupt
-			err := run(t.Context(), signals, func() {}, group{group{hasty{newRunner(untilStopped), fail}}, newRunner(untilHalted)})
-			if err == nil || !strings.Contains(err.Error(), "Halt of millrace.hasty") || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: got %v", name, err)
+			runners := group{group{failingHalt{newRunner(untilStopped), fail}}, newRunner(untilHalted)}
+			err := run(t.Context(), signals, func() {}, runners)
+			if err == nil || !strings.Contains(err.Error(), "Halt of millrace.failingHalt") || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want %q in Halt of millrace.failingHalt", err, want)
 			}
 		})
 	}

@@ -14,87 +14,88 @@ import (
 	"testing/synctest"
 )
 
-// diary records events in order.
-type diary struct {
-	mu    sync.Mutex
-	lines []string // guarded by mu
+// eventLog records events in order.
+type eventLog struct {
+	mu     sync.Mutex
+	events []string // guarded by mu
 }
 
-func (d *diary) note(line string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, line)
+func (l *eventLog) record(event string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, event)
 }
 
-func (d *diary) read() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.lines)
+func (l *eventLog) recorded() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
 }
 
-// noting is a runner that records when it is stopped, and returns when it may.
-func (d *diary) noting(name string, may <-chan struct{}) *runner {
+// runner returns a runner that records its stop and its return. Once stopped, it returns when
+// mayReturn is closed or it is halted.
+func (l *eventLog) runner(name string, mayReturn <-chan struct{}) *runner {
 	return newRunner(func(ctx context.Context, halted <-chan struct{}) error {
 		<-ctx.Done()
-		d.note(name + " stops")
+		l.record(name + " stops")
 		select {
-		case <-may:
+		case <-mayReturn:
 		case <-halted:
 		}
-		d.note(name + " returns")
+		l.record(name + " returns")
 		return nil
 	})
 }
 
 func TestTheLastStageDrainsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		at := make(chan struct{})
-		close(at)
+		var log eventLog
+		atOnce := make(chan struct{})
+		close(atOnce)
 		slow := make(chan struct{})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- RunOrdered(ctx, d.noting("server", at), Together(d.noting("a", slow), newRunner(untilStopped)))
+			done <- RunOrdered(ctx, log.runner("server", atOnce), Together(log.runner("a", slow), newRunner(untilStopped)))
 		}()
 		synctest.Wait()
 		stop()
 		synctest.Wait()
-		if got, want := d.read(), []string{"a stops"}; !slices.Equal(got, want) {
-			t.Errorf("while the listeners drain: got %q, want %q", got, want)
+		if got, want := log.recorded(), []string{"a stops"}; !slices.Equal(got, want) {
+			t.Errorf("events while the listeners drain: got %q, want %q", got, want)
 		}
 		close(slow)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if got, want := d.read(), []string{"a stops", "a returns", "server stops", "server returns"}; !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+		if got, want := log.recorded(), []string{"a stops", "a returns", "server stops", "server returns"}; !slices.Equal(got, want) {
+			t.Errorf("events: got %q, want %q", got, want)
 		}
 	})
 }
 
 func TestAStageThatFailsStopsTheOthersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		at := make(chan struct{})
-		close(at)
+		var log eventLog
+		atOnce := make(chan struct{})
+		close(atOnce)
 		broken := errors.New("no such queue")
-		err := RunOrdered(t.Context(), d.noting("first", at), d.noting("second", at),
+		err := RunOrdered(t.Context(), log.runner("first", atOnce), log.runner("second", atOnce),
 			newRunner(func(context.Context, <-chan struct{}) error { return broken }))
 		if !errors.Is(err, broken) {
-			t.Errorf("got the error %v, want %v", err, broken)
+			t.Errorf("got error %v, want %v", err, broken)
 		}
-		if got, want := d.read(), []string{"second stops", "second returns", "first stops", "first returns"}; !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+		if got, want := log.recorded(), []string{"second stops", "second returns", "first stops", "first returns"}; !slices.Equal(got, want) {
+			t.Errorf("events: got %q, want %q", got, want)
 		}
 	})
 }
 
 func TestASecondSignalHaltsEveryStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var log eventLog
 		never := make(chan struct{})
-		ordered, err := inOrder([]Runner{d.noting("first", never), d.noting("second", never)})
+		ordered, err := inOrder([]Runner{log.runner("first", never), log.runner("second", never)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,13 +120,14 @@ func TestNilIsNotRun(t *testing.T) {
 		"a nil server":     func() error { return Run(t.Context(), HTTP(nil)) },
 	} {
 		if err := run(); err == nil {
-			t.Errorf("%s: got no error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }
 
-// served starts an HTTP runner on a free port, whose handler waits for permission to answer.
-func served(t *testing.T) (r Runner, address string, asked, may chan struct{}) {
+// httpServer returns an HTTP runner on a free port. A request for /slow closes requested and is
+// responded to when mayRespond is closed.
+func httpServer(t *testing.T) (r Runner, address string, requested, mayRespond chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -133,20 +135,20 @@ func served(t *testing.T) (r Runner, address string, asked, may chan struct{}) {
 	}
 	address = l.Addr().String()
 	_ = l.Close()
-	asked, may = make(chan struct{}), make(chan struct{})
+	requested, mayRespond = make(chan struct{}), make(chan struct{})
 	return HTTP(&http.Server{Addr: address, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			close(asked)
+			close(requested)
 			select {
-			case <-may:
+			case <-mayRespond:
 			case <-r.Context().Done():
 			}
 		}
 		_, _ = io.WriteString(w, "ok")
-	})}), address, asked, may
+	})}), address, requested, mayRespond
 }
 
-// get retries until the server listens, and returns its answer.
+// get retries until the server listens, and returns the body of its response.
 func get(t *testing.T, url string) (string, error) {
 	t.Helper()
 	for {
@@ -154,37 +156,37 @@ func get(t *testing.T, url string) (string, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
 		if err != nil {
 			if strings.Contains(err.Error(), "refused") && t.Context().Err() == nil {
 				continue
 			}
 			return "", err
 		}
-		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
 		return string(body), err
 	}
 }
 
 func TestAnHTTPServerFinishesItsRequests(t *testing.T) {
-	server, address, asked, may := served(t)
+	server, address, requested, mayRespond := httpServer(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- RunOrdered(ctx, server, newRunner(untilStopped)) }()
-	said := make(chan string)
+	responses := make(chan string)
 	go func() {
 		body, err := get(t, "http://"+address+"/slow")
 		if err != nil {
 			body = err.Error()
 		}
-		said <- body
+		responses <- body
 	}()
-	<-asked
+	<-requested
 	stop()
-	close(may)
-	if got := <-said; got != "ok" {
-		t.Errorf("the request under way got %q, want ok", got)
+	close(mayRespond)
+	if got, want := <-responses, "ok"; got != want {
+		t.Errorf("response to the request in flight: got %q, want %q", got, want)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -192,7 +194,7 @@ func TestAnHTTPServerFinishesItsRequests(t *testing.T) {
 }
 
 func TestAHaltedHTTPServerClosesItsConnections(t *testing.T) {
-	server, address, asked, _ := served(t)
+	server, address, requested, _ := httpServer(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- server.Run(ctx) }()
@@ -201,7 +203,7 @@ func TestAHaltedHTTPServerClosesItsConnections(t *testing.T) {
 		_, err := get(t, "http://"+address+"/slow")
 		failed <- err
 	}()
-	<-asked
+	<-requested
 	stop()
 	server.Halt()
 	server.Halt() // more than once is fine
@@ -209,7 +211,7 @@ func TestAHaltedHTTPServerClosesItsConnections(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-failed; err == nil {
-		t.Error("the request under way was answered")
+		t.Error("request in flight: got a response, want an error")
 	}
 }
 
@@ -221,6 +223,6 @@ func TestAnHTTPServerThatCannotListenFailsAtOnce(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	err = RunOrdered(t.Context(), HTTP(&http.Server{Addr: l.Addr().String()}), newRunner(untilStopped))
 	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("got %v, want an error that names %v", err, l.Addr())
+		t.Errorf("got error %v, want one that names %v", err, l.Addr())
 	}
 }

@@ -16,7 +16,7 @@ import (
 // childVariable makes the test binary the program under test.
 const childVariable = "MILLRACE_TEST_CHILD"
 
-// child is a program with one runner that prints what happens to it.
+// child is a program with one runner that prints its state.
 func child() int {
 	err := Run(context.Background(), newRunner(func(ctx context.Context, halted <-chan struct{}) error {
 		fmt.Println("running")
@@ -30,7 +30,7 @@ func child() int {
 		if os.Getenv(childVariable) == "halts" {
 			return nil
 		}
-		select {} // a runner that will not stop: the third signal is for it
+		select {} // never stops; the third signal ends the process
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -40,15 +40,16 @@ func child() int {
 	return 0
 }
 
-// TestSignals sends real signals to a real process and reads its output. The process prints a
-// line when it is ready for the next one, so no step waits for a fixed time.
-func TestSignals(t *testing.T) {
+// TestSignalsDrainHaltAndEndAProcess sends real signals to a real process and reads its output.
+// The process prints a line when it is ready for the next signal, so no step waits for a fixed
+// time.
+func TestSignalsDrainHaltAndEndAProcess(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind    string
-		signals []os.Signal
-		says    []string
-		status  string
+		kind       string
+		signals    []os.Signal
+		wantLines  []string
+		wantStatus string
 	}{
 		{"drains", []os.Signal{syscall.SIGTERM}, []string{"running", "draining", "returned"}, "exit status 0"},
 		{"drains", []os.Signal{os.Interrupt}, []string{"running", "draining", "returned"}, "exit status 0"},
@@ -67,9 +68,9 @@ func TestSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := bufio.NewScanner(out)
-			for i, want := range c.says {
+			for i, want := range c.wantLines {
 				if !lines.Scan() || lines.Text() != want {
-					t.Fatalf("it said %q, want %q", lines.Text(), want)
+					t.Fatalf("line %d: got %q, want %q", i+1, lines.Text(), want)
 				}
 				if i < len(c.signals) {
 					if err := program.Process.Signal(c.signals[i]); err != nil {
@@ -83,8 +84,11 @@ func TestSignals(t *testing.T) {
 			if err != nil {
 				status = err.Error()
 			}
-			if status != c.status || len(rest) != 0 {
-				t.Errorf("it ended with %q and said %q more, want %q", status, rest, c.status)
+			if status != c.wantStatus {
+				t.Errorf("status: got %q, want %q", status, c.wantStatus)
+			}
+			if len(rest) != 0 {
+				t.Errorf("further output: got %q, want none", rest)
 			}
 		})
 	}

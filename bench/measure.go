@@ -9,6 +9,8 @@ import (
 	"runtime/pprof"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/internal/pause"
 )
 
 // plan is what is measured, and how often.
@@ -149,11 +151,11 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 	if err != nil {
 		return sample{}, err
 	}
-	pause(ctx, p.warmUp)
+	pause.For(p.warmUp, ctx.Done())
 	opened(ctx, r, c)
 	before, err := look(r)
 	if err == nil {
-		pause(ctx, p.window)
+		pause.For(p.window, ctx.Done())
 		var after sample
 		if after, err = look(r); err == nil {
 			before = after.minus(before)
@@ -175,7 +177,7 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 // begins with a handshake, which costs as much as many messages.
 func opened(ctx context.Context, r *running, c cell) {
 	for begin := time.Now(); r.done() < int64(8*c.concurrency) && time.Since(begin) < 20*time.Second && ctx.Err() == nil; {
-		pause(ctx, 20*time.Millisecond)
+		pause.For(20*time.Millisecond, ctx.Done())
 	}
 }
 
@@ -191,15 +193,6 @@ var start = time.Now()
 
 func (s sample) minus(o sample) sample {
 	return sample{s.messages - o.messages, s.wall - o.wall, s.processor - o.processor, s.mallocs - o.mallocs}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // median of what a contender's samples, each beside the first contender's of its

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
@@ -33,12 +34,7 @@ func listen(ctx context.Context, j job, q *azurequeue.Queue, closing func() erro
 	failures := make(chan error, 1)
 	l := listener.New(q, func(context.Context, *listener.Message[[]byte]) error { j.handle(); return nil }, &listener.Options[[]byte]{
 		Codec: codec.Bytes(), Format: codec.Plain, Concurrency: j.concurrency,
-		OnError: func(err error) {
-			select {
-			case failures <- err:
-			default:
-			}
-		},
+		OnError: func(err error) { nonblocking.Send(failures, err) },
 	})
 	ended := make(chan struct{})
 	go func() {

@@ -26,7 +26,7 @@ type Directory struct {
 }
 
 const (
-	slash = "+" // in place of a slash; no blob's name has it
+	slash = "+" // replaces a slash in file names; no blob's name contains it
 
 	// partial is the prefix of files being written. No name of a blob begins with a dot.
 	partial = ".partial-"
@@ -37,7 +37,7 @@ const (
 
 // Dir opens the store in a directory, creates the directory if it does not exist, and
 // removes partial files that killed writers left more than a day ago. Call
-// [Directory.Close] in the end.
+// [Directory.Close] when done.
 func Dir(path string) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
@@ -47,7 +47,7 @@ func Dir(path string) (*Directory, error) {
 		return nil, fmt.Errorf("open the blob directory: %w", err)
 	}
 	d := &Directory{path: path, root: root}
-	d.tidy()
+	d.removeAbandoned()
 	return d, nil
 }
 
@@ -82,25 +82,24 @@ func (d *Directory) Create(ctx context.Context, ref Ref, r io.Reader) error {
 	return d.failure("create", ref, err)
 }
 
-// write writes a temporary file and then gives it the blob's name, atomically. The file is
-// on disk before it has the name: whoever sees the blob may put its reference on a durable
-// queue.
+// write writes a temporary file and then gives it the blob's name, atomically. The file is on disk
+// before it has the name, because a reader of the blob may put its reference on a durable queue.
 func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func(from, to string) error) (err error) {
 	if err := ready(ctx, ref.Check()); err != nil {
 		return err
 	}
 	if err := d.root.Mkdir(ref.Container, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	temporary := ref.Container + "/" + partial + rand.Text()
 	f, err := d.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	defer func() {
 		// After a rename there is nothing left to remove.
 		if e := d.root.Remove(temporary); err == nil && !errors.Is(e, fs.ErrNotExist) {
-			err = d.here(e)
+			err = d.inDirectory(e)
 		}
 	}()
 	from := &source{ctx: ctx, r: r}
@@ -115,12 +114,12 @@ func (d *Directory) write(ctx context.Context, ref Ref, r io.Reader, commit func
 	case from.err != nil:
 		return from.err
 	case err != nil:
-		return d.here(err)
+		return d.inDirectory(err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	if err := commit(temporary, file(ref)); err != nil {
-		return d.here(err)
+		return d.inDirectory(err)
 	}
 	d.syncFolder(ref.Container)
 	return nil
@@ -151,11 +150,11 @@ func (d *Directory) open(ctx context.Context, ref Ref) (*Reader, error) {
 	}
 	f, err := d.root.Open(file(ref))
 	if err != nil {
-		return nil, d.absent(err)
+		return nil, d.missing(err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return nil, errors.Join(d.here(err), f.Close())
+		return nil, errors.Join(d.inDirectory(err), f.Close())
 	}
 	return &Reader{ReadCloser: f, Size: info.Size()}, nil
 }
@@ -175,7 +174,7 @@ func (d *Directory) Size(ctx context.Context, ref Ref) (int64, error) {
 func (d *Directory) stat(ref Ref) (fs.FileInfo, error) {
 	info, err := d.root.Stat(file(ref))
 	if err != nil {
-		return nil, d.absent(err)
+		return nil, d.missing(err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("in %s: not a regular file", d.path)
@@ -191,7 +190,7 @@ func (d *Directory) Delete(ctx context.Context, ref Ref) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		err = d.here(err)
+		err = d.inDirectory(err)
 	}
 	return d.failure("delete", ref, err)
 }
@@ -213,7 +212,7 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, d.here(err)
+		return nil, d.inDirectory(err)
 	}
 	var refs []Ref
 	for _, e := range entries {
@@ -228,9 +227,9 @@ func (d *Directory) refs(ctx context.Context, container, prefix string) ([]Ref, 
 	return refs, nil
 }
 
-// tidy removes the partial files of killed writers. Its errors do not keep the store from
-// opening.
-func (d *Directory) tidy() {
+// removeAbandoned removes the partial files of killed writers. Its errors do not keep the store
+// from opening.
+func (d *Directory) removeAbandoned() {
 	containers, _ := fs.ReadDir(d.root.FS(), ".")
 	for _, c := range containers {
 		if !c.IsDir() {
@@ -260,16 +259,17 @@ func (d *Directory) failure(op string, ref Ref, err error) error {
 	return failure(op, ref, err)
 }
 
-// absent turns a missing file into [ErrMissing], and names the directory.
-func (d *Directory) absent(err error) error {
+// missing turns the error of a missing file into [ErrMissing], and adds the directory.
+func (d *Directory) missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("in %s: %w", d.path, ErrMissing)
 	}
-	return d.here(err)
+	return d.inDirectory(err)
 }
 
-// here names the directory, in place of a path that repeats the reference or is random.
-func (d *Directory) here(err error) error {
+// inDirectory adds the directory to an error, instead of a path that repeats the reference or is
+// random.
+func (d *Directory) inDirectory(err error) error {
 	var (
 		path *fs.PathError
 		link *os.LinkError

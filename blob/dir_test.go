@@ -35,16 +35,16 @@ func needs(t *testing.T, err error) {
 	}
 }
 
-func TestADirectoryIsMadeAndFoundAgain(t *testing.T) {
+func TestADirectoryIsCreatedAndReopened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "not", "yet", "there")
 	put(t, dir(t, path), "a/b", "text")
 	again := dir(t, path)
 	if got := get(t, again, "a/b"); got != "text" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want \"text\"", got)
 	}
 	data, err := os.ReadFile(again.Path(ref("a/b")))
 	if err != nil || string(data) != "text" {
-		t.Errorf("at %s there is %q, %v", again.Path(ref("a/b")), data, err)
+		t.Errorf("file %s: got %q, %v; want \"text\"", again.Path(ref("a/b")), data, err)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestTwoHandlesOnOneDirectoryAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := two.Create(t.Context(), ref("a"), strings.NewReader("two")); !errors.Is(err, blob.ErrExists) {
-		t.Errorf("create through the second: %v", err)
+		t.Errorf("Create through the second handle: got error %v, want ErrExists", err)
 	}
 	if got := get(t, two, "a"); got != "one" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want \"one\"", got)
 	}
 }
 
-func TestNoSymbolicLinkLeadsOut(t *testing.T) {
+func TestSymbolicLinksDoNotLeadOutside(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret")
 	if err := os.WriteFile(secret, []byte("untouched"), 0o666); err != nil {
@@ -81,25 +81,25 @@ func TestNoSymbolicLinkLeadsOut(t *testing.T) {
 	for _, r := range []blob.Ref{ref("out"), ref("relative"), {Container: "linked", Name: "secret"}} {
 		if b, err := d.Open(t.Context(), r); err == nil {
 			b.Close()
-			t.Errorf("%v was opened", r)
+			t.Errorf("Open of %v: got no error, want one", r)
 		}
 		if _, err := d.Size(t.Context(), r); err == nil {
-			t.Errorf("%v has a size", r)
+			t.Errorf("Size of %v: got no error, want one", r)
 		}
 	}
-	// Replacing a link replaces the link, never what it points to.
+	// Put over a link replaces the link, never its target.
 	put(t, d, "out", "new")
 	if err := d.Put(t.Context(), blob.Ref{Container: "linked", Name: "secret"}, strings.NewReader("new")); err == nil {
-		t.Error("a blob was put through a link")
+		t.Error("Put through a link: got no error, want one")
 	}
 	if err := d.Delete(t.Context(), blob.Ref{Container: "linked", Name: "secret"}); err == nil {
-		t.Error("a blob was deleted through a link")
+		t.Error("Delete through a link: got no error, want one")
 	}
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "untouched" {
-		t.Errorf("outside there is %q, %v", data, err)
+		t.Errorf("file outside: got %q, %v; want \"untouched\"", data, err)
 	}
 	if got := list(t, d, "pictures", "re"); len(got) != 1 || got[0] != "real" {
-		t.Errorf("listed %v", got)
+		t.Errorf("List: got %v, want [real]", got)
 	}
 }
 
@@ -117,11 +117,11 @@ func TestListSkipsOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := list(t, d, "pictures", ""); len(got) != 1 {
-		t.Errorf("listed %v", got)
+		t.Errorf("List: got %v, want only [real]", got)
 	}
 	if r, err := d.Open(t.Context(), ref("folder")); err == nil {
 		r.Close()
-		t.Error("a folder was opened")
+		t.Error("Open of a folder: got no error, want one")
 	}
 }
 
@@ -140,13 +140,13 @@ func TestPartialFilesOfKilledWritersAreRemoved(t *testing.T) {
 	}
 	d := dir(t, path)
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the old one is still there: %v", err)
+		t.Errorf("old partial file: got error %v, want it removed", err)
 	}
 	if _, err := os.Stat(young); err != nil {
-		t.Errorf("the young one, which somebody may be writing: %v", err)
+		t.Errorf("young partial file, which may still be written: got error %v, want it kept", err)
 	}
 	if got := get(t, d, "real"); got != "" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want \"\"", got)
 	}
 }
 
@@ -158,33 +158,31 @@ func TestAnUnusableDirectoryIsAnError(t *testing.T) {
 	for _, path := range []string{taken, filepath.Join(taken, "below"), ""} {
 		if d, err := blob.Dir(path); err == nil {
 			d.Close()
-			t.Errorf("%q was opened", path)
+			t.Errorf("Dir(%q): got no error, want one", path)
 		}
 	}
 }
 
-// TestPutIntoADeletedDirectoryIsNotErrMissing: taking an unreachable directory for a
-// missing blob would make its message poison.
+// If an unreachable directory were reported as a missing blob, the message would become poison.
 func TestPutIntoADeletedDirectoryIsNotErrMissing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone")
 	d := dir(t, path)
 	needs(t, os.RemoveAll(path))
 	if err := d.Put(t.Context(), ref("a"), strings.NewReader("")); err == nil || errors.Is(err, blob.ErrMissing) {
-		t.Errorf("put: %v", err)
+		t.Errorf("Put: got error %v, want one that is not ErrMissing", err)
 	}
 }
 
-// TestAMissingBlobIsMissingFromADirectory: the error names the directory, in case it is the
-// wrong one.
-func TestAMissingBlobIsMissingFromADirectory(t *testing.T) {
+// The error names the directory, in case it is the wrong one.
+func TestTheErrorOfAMissingBlobNamesTheDirectory(t *testing.T) {
 	path := t.TempDir()
 	d := dir(t, path)
 	ref := blob.Ref{Container: "pictures", Name: "none"}
-	_, opened := d.Open(t.Context(), ref)
-	_, looked := d.Size(t.Context(), ref)
-	for _, err := range []error{opened, looked} {
+	_, openErr := d.Open(t.Context(), ref)
+	_, sizeErr := d.Size(t.Context(), ref)
+	for _, err := range []error{openErr, sizeErr} {
 		if !errors.Is(err, blob.ErrMissing) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ref.String()) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want ErrMissing with %s and %v", err, path, ref)
 		}
 	}
 }

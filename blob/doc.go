@@ -1,6 +1,6 @@
-// Package blob stores what is too large for a message: a [Store] keeps streams of bytes
-// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are
-// stores; both pass one conformance test, as a cloud store will.
+// Package blob stores data that is too large for a message: a [Store] keeps streams of bytes
+// under a [Ref], and the message carries that reference as a URI. [Memory] and [Dir] are stores;
+// both pass the same conformance tests.
 //
 // # Consistency
 //
@@ -12,8 +12,8 @@
 //
 // # Names
 //
-// References are what Azure Blob Storage, every file system and a URI have in common:
-// nothing in them needs escaping, and no two differ only in case.
+// References use only characters that are valid in Azure Blob Storage, every file system and a
+// URI: nothing in them needs escaping, and no two differ only in case.
 //
 // # Concurrency
 //

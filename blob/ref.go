@@ -73,7 +73,8 @@ func (r Ref) Check() error {
 
 func checkContainer(c string) error {
 	if len(c) < MinContainer || len(c) > MaxContainer {
-		return fmt.Errorf("%w: the container %.80q has %d characters and needs %d to %d", ErrBadRef, c, len(c), MinContainer, MaxContainer)
+		return fmt.Errorf("%w: the container %.80q has %d characters and needs %d to %d",
+			ErrBadRef, c, len(c), MinContainer, MaxContainer)
 	}
 	for i := range len(c) {
 		hyphen := c[i] == '-' && i > 0 && i < len(c)-1 && c[i-1] != '-'

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/blob"
 )
 
-// TestReferencesAndURIsAreInverses settles PM-19.
+// PM-19: Parse and String are inverses.
 func TestReferencesAndURIsAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := blob.Ref{
@@ -19,7 +19,7 @@ func TestReferencesAndURIsAreInverses(t *testing.T) {
 		}
 		got, err := blob.Parse(r.String())
 		if err != nil || got != r {
-			t.Fatalf("%v came back as %v, %v", r, got, err)
+			t.Fatalf("Parse(%q): got %v, %v; want the same reference", r.String(), got, err)
 		}
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -27,27 +27,28 @@ func TestReferencesAndURIsAreInverses(t *testing.T) {
 		}
 		var read blob.Ref
 		if err := json.Unmarshal(text, &read); err != nil || read != r {
-			t.Fatalf("%s came back as %v, %v", text, read, err)
+			t.Fatalf("JSON %s: got %v, %v; want %v", text, read, err, r)
 		}
 	})
 }
 
-// TestAnInvalidURIIsRefused settles PM-19.
+// PM-19: an invalid URI is an error.
 func TestAnInvalidURIIsRefused(t *testing.T) {
 	for _, uri := range []string{
-		"", "blob:", "blob://", "blob://pictures", "blob://pictures/", "blob:///a", "pictures/a", "http://pictures/a", "BLOB://pictures/a",
-		"blob://pictures/a?x=1", "blob://pictures/a#b", "blob://user@pictures/a", "blob://pictures/../a", "blob://pictures/%2e%2e/a", " blob://pictures/a",
+		"", "blob:", "blob://", "blob://pictures", "blob://pictures/", "blob:///a", "pictures/a",
+		"http://pictures/a", "BLOB://pictures/a", "blob://pictures/a?x=1", "blob://pictures/a#b",
+		"blob://user@pictures/a", "blob://pictures/../a", "blob://pictures/%2e%2e/a", " blob://pictures/a",
 	} {
 		if r, err := blob.Parse(uri); !errors.Is(err, blob.ErrBadRef) {
-			t.Errorf("%q was read as %v, %v", uri, r, err)
+			t.Errorf("Parse(%q): got %v, error %v; want ErrBadRef", uri, r, err)
 		}
 		text, _ := json.Marshal(uri)
 		if err := json.Unmarshal(text, new(blob.Ref)); err == nil {
-			t.Errorf("%s was read from JSON", text)
+			t.Errorf("JSON %s: got no error, want one", text)
 		}
 	}
 	if _, err := json.Marshal(blob.Ref{}); err == nil {
-		t.Error("a reference to nothing was written")
+		t.Error("Marshal of the zero Ref: got no error, want one")
 	}
 }
 
@@ -57,7 +58,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("blob://../..")
 	f.Fuzz(func(t *testing.T, uri string) {
 		if r, err := blob.Parse(uri); err == nil && r.String() != uri {
-			t.Fatalf("%q is written as %q", uri, r)
+			t.Fatalf("String: got %q, want %q", r, uri)
 		}
 	})
 }

@@ -17,7 +17,7 @@ var (
 	ErrExists = errors.New("blob already exists")
 )
 
-// Store keeps blobs. The package comment says what holds for every store.
+// Store keeps blobs. The package comment describes the guarantees of every store.
 //
 // A bad reference fails with [ErrBadRef] before anything happens. A call whose context ends
 // fails with the context's cause and has changed nothing, unless the change was already
@@ -69,10 +69,11 @@ func failure(op string, ref Ref, err error) error {
 	return fmt.Errorf("%s %v: %w", op, ref, err)
 }
 
-// ready returns why a call must not begin.
-func ready(ctx context.Context, bad error) error {
-	if bad != nil {
-		return bad
+// ready returns the error for which a call must not begin: that of its reference, or the cause of
+// an ended context.
+func ready(ctx context.Context, refErr error) error {
+	if refErr != nil {
+		return refErr
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -80,8 +81,8 @@ func ready(ctx context.Context, bad error) error {
 	return nil
 }
 
-// source reads from r until the context ends, and keeps the error. It does not interrupt a
-// Read that blocks: only the creator of r can.
+// source reads from r until the context ends, and keeps the error. It cannot interrupt a Read that
+// blocks.
 type source struct {
 	ctx context.Context
 	r   io.Reader

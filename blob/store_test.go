@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stores are all stores. Each must pass every test of this file.
+// stores runs a test with every store. Each must pass every test of this file.
 func stores(t *testing.T, test func(t *testing.T, s blob.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, blob.Memory()) })
 	t.Run("directory", func(t *testing.T) {
@@ -60,7 +60,7 @@ func get(t *testing.T, s blob.Store, name string) string {
 		t.Fatal(err)
 	}
 	if r.Size != int64(len(data)) {
-		t.Errorf("%s: the reader says %d bytes and has %d", name, r.Size, len(data))
+		t.Errorf("%s: Size: got %d, want %d", name, r.Size, len(data))
 	}
 	return string(data)
 }
@@ -73,7 +73,7 @@ func list(t *testing.T, s blob.Store, container, prefix string) []string {
 			t.Fatal(err)
 		}
 		if ref.Container != container {
-			t.Errorf("listed %v of container %s", ref, container)
+			t.Errorf("List: got %v, want only blobs of container %s", ref, container)
 		}
 		names = append(names, ref.Name)
 	}
@@ -83,22 +83,22 @@ func list(t *testing.T, s blob.Store, container, prefix string) []string {
 func TestABlobIsPutReadReplacedAndDeleted(t *testing.T) {
 	stores(t, func(t *testing.T, s blob.Store) {
 		if got := get(t, s, "a"); got != "(missing)" {
-			t.Errorf("before: %s", got)
+			t.Errorf("before Put: got %s, want (missing)", got)
 		}
 		put(t, s, "a", "one")
 		put(t, s, "empty", "")
 		if got := get(t, s, "a"); got != "one" {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q; want \"one\"", got)
 		}
 		if got := get(t, s, "empty"); got != "" {
-			t.Errorf("empty blob: got %q", got)
+			t.Errorf("empty blob: got %q; want \"\"", got)
 		}
 		put(t, s, "a", "a longer two")
 		if got := get(t, s, "a"); got != "a longer two" {
-			t.Errorf("after replacing: got %q", got)
+			t.Errorf("after replacing: got %q; want \"a longer two\"", got)
 		}
 		if n, err := s.Size(t.Context(), ref("a")); err != nil || n != 12 {
-			t.Errorf("size: %d, %v", n, err)
+			t.Errorf("Size: got %d, %v; want 12", n, err)
 		}
 		for range 2 { // deleting can be repeated
 			if err := s.Delete(t.Context(), ref("a")); err != nil {
@@ -106,27 +106,27 @@ func TestABlobIsPutReadReplacedAndDeleted(t *testing.T) {
 			}
 		}
 		if _, err := s.Size(t.Context(), ref("a")); !errors.Is(err, blob.ErrMissing) {
-			t.Errorf("size of a deleted blob: %v", err)
+			t.Errorf("Size of a deleted blob: got error %v, want ErrMissing", err)
 		}
 		if there, err := blob.Exists(t.Context(), s, ref("a")); there || err != nil {
-			t.Errorf("exists: %v, %v", there, err)
+			t.Errorf("Exists of a deleted blob: got %v, %v; want false", there, err)
 		}
 		if there, err := blob.Exists(t.Context(), s, ref("empty")); !there || err != nil {
-			t.Errorf("exists: %v, %v", there, err)
+			t.Errorf("Exists of an empty blob: got %v, %v; want true", there, err)
 		}
 	})
 }
 
-func TestCreateTellsThatABlobExists(t *testing.T) {
+func TestCreateOfAnExistingBlobFails(t *testing.T) {
 	stores(t, func(t *testing.T, s blob.Store) {
 		if err := s.Create(t.Context(), ref("a"), strings.NewReader("first")); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Create(t.Context(), ref("a"), strings.NewReader("second")); !errors.Is(err, blob.ErrExists) {
-			t.Errorf("second create: %v", err)
+			t.Errorf("second Create: got error %v, want ErrExists", err)
 		}
 		if got := get(t, s, "a"); got != "first" {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q; want \"first\"", got)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestOfManyCreatesOneSucceeds(t *testing.T) {
 		for i := range n {
 			done.Go(func() {
 				text := strings.Repeat(string(rune('a'+i)), 1000)
-				err := s.Create(t.Context(), ref("one"), io.MultiReader(strings.NewReader(text), meet{&start}))
+				err := s.Create(t.Context(), ref("one"), io.MultiReader(strings.NewReader(text), barrier{&start}))
 				switch {
 				case err == nil:
 					created.Add(1)
@@ -151,45 +151,45 @@ func TestOfManyCreatesOneSucceeds(t *testing.T) {
 		}
 		done.Wait()
 		if created.Load() != 1 {
-			t.Errorf("%d creates succeeded", created.Load())
+			t.Errorf("got %d successful creates, want 1", created.Load())
 		}
 		if got := get(t, s, "one"); len(got) != 1000 || strings.Trim(got, got[:1]) != "" {
-			t.Errorf("the blob is a mixture: %.40q…", got)
+			t.Errorf("got %d bytes, %.40q…; want 1000 of one writer", len(got), got)
 		}
 		if got := list(t, s, "pictures", ""); len(got) != 1 {
-			t.Errorf("listed %v", got)
+			t.Errorf("List: got %v, want one blob", got)
 		}
 	})
 }
 
-// meet ends a reader when all others have come so far.
-type meet struct{ all *sync.WaitGroup }
+// barrier is an empty reader that ends when all readers have got here.
+type barrier struct{ all *sync.WaitGroup }
 
-func (m meet) Read([]byte) (int, error) {
-	m.all.Done()
-	m.all.Wait()
+func (b barrier) Read([]byte) (int, error) {
+	b.all.Done()
+	b.all.Wait()
 	return 0, io.EOF
 }
 
 func TestAFailedPutChangesNothing(t *testing.T) {
-	broken := errors.New("the line went dead")
+	broken := errors.New("connection lost")
 	stores(t, func(t *testing.T, s blob.Store) {
 		half := func() io.Reader { return io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)) }
 		put(t, s, "there", "whole")
 		if err := s.Put(t.Context(), ref("there"), half()); !errors.Is(err, broken) {
-			t.Errorf("put: %v", err)
+			t.Errorf("Put over a blob: got error %v, want %v", err, broken)
 		}
 		if err := s.Put(t.Context(), ref("new"), half()); !errors.Is(err, broken) {
-			t.Errorf("put: %v", err)
+			t.Errorf("Put of a new blob: got error %v, want %v", err, broken)
 		}
 		if err := s.Create(t.Context(), ref("new"), half()); !errors.Is(err, broken) {
-			t.Errorf("create: %v", err)
+			t.Errorf("Create: got error %v, want %v", err, broken)
 		}
 		if got := get(t, s, "there"); got != "whole" {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q; want \"whole\"", got)
 		}
 		if got := list(t, s, "pictures", ""); !slices.Equal(got, []string{"there"}) {
-			t.Errorf("listed %v", got)
+			t.Errorf("List: got %v, want [there]", got)
 		}
 	})
 }
@@ -210,10 +210,10 @@ func TestAReaderNeverSeesAnotherVersion(t *testing.T) {
 		put(t, s, "a", "new")
 		rest, err := io.ReadAll(r)
 		if err != nil || string(head)+string(rest) != old {
-			t.Errorf("read %d bytes, %v", len(head)+len(rest), err)
+			t.Errorf("got %d bytes, %v; want the %d of the old version", len(head)+len(rest), err, len(old))
 		}
 		if got := get(t, s, "a"); got != "new" {
-			t.Errorf("got %.20q", got)
+			t.Errorf("got %.20q; want \"new\"", got)
 		}
 	})
 }
@@ -238,10 +238,10 @@ func TestListYieldsByPrefixInOrder(t *testing.T) {
 			}
 		}
 		if got := list(t, s, "never-made", ""); got != nil {
-			t.Errorf("an empty container has %v", got)
+			t.Errorf("List of an empty container: got %v, want none", got)
 		}
 		for range s.List(t.Context(), "pictures", "") {
-			break // leaving early is fine
+			break // the sequence may be left early
 		}
 	})
 }
@@ -260,14 +260,14 @@ func TestBadReferencesAreRefused(t *testing.T) {
 			_, open := s.Open(t.Context(), r)
 			_, size := s.Size(t.Context(), r)
 			for op, err := range map[string]error{
-				"put":    s.Put(t.Context(), r, untouched{t}),
-				"create": s.Create(t.Context(), r, untouched{t}),
+				"put":    s.Put(t.Context(), r, unread{t}),
+				"create": s.Create(t.Context(), r, unread{t}),
 				"delete": s.Delete(t.Context(), r),
 				"open":   open,
 				"size":   size,
 			} {
 				if !errors.Is(err, blob.ErrBadRef) {
-					t.Errorf("%s of %q: %v", op, r, err)
+					t.Errorf("%s of %q: got error %v, want ErrBadRef", op, r, err)
 				}
 			}
 		}
@@ -277,34 +277,34 @@ func TestBadReferencesAreRefused(t *testing.T) {
 				last = err
 			}
 			if !errors.Is(last, blob.ErrBadRef) {
-				t.Errorf("list of %q: %v", l, last)
+				t.Errorf("list of %q: got error %v, want ErrBadRef", l, last)
 			}
 		}
 		long := strings.Repeat("n", blob.MaxName)
 		put(t, s, long, "long")
 		put(t, s, strings.Repeat("a/", 99)+"a", "deep")
 		if got := get(t, s, long); got != "long" {
-			t.Errorf("the longest name: %s", got)
+			t.Errorf("blob with the longest name: got %q, want \"long\"", got)
 		}
 	})
 }
 
-// untouched fails the test if it is read.
-type untouched struct{ t *testing.T }
+// unread fails the test if it is read.
+type unread struct{ t *testing.T }
 
-func (u untouched) Read([]byte) (int, error) {
-	u.t.Error("the data was read before the reference was checked")
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the data was read before the arguments were checked")
 	return 0, io.EOF
 }
 
 func TestAnEndedContextEndsEveryCall(t *testing.T) {
-	why := errors.New("the worker stops")
+	cause := errors.New("the worker stops")
 	stores(t, func(t *testing.T, s blob.Store) {
 		put(t, s, "there", "text")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		data := &cancelling{cancel: func() { cancel(why) }}
-		if err := s.Put(ctx, ref("there"), data); !errors.Is(err, why) {
-			t.Errorf("put that was interrupted: %v", err)
+		data := &cancelling{cancel: func() { cancel(cause) }}
+		if err := s.Put(ctx, ref("there"), data); !errors.Is(err, cause) {
+			t.Errorf("interrupted Put: got error %v, want %v", err, cause)
 		}
 		_, open := s.Open(ctx, ref("there"))
 		_, size := s.Size(ctx, ref("there"))
@@ -313,20 +313,20 @@ func TestAnEndedContextEndsEveryCall(t *testing.T) {
 			listed = err
 		}
 		for op, err := range map[string]error{
-			"put": s.Put(ctx, ref("there"), untouched{t}), "create": s.Create(ctx, ref("a"), untouched{t}),
+			"put": s.Put(ctx, ref("there"), unread{t}), "create": s.Create(ctx, ref("a"), unread{t}),
 			"delete": s.Delete(ctx, ref("there")), "open": open, "size": size, "list": listed,
 		} {
-			if !errors.Is(err, why) {
-				t.Errorf("%s: %v", op, err)
+			if !errors.Is(err, cause) {
+				t.Errorf("%s: got error %v, want %v", op, err, cause)
 			}
 		}
 		if got := get(t, s, "there"); got != "text" {
-			t.Errorf("got %q", got)
+			t.Errorf("got %q; want \"text\"", got)
 		}
 	})
 }
 
-// cancelling never ends, but cancels its reader's context.
+// cancelling is an endless reader that cancels a context.
 type cancelling struct{ cancel func() }
 
 func (c *cancelling) Read(p []byte) (int, error) {
@@ -334,15 +334,15 @@ func (c *cancelling) Read(p []byte) (int, error) {
 	return copy(p, "endless "), nil
 }
 
-func TestLargeBlobsComeBackWhole(t *testing.T) {
+func TestLargeBlobsAreKeptWhole(t *testing.T) {
 	stores(t, func(t *testing.T, s blob.Store) {
 		want := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
-		// Readers that return little, and data together with the end, are readers too.
+		// The reader returns half of what is asked for, and data together with io.EOF.
 		if err := s.Put(t.Context(), ref("large"), iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(want)))); err != nil {
 			t.Fatal(err)
 		}
 		if got := get(t, s, "large"); got != string(want) {
-			t.Errorf("got %d bytes", len(got))
+			t.Errorf("got %d bytes, want the %d that were put", len(got), len(want))
 		}
 	})
 }

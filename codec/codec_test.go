@@ -41,7 +41,7 @@ func TestEncodeAndDecodeAreInverses(t *testing.T) {
 			}
 			got, err := codec.JSON[order]().Decode(opened)
 			if err != nil {
-				t.Fatalf("%v, read as %v: %v", format, reader, err)
+				t.Fatalf("%v, read as %v: got error %v, want nil", format, reader, err)
 			}
 			// JSON replaces what is not UTF-8, so compare what JSON can hold.
 			a, _ := json.Marshal(want)
@@ -53,10 +53,10 @@ func TestEncodeAndDecodeAreInverses(t *testing.T) {
 	})
 }
 
-func TestAutoReadsWhatOthersWrite(t *testing.T) {
+func TestAutoReadsMessagesOfOtherClients(t *testing.T) {
 	for _, c := range []struct {
-		text, body string
-		format     codec.Format
+		text, wantBody string
+		wantFormat     codec.Format
 	}{
 		{`{"ID":"7"}`, `{"ID":"7"}`, codec.Plain},
 		{base64.StdEncoding.EncodeToString([]byte(`{"ID":"7"}`)), `{"ID":"7"}`, codec.Base64},
@@ -67,14 +67,14 @@ func TestAutoReadsWhatOthersWrite(t *testing.T) {
 		{"", "", codec.Plain},
 	} {
 		_, body, format, err := codec.Open(c.text, codec.Auto)
-		if err != nil || string(body) != c.body || format != c.format {
-			t.Errorf("Open(%q): got %q, %v, %v; want %q, %v", c.text, body, format, err, c.body, c.format)
+		if err != nil || string(body) != c.wantBody || format != c.wantFormat {
+			t.Errorf("Open(%q): got %q, %v, %v; want %q, %v", c.text, body, format, err, c.wantBody, c.wantFormat)
 		}
 	}
 }
 
-// PM-13: bad bodies are errors that say why.
-func TestBadBodiesAreErrorsThatSayWhy(t *testing.T) {
+// PM-13: the errors of invalid bodies name the cause.
+func TestErrorsOfInvalidBodiesNameTheCause(t *testing.T) {
 	for body, want := range map[string]string{
 		"":          "empty",
 		"{":         "unexpected EOF",
@@ -85,36 +85,35 @@ func TestBadBodiesAreErrorsThatSayWhy(t *testing.T) {
 	} {
 		_, err := codec.JSON[order]().Decode([]byte(body))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Decode(%q): got %v, want an error with %q", body, err, want)
+			t.Errorf("Decode(%q): got error %v, want %q in it", body, err, want)
 		}
 	}
 	if _, err := codec.JSON[chan int]().Encode(nil); err == nil {
-		t.Error("a channel was encoded")
+		t.Error("Encode of a channel: got no error, want one")
 	}
 	if _, _, _, err := codec.Open("no base64!", codec.Base64); err == nil {
-		t.Error("bad Base64 was opened")
+		t.Error("Open of invalid Base64: got no error, want one")
 	}
 	if _, _, _, err := codec.Open("", codec.Format(9)); err == nil {
-		t.Error("an unknown format was opened")
+		t.Error("Open with an unknown format: got no error, want one")
 	}
 	if _, err := codec.Seal(codec.Head{}, nil, codec.Format(9)); err == nil {
-		t.Error("an unknown format was sealed")
+		t.Error("Seal with an unknown format: got no error, want one")
 	}
 }
 
 func TestBytesAndTextPassThrough(t *testing.T) {
 	b, _ := codec.Bytes().Encode([]byte{0, 1, 255})
 	if got, err := codec.Bytes().Decode(b); err != nil || !bytes.Equal(got, []byte{0, 1, 255}) {
-		t.Errorf("bytes: got %v, %v", got, err)
+		t.Errorf("bytes: got %v, %v; want [0 1 255]", got, err)
 	}
 	b, _ = codec.Text().Encode("grüß dich")
 	if got, err := codec.Text().Decode(b); err != nil || got != "grüß dich" {
-		t.Errorf("text: got %q, %v", got, err)
+		t.Errorf("text: got %q, %v; want \"grüß dich\"", got, err)
 	}
 }
 
-// FuzzOpen checks that no text makes Open panic, and that what it reads as Base64 was Base64 of
-// JSON.
+// FuzzOpen checks that no text makes Open panic, and that it reads only Base64 of JSON as Base64.
 func FuzzOpen(f *testing.F) {
 	f.Add(`{"a":1}`)
 	f.Add("eyJhIjoxfQ==")
@@ -130,14 +129,14 @@ func FuzzOpen(f *testing.F) {
 		switch format {
 		case codec.Plain:
 			if string(body) != text {
-				t.Fatalf("plain %q came back as %q", text, body)
+				t.Fatalf("plain: got %q, want %q", body, text)
 			}
 		case codec.Base64:
 			if !json.Valid(body) {
-				t.Fatalf("%q was read as Base64 of %q", text, body)
+				t.Fatalf("%q: got Base64 of %q, want JSON", text, body)
 			}
 		default:
-			t.Fatalf("format %v", format)
+			t.Fatalf("format: got %v, want plain or base64", format)
 		}
 	})
 }
@@ -152,15 +151,15 @@ func ExampleOpen() {
 	// {"ID":"7"} base64
 }
 
-// With Adopt an envelope is recognised whatever the format, and a text that only looks like one
+// With Adopt an envelope is recognized whatever the format, and a text that only looks like one
 // is read by the format.
 func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 	const envelope = "millrace/1?n=2\n{}"
 	for _, c := range []struct {
-		text   string
-		format codec.Format
-		body   string // "" for an error
-		was    codec.Format
+		text       string
+		format     codec.Format
+		wantBody   string // "" for an error
+		wantFormat codec.Format
 	}{
 		{envelope, codec.Auto, "{}", codec.Envelope},
 		{envelope, codec.Envelope, "{}", codec.Envelope},
@@ -174,12 +173,15 @@ func TestOpenAdoptedReadsTheMarkFirst(t *testing.T) {
 		{"{}", codec.Envelope, "", codec.Envelope},
 		{"millrace/2?n=1\n{}", codec.Plain, "", codec.Envelope},
 	} {
-		h, body, was, err := codec.OpenAdopted(c.text, c.format)
-		if string(body) != c.body || (err != nil) != (c.body == "") || was != c.was || c.text == envelope && h.Attempts != 2 {
-			t.Errorf("%q as %v: got %+v, %q, %v, %v", c.text, c.format, h, body, was, err)
+		h, body, format, err := codec.OpenAdopted(c.text, c.format)
+		if string(body) != c.wantBody || (err != nil) != (c.wantBody == "") || format != c.wantFormat {
+			t.Errorf("%q as %v: got %q, %v, %v; want %q, %v", c.text, c.format, body, format, err, c.wantBody, c.wantFormat)
+		}
+		if c.text == envelope && h.Attempts != 2 {
+			t.Errorf("%q as %v: got head %+v, want Attempts 2", c.text, c.format, h)
 		}
 	}
 	if _, _, _, err := codec.OpenAdopted("millrace/2?n=1\n{}", codec.Plain); !errors.Is(err, codec.ErrNewer) {
-		t.Errorf("a newer envelope: %v", err)
+		t.Errorf("newer envelope: got error %v, want ErrNewer", err)
 	}
 }

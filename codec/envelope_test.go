@@ -31,8 +31,7 @@ func head(t *rapid.T) codec.Head {
 	return h
 }
 
-// An envelope preserves its head and body, whatever the bytes, as a text that the queue can
-// carry.
+// An envelope keeps its head and its body, whatever the bytes, in a text that a queue can carry.
 func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := head(t)
@@ -45,7 +44,7 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := queue.CheckText(text); err != nil {
-			t.Fatalf("the queue refuses it: %v", err)
+			t.Fatalf("CheckText: got error %v, want nil", err)
 		}
 		got, opened, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
 		if err != nil || format != codec.Envelope || got != want || !bytes.Equal(opened, body) {
@@ -54,8 +53,8 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 	})
 }
 
-// Recording attempts takes no more than the room that a producer leaves, counted as escaped for
-// XML, and never more than is left of it.
+// Recording attempts takes no more bytes, escaped for XML, than a producer leaves free, and never
+// more than are left of them.
 func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 	body := []byte("body")
 	size := func(h codec.Head) int {
@@ -78,24 +77,24 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 		once := record(fresh, "first")
 		twice := record(once, "second")
 		if grown := size(once) - size(fresh); grown > codec.Room {
-			t.Fatalf("it grew by %d bytes, %d are left for that", grown, codec.Room)
+			t.Fatalf("first record: got %d more bytes, want at most %d", grown, codec.Room)
 		}
 		if grown := size(twice) - size(once); grown > once.Room() {
-			t.Fatalf("it grew by %d bytes, %d were left for that", grown, once.Room())
+			t.Fatalf("second record: got %d more bytes, want at most %d", grown, once.Room())
 		}
 	})
 	if fresh := (codec.Head{}).Room(); fresh != codec.Room {
-		t.Errorf("a fresh head has room for %d bytes, want %d", fresh, codec.Room)
+		t.Errorf("room of an empty head: got %d bytes, want %d", fresh, codec.Room)
 	}
 	forged := codec.Head{Attempts: math.MaxInt32, Settled: math.MaxInt64, Poison: strings.Repeat("x", 100)}
 	if room := forged.Room(); room != 0 {
-		t.Errorf("a head with a forged record has room for %d bytes", room)
+		t.Errorf("room of a forged head: got %d bytes, want 0", room)
 	}
 }
 
-// A body may be in Base64 although XML could carry it, because escaped it would be too large:
-// recording an attempt leaves it as it is.
-func TestABodyInBase64StaysInIt(t *testing.T) {
+// A body can be in Base64 although XML could carry it, because it would be too large when escaped.
+// It stays in Base64 when an attempt is recorded.
+func TestABodyInBase64StaysInBase64(t *testing.T) {
 	body := strings.Repeat(`"`, 48<<10)
 	text := "millrace/1?id=7&e=64\n" + base64.StdEncoding.EncodeToString([]byte(body))
 	h, opened, _, err := codec.Open(text[:len(text)-400], codec.Auto)
@@ -111,24 +110,24 @@ func TestABodyInBase64StaysInIt(t *testing.T) {
 		t.Error(err)
 	}
 	if _, again, _, err := codec.Open(recorded, codec.Auto); err != nil || !bytes.Equal(again, opened) {
-		t.Errorf("the body has become another, %v", err)
+		t.Errorf("body after the record: got %d bytes, error %v; want the %d of before", len(again), err, len(opened))
 	}
 }
 
-// B-19: a newer version is not an invalid envelope, and unknown parameters survive it.
-func TestNewerEnvelopes(t *testing.T) {
+// B-19: an envelope of a newer version is not invalid, and unknown parameters are kept.
+func TestNewerVersionsAndUnknownParametersAreAccepted(t *testing.T) {
 	_, _, _, err := codec.Open("millrace/2?id=7\nbody", codec.Auto)
 	if !errors.Is(err, codec.ErrNewer) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want ErrNewer", err)
 	}
 	h, body, _, err := codec.Open("millrace/1?zz=new%20thing&id=7&yy\nbody", codec.Auto)
 	if err != nil || h.ID != "7" || string(body) != "body" {
-		t.Fatalf("got %+v, %q, %v", h, body, err)
+		t.Fatalf("got %+v, %q, %v; want ID 7 and the body \"body\"", h, body, err)
 	}
 	h.Attempts = 3
 	text, _ := codec.Seal(h, body, codec.Envelope)
 	if !strings.Contains(text, "zz=new%20thing") || !strings.Contains(text, "&yy") {
-		t.Errorf("the unknown parameters are gone: %q", text)
+		t.Errorf("got %q, want the unknown parameters in it", text)
 	}
 	if again, _, _, err := codec.Open(text, codec.Auto); err != nil || again != h {
 		t.Errorf("got %+v, %v; want %+v", again, err, h)
@@ -139,22 +138,23 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 	for _, text := range []string{
 		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
 		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?st=x\n",
-		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n", "millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
+		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n",
+		"millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
-			t.Errorf("%q: got %v, %v", text, format, err)
+			t.Errorf("%q: got format %v, error %v; want an invalid envelope", text, format, err)
 		}
 	}
 	if _, _, _, err := codec.Open(`{"a":1}`, codec.Envelope); err == nil {
-		t.Error("a bare message was read as an envelope")
+		t.Error("Open of a bare message as an envelope: got no error, want one")
 	}
 }
 
 // A count is parsed up to the maximum of its field and not beyond, where it would be negative.
-func TestCountsAreReadUpToTheirLargestNumber(t *testing.T) {
+func TestCountsAreReadUpToTheMaximumOfTheirField(t *testing.T) {
 	h, _, _, err := codec.Open("millrace/1?n=2147483647&s=9223372036854775807&st=2147483647\n", codec.Auto)
 	if err != nil || h.Attempts != math.MaxInt32 || h.Settled != math.MaxInt64 || h.Starts != math.MaxInt32 {
-		t.Errorf("got %+v, %v", h, err)
+		t.Errorf("got %+v, %v; want all counts at their maximum", h, err)
 	}
 }
 
@@ -177,7 +177,7 @@ func FuzzEnvelope(f *testing.F) {
 		}
 		again, same, _, err := codec.Open(sealed, codec.Envelope, codec.Kinds, codec.Claims)
 		if err != nil || again != h || !bytes.Equal(same, body) {
-			t.Fatalf("%q opened as %+v and then as %+v, %v", text, h, again, err)
+			t.Fatalf("%q, sealed and opened again: got %+v, error %v; want %+v", text, again, err, h)
 		}
 		if queue.CheckText(text) == nil && queue.CheckText(sealed) != nil {
 			t.Fatalf("%q is sealed as %q, which no queue carries", text, sealed)
@@ -242,10 +242,10 @@ func TestABodyThatXMLCannotCarryIsSealedInBase64(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := queue.CheckText(text); err != nil {
-			t.Errorf("%q: %v", body, err)
+			t.Errorf("%q: got %v; want no error", body, err)
 		}
 		if _, got, _, err := codec.Open(text, codec.Envelope); err != nil || string(got) != "{"+body+"}" {
-			t.Errorf("%q came back as %q, %v", body, got, err)
+			t.Errorf("%q: got %q, error %v; want it unchanged in braces", body, got, err)
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 // The dispatcher's allocations per message, beyond those of its queue, are bounded: with the
 // identity codec, a time-out and no observer. BenchmarkDispatch measures the time.
-func TestTheDispatcherAllocatesLittle(t *testing.T) {
+func TestAllocationsPerMessageAreBounded(t *testing.T) {
 	const messages, maxAllocations = 32_000, 8
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
-	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	d, err := dispatcher.New(instantQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+		Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestTheDispatcherAllocatesLittle(t *testing.T) {
 			}
 		}
 	}
-	send(3200) // workers, heaps and rings grow once
+	send(3200) // so that workers, heaps and rings have grown
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	send(messages)
@@ -49,9 +49,9 @@ func TestTheDispatcherAllocatesLittle(t *testing.T) {
 	if err := d.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	per := float64(after.Mallocs-before.Mallocs) / messages
-	t.Logf("%.2f allocations a message", per)
-	if per > maxAllocations {
-		t.Errorf("%.2f allocations a message, want at most %d", per, maxAllocations)
+	perMessage := float64(after.Mallocs-before.Mallocs) / messages
+	t.Logf("%.2f allocations a message", perMessage)
+	if perMessage > maxAllocations {
+		t.Errorf("got %.2f allocations a message, want at most %d", perMessage, maxAllocations)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,7 +137,10 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 // a reason to: its context or the worker ends, an outage begins, or it is the first and has
 // waited long enough.
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
-	from := batchSignalsFrom(m.ctx)
+	var stopping, heldBack <-chan struct{} // never signal for a message made by a test
+	if v := m.message.delivery; v != nil {
+		stopping, heldBack = v.dispatcher.stopping, v.dispatcher.breaker.openSignal()
+	}
 	var waited <-chan time.Time
 	if first {
 		timer := time.NewTimer(maxWait(m.ctx, b.wait))
@@ -150,8 +152,8 @@ func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 		return
 	case <-waited:
 	case <-m.ctx.Done():
-	case <-from.stopping:
-	case <-from.heldBack():
+	case <-stopping:
+	case <-heldBack:
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,7 +196,7 @@ func (b *batcher[T]) run(in *batch[T]) {
 	fail(errGoexit) // the result of all, should the handler end this goroutine
 	defer func() {
 		if p := recover(); p != nil {
-			fail(&PanicError{Value: p, Stack: debug.Stack()})
+			fail(caughtPanic(p))
 		}
 	}()
 	all, cancel := joinContexts(contexts)
@@ -210,29 +212,6 @@ func (b *batcher[T]) run(in *batch[T]) {
 			m.result = results[i]
 		}
 	}
-}
-
-// batchSignals are the events of a dispatcher that [Batch] reacts to. The zero value, outside
-// of a dispatcher, never signals.
-type batchSignals struct {
-	stopping <-chan struct{} // closed when no further handler starts
-	breaker  *breaker
-}
-
-type batchSignalsKey struct{}
-
-// batchSignalsFrom returns the signals of the dispatcher that runs the handler of ctx.
-func batchSignalsFrom(ctx context.Context) batchSignals {
-	from, _ := ctx.Value(batchSignalsKey{}).(batchSignals)
-	return from
-}
-
-// heldBack returns a channel that is closed while an outage holds messages back.
-func (c batchSignals) heldBack() <-chan struct{} {
-	if c.breaker == nil {
-		return nil
-	}
-	return c.breaker.openSignal()
 }
 
 // maxWait bounds a wait for further messages by half of what is left of the handler's time-out.

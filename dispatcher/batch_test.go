@@ -17,9 +17,9 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// company calls a batch handler for messages made by the test, each with a context of its own,
+// batchTest calls a batch handler for messages made by the test, each with a context of its own,
 // and keeps their results.
-type company struct {
+type batchTest struct {
 	*testing.T
 	handler dispatcher.Handler[int]
 	calls   sync.WaitGroup
@@ -28,28 +28,28 @@ type company struct {
 	results map[int]error // by body; guarded by mu
 }
 
-func newCompany(t *testing.T, h dispatcher.BatchHandler[int], size int, wait time.Duration) *company {
-	return &company{T: t, handler: dispatcher.Batch(h, size, wait), results: make(map[int]error)}
+func newBatchTest(t *testing.T, h dispatcher.BatchHandler[int], size int, wait time.Duration) *batchTest {
+	return &batchTest{T: t, handler: dispatcher.Batch(h, size, wait), results: make(map[int]error)}
 }
 
-var errNotYet = errors.New("no result yet")
+var errNoResult = errors.New("no result yet")
 
-// come adds a message, waits until it has joined a batch, and returns a function that ends its
+// add adds a message, waits until it has joined a batch, and returns a function that ends its
 // context.
-func (c *company) come(n int) (end func(error)) {
-	end = c.bring(n)
+func (c *batchTest) add(n int) (end func(error)) {
+	end = c.start(n)
 	synctest.Wait()
 	return end
 }
 
-// bring is come without waiting.
-func (c *company) bring(n int) (end func(error)) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), whose{}, n))
+// start adds a message without waiting.
+func (c *batchTest) start(n int) (end func(error)) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), messageKey{}, n))
 	c.mu.Lock()
-	c.results[n] = errNotYet
+	c.results[n] = errNoResult
 	c.mu.Unlock()
 	c.calls.Go(func() {
-		result := errors.New("it ended its goroutine")
+		result := errors.New("the handler ended its goroutine")
 		defer func() {
 			c.mu.Lock()
 			c.results[n] = result
@@ -61,10 +61,11 @@ func (c *company) bring(n int) (end func(error)) {
 	return cancel
 }
 
-type whose struct{}
+// messageKey is the key of a message's number in its context.
+type messageKey struct{}
 
 // result returns the result of a message.
-func (c *company) result(n int) error {
+func (c *batchTest) result(n int) error {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,9 +79,9 @@ func bodies(ms []*dispatcher.Message[int]) (all []int) {
 	return all
 }
 
-// Whatever the order of arrivals, no batch exceeds its size, none waits longer than it may, and
-// every message is in one batch and gets its own result.
-func TestNoBatchIsOverItsSize(t *testing.T) {
+// Whatever the order of arrivals, no batch exceeds its size or its wait, and every message is in
+// one batch and gets its own result.
+func TestNoBatchExceedsItsSizeOrItsWait(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		size := rapid.IntRange(-1, 5).Draw(rt, "size")
 		wait := time.Duration(rapid.IntRange(-1, 5).Draw(rt, "wait")) * time.Second
@@ -89,15 +90,15 @@ func TestNoBatchIsOverItsSize(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			var seen []int
-			came := make(map[int]time.Time)
-			c := newCompany(t, func(_ context.Context, ms []*dispatcher.Message[int]) (results []error) {
+			arrived := make(map[int]time.Time)
+			c := newBatchTest(t, func(_ context.Context, ms []*dispatcher.Message[int]) (results []error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if len(ms) > max(size, 1) {
-					rt.Errorf("a batch of %d, size %d", len(ms), size)
+					rt.Errorf("got a batch of %d, want at most %d", len(ms), max(size, 1))
 				}
-				if waited := time.Since(came[ms[0].Body]); waited > max(wait, 0) {
-					rt.Errorf("a batch waited %v, it may %v", waited, wait)
+				if waited := time.Since(arrived[ms[0].Body]); waited > max(wait, 0) {
+					rt.Errorf("got a batch that waited %v, want at most %v", waited, max(wait, 0))
 				}
 				for _, m := range ms {
 					seen = append(seen, m.Body)
@@ -108,9 +109,9 @@ func TestNoBatchIsOverItsSize(t *testing.T) {
 			for n, gap := range gaps {
 				time.Sleep(time.Duration(gap) * time.Second / 2)
 				mu.Lock()
-				came[n] = time.Now()
+				arrived[n] = time.Now()
 				mu.Unlock()
-				c.bring(n)
+				c.start(n)
 				if !together {
 					synctest.Wait()
 				}
@@ -119,45 +120,45 @@ func TestNoBatchIsOverItsSize(t *testing.T) {
 			c.calls.Wait()
 			for n := range gaps {
 				if err := c.result(n); err == nil || err.Error() != fmt.Sprintf("of %d", n) {
-					rt.Errorf("message %d got %v", n, err)
+					rt.Errorf("result of message %d: got %v, want %q", n, err, fmt.Sprintf("of %d", n))
 				}
 			}
 			slices.Sort(seen)
 			if len(seen) != len(gaps) || len(slices.Compact(seen)) != len(gaps) {
-				rt.Errorf("batches of %v, %d messages", seen, len(gaps))
+				rt.Errorf("got batches with the messages %v, want each of %d once", seen, len(gaps))
 			}
 		})
 	})
 }
 
-// The context of a batch ends with that of the last of its messages, not of the first, and has
-// the cause of the last.
+// The context of a batch ends when the contexts of all its messages have ended, with the cause of
+// the last one.
 func TestABatchDoesNotEndWithItsFirstContext(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			var ended error
-			c := newCompany(t, func(ctx context.Context, ms []*dispatcher.Message[int]) []error {
-				if ctx.Value(whose{}) != 0 {
-					t.Error("the context has not the values of the first")
+			c := newBatchTest(t, func(ctx context.Context, ms []*dispatcher.Message[int]) []error {
+				if ctx.Value(messageKey{}) != 0 {
+					t.Errorf("message in the context: got %v, want 0, the first", ctx.Value(messageKey{}))
 				}
 				<-ctx.Done()
 				ended = context.Cause(ctx)
 				return nil
 			}, 3, time.Hour)
-			ends := []func(error){c.come(0), c.come(1), c.come(2)}
+			ends := []func(error){c.add(0), c.add(1), c.add(2)}
 			for i, n := range order {
 				if synctest.Wait(); ended != nil {
-					t.Fatalf("it has ended when %d contexts had", i)
+					t.Fatalf("the batch's context ended after %d of 3 contexts", i)
 				}
 				time.Sleep(time.Second)
 				ends[n](fmt.Errorf("the cause of %d", n))
 			}
 			c.calls.Wait()
 			if want := fmt.Sprintf("the cause of %d", order[2]); ended == nil || ended.Error() != want {
-				t.Errorf("it ended with %v, want %s", ended, want)
+				t.Errorf("cause: got %v, want %s", ended, want)
 			}
 			if c.result(0) != nil {
-				t.Errorf("the results are lost: %v", c.results)
+				t.Errorf("result of message 0: got %v, want nil", c.result(0))
 			}
 		})
 	}
@@ -170,25 +171,25 @@ func TestAMessageWhoseContextHasEndedIsLeftOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []int
 			release := make(chan struct{})
-			c := newCompany(t, func(ctx context.Context, ms []*dispatcher.Message[int]) []error {
+			c := newBatchTest(t, func(ctx context.Context, ms []*dispatcher.Message[int]) []error {
 				got = bodies(ms)
 				<-release
 				return make([]error, len(ms))
 			}, 10, time.Hour)
-			ends := []func(error){c.come(0), c.come(1), c.come(2)}
+			ends := []func(error){c.add(0), c.add(1), c.add(2)}
 			ends[leaver](dispatcher.ErrLeaseLost)
 			if err := c.result(leaver); !errors.Is(err, dispatcher.ErrLeaseLost) {
-				t.Errorf("message %d has left and got %v while its batch runs", leaver, err)
+				t.Errorf("result of message %d while its batch runs: got %v, want ErrLeaseLost", leaver, err)
 			}
 			want := slices.Delete([]int{0, 1, 2}, leaver, leaver+1)
 			if !slices.Equal(got, want) {
-				t.Errorf("batch of %v, want %v", got, want)
+				t.Errorf("batch: got %v, want %v", got, want)
 			}
 			close(release)
 			c.calls.Wait()
 			for _, n := range want {
 				if err := c.result(n); err != nil {
-					t.Errorf("message %d: %v", n, err)
+					t.Errorf("result of message %d: got %v, want nil", n, err)
 				}
 			}
 		})
@@ -196,16 +197,16 @@ func TestAMessageWhoseContextHasEndedIsLeftOut(t *testing.T) {
 }
 
 // When all messages are left out, the handler is not called.
-func TestABatchOfNobodyIsNotHandled(t *testing.T) {
+func TestAnEmptyBatchIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCompany(t, func(context.Context, []*dispatcher.Message[int]) []error {
-			t.Error("it was handled")
+		c := newBatchTest(t, func(context.Context, []*dispatcher.Message[int]) []error {
+			t.Error("the handler was called")
 			return nil
 		}, 10, time.Hour)
-		c.come(0)(dispatcher.ErrStopping)
+		c.add(0)(dispatcher.ErrStopping)
 		c.calls.Wait()
 		if err := c.result(0); !errors.Is(err, dispatcher.ErrStopping) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want ErrStopping", err)
 		}
 	})
 }
@@ -215,35 +216,41 @@ func TestABatchOfNobodyIsNotHandled(t *testing.T) {
 func TestOnlyNilIsSuccessForAWholeBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler dispatcher.BatchHandler[int]
-		says    []string // nothing for success
+		want    []string // one of these texts in each error; none for success
 	}{
 		"nil":   {func(context.Context, []*dispatcher.Message[int]) []error { return nil }, nil},
 		"each":  {func(context.Context, []*dispatcher.Message[int]) []error { return make([]error, 3) }, nil},
 		"empty": {func(context.Context, []*dispatcher.Message[int]) []error { return []error{} }, []string{"0 for 3"}},
 		"fewer": {func(context.Context, []*dispatcher.Message[int]) []error { return make([]error, 2) }, []string{"2 for 3"}},
 		"more":  {func(context.Context, []*dispatcher.Message[int]) []error { return make([]error, 4) }, []string{"4 for 3"}},
-		// What went wrong is not lost, and is not what becomes of messages that it was not said of.
+		// The first error is kept in the text, but its outcome does not apply to the other messages.
 		"one for all": {func(context.Context, []*dispatcher.Message[int]) []error {
 			return []error{dispatcher.Poison(errors.New("the disk is full"))}
 		}, []string{"1 for 3 messages (nil if all succeeded, or one for each); the first error: the disk is full"}},
-		"panic": {func(context.Context, []*dispatcher.Message[int]) []error { panic("the batch broke") }, []string{"the batch broke"}},
-		// The one whose goroutine it was has no result of its own.
-		"Goexit": {func(context.Context, []*dispatcher.Message[int]) []error { runtime.Goexit(); return nil }, []string{"Goexit", "it ended its goroutine"}},
+		"panic": {
+			func(context.Context, []*dispatcher.Message[int]) []error { panic("the batch broke") },
+			[]string{"the batch broke"},
+		},
+		// The message whose goroutine ran the handler has no result of its own.
+		"Goexit": {
+			func(context.Context, []*dispatcher.Message[int]) []error { runtime.Goexit(); return nil },
+			[]string{"Goexit", "the handler ended its goroutine"},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newCompany(t, c.handler, 3, time.Hour)
+			b := newBatchTest(t, c.handler, 3, time.Hour)
 			for n := range 3 {
-				b.come(n)
+				b.add(n)
 			}
 			b.calls.Wait()
 			for n := range 3 {
 				err := b.result(n)
-				if asked := dispatcher.ResultOf(err); err != nil && asked.Explicit {
-					t.Errorf("%s: message %d is to be %v", name, n, asked.Outcome)
+				if result := dispatcher.ResultOf(err); err != nil && result.Explicit {
+					t.Errorf("%s: result of message %d: got %v, want a failure", name, n, result.Outcome)
 				}
-				told := slices.ContainsFunc(c.says, func(s string) bool { return err != nil && strings.Contains(err.Error(), s) })
-				if (err == nil) != (c.says == nil) || err != nil && !told {
-					t.Errorf("%s: message %d got %v", name, n, err)
+				found := slices.ContainsFunc(c.want, func(s string) bool { return err != nil && strings.Contains(err.Error(), s) })
+				if (err == nil) != (c.want == nil) || err != nil && !found {
+					t.Errorf("%s: result of message %d: got %v, want one of %q", name, n, err, c.want)
 				}
 			}
 		})

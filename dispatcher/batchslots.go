@@ -13,7 +13,7 @@ type batchSlots struct {
 
 // settleBatchSlots notes that this message needs its slot or not, and frees the unused slots of
 // the batch with the last of its messages.
-func (v *delivery[T]) settleBatchSlots() {
+func (v *delivery) settleBatchSlots() {
 	if v.batch.undecided.Add(-1) > 0 {
 		return
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// slow is a queue whose settlements take a second.
-type slow struct{ instant }
+// slowQueue is a queue whose settlements take a second.
+type slowQueue struct{ instantQueue }
 
-func (slow) Delete(context.Context, queue.Lease) error {
+func (slowQueue) Delete(context.Context, queue.Lease) error {
 	time.Sleep(time.Second)
 	return nil
 }
 
-func (slow) Update(_ context.Context, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
+func (slowQueue) Update(_ context.Context, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
 	time.Sleep(time.Second)
 	return l, nil
 }
@@ -34,34 +34,35 @@ func envelopes(n int) (batch []queue.Message) {
 		if i%2 == 1 {
 			text = "millrace/2?n=0\n" + strconv.Itoa(i)
 		}
-		batch = append(batch, queue.Message{Lease: queue.Lease{ID: queue.ID(strconv.Itoa(i)), Receipt: "r"}, Text: text, DequeueCount: 1})
+		lease := queue.Lease{ID: queue.ID(strconv.Itoa(i)), Receipt: "r"}
+		batch = append(batch, queue.Message{Lease: lease, Text: text, DequeueCount: 1})
 	}
 	return batch
 }
 
-// Slots that the batch did not fill, and those of messages that no handler may see, are worth
-// one dequeue together.
-func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
+// Slots that the batch did not fill, and those of messages that no handler may see, are freed
+// together, for one dequeue.
+func TestTheSlotsOfABatchAreFreedTogether(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
-			d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-				Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
+			d, err := dispatcher.New(slowQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+				Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1, OnError: func(error) {},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			d.Start(t.Context())
 			if n := d.Reserve(t.Context()); n != 12 {
-				t.Fatalf("%d slots are free", n)
+				t.Fatalf("got %d free slots, want 12", n)
 			}
 			got := make(chan int)
 			go func() { got <- d.Reserve(t.Context()) }()
 			synctest.Wait()
 			d.Dispatch(envelopes(10), 12, time.Now(), time.Minute)
 			if n := <-got; n != 7 {
-				t.Errorf("another loop got %d of 2 slots that nothing came for and 5 of a newer release", n)
+				t.Errorf("got %d slots, want 7: 2 that were not filled and 5 of messages of a newer release", n)
 			}
 			d.Dispatch(nil, 7, time.Now(), time.Minute)
 			close(release)
@@ -72,12 +73,12 @@ func TestTheRoomOfABatchIsFreedTogether(t *testing.T) {
 	}
 }
 
-// In an outage one loop waits to send the probe: the first that asked.
+// In an outage one loop waits to send the probe: the first that called Reserve.
 func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { return errors.New("the database is down") }
-		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 16, BatchSize: 16, OnError: func(error) {},
+		d, err := dispatcher.New(slowQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+			Concurrency: 16, BatchSize: 16, OnError: func(error) {},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +89,7 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 			batch[i] = batch[2*i]
 		}
 		d.Dispatch(batch[:16], d.Reserve(t.Context()), time.Now(), time.Minute)
-		synctest.Wait() // all have failed: nobody may fetch for a second
+		synctest.Wait() // all have failed: no dequeue for a second
 		type turn struct{ caller, slots int }
 		turns := make(chan turn, 8)
 		for caller := range 8 {
@@ -98,9 +99,9 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 		for caller := range 8 {
 			got := <-turns
 			if got != (turn{caller, 1}) {
-				t.Errorf("turn %d: caller %d got %d slots", caller, got.caller, got.slots)
+				t.Errorf("turn %d: got %d slots for caller %d, want 1 for caller %d", caller, got.slots, got.caller, caller)
 			}
-			d.Dispatch(nil, got.slots, time.Now(), time.Minute) // it found nothing
+			d.Dispatch(nil, got.slots, time.Now(), time.Minute) // the dequeue found nothing
 		}
 		if err := d.Drain(t.Context()); err != nil {
 			t.Error(err)
@@ -108,18 +109,18 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 	})
 }
 
-// Messages beyond the reserved slots take no slot and are given back, also next to messages
-// that no handler may see, and the slots add up afterwards.
+// Messages beyond the reserved slots take no slot and are given back, also beside messages that no
+// handler may see, and the number of slots is correct afterwards.
 func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		handler := func(context.Context, *dispatcher.Message[[]byte]) error { <-release; return nil }
-		var told []error
-		d, err := dispatcher.New(slow{}, handler, &dispatcher.Options[[]byte]{
-			Codec: codec.Bytes(), Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
+		var reported []error
+		d, err := dispatcher.New(slowQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+			Concurrency: 12, BatchSize: 12, MinFetch: 1, Linger: -1,
 			OnError: func(err error) {
 				if e := (*queue.Error)(nil); errors.As(err, &e) {
-					told = append(told, err)
+					reported = append(reported, err)
 				}
 			},
 		})
@@ -131,17 +132,18 @@ func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 		d.Dispatch(envelopes(20), 6, time.Now(), time.Minute)              // three of these six are of a newer release
 		synctest.Wait()
 		if handlers, settlements := d.Running(); handlers != 3 || settlements != 17 {
-			t.Errorf("%d handlers and %d settlements, want 3 and 17", handlers, settlements)
+			t.Errorf("got %d handlers and %d settlements, want 3 and 17", handlers, settlements)
 		}
-		if len(told) != 1 || !strings.Contains(told[0].Error(), "dispatcher_test.slow") || !strings.Contains(told[0].Error(), "14 are given back") {
-			t.Errorf("told %v, want one error that names the queue's type and how many are given back", told)
+		if len(reported) != 1 || !strings.Contains(reported[0].Error(), "dispatcher_test.slowQueue") ||
+			!strings.Contains(reported[0].Error(), "14 are given back") {
+			t.Errorf("got errors %v, want one that names the queue's type and 14 give-backs", reported)
 		}
 		time.Sleep(time.Minute)
 		if n := d.Count(dispatcher.GivenBack); n != 14 {
-			t.Errorf("%d were given back, want 14", n)
+			t.Errorf("GivenBack: got %d, want 14", n)
 		}
 		if n := d.Reserve(t.Context()); n != 9 {
-			t.Errorf("%d slots are free beside three handlers, want 9 of 12", n)
+			t.Errorf("got %d free slots beside three handlers, want 9 of 12", n)
 		}
 		d.Dispatch(nil, 9, time.Now(), time.Minute)
 		close(release)

@@ -10,26 +10,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// instant is a queue whose requests succeed at once and cost nothing, so that only the
+// instantQueue is a queue whose requests succeed at once and cost nothing, so that only the
 // dispatcher is measured.
-type instant struct{ queue.Queue }
+type instantQueue struct{ queue.Queue }
 
-func (instant) Name() queue.Name                          { return queue.Name{Account: "a", Queue: "jobs"} }
-func (q instant) Sibling(string) queue.Queue              { return other{q} }
-func (instant) Delete(context.Context, queue.Lease) error { return nil }
+func (instantQueue) Name() queue.Name                          { return queue.Name{Account: "a", Queue: "jobs"} }
+func (q instantQueue) Sibling(string) queue.Queue              { return poisonQueue{q} }
+func (instantQueue) Delete(context.Context, queue.Lease) error { return nil }
 
-type other struct{ instant }
+type poisonQueue struct{ instantQueue }
 
-func (other) Name() queue.Name { return queue.Name{Account: "a", Queue: "jobs-poison"} }
+func (poisonQueue) Name() queue.Name { return queue.Name{Account: "a", Queue: "jobs-poison"} }
 
-// BenchmarkDispatch measures what the dispatcher adds to a message: slot, lease, handler and
+// BenchmarkDispatch measures the dispatcher's cost of a message: slot, lease, handler and
 // settlement, with the identity codec and a time-out. BenchmarkGoroutine is the lower bound,
 // one goroutine per message.
 func BenchmarkDispatch(b *testing.B) {
 	done := make(chan struct{}, 32)
 	handler := func(context.Context, *dispatcher.Message[[]byte]) error { done <- struct{}{}; return nil }
-	d, err := dispatcher.New(instant{}, handler, &dispatcher.Options[[]byte]{
-		Codec: codec.Bytes(), Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
+	d, err := dispatcher.New(instantQueue{}, dispatcher.Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, &dispatcher.Options{
+		Format: codec.Plain, Timeout: time.Minute, Concurrency: 256,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/poison"
 )
@@ -28,21 +26,21 @@ const (
 // while all fail.
 type breaker struct {
 	mu        sync.Mutex
-	threshold int             // failures in a row that open it; guarded by mu
-	failures  int             // in a row, while it is closed; guarded by mu
-	open      bool            // messages are held back; guarded by mu
-	opened    chan struct{}   // closed when it opens, replaced when it closes; guarded by mu
-	pauses    backoff.BackOff // how long to wait next; guarded by mu
-	until     time.Time       // when the next probe may be let through; guarded by mu
-	probed    time.Time       // when the probe was let through whose result is awaited; zero for none; guarded by mu
-	changed   chan struct{}   // closed and replaced when anything here changes; guarded by mu
+	threshold int           // failures in a row that open it; guarded by mu
+	failures  int           // in a row, while it is closed; guarded by mu
+	open      bool          // messages are held back; guarded by mu
+	opened    chan struct{} // closed when it opens, replaced when it closes; guarded by mu
+	pauses    *retry.Waits  // how long to wait next; guarded by mu
+	until     time.Time     // when the next probe may be let through; guarded by mu
+	probed    time.Time     // when the probe was let through whose result is awaited; zero for none; guarded by mu
+	changed   chan struct{} // closed and replaced when anything here changes; guarded by mu
 }
 
 // newBreaker returns a closed breaker. The seed spreads its pauses, so that processes in the
 // same outage do not probe at the same time.
 func newBreaker(concurrency int, seed uint64) *breaker {
 	b := &breaker{
-		pauses:  retry.Waits("breaker/"+strconv.FormatUint(seed, 16), firstPause, maxPause),
+		pauses:  retry.NewWaits("breaker/"+strconv.FormatUint(seed, 16), firstPause, maxPause),
 		opened:  make(chan struct{}),
 		changed: make(chan struct{}),
 	}
@@ -92,7 +90,7 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 		b.open = true
 		close(b.opened)
 	}
-	b.probed, b.until = time.Time{}, time.Now().Add(b.pauses.NextBackOff())
+	b.probed, b.until = time.Time{}, time.Now().Add(b.pauses.Next())
 	b.notify()
 }
 

@@ -19,7 +19,7 @@ type decision struct {
 
 // refuse decides on a message whose handler must not run. Poison is detected before decoding
 // and handling, because a message that kills workers must not be touched again.
-func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
+func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
@@ -29,10 +29,8 @@ func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
-	case errors.Is(unread, codec.ErrNewer):
-		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
 	case unread != nil:
-		return v.poisoned(poison.ReasonUndecodable, unread), true
+		return v.unreadable(unread), true
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= bounds.MaxLost:
@@ -48,8 +46,17 @@ func (v *delivery[T]) refuse(unread error) (dec decision, refused bool) {
 // newerDelay is how long a message with a newer envelope is left to workers of a newer release.
 const newerDelay = 30 * time.Second
 
+// unreadable decides on a message that could not be opened or decoded: what is newer than this
+// program is left to another, anything else is poison.
+func (v *delivery) unreadable(err error) decision {
+	if errors.Is(err, codec.ErrNewer) {
+		return decision{outcome: Snoozed, delay: newerDelay, err: err}
+	}
+	return v.poisoned(poison.ReasonUndecodable, codec.Explain(v.queued.Text, v.dispatcher.options.Format, err))
+}
+
 // decide turns the handler's error into a decision. An interrupted handler has not failed.
-func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) decision {
+func (v *delivery) decide(err error, state leaseState, interrupted bool) decision {
 	said := explicitResult(err)
 	explicit := said != nil
 	switch {
@@ -78,7 +85,7 @@ func (v *delivery[T]) decide(err error, state leaseState, interrupted bool) deci
 // later gives the message back with the delay, or with a shorter one if the message expires
 // before it could be handled. If less than a second is left it is poison, because the service
 // would drop it without a trace.
-func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) decision {
+func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decision {
 	if !v.lease.messageEnd.IsZero() {
 		room := time.Until(v.lease.messageEnd) - v.dispatcher.Visibility()
 		if room < time.Second {
@@ -91,7 +98,7 @@ func (v *delivery[T]) later(outcome Outcome, delay time.Duration, err error) dec
 
 // poisoned decides that the message is poison: it is moved to the poison queue, or kept hidden
 // if there is none.
-func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
+func (v *delivery) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
 		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
 	}
@@ -99,7 +106,7 @@ func (v *delivery[T]) poisoned(reason poison.Reason, err error) decision {
 }
 
 // lifeEnds reports whether less than this much is left until the message expires.
-func (v *delivery[T]) lifeEnds(left time.Duration) bool {
+func (v *delivery) lifeEnds(left time.Duration) bool {
 	return !v.lease.messageEnd.IsZero() && time.Until(v.lease.messageEnd) < left
 }
 

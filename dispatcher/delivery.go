@@ -3,18 +3,17 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"runtime/debug"
+	"runtime/pprof"
 	"time"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
 // delivery is one message from its dequeue to its settlement, on a goroutine of its own.
-type delivery[T any] struct {
-	dispatcher    *Dispatcher[T]
+type delivery struct {
+	dispatcher    *Dispatcher
 	queued        queue.Message // has the newest receipt once the handler has returned
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
@@ -27,22 +26,23 @@ type delivery[T any] struct {
 	format       codec.Format
 	starts       int             // how many of the recorded starts count
 	lastRecorded recordedStart   // what this process knew of the message when starts were counted
-	message      Message[T]      // passed to its handler
 	ctx          context.Context // the handler's; nil if no handler ran
 	context      handlerContext  // storage of ctx
 
-	batch *batchSlots // shared with its batch
+	job     job         // this delivery with its type; constant
+	sibling *delivery   // the next one of its batch; constant
+	batch   *batchSlots // shared with its batch
 
-	next, before *delivery[T]            // list of deliveries in flight; guarded by dispatcher.mu
+	next, before *delivery               // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
 }
 
 // enveloped reports whether the message has an envelope, which counts attempts.
-func (v *delivery[T]) enveloped() bool { return v.format == codec.Envelope }
+func (v *delivery) enveloped() bool { return v.format == codec.Envelope }
 
 // attempt returns the number of this attempt: the recorded failures plus one, or for a message
 // without an envelope its dequeue count.
-func (v *delivery[T]) attempt() int {
+func (v *delivery) attempt() int {
 	if v.enveloped() {
 		return v.head.Attempts + 1
 	}
@@ -50,10 +50,10 @@ func (v *delivery[T]) attempt() int {
 }
 
 // lostDeliveries returns how many earlier deliveries are not accounted for.
-func (v *delivery[T]) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
+func (v *delivery) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v.head.Settled, 0) }
 
 // run processes the message from its slot to its settlement.
-func (v *delivery[T]) run() {
+func (v *delivery) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
 	v.countStarts()
@@ -73,7 +73,7 @@ func (v *delivery[T]) run() {
 }
 
 // open reads the text. With Adopt an envelope is recognised whatever the format.
-func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
+func (v *delivery) open() (codec.Head, []byte, codec.Format, error) {
 	o := &v.dispatcher.options
 	if o.Adopt {
 		return codec.OpenAdopted(v.queued.Text, o.Format)
@@ -83,7 +83,7 @@ func (v *delivery[T]) open() (codec.Head, []byte, codec.Format, error) {
 
 // decode reads the body, or settles the message as undecodable. A codec that panics or ends its
 // goroutine has failed to decode.
-func (v *delivery[T]) decode() (readable bool) {
+func (v *delivery) decode() (readable bool) {
 	d := v.dispatcher
 	returned := false
 	var err error
@@ -93,25 +93,18 @@ func (v *delivery[T]) decode() (readable bool) {
 		}
 		if readable = err == nil; !readable {
 			v.excludeStart(unstarted)
-			v.settle(v.poisoned(poison.ReasonUndecodable, safeError("codec", err)), held, unstarted)
+			v.settle(v.unreadable(safeError("codec", err)), held, unstarted)
 		}
 	}()
-	v.message.Body, err = d.options.Codec.Decode(v.body)
+	err = v.job.decodeBody()
 	returned = true
 	return
 }
 
 // handle runs the handler while the lease manager renews the lease, then settles the message by
 // the result.
-func (v *delivery[T]) handle() {
+func (v *delivery) handle() {
 	d := v.dispatcher
-	body := v.message.Body
-	v.message = Message[T]{
-		Body: body, ID: v.queued.ID, Queue: d.name, Head: v.head,
-		Attempt: v.attempt(), MaxAttempts: d.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
-		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
-		delivery: v,
-	}
 	timeout := v.timeout()
 	begin := time.Now()
 	ctx, cancel := context.WithCancelCause(d.handlers)
@@ -120,7 +113,7 @@ func (v *delivery[T]) handle() {
 		v.lease.deadline = begin.Add(timeout)
 		v.context.deadline = v.lease.deadline
 	}
-	v.ctx, v.lease.cancel, v.lease.watcher = &v.context, cancel, v
+	v.ctx, v.lease.cancel, v.lease.delivery = &v.context, cancel, v
 	d.setCancel(v, cancel)
 	d.slots.started()
 	d.leases.track(&v.lease, v.visibility)
@@ -132,28 +125,27 @@ func (v *delivery[T]) handle() {
 	}
 }
 
-// timeout returns the handler's time-out for this message; zero means none.
-func (v *delivery[T]) timeout() time.Duration {
-	o := &v.dispatcher.options
-	if o.TimeoutFor == nil {
-		return o.Timeout
+// timeout returns the handler's time-out for this message; zero or less means none.
+func (v *delivery) timeout() time.Duration {
+	if own := v.job.ownTimeout(); own != 0 {
+		return own
 	}
-	var own time.Duration
-	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = o.TimeoutFor(&v.message) }) || own == 0 {
-		return o.Timeout
-	}
-	return max(own, 0)
+	return v.dispatcher.options.Timeout
 }
 
-// execute calls the handler.
-func (v *delivery[T]) execute(begin time.Time) {
+// execute calls the handler, on a goroutine that meanwhile has the label of its queue.
+func (v *delivery) execute(begin time.Time) {
 	err := errGoexit
-	defer func() { v.returned(err, begin) }()
-	err = v.dispatcher.call(v.ctx, &v.message)
+	defer func() {
+		pprof.SetGoroutineLabels(v.dispatcher.unlabelled)
+		v.returned(err, begin)
+	}()
+	pprof.SetGoroutineLabels(v.dispatcher.handlers)
+	err = v.call()
 }
 
 // returned handles the result of a handler that began at that time.
-func (v *delivery[T]) returned(err error, begin time.Time) {
+func (v *delivery) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
 	d.visibility.recordHandling(took)
@@ -164,7 +156,7 @@ func (v *delivery[T]) returned(err error, begin time.Time) {
 }
 
 // finish settles the message by the handler's result.
-func (v *delivery[T]) finish(err error, begin time.Time) {
+func (v *delivery) finish(err error, begin time.Time) {
 	d := v.dispatcher
 	v.excludeStart(handled)
 	newest, state := d.leases.untrack(&v.lease)
@@ -195,7 +187,7 @@ const (
 )
 
 // freeSlot frees the slot when the settlement begins.
-func (v *delivery[T]) freeSlot(came progress) {
+func (v *delivery) freeSlot(came progress) {
 	slots := v.dispatcher.slots
 	switch {
 	case came == refused:
@@ -211,17 +203,17 @@ func (v *delivery[T]) freeSlot(came progress) {
 
 // call runs the handler. A panic becomes an error, so that one message's failure affects no
 // other.
-func (d *Dispatcher[T]) call(ctx context.Context, m *Message[T]) (err error) {
+func (v *delivery) call() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = safeError("handler", &PanicError{Value: p, Stack: debug.Stack()})
+			err = safeError("handler", caughtPanic(p))
 		}
 	}()
-	return safeError("handler", d.handler(ctx, m))
+	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors))
 }
 
-// renewed reports a renewal. It implements watcher.
-func (v *delivery[T]) renewed(visibility time.Duration, err error) {
+// renewed reports a renewal.
+func (v *delivery) renewed(visibility time.Duration, err error) {
 	o := &v.dispatcher.options
 	if err != nil {
 		o.OnError(err)
@@ -231,8 +223,8 @@ func (v *delivery[T]) renewed(visibility time.Duration, err error) {
 	}
 }
 
-// lost reports the loss of the lease. It implements watcher.
-func (v *delivery[T]) lost(cause error) {
+// lost reports the loss of the lease.
+func (v *delivery) lost(cause error) {
 	if f := v.dispatcher.options.Observer.Lost; f != nil {
 		f(v.described(), cause)
 	}

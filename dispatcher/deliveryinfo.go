@@ -43,7 +43,7 @@ func (d Delivery) attrs() []slog.Attr {
 
 // described returns the description of the delivery. It may run while the head is being
 // changed, so it reads only fields that never change and the attempts.
-func (v *delivery[T]) described() Delivery {
+func (v *delivery) described() Delivery {
 	return Delivery{
 		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID,
 		Attempt: v.attempt(), MaxAttempts: v.dispatcher.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,

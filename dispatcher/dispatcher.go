@@ -2,63 +2,59 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
 // Dispatcher runs a handler for messages of one queue. Make one with [New]. It is safe for
 // concurrent use. Call [Dispatcher.Start] before any other method and [Dispatcher.Drain] at the
 // end.
-type Dispatcher[T any] struct {
-	queue   queue.Queue
-	name    queue.Name
-	handler Handler[T]
-	options Options[T] // hooks are wrapped by Options.guard
-	hooks   *hook.Guard
+type Dispatcher struct {
+	queue         queue.Queue
+	name          queue.Name
+	newDeliveries func(n int) *delivery // linked by sibling; see adapter.go
+	options       Options               // hooks are wrapped by Options.guard
+	hooks         *hook.Guard
 
 	slots      *slots
 	visibility *visibilityEstimator
 	breaker    *breaker
 	leases     *leaseManager
 	starts     starts
-	workers    workers[T]
+	workers    workers
 
-	handlers context.Context // parent of the handlers' contexts; never ends, see stopHandlers
-	requests requests        // parents of settlements and renewals
-	halted   chan struct{}   // closed by Halt
-	stopping chan struct{}   // closed by Stop
-	halt     sync.Once
+	handlers   context.Context // parent of the handlers' contexts, with the label of the queue; never ends, see stopHandlers
+	unlabelled context.Context // has the labels of goroutines that run no handler; a lookup does not allocate
+	requests   requests        // parents of settlements and renewals
+	halted     chan struct{}   // closed by Halt
+	stopping   chan struct{}   // closed by Stop
+	halt       sync.Once
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
 	counts   [outcomes]atomic.Int64
 
 	mu       sync.Mutex
-	started  bool         // guarded by mu
-	draining bool         // no further handler starts; guarded by mu
-	stopped  bool         // handlers have been cancelled; guarded by mu
-	active   *delivery[T] // head of the list of deliveries in flight; guarded by mu
+	started  bool      // guarded by mu
+	draining bool      // no further handler starts; guarded by mu
+	stopped  bool      // handlers have been cancelled; guarded by mu
+	active   *delivery // head of the list of deliveries in flight; guarded by mu
 }
 
-// New returns a dispatcher for the queue and the handler. It starts and sends nothing. The
-// error names every invalid option.
-func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], error) {
-	if isnil.Value(q) || h == nil {
-		return nil, errors.New("dispatcher: a queue and a handler are required")
-	}
+// newDispatcher returns a dispatcher whose deliveries are made by newDeliveries.
+func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Options) (*Dispatcher, error) {
 	options, err := o.withDefaults(q)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
 	}
 	hooks := options.guard(q.Name())
-	return &Dispatcher[T]{
-		queue: q, name: q.Name(), handler: intercepted(h, options.Interceptors), options: options, hooks: hooks,
+	return &Dispatcher{
+		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
 		slots:      newSlots(options.Concurrency, options.BatchSize),
 		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
@@ -67,7 +63,7 @@ func New[T any](q queue.Queue, h Handler[T], o *Options[T]) (*Dispatcher[T], err
 
 // Start makes the dispatcher ready. Handlers see the values of ctx but not its end:
 // [Dispatcher.Drain] shuts down. A second call panics, because it is a mistake in the program.
-func (d *Dispatcher[T]) Start(ctx context.Context) {
+func (d *Dispatcher) Start(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.started {
@@ -75,21 +71,20 @@ func (d *Dispatcher[T]) Start(ctx context.Context) {
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
-	d.handlers = context.WithValue(ctx, batchSignalsKey{}, batchSignals{
-		stopping: d.stopping, breaker: d.breaker,
-	})
+	d.handlers = withQueueLabel(ctx, d.name)
+	d.unlabelled = pprof.WithLabels(ctx, pprof.Labels())
 	d.requests.start(ctx)
 	d.leases = newLeaseManager(d.requests.context(), d.queue, d.visibility.forRenewal, d.options.StuckAfter)
 }
 
 // Visibility returns the visibility timeout for the next dequeue, in whole seconds.
-func (d *Dispatcher[T]) Visibility() time.Duration { return d.visibility.forDequeue(d.leases.count()) }
+func (d *Dispatcher) Visibility() time.Duration { return d.visibility.forDequeue(d.leases.count()) }
 
 // Running returns how many handlers run and how many settlements are in progress.
-func (d *Dispatcher[T]) Running() (handlers, settlements int) { return d.slots.counts() }
+func (d *Dispatcher) Running() (handlers, settlements int) { return d.slots.counts() }
 
 // Count returns how many deliveries ended with this outcome.
-func (d *Dispatcher[T]) Count(o Outcome) int64 {
+func (d *Dispatcher) Count(o Outcome) int64 {
 	if o < 0 || o >= outcomes {
 		return 0
 	}
@@ -97,40 +92,39 @@ func (d *Dispatcher[T]) Count(o Outcome) int64 {
 }
 
 // Renewed returns how many lease renewals succeeded.
-func (d *Dispatcher[T]) Renewed() int64 {
+func (d *Dispatcher) Renewed() int64 {
 	d.leases.mu.Lock()
 	defer d.leases.mu.Unlock()
 	return d.leases.renewed
 }
 
 // Late returns how many settlements failed because the visibility timeout had passed.
-func (d *Dispatcher[T]) Late() int64 { return d.visibility.lateCount() }
+func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 
 // Dispatch starts a handler for every message of a batch. It uses the reserved slots and frees
 // those that the batch did not fill; an empty batch frees all. Asked is the time just before
 // the dequeue was sent, visibility the timeout it asked for. Dispatch does not block. Once a
 // drain has begun it gives the messages back instead. It also gives back messages beyond the
 // reserved slots and reports them to OnError.
-func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)
 		return
 	}
-	// One allocation for the whole batch. It is freed with its last message, which ends soon
-	// after the others.
-	deliveries := make([]delivery[T], len(batch))
+	first := d.newDeliveries(len(batch))
 	shared := new(batchSlots)
 	shared.undecided.Store(int32(len(batch)))
 	shared.unused.Store(int32(reserved - len(batch))) // negative if the queue returned too many
-	for i, m := range batch {
-		v := &deliveries[i]
+	v := first
+	for _, m := range batch {
 		v.dispatcher, v.queued, v.visibility, v.batch = d, m, visibility, shared
 		v.lease = lease{id: m.ID, text: m.Text, newest: m.Lease, asked: asked, index: -1, messageEnd: endOfLife(m, asked, visibility)}
+		v = v.sibling
 	}
-	d.admit(deliveries, reserved)
-	for i := range deliveries {
-		d.workers.run(&deliveries[i])
+	d.admit(first, len(batch), reserved)
+	for v := first; v != nil; v = v.sibling {
+		d.workers.run(v)
 	}
 	if len(batch) > reserved {
 		d.options.OnError(d.overfull(len(batch), reserved))
@@ -138,7 +132,7 @@ func (d *Dispatcher[T]) Dispatch(batch []queue.Message, reserved int, asked time
 }
 
 // overfull returns the error for a dequeue that returned more messages than it asked for.
-func (d *Dispatcher[T]) overfull(got, asked int) error {
+func (d *Dispatcher) overfull(got, asked int) error {
 	return &queue.Error{
 		Op: "dequeue", Queue: d.name,
 		Detail: fmt.Sprintf("the dequeue returned %d messages instead of at most %d; %d are given back unhandled", got, asked, got-asked),
@@ -149,12 +143,11 @@ func (d *Dispatcher[T]) overfull(got, asked int) error {
 // admit counts the messages as in flight and decides which handlers may start: as many as there
 // are slots. Both happen under one lock, so that Drain waits for everything admitted before it
 // and nothing starts after it.
-func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
+func (d *Dispatcher) admit(first *delivery, n, reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.inFlight.Add(len(batch))
-	for i := range batch {
-		v := &batch[i]
+	d.inFlight.Add(n)
+	for i, v := 0, first; v != nil; i, v = i+1, v.sibling {
 		v.start = !d.draining && i < reserved
 		if v.next = d.active; v.next != nil {
 			v.next.before = v
@@ -164,7 +157,7 @@ func (d *Dispatcher[T]) admit(batch []delivery[T], reserved int) {
 }
 
 // remove removes a settled delivery from those in flight.
-func (d *Dispatcher[T]) remove(v *delivery[T]) {
+func (d *Dispatcher) remove(v *delivery) {
 	d.mu.Lock()
 	if v.next != nil {
 		v.next.before = v.before
@@ -181,7 +174,7 @@ func (d *Dispatcher[T]) remove(v *delivery[T]) {
 // setCancel makes the handler's context known to stopHandlers. The parent of all contexts never
 // ends, because registering every context with a parent that does would make all handlers
 // contend for its lock.
-func (d *Dispatcher[T]) setCancel(v *delivery[T], cancel context.CancelCauseFunc) {
+func (d *Dispatcher) setCancel(v *delivery, cancel context.CancelCauseFunc) {
 	d.mu.Lock()
 	v.cancel = cancel
 	stopped := d.stopped
@@ -192,7 +185,7 @@ func (d *Dispatcher[T]) setCancel(v *delivery[T], cancel context.CancelCauseFunc
 }
 
 // stopHandlers cancels the contexts of all handlers, including those that start later.
-func (d *Dispatcher[T]) stopHandlers() {
+func (d *Dispatcher) stopHandlers() {
 	d.mu.Lock()
 	d.stopped = true
 	var cancels []context.CancelCauseFunc

@@ -11,7 +11,7 @@ const haltTimeout = time.Second
 
 // Stop begins the shutdown: messages dispatched from now on are given back, running handlers
 // continue, and batches of [Batch] start without waiting for more messages.
-func (d *Dispatcher[T]) Stop() {
+func (d *Dispatcher) Stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.draining {
@@ -25,7 +25,7 @@ func (d *Dispatcher[T]) Stop() {
 // nothing runs any more. A handler that ignores its cancelled context for longer than
 // SettleTimeout, or than a second after [Dispatcher.Halt], is abandoned and named in an
 // [*AbandonedError]. Call Drain once, after the last call of Dispatch has returned.
-func (d *Dispatcher[T]) Drain(ctx context.Context) error {
+func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.Stop()
 	done := make(chan struct{})
 	// Owned by this call, or by the abandoned handlers: it ends with the last of them.
@@ -45,7 +45,7 @@ func (d *Dispatcher[T]) Drain(ctx context.Context) error {
 }
 
 // wait waits for the deliveries in flight as Drain documents, and reports whether all ended.
-func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
+func (d *Dispatcher) wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
@@ -75,7 +75,7 @@ func (d *Dispatcher[T]) wait(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // endsSoon reports whether everything ends within haltTimeout.
-func (d *Dispatcher[T]) endsSoon(done <-chan struct{}) bool {
+func (d *Dispatcher) endsSoon(done <-chan struct{}) bool {
 	t := time.NewTimer(haltTimeout)
 	defer t.Stop()
 	select {
@@ -88,9 +88,9 @@ func (d *Dispatcher[T]) endsSoon(done <-chan struct{}) bool {
 
 // Halt ends a drain at once, or makes the coming one short. It may be called at any time and
 // more than once.
-func (d *Dispatcher[T]) Halt() { d.halt.Do(func() { close(d.halted) }) }
+func (d *Dispatcher) Halt() { d.halt.Do(func() { close(d.halted) }) }
 
-func (d *Dispatcher[T]) abandoned() error {
+func (d *Dispatcher) abandoned() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := &AbandonedError{Queue: d.queue.Name()}

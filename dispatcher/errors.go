@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -59,8 +60,15 @@ func (e *DeliveryError) Attrs() []slog.Attr {
 
 // PanicError is the error of a handler that panicked.
 type PanicError struct {
-	Value any    // what was passed to panic
-	Stack []byte // the goroutine's stack at that point
+	Value   any       // what was passed to panic
+	Stack   []byte    // the goroutine's stack at that point
+	Callers []uintptr // the same for runtime.CallersFrames; at most 64
+}
+
+// caughtPanic returns the error for a panic, for the deferred call that recovered value.
+func caughtPanic(value any) *PanicError {
+	f := hook.Caught("", value)
+	return &PanicError{Value: f.Value, Stack: f.Stack, Callers: f.Callers}
 }
 
 // Error returns the text of the panic, without the stack.

@@ -24,7 +24,7 @@ func ExampleDispatcher() {
 		fmt.Println("shipping", m.Body)
 		return nil
 	}
-	d, err := dispatcher.New(q, ship, &dispatcher.Options[string]{Concurrency: 8})
+	d, err := dispatcher.New(q, dispatcher.Jobs[string]{Handler: ship}, &dispatcher.Options{Concurrency: 8})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	errTooMany = errors.New("429 from the carrier")
+	errBusy    = errors.New("the carrier is busy")
 	errAddress = errors.New("no such street")
 )
 
@@ -19,11 +19,11 @@ func Example_outcome() {
 	handler := func(_ context.Context, m *dispatcher.Message[string]) error {
 		switch m.Body {
 		case "busy":
-			return dispatcher.Retry(30*time.Second, errTooMany) // later, at a time of our own
+			return dispatcher.Retry(30*time.Second, errBusy) // try again after this delay
 		case "bad address":
-			return dispatcher.Poison(errAddress) // no attempt will help
+			return dispatcher.Poison(errAddress) // no further attempt can succeed
 		case "cancelled order":
-			return dispatcher.Discard(nil) // nobody needs it any more
+			return dispatcher.Discard(nil) // no longer needed
 		}
 		return nil // done: the message is deleted
 	}
@@ -32,7 +32,7 @@ func Example_outcome() {
 	}
 	// Output:
 	// fine -> <nil>
-	// busy -> 429 from the carrier
+	// busy -> the carrier is busy
 	// bad address -> no such street
 	// cancelled order -> discarded
 }

@@ -10,23 +10,21 @@ import (
 // without its message, such as a logger. It returns false outside of a handler, and for the
 // context of a [BatchHandler], which has several deliveries.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) {
-	d, ok := ctx.Value(deliveryKey{}).(describer)
+	v, ok := ctx.Value(deliveryKey{}).(*delivery)
 	if !ok {
 		return Delivery{}, false
 	}
-	return d.described(), true
+	return v.described(), true
 }
 
 // deliveryKey is the key of a delivery in its handler's context.
 type deliveryKey struct{}
 
-type describer interface{ described() Delivery }
-
 // handlerContext is the context of a handler. It is part of the delivery, which saves an
 // allocation, and its deadline needs no timer because the lease manager enforces it.
 type handlerContext struct {
 	context.Context
-	delivery describer
+	delivery *delivery
 	deadline time.Time // zero for none
 }
 

@@ -16,11 +16,12 @@ import (
 // to Options.OnError at once, and then at most every ten seconds per hook. A hook that ends its
 // goroutine, as t.FailNow does, ends only its own call.
 type HookError struct {
-	Queue queue.Name
-	Hook  string // the field of the options, such as "Observer.Started" or "Codec.Decode"
-	Value any    // what was passed to panic; nil if it called runtime.Goexit
-	Stack []byte // the goroutine's stack at that point
-	Times int    // failures since the last report, this one included; at least 1
+	Queue   queue.Name
+	Hook    string    // the field of the options, such as "Observer.Started" or "Codec.Decode"
+	Value   any       // what was passed to panic; nil if it called runtime.Goexit
+	Stack   []byte    // the goroutine's stack at that point
+	Callers []uintptr // the same for runtime.CallersFrames; at most 64
+	Times   int       // failures since the last report, this one included; at least 1
 }
 
 // Error describes the failure in one line, without the stack.
@@ -36,7 +37,7 @@ func (e *HookError) Error() string {
 }
 
 func newHookError(of queue.Name, f hook.Failure) *HookError {
-	return &HookError{Queue: of, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
+	return &HookError{Queue: of, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Callers: f.Callers, Times: f.Times}
 }
 
 // onError is the name of the hook that receives the failures of the others.
@@ -46,7 +47,7 @@ const onError = "OnError"
 // message run on its goroutine, which runtime.Goexit can end, so what follows them is deferred.
 // The others get a goroutine per call, which costs little next to what they do. Codec and
 // RetryDelay are guarded where their results are used.
-func (o *Options[T]) guard(of queue.Name) *hook.Guard {
+func (o *Options) guard(of queue.Name) *hook.Guard {
 	report := o.OnError
 	g := hook.New(func(f hook.Failure) {
 		err := newHookError(of, f)

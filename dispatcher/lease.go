@@ -15,10 +15,10 @@ const safetyMargin = time.Second
 // lease is the lease of one message while its handler runs. All fields but the first group are
 // guarded by leaseManager.mu.
 type lease struct {
-	id      queue.ID
-	text    string                  // resent with every renewal, because an update without a text clears it
-	cancel  context.CancelCauseFunc // ends the handler's context
-	watcher watcher                 // told what happens to the lease
+	id       queue.ID
+	text     string                  // resent with every renewal, because an update without a text clears it
+	cancel   context.CancelCauseFunc // ends the handler's context
+	delivery *delivery               // told what happens to the lease, without the manager's lock
 
 	newest     queue.Lease // with the newest receipt
 	asked      time.Time   // just before the request for it; constant while it is tracked
@@ -33,13 +33,6 @@ type lease struct {
 	state      leaseState
 	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
 	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
-}
-
-// watcher is told what happens to a lease. It is called without the manager's lock.
-type watcher interface {
-	renewed(visibility time.Duration, err error)
-	lost(cause error)
-	stuck()
 }
 
 type leaseState uint8

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -170,7 +171,7 @@ func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 			k.cancelHandler(l, now, ErrLeaseExpired)
 		case past(l.stuckAt, now):
 			l.stuckAt, l.renewAt, l.stuck = time.Time{}, time.Time{}, true
-			k.workers.Go(l.watcher.stuck) // collects stacks, so not under the lock
+			k.workers.Go(l.delivery.stuck) // collects stacks, so not under the lock
 		default:
 			k.queueRenewal(l, now)
 		}
@@ -190,7 +191,7 @@ func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 		l.stuckAt = now.Add(k.stuckAfter)
 	}
 	if !errors.Is(cause, ErrTimeout) {
-		k.workers.Go(func() { l.watcher.lost(cause) })
+		k.workers.Go(func() { l.delivery.lost(cause) })
 	}
 }
 
@@ -210,8 +211,5 @@ func (k *leaseManager) reschedule(l *lease) {
 }
 
 func (k *leaseManager) signal() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(k.wake, struct{}{})
 }

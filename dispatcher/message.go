@@ -44,7 +44,7 @@ type Message[T any] struct {
 	// never expires has a date in the year 9999.
 	Expires time.Time
 
-	delivery *delivery[T] // nil for a message made by a test
+	delivery *typedDelivery[T] // nil for a message made by a test
 }
 
 // Last reports whether this is the last attempt: an error other than a [Snooze] then moves the
@@ -53,15 +53,6 @@ func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
 
 // AttemptsLeft returns how many attempts remain after this one.
 func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0) }
-
-// described returns the description of the delivery, also for a message made by a test.
-func (m *Message[T]) described() Delivery {
-	return Delivery{
-		Queue: m.Queue, ID: m.ID, Job: m.Head.ID, Attempt: m.Attempt, MaxAttempts: m.MaxAttempts,
-		DequeueCount: m.DequeueCount, Inserted: m.Inserted, Enqueued: m.Head.Enqueued, Expires: m.Expires,
-		Trace: m.Head.Trace, TraceState: m.Head.TraceState,
-	}
-}
 
 // errNoQueue is the error of Save for a message made by a test.
 var errNoQueue = errors.New("the message does not come from a queue")
@@ -76,7 +67,7 @@ var errNoQueue = errors.New("the message does not come from a queue")
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
 	if m.delivery != nil {
-		err = m.delivery.save(ctx, body)
+		err = m.delivery.saveBody(ctx, body)
 	}
 	if err != nil {
 		return fmt.Errorf("save the progress of message %s of %v: %w", string(m.ID), m.Queue, err)

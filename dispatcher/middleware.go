@@ -44,13 +44,10 @@ type Middleware[T any] func(Handler[T]) Handler[T]
 // [ResultOf] tells what an error asks for.
 type Interceptor func(ctx context.Context, d Delivery, next func(context.Context) error) error
 
-// intercepted wraps the handler in the interceptors; the first is the outermost.
-func intercepted[T any](h Handler[T], is []Interceptor) Handler[T] {
-	for i := len(is) - 1; i >= 0; i-- {
-		intercept, inner := is[i], h
-		h = func(ctx context.Context, m *Message[T]) error {
-			return intercept(ctx, m.described(), func(ctx context.Context) error { return inner(ctx, m) })
-		}
+// intercept calls the handler inside the interceptors; the first is the outermost.
+func (v *delivery) intercept(ctx context.Context, is []Interceptor) error {
+	if len(is) == 0 {
+		return v.job.callHandler(ctx)
 	}
-	return h
+	return is[0](ctx, v.described(), func(ctx context.Context) error { return v.intercept(ctx, is[1:]) })
 }

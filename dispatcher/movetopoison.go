@@ -11,7 +11,7 @@ import (
 
 // poison copies the message to the poison queue and then deletes it. If the copy fails the
 // message is given back, so that it is not lost.
-func (v *delivery[T]) poison(dec decision) error {
+func (v *delivery) poison(dec decision) error {
 	record := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
 	if err := v.copy(record, dec); err != nil {
 		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(dec.err), v.poisonText(dec)))
@@ -26,7 +26,7 @@ func (v *delivery[T]) poison(dec decision) error {
 // lease is no longer renewed, and a message that is delivered again before it is given back
 // would be handled again. So when half of the remaining lease has passed, the message first
 // gets a longer lease, with a text that marks it as poison.
-func (v *delivery[T]) copy(record poison.Record, dec decision) error {
+func (v *delivery) copy(record poison.Record, dec decision) error {
 	d := v.dispatcher
 	left := max(v.leaseLeft()/2, time.Second)
 	over, err := v.copyWithin(min(left, d.options.SettleTimeout), record)
@@ -44,7 +44,7 @@ func (v *delivery[T]) copy(record poison.Record, dec decision) error {
 }
 
 // copyWithin tries for up to the limit, and reports whether it was reached.
-func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
+func (v *delivery) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
 	defer cancel()
 	err = v.dispatcher.options.Poison.Copy(ctx, record)
@@ -52,7 +52,7 @@ func (v *delivery[T]) copyWithin(limit time.Duration, record poison.Record) (ove
 }
 
 // leaseLeft returns how much is left of a lease that is no longer tracked.
-func (v *delivery[T]) leaseLeft() time.Duration {
+func (v *delivery) leaseLeft() time.Duration {
 	if v.ctx == nil { // no handler ran: it was never tracked
 		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
 	}
@@ -63,7 +63,7 @@ func (v *delivery[T]) leaseLeft() time.Duration {
 // deliveries even if few attempts failed, as far as it would if all attempts had. It is at
 // least a second, whatever RetryDelay returns, because nothing bounds the number of copies
 // tried.
-func (v *delivery[T]) copyDelay(err error) time.Duration {
+func (v *delivery) copyDelay(err error) time.Duration {
 	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
 	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
 	delay := max(v.retryDelay(tries, err), time.Second)
@@ -75,7 +75,7 @@ func (v *delivery[T]) copyDelay(err error) time.Duration {
 
 // poisonText returns the text that marks the message as poison, so that no handler sees it
 // again while it stays in its queue.
-func (v *delivery[T]) poisonText(dec decision) string {
+func (v *delivery) poisonText(dec decision) string {
 	v.head.Poison = string(dec.reason)
 	failed := v.attempt() - 1
 	switch dec.reason {

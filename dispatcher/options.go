@@ -29,18 +29,14 @@ const (
 	maxDefaultMinFetch = 28
 )
 
-// Options configure a [Dispatcher]. Nil and the zero value mean the defaults.
-type Options[T any] struct {
-	// Codec decodes the body. Defaults to codec.JSON.
-	Codec codec.Codec[T]
-
+// Options configure a [Dispatcher]. Nil and the zero value mean the defaults. Most fields are
+// documented in full at the fields of the same names in listener.Options; OnRelease exists only
+// here.
+type Options struct {
 	// Format is how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format
 
-	// Adopt puts a message without an envelope into one when it is first given back, so that
-	// attempts are counted apart from deliveries. Other consumers of the queue must then read
-	// envelopes; this one recognises them whatever the Format. Defaults to false: such messages
-	// are never rewritten.
+	// Adopt puts messages without an envelope into one. Defaults to false.
 	Adopt bool
 
 	// Concurrency is how many handlers may run at once. Defaults to 64.
@@ -49,86 +45,66 @@ type Options[T any] struct {
 	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
 	BatchSize int
 
-	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
-	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, within 1…28.
+	// MinFetch is how many slots must be free before a dequeue is sent. Defaults to a tenth of
+	// Concurrency, within 1…28.
 	MinFetch int
 
-	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
-	// are. Negative means not at all. Defaults to 100 ms, or to a fifth of the handling time if
-	// that is longer, at most 1 s: in that time about a fifth of the handlers return.
+	// Linger is how long free slots wait for MinFetch. Negative means not at all. Defaults to
+	// 100 ms, or to a fifth of the handling time if that is longer, at most 1 s.
 	Linger time.Duration
 
-	// Visibility is how long dequeued messages are hidden. Leases are renewed while handlers
-	// run. Defaults to 30 s at first, then to what handling times call for, within 10 s … 10
-	// min.
+	// Visibility is how long dequeued messages are hidden. Defaults to 30 s at first, then to
+	// what handling times call for, within 10 s … 10 min.
 	Visibility Visibility
 
-	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is [ErrTimeout]. The lease is renewed until the handler returns
-	// or counts as stuck. Less than 1 µs is refused as a number without a unit. Defaults to
-	// none.
+	// Timeout ends a handler's context when it has run this long. Defaults to none.
 	Timeout time.Duration
-
-	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
-	// Timeout, negative means none. It must not change the message. Defaults to none.
-	TimeoutFor func(m *Message[T]) time.Duration
 
 	// Interceptors wrap every handler, the first outermost. Defaults to none.
 	Interceptors []Interceptor
 
-	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
-	// delay is bounded by the message's remaining life. To treat only some errors specially,
-	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
-	// second. Defaults to RetryCurve of the attempt.
+	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first.
+	// Defaults to [RetryCurve] of the attempt.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
 	// and the sibling queue "-poison".
 	Poison poison.Policy
 
-	// SettleTimeout bounds the delete, update or move after a handler: all retries together,
-	// after a first try that the queue's own time-out bounds. Defaults to 15 s.
+	// SettleTimeout bounds the settlement of a message. Defaults to 15 s.
 	SettleTimeout time.Duration
 
 	// Observer receives events of deliveries. Defaults to none.
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is reported
-	// as a [*StuckError], with the stacks of the handlers. Its lease is then renewed no longer.
-	// Negative means never. Defaults to 1 min.
+	// as a [*StuckError]. Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
-	// GiveUp frees the slot of a handler that is reported as stuck, so that another can run.
-	// Its later result settles nothing. Defaults to false.
+	// GiveUp frees the slot of a handler that is reported as stuck. Defaults to false.
 	GiveUp bool
 
-	// Seed makes the pauses in an outage of the handlers repeatable. Processes that share a
-	// queue must use different seeds. Defaults to a random one.
+	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
 	// again, unless it expires within a second. It must not block. Defaults to none.
 	OnRelease func(time.Time)
 
-	// OnError receives every failed delivery as a [*DeliveryError], failed renewals, stuck
-	// handlers ([*StuckError]) and panics of functions in these options ([*HookError]). It is
-	// called concurrently and should not block. Its own panics go to slog's default logger.
-	// Defaults to none.
+	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own
+	// panics go to slog's default logger. Defaults to none.
 	OnError func(error)
 }
 
 // withDefaults returns the options with the defaults for the queue q, or all errors in them.
-func (o *Options[T]) withDefaults(q queue.Queue) (Options[T], error) {
-	var c Options[T]
+func (o *Options) withDefaults(q queue.Queue) (Options, error) {
+	var c Options
 	if o != nil {
 		c = *o
 	}
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if c.Codec == nil {
-		c.Codec = codec.JSON[T]()
-	}
 	if err := c.Format.Check(); err != nil {
 		errs = append(errs, err)
 	}

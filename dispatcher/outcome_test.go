@@ -16,7 +16,7 @@ import (
 func TestTheZeroOutcomeIsNone(t *testing.T) {
 	var zero Outcome
 	if zero == Deleted || zero.String() != "none" {
-		t.Errorf("got %v", zero)
+		t.Errorf("zero Outcome: got %v, want none", zero)
 	}
 }
 
@@ -28,7 +28,7 @@ func TestOutcomesAndFormatsAreTextInJSON(t *testing.T) {
 			err = json.Unmarshal(text, &back)
 		}
 		if err != nil || back != o || string(text) != `"`+o.String()+`"` {
-			t.Errorf("%v: got %s and %v back, %v", o, text, back, err)
+			t.Errorf("%v: got %s and %v back, error %v; want its name and itself", o, text, back, err)
 		}
 	}
 	for f := codec.Auto; f <= codec.Base64; f++ {
@@ -38,41 +38,42 @@ func TestOutcomesAndFormatsAreTextInJSON(t *testing.T) {
 			err = json.Unmarshal(text, &back)
 		}
 		if err != nil || back != f || string(text) != `"`+f.String()+`"` {
-			t.Errorf("%v: got %s and %v back, %v", f, text, back, err)
+			t.Errorf("%v: got %s and %v back, error %v; want its name and itself", f, text, back, err)
 		}
 	}
 	for _, bad := range []any{Outcome(99), Outcome(-1), codec.Format(99), codec.Format(-1)} {
 		if text, err := json.Marshal(bad); err == nil {
-			t.Errorf("got %s, want an error", text)
+			t.Errorf("Marshal(%d): got %s, want an error", bad, text)
 		}
 	}
 	if err := json.Unmarshal([]byte(`"vanished"`), new(Outcome)); err == nil {
-		t.Error("an outcome that there is not was read")
+		t.Error("Unmarshal of an unknown outcome: got no error, want one")
 	}
 }
 
 func TestAnUnknownFormatIsRefused(t *testing.T) {
-	o := &Options[int]{Format: codec.Format(99)}
-	if _, err := o.withDefaults(localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})); err == nil || !strings.Contains(err.Error(), "99") {
-		t.Errorf("got %v, want an error that names it", err)
+	o := &Options{Format: codec.Format(99)}
+	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
+	if _, err := o.withDefaults(q); err == nil || !strings.Contains(err.Error(), "99") {
+		t.Errorf("got error %v, want one that names the format 99", err)
 	}
 }
 
-func TestOneErrLeaseLost(t *testing.T) {
+func TestErrLeaseLostMatchesTheErrorsOfPackageQueue(t *testing.T) {
 	for _, err := range []error{ErrLeaseLost, queue.ErrLeaseLost, queue.ErrMessageGone, queue.ErrReceiptMismatch} {
 		if !errors.Is(err, ErrLeaseLost) || !errors.Is(err, queue.ErrLeaseLost) {
-			t.Errorf("%v is not both", err)
+			t.Errorf("%v: want it to match ErrLeaseLost and queue.ErrLeaseLost", err)
 		}
 	}
 }
 
 func TestATimeoutIsADeadlineExceeded(t *testing.T) {
 	if !errors.Is(ErrTimeout, context.DeadlineExceeded) || !errors.Is(ErrTimeout, ErrTimeout) {
-		t.Error("ErrTimeout does not match as it should")
+		t.Error("ErrTimeout: want it to match itself and context.DeadlineExceeded")
 	}
 	var t1 interface{ Timeout() bool }
 	if !errors.As(ErrTimeout, &t1) || !t1.Timeout() {
-		t.Error("ErrTimeout is no time-out to package net")
+		t.Error("ErrTimeout: want Timeout() to return true, as for package net")
 	}
 }
 
@@ -86,9 +87,9 @@ func TestAnErrorOfADeliveryHasItsFields(t *testing.T) {
 		got += a.String() + "; "
 	}
 	if want := "queue=shop/orders; message=m1; job=j1; attempt=2; outcome=retried; delay=2s; error=no address; "; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		t.Errorf("LogValue:\ngot  %s\nwant %s", got, want)
 	}
 	if want := "message m1 of shop/orders, attempt 2, retried, next delivery in 2s: no address"; e.Error() != want {
-		t.Errorf("got  %v\nwant %s", e, want)
+		t.Errorf("Error:\ngot  %v\nwant %s", e, want)
 	}
 }

@@ -23,13 +23,13 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// counting counts the updates that reach an in-process service.
-type counting struct {
+// countingTransport counts the updates that reach an in-process service.
+type countingTransport struct {
 	service *emulator.Server
 	n       atomic.Int64
 }
 
-func (c *counting) Do(r *http.Request) (*http.Response, error) {
+func (c *countingTransport) Do(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPut {
 		c.n.Add(1)
 	}
@@ -38,9 +38,9 @@ func (c *counting) Do(r *http.Request) (*http.Response, error) {
 
 // service opens a queue of an in-process service, which enforces both limits: of the text, and
 // of the request with the text escaped.
-func service(t *testing.T) (*azurequeue.Queue, *counting) {
+func service(t *testing.T) (*azurequeue.Queue, *countingTransport) {
 	t.Helper()
-	s := &counting{service: emulator.New(localqueue.New(nil), nil)}
+	s := &countingTransport{service: emulator.New(localqueue.New(nil), nil)}
 	q, err := azurequeue.Open(s.service.ConnectionString(), "orders", &azurequeue.Options{Transport: s})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func service(t *testing.T) (*azurequeue.Queue, *counting) {
 
 // patterns are the contents of the largest texts, each with its own limit.
 var patterns = map[string]string{
-	"letters": "x", "quotes": `"`, "line ends": "x\r\n", "no text": "\x00",
+	"letters": "x", "quotes": `"`, "line ends": "x\r\n", "not XML text": "\x00",
 }
 
 // repeated returns a text of this many bytes.
@@ -72,14 +72,14 @@ func largest(t *testing.T, try func(n int) error) int {
 		return err != nil
 	}) - 1
 	if n < 10_000 {
-		t.Fatalf("only %d bytes are taken", n)
+		t.Fatalf("largest size: got %d bytes, want at least 10,000", n)
 	}
 	return n
 }
 
-// hurdles is a handler that snoozes a message more often than it could be lost, then fails as
-// often as it may without becoming poison.
-func hurdles(delivery int) error {
+// resultOfDelivery snoozes a message more often than it could be lost, then fails it as often as
+// is possible without making it poison, and then succeeds.
+func resultOfDelivery(delivery int) error {
 	switch {
 	case delivery <= 7:
 		return dispatcher.Snooze(time.Second)
@@ -89,15 +89,15 @@ func hurdles(delivery int) error {
 	return nil
 }
 
-// work runs a listener until a message was handled or is poison, for a day at most.
+// work runs a listener until a message was handled or is poison, for at most a day.
 func work(t *testing.T, q queue.Queue, o *listener.Options[string], handler listener.Handler[string]) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
 	defer stop()
 	o.Codec, o.Logger = codec.Text(), slog.New(slog.DiscardHandler)
 	o.OnError = func(err error) {
-		ended := (*dispatcher.DeliveryError)(nil)
-		if !errors.As(err, &ended) || ended.Outcome != dispatcher.Retried {
+		var e *dispatcher.DeliveryError
+		if !errors.As(err, &e) || e.Outcome != dispatcher.Retried {
 			t.Error(err)
 		}
 	}
@@ -112,16 +112,16 @@ func work(t *testing.T, q queue.Queue, o *listener.Options[string], handler list
 		t.Error(err)
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		t.Error("it was not handled to success in a day")
+		t.Error("the message was not handled to success in a day")
 	}
 	if p, err := q.Sibling("-poison").Properties(t.Context()); err == nil && p.Depth > 0 {
-		t.Errorf("%d messages are poison", p.Depth)
+		t.Errorf("poison messages: got %d, want 0", p.Depth)
 	}
 }
 
-// The largest job that can be sent can be snoozed and can fail as often as any other: every
-// time is recorded in it.
-func TestTheLargestSendIsNeverPoisonForWantOfRoom(t *testing.T) {
+// The largest job that can be sent can be snoozed and can fail as often as any other: its text
+// has room for every record.
+func TestTheLargestSendHasRoomForRecords(t *testing.T) {
 	for name, pattern := range patterns {
 		synctest.Test(t, func(t *testing.T) {
 			q, _ := service(t)
@@ -141,22 +141,23 @@ func TestTheLargestSendIsNeverPoisonForWantOfRoom(t *testing.T) {
 			work(t, q, &listener.Options[string]{}, func(_ context.Context, m *listener.Message[string]) error {
 				deliveries++
 				if m.Body != repeated(pattern, n) || int(m.DequeueCount) != deliveries || m.Attempt != max(deliveries-7, 1) {
-					t.Errorf("%s: delivery %d is attempt %d, dequeued %d times, of %d bytes", name, deliveries, m.Attempt, m.DequeueCount, len(m.Body))
+					t.Errorf("%s, delivery %d: got attempt %d, dequeue count %d, %d bytes; want attempt %d of the same body",
+						name, deliveries, m.Attempt, m.DequeueCount, len(m.Body), max(deliveries-7, 1))
 				}
-				return hurdles(deliveries)
+				return resultOfDelivery(deliveries)
 			})
 			if deliveries != 12 {
-				t.Errorf("%s: %d deliveries, want 12", name, deliveries)
+				t.Errorf("%s: got %d deliveries, want 12", name, deliveries)
 			}
 		})
 	}
 }
 
-// The same holds for the largest body that can be saved, whatever the format of the message,
-// and it can be saved again in each later delivery.
-func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
+// So has the text of the largest body that can be saved, whatever the format of the message, and
+// the body can be saved again in each later delivery.
+func TestTheLargestSaveHasRoomForRecords(t *testing.T) {
 	for form, c := range map[string]struct {
-		format codec.Format // to read it in
+		format codec.Format // of the listener
 		text   string       // as it was sent
 		adopt  bool
 	}{
@@ -167,7 +168,7 @@ func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
 	} {
 		for name, pattern := range patterns {
 			if c.adopt && pattern == "\x00" {
-				continue // bare, it is no text of XML
+				continue // without an envelope, XML cannot carry it
 			}
 			synctest.Test(t, func(t *testing.T) {
 				q, s := service(t)
@@ -175,38 +176,40 @@ func TestTheLargestSaveIsNeverPoisonForWantOfRoom(t *testing.T) {
 					t.Fatal(err)
 				}
 				deliveries, n := 0, 0
-				work(t, q, &listener.Options[string]{Format: c.format, Adopt: c.adopt}, func(ctx context.Context, m *listener.Message[string]) error {
+				o := &listener.Options[string]{Format: c.format, Adopt: c.adopt}
+				work(t, q, o, func(ctx context.Context, m *listener.Message[string]) error {
 					deliveries++
 					if deliveries == 1 {
 						n = largest(t, func(n int) error { return m.Save(ctx, repeated(pattern, n)) })
 					}
-					if deliveries == 2 || deliveries == 10 { // with little recorded, and with much
+					if deliveries == 2 || deliveries == 10 { // with short and with long records
 						if err := m.Save(ctx, repeated(pattern, n)); err != nil {
-							t.Errorf("%s, %s: delivery %d: %v", form, name, deliveries, err)
+							t.Errorf("%s, %s: Save in delivery %d: got error %v, want nil", form, name, deliveries, err)
 						}
 					}
 					if deliveries > 1 {
-						return hurdles(deliveries)
+						return resultOfDelivery(deliveries)
 					}
 					before := s.n.Load()
 					if err := m.Save(ctx, repeated(pattern, n+1)); !errors.Is(err, queue.ErrTooLarge) || s.n.Load() != before {
-						t.Errorf("%s, %s: a byte more: %v, after %d updates", form, name, err, s.n.Load()-before)
+						t.Errorf("%s, %s: Save of a byte more: got error %v after %d updates, want ErrTooLarge after none",
+							form, name, err, s.n.Load()-before)
 					}
 					if m.Body != repeated(pattern, n) {
-						t.Errorf("%s, %s: the body has become one of %d bytes", form, name, len(m.Body))
+						t.Errorf("%s, %s: body: got %d bytes, want the %d saved before", form, name, len(m.Body), n)
 					}
-					return hurdles(deliveries)
+					return resultOfDelivery(deliveries)
 				})
 				if deliveries != 12 {
-					t.Errorf("%s, %s: %d deliveries, want 12", form, name, deliveries)
+					t.Errorf("%s, %s: got %d deliveries, want 12", form, name, deliveries)
 				}
 			})
 		}
 	}
 }
 
-// A message in which nothing is recorded may be as large as the service accepts.
-func TestASaveThatNothingIsRecordedInMayBeAsLargeAsAnyText(t *testing.T) {
+// A message without records can be as large as the service accepts.
+func TestASaveInAFormatWithoutRecordsMayUseTheWholeText(t *testing.T) {
 	for name, c := range map[string]struct {
 		format codec.Format
 		text   string
@@ -222,7 +225,7 @@ func TestASaveThatNothingIsRecordedInMayBeAsLargeAsAnyText(t *testing.T) {
 			}
 			work(t, q, &listener.Options[string]{Format: c.format}, func(ctx context.Context, m *listener.Message[string]) error {
 				if n := largest(t, func(n int) error { return m.Save(ctx, repeated("x", n)) }); n != c.want {
-					t.Errorf("%s: at most %d bytes, want %d", name, n, c.want)
+					t.Errorf("%s: largest body: got %d bytes, want %d", name, n, c.want)
 				}
 				return nil
 			})

@@ -96,7 +96,7 @@ func (k *leaseManager) renew() {
 		l := k.waiting[0]
 		k.waiting = k.waiting[1:]
 		k.mu.Unlock()
-		counts, _ = k.send(l, true) // the watcher is told of the error
+		counts, _ = k.send(l, true) // the delivery is told of the error
 	}
 }
 
@@ -204,7 +204,7 @@ func (k *leaseManager) finishRenewal(l *lease, asked time.Time, visibility time.
 	k.mu.Unlock()
 	k.signal()
 	if visibility > 0 {
-		l.watcher.renewed(visibility, err)
+		l.delivery.renewed(visibility, err)
 	}
 }
 

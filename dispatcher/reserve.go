@@ -9,7 +9,7 @@ import (
 // are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
 // waits, then takes one slot for a probe. Every reserved slot must be passed to
 // [Dispatcher.Dispatch]. Callers are served in the order of their calls.
-func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
+func (d *Dispatcher) Reserve(ctx context.Context) int {
 	if !d.slots.takeTurn(ctx) {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (d *Dispatcher[T]) Reserve(ctx context.Context) int {
 }
 
 // minFetch returns how many slots must be free before a dequeue is sent.
-func (d *Dispatcher[T]) minFetch() int {
+func (d *Dispatcher) minFetch() int {
 	if d.options.MinFetch != 0 {
 		return d.options.MinFetch
 	}
@@ -48,7 +48,7 @@ const maxDefaultLinger = time.Second
 
 // linger returns how long free slots wait for more. With slow handlers a fixed time would end
 // before a tenth of them have returned, and batches would stay small.
-func (d *Dispatcher[T]) linger() time.Duration {
+func (d *Dispatcher) linger() time.Duration {
 	if d.options.Linger != 0 {
 		return d.options.Linger
 	}
@@ -58,15 +58,15 @@ func (d *Dispatcher[T]) linger() time.Duration {
 // Open sets how many slots may be used, at most Concurrency. Handlers beyond the bound finish.
 // When the bound is lowered, room for one batch beside the running handlers stays open, up to
 // maxOpen slots, so that new work is still noticed.
-func (d *Dispatcher[T]) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
+func (d *Dispatcher) Open(slots, maxOpen int) { d.slots.setOpen(slots, maxOpen) }
 
 // OpenOnce lets one call of [Dispatcher.Reserve] take up to this many slots beyond the bound of
 // [Dispatcher.Open], within Concurrency.
-func (d *Dispatcher[T]) OpenOnce(slots int) { d.slots.openOnce(slots) }
+func (d *Dispatcher) OpenOnce(slots int) { d.slots.openOnce(slots) }
 
 // Resize changes Concurrency, which must be at least 1, with the default of MinFetch and the
 // number of failures that count as an outage. Handlers beyond the new bound finish.
-func (d *Dispatcher[T]) Resize(concurrency int) {
+func (d *Dispatcher) Resize(concurrency int) {
 	concurrency = max(concurrency, 1)
 	d.slots.resize(concurrency)
 	d.breaker.resize(concurrency)
@@ -74,4 +74,4 @@ func (d *Dispatcher[T]) Resize(concurrency int) {
 
 // Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
 // [Dispatcher.Open] allows are taken, while Concurrency would allow more.
-func (d *Dispatcher[T]) Saturated() bool { return d.slots.saturated() }
+func (d *Dispatcher) Saturated() bool { return d.slots.saturated() }

@@ -25,7 +25,10 @@ func TestResultOfAHandlersError(t *testing.T) {
 		"poison joined with a failure":   {errors.Join(broken, Poison(broken)), Result{Outcome: Poisoned, Explicit: true, Err: broken}},
 		"a retry that wraps poison":      {Retry(time.Second, Poison(broken)), Result{Outcome: Retried, Explicit: true, Delay: time.Second, Err: Poison(broken)}},
 		"several wrapped at once":        {fmt.Errorf("%w: %w", broken, Discard(nil)), Result{Outcome: Retried}},
-		"a join of joins":                {errors.Join(errors.Join(Discard(nil)), fmt.Errorf("so: %w", errors.Join(Snooze(time.Hour), Discard(nil)))), Result{Outcome: Snoozed, Explicit: true, Delay: time.Hour}},
+		"a join of joins": {
+			errors.Join(errors.Join(Discard(nil)), fmt.Errorf("so: %w", errors.Join(Snooze(time.Hour), Discard(nil)))),
+			Result{Outcome: Snoozed, Explicit: true, Delay: time.Hour},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ResultOf(test.err)
@@ -36,7 +39,7 @@ func TestResultOfAHandlersError(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			if fmt.Sprint(got.Err) != fmt.Sprint(test.want.Err) {
-				t.Errorf("got the error %v, want %v", got.Err, test.want.Err)
+				t.Errorf("Err: got %v, want %v", got.Err, test.want.Err)
 			}
 		})
 	}

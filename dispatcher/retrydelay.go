@@ -40,7 +40,7 @@ func curve(attempt int, spread float64) time.Duration {
 
 // retryDelay returns how long the message waits after a failed attempt: what the hook returns,
 // or the default if there is no hook or it fails.
-func (v *delivery[T]) retryDelay(attempt int, err error) time.Duration {
+func (v *delivery) retryDelay(attempt int, err error) time.Duration {
 	d := v.dispatcher
 	if f := d.options.RetryDelay; f != nil {
 		var wait time.Duration

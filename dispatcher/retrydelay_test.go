@@ -21,7 +21,7 @@ func TestTheRetryDelayGrowsWithTheFourthPower(t *testing.T) {
 	}
 	for i, attempt := range []int{9, 1000, math.MaxInt} {
 		if got := retryDelay(queue.ID(fmt.Sprint(i)), attempt); got != time.Hour {
-			t.Errorf("attempt %d: %v, want an hour", attempt, got)
+			t.Errorf("attempt %d: got %v, want 1h", attempt, got)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func safeError(who string, err error) error {
 	}
 	var replaced error
 	if p, ok := err.(*PanicError); ok && p != nil { //nolint:errorlint // call has just made it
-		replaced = &PanicError{Value: fmt.Sprintf("%v (a %T)", p.Value, p.Value), Stack: p.Stack}
+		replaced = &PanicError{Value: fmt.Sprintf("%v (a %T)", p.Value, p.Value), Stack: p.Stack, Callers: p.Callers}
 	} else {
 		bad := culprit(err)
 		replaced = &brokenError{text: describe(who, bad, callMethods(bad)), fault: fault}
@@ -91,7 +91,7 @@ func (e *brokenError) Error() string { return e.text }
 
 // Unwrap returns the panic for its stack. Its value is a text, whose methods are safe.
 func (e *brokenError) Unwrap() error {
-	return &PanicError{Value: fmt.Sprint(e.fault.Value), Stack: e.fault.Stack}
+	return &PanicError{Value: fmt.Sprint(e.fault.Value), Stack: e.fault.Stack, Callers: e.fault.Callers}
 }
 
 // describe returns the text for an error whose methods fail.

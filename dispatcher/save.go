@@ -6,39 +6,34 @@ import (
 	"errors"
 
 	"github.com/millrace/millrace/codec"
-	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
 
-// save implements Message.Save.
-func (v *delivery[T]) save(ctx context.Context, body T) error {
-	encoded, err := v.dispatcher.encode(body)
-	if err != nil {
-		return err
-	}
+// save replaces the body of the message and renews its lease.
+func (v *delivery) save(ctx context.Context, body []byte) error {
 	head := v.head
-	if !bytes.Equal(encoded, v.body) {
+	if !bytes.Equal(body, v.body) {
 		// The job has made progress: earlier lost deliveries no longer count.
 		head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
 	}
-	text, err := codec.Seal(head, encoded, v.format)
+	text, err := codec.Seal(head, body, v.format)
 	if err != nil {
 		return err
 	}
-	if err := v.fits(text, encoded); err != nil {
+	if err := v.fits(text, body); err != nil {
 		return err
 	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
 		return err
 	}
-	v.body, v.queued.Text = encoded, text
+	v.body, v.queued.Text = body, text
 	v.head.Settled, v.head.Starts = head.Settled, head.Starts
 	return nil
 }
 
 // fits returns an error if the text, which carries the body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
-func (v *delivery[T]) fits(text string, body []byte) error {
+func (v *delivery) fits(text string, body []byte) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
@@ -91,15 +86,4 @@ func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error
 		return errors.Join(ErrLeaseLost, err)
 	}
 	return err
-}
-
-// encode calls the codec. A panic becomes an error. Goexit ends the caller, whose goroutine it
-// is.
-func (d *Dispatcher[T]) encode(body T) (encoded []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = newHookError(d.name, hook.Caught("Codec.Encode", p))
-		}
-	}()
-	return d.options.Codec.Encode(body)
 }

@@ -13,7 +13,7 @@ import (
 // settle carries out a decision with the newest receipt, frees the slot, and counts the
 // outcome. Its requests do not use the stopping context: handled messages are deleted even
 // while the worker stops.
-func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
+func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	d := v.dispatcher
 	var begin time.Time // reading the clock is not free
 	if d.options.Observer.Settled != nil {
@@ -49,7 +49,7 @@ func (v *delivery[T]) settle(dec decision, state leaseState, came progress) {
 }
 
 // reportError reports a delivery that did not succeed.
-func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
+func (v *delivery) reportError(dec decision, result Outcome, err error) {
 	if err = errors.Join(dec.err, err); err == nil {
 		return
 	}
@@ -61,14 +61,14 @@ func (v *delivery[T]) reportError(dec decision, result Outcome, err error) {
 // notifyRelease reports when the message becomes visible again. In the last second of its life
 // that is not worth a poll: no delay fits in, and it would be fetched and given back as fast as
 // requests go.
-func (v *delivery[T]) notifyRelease(delay time.Duration) {
+func (v *delivery) notifyRelease(delay time.Duration) {
 	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
 		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
 
 // notifyObserver reports the outcome to the observer.
-func (v *delivery[T]) notifyObserver(dec decision, result Outcome, begin time.Time) {
+func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time) {
 	o := &v.dispatcher.options.Observer
 	if o.Poisoned != nil && (result == Poisoned || result == Kept) {
 		o.Poisoned(v.described(), dec.reason, dec.err)
@@ -78,7 +78,7 @@ func (v *delivery[T]) notifyObserver(dec decision, result Outcome, begin time.Ti
 	}
 }
 
-func (v *delivery[T]) apply(dec decision, state leaseState) error {
+func (v *delivery) apply(dec decision, state leaseState) error {
 	switch dec.outcome {
 	case Deleted, Discarded:
 		if state == expired {
@@ -102,21 +102,21 @@ func (v *delivery[T]) apply(dec decision, state leaseState) error {
 // try sends a request and retries transient failures within SettleTimeout. The first try has no
 // timer of ours, which would cost more than everything else here: a Queue bounds its own
 // requests.
-func (v *delivery[T]) try(request func(context.Context) error) error {
+func (v *delivery) try(request func(context.Context) error) error {
 	d := v.dispatcher
 	parent := d.requests.context()
 	err := request(parent)
-	if err == nil || !retry.Transient(err) {
+	if err == nil || !queue.Transient(err) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(parent, d.options.SettleTimeout)
 	defer cancel()
-	return retry.Again(ctx, string(v.queued.ID), err, request)
+	return retry.Again(ctx, string(v.queued.ID), err, queue.Transient, request)
 }
 
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
 // it.
-func (v *delivery[T]) remove() error {
+func (v *delivery) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
@@ -132,7 +132,7 @@ func (v *delivery[T]) remove() error {
 // happened, since an update must resend the text anyway. After a try of unknown outcome a
 // receipt mismatch means that the try took effect or that another worker has the message;
 // either is fine.
-func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
+func (v *delivery) giveBack(delay time.Duration, text string) error {
 	unknown := false
 	err := v.try(func(ctx context.Context) (err error) {
 		delay, err = v.update(ctx, delay, text)
@@ -156,7 +156,7 @@ func (v *delivery[T]) giveBack(delay time.Duration, text string) error {
 // update sends the update that gives the message back, and returns the delay it asked for. The
 // service refuses one that goes beyond the message's expiry and then records nothing, so such
 // an update is repeated with a shorter delay.
-func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
+func (v *delivery) update(ctx context.Context, delay time.Duration, text string) (time.Duration, error) {
 	for delay = v.withinLife(delay); ; delay = (delay / 4).Truncate(time.Second) {
 		_, err := v.dispatcher.queue.Update(ctx, v.queued.Lease, text, delay)
 		if v.lease.messageEnd.IsZero() || delay == 0 || !errors.Is(err, queue.ErrInvalid) {
@@ -166,7 +166,7 @@ func (v *delivery[T]) update(ctx context.Context, delay time.Duration, text stri
 }
 
 // withinLife returns the delay, shortened to the message's remaining life.
-func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
+func (v *delivery) withinLife(delay time.Duration) time.Duration {
 	if v.lease.messageEnd.IsZero() {
 		return delay
 	}
@@ -174,7 +174,7 @@ func (v *delivery[T]) withinLife(delay time.Duration) time.Duration {
 }
 
 // failures returns how many attempts have failed, including this one if its handler ran.
-func (v *delivery[T]) failures() int {
+func (v *delivery) failures() int {
 	if v.ctx == nil && v.enveloped() {
 		return v.head.Attempts
 	}
@@ -184,7 +184,7 @@ func (v *delivery[T]) failures() int {
 // recordedText returns the text with this many failures, and the deliveries accounted for. A
 // message without an envelope is not rewritten unless it is adopted; an unreadable one never
 // is.
-func (v *delivery[T]) recordedText(failures int) string {
+func (v *delivery) recordedText(failures int) string {
 	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
 		return v.queued.Text
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/nonblocking"
 )
 
 // slots limits the running handlers. A slot is used from its reservation for a dequeue until
@@ -214,8 +216,5 @@ func (s *slots) counts() (running, pending int) {
 // signal wakes the waiting loop. A buffer of one is enough, because the loop reads the counts
 // after every wake-up.
 func (s *slots) signal() {
-	select {
-	case s.freed <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(s.freed, struct{}{})
 }

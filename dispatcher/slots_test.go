@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAReservationWaitsForTheLeastOrTheLinger(t *testing.T) {
+func TestAReservationWaitsForMinFetchOrTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(10, 32)
 		if n := s.reserve(t.Context(), 32, 4, time.Second); n != 10 {
-			t.Fatalf("got %d of 10 free slots", n)
+			t.Fatalf("got %d free slots, want 10", n)
 		}
 		got := make(chan int)
 		begin := time.Now()
@@ -46,7 +46,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, 32)
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
-			t.Fatal("the only slot is not free")
+			t.Fatal("got no slot, want the only one")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan int, 2)
@@ -63,11 +63,11 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if a, b := <-got, <-got; a != 0 || b != 0 {
-			t.Errorf("got %d and %d", a, b)
+			t.Errorf("got %d and %d, want 0 and 0", a, b)
 		}
 		s.unreserve(1)
 		if n := s.reserve(t.Context(), 1, 1, 0); n != 1 {
-			t.Errorf("got %d after the slot was freed", n)
+			t.Errorf("got %d after the slot was freed, want 1", n)
 		}
 	})
 }
@@ -78,28 +78,28 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	s := newSlots(2, 32)
 	for i := range 3 {
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
-			t.Fatalf("no slot for delivery %d", i)
+			t.Fatalf("got no slot for delivery %d, want one", i)
 		}
 		s.started()
 		s.freeForSettlement(true)
 	}
 	if n, free := s.take(2, 1, false); n != 1 || free != 1 {
-		t.Errorf("took %d of %d, want 1 of 1: the third settlement holds a slot", n, free)
+		t.Errorf("got %d of %d slots, want 1 of 1: the third settlement holds one", n, free)
 	}
 	s.endSettlement()
 	if n, _ := s.take(2, 1, false); n != 1 {
-		t.Error("the slot was not freed with the settlement")
+		t.Errorf("got %d slots after the settlement, want 1", n)
 	}
 }
 
 // A reservation that waits because too many settlements are in progress continues when one has
 // ended, although no handler returns meanwhile.
-func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
+func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(2, 32)
 		for range 4 {
 			if s.reserve(t.Context(), 1, 1, 0) != 1 {
-				t.Fatal("no slot")
+				t.Fatal("got no slot, want one")
 			}
 			s.started()
 			s.freeForSettlement(true)
@@ -110,7 +110,7 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 			synctest.Wait()
 			select {
 			case n := <-got:
-				t.Fatalf("got %d slots while as many settlements as slots too many are under way", n)
+				t.Fatalf("got %d slots beside too many settlements, want none", n)
 			default:
 			}
 			s.endSettlement()
@@ -121,19 +121,19 @@ func TestASettlementThatEndsWakesWhoWaitsForIt(t *testing.T) {
 					t.Fatalf("got %d slots, want %d", n, want)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("nobody was woken when a settlement ended")
+				t.Fatal("the reservation was not woken when a settlement ended")
 			}
 			go func() { got <- s.reserve(t.Context(), 1, 1, 0) }()
 		}
 		s.unreserve(2)
 		if n := <-got; n != 1 {
-			t.Errorf("got %d slots", n)
+			t.Errorf("got %d slots; want 1", n)
 		}
 	})
 }
 
-// Open slots that are no longer wanted close as handlers return; room for one dequeue beside
-// the handlers stays open, within the maximum.
+// Open slots that are no longer needed close as handlers return. Room for one dequeue beside the
+// handlers stays open, within the maximum.
 func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 	s := newSlots(1000, 32)
 	s.setOpen(640, 640)
@@ -151,18 +151,18 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 		}
 	}
 	for _, step := range []struct {
-		what string
-		do   func()
-		free int
+		name     string
+		do       func()
+		wantFree int
 	}{
 		{"19 of 20 loops have ended", func() { s.setOpen(32, 640) }, 32},
 		{"the dequeue found nothing", func() { s.unreserve(32) }, 32},
-		{"it found 32", func() {}, 0},
+		{"the dequeue found 32", func() {}, 0},
 		{"many had no handler", func() { s.unreserve(100) }, 32},
 		{"nothing came, and 20 handlers returned", func() { s.unreserve(32); take(); s.unreserve(32); returned(20) }, 32},
 		{"more loops", func() { s.setOpen(640, 640) }, 640 - 532 - 12},
 		{"few loops again", func() { s.unreserve(640 - 500); s.setOpen(32, 640) }, 32},
-		{"one after the other is given up", func() {
+		{"handlers are given up one by one", func() {
 			s.unreserve(32)
 			for range 10 {
 				s.giveUp()
@@ -170,12 +170,12 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 		}, 32},
 		{"at most one loop may run", func() { s.unreserve(64); s.setOpen(32, 32) }, 0},
 		{"all handlers but one returned", func() { s.unreserve(s.used - 1) }, 31},
-		{"more concurrency is no more room", func() { s.unreserve(31); s.resize(2000) }, 31},
-		{"less is less", func() { s.unreserve(31); s.resize(3) }, 2},
+		{"a higher concurrency opens no slots", func() { s.unreserve(31); s.resize(2000) }, 31},
+		{"a lower concurrency closes slots", func() { s.unreserve(31); s.resize(3) }, 2},
 	} {
 		step.do()
-		if n := take(); n != step.free {
-			t.Fatalf("%s: %d slots to be had, want %d; open %d, used %d", step.what, n, step.free, s.open, s.used)
+		if n := take(); n != step.wantFree {
+			t.Fatalf("%s: got %d free slots, want %d; open %d, used %d", step.name, n, step.wantFree, s.open, s.used)
 		}
 	}
 }
@@ -186,33 +186,33 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 		s := newSlots(50, 32)
 		s.setOpen(32, 50)
 		if n := s.reserve(t.Context(), 32, 1, 0); n != 32 || s.saturated() {
-			t.Fatalf("got %d slots; saturated before anybody waits: %v", n, s.saturated())
+			t.Fatalf("got %d slots, saturated %v; want 32 and false", n, s.saturated())
 		}
 		got := make(chan int)
 		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
 		synctest.Wait()
 		if !s.saturated() {
-			t.Error("not saturated, though all that is open is taken and somebody waits")
+			t.Error("saturated: got false, want true while all open slots are taken and a caller waits")
 		}
 		s.openOnce(32)
 		if n := <-got; n != 18 {
 			t.Errorf("got %d slots, want the 18 that the concurrency leaves", n)
 		}
-		s.unreserve(18) // it found nothing
+		s.unreserve(18) // the dequeue found nothing
 		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
 		synctest.Wait()
 		select {
 		case n := <-got:
-			t.Errorf("got %d slots more, which nobody let through", n)
+			t.Errorf("got %d more slots, want none without another openOnce", n)
 		default:
 		}
 		s.resize(32)
 		if s.saturated() {
-			t.Error("saturated, though no more could be opened")
+			t.Error("saturated: got true, want false when no more slots could be opened")
 		}
 		s.unreserve(2)
 		if n := <-got; n != 2 {
-			t.Errorf("got %d slots", n)
+			t.Errorf("got %d slots, want 2", n)
 		}
 		s.resize(40)
 		for range 100 {
@@ -220,13 +220,13 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 		}
 		s.unreserve(2)
 		if n, _ := s.take(1, 1, false); n > 0 || s.saturated() {
-			t.Errorf("got %d slots beside too many settlements; saturated, though slots are open: %v", n, s.saturated())
+			t.Errorf("got %d slots beside too many settlements, saturated %v; want 0 and false", n, s.saturated())
 		}
 	})
 }
 
 // The counts of the slots are consistent under any order of events.
-func TestSlotsBalance(t *testing.T) {
+func TestTheCountsOfSlotsAreConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
 		s := newSlots(size, 32)
@@ -238,7 +238,7 @@ func TestSlotsBalance(t *testing.T) {
 				n, _ := s.take(limit, 1, false)
 				reserved += n
 				if n > limit {
-					t.Fatalf("took %d of at most %d", n, limit)
+					t.Fatalf("got %d slots, want at most %d", n, limit)
 				}
 			},
 			"unreserve": func(*rapid.T) {
@@ -269,21 +269,21 @@ func TestSlotsBalance(t *testing.T) {
 			},
 			"open": func(t *rapid.T) {
 				open = rapid.IntRange(1, 40).Draw(t, "open")
-				s.setOpen(open, rapid.IntRange(open, 60).Draw(t, "most"))
+				s.setOpen(open, rapid.IntRange(open, 60).Draw(t, "max"))
 			},
 			"open once": func(t *rapid.T) { s.openOnce(rapid.IntRange(1, 32).Draw(t, "extra")) },
 			"": func(t *rapid.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if s.used != reserved+running || s.running != running || s.pending != settling {
-					t.Fatalf("used %d running %d pending %d; want %d, %d, %d", s.used, s.running, s.pending,
+					t.Fatalf("got used %d, running %d, pending %d; want %d, %d, %d", s.used, s.running, s.pending,
 						reserved+running, running, settling)
 				}
 				if s.open > size || s.open < min(open, size) {
-					t.Fatalf("%d slots are open, %d wanted of %d", s.open, open, size)
+					t.Fatalf("got %d open slots, want %d to %d", s.open, min(open, size), size)
 				}
 				if held := max(settling-size, 0); s.used+held > size {
-					t.Fatalf("of %d slots %d are used and %d held", size, s.used, held)
+					t.Fatalf("got %d slots used and %d held, want at most %d together", s.used, held, size)
 				}
 			},
 		})

@@ -125,7 +125,7 @@ func (s *starts) forget(id queue.ID, delivery int64) {
 // countStarts sets how many of the recorded starts count. There cannot be more settlements and
 // starts than deliveries: a head that says so is forged, or was copied from another message,
 // and its counts are ignored.
-func (v *delivery[T]) countStarts() {
+func (v *delivery) countStarts() {
 	if before := max(v.queued.DequeueCount-1, 0); int64(v.head.Starts) > before-v.head.Settled {
 		v.head.Settled, v.head.Starts = 0, 0
 	}
@@ -140,7 +140,7 @@ func (v *delivery[T]) countStarts() {
 
 // recordStart records in the message that its handler is about to start, if that is necessary.
 // It returns a decision if the handler must not start.
-func (v *delivery[T]) recordStart() (dec decision, refused bool) {
+func (v *delivery) recordStart() (dec decision, refused bool) {
 	if v.lostDeliveries() == 0 || !v.enveloped() {
 		return decision{}, false
 	}
@@ -173,12 +173,12 @@ func (v *delivery[T]) recordStart() (dec decision, refused bool) {
 // writeStart updates the message with the text, retrying while the lease lasts; a success
 // renews the lease. If it is unknown whether an update took effect, so is the newest receipt,
 // and no handler can start.
-func (v *delivery[T]) writeStart(text string) error {
+func (v *delivery) writeStart(text string) error {
 	d := v.dispatcher
 	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safetyMargin))
 	defer cancel()
 	unknown := false
-	err := retry.Do(ctx, string(v.queued.ID), func(ctx context.Context) error {
+	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(ctx context.Context) error {
 		asked := time.Now()
 		visibility := v.withinLife(max(v.visibility, d.Visibility()))
 		fresh, err := d.queue.Update(ctx, v.queued.Lease, text, visibility)
@@ -199,12 +199,12 @@ func (v *delivery[T]) writeStart(text string) error {
 
 // lastStart returns what is known of the start of this delivery, given the starts in the
 // message if it was not recorded.
-func (v *delivery[T]) lastStart(read int) recordedStart {
+func (v *delivery) lastStart(read int) recordedStart {
 	return recordedStart{delivery: v.queued.DequeueCount, settled: v.head.Settled, read: read, written: v.starts + 1}
 }
 
 // excludeStart notes that the recorded start of this delivery, if any, did not end the process.
-func (v *delivery[T]) excludeStart(came progress) {
+func (v *delivery) excludeStart(came progress) {
 	if v.startRecorded {
 		v.dispatcher.starts.exclude(v.queued.ID, v.queued.DequeueCount, came == handled)
 	}
@@ -212,7 +212,7 @@ func (v *delivery[T]) excludeStart(came progress) {
 
 // forgetStarts forgets the message's starts when it is deleted. After a give-back they are
 // remembered, because the service may not have received it.
-func (v *delivery[T]) forgetStarts(result Outcome) {
+func (v *delivery) forgetStarts(result Outcome) {
 	switch result {
 	case Deleted, Discarded, Poisoned:
 		if v.lostDeliveries() > 0 && v.enveloped() {

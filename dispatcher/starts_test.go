@@ -13,7 +13,7 @@ import (
 )
 
 // Starts that a process recorded and knows to be harmless do not count, whatever others have
-// recorded on top; all others do.
+// recorded since; all others do.
 func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		known recordedStart
@@ -35,110 +35,110 @@ func TestOnlyStartsThatAreKnownToBeHarmlessAreLeftOut(t *testing.T) {
 		"corrected by another that knows more":     {recordedStart{delivery: 3, read: 4, written: 4, excluded: 1}, codec.Head{Starts: 1}, 1},
 	} {
 		if got := c.known.countedStarts(c.head); got != c.want {
-			t.Errorf("%s: %d of %d count, want %d", name, got, c.head.Starts, c.want)
+			t.Errorf("%s: counted starts: got %d of %d, want %d", name, got, c.head.Starts, c.want)
 		}
 	}
 }
 
 // A start is excluded only while it counts, and starts whose handlers returned only a limited
 // number of times.
-func TestStartsAreSparedWithinBounds(t *testing.T) {
+func TestStartsAreExcludedWithinBounds(t *testing.T) {
 	var s starts
-	spared := func() int {
-		one, _ := s.recall("m")
-		return one.excluded
+	excluded := func() int {
+		start, _ := s.recall("m")
+		return start.excluded
 	}
 	s.exclude("m", 1, true)
 	if _, known := s.recall("m"); known {
-		t.Error("a start that nobody recorded is remembered")
+		t.Error("got a start that was never recorded, want none")
 	}
 	s.remember("m", recordedStart{delivery: 5, settled: 2, read: 3, written: 3}, recordedStart{})
 	for delivery, want := range map[int64]int{2: 0, 3: 1, 5: 1, 6: 0} {
-		before := spared()
-		if s.exclude("m", delivery, false); spared()-before != want {
-			t.Errorf("the start of delivery %d is spared %d times, want %d", delivery, spared()-before, want)
+		before := excluded()
+		if s.exclude("m", delivery, false); excluded()-before != want {
+			t.Errorf("start of delivery %d: got excluded %d times, want %d", delivery, excluded()-before, want)
 		}
 	}
 	for n := int64(10); n < 10+2*maxExcluded; n++ {
 		s.remember("m", recordedStart{delivery: n, read: 1, written: 1}, recordedStart{})
 		s.exclude("m", n, true)
-		if want := min(max(maxExcluded-int(n-10), 0), 1); spared() != want {
-			t.Errorf("after %d: %d spared, want %d", n-10, spared(), want)
+		if want := min(max(maxExcluded-int(n-10), 0), 1); excluded() != want {
+			t.Errorf("after %d: got %d excluded, want %d", n-10, excluded(), want)
 		}
 		s.exclude("m", n, false)
-		if spared() == 0 {
-			t.Error("a start that never happened is not spared")
+		if excluded() == 0 {
+			t.Error("a start that never happened: got 0 excluded, want it excluded")
 		}
 	}
 	s.remember("m", recordedStart{delivery: 101, settled: 100, read: 1, written: 1}, recordedStart{})
-	if s.exclude("m", 101, true); spared() != 1 {
-		t.Error("it was settled, and a start is not spared on account of those before")
+	if s.exclude("m", 101, true); excluded() != 1 {
+		t.Errorf("after a settlement: got %d excluded, want 1: earlier exclusions must not count", excluded())
 	}
-	if s.forget("m", 1); spared() == 0 {
-		t.Error("what is known of a later delivery is forgotten")
+	if s.forget("m", 1); excluded() == 0 {
+		t.Error("forget of an earlier delivery: the later one is forgotten")
 	}
 	if s.forget("m", 1000); len(s.byID) != 0 {
-		t.Error("it is not forgotten")
+		t.Errorf("after forget: got %d messages remembered, want 0", len(s.byID))
 	}
 	for n := range 2 * maxRemembered {
 		s.remember(queue.ID(strconv.Itoa(n)), recordedStart{delivery: 1}, recordedStart{})
 	}
 	if _, newest := s.recall(queue.ID(strconv.Itoa(2*maxRemembered - 1))); len(s.byID) != maxRemembered || !newest {
-		t.Errorf("%d are remembered, the newest: %v", len(s.byID), newest)
+		t.Errorf("got %d messages remembered, the newest %v; want %d and true", len(s.byID), newest, maxRemembered)
 	}
 }
 
-// A handler that has saved progress runs on without its lease. Its start is no longer in the
-// message: when it returns, the start of the next delivery, which may have killed another
-// worker, is not excluded in its place.
-func TestAStartThatProgressHasRemovedSparesNoOther(t *testing.T) {
+// A handler that has saved progress continues to run after its lease was lost. Its start is no
+// longer in the message: when it returns, the start of the next delivery, which may have killed
+// another worker, is not excluded in its place.
+func TestAStartRemovedByProgressExcludesNoOther(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 0, written: 1}, recordedStart{})
 	s.remember("m", recordedStart{delivery: 12, settled: 10, read: 0, written: 1}, recordedStart{})
 	s.exclude("m", 11, true)
 	head := codec.Head{Settled: 10, Starts: 1}
 	if one, _ := s.recall("m"); one.countedStarts(head) != 1 {
-		t.Errorf("%d starts count, want 1", one.countedStarts(head))
+		t.Errorf("got %d counted starts, want 1", one.countedStarts(head))
 	}
 	s.exclude("m", 12, true)
 	if one, _ := s.recall("m"); one.countedStarts(head) != 0 {
-		t.Errorf("%d starts count when both have returned, want 0", one.countedStarts(head))
+		t.Errorf("when both have returned: got %d counted starts, want 0", one.countedStarts(head))
 	}
 }
 
-// A handler returns while the start of the next delivery is being recorded, with its own start
+// A handler returns while the start of the next delivery is being recorded with its own start
 // counted.
-func TestAStartThatIsSparedWhileTheNextIsRecorded(t *testing.T) {
+func TestAStartIsExcludedWhileTheNextIsRecorded(t *testing.T) {
 	var s starts
 	s.remember("m", recordedStart{delivery: 11, settled: 9, read: 1, written: 1}, recordedStart{})
 	before, _ := s.recall("m")
 	s.exclude("m", 11, true)
 	s.remember("m", recordedStart{delivery: 12, settled: 9, read: 2, written: 2}, before)
 	if one, _ := s.recall("m"); one.countedStarts(codec.Head{Settled: 9, Starts: 2}) != 1 {
-		t.Errorf("%d starts count, want that of delivery 12 only", one.countedStarts(codec.Head{Settled: 9, Starts: 2}))
+		t.Errorf("got %d counted starts, want 1, that of delivery 12", one.countedStarts(codec.Head{Settled: 9, Starts: 2}))
 	}
 }
 
-// written is a queue that keeps the last text.
-type written struct {
+// textQueue is a queue that keeps the text of the last update.
+type textQueue struct {
 	queue.Queue
 	mu   sync.Mutex
 	text string // guarded by mu
 }
 
-func (*written) Name() queue.Name             { return queue.Name{Account: "a", Queue: "jobs-poison"} }
-func (q *written) Sibling(string) queue.Queue { return q }
+func (*textQueue) Name() queue.Name             { return queue.Name{Account: "a", Queue: "jobs-poison"} }
+func (q *textQueue) Sibling(string) queue.Queue { return q }
 
-func (q *written) Update(_ context.Context, l queue.Lease, text string, _ time.Duration) (queue.Lease, error) {
+func (q *textQueue) Update(_ context.Context, l queue.Lease, text string, _ time.Duration) (queue.Lease, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.text = text
 	return l, nil
 }
 
-// A delivery that is given back before its handler started accounts for itself and not for
-// those before it. One that was handled accounts for all.
-func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
+// A delivery that is given back before its handler started accounts only for itself. One that
+// was handled accounts for all before it.
+func TestAGiveBackWithoutARunKeepsTheCountOfLostStarts(t *testing.T) {
 	for before, c := range map[string]struct {
 		count       int64
 		unhandled   string
@@ -148,17 +148,17 @@ func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
 		"&s=4":        {5, "&s=5", "&s=5"},
 		"&s=1":        {5, "&s=2", "&s=5"},
 		"&s=1&st=3":   {6, "&s=2&st=3", "&s=6"},
-		"&s=9&st=3":   {6, "&s=1", "&s=6"}, // cannot be: nothing is settled
+		"&s=9&st=3":   {6, "&s=1", "&s=6"}, // impossible counts are taken as 0
 		"&n=2&s=1":    {9, "&n=2&s=2", "&n=2&s=9"},
 		"&st=4":       {5, "&s=1&st=4", "&s=5"},
-		"&s=1&st=4":   {5, "&s=1", "&s=5"}, // cannot be
+		"&s=1&st=4":   {5, "&s=1", "&s=5"}, // likewise
 		"&n=1&s=7&zz": {8, "&n=1&s=8&zz", "&n=1&s=8&zz"},
 	} {
 		for _, handled := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				q := &written{}
+				q := &textQueue{}
 				handler := func(ctx context.Context, _ *Message[[]byte]) error { <-ctx.Done(); return ctx.Err() }
-				d, err := New(q, handler, &Options[[]byte]{Codec: codec.Bytes()})
+				d, err := New(q, Jobs[[]byte]{Handler: handler, Codec: codec.Bytes()}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -172,13 +172,13 @@ func TestAGiveBackWithoutARunLeavesLostStartsCounted(t *testing.T) {
 				m := queue.Message{Lease: queue.Lease{ID: "m", Receipt: "r"}, Text: "millrace/1?id=7" + before + "\nx", DequeueCount: c.count}
 				d.Dispatch([]queue.Message{m}, d.Reserve(t.Context()), time.Now(), time.Minute)
 				synctest.Wait()
-				grace, over := context.WithCancel(t.Context())
-				over()
+				grace, endGrace := context.WithCancel(t.Context())
+				endGrace()
 				if err := d.Drain(grace); err != nil {
 					t.Error(err)
 				}
 				if q.text != "millrace/1?id=7"+want+"\nx" {
-					t.Errorf("%q, handled %v: given back as %q, want %q", before, handled, q.text, want)
+					t.Errorf("%q, handled %v: got the text %q, want the head %q", before, handled, q.text, want)
 				}
 			})
 		}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"runtime"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +19,11 @@ type StuckError struct {
 	Cause   error         // why its context ended
 	For     time.Duration // how long ago
 	GivenUp bool          // whether its slot was freed
-	Stacks  []byte        // of the goroutines that run handlers, including this one; may be truncated
+
+	// Stacks are those of all goroutines that run handlers of the queue in this process, and of
+	// the goroutines that these have started. Equal stacks are shown once, with their number.
+	// They may be truncated.
+	Stacks []byte
 }
 
 // Error describes the handler in one line, without the stacks.
@@ -48,7 +52,7 @@ const (
 )
 
 // stuck reports the handler. The lease manager calls it at most once, while the handler runs.
-func (v *delivery[T]) stuck() {
+func (v *delivery) stuck() {
 	d := v.dispatcher
 	givenUp := d.options.GiveUp && v.slot.CompareAndSwap(slotTaken, slotFreed)
 	if givenUp {
@@ -56,17 +60,27 @@ func (v *delivery[T]) stuck() {
 	}
 	d.options.OnError(&StuckError{
 		Queue: d.name, ID: v.queued.ID, Cause: context.Cause(v.ctx), For: d.options.StuckAfter,
-		GivenUp: givenUp, Stacks: handlerStacks(),
+		GivenUp: givenUp, Stacks: handlerStacks(d.name),
 	})
 }
 
-// handlerStacks returns the stacks of the goroutines that run handlers.
-func handlerStacks() []byte {
-	all := make([]byte, 4<<20)
-	all = all[:runtime.Stack(all, true)]
+// queueLabel is the key of the goroutine label that names the queue whose handler a goroutine
+// runs. Goroutines that the handler starts inherit it, and every profile shows it.
+const queueLabel = "millrace.queue"
+
+// withQueueLabel returns a context with the label.
+func withQueueLabel(ctx context.Context, of queue.Name) context.Context {
+	return pprof.WithLabels(ctx, pprof.Labels(queueLabel, of.String()))
+}
+
+// handlerStacks returns the stacks of the goroutines that have the queue's label.
+func handlerStacks(of queue.Name) []byte {
+	var all bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a buffer does not fail
+	label := fmt.Appendf(nil, "%q:%q", queueLabel, of.String())
 	var ours []byte
-	for one := range bytes.SplitSeq(all, []byte("\n\n")) {
-		if bytes.Contains(one, []byte("millrace/dispatcher.(*Dispatcher")) && bytes.Contains(one, []byte(".call(")) {
+	for one := range bytes.SplitSeq(all.Bytes(), []byte("\n\n")) {
+		if bytes.Contains(one, label) {
 			ours = append(append(ours, one...), "\n\n"...)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// V-05.
+// V-05: the visibility follows the handling times.
 func TestVisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	bounds, err := Visibility{}.withDefaults()
 	if err != nil {
@@ -19,7 +19,7 @@ func TestVisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	}
 	f := newVisibilityEstimator(bounds)
 	if f.forDequeue(0) != 30*time.Second {
-		t.Errorf("first %v", f.forDequeue(0))
+		t.Errorf("first visibility: got %v, want 30s", f.forDequeue(0))
 	}
 	record := func(n int, d time.Duration) {
 		for range n {
@@ -28,24 +28,24 @@ func TestVisibilityIsTwiceThe95thPercentileWithinBounds(t *testing.T) {
 	}
 	record(256, time.Millisecond)
 	if f.forDequeue(0) != 10*time.Second {
-		t.Errorf("for quick handlers %v, want the minimum", f.forDequeue(0))
+		t.Errorf("for quick handlers: got %v, want the minimum", f.forDequeue(0))
 	}
 	record(256, 20*time.Second)
 	if f.forDequeue(0) != 40*time.Second {
-		t.Errorf("for 20 s %v, want 40 s", f.forDequeue(0))
+		t.Errorf("for 20 s: got %v, want 40s", f.forDequeue(0))
 	}
-	record(12, time.Hour) // under one in twenty
+	record(12, time.Hour) // fewer than one in twenty
 	record(244, 20*time.Second)
 	if f.forDequeue(0) != 40*time.Second {
-		t.Errorf("with few outliers %v, want 40 s", f.forDequeue(0))
+		t.Errorf("with few outliers: got %v, want 40s", f.forDequeue(0))
 	}
 	record(256, time.Hour)
 	if f.forDequeue(0) != 10*time.Minute {
-		t.Errorf("for an hour %v, want the maximum", f.forDequeue(0))
+		t.Errorf("for an hour: got %v, want the maximum", f.forDequeue(0))
 	}
 }
 
-// V-05: nothing is sorted while handlers are brief; the result is the same.
+// V-05: handling times are not sorted while handlers are short; the result is the same.
 func TestTheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bounds, err := Visibility{}.withDefaults()
@@ -64,10 +64,10 @@ func TestTheVisibilityIsThatOfTheSortedTimes(t *testing.T) {
 			last := slices.Sorted(slices.Values(times[max(0, i+1-len(f.recent)) : i+1]))
 			p95 := time.Duration(last[len(last)*95/100])
 			if want := wholeSeconds(min(max(2*p95, bounds.Min), bounds.Max)); f.forDequeue(0) != want {
-				t.Fatalf("after %d: visibility %v, want %v", i+1, f.forDequeue(0), want)
+				t.Fatalf("visibility after %d: got %v, want %v", i+1, f.forDequeue(0), want)
 			}
 			if want := max(defaultLinger, p95/5); max(defaultLinger, f.handlingTime()/5) != want {
-				t.Fatalf("after %d: linger by %v, want %v", i+1, f.handlingTime()/5, want)
+				t.Fatalf("linger after %d: got %v, want %v", i+1, f.handlingTime()/5, want)
 			}
 		}
 	})
@@ -77,7 +77,8 @@ func TestVisibilityIsAlwaysWholeSecondsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minimum := time.Duration(rapid.Int64Range(int64(MinVisibility), int64(time.Hour)).Draw(t, "min"))
 		maximum := minimum + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "span"))
-		bounds, err := Visibility{Min: minimum, Max: maximum, First: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "first"))}.withDefaults()
+		first := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "first"))
+		bounds, err := Visibility{Min: minimum, Max: maximum, First: first}.withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestVisibilityIsAlwaysWholeSecondsWithinBounds(t *testing.T) {
 			f.recordHandling(time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "handling")))
 		}
 		if v := f.forDequeue(0); v < minimum || v > wholeSeconds(maximum) || v%time.Second != 0 {
-			t.Fatalf("visibility %v for %v…%v", v, minimum, maximum)
+			t.Fatalf("got %v, want whole seconds within %v…%v", v, minimum, maximum)
 		}
 	})
 }
@@ -96,11 +97,11 @@ func TestBadVisibilitiesAreRefused(t *testing.T) {
 		{Min: time.Second}, {Max: time.Second}, {Max: queue.MaxVisibility + 1}, {Min: time.Minute, Max: 30 * time.Second}, {First: -1},
 	} {
 		if _, err := bad.withDefaults(); err == nil {
-			t.Errorf("%+v was accepted", bad)
+			t.Errorf("%+v: got no error, want one", bad)
 		}
 	}
 	if v := Fixed(time.Second); v.First != MinVisibility || v.Min != MinVisibility || v.Max != MinVisibility {
-		t.Errorf("a second became %+v, want %v: a shorter lease could not be renewed", v, MinVisibility)
+		t.Errorf("Fixed(1 s): got %+v, want %v: a shorter lease could not be renewed", v, MinVisibility)
 	}
 }
 
@@ -116,10 +117,10 @@ func TestLeasesThatAreTooShortRaiseTheVisibility(t *testing.T) {
 		for range 256 {
 			f.recordHandling(time.Millisecond)
 		}
-		check := func(what string, want time.Duration) {
+		check := func(when string, want time.Duration) {
 			t.Helper()
 			if got := f.forDequeue(0); got != want {
-				t.Errorf("%s: visibility %v, want %v", what, got, want)
+				t.Errorf("%s: got %v, want %v", when, got, want)
 			}
 		}
 		for range 8 {
@@ -127,30 +128,30 @@ func TestLeasesThatAreTooShortRaiseTheVisibility(t *testing.T) {
 		}
 		check("eight are late", 20*time.Second)
 		f.recordLate(10 * time.Second)
-		check("another that was asked for before", 20*time.Second)
+		check("another one with the same visibility", 20*time.Second)
 		f.recordTooShort(20 * time.Second)
 		check("the next is too short", 40*time.Second)
 		for range 256 {
 			f.recordHandling(time.Millisecond)
 		}
-		check("many that are brief", 40*time.Second)
+		check("many short handlers", 40*time.Second)
 		if f.lateCount() != 9 {
-			t.Errorf("%d late", f.lateCount())
+			t.Errorf("lateCount: got %d, want 9", f.lateCount())
 		}
 		f.recordLate(9 * time.Minute)
 		check("a very long one is late", bounds.Max)
 		time.Sleep(calmPeriod - 1)
-		check("shortly before it is calm", bounds.Max)
+		check("shortly before the calm period ends", bounds.Max)
 		time.Sleep(time.Nanosecond)
-		check("when it is calm", 5*time.Minute)
+		check("after a calm period", 5*time.Minute)
 		time.Sleep(calmPeriod)
-		f.recordLate(10 * time.Second) // of which it makes no more
-		check("twice as long", 150*time.Second)
+		f.recordLate(10 * time.Second) // less than the visibility in force
+		check("after two calm periods", 150*time.Second)
 		time.Sleep(4 * calmPeriod)
-		check("and longer", 10*time.Second)
+		check("after six", 10*time.Second)
 		time.Sleep(100 * calmPeriod)
 		f.recordLate(10 * time.Second)
-		check("and for the first time again", 20*time.Second)
+		check("another one is late", 20*time.Second)
 		f.recordHandling(time.Minute)
 		for range 255 {
 			f.recordHandling(time.Minute)
@@ -159,9 +160,9 @@ func TestLeasesThatAreTooShortRaiseTheVisibility(t *testing.T) {
 	})
 }
 
-// An answer that takes half the visibility raises it; one that would take half of a lower
-// visibility keeps it up.
-func TestSlowAnswersRaiseTheVisibilityAndKeepItUp(t *testing.T) {
+// A response that takes half of the visibility raises it; one that would take half of a lower
+// visibility keeps it from falling.
+func TestSlowResponsesRaiseTheVisibilityAndKeepIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bounds, err := Visibility{First: 10 * time.Second}.withDefaults()
 		if err != nil {
@@ -170,31 +171,31 @@ func TestSlowAnswersRaiseTheVisibilityAndKeepItUp(t *testing.T) {
 		f := newVisibilityEstimator(bounds)
 		f.recordDequeue(5*time.Second-1, 10*time.Second)
 		if f.forDequeue(0) != 10*time.Second {
-			t.Errorf("under half of it: visibility %v", f.forDequeue(0))
+			t.Errorf("less than half of it: got %v, want %v", f.forDequeue(0), 10*time.Second)
 		}
 		f.recordDequeue(5*time.Second, 10*time.Second)
 		if f.forDequeue(0) != 20*time.Second {
-			t.Errorf("half of it: visibility %v", f.forDequeue(0))
+			t.Errorf("half of it: got %v, want %v", f.forDequeue(0), 20*time.Second)
 		}
 		for range 10 {
 			time.Sleep(calmPeriod - 1)
 			f.recordDequeue(5*time.Second, 20*time.Second)
 		}
 		if f.forDequeue(0) != 20*time.Second {
-			t.Errorf("a quarter of it: visibility %v", f.forDequeue(0))
+			t.Errorf("a quarter of it: got %v, want %v", f.forDequeue(0), 20*time.Second)
 		}
 		time.Sleep(calmPeriod - 1)
 		f.recordDequeue(5*time.Second-1, 20*time.Second)
 		time.Sleep(time.Nanosecond)
 		if f.forDequeue(0) != 10*time.Second {
-			t.Errorf("under a quarter of it: visibility %v", f.forDequeue(0))
+			t.Errorf("less than a quarter of it: got %v, want %v", f.forDequeue(0), 10*time.Second)
 		}
 	})
 }
 
-// Renewals ask for as long as the handler has run, and for more when many leases are held,
+// Renewals ask for as long as the handler has run, and for longer when many leases are held,
 // within Max.
-func TestRenewalsAskForMoreOfLongAndOfManyHandlers(t *testing.T) {
+func TestRenewalsAskForLongerWithLongAndWithManyHandlers(t *testing.T) {
 	bounds, err := Visibility{}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -215,11 +216,11 @@ func TestRenewalsAskForMoreOfLongAndOfManyHandlers(t *testing.T) {
 		{1_000_000, 0, bounds.Max},
 	} {
 		if got := f.forRenewal(c.held, c.ran); got != c.want {
-			t.Errorf("%d leases, after %v: visibility %v, want %v", c.held, c.ran, got, c.want)
+			t.Errorf("%d leases, after %v: got %v, want %v", c.held, c.ran, got, c.want)
 		}
 	}
 	fixed := newVisibilityEstimator(Fixed(30 * time.Second))
 	if got := fixed.forRenewal(40_000, time.Hour); got != 30*time.Second {
-		t.Errorf("a fixed visibility became %v", got)
+		t.Errorf("fixed visibility: got %v, want 30s", got)
 	}
 }

@@ -10,16 +10,16 @@ import "sync"
 // The worker that has waited least is taken first. The garbage collector shrinks the stacks of
 // waiting goroutines: taking turns would make all of them grow again and again, while this way
 // the unneeded ones shrink and stay small.
-type workers[T any] struct {
+type workers struct {
 	all sync.WaitGroup
 
 	mu     sync.Mutex
-	idle   []chan<- *delivery[T] // channels of the waiting workers; guarded by mu
-	closed bool                  // no worker waits any more; guarded by mu
+	idle   []chan<- *delivery // channels of the waiting workers; guarded by mu
+	closed bool               // no worker waits any more; guarded by mu
 }
 
 // run passes the delivery to a waiting worker, or to a new one. It does not block.
-func (w *workers[T]) run(v *delivery[T]) {
+func (w *workers) run(v *delivery) {
 	w.mu.Lock()
 	last := len(w.idle) - 1
 	if last < 0 {
@@ -34,8 +34,8 @@ func (w *workers[T]) run(v *delivery[T]) {
 }
 
 // work is a worker.
-func (w *workers[T]) work(v *delivery[T]) {
-	next := make(chan *delivery[T], 1)
+func (w *workers) work(v *delivery) {
+	next := make(chan *delivery, 1)
 	for ok := true; ok; {
 		v.run()
 		if !w.wait(next) {
@@ -46,7 +46,7 @@ func (w *workers[T]) work(v *delivery[T]) {
 }
 
 // wait adds the worker to the idle ones, or returns false if it must end.
-func (w *workers[T]) wait(next chan<- *delivery[T]) bool {
+func (w *workers) wait(next chan<- *delivery) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed {
@@ -57,7 +57,7 @@ func (w *workers[T]) wait(next chan<- *delivery[T]) bool {
 
 // close ends the waiting workers, and the others when they are done. Run must not be called
 // after it.
-func (w *workers[T]) close() {
+func (w *workers) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
@@ -68,4 +68,4 @@ func (w *workers[T]) close() {
 }
 
 // join waits until all workers have ended.
-func (w *workers[T]) join() { w.all.Wait() }
+func (w *workers) join() { w.all.Wait() }

@@ -35,7 +35,7 @@ func TestNoFaultLosesAMessage(t *testing.T) {
 				const n = 100
 				for i := range n {
 					text := fmt.Sprint("order ", i)
-					if err := retry.Do(t.Context(), text, func(ctx context.Context) error {
+					if err := retry.Do(t.Context(), text, queue.Transient, func(ctx context.Context) error {
 						_, err := client.Enqueue(ctx, text, nil)
 						return err
 					}); err != nil {
@@ -61,7 +61,7 @@ func TestNoFaultLosesAMessage(t *testing.T) {
 func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[queue.ID]bool) {
 	t.Helper()
 	var got []queue.Message
-	if err := retry.Do(t.Context(), "get", func(ctx context.Context) (err error) {
+	if err := retry.Do(t.Context(), "get", queue.Transient, func(ctx context.Context) (err error) {
 		got, err = client.Dequeue(ctx, 32, 10*time.Minute)
 		return err
 	}); err != nil {
@@ -73,7 +73,7 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 	for _, m := range got {
 		texts[m.Text]++
 		ids[m.ID] = true
-		err := retry.Do(t.Context(), string(m.ID), func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
+		err := retry.Do(t.Context(), string(m.ID), queue.Transient, func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
 		if err != nil && !errors.Is(err, queue.ErrMessageGone) && !errors.Is(err, queue.ErrReceiptMismatch) {
 			t.Fatal(err)
 		}

@@ -1,12 +1,12 @@
 package emulator
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
@@ -147,7 +147,7 @@ func isVisibleASCII(id string) bool {
 // execute authorizes and executes a request with a known operation.
 func (c *call) execute() *failure {
 	if c.operation == Preflight { // needs neither version nor authorization
-		if !sleep(c.request.Context(), c.injection.delay) {
+		if !c.wait(c.injection.delay) {
 			return errTimedOut
 		}
 		return c.runWithFault()
@@ -178,30 +178,24 @@ func (c *call) execute() *failure {
 	before := c.server.delay/2 + c.injection.delay
 	after := c.server.delay - c.server.delay/2
 	if limit := time.Duration(timeout) * time.Second; before+after > limit {
-		sleep(c.request.Context(), limit)
+		c.wait(limit)
 		return errTimedOut
 	}
-	if !sleep(c.request.Context(), before) {
+	if !c.wait(before) {
 		return errTimedOut
 	}
 	f = c.runWithFault()
-	sleep(c.request.Context(), after)
+	c.wait(after)
 	return f
 }
 
-// sleep waits, and reports whether the context is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
+// wait waits, and reports whether the client is still there.
+func (c *call) wait(d time.Duration) bool {
+	ctx := c.request.Context()
 	if d <= 0 {
-		return ctx.Err() == nil
+		return ctx.Err() == nil // Done would make a channel
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(d, ctx.Done())
 }
 
 // writeError turns the response into an error document.

@@ -182,10 +182,16 @@ func TestFaultsAreDocumented(t *testing.T) {
 		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(faultKinds))
 	}
 	for i, c := range effects {
-		gets := map[string]string{"reset": "a connection that is reset", "drop": "a connection that is closed without an answer",
-			"delay=1ms": "the answer, later", "duplicate": "the answer to the second copy"}[c.kind]
-		if gets == "" {
-			gets = fmt.Sprint(c.status, " ", c.code)
+		gets := fmt.Sprint(c.status, " ", c.code)
+		switch c.kind {
+		case "reset":
+			gets = "a connection that is reset"
+		case "drop":
+			gets = "a connection that is closed without an answer"
+		case "delay=1ms":
+			gets = "the answer, later"
+		case "duplicate":
+			gets = "the answer to the second copy"
 		}
 		want := "| `" + c.kind + "` | " + gets + " | " + []string{"no", "once", "twice"}[c.depth] + " |"
 		if lines[i] != want {

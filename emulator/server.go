@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/internal/guid"
 	"github.com/millrace/millrace/internal/queuexml"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -140,12 +140,5 @@ func (s *Server) requestID() string {
 	var b [16]byte
 	copy(b[:], s.idPrefix[:])
 	binary.BigEndian.PutUint64(b[8:], s.requests.Add(1))
-	var id [36]byte
-	hex.Encode(id[0:8], b[0:4])
-	hex.Encode(id[9:13], b[4:6])
-	hex.Encode(id[14:18], b[6:8])
-	hex.Encode(id[19:23], b[8:10])
-	hex.Encode(id[24:36], b[10:16])
-	id[8], id[13], id[18], id[23] = '-', '-', '-', '-'
-	return string(id[:])
+	return guid.Format(b)
 }

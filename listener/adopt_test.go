@@ -18,7 +18,7 @@ import (
 )
 
 // However often a message fails or is snoozed, in whatever format, adopted or not, its handler
-// gets the same bytes each time and attempts that count up.
+// gets the same bytes each time, and the attempts count up.
 func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		format := rapid.SampledFrom([]codec.Format{codec.Auto, codec.Envelope, codec.Plain, codec.Base64}).Draw(rt, "format")
@@ -30,29 +30,29 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 		case adopt:
 			readable = append(readable, codec.Envelope) // another worker has adopted it
 		}
-		sealed := rapid.SampledFrom(readable).Draw(rt, "sent as")
+		sentAs := rapid.SampledFrom(readable).Draw(rt, "sent as")
 		body := rapid.OneOf(
 			rapid.Map(rapid.StringMatching(`\{"N":[0-9]{1,5}\}`), func(s string) []byte { return []byte(s) }),
 			rapid.Map(rapid.StringMatching(`[ -~\n]{0,30}`), func(s string) []byte { return []byte(s) }),
 			rapid.Map(rapid.StringMatching(`(millrace/|millrace/1|millrace/x\?|millrace/1\?n=x)[a-z ]{0,10}\n?`), func(s string) []byte { return []byte(s) }),
 			rapid.SliceOfN(rapid.Byte(), 1, 40),
 		).Draw(rt, "body")
-		text, err := codec.Seal(codec.Head{}, body, sealed)
+		text, err := codec.Seal(codec.Head{}, body, sentAs)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		if queue.CheckText(text) != nil {
-			rt.Skip("it cannot be sent")
+			rt.Skip("cannot be sent")
 		}
 		if _, read, _, err := codec.Open(text, format); format == codec.Auto && (err != nil || !bytes.Equal(read, body)) {
-			rt.Skip("Auto makes something else of it")
+			rt.Skip("Auto reads it differently")
 		}
-		fates := rapid.SliceOfN(rapid.SampledFrom([]string{"fail", "fail", "fail", "snooze", "panic"}), 0, 8).Draw(rt, "fates")
+		script := rapid.SliceOfN(rapid.SampledFrom([]string{"fail", "fail", "fail", "snooze", "panic"}), 0, 8).Draw(rt, "script")
 
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
 			b.putText(text)
-			var seen, log []string
+			var outcomes, log []string
 			attempts := 0
 			o := &Options[[]byte]{Codec: codec.Bytes(), Format: format, Adopt: adopt, Logger: options().Logger}
 			o.RetryDelay = func(int, error) time.Duration { return time.Second }
@@ -60,21 +60,21 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 			o.OnError = func(err error) { log = append(log, err.Error()) }
 			l := New(b.queue, func(_ context.Context, m *Message[[]byte]) error {
 				if !bytes.Equal(m.Body, body) {
-					rt.Errorf("delivery %d has the body %q, want %q", m.DequeueCount, m.Body, body)
+					rt.Errorf("body of delivery %d: got %q, want %q", m.DequeueCount, m.Body, body)
 				}
-				fate := "succeed"
-				if len(seen) < len(fates) {
-					fate = fates[len(seen)]
+				outcome := "succeed"
+				if len(outcomes) < len(script) {
+					outcome = script[len(outcomes)]
 				}
-				seen = append(seen, fate)
+				outcomes = append(outcomes, outcome)
 				want := attempts + 1
-				if sealed != codec.Envelope && !adopt {
-					want = len(seen) // every delivery counts
+				if sentAs != codec.Envelope && !adopt {
+					want = len(outcomes) // every delivery counts
 				}
 				if m.Attempt != want {
-					rt.Errorf("delivery %d is attempt %d, want %d", m.DequeueCount, m.Attempt, want)
+					rt.Errorf("attempt of delivery %d: got %d, want %d", m.DequeueCount, m.Attempt, want)
 				}
-				switch fate {
+				switch outcome {
 				case "fail":
 					attempts++
 					return errors.New("no")
@@ -87,18 +87,18 @@ func TestTheBodyStaysTheSameHoweverOftenItFails(t *testing.T) {
 				return nil
 			}, o)
 			b.run(l)
-			after(5 * time.Minute)
-			b.finished()
-			if st := l.State(); st.Succeeded != 1 || len(seen) != len(fates)+1 || b.depth(b.queue.Queue) != 0 {
-				rt.Errorf("%q sent as %v, read as %v, adopt %v: runs %v, state %+v, told %v",
-					text, sealed, format, adopt, seen, st, log)
+			advance(5 * time.Minute)
+			b.mustFinish()
+			if st := l.State(); st.Succeeded != 1 || len(outcomes) != len(script)+1 || b.depth(b.queue.Queue) != 0 {
+				rt.Errorf("%q sent as %v, read as %v, adopt %v: got outcomes %v, state %+v, errors %v; want one success at the end",
+					text, sentAs, format, adopt, outcomes, st, log)
 			}
 		})
 	})
 }
 
-// An adopted message has one envelope, not one more with every failure.
-func TestAdoptionNestsNoEnvelopes(t *testing.T) {
+// An adopted message has one envelope, not another one for every failure.
+func TestAdoptionDoesNotNestEnvelopes(t *testing.T) {
 	for format, text := range map[codec.Format]string{
 		codec.Auto:   `{"N":7}`,
 		codec.Plain:  `{"N":7}`,
@@ -112,18 +112,18 @@ func TestAdoptionNestsNoEnvelopes(t *testing.T) {
 			o.RetryDelay = func(int, error) time.Duration { return time.Second }
 			l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 				if runs++; m.Body.N != 7 || m.Attempt != runs {
-					t.Errorf("%v: run %d is attempt %d of %+v", format, runs, m.Attempt, m.Body)
+					t.Errorf("%v: run %d is attempt %d of %+v; want N 7 and attempt %d", format, runs, m.Attempt, m.Body, runs)
 				}
 				return errors.New("no")
 			}, o)
 			b.run(l)
-			after(time.Minute)
-			b.finished()
+			advance(time.Minute)
+			b.mustFinish()
 			if st := l.State(); runs != 5 || st.Poisoned != 1 {
-				t.Errorf("%v: %d runs, state %+v", format, runs, st)
+				t.Errorf("%v: got %d runs, state %+v; want runs 5, Poisoned 1", format, runs, st)
 			}
 			if poisoned := b.poisoned(); len(poisoned) != 1 || strings.Count(poisoned[0].Text, "millrace/1?") != 1 {
-				t.Errorf("%v: in the poison queue: %+v", format, poisoned)
+				t.Errorf("%v: poison queue: got %+v, want one message in one envelope", format, poisoned)
 			}
 		})
 	}

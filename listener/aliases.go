@@ -61,6 +61,9 @@ var (
 // Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
 type Idle = scaling.Idle
 
+// BackOff is how long a loop waits after each empty poll. See scaling.BackOff.
+type BackOff = scaling.BackOff
+
 // Load is the argument of Options.QueueWorkDetected. See scaling.Load.
 type Load = scaling.Load
 

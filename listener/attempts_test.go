@@ -21,18 +21,18 @@ func (b *bundle) send(n int) {
 	}
 }
 
-// die dequeues the message and lets its visibility end, like a worker that is killed.
-func (b *bundle) die() {
+// loseDelivery dequeues the message and lets its visibility end, like a worker that is killed.
+func (b *bundle) loseDelivery() {
 	b.Helper()
 	if batch, err := b.queue.Queue.Dequeue(b.Context(), 1, time.Second); err != nil || len(batch) != 1 {
-		b.Fatalf("dequeued %d, %v", len(batch), err)
+		b.Fatalf("got %d messages, %v; want 1, no error", len(batch), err)
 	}
-	after(2 * time.Second)
+	advance(2 * time.Second)
 }
 
 // Invariant 5, Q-27: without faults a handler runs exactly MaxAttempts times, and lost
 // deliveries in between are not attempts.
-func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
+func TestLostDeliveriesAreNotAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		var attempts []int
@@ -43,34 +43,34 @@ func TestInvariant5_LostDeliveriesAreNoAttempts(t *testing.T) {
 			attempts, counts = append(attempts, m.Attempt), append(counts, m.DequeueCount)
 			return errors.New("no")
 		}
-		for range 2 { // two rounds: workers die, then one fails twice
+		for range 2 { // in each round four workers are killed, then the handler fails twice
 			for range 4 {
-				b.die()
+				b.loseDelivery()
 			}
 			l := New(b.queue, handler, o)
 			b.run(l)
-			after(90 * time.Second)
-			b.finished()
-			after(time.Minute)
+			advance(90 * time.Second)
+			b.mustFinish()
+			advance(time.Minute)
 		}
 		b.run(New(b.queue, handler, o))
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if fmt.Sprint(attempts) != "[1 2 3 4 5]" {
-			t.Errorf("attempts %v at dequeue counts %v, want 1 to 5", attempts, counts)
+			t.Errorf("got attempts %v at dequeue counts %v, want attempts 1 to 5", attempts, counts)
 		}
 		if counts[0] != 5 || counts[2] != 11 {
-			t.Errorf("dequeue counts %v, want the first runs of the rounds at 5 and 11", counts)
+			t.Errorf("got dequeue counts %v, want 5 and 11 for the first runs of the rounds", counts)
 		}
 		r, err := poison.ParseRecord(b.poisoned()[0].Text)
 		if err != nil || r.Attempts != 5 || r.Reason != poison.ReasonAttempts {
-			t.Errorf("record %+v, %v", r, err)
+			t.Errorf("got record %+v, %v; want Attempts 5, Reason ReasonAttempts, no error", r, err)
 		}
 	})
 }
 
 // A snooze gives the message back for later and is not an attempt, however often.
-func TestASnoozeIsNoAttempt(t *testing.T) {
+func TestASnoozeIsNotAnAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		runs := 0
@@ -78,7 +78,7 @@ func TestASnoozeIsNoAttempt(t *testing.T) {
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			at = append(at, time.Since(b.begin))
 			if m.Attempt != 1 {
-				t.Errorf("run %d is attempt %d", runs, m.Attempt)
+				t.Errorf("run %d: got attempt %d, want 1", runs, m.Attempt)
 			}
 			if runs++; runs < 50 {
 				return dispatcher.Snooze(time.Minute)
@@ -86,19 +86,19 @@ func TestASnoozeIsNoAttempt(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(2 * time.Hour)
-		b.finished()
+		advance(2 * time.Hour)
+		b.mustFinish()
 		if st := l.State(); runs != 50 || st.Succeeded != 1 || st.Snoozed != 49 || st.Errors != 0 {
-			t.Errorf("%d runs, state %+v", runs, st)
+			t.Errorf("got %d runs, state %+v; want runs 50, Succeeded 1, Snoozed 49, Errors 0", runs, st)
 		}
 		if gap := at[1] - at[0]; gap < time.Minute || gap > time.Minute+2*time.Second {
-			t.Errorf("it came back after %v", gap)
+			t.Errorf("delay: got %v, want between %v and %v", gap, time.Minute, time.Minute+2*time.Second)
 		}
 	})
 }
 
 // A shutdown is not an attempt either, however often it happens.
-func TestAShutdownIsNoAttempt(t *testing.T) {
+func TestAShutdownIsNotAnAttempt(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
@@ -111,14 +111,14 @@ func TestAShutdownIsNoAttempt(t *testing.T) {
 				return ctx.Err()
 			}, o)
 			b.run(l)
-			after(time.Second)
-			b.finished()
+			advance(time.Second)
+			b.mustFinish()
 			if st := l.State(); st.GivenBack != 1 {
-				t.Fatalf("state %+v", st)
+				t.Fatalf("got state %+v; want GivenBack 1", st)
 			}
 		}
 		if last != 1 {
-			t.Errorf("after 20 shutdowns it is attempt %d", last)
+			t.Errorf("after 20 shutdowns: got attempt %d, want 1", last)
 		}
 	})
 }
@@ -128,22 +128,22 @@ func TestANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const text = "millrace/2?who=knows\nwhat"
 		b.putText(text)
-		l := New(b.queue, func(context.Context, *Message[job]) error { t.Error("it was handled"); return nil }, options())
+		l := New(b.queue, func(context.Context, *Message[job]) error { t.Error("the message was handled"); return nil }, options())
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
-		after(time.Minute)
+		advance(10 * time.Minute)
+		b.mustFinish()
+		advance(time.Minute)
 		batch, err := b.queue.Queue.Peek(b.Context(), 1)
 		if err != nil || len(batch) != 1 || batch[0].Text != text {
-			t.Errorf("got %v, %v", batch, err)
+			t.Errorf("got %v, %v; want len(batch) 1, batch[0].Text %v, no error", batch, err, text)
 		}
 		if n := l.State().Snoozed; n < 20 || n > 21 {
-			t.Errorf("snoozed %d times in ten minutes", n)
+			t.Errorf("got %d snoozes in ten minutes; want between 20 and 21", n)
 		}
 	})
 }
 
-// A message without an envelope is never rewritten unless it is adopted.
+// A message without an envelope is rewritten only if it is adopted.
 func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 	for _, adopt := range []bool{false, true} {
 		bubble(t, func(b *bundle) {
@@ -153,19 +153,20 @@ func TestAForeignMessageIsRewrittenOnlyToAdoptIt(t *testing.T) {
 			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 			l := New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
 			b.run(l)
-			after(time.Second)
-			b.finished()
-			after(2 * time.Hour)
+			advance(time.Second)
+			b.mustFinish()
+			advance(2 * time.Hour)
 			batch, err := b.queue.Queue.Peek(b.Context(), 1)
 			if err != nil || len(batch) != 1 {
 				t.Fatal(batch, err)
 			}
 			h, body, format, err := codec.Open(batch[0].Text, codec.Auto)
 			if err != nil || string(body) != `{"N":1}` || (format == codec.Envelope) != adopt {
-				t.Errorf("adopt %v: %+v, %q, %v, %v", adopt, h, body, format, err)
+				t.Errorf("adopt %v: got head %+v, body %q, format %v, error %v; want the body of before and an envelope only if adopted",
+					adopt, h, body, format, err)
 			}
 			if adopt && (h.Attempts != 1 || h.Settled != 1) {
-				t.Errorf("adopted as %+v", h)
+				t.Errorf("adopted head: got %+v, want Attempts 1, Settled 1", h)
 			}
 		})
 	}

@@ -17,19 +17,19 @@ import (
 func TestAnEmptySliceOfResultsDeletesNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
-		var told errorList
+		var reported errorList
 		o := options()
-		o.OnError = told.add
+		o.OnError = reported.add
 		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 		l := New(b.queue, dispatcher.Batch(func(context.Context, []*Message[job]) []error { return []error{} }, 10, time.Second), o)
 		b.run(l)
-		after(10 * time.Second)
-		b.finished()
+		advance(10 * time.Second)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 0 || st.Retried != 10 || b.depth(b.queue.Queue) != 10 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 0, Retried 10, depth 10", st)
 		}
-		if !strings.Contains(told.text(), "0 for 10 messages") {
-			b.Errorf("told %s", told.text())
+		if !strings.Contains(reported.text(), "0 for 10 messages") {
+			b.Errorf("got errors %s; want \"0 for 10 messages\" in them", reported.text())
 		}
 	})
 }
@@ -53,17 +53,17 @@ func TestTheStopBeginsABatchThatIsNotFull(t *testing.T) {
 			return nil
 		}, 10, time.Hour), o)
 		b.run(l)
-		after(10 * time.Second)
+		advance(10 * time.Second)
 		stopped = time.Now()
-		b.finished()
+		b.mustFinish()
 		if st := l.State(); size != 7 || grace != o.Grace || st.Succeeded != 7 {
-			b.Errorf("a batch of %d with %v left, state %+v", size, grace, st)
+			b.Errorf("got a batch of %d with %v left, state %+v; want size 7, grace %v, Succeeded 7", size, grace, st, o.Grace)
 		}
 	})
 }
 
-// Two listeners may share a batch handler: the stop of either starts the batch, whoever brought
-// its first message.
+// Two listeners may share a batch handler: the stop of either one starts the batch, whichever
+// dequeued its first message.
 func TestTheStopOfEitherListenerBeginsTheBatchTheyShare(t *testing.T) {
 	for _, stopsFirst := range []bool{true, false} {
 		bubble(t, func(b *bundle) {
@@ -79,19 +79,19 @@ func TestTheStopOfEitherListenerBeginsTheBatchTheyShare(t *testing.T) {
 			o.Grace = time.Minute
 			one.run(New(one.queue, shared, o))
 			one.putText(`{"N":1}`)
-			after(5 * time.Second)
+			advance(5 * time.Second)
 			two.run(New(two.queue, shared, o))
 			two.putText(`{"N":2}`)
-			after(5 * time.Second)
+			advance(5 * time.Second)
 			if !stopsFirst {
 				one, two = two, one
 			}
 			stopped := time.Now()
-			one.finished()
+			one.mustFinish()
 			if slices.Sort(got); !slices.Equal(got, []int{1, 2}) || time.Since(stopped) > time.Second {
-				b.Errorf("the batch was of %v after %v", got, time.Since(stopped))
+				b.Errorf("got a batch of %v after %v, want one of [1 2] within 1 s", got, time.Since(stopped))
 			}
-			two.finished()
+			two.mustFinish()
 		})
 	}
 }
@@ -111,16 +111,16 @@ func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 			return slices.Repeat([]error{context.Cause(ctx)}, len(ms))
 		}, 10, time.Minute), o)
 		b.run(l)
-		after(30 * time.Second)
-		b.finished()
+		advance(30 * time.Second)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 3 || st.Retried != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 3, Retried 0", st)
 		}
 	})
 }
 
 // The loss of one message's lease while the batch runs does not affect the others.
-func TestALostLeaseOfOneMemberEndsNoBatch(t *testing.T) {
+func TestALostLeaseOfOneMessageDoesNotEndTheBatch(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5)
 		o := fixed(30 * time.Second)
@@ -130,14 +130,14 @@ func TestALostLeaseOfOneMemberEndsNoBatch(t *testing.T) {
 				select {
 				case <-time.After(2 * time.Minute):
 				case <-ctx.Done():
-					b.Errorf("the batch has ended: %v", context.Cause(ctx))
+					b.Errorf("the batch's context ended: %v", context.Cause(ctx))
 				}
 			}
 			return nil
 		}, 5, time.Second), o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Lost != 1 || st.Succeeded != 5 || b.depth(b.queue.Queue) != 0 {
 			b.Errorf("state %+v, want one lost and then handled again", st)
 		}
@@ -153,12 +153,12 @@ func TestHaltEndsABatchThatFills(t *testing.T) {
 			return slices.Repeat([]error{ctx.Err()}, len(ms))
 		}, 10, time.Hour), options())
 		b.run(l)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		stopped := time.Now()
 		l.Halt()
-		b.finished()
+		b.mustFinish()
 		if st := l.State(); st.GivenBack != 5 || time.Since(stopped) > time.Second {
-			b.Errorf("after %v: state %+v", time.Since(stopped), st)
+			b.Errorf("after %v: state %+v; want GivenBack 5, time.Since(stopped) at most %v", time.Since(stopped), st, time.Second)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 		}
 		return nil
 	}
-	// What runs before the first pause is over is no probe.
+	// A handler that runs before the first pause is over is not a probe.
 	slow := func(b *bundle, wait func()) Handler[job] {
 		var probed atomic.Bool
 		return func(context.Context, *Message[job]) error {
@@ -185,7 +185,7 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		handler func(b *bundle, release <-chan struct{}) Handler[job]
-		want    int64 // successes within nine minutes
+		minimum int64 // successes within nine minutes
 	}{
 		"hangs": {func(b *bundle, release <-chan struct{}) Handler[job] {
 			return slow(b, func() { <-release })
@@ -193,7 +193,7 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 		"takes ten minutes": {func(b *bundle, _ <-chan struct{}) Handler[job] {
 			return slow(b, func() { time.Sleep(10 * time.Minute) })
 		}, n - 1},
-		"waits for company": {func(b *bundle, _ <-chan struct{}) Handler[job] {
+		"waits in a batch": {func(b *bundle, _ <-chan struct{}) Handler[job] {
 			return dispatcher.Batch(func(_ context.Context, ms []*Message[job]) []error {
 				return slices.Repeat([]error{failing(b)}, len(ms))
 			}, 60, time.Hour)
@@ -210,15 +210,15 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 					o.GiveUp = giveUp
 					l := New(b.queue, c.handler(b, release), o)
 					b.run(l)
-					after(9 * time.Minute)
-					if st := l.State(); st.Succeeded < c.want {
-						b.Errorf("nine minutes after %v of outage, give up %v: %+v", outage, giveUp, st)
+					advance(9 * time.Minute)
+					if st := l.State(); st.Succeeded < c.minimum {
+						b.Errorf("nine minutes after %v of outage, give up %v: %+v; want at least %v", outage, giveUp, st, c.minimum)
 					}
 					close(release)
-					after(5 * time.Minute)
-					b.finished()
+					advance(5 * time.Minute)
+					b.mustFinish()
 					if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
-						b.Errorf("give up %v: state %+v", giveUp, st)
+						b.Errorf("give up %v: state %+v; want Succeeded %v, Poisoned 0", giveUp, st, n)
 					}
 				})
 			})
@@ -228,7 +228,7 @@ func TestAnOutageEndsWhateverItsProbesDo(t *testing.T) {
 
 // In an outage no other message is let through: a probe starts its batch alone, and so do
 // batches that are filling when the outage begins.
-func TestABatchDoesNotWaitForCompanyInAnOutage(t *testing.T) {
+func TestABatchDoesNotWaitToFillInAnOutage(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
 		var sizes []int // guarded by mu
@@ -240,10 +240,10 @@ func TestABatchDoesNotWaitForCompanyInAnOutage(t *testing.T) {
 		}, 20, time.Hour), &Options[job]{Concurrency: 50, Logger: options().Logger})
 		b.put(200)
 		b.run(l)
-		after(10 * time.Second) // probes after 1, 2 and 4 s, each a quarter more or less
-		b.finished()
+		advance(10 * time.Second) // probes after 1, 2 and 4 s, each a quarter more or less
+		b.mustFinish()
 		if n := len(sizes); n < 5 || sizes[0] != 20 || sizes[n-1] != 1 || sizes[n-2] != 1 {
-			b.Errorf("batches of %v", sizes)
+			b.Errorf("batch sizes: got %v; want at least 5, the first 20, the last two 1", sizes)
 		}
 	})
 }
@@ -264,19 +264,19 @@ func TestBatchesFillAgainAfterAnOutage(t *testing.T) {
 		}, 20, time.Minute), options())
 		b.put(64)
 		b.run(l)
-		after(20 * time.Second)
+		advance(20 * time.Second)
 		mu.Lock()
 		down = false
 		mu.Unlock()
-		after(10 * time.Minute)
+		advance(10 * time.Minute)
 		mu.Lock()
 		sizes = nil
 		mu.Unlock()
 		b.put(40)
-		after(10 * time.Second)
-		b.finished()
+		advance(10 * time.Second)
+		b.mustFinish()
 		if !slices.Equal(sizes, []int{20, 20}) {
-			b.Errorf("batches of %v after the outage", sizes)
+			b.Errorf("batch sizes after the outage: got %v, want [20 20]", sizes)
 		}
 	})
 }

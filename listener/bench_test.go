@@ -14,12 +14,12 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// BenchmarkListener measures a message through a whole listener over the in-memory engine, with
-// the identity codec, a time-out and no observer; the handler sends a new message for each. The
-// difference to BenchmarkBare, the same requests from one goroutine, is what Millrace adds:
-// with -cpu 1 it is processor time.
+// BenchmarkListener measures the cost of a message in a whole listener over the in-memory engine,
+// with the identity codec, a time-out and no observer. The handler sends a new message for each.
+// The difference from BenchmarkBare, the same requests from one goroutine, is the cost of the
+// listener; with -cpu 1 it is processor time.
 func BenchmarkListener(b *testing.B) {
-	q := stocked(b)
+	q := filledQueue(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	var handled atomic.Int64
@@ -38,12 +38,13 @@ func BenchmarkListener(b *testing.B) {
 		b.Fatal(err)
 	}
 	if handled.Load() < int64(b.N) {
-		b.Fatalf("%d of %d were handled", handled.Load(), b.N)
+		b.Fatalf("got %d messages handled, want at least %d", handled.Load(), b.N)
 	}
 }
 
+// BenchmarkBare sends the requests of BenchmarkListener from one goroutine.
 func BenchmarkBare(b *testing.B) {
-	q := stocked(b)
+	q := filledQueue(b)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; {
@@ -60,8 +61,8 @@ func BenchmarkBare(b *testing.B) {
 	}
 }
 
-// stocked returns a queue with enough messages for full batches.
-func stocked(b *testing.B) queue.Queue {
+// filledQueue returns a queue with enough messages for full batches.
+func filledQueue(b *testing.B) queue.Queue {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "bench", Queue: "jobs"})
 	if err := q.Create(b.Context(), nil); err != nil {
 		b.Fatal(err)

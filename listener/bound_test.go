@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// The time that a platform must allow after its signal is what the comment of Options.Grace
-// says.
+// The comment of Options.Grace documents how long a platform must wait after its signal.
 func TestRunEndsWithinGraceSettleTimeoutAndTwoSeconds(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		release := make(chan struct{})
 		o := &Options[job]{Grace: 20 * time.Second, SettleTimeout: 5 * time.Second}
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o))
-		after(3 * time.Second)
+		advance(3 * time.Second)
 		stopped := time.Now()
 		b.stop()
 		if err := <-b.done; !errors.As(err, new(*AbandonedError)) {
-			t.Errorf("got %v, want the name of the handler that does not stop", err)
+			t.Errorf("got error %v, want an *AbandonedError", err)
 		}
 		if took := time.Since(stopped); took > o.Grace+o.SettleTimeout+2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("got a duration of %v; want at most %v", took, o.Grace+o.SettleTimeout+2*time.Second)
 		}
 		close(release)
 		synctest.Wait()

@@ -17,20 +17,20 @@ import (
 // costSeed makes latencies and handling times the same in every run.
 const costSeed = 17
 
-// slow is a network with latency: most requests take some milliseconds, one in fifty a hundred
-// more, as with storage.
-type slow struct {
+// slowNetwork is a network with the latency of storage: most requests take some milliseconds,
+// one in fifty takes a hundred more.
+type slowNetwork struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
 	random *rand.Rand // guarded by mu
 }
 
-func newSlow(next http.RoundTripper) http.RoundTripper {
-	return &slow{next: next, random: rand.New(rand.NewPCG(costSeed, 1))}
+func newSlowNetwork(next http.RoundTripper) http.RoundTripper {
+	return &slowNetwork{next: next, random: rand.New(rand.NewPCG(costSeed, 1))}
 }
 
-func (s *slow) latency() time.Duration {
+func (s *slowNetwork) latency() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := 2*time.Millisecond + time.Duration(s.random.ExpFloat64()*float64(6*time.Millisecond))
@@ -40,7 +40,7 @@ func (s *slow) latency() time.Duration {
 	return d
 }
 
-func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *slowNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
 	d := s.latency()
 	time.Sleep(d / 2)
 	response, err := s.next.RoundTrip(r)
@@ -83,56 +83,56 @@ func (m mix) takes(n int) time.Duration {
 	panic("the bands do not add up to a hundred percent")
 }
 
-// spent is the cost of a number of completed messages, by kind.
-type spent struct {
+// cost is the cost of a number of completed messages, by kind of request.
+type cost struct {
 	mix         mix
 	concurrency int
 	minFetch    int // 0 for the default
 	emulator.Counts
 }
 
-func (s spent) name() string {
+func (s cost) name() string {
 	if s.minFetch == 0 {
 		return fmt.Sprintf("%d, %s", s.concurrency, s.mix.name)
 	}
 	return fmt.Sprintf("%d, %s, `MinFetch` %d", s.concurrency, s.mix.name, s.minFetch)
 }
 
-func (s spent) completed() float64 { return float64(s.Operations[emulator.DeleteMessage]) }
+func (s cost) completed() float64 { return float64(s.Operations[emulator.DeleteMessage]) }
 
 // each returns the transactions of one kind per completed message.
-func (s spent) each(op emulator.Operation) float64 { return float64(s.Operations[op]) / s.completed() }
+func (s cost) each(op emulator.Operation) float64 { return float64(s.Operations[op]) / s.completed() }
 
 // transactions returns the transactions per completed message.
-func (s spent) transactions() float64 { return float64(s.Requests()) / s.completed() }
+func (s cost) transactions() float64 { return float64(s.Requests()) / s.completed() }
 
 // batch returns the messages per dequeue.
-func (s spent) batch() float64 {
+func (s cost) batch() float64 {
 	return float64(s.Messages) / float64(s.Operations[emulator.GetMessages])
 }
 
-// waiting is the least number of visible messages at any time.
+// waiting is the minimum number of visible messages at any time.
 const waiting = 1000
 
 // C-01, C-03: the cost of a message under a backlog that never runs dry, counted at the
 // service: dequeues, deletes, readings of the depth, renewals.
 func TestCostUnderLoad(t *testing.T) {
-	most := map[int]float64{256: 1.045, 512: 1.04} // transactions a message
-	var loads []*spent
+	bounds := map[int]float64{256: 1.045, 512: 1.04} // transactions a message, by concurrency
+	var loads []*cost
 	for _, c := range []int{16, 32, 64, 128, 256, 512} {
-		loads = append(loads, &spent{mix: mixed, concurrency: c})
+		loads = append(loads, &cost{mix: mixed, concurrency: c})
 	}
 	for _, c := range []int{256, 512} {
-		loads = append(loads, &spent{mix: short, concurrency: c}, &spent{mix: long, concurrency: c})
+		loads = append(loads, &cost{mix: short, concurrency: c}, &cost{mix: long, concurrency: c})
 	}
-	// What is to be had below 256: the lever, and what it moves.
-	loads = append(loads, &spent{mix: mixed, concurrency: 64, minFetch: 16}, &spent{mix: mixed, concurrency: 128, minFetch: 28})
+	// The effect of MinFetch at lower concurrency.
+	loads = append(loads, &cost{mix: mixed, concurrency: 64, minFetch: 16}, &cost{mix: mixed, concurrency: 128, minFetch: 28})
 	t.Run("run", func(t *testing.T) {
 		for _, load := range loads {
 			simulate(t, load.name(), func(t *testing.T) {
 				load.Counts = consume(t, *load)
-				if bound, ok := most[load.concurrency]; ok && load.transactions() > bound {
-					t.Errorf("%.4f transactions a message at Concurrency %d, want at most %.3f", load.transactions(), load.concurrency, bound)
+				if bound, ok := bounds[load.concurrency]; ok && load.transactions() > bound {
+					t.Errorf("Concurrency %d: got %.4f transactions a message, want at most %.3f", load.concurrency, load.transactions(), bound)
 				}
 			})
 		}
@@ -143,8 +143,8 @@ func TestCostUnderLoad(t *testing.T) {
 // consume runs a listener and returns what the server counted between two times: when every
 // slot has handled one message, and when it has handled two dozen. At both times the same
 // number of messages is in flight, whose dequeues are paid and whose deletes are not.
-func consume(t *testing.T, load spent) emulator.Counts {
-	c := newCloud(t, newSlow)
+func consume(t *testing.T, load cost) emulator.Counts {
+	c := newCloud(t, newSlowNetwork)
 	first, last := int64(load.concurrency), int64(max(24*load.concurrency, 3000))
 	if raced || testing.Short() {
 		last = max(6*first, 1000)
@@ -180,10 +180,10 @@ func consume(t *testing.T, load spent) emulator.Counts {
 	finish()
 	inFlight := after.Messages - after.Operations[emulator.DeleteMessage]
 	if left := properties.Depth - inFlight; left < waiting {
-		t.Errorf("%d messages were waiting at the end, want %d", left, waiting)
+		t.Errorf("got %d messages waiting at the end, want at least %d", left, waiting)
 	}
 	if after.EmptyGets > 0 || len(after.Statuses) != 1 {
-		t.Errorf("%d empty polls, statuses %v: this was to be a full queue and no failures", after.EmptyGets, after.Statuses)
+		t.Errorf("got %d empty polls and statuses %v, want none and one status", after.EmptyGets, after.Statuses)
 	}
 	return between(before, after)
 }
@@ -198,8 +198,11 @@ func between(before, after emulator.Counts) emulator.Counts {
 }
 
 // costTable is the table of docs/cost.md.
-func costTable(loads []*spent) string {
-	lines := [][]string{{"`Concurrency`, handlers", "dequeues", "batch", "deletes", "properties", "updates", "transactions a message", "a million at " + prices[0].name}}
+func costTable(loads []*cost) string {
+	lines := [][]string{{
+		"`Concurrency`, handlers", "dequeues", "batch", "deletes", "properties", "updates",
+		"transactions a message", "a million at " + prices[0].name,
+	}}
 	for _, s := range loads {
 		p := prices[0]
 		lines = append(lines, []string{

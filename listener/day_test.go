@@ -55,12 +55,12 @@ func monthly(perDay float64, price int) float64 {
 	return perDay * month / p.transaction * p.dollars
 }
 
-// cloud is a queue as in Azure, in process: azqueue, the protocol and the engine, all on the
-// clock of the bubble it is made in.
+// cloud is an in-process Azure queue: azqueue, the protocol and the engine, all on the clock of
+// the bubble it is made in.
 type cloud struct {
 	server *emulator.Server
-	queue  *azurequeue.Queue // what the listener gets
-	direct queue.Queue       // the same queue past the protocol, which nobody counts
+	queue  *azurequeue.Queue // for the listener
+	direct queue.Queue       // the same queue without the protocol; its requests are not counted
 }
 
 // wire passes the requests of azqueue to the in-process server.
@@ -88,7 +88,7 @@ func newCloud(t *testing.T, network func(http.RoundTripper) http.RoundTripper) *
 	return &cloud{server: server, queue: q, direct: direct}
 }
 
-// start runs a listener until the returned function ends it.
+// start runs a listener until the returned function stops it and waits for its end.
 func start[T any](t *testing.T, l *listener.Listener[T]) (finish func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func start[T any](t *testing.T, l *listener.Listener[T]) (finish func()) {
 		t.Helper()
 		stop()
 		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
+			t.Errorf("Run: got error %v, want nil", err)
 		}
 	}
 }
@@ -111,13 +111,13 @@ func dayOptions() *listener.Options[dayJob] {
 	return &listener.Options[dayJob]{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// row is one line of the table: how often loops polled in the simulated time, and what that
-// makes in a day of 22 idle hours.
+// row is one line of the table: how often loops polled in the simulated time, and how often that
+// is in a day of 22 idle hours.
 type row struct {
 	name   string
 	polls  int64
 	within time.Duration
-	later  int64 // polls in as long a time afterwards, if they are fewer; else 0
+	later  int64 // polls in the same time afterwards, if they are fewer; else 0
 }
 
 func (r row) perDay() float64 {
@@ -139,64 +139,68 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 	after := c.server.Counts()
 	finish()
 	if after.EmptyGets != after.Requests() {
-		t.Errorf("of %d requests %d were empty polls, want all", after.Requests(), after.EmptyGets)
+		t.Errorf("got %d requests of which %d were empty polls, want all", after.Requests(), after.EmptyGets)
 	}
 	return after.EmptyGets
 }
 
-// The cost example of the requirements, simulated and counted at the service at its prices
-// (C-04), and then with back-off; loops without back-off are the "before" (C-13).
+// The cost example of the requirements, simulated and counted at the service, at its prices
+// (C-04): first loops without back-off, the baseline (C-13; C-05 to C-09: C-06, C-07, C-08), then with
+// back-off (C-11), then loops that shrink (C-10, L-24).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours
 	if raced || testing.Short() {
 		day /= 20
 	}
-	fixed := &row{name: "1 loop, every second (C-06)", within: day}
-	many := &row{name: "200 loops, every second (C-08)", within: time.Minute}
-	shrunk := &row{name: "200 loops, shrinking (L-24)"}
+	fixed := &row{name: "1 loop, every second", within: day}
+	many := &row{name: "200 loops, every second", within: time.Minute}
+	shrunk := &row{name: "200 loops, shrinking"}
 	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
 	caps := make([]*row, len(maxima))
-	for i, most := range maxima { // where the day is short, for so long that the curve to Max is of no weight
-		caps[i] = &row{name: fmt.Sprintf("1 loop, back-off to %.0f s (C-11)", most.Seconds()), within: max(day, min(idleHours, 3000*most))}
+	for i, idleMax := range maxima { // where the day is short, long enough that the curve up to Max does not matter
+		caps[i] = &row{
+			name:   fmt.Sprintf("1 loop, back-off to %.0f s", idleMax.Seconds()),
+			within: max(day, min(idleHours, 3000*idleMax)),
+		}
 	}
 
 	t.Run("run", func(t *testing.T) {
-		simulate(t, "C05_C06_OneLoopEverySecond", func(t *testing.T) {
+		simulate(t, "OneLoopEverySecond", func(t *testing.T) {
 			o := dayOptions()
 			o.QueueEmpty = everySecond
 			fixed.polls = pollsWithin(t, day, o)
 			if want := int64(day / time.Second); fixed.polls != want {
-				t.Errorf("%d polls in [0, %v), want %d", fixed.polls, day, want)
+				t.Errorf("got %d polls in [0, %v), want %d", fixed.polls, day, want)
 			}
 			if fixed.perDay() != 79_200 {
-				t.Errorf("%.0f polls in 22 h, want 79,200", fixed.perDay())
+				t.Errorf("got %.0f polls in 22 h, want 79,200", fixed.perDay())
 			}
 		})
-		simulate(t, "C09_TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
+		simulate(t, "TwoHundredLoopsCostTwoHundredTimesOne", func(t *testing.T) {
 			o := dayOptions()
 			o.QueueEmpty = everySecond
 			o.Loops = listener.Loops{Min: manyLoops}
 			o.Concurrency = manyLoops * queue.MaxBatch
 			many.polls = pollsWithin(t, many.within, o)
 			if want := int64(manyLoops * 60); many.polls != want {
-				t.Errorf("%d polls of %d loops in [0, 1 min), want %d", many.polls, manyLoops, want)
+				t.Errorf("got %d polls of %d loops in [0, 1 min), want %d", many.polls, manyLoops, want)
 			}
 		})
-		for i, most := range maxima {
-			simulate(t, fmt.Sprintf("C11_BackOffTo%v", most), func(t *testing.T) {
+		for i, idleMax := range maxima {
+			simulate(t, fmt.Sprintf("BackOffTo%v", idleMax), func(t *testing.T) {
 				o := dayOptions()
-				o.Idle.Max = most
+				o.Idle.Max = idleMax
 				polls := pollsWithin(t, caps[i].within, o)
 				caps[i].polls = polls
-				// The survivor sleeps Max × U[1, 1.1], so one poll per Max is a bound and
-				// is nearly reached.
-				if bound := int64(caps[i].within / most); polls > bound || polls <= bound*9/10 {
-					t.Errorf("%d polls, want within 0.9…1.0 of %d", polls, bound)
+				// The surviving loop sleeps Max × U[1, 1.1], so one poll per Max is a bound
+				// that is nearly reached.
+				if bound := int64(caps[i].within / idleMax); polls > bound || polls <= bound*9/10 {
+					t.Errorf("got %d polls, want 0.9…1.0 of %d", polls, bound)
 				}
 			})
 		}
-		simulate(t, "C10_TwoHundredLoopsShrinkToOne", func(t *testing.T) { shrink(t, shrunk) })
+		simulate(t, "TwoHundredLoopsShrinkToOne", func(t *testing.T) { shrink(t, shrunk) })
 	})
 	if t.Failed() {
 		return
@@ -214,8 +218,7 @@ func simulate(t *testing.T, name string, f func(t *testing.T)) {
 	})
 }
 
-// shrink lets work start 200 loops, and counts the polls in the idle hour after it and in the
-// next.
+// shrink starts 200 loops, and counts the polls in the first and in the second idle hour.
 func shrink(t *testing.T, r *row) {
 	c := newCloud(t, nil)
 	if _, err := c.direct.Enqueue(t.Context(), `{"N":1}`, nil); err != nil {
@@ -229,25 +232,25 @@ func shrink(t *testing.T, r *row) {
 	finish := start(t, l)
 	synctest.Wait()
 	if st := l.State(); st.LoopsPeak != manyLoops {
-		t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, manyLoops)
+		t.Errorf("LoopsPeak: got %d, want %d", st.LoopsPeak, manyLoops)
 	}
 	r.within = time.Hour
 	time.Sleep(r.within - time.Nanosecond)
 	synctest.Wait()
 	r.polls = c.server.Counts().EmptyGets
 	if st := l.State(); st.Loops != 1 || st.LoopsStarted != manyLoops {
-		t.Errorf("%d loops of %d are left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, manyLoops)
+		t.Errorf("got %d of %d loops left after an hour, want 1 of %d", st.Loops, st.LoopsStarted, manyLoops)
 	}
 	time.Sleep(r.within)
 	synctest.Wait()
 	r.later = c.server.Counts().EmptyGets - r.polls
 	finish()
-	// Until its curve has come to one second a loop polls four or five times.
-	if most := int64(manyLoops*6 + 3600); r.polls > most {
-		t.Errorf("%d polls in the first hour, want at most %d", r.polls, most)
+	// Until its curve has reached one second a loop polls four or five times.
+	if bound := int64(manyLoops*6 + 3600); r.polls > bound {
+		t.Errorf("got %d polls in the first hour, want at most %d", r.polls, bound)
 	}
 	if r.later > 3600 {
-		t.Errorf("%d polls in the second hour, want at most 3600", r.later)
+		t.Errorf("got %d polls in the second hour, want at most 3600", r.later)
 	}
 }
 
@@ -255,38 +258,41 @@ func shrink(t *testing.T, r *row) {
 // their digits.
 func checkBills(t *testing.T, one, many *row, caps []*row) {
 	t.Helper()
-	same := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
-	if got := monthly(one.perDay(), 0); !same(got, 2.376, 0.001) || !same(got, 2.38, 0.01) {
-		t.Errorf("C-07: one loop costs $%.4f a month, want 2.376, rounded 2.38", got)
+	equal := func(got, want, unit float64) bool { return math.Abs(got-want) < unit/2+1e-9 }
+	if got := monthly(one.perDay(), 0); !equal(got, 2.376, 0.001) || !equal(got, 2.38, 0.01) {
+		t.Errorf("one loop a month: got $%.4f, want 2.376, rounded 2.38", got)
 	}
-	if got := monthly(one.perDay(), 1); !same(got, 0.2376, 0.0001) {
-		t.Errorf("C-07: one loop costs $%.4f a month at the later price, want 0.2376", got)
+	if got := monthly(one.perDay(), 1); !equal(got, 0.2376, 0.0001) {
+		t.Errorf("one loop a month at the later price: got $%.4f, want 0.2376", got)
 	}
 	if got := many.perDay() * month; got != 475_200_000 {
-		t.Errorf("C-08: %.0f transactions a month, want 475,200,000", got)
+		t.Errorf("transactions a month: got %.0f, want 475,200,000", got)
 	}
-	// X-01: the source's figures do not follow from its own formula; the check that
-	// passes the right ones catches them.
+	// X-01: the source's figures do not follow from its own formula. The check that accepts
+	// the correct ones rejects them.
 	for price, c := range []struct{ right, naive float64 }{{475.20, 457.2}, {47.52, 45.7}} {
 		got := monthly(many.perDay(), price)
-		if !same(got, c.right, 0.01) {
-			t.Errorf("C-08: %d loops cost $%.2f a month at %s, want %.2f", manyLoops, got, prices[price].name, c.right)
+		if !equal(got, c.right, 0.01) {
+			t.Errorf("%d loops a month at %s: got $%.2f, want %.2f", manyLoops, prices[price].name, got, c.right)
 		}
-		if same(got, c.naive, 0.1) {
-			t.Errorf("X-01: the check takes the source's $%.1f for right", c.naive)
+		if equal(got, c.naive, 0.1) {
+			t.Errorf("the check accepts the source's $%.1f, so it proves nothing", c.naive)
 		}
 	}
 	for i, want := range []float64{2.376, 0.475, 0.079, 0.0396} {
 		got := monthly(caps[i].perDay(), 0)
 		if got > want*1.01 || got < want*0.9 {
-			t.Errorf("C-11: %s costs $%.4f a month, want 0.9…1.0 of %.4f", caps[i].name, got, want)
+			t.Errorf("%s, a month: got $%.4f, want 0.9…1.0 of %.4f", caps[i].name, got, want)
 		}
 	}
 }
 
 // dayTable is the table of docs/cost.md.
 func dayTable(rows []*row) string {
-	lines := [][]string{{"idle fleet", "polls counted", "in", "a day of 22 idle hours", "a month at " + prices[0].name, "a month at " + prices[1].name}}
+	lines := [][]string{{
+		"idle loops", "polls counted", "in", "a day of 22 idle hours",
+		"a month at " + prices[0].name, "a month at " + prices[1].name,
+	}}
 	for _, r := range rows {
 		lines = append(lines, []string{
 			r.name, fmt.Sprint(r.polls), fmt.Sprint(r.within), fmt.Sprintf("%.0f", r.perDay()),

@@ -29,43 +29,43 @@ func TestTheStopLetsHandlersFinish(t *testing.T) {
 			}
 		}, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		polls := len(b.queue.sent("dequeue"))
 		stopped := time.Now()
-		b.finished()
+		b.mustFinish()
 		if took := time.Since(stopped); took > 10*time.Second {
-			t.Errorf("the drain took %v", took)
+			t.Errorf("duration of the drain: got %v, want at most %v", took, 10*time.Second)
 		}
 		st := l.State()
 		if st.Succeeded != 64 || finished.Load() != 64 || st.GivenBack != 0 || st.Loops != 0 {
-			t.Errorf("%d finished, state %+v", finished.Load(), st)
+			t.Errorf("got %d finished, state %+v; want Succeeded 64, finished 64, GivenBack 0, Loops 0", finished.Load(), st)
 		}
 		if n := len(b.queue.sent("dequeue")); n != polls {
-			t.Errorf("%d dequeues after the stop", n-polls)
+			t.Errorf("got %d dequeues after the stop, want 0", n-polls)
 		}
 		if d := b.depth(b.queue.Queue); d != 200-64 {
-			t.Errorf("%d messages are left", d)
+			t.Errorf("got %d messages left; want %v", d, 200-64)
 		}
 	})
 }
 
 // A dequeue in flight is not cancelled, and the messages it returns are visible again at once,
-// not after their visibility.
-func TestWhatWasFetchedAndNotStartedIsGivenBackAtOnce(t *testing.T) {
+// not after their visibility timeout.
+func TestMessagesFetchedAfterTheStopAreGivenBackAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(32)
 		b.queue.latency = 2 * time.Second
 		var runs atomic.Int64
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, options())
 		b.run(l)
-		after(time.Second) // the dequeue is on its way
-		b.finished()
+		advance(time.Second) // the dequeue is in flight
+		b.mustFinish()
 		if st := l.State(); runs.Load() != 0 || st.Received != 32 || st.GivenBack != 32 {
-			t.Errorf("%d runs, state %+v", runs.Load(), st)
+			t.Errorf("got %d runs, state %+v; want runs 0, Received 32, GivenBack 32", runs.Load(), st)
 		}
 		batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
 		if err != nil || len(batch) != 32 {
-			t.Errorf("%d of 32 messages are visible, %v", len(batch), err)
+			t.Errorf("got %d of 32 messages are visible, %v; want len(batch) 32, no error", len(batch), err)
 		}
 	})
 }
@@ -85,52 +85,52 @@ func TestTheGracePeriodEnds(t *testing.T) {
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		stopped := time.Now()
-		b.finished()
+		b.mustFinish()
 		if took := time.Since(stopped); took != 7*time.Second {
-			t.Errorf("the drain took %v, want the grace period", took)
+			t.Errorf("duration of the drain: got %v, want the grace period", took)
 		}
 		if st := l.State(); causes.Load() != 5 || st.GivenBack != 5 || st.Retried != 0 {
-			t.Errorf("%d cancelled as stopping, state %+v", causes.Load(), st)
+			t.Errorf("got %d cancelled as stopping, state %+v; want causes 5, GivenBack 5, Retried 0", causes.Load(), st)
 		}
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second); err != nil || len(batch) != 5 {
-			t.Errorf("%d of 5 messages are visible, %v", len(batch), err)
+			t.Errorf("got %d of 5 messages are visible, %v; want len(batch) 5, no error", len(batch), err)
 		}
 	})
 }
 
-// A handler that ignores its context but returns just before it would be abandoned has its
-// message deleted, even next to a request that hangs.
-func TestInvariant2_WorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
+// Invariant 2: the message of a handler that ignores its context but returns just before it
+// would be abandoned is deleted, even beside a request that hangs.
+func TestWorkDoneAtTheLastMomentIsDeleted(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2)
 		o := options()
 		o.Grace, o.SettleTimeout = 5*time.Second, 5*time.Second
 		var begun atomic.Int32
-		l := New(&hanging{Queue: b.queue}, func(context.Context, *Message[job]) error {
+		l := New(&hangingDelete{Queue: b.queue}, func(context.Context, *Message[job]) error {
 			if begun.Add(1) > 1 {
 				time.Sleep(time.Second + o.Grace + o.SettleTimeout + time.Second/2)
 			}
 			return nil
 		}, o)
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		b.stop()
-		b.finished()
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 || st.Unsettled != 1 {
-			t.Errorf("state %+v, want one deleted and one not", st)
+			t.Errorf("got state %+v, want Succeeded 1, Unsettled 1", st)
 		}
 	})
 }
 
-// hanging is a queue whose first delete is never answered.
-type hanging struct {
+// hangingDelete is a queue whose first delete gets no response.
+type hangingDelete struct {
 	queue.Queue
 	hung atomic.Bool
 }
 
-func (q *hanging) Delete(ctx context.Context, l queue.Lease) error {
+func (q *hangingDelete) Delete(ctx context.Context, l queue.Lease) error {
 	if q.hung.CompareAndSwap(false, true) {
 		<-ctx.Done()
 		return ctx.Err()
@@ -144,28 +144,28 @@ func TestHaltEndsTheDrainAtOnce(t *testing.T) {
 		b.put(3)
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return ctx.Err() }, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		b.stop()
-		after(time.Second)
+		advance(time.Second)
 		halted := time.Now()
 		l.Halt()
 		l.Halt()
-		b.finished()
+		b.mustFinish()
 		if took := time.Since(halted); took > time.Second {
-			t.Errorf("Run returned %v after Halt", took)
+			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, time.Second)
 		}
 		if st := l.State(); st.GivenBack != 3 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want GivenBack 3", st)
 		}
 	})
 }
 
-// Halt without a stop ends a listener too, and one that has not started does not start.
+// Halt without a stop ends a running listener, and keeps one that has not started from starting.
 func TestHaltWithoutAStop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		l.Halt()
 		if err := <-b.done; err != nil {
 			t.Error(err)
@@ -189,7 +189,7 @@ func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
 			o.Grace = 5 * time.Second
 			l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o)
 			b.run(l)
-			after(time.Second)
+			advance(time.Second)
 			stopped := time.Now()
 			b.stop()
 			if halt {
@@ -199,10 +199,10 @@ func TestAHandlerThatIgnoresItsContextIsNamed(t *testing.T) {
 			var abandoned *dispatcher.AbandonedError
 			if !errors.As(err, &abandoned) || len(abandoned.Messages) != 1 || abandoned.Messages[0] != sent.ID ||
 				!strings.Contains(err.Error(), string(sent.ID)) {
-				t.Errorf("got %v, want the message %s abandoned", err, string(sent.ID))
+				t.Errorf("got error %v, want the message %s abandoned", err, string(sent.ID))
 			}
 			if took := time.Since(stopped); halt && took > 3*time.Second || took > 30*time.Second {
-				t.Errorf("halt %v: Run returned after %v", halt, took)
+				t.Errorf("halt %v: Run returned after %v, want at most 3 s after Halt, 30 s otherwise", halt, took)
 			}
 			close(release)
 			synctest.Wait()
@@ -219,29 +219,29 @@ func TestHaltAfterTheGracePeriod(t *testing.T) {
 		o.Grace, o.SettleTimeout = time.Second, time.Hour
 		l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, o)
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		b.stop()
-		after(time.Minute)
+		advance(time.Minute)
 		halted := time.Now()
 		l.Halt()
 		var abandoned *dispatcher.AbandonedError
 		if err := <-b.done; !errors.As(err, &abandoned) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want an *AbandonedError", err)
 		}
 		if took := time.Since(halted); took > 3*time.Second {
-			t.Errorf("Run returned %v after Halt", took)
+			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, 3*time.Second)
 		}
 		close(release)
 		synctest.Wait()
 	})
 }
 
-// A dequeue whose answer takes longer than the lease starts no handler.
-func TestAnAnswerThatComesAfterItsLeaseStartsNothing(t *testing.T) {
+// A dequeue whose response takes longer than the lease starts no handler.
+func TestADequeueSlowerThanItsLeaseStartsNoHandler(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		slow := true
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "dequeue" && slow {
 				slow = false
@@ -254,39 +254,36 @@ func TestAnAnswerThatComesAfterItsLeaseStartsNothing(t *testing.T) {
 		o.Visibility = dispatcher.Fixed(5 * time.Second)
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); runs != 1 || st.Lost != 1 || st.Succeeded != 1 {
-			t.Errorf("%d runs, state %+v", runs, st)
+			t.Errorf("got %d runs, state %+v; want runs 1, Lost 1, Succeeded 1", runs, st)
 		}
 	})
 }
 
-// A service that does not answer does not delay a halted listener: requests are cancelled.
-func TestHaltCutsRequestsOff(t *testing.T) {
+// A service that does not respond does not delay a halted listener: requests are cancelled.
+func TestHaltCancelsRequests(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
-		hang := make(chan struct{})
-		hanging := &hangs{wire: b.queue}
-		l := New[job](hanging, nothing, options())
+		l := New[job](&hangingDequeue{recordingQueue: b.queue}, nothing, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		b.stop()
-		after(time.Second)
+		advance(time.Second)
 		halted := time.Now()
 		l.Halt()
-		b.finished()
+		b.mustFinish()
 		if took := time.Since(halted); took > 3*time.Second {
-			t.Errorf("Run returned %v after Halt", took)
+			t.Errorf("time from Halt to the return of Run: got %v, want at most %v", took, 3*time.Second)
 		}
-		close(hang)
 	})
 }
 
-// hangs is a queue whose requests last until they are cancelled.
-type hangs struct{ *wire }
+// hangingDequeue is a queue whose dequeues last until they are cancelled.
+type hangingDequeue struct{ *recordingQueue }
 
-func (h *hangs) Dequeue(ctx context.Context, _ int, _ time.Duration) ([]queue.Message, error) {
+func (h *hangingDequeue) Dequeue(ctx context.Context, _ int, _ time.Duration) ([]queue.Message, error) {
 	<-ctx.Done()
 	return nil, &queue.Error{Op: "dequeue", Kind: queue.ErrOutcomeUnknown, Err: ctx.Err()}
 }
@@ -301,15 +298,15 @@ func TestHandlersSeeTheValuesOfTheContext(t *testing.T) {
 		ctx, stop := context.WithCancel(context.WithValue(b.Context(), key{}, "flour"))
 		b.stop, b.done = stop, make(chan error, 1)
 		go func() { b.done <- l.Run(ctx) }()
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		if value != "flour" {
-			t.Errorf("got %v", value)
+			t.Errorf("got %v; want value \"flour\"", value)
 		}
 	})
 }
 
-// L-11: several listeners run in one program.
+// L-11: several listeners run in one program, here on one queue.
 func TestSeveralListenersShareAQueue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3000)
@@ -320,7 +317,7 @@ func TestSeveralListenersShareAQueue(t *testing.T) {
 		for range 4 {
 			go func() { done <- New(b.queue, handler, options()).Run(ctx) }()
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		stop()
 		for range 4 {
 			if err := <-done; err != nil {
@@ -328,7 +325,7 @@ func TestSeveralListenersShareAQueue(t *testing.T) {
 			}
 		}
 		if runs.Load() != 3000 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("%d runs, %d left", runs.Load(), b.depth(b.queue.Queue))
+			t.Errorf("got %d runs, %d left; want runs 3000, depth 0", runs.Load(), b.depth(b.queue.Queue))
 		}
 	})
 }

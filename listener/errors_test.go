@@ -13,22 +13,22 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// unruly is an error with a method that panics.
-type unruly struct {
+// brokenError is an error with a method that fails.
+type brokenError struct {
 	method string
 	fail   func()
 }
 
-func (e *unruly) call(method string) {
+func (e *brokenError) call(method string) {
 	if e.method == method {
 		e.fail()
 	}
 }
 
-func (e *unruly) Error() string { e.call("Error"); return "unruly" }
-func (e *unruly) Is(error) bool { e.call("Is"); return false }
-func (e *unruly) As(any) bool   { e.call("As"); return false }
-func (e *unruly) Unwrap() error { e.call("Unwrap"); return nil }
+func (e *brokenError) Error() string { e.call("Error"); return "broken" }
+func (e *brokenError) Is(error) bool { e.call("Is"); return false }
+func (e *brokenError) As(any) bool   { e.call("As"); return false }
+func (e *brokenError) Unwrap() error { e.call("Unwrap"); return nil }
 
 // wrapped is an error with another underneath.
 type wrapped struct{ err error }
@@ -36,20 +36,20 @@ type wrapped struct{ err error }
 func (wrapped) Error() string   { return "wrapped" }
 func (w wrapped) Unwrap() error { return w.err }
 
-// An error whose methods panic, such as a nil pointer in a non-nil error, is a failed attempt
-// or what it was wrapped in, and all who receive it can call its methods.
-func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
+// An error whose methods panic, such as a nil pointer in a non-nil error, is a failed attempt,
+// or the outcome that it was wrapped in. Hooks that receive it can call its methods.
+func TestAnErrorWhoseMethodsPanicStopsNothing(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
-		bad := []error{(*unruly)(nil)}
+		bad := []error{(*brokenError)(nil)}
 		for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
-			bad = append(bad, &unruly{method, fail})
+			bad = append(bad, &brokenError{method, fail})
 		}
 		var returned []error
 		for _, err := range bad {
 			returned = append(returned, err, wrapped{err}, errors.Join(errors.New("good"), err),
 				dispatcher.Retry(time.Second, err), wrapped{dispatcher.Retry(time.Second, err)})
 		}
-		asked := len(returned)
+		retried := len(returned)
 		for _, err := range bad {
 			returned = append(returned, dispatcher.Poison(err), dispatcher.Discard(err))
 		}
@@ -57,10 +57,10 @@ func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 			b.send(i)
 		}
 		b.send(1000) // the value of a panic
-		var told errorList
+		var reported errorList
 		o := options()
 		o.Concurrency = 4
-		o.OnError = func(err error) { told.add(err); _ = err.Error(); errors.As(err, new(*queue.Error)) }
+		o.OnError = func(err error) { reported.add(err); _ = err.Error(); errors.As(err, new(*queue.Error)) }
 		o.Observer.Finished = func(_ dispatcher.Delivery, _ time.Duration, err error) {
 			if err != nil {
 				_ = err.Error()
@@ -72,29 +72,33 @@ func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 			case m.Attempt > 1:
 				return nil
 			case m.Body.N == 1000:
-				panic(error((*unruly)(nil)))
+				panic(error((*brokenError)(nil)))
 			}
 			return returned[m.Body.N]
 		}, o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		st := l.State()
-		if st.Succeeded != int64(asked)+1 || st.Retried != int64(asked)+1 || st.Poisoned != int64(len(bad)) || st.Discarded != int64(len(bad)) {
-			b.Errorf("state %+v, want %d retries and %d each of poison and discard", st, asked+1, len(bad))
+		if st.Succeeded != int64(retried)+1 || st.Retried != int64(retried)+1 || st.Poisoned != int64(len(bad)) || st.Discarded != int64(len(bad)) {
+			b.Errorf("got state %+v, want %d retried and succeeded, %d each poisoned and discarded", st, retried+1, len(bad))
 		}
-		text := told.text()
-		if !strings.Contains(text, "a nil *listener.unruly, which as an error is not nil") || !strings.Contains(text, "type *listener.unruly whose methods") {
-			b.Errorf("nobody was told what is wrong: %s", text)
+		text := reported.text()
+		for _, want := range []string{
+			"a nil *listener.brokenError, which as an error is not nil", "type *listener.brokenError whose methods",
+		} {
+			if !strings.Contains(text, want) {
+				b.Errorf("got errors %s, want %q in them", text, want)
+			}
 		}
 		for _, hook := range []string{"OnError", "Observer.Finished", "Logger"} {
-			if e := told.hook(hook); e != nil {
-				b.Errorf("a hook was given an error that it cannot ask: %v", e)
+			if e := reported.hook(hook); e != nil {
+				b.Errorf("%s: got the failure %v, want none: a hook must be able to call the methods of an error", hook, e)
 			}
 		}
 		for _, m := range b.poisoned() {
-			if r, err := poison.ParseRecord(m.Text); err != nil || !strings.Contains(r.Error, "*listener.unruly") {
-				b.Errorf("record %+v, %v", r, err)
+			if r, err := poison.ParseRecord(m.Text); err != nil || !strings.Contains(r.Error, "*listener.brokenError") {
+				b.Errorf("got record %+v, %v; want Error with \"*listener.brokenError\", no error", r, err)
 			}
 		}
 	})
@@ -102,7 +106,7 @@ func TestAnErrorWhoseMethodsFailKillsNobody(t *testing.T) {
 
 // The same holds in All and in Batch, which call methods of errors themselves: the other
 // handlers are called, and the other messages of the batch settled.
-func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
+func TestAnErrorWhoseMethodsPanicInAllAndBatch(t *testing.T) {
 	for name, wrap := range map[string]func(Handler[job]) Handler[job]{
 		"all": func(h Handler[job]) Handler[job] { return dispatcher.All(h, nothing, h) },
 		"batch": func(h Handler[job]) Handler[job] {
@@ -122,15 +126,15 @@ func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 					case m.Attempt > 1 || m.Body.N%4 == 0:
 						return nil
 					case m.Body.N%4 == 1:
-						return (*unruly)(nil)
+						return (*brokenError)(nil)
 					}
-					return &unruly{"As", fail}
+					return &brokenError{"As", fail}
 				}), options())
 				b.run(l)
-				after(10 * time.Minute)
-				b.finished()
+				advance(10 * time.Minute)
+				b.mustFinish()
 				if st := l.State(); st.Succeeded != 40 || st.Retried != 30 {
-					b.Errorf("state %+v", st)
+					b.Errorf("got state %+v; want Succeeded 40, Retried 30", st)
 				}
 			})
 		})
@@ -139,13 +143,13 @@ func TestAnErrorWhoseMethodsFailInAllAndBatch(t *testing.T) {
 
 // An error whose methods panic only after some calls affects no other message either, also
 // while the worker stops.
-func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
+func TestAnErrorWhoseMethodsPanicAfterSomeCalls(t *testing.T) {
 	test := func(method string, after int, explicit, stopping bool) {
 		bubble(t, func(b *bundle) {
 			b.put(1)
-			var told errorList
+			var reported errorList
 			o := options()
-			o.OnError = told.add
+			o.OnError = reported.add
 			o.Poison.MaxAttempts = 1
 			o.Grace = -1
 			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
@@ -153,9 +157,9 @@ func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
 					<-ctx.Done()
 				}
 				calls := 0
-				err := error(&unruly{method, func() {
+				err := error(&brokenError{method, func() {
 					if calls++; calls > after {
-						panic("now and then")
+						panic("after some calls")
 					}
 				}})
 				if explicit {
@@ -165,16 +169,16 @@ func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
 			}, o)
 			b.run(l)
 			time.Sleep(time.Second)
-			b.finished()
+			b.mustFinish()
 			poisoned, back := int64(1), int64(0)
 			if stopping && !explicit {
 				poisoned, back = 0, 1
 			}
 			if st := l.State(); st.GivenBack != back || st.Poisoned != poisoned {
-				b.Errorf("%s fails after %d calls: state %+v", method, after, st)
+				b.Errorf("%s fails after %d calls: got state %+v; want GivenBack %v, Poisoned %v", method, after, st, back, poisoned)
 			}
-			if e := told.hook("Logger"); e != nil {
-				b.Errorf("%s fails after %d calls, and the logger is blamed: %v", method, after, e)
+			if e := reported.hook("Logger"); e != nil {
+				b.Errorf("%s fails after %d calls: got the failure %v of the logger, want none", method, after, e)
 			}
 		})
 	}
@@ -189,25 +193,25 @@ func TestAnErrorWhoseMethodsFailNowAndThen(t *testing.T) {
 }
 
 // The same holds for a codec's error.
-func TestACodecWhoseErrorsFail(t *testing.T) {
+func TestACodecThatReturnsANilPointerAsError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
 		o := options()
-		o.Codec = untruthful{}
+		o.Codec = nilErrorCodec{}
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Poisoned != 10 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Poisoned 10", st)
 		}
-		if r, err := poison.ParseRecord(b.poisoned()[0].Text); err != nil || !strings.Contains(r.Error, "codec returned a nil *listener.unruly") {
-			b.Errorf("record %+v, %v", r, err)
+		if r, err := poison.ParseRecord(b.poisoned()[0].Text); err != nil || !strings.Contains(r.Error, "codec returned a nil *listener.brokenError") {
+			b.Errorf("got record %+v, %v; want Error with \"codec returned a nil *listener.brokenError\", no error", r, err)
 		}
 	})
 }
 
-// untruthful is a codec that returns a nil pointer as its error.
-type untruthful struct{ codec.Codec[job] }
+// nilErrorCodec is a codec that returns a nil pointer as its error.
+type nilErrorCodec struct{ codec.Codec[job] }
 
-func (untruthful) Decode([]byte) (job, error) { return job{}, (*unruly)(nil) }
+func (nilErrorCodec) Decode([]byte) (job, error) { return job{}, (*brokenError)(nil) }

@@ -12,7 +12,7 @@ import (
 
 type Order struct{ ID string }
 
-// A listener hands every job to its handler and deletes the message when that returns
+// A listener passes every job to its handler and deletes the message when the handler returns
 // nil. Here the only job also ends the run.
 func ExampleListener() {
 	ctx, stop := context.WithCancel(context.Background())

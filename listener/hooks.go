@@ -3,8 +3,6 @@ package listener
 import (
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
@@ -14,7 +12,7 @@ import (
 // goroutine of its own: there are few, and runtime.Goexit must not end a loop. The dispatcher
 // guards its own hooks; QueueEmpty, Idle.New and OnError are guarded where their results are
 // used.
-func (o *Options[T]) guard(g *hook.Guard) {
+func (o *sessionOptions) guard(g *hook.Guard) {
 	if f := o.Observer.Polled; f != nil {
 		o.Observer.Polled = func(p Poll) { g.Contain("Observer.Polled", func() { f(p) }) }
 	}
@@ -37,12 +35,12 @@ func (o *Options[T]) guard(g *hook.Guard) {
 // guardedCurve is the user's idle curve, with the default curve in place of calls that fail.
 type guardedCurve struct {
 	hooks     *hook.Guard
-	user, own backoff.BackOff
+	user, own BackOff
 }
 
 // guardCurve returns the user's curve, guarded, or the default curve if the user's function
 // fails.
-func guardCurve(g *hook.Guard, user func() backoff.BackOff, own backoff.BackOff) backoff.BackOff {
+func guardCurve(g *hook.Guard, user func() BackOff, own BackOff) BackOff {
 	c := &guardedCurve{hooks: g, own: own}
 	made := g.Contain("Idle.New", func() {
 		if c.user = user(); c.user == nil {
@@ -55,7 +53,7 @@ func guardCurve(g *hook.Guard, user func() backoff.BackOff, own backoff.BackOff)
 	return c
 }
 
-// NextBackOff implements [backoff.BackOff].
+// NextBackOff implements [BackOff].
 func (c *guardedCurve) NextBackOff() time.Duration {
 	var wait time.Duration
 	if c.hooks.Contain("Idle.New: NextBackOff", func() { wait = c.user.NextBackOff() }) {
@@ -64,7 +62,7 @@ func (c *guardedCurve) NextBackOff() time.Duration {
 	return c.own.NextBackOff()
 }
 
-// Reset implements [backoff.BackOff].
+// Reset implements [BackOff].
 func (c *guardedCurve) Reset() {
 	c.hooks.Contain("Idle.New: Reset", c.user.Reset)
 	c.own.Reset()

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
@@ -24,14 +22,14 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// faults are the ways in which a user's function may fail to return.
+// faults are the ways in which a user function can fail to return.
 var faults = map[string]func(){
 	"panic":       func() { panic("the hook broke") },
 	"nil pointer": func() { var m *Message[job]; m.Attempt++ },
 	"Goexit":      runtime.Goexit,
 }
 
-// eachFault runs a test for each of them, in a bubble of its own.
+// eachFault runs a test for each of the faults, in a bubble of its own.
 func eachFault(t *testing.T, f func(b *bundle, fail func())) {
 	t.Helper()
 	for name, fail := range faults {
@@ -68,10 +66,10 @@ func (c brokenCodec) Decode(body []byte) (job, error) {
 	return j, err
 }
 
-func works() {}
+func succeeds() {}
 
-// hooks returns every hook of a listener except the handler and the codec, each made to call
-// fail.
+// hooks sets, by name, every hook of a listener except the handler and the codec to a function
+// that calls fail.
 var hooks = map[string]func(o *Options[job], fail func()){
 	"Observer.Polled":   func(o *Options[job], fail func()) { o.Observer.Polled = func(Poll) { fail() } },
 	"Observer.Received": func(o *Options[job], fail func()) { o.Observer.Received = func([]queue.Message) { fail() } },
@@ -99,24 +97,24 @@ var hooks = map[string]func(o *Options[job], fail func()){
 	"QueueWorkDetected": func(o *Options[job], fail func()) {
 		o.QueueWorkDetected = func(scaling.Load) int { fail(); return 0 }
 	},
-	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() backoff.BackOff { fail(); return nil } },
+	"Idle.New": func(o *Options[job], fail func()) { o.Idle.New = func() BackOff { fail(); return nil } },
 	"Idle.New: NextBackOff": func(o *Options[job], fail func()) {
-		o.Idle.New = func() backoff.BackOff { return brokenCurve{fail, works} }
+		o.Idle.New = func() BackOff { return brokenCurve{fail, succeeds} }
 	},
 	"Idle.New: Reset": func(o *Options[job], fail func()) {
-		o.Idle.New = func() backoff.BackOff { return brokenCurve{works, fail} }
+		o.Idle.New = func() BackOff { return brokenCurve{succeeds, fail} }
 	},
 	"OnError": func(o *Options[job], fail func()) {
-		tell := o.OnError
-		o.OnError = func(err error) { tell(err); fail() }
+		report := o.OnError
+		o.OnError = func(err error) { report(err); fail() }
 	},
-	"Logger": func(o *Options[job], fail func()) { o.Logger = slog.New(brokenHandler{works, fail}) },
-	"Logger, asked whether it is enabled": func(o *Options[job], fail func()) {
-		o.Logger = slog.New(brokenHandler{fail, works})
+	"Logger": func(o *Options[job], fail func()) { o.Logger = slog.New(brokenHandler{succeeds, fail}) },
+	"Logger, in Enabled": func(o *Options[job], fail func()) {
+		o.Logger = slog.New(brokenHandler{fail, succeeds})
 	},
 }
 
-// The jobs of TestNoHookStopsTheListener that do more than succeed.
+// The jobs that do more than succeed in eventfulHandler.
 const (
 	firstFails = 100 + iota
 	panicsOnce
@@ -127,8 +125,8 @@ const (
 )
 
 // A hook that always fails stops nothing: its default decides, every message is handled and
-// settled, the failure is reported with its name, and Run returns.
-func TestNoHookStopsTheListener(t *testing.T) {
+// settled, the failure is reported with the name of the hook, and Run returns.
+func TestAHookThatFailsDoesNotStopTheListener(t *testing.T) {
 	silenceStderr(t)
 	for name, set := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -144,52 +142,52 @@ func testBrokenHook(b *bundle, name string, set func(*Options[job], func()), fai
 	}
 	b.loseOneLease()
 	var calls atomic.Int64
-	var told errorList
+	var reported errorList
 	var log bytes.Buffer
 	o := fixed(30 * time.Second)
 	o.Concurrency, o.BatchSize, o.Loops.Max, o.Loops.Pause = 4, 2, 2, -1
 	o.Logger = textLogger(&log)
-	o.OnError = told.add
-	var seen observed
-	seen.observe(&o.Observer)
+	o.OnError = reported.add
+	var counts eventCounts
+	counts.observe(&o.Observer)
 	set(o, func() { calls.Add(1); fail() })
-	l := New(b.queue, troubled, o)
+	l := New(b.queue, eventfulHandler, o)
 	b.run(l)
-	after(time.Minute)
+	advance(time.Minute)
 	for _, special := range []int{firstFails, panicsOnce, exitsOnce, long, longToo, isPoison} {
 		b.send(special)
 	}
-	after(5 * time.Minute)
+	advance(5 * time.Minute)
 	for i := range n { // more than there are slots: none is missing
 		b.send(i)
 	}
-	after(5 * time.Minute)
+	advance(5 * time.Minute)
 	if st := l.State(); st.Running != 0 || st.Settling != 0 || st.Loops < 1 {
-		b.Errorf("state %+v, want all at rest and a loop alive", st)
+		b.Errorf("got state %+v, want nothing running or settling and a loop", st)
 	}
-	b.finished()
+	b.mustFinish()
 	if st := l.State(); st.Succeeded != 2*n+5 || st.Retried != 3 || st.Lost != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
-		b.Errorf("%d left, state %+v; want all to end as without the hook", b.depth(b.queue.Queue), st)
+		b.Errorf("got %d messages left, state %+v; want the same as without the hook", b.depth(b.queue.Queue), st)
 	}
-	seen.check(b, name)
+	counts.check(b, name)
 	if calls.Load() < 1 {
-		b.Error("the hook was not called: the test proves nothing")
+		b.Error("the hook was not called, so the test proves nothing")
 	}
 	hook, _, _ := strings.Cut(name, ",")
-	if failure := told.hook(hook); failure == nil && hook != "OnError" {
-		b.Errorf("nobody was told of %s", hook)
+	if failure := reported.hook(hook); failure == nil && hook != "OnError" {
+		b.Errorf("OnError: got no failure of %s, want one", hook)
 	} else if failure != nil && !strings.Contains(string(failure.Stack), "hooks_test.go") {
-		b.Errorf("the stack does not say where: %s", failure.Stack)
+		b.Errorf("got stack %s, want a frame in hooks_test.go", failure.Stack)
 	}
 	if hook != "Logger" && (!strings.Contains(log.String(), "hook "+hook+" failed") || !strings.Contains(log.String(), "hooks_test.go")) {
-		b.Errorf("nothing in the log of %s: %s", hook, log.String())
+		b.Errorf("got log %s, want the failure of %s with its stack", log.String(), hook)
 	}
 }
 
-// observed counts the events that the working hooks received.
-type observed struct{ started, finished, settled, poisoned, lost atomic.Int64 }
+// eventCounts counts the events that the working hooks received.
+type eventCounts struct{ started, finished, settled, poisoned, lost atomic.Int64 }
 
-func (n *observed) observe(o *Observer) {
+func (n *eventCounts) observe(o *Observer) {
 	o.Started = func(dispatcher.Delivery) { n.started.Add(1) }
 	o.Finished = func(dispatcher.Delivery, time.Duration, error) { n.finished.Add(1) }
 	o.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { n.settled.Add(1) }
@@ -198,7 +196,7 @@ func (n *observed) observe(o *Observer) {
 }
 
 // check checks that a failing hook does not keep others from being called.
-func (n *observed) check(b *bundle, failing string) {
+func (n *eventCounts) check(b *bundle, failing string) {
 	b.Helper()
 	for name, c := range map[string]struct {
 		calls *atomic.Int64
@@ -208,13 +206,13 @@ func (n *observed) check(b *bundle, failing string) {
 		"Observer.Poisoned": {&n.poisoned, 1}, "Observer.Lost": {&n.lost, 1},
 	} {
 		if got := c.calls.Load(); name != failing && got != c.want {
-			b.Errorf("%s was called %d times, want %d", name, got, c.want)
+			b.Errorf("calls of %s: got %d, want %d", name, got, c.want)
 		}
 	}
 }
 
-// troubled is a handler that causes every event that has a hook.
-func troubled(ctx context.Context, m *Message[job]) error {
+// eventfulHandler is a handler that causes every event that has a hook.
+func eventfulHandler(ctx context.Context, m *Message[job]) error {
 	switch m.Body.N {
 	case firstFails:
 		if m.Attempt == 1 {
@@ -240,10 +238,10 @@ func troubled(ctx context.Context, m *Message[job]) error {
 	return nil
 }
 
-// loseOneLease makes the first renewal find the lease lost.
+// loseOneLease makes the first renewal after 70 s find the lease lost.
 func (b *bundle) loseOneLease() {
 	var lost atomic.Bool
-	b.queue.tamper = func(op string, act func() error) error {
+	b.queue.intercept = func(op string, act func() error) error {
 		if op == "update" && time.Since(b.begin) > time.Minute+10*time.Second && lost.CompareAndSwap(false, true) {
 			return queue.ErrReceiptMismatch
 		}
@@ -274,8 +272,9 @@ func (l *errorList) hook(name string) *dispatcher.HookError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.list {
-		e, _ := err.(*dispatcher.HookError)                                                       //nolint:errorlint // an error of the test's must not be asked
-		if d, ok := err.(*dispatcher.DeliveryError); ok && d.Reason == poison.ReasonUndecodable { //nolint:errorlint // the same
+		e, _ := err.(*dispatcher.HookError)      //nolint:errorlint // methods of the test's errors must not be called
+		d, ok := err.(*dispatcher.DeliveryError) //nolint:errorlint // likewise
+		if ok && d.Reason == poison.ReasonUndecodable {
 			errors.As(err, &e)
 		}
 		if e != nil && e.Hook == name {
@@ -312,10 +311,10 @@ func TestAHookThatFailsAtEachRenewalLosesNoLease(t *testing.T) {
 			return context.Cause(ctx)
 		}, o)
 		b.run(l)
-		after(11 * time.Minute)
-		b.finished()
+		advance(11 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 || st.Renewed < 100 || st.Lost != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 1, Renewed at least 100, Lost 0", st)
 		}
 	})
 }
@@ -329,10 +328,10 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 			hooks[name](o, fail)
 			l := New(b.queue, nothing, o)
 			b.run(l)
-			after(time.Hour)
-			b.finished()
+			advance(time.Hour)
+			b.mustFinish()
 			if n := l.State().Polls; n < 3200 || n > 3610 {
-				b.Errorf("%s: %d polls in an hour, want one in 1…1.1 s", name, n)
+				b.Errorf("%s: got %d polls in an hour, want one every 1…1.1 s", name, n)
 			}
 		})
 	}
@@ -343,90 +342,90 @@ func TestTheDefaultDecidesForAHookThatFails(t *testing.T) {
 		hooks["QueueWorkDetected"](o, fail)
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if n := l.State().LoopsPeak; n != 4 {
-			b.Errorf("%d loops for 2,000 messages, want 4", n)
+			b.Errorf("loops for 2,000 messages: got %d, want 4", n)
 		}
 	})
 	bubble(t, func(b *bundle) {
-		var told errorList
+		var reported errorList
 		o := options()
-		o.OnError = told.add
-		o.Idle.New = func() backoff.BackOff { return nil }
+		o.OnError = reported.add
+		o.Idle.New = func() BackOff { return nil }
 		b.run(New(b.queue, nothing, o))
-		after(time.Minute)
-		b.finished()
-		if e := told.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
-			b.Errorf("told %s of a curve that is nil", told.text())
+		advance(time.Minute)
+		b.mustFinish()
+		if e := reported.hook("Idle.New"); e == nil || !strings.Contains(e.Error(), "returned nil") {
+			b.Errorf("errors for a curve that is nil: got %s, want \"returned nil\"", reported.text())
 		}
 	})
 }
 
 // When both OnError and the log fail, standard error receives the failure, and they do not
 // report each other endlessly.
-func TestWhenNobodyCanBeToldStandardErrorIs(t *testing.T) {
+func TestFailuresOfOnErrorAndLogGoToStandardError(t *testing.T) {
 	file := silenceStderr(t)
 	eachFault(t, func(b *bundle, fail func()) {
 		b.send(firstFails)
 		var calls atomic.Int64
-		broken := func() { calls.Add(1); fail() }
+		countAndFail := func() { calls.Add(1); fail() }
 		o := options()
-		o.OnError = func(error) { broken() }
-		o.Logger = slog.New(brokenHandler{works, broken})
-		l := New(b.queue, troubled, o)
+		o.OnError = func(error) { countAndFail() }
+		o.Logger = slog.New(brokenHandler{succeeds, countAndFail})
+		l := New(b.queue, eventfulHandler, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 1", st)
 		}
 		if n := calls.Load(); n < 2 || n > 10 {
-			b.Errorf("%d calls to tell of one failed attempt", n)
+			b.Errorf("calls for one failed attempt: got %d, want between 2 and 10", n)
 		}
 	})
 	text, err := os.ReadFile(file)
 	if err != nil || strings.Count(string(text), "hook Logger of test/jobs") < len(faults) {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("standard error: got %s (%v), want at least %d failures of the logger", text, err, len(faults))
 	}
 }
 
 // A hook that fails for every message is reported at intervals, with a count.
-func TestAFloodOfHookFailuresIsThinned(t *testing.T) {
+func TestAFloodOfHookFailuresIsReportedAtIntervals(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		const n = 500
 		b.put(n)
-		var told errorList
+		var reported errorList
 		o := options()
-		o.OnError = told.add
+		o.OnError = reported.add
 		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { fail() }
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(11 * time.Second)
+		advance(11 * time.Second)
 		b.put(1)
-		after(2 * time.Second) // an idle loop sleeps for up to 1.1 s
-		b.finished()
-		if len(told.list) != 2 {
-			b.Fatalf("told of %d failures", len(told.list))
+		advance(2 * time.Second) // an idle loop sleeps for up to 1.1 s
+		b.mustFinish()
+		if len(reported.list) != 2 {
+			b.Fatalf("got reports: %d failures; want len(told) 2", len(reported.list))
 		}
 		var e *dispatcher.HookError
-		if !errors.As(told.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
-			b.Errorf("the second time it says %v", told.list[1])
+		if !errors.As(reported.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {
+			b.Errorf("second report: got %v, want %d failures", reported.list[1], n)
 		}
 	})
 }
 
 // A codec that panics or ends its goroutine has failed to decode: the message is poison, and
 // its slot is free.
-func TestACodecThatFailsCostsNoSlot(t *testing.T) {
+func TestACodecThatFailsFreesItsSlot(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		for i := range 50 {
 			b.send(i)
 		}
-		var told errorList
+		var reported errorList
 		o := options()
 		o.Concurrency = 4
-		o.OnError = told.add
+		o.OnError = reported.add
 		o.Codec = brokenCodec{codec.JSON[job](), nil, func(n int) {
 			if n%2 == 0 {
 				fail()
@@ -434,22 +433,22 @@ func TestACodecThatFailsCostsNoSlot(t *testing.T) {
 		}}
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		if st := l.State(); st.Running != 0 || st.Settling != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Running 0, Settling 0", st)
 		}
-		b.finished()
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 25 || st.Poisoned != 25 || b.depth(b.queue.Queue) != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 25, Poisoned 25, depth 0", st)
 		}
-		if e := told.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
-			b.Errorf("told %v", told.text())
+		if e := reported.hook("Codec.Decode"); e == nil || !strings.Contains(string(e.Stack), "hooks_test.go") {
+			b.Errorf("got errors %s, want one of Codec.Decode with a frame in hooks_test.go", reported.text())
 		}
 	})
 }
 
 // A codec that fails while progress is saved fails only the attempt.
-func TestACodecThatFailsInSave(t *testing.T) {
+func TestACodecThatFailsInSaveFailsOnlyTheAttempt(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		b.send(1)
 		saved := false
@@ -461,48 +460,48 @@ func TestACodecThatFailsInSave(t *testing.T) {
 			}
 			err := m.Save(ctx, job{2})
 			if e := (*dispatcher.HookError)(nil); !errors.As(err, &e) || e.Hook != "Codec.Encode" || m.Body.N != 1 {
-				b.Errorf("saved %v: %v", m.Body, err)
+				b.Errorf("Save: got body %v, error %v; want body 1 and a failure of Codec.Encode", m.Body, err)
 			}
 			saved = true
 			return err
 		}, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 || st.Retried != 1 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 1, Retried 1", st)
 		}
-		if goexit := strings.HasSuffix(b.Name(), "Goexit"); saved == goexit { // that ends the handler
-			b.Errorf("Save has returned: %v", saved)
+		if goexit := strings.HasSuffix(b.Name(), "Goexit"); saved == goexit { // Goexit ends the handler
+			b.Errorf("Save returned: got %v, want %v", saved, !goexit)
 		}
 	})
 }
 
 // The curve of Configure is guarded as that of the options is.
-func TestABrokenCurveOfConfigure(t *testing.T) {
+func TestACurveThatFailsInConfigureStopsNothing(t *testing.T) {
 	eachFault(t, func(b *bundle, fail func()) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Second)
-		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() backoff.BackOff { fail(); return nil }}}); err != nil {
+		advance(time.Second)
+		if err := l.Configure(Settings{Idle: scaling.Idle{New: func() BackOff { fail(); return nil }}}); err != nil {
 			b.Fatal(err)
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		b.put(10)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 10 || st.Loops != 0 {
-			b.Errorf("state %+v", st)
+			b.Errorf("got state %+v; want Succeeded 10, Loops 0", st)
 		}
 	})
 }
 
 // A dispatcher without a listener survives its hooks too, and logs to slog's default when
 // OnError fails.
-func TestADispatchersOwnHooks(t *testing.T) {
-	for name, set := range map[string]func(*dispatcher.Options[job], func()){
-		"OnRelease": func(o *dispatcher.Options[job], fail func()) { o.OnRelease = func(time.Time) { fail() } },
-		"OnError":   func(o *dispatcher.Options[job], fail func()) { o.OnError = func(error) { fail() } },
+func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
+	for name, set := range map[string]func(*dispatcher.Options, func()){
+		"OnRelease": func(o *dispatcher.Options, fail func()) { o.OnRelease = func(time.Time) { fail() } },
+		"OnError":   func(o *dispatcher.Options, fail func()) { o.OnError = func(error) { fail() } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -510,11 +509,12 @@ func TestADispatchersOwnHooks(t *testing.T) {
 			slog.SetDefault(textLogger(&log))
 			defer slog.SetDefault(old)
 			eachFault(t, func(b *bundle, fail func()) {
-				var told errorList
+				var reported errorList
 				log.Reset()
-				o := &dispatcher.Options[job]{OnError: told.add}
+				o := &dispatcher.Options{OnError: reported.add}
 				set(o, fail)
-				d, err := dispatcher.New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no") }, o)
+				handler := func(context.Context, *Message[job]) error { return errors.New("no") }
+				d, err := dispatcher.New(b.queue, dispatcher.Jobs[job]{Handler: handler}, o)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -528,10 +528,10 @@ func TestADispatchersOwnHooks(t *testing.T) {
 				}
 				d.Dispatch(batch, d.Reserve(b.Context()), time.Now(), time.Minute)
 				if err := d.Drain(b.Context()); err != nil || d.Count(dispatcher.Retried) != 1 {
-					b.Errorf("%d retried, %v", d.Count(dispatcher.Retried), err)
+					b.Errorf("got %d retried, error %v; want 1 and no error", d.Count(dispatcher.Retried), err)
 				}
-				if said := told.text() + log.String(); !strings.Contains(said, "hook "+name+" of test/jobs") {
-					b.Errorf("nobody was told: %s", said)
+				if got := reported.text() + log.String(); !strings.Contains(got, "hook "+name+" of test/jobs") {
+					b.Errorf("errors and log: got %s, want the failure of %s", got, name)
 				}
 			})
 		})

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
 // Defaults of [Idle].
@@ -38,9 +36,9 @@ func idleWithDefaults(i Idle) (Idle, error) {
 	return i, nil
 }
 
-// idleWait returns the curve's wait, moved into the bounds.
+// idleWait returns the curve's wait, moved into the bounds. A negative one means Max.
 func idleWait(i *Idle, next time.Duration) time.Duration {
-	if next == backoff.Stop {
+	if next < 0 {
 		return i.Max
 	}
 	return min(max(next, i.Min), i.Max)

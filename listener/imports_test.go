@@ -29,7 +29,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	for _, i := range file.Imports {
 		name, is := strings.CutPrefix(i.Path.Value, ours)
 		if is && !slices.Contains([]string{`listener"`, `queue"`, `queue/localqueue"`}, name) {
-			t.Errorf("it imports %s", i.Path.Value)
+			t.Errorf("got an import of %s, want only listener, queue and queue/localqueue", i.Path.Value)
 		}
 	}
 	type job struct{ N int }
@@ -48,7 +48,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 			}
 			return err
 		}},
-		OnError: explained,
+		OnError: readError,
 	}
 	o.Visibility = listener.Visibility{Min: time.Minute}
 	o.Observer.Polled = func(listener.Poll) {}
@@ -72,12 +72,12 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 		t.Error("a listener that does not run was configured")
 	}
 	if st := l.State(); st.Phase != listener.Waiting {
-		t.Errorf("it is %v", st.Phase)
+		t.Errorf("Phase: got %v, want %v", st.Phase, listener.Waiting)
 	}
 }
 
-// explained reads the errors that OnError receives.
-func explained(err error) {
+// readError reads the errors that OnError receives.
+func readError(err error) {
 	var delivery *listener.DeliveryError
 	var panicked *listener.PanicError
 	var stuck *listener.StuckError
@@ -87,6 +87,7 @@ func explained(err error) {
 	switch {
 	case errors.As(err, &delivery):
 		slog.Error(string(delivery.Reason))
-	case errors.As(err, &panicked), errors.As(err, &stuck), errors.As(err, &hook), errors.As(err, &setup), errors.As(err, &abandoned):
+	case errors.As(err, &panicked), errors.As(err, &stuck), errors.As(err, &hook):
+	case errors.As(err, &setup), errors.As(err, &abandoned):
 	}
 }

@@ -16,17 +16,17 @@ func TestInterceptorsServeListenersOfEveryType(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		var mu sync.Mutex
-		var said []string
-		note := func(line string) {
+		var events []string // guarded by mu
+		record := func(event string) {
 			mu.Lock()
 			defer mu.Unlock()
-			said = append(said, line)
+			events = append(events, event)
 		}
 		named := func(name string) Interceptor {
 			return func(ctx context.Context, d Delivery, next func(context.Context) error) error {
-				note(fmt.Sprintf("%s in, attempt %d, %d left, last %v", name, d.Attempt, d.AttemptsLeft(), d.Last()))
+				record(fmt.Sprintf("%s in, attempt %d, %d left, last %v", name, d.Attempt, d.AttemptsLeft(), d.Last()))
 				err := next(ctx)
-				note(fmt.Sprintf("%s out: %v", name, ResultOf(err).Outcome))
+				record(fmt.Sprintf("%s out: %v", name, ResultOf(err).Outcome))
 				return err
 			}
 		}
@@ -34,26 +34,26 @@ func TestInterceptorsServeListenersOfEveryType(t *testing.T) {
 		o.Interceptors = []Interceptor{named("outer"), named("inner")}
 		o.Poison = poison.Policy{MaxAttempts: 2}
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-			note(fmt.Sprintf("handler, last %v", m.Last()))
+			record(fmt.Sprintf("handler, last %v", m.Last()))
 			if m.Last() {
 				return nil
 			}
 			return Snooze(time.Second)
 		}, o)
 		b.run(l)
-		after(500 * time.Millisecond)
-		b.finished()
+		advance(500 * time.Millisecond)
+		b.mustFinish()
 		want := []string{
 			"outer in, attempt 1, 1 left, last false", "inner in, attempt 1, 1 left, last false",
 			"handler, last false", "inner out: snoozed", "outer out: snoozed",
 		}
-		if !slices.Equal(said, want) {
-			t.Errorf("got  %q\nwant %q", said, want)
+		if !slices.Equal(events, want) {
+			t.Errorf("events:\ngot  %q\nwant %q", events, want)
 		}
 	})
 }
 
-func TestAnInterceptorCanDecideAlone(t *testing.T) {
+func TestAnInterceptorCanDecideWithoutTheHandler(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		o := options()
@@ -62,15 +62,15 @@ func TestAnInterceptorCanDecideAlone(t *testing.T) {
 		}}
 		l := New(b.queue, func(context.Context, *Message[job]) error { t.Error("the handler ran"); return nil }, o)
 		b.run(l)
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		if l.State().Poisoned != 1 {
 			t.Errorf("got %+v, want one poisoned", l.State())
 		}
 	})
 }
 
-func TestTheContextKnowsItsDelivery(t *testing.T) {
+func TestAHandlersContextHasItsDelivery(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		sent := b.putText(`{"N":7}`)
 		type key struct{}
@@ -84,18 +84,18 @@ func TestTheContextKnowsItsDelivery(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		if !ok || found.ID != sent.ID || found.Queue != b.queue.Name() || found.Attempt != 1 || found.MaxAttempts != 5 || !value {
-			t.Errorf("got %+v, %v", found, ok)
+			t.Errorf("got delivery %+v, found %v, values kept %v; want attempt 1 of 5 of message %s", found, ok, value, string(sent.ID))
 		}
 		if _, ok := DeliveryFrom(context.Background()); ok {
-			t.Error("a context of no handler knows a delivery")
+			t.Error("a context of no handler: got a delivery, want none")
 		}
 	})
 }
 
-func TestABatchHasNoDeliveryOfItsOwn(t *testing.T) {
+func TestTheContextOfABatchHasNoDelivery(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2)
 		found := true
@@ -104,18 +104,18 @@ func TestABatchHasNoDeliveryOfItsOwn(t *testing.T) {
 			return nil
 		}, 2, time.Second), options())
 		b.run(l)
-		after(2 * time.Second)
-		b.finished()
+		advance(2 * time.Second)
+		b.mustFinish()
 		if found || l.State().Succeeded != 2 {
-			t.Errorf("got a delivery: %v, and %d succeeded", found, l.State().Succeeded)
+			t.Errorf("got a delivery: %v, and %d succeeded; want none and 2", found, l.State().Succeeded)
 		}
 	})
 }
 
-func TestABatchThatNeverFillsIsWarnedOfOnce(t *testing.T) {
+func TestABatchThatCannotFillIsReportedOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(20)
-		var warned []string
+		var warnings []string
 		o := options()
 		o.Concurrency = 4
 		o.OnError = func(err error) {
@@ -124,44 +124,44 @@ func TestABatchThatNeverFillsIsWarnedOfOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			warned = append(warned, err.Error())
+			warnings = append(warnings, err.Error())
 		}
 		l := New(b.queue, Batch(func(context.Context, []*Message[job]) []error { return nil }, 10, time.Second), o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
-		if len(warned) != 1 || l.State().Succeeded != 20 {
-			t.Errorf("got the warnings %q and %d succeeded, want one and 20", warned, l.State().Succeeded)
+		advance(time.Minute)
+		b.mustFinish()
+		if len(warnings) != 1 || l.State().Succeeded != 20 {
+			t.Errorf("got the warnings %q and %d succeeded, want one and 20", warnings, l.State().Succeeded)
 		}
 	})
 }
 
-func TestAJoinedSnoozeDoesNotSwallowAFailure(t *testing.T) {
+func TestAFailureJoinedWithASnoozeIsAFailure(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			return errors.Join(Snooze(time.Minute), errors.New("broken"))
 		}, options())
 		b.run(l)
-		after(500 * time.Millisecond)
-		b.finished()
+		advance(500 * time.Millisecond)
+		b.mustFinish()
 		if st := l.State(); st.Retried != 1 || st.Snoozed != 0 {
 			t.Errorf("got %d retried and %d snoozed, want a failure", st.Retried, st.Snoozed)
 		}
 	})
 }
 
-func TestTheZeroListenerSaysSo(t *testing.T) {
+func TestTheZeroListenerReturnsErrors(t *testing.T) {
 	var l Listener[job]
 	l.Halt()
 	if l.State().Phase != Waiting || l.Configure(Settings{}) == nil {
-		t.Errorf("got %+v", l.State())
+		t.Errorf("got state %+v, want Phase %v and an error of Configure", l.State(), Waiting)
 	}
 	if err := l.Run(t.Context()); err == nil {
-		t.Error("the zero listener ran")
+		t.Error("Run of the zero listener: got no error, want one")
 	}
-	var typed *wire
+	var typed *recordingQueue
 	if err := New(typed, func(context.Context, *Message[job]) error { return nil }, nil).Run(t.Context()); err == nil {
-		t.Error("a listener of a nil queue ran")
+		t.Error("Run on a nil queue: got no error, want one")
 	}
 }

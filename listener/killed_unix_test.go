@@ -24,7 +24,8 @@ type worker struct {
 	reading sync.WaitGroup
 }
 
-func startWorker(t *testing.T, location string, said chan<- string) *worker {
+// startWorker starts a worker that sends the lines of its output to a channel.
+func startWorker(t *testing.T, location string, output chan<- string) *worker {
 	t.Helper()
 	w := &worker{process: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
 	w.process.Env = append(os.Environ(), workerVariable+"="+location)
@@ -38,13 +39,13 @@ func startWorker(t *testing.T, location string, said chan<- string) *worker {
 	}
 	w.reading.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			said <- lines.Text()
+			output <- lines.Text()
 		}
 	})
 	return w
 }
 
-// kill ends the process like a machine that fails.
+// kill kills the process, like a machine failure.
 func (w *worker) kill(t *testing.T) {
 	t.Helper()
 	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
@@ -54,9 +55,9 @@ func (w *worker) kill(t *testing.T) {
 	_ = w.process.Wait() // it was killed
 }
 
-// V-04, Q-13, Q-14: worker processes are killed again and again while others run: every job is
+// V-04, Q-13, Q-14: worker processes are killed again and again while others run. Every job is
 // handled, and in the end the queue and the poison queue are empty.
-func TestWorkersMayBeKilled(t *testing.T) {
+func TestKilledWorkersLoseNoJob(t *testing.T) {
 	const workers, every = 3, 60
 	jobs := 600
 	if testing.Short() {
@@ -83,13 +84,13 @@ func TestWorkersMayBeKilled(t *testing.T) {
 		}
 	}
 
-	said := make(chan string, jobs*workers)
-	var crew []*worker
+	output := make(chan string, jobs*workers)
+	var pool []*worker
 	for range workers {
-		crew = append(crew, startWorker(t, location, said))
+		pool = append(pool, startWorker(t, location, output))
 	}
 	defer func() {
-		for _, w := range crew {
+		for _, w := range pool {
 			w.kill(t)
 		}
 	}()
@@ -97,25 +98,25 @@ func TestWorkersMayBeKilled(t *testing.T) {
 	runs, kills := 0, 0
 	for deadline := time.After(time.Minute); len(handled) < jobs; {
 		select {
-		case line := <-said:
+		case line := <-output:
 			handled[line]++
 			runs++
 		case <-deadline:
-			t.Fatalf("%d of %d jobs were handled in a minute", len(handled), jobs)
+			t.Fatalf("got %d jobs handled in a minute, want %d", len(handled), jobs)
 		}
 		if runs%every == 0 {
-			crew[0].kill(t)
-			crew = append(crew[1:], startWorker(t, location, said))
+			pool[0].kill(t)
+			pool = append(pool[1:], startWorker(t, location, output))
 			kills++
 		}
 	}
-	// What the killed ones had handled and not deleted comes back and is deleted by others.
+	// Messages that killed workers had handled and not deleted reappear, and others delete them.
 	azuritetest.Until(t, "the queue is empty", func() bool { return depth(t, q) == 0 })
 	if repeated := runs - jobs; repeated > kills*2*16 {
-		t.Errorf("%d runs were repeated by %d kills, want at most what the killed could hold", repeated, kills)
+		t.Errorf("got %d repeated runs after %d kills, want at most %d, the messages they could hold", repeated, kills, kills*2*16)
 	}
 	if _, err := q.Sibling("-poison").Properties(t.Context()); err == nil {
-		t.Error("something is in the poison queue")
+		t.Error("poison queue: got one, want none")
 	}
 	t.Logf("%d jobs, %d runs, %d kills", jobs, runs, kills)
 }

@@ -19,7 +19,7 @@ func fixed(d time.Duration) *Options[job] {
 	return o
 }
 
-// B-07, invariant 4: a handler may run for any time: its lease is renewed at half time with the
+// B-07, invariant 4: a handler may run for any time. Its lease is renewed at half time with the
 // whole text, and no other worker gets the message.
 func TestALongHandlerKeepsItsLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
@@ -38,21 +38,22 @@ func TestALongHandlerKeepsItsLease(t *testing.T) {
 		b.run(l)
 		other := 0
 		for range 60 {
-			after(time.Minute)
+			advance(time.Minute)
 			batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
 			other += len(batch)
 		}
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if runs.Load() != 40 || cancelled.Load() != 0 || other != 0 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("%d runs, %d cancelled, %d got by others, %d left", runs.Load(), cancelled.Load(), other, b.depth(b.queue.Queue))
+			t.Errorf("got %d runs, %d cancelled, %d taken by others, %d left; want 40, 0, 0, 0",
+				runs.Load(), cancelled.Load(), other, b.depth(b.queue.Queue))
 		}
 		// An hour in steps of 15 to 18.75 s is 192 to 240 renewals each.
 		if n := l.State().Renewed; n < 40*191 || n > 40*241 {
-			t.Errorf("%d renewals of 40 messages in an hour", n)
+			t.Errorf("got %d renewals of 40 messages in an hour; want between %v and %v", n, 40*191, 40*241)
 		}
 	})
 }
@@ -63,13 +64,13 @@ func TestAShortHandlerIsNotRenewed(t *testing.T) {
 		b.put(200)
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(14 * time.Second); return nil }, fixed(30*time.Second))
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if n := len(b.queue.sent("update")); n != 0 {
-			t.Errorf("%d renewals", n)
+			t.Errorf("got %d renewals; want 0", n)
 		}
 		if l.State().Succeeded != 200 {
-			t.Errorf("state %+v", l.State())
+			t.Errorf("got state %+v; want Succeeded 200", l.State())
 		}
 	})
 }
@@ -81,14 +82,14 @@ func TestVisibilityFollowsTheHandlingTime(t *testing.T) {
 		b.put(4000)
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(40 * time.Second); return nil }, options())
 		b.run(l)
-		after(2 * time.Hour)
-		b.finished()
+		advance(2 * time.Hour)
+		b.mustFinish()
 		st := l.State()
 		if st.Visibility != 80*time.Second || st.Succeeded != 4000 {
-			t.Errorf("state %+v, want a visibility of 80 s", st)
+			t.Errorf("got state %+v, want Succeeded 4000, Visibility 80s", st)
 		}
 		if per := float64(st.Renewed) / 4000; per > 0.05 {
-			t.Errorf("%.3f renewals a message", per)
+			t.Errorf("got %.3f renewals a message; want at most %v", per, 0.05)
 		}
 	})
 }
@@ -101,40 +102,40 @@ func TestALostLeaseCancelsTheHandler(t *testing.T) {
 			b.put(1)
 			var cause error
 			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
-				// Someone deletes the message under us, with a receipt of his own.
+				// Another client deletes the message with a receipt of its own.
 				time.Sleep(time.Second)
-				steal(b)
+				clearQueue(b)
 				<-ctx.Done()
 				cause = context.Cause(ctx)
 				return result
 			}, fixed(30*time.Second))
 			b.run(l)
-			after(time.Minute)
-			b.finished()
+			advance(time.Minute)
+			b.mustFinish()
 			if !errors.Is(cause, dispatcher.ErrLeaseLost) {
-				t.Errorf("the handler was cancelled with %v", cause)
+				t.Errorf("cause: got %v, want dispatcher.ErrLeaseLost", cause)
 			}
 			if st := l.State(); st.Lost != 1 || st.Succeeded+st.Retried != 0 || len(b.queue.sent("delete")) != 0 {
-				t.Errorf("state %+v, want one lost", st)
+				t.Errorf("got state %+v, want Lost 1 and nothing settled", st)
 			}
 		})
 	}
 }
 
-// steal takes the messages off the queue.
-func steal(b *bundle) {
+// clearQueue deletes all messages, so that leases are lost.
+func clearQueue(b *bundle) {
 	m, ok := b.queue.Queue.(queue.Manager)
 	if !ok || m.Clear(b.Context()) != nil {
-		b.Error("cannot clear")
+		b.Error("the queue cannot be cleared")
 	}
 }
 
-// B-10: when the service does not answer, the context ends by our own clock, a second before
-// the lease can have ended; a handler that succeeds nevertheless tries one delete.
+// B-10: when the service does not respond, the context ends by our own clock, a second before
+// the lease can have ended. A handler that succeeds nevertheless tries one delete.
 func TestAnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" {
 				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
 			}
@@ -148,17 +149,17 @@ func TestAnExpiredLeaseCancelsTheHandlerInTime(t *testing.T) {
 			return nil
 		}, fixed(30*time.Second))
 		b.run(l)
-		after(29*time.Second + 500*time.Millisecond)
+		advance(29*time.Second + 500*time.Millisecond)
 		if !errors.Is(cause, dispatcher.ErrLeaseExpired) || ended.Sub(b.begin) != 29*time.Second {
-			t.Errorf("cancelled with %v after %v, want expired after 29 s", cause, ended.Sub(b.begin))
+			t.Errorf("cause: got %v after %v, want ErrLeaseExpired after 29 s", cause, ended.Sub(b.begin))
 		}
 		if st := l.State(); st.Succeeded != 1 || len(b.queue.sent("delete")) != 1 {
-			t.Errorf("state %+v, want one delete that worked", st)
+			t.Errorf("got state %+v, want Succeeded 1 with one delete", st)
 		}
 		if n := len(b.queue.sent("update")); n < 3 || n > 40 {
-			t.Errorf("%d tries to renew", n)
+			t.Errorf("got %d attempts to renew; want between 3 and 40", n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -180,21 +181,21 @@ func TestAShorterVisibilityLosesNoLease(t *testing.T) {
 			}
 		}, o)
 		b.run(l)
-		after(20 * time.Minute)
-		b.finished()
+		advance(20 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 2000 || st.Lost != 0 || st.Visibility != 10*time.Second {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 2000, Lost 0, Visibility %v", st, 10*time.Second)
 		}
 	})
 }
 
-// A renewal that took effect although its answer was lost leaves an old receipt: the lease is
+// A renewal that took effect although its response was lost leaves an old receipt: the lease is
 // lost, and the message is delivered again.
-func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
+func TestARenewalWhoseResponseIsLostEndsAsALostLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		dropped := false
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "update" && !dropped {
 				dropped = true
@@ -213,13 +214,13 @@ func TestARenewalWhoseAnswerIsLostEndsAsALostLease(t *testing.T) {
 			}
 		}, fixed(30*time.Second))
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
-			t.Errorf("causes %v", causes)
+			t.Errorf("got causes %v; want len(causes) 1, causes[0] dispatcher.ErrLeaseLost", causes)
 		}
 		if st := l.State(); st.Succeeded != 1 || st.Lost != 1 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 1, Lost 1, depth 0", st)
 		}
 	})
 }
@@ -233,14 +234,14 @@ func TestASettlementWaitsForTheRunningRenewal(t *testing.T) {
 		var runs atomic.Int64
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			runs.Add(1)
-			time.Sleep(16 * time.Second) // ends while the renewal is on the wire
+			time.Sleep(16 * time.Second) // ends while the renewal is in flight
 			return nil
 		}, fixed(30*time.Second))
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); runs.Load() != 50 || st.Succeeded != 50 || st.Lost != 0 || st.Renewed == 0 {
-			t.Errorf("%d runs, state %+v", runs.Load(), st)
+			t.Errorf("got %d runs, state %+v; want runs 50, Succeeded 50, Lost 0, Renewed above 0", runs.Load(), st)
 		}
 	})
 }
@@ -253,26 +254,24 @@ func TestALeaseIsNotRenewedPastTheMessagesLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		var ended time.Duration
-		var told sync.Map
 		o := fixed(30 * time.Second)
-		o.OnError = func(err error) { told.Store(err.Error(), true) }
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			<-ctx.Done()
 			ended = time.Since(b.begin)
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if ended < 90*time.Second || ended > 100*time.Second {
-			t.Errorf("the handler was cancelled after %v of 100 s", ended)
+			t.Errorf("the handler was cancelled after %v of 100 s; want between %v and %v", ended, 90*time.Second, 100*time.Second)
 		}
 		if l.State().Received > 1 && l.State().Poisoned != 1 {
-			t.Errorf("delivered again with no life left and not poisoned: %+v", l.State())
+			t.Errorf("delivered again with no life left: got %+v, want Poisoned 1", l.State())
 		}
 		for _, c := range b.queue.sent("update") {
 			if c.err != nil {
-				t.Errorf("a renewal was refused: %v", c.err)
+				t.Errorf("renewal: got error %v, want nil", c.err)
 			}
 		}
 	})
@@ -293,30 +292,30 @@ func TestAHandlerTimeOutIsAFailure(t *testing.T) {
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if len(causes) != 5 {
-			t.Fatalf("%d runs, want 5", len(causes))
+			t.Fatalf("got %d runs, want 5", len(causes))
 		}
 		for _, cause := range causes {
 			if !errors.Is(cause, dispatcher.ErrTimeout) {
-				t.Errorf("cancelled with %v", cause)
+				t.Errorf("cause: got %v, want dispatcher.ErrTimeout", cause)
 			}
 		}
 		if l.State().Renewed != 0 || l.State().Poisoned != 1 {
-			t.Errorf("state %+v", l.State())
+			t.Errorf("got state %+v; want Renewed 0, Poisoned 1", l.State())
 		}
 	})
 }
 
-// B-01: a delete whose answer was lost is retried, and "gone" then means success.
-func TestADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
+// B-01: a delete whose response was lost is retried, and "gone" then means success.
+func TestADeleteOfUnknownOutcomeIsRetried(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		first := map[int]bool{}
 		n := 0
 		var mu sync.Mutex
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "delete" {
 				mu.Lock()
@@ -329,20 +328,20 @@ func TestADeleteOfUnknownOutcomeIsRepeated(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 100 || st.Lost != 0 || st.Received != 100 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 100, Lost 0, Received 100", st)
 		}
 	})
 }
 
-// Invariant 1: when the poison queue accepts nothing the message is not lost: it is given back,
+// Invariant 1: when the poison queue accepts nothing, the message is not lost: it is given back,
 // and moved when the poison queue works again.
 func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("not a job")
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "enqueue" && time.Since(b.begin) < 5*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 			}
@@ -350,25 +349,25 @@ func TestAPoisonQueueThatFailsLosesNothing(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(4 * time.Minute)
+		advance(4 * time.Minute)
 		if d := b.depth(b.queue.Queue); d != 1 {
-			t.Errorf("depth %d while the poison queue fails", d)
+			t.Errorf("got depth %d while the poison queue fails; want 1", d)
 		}
-		after(time.Hour)
-		b.finished()
+		advance(time.Hour)
+		b.mustFinish()
 		if len(b.poisoned()) != 1 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("%d in the poison queue, %d left", len(b.poisoned()), b.depth(b.queue.Queue))
+			t.Errorf("got %d in the poison queue, %d left; want poison messages 1, depth 0", len(b.poisoned()), b.depth(b.queue.Queue))
 		}
 	})
 }
 
-// The same for a job whose last attempt failed or that its handler rejects: it is not handled
-// again while it waits to be moved, or ever where poison is kept.
-func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
+// A job whose last attempt failed, or that its handler rejects, is not handled again while it
+// waits to be moved, or ever where poison is kept.
+func TestAPoisonMessageIsNotHandledAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		result error
-		keep   bool
-		runs   int
+		result   error
+		keep     bool
+		wantRuns int
 	}{
 		"failed, no copy":   {errors.New("no"), false, 5},
 		"rejected, no copy": {dispatcher.Poison(errors.New("no")), false, 1},
@@ -377,7 +376,7 @@ func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				if op == "enqueue" && time.Since(b.begin) < 5*time.Hour {
 					return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
 				}
@@ -388,26 +387,26 @@ func TestWhatIsPoisonIsNotHandledAgain(t *testing.T) {
 			o.Poison.Keep = c.keep
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return c.result }, o)
 			b.run(l)
-			after(4 * time.Hour)
-			if d := b.depth(b.queue.Queue); runs != c.runs || d != 1 {
-				t.Errorf("%s: %d runs, want %d, %d in the queue", name, runs, c.runs, d)
+			advance(4 * time.Hour)
+			if d := b.depth(b.queue.Queue); runs != c.wantRuns || d != 1 {
+				t.Errorf("%s: got %d runs and %d messages in the queue, want %d and 1", name, runs, d, c.wantRuns)
 			}
-			after(10 * time.Hour)
-			b.finished()
-			if st := l.State(); runs != c.runs || !c.keep && (st.Poisoned != 1 || len(b.poisoned()) != 1) {
-				t.Errorf("%s: %d runs, state %+v", name, runs, st)
+			advance(10 * time.Hour)
+			b.mustFinish()
+			if st := l.State(); runs != c.wantRuns || !c.keep && (st.Poisoned != 1 || len(b.poisoned()) != 1) {
+				t.Errorf("%s: got %d runs, state %+v; want %d runs, and Poisoned 1 unless kept", name, runs, st, c.wantRuns)
 			}
 		})
 	}
 }
 
-// Nor while the copy is retried: a lease of 10 s is shorter than the 15 s of SettleTimeout, and
-// is no longer renewed. A slow poison queue gets a longer lease.
-func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
+// Nor is it handled while the copy is retried: a lease of 10 s is shorter than the 15 s of
+// SettleTimeout and is no longer renewed. A slow poison queue gets a longer lease.
+func TestALeaseShorterThanTheCopyIsNotHandledAgain(t *testing.T) {
 	for name, slow := range map[string]bool{"unavailable": false, "slow": true} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				switch {
 				case op == "enqueue" && slow:
 					time.Sleep(9 * time.Second)
@@ -421,13 +420,13 @@ func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
 			o.Visibility.First = 10 * time.Second
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 			b.run(l)
-			after(5 * time.Hour)
-			b.finished()
+			advance(5 * time.Hour)
+			b.mustFinish()
 			if st := l.State(); runs != 5 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
-				t.Errorf("%s: %d runs, want 5; %+v", name, runs, st)
+				t.Errorf("%s: got %d runs, state %+v; want 5 runs, Poisoned 1", name, runs, st)
 			}
 			if slow && len(b.poisoned()) > 3 {
-				t.Errorf("%s: %d copies", name, len(b.poisoned()))
+				t.Errorf("%s: got %d copies, want at most 3", name, len(b.poisoned()))
 			}
 		})
 	}
@@ -437,7 +436,7 @@ func TestALeaseThatIsShorterThanACopyTakes(t *testing.T) {
 // it, drop it, or poll in a tight loop.
 func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		p := &wire{Queue: b.queue.Queue.Sibling("-poison"), calls: b.queue.calls}
+		p := &recordingQueue{Queue: b.queue.Queue.Sibling("-poison"), requestLog: b.queue.requestLog}
 		if err := p.Create(b.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -447,10 +446,10 @@ func TestAListenerOnAPoisonQueueKeepsWhatFails(t *testing.T) {
 		runs := 0
 		l := New(p, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, options())
 		b.run(l)
-		after(24 * time.Hour)
-		b.finished()
+		advance(24 * time.Hour)
+		b.mustFinish()
 		if st := l.State(); runs != 5 || b.depth(p.Queue) != 1 || st.Kept < 20 || st.Kept > 26 {
-			t.Errorf("%d runs, %d left, state %+v", runs, b.depth(p.Queue), st)
+			t.Errorf("got %d runs, %d left, state %+v; want runs 5, depth 1, Kept at least 20, Kept at most 26", runs, b.depth(p.Queue), st)
 		}
 	})
 }

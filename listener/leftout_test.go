@@ -12,14 +12,14 @@ import (
 )
 
 // Lines that are always logged do not count as suppressed.
-func TestLinesThatWereLoggedDoNotCountAsLeftOut(t *testing.T) {
+func TestLoggedLinesAreNotCountedAsLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
-		attempts int
-		logged   int
-		leftOut  float64
+		attempts    int
+		wantLogged  int
+		wantLeftOut float64
 	}{
-		"poisoned at once":       {attempts: 1, logged: 5, leftOut: 0},
-		"retried, then poisoned": {attempts: 2, logged: 6, leftOut: 4}, // one retry is logged, and each that became poison
+		"poisoned at once":       {attempts: 1, wantLogged: 5, wantLeftOut: 0},
+		"retried, then poisoned": {attempts: 2, wantLogged: 6, wantLeftOut: 4}, // one retry and every poison message are logged
 	} {
 		bubble(t, func(b *bundle) {
 			b.put(5)
@@ -29,19 +29,19 @@ func TestLinesThatWereLoggedDoNotCountAsLeftOut(t *testing.T) {
 				RetryDelay: func(int, error) time.Duration { return 0 },
 			}
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { return errors.New("no address") }, o))
-			after(5 * time.Second)
-			b.finished()
-			all := lines(t, log.String())
-			if logged := len(saying(all, "delivery poisoned")) + len(saying(all, "delivery retried")); logged != c.logged {
-				t.Errorf("%s: %d deliveries were logged, want %d", name, logged, c.logged)
+			advance(5 * time.Second)
+			b.mustFinish()
+			all := logLines(t, log.String())
+			if got := len(withMessage(all, "delivery poisoned")) + len(withMessage(all, "delivery retried")); got != c.wantLogged {
+				t.Errorf("%s: got %d deliveries logged, want %d", name, got, c.wantLogged)
 			}
 			leftOut := 0.0
 			for _, line := range all {
 				n, _ := line["left_out"].(float64)
 				leftOut += n
 			}
-			if leftOut != c.leftOut {
-				t.Errorf("%s: got %v left out, want %v", name, leftOut, c.leftOut)
+			if leftOut != c.wantLeftOut {
+				t.Errorf("%s: got %v lines left out, want %v", name, leftOut, c.wantLeftOut)
 			}
 		})
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// mortal sends a job with this TTL.
-func (b *bundle) mortal(life time.Duration) {
+// sendWithTTL sends a job that expires.
+func (b *bundle) sendWithTTL(ttl time.Duration) {
 	b.Helper()
-	if _, err := b.queue.Queue.Enqueue(b.Context(), "millrace/1?id=7\n{\"N\":1}", &queue.EnqueueOptions{TTL: life}); err != nil {
+	if _, err := b.queue.Queue.Enqueue(b.Context(), "millrace/1?id=7\n{\"N\":1}", &queue.EnqueueOptions{TTL: ttl}); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// refused returns how many updates the service refused because they went beyond a message's
-// expiry.
-func (b *bundle) refused() (n int) {
+// refusedUpdates returns how many updates the service refused because they went beyond a
+// message's expiry.
+func (b *bundle) refusedUpdates() (n int) {
 	for _, c := range b.queue.sent("update") {
 		if errors.Is(c.err, queue.ErrInvalid) {
 			n++
@@ -36,19 +36,19 @@ func (b *bundle) refused() (n int) {
 func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 	const life = 15 * time.Minute
 	for name, c := range map[string]struct {
-		down     time.Duration
-		latency  time.Duration
-		poisoned int64
+		outage       time.Duration // of the poison queue
+		latency      time.Duration
+		wantPoisoned int64
 	}{
 		"to the end":                   {2 * life, 0, 0},
 		"for a while":                  {13 * time.Minute, 0, 1},
 		"for a while, with slow calls": {13 * time.Minute, 3 * time.Second, 1},
 	} {
 		bubble(t, func(b *bundle) {
-			b.mortal(life)
+			b.sendWithTTL(life)
 			b.queue.latency = c.latency
-			b.queue.tamper = func(op string, act func() error) error {
-				if op == "enqueue" && time.Since(b.begin) < c.down {
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "enqueue" && time.Since(b.begin) < c.outage {
 					return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 				}
 				return act()
@@ -56,13 +56,15 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 			runs := 0
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, options())
 			b.run(l)
-			after(life)
-			b.finished()
-			if st := l.State(); runs != poison.DefaultMaxAttempts || st.Poisoned != c.poisoned || int64(len(b.copies())) != c.poisoned {
-				t.Errorf("%s: %d runs, state %+v, records %+v", name, runs, st, b.copies())
+			advance(life)
+			b.mustFinish()
+			records := b.poisonRecords()
+			if st := l.State(); runs != poison.DefaultMaxAttempts || st.Poisoned != c.wantPoisoned || int64(len(records)) != c.wantPoisoned {
+				t.Errorf("%s: got %d runs, state %+v, records %+v; want %d runs and %d poisoned",
+					name, runs, st, records, poison.DefaultMaxAttempts, c.wantPoisoned)
 			}
-			if n := b.refused(); c.latency == 0 && n > 0 {
-				t.Errorf("%s: %d updates were refused", name, n)
+			if n := b.refusedUpdates(); c.latency == 0 && n > 0 {
+				t.Errorf("%s: got %d refused updates, want 0", name, n)
 			}
 		})
 	}
@@ -72,26 +74,26 @@ func TestPoisonThatExpiresIsNotHandledAgain(t *testing.T) {
 // no snooze, no kept poison, no renewal, no slow save.
 func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 	for name, c := range map[string]struct {
-		text    string
-		old     time.Duration // when it is first delivered, and lost
-		keep    bool
-		handler Handler[job]
-		latency time.Duration
-		refused int // at most: until it is known how long calls take
+		text       string
+		lostAt     time.Duration // age at a lost first delivery; 0 for none
+		keep       bool
+		handler    Handler[job]
+		latency    time.Duration
+		maxRefused int // updates sent before the latency is known
 	}{
 		"newer":   {text: "millrace/2?\n", handler: nothing},
-		"started": {old: 50 * time.Second, handler: nothing},
+		"started": {lostAt: 50 * time.Second, handler: nothing},
 		"snoozed": {handler: func(context.Context, *Message[job]) error {
 			return dispatcher.Snooze(time.Hour)
 		}},
 		"kept": {keep: true, handler: func(context.Context, *Message[job]) error {
 			return dispatcher.Poison(errors.New("no"))
 		}},
-		"renewed": {latency: 3 * time.Second, refused: 1, handler: func(ctx context.Context, _ *Message[job]) error {
+		"renewed": {latency: 3 * time.Second, maxRefused: 1, handler: func(ctx context.Context, _ *Message[job]) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}},
-		"saved": {latency: 3 * time.Second, refused: 1, handler: func(ctx context.Context, m *Message[job]) error {
+		"saved": {latency: 3 * time.Second, maxRefused: 1, handler: func(ctx context.Context, m *Message[job]) error {
 			for n := 0; ctx.Err() == nil; n++ {
 				_ = m.Save(ctx, job{n})
 				time.Sleep(time.Second)
@@ -106,31 +108,31 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 			if _, err := b.queue.Queue.Enqueue(t.Context(), c.text, &queue.EnqueueOptions{TTL: 75 * time.Second}); err != nil {
 				t.Fatal(err)
 			}
-			if c.old > 0 {
-				after(c.old)
-				b.die()
+			if c.lostAt > 0 {
+				advance(c.lostAt)
+				b.loseDelivery()
 			}
 			b.queue.latency = c.latency
 			o := fixed(30 * time.Second)
 			o.Poison.Keep = c.keep
 			b.run(New(b.queue, c.handler, o))
-			after(2 * time.Minute)
-			b.finished()
+			advance(2 * time.Minute)
+			b.mustFinish()
 			updates := len(b.queue.sent("update"))
-			if n := b.refused(); updates == 0 || n > c.refused {
-				t.Errorf("%s: %d of %d updates were refused", name, n, updates)
+			if n := b.refusedUpdates(); updates == 0 || n > c.maxRefused {
+				t.Errorf("%s: got %d of %d updates refused, want at most %d of at least 1", name, n, updates, c.maxRefused)
 			}
 		})
 	}
 }
 
-// An answer to a dequeue that took as long as the lease, less a second, comes too late: no
+// A response to a dequeue that took as long as the lease, less a second, comes too late: no
 // handler starts.
-func TestAnAnswerThatTookAsLongAsTheLeaseIsTooLate(t *testing.T) {
+func TestADequeueAsSlowAsItsLeaseIsTooLate(t *testing.T) {
 	for took, want := range map[time.Duration]int64{29*time.Second - time.Millisecond: 1, 29 * time.Second: 0} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				err := act()
 				if op == "dequeue" {
 					time.Sleep(took)
@@ -140,10 +142,10 @@ func TestAnAnswerThatTookAsLongAsTheLeaseIsTooLate(t *testing.T) {
 			var runs int64
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, fixed(30*time.Second))
 			b.run(l)
-			after(took + time.Millisecond)
-			b.finished()
+			advance(took + time.Millisecond)
+			b.mustFinish()
 			if st := l.State(); runs != want || st.Lost != 1-want || st.Succeeded != want {
-				t.Errorf("after %v: %d runs, state %+v", took, runs, st)
+				t.Errorf("response after %v: got %d runs, state %+v; want runs %v, Lost %v, Succeeded %v", took, runs, st, want, 1-want, want)
 			}
 		})
 	}
@@ -152,11 +154,11 @@ func TestAnAnswerThatTookAsLongAsTheLeaseIsTooLate(t *testing.T) {
 // A message with less than a second to live, after a second of clock tolerance, is poison
 // before it is handled.
 func TestAMessageInItsLastSecondIsNotHandled(t *testing.T) {
-	for took, want := range map[time.Duration]int64{0: 1, time.Millisecond: 0} {
+	for took, wantRuns := range map[time.Duration]int64{0: 1, time.Millisecond: 0} {
 		bubble(t, func(b *bundle) {
-			b.mortal(10 * time.Second)
-			after(8 * time.Second)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.sendWithTTL(10 * time.Second)
+			advance(8 * time.Second)
+			b.queue.intercept = func(op string, act func() error) error {
 				err := act()
 				if op == "dequeue" {
 					time.Sleep(took)
@@ -166,32 +168,33 @@ func TestAMessageInItsLastSecondIsNotHandled(t *testing.T) {
 			var runs int64
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
 			b.run(l)
-			after(100 * time.Millisecond)
-			b.finished()
-			c := b.copies()
-			if runs != want || int64(len(c)) != 1-want || len(c) == 1 && c[0].Reason != poison.ReasonExpiring {
-				t.Errorf("%v after 8 s of 10 s: %d runs, records %+v", took, runs, c)
+			advance(100 * time.Millisecond)
+			b.mustFinish()
+			records := b.poisonRecords()
+			if runs != wantRuns || int64(len(records)) != 1-wantRuns || len(records) == 1 && records[0].Reason != poison.ReasonExpiring {
+				t.Errorf("%v after 8 s of 10 s: got %d runs, records %+v; want %d runs, otherwise a record with the reason expiring",
+					took, runs, records, wantRuns)
 			}
 		})
 	}
 }
 
-// A message that is to be retried needs a second more than the visibility, or it is poison.
+// A retry needs a second more than the visibility in remaining life; otherwise the message is poison.
 func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 	for at, want := range map[time.Duration]int64{68 * time.Second: 1, 68*time.Second + time.Millisecond: 0} {
 		bubble(t, func(b *bundle) {
-			b.mortal(100 * time.Second)
+			b.sendWithTTL(100 * time.Second)
 			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
-				_ = sleep(ctx, at) // the next run, which begins at once, is cut off
+				_ = sleep(ctx, at) // the next run, which begins at once, is cancelled
 				return dispatcher.Retry(0, errors.New("no"))
 			}, fixed(30*time.Second))
 			b.run(l)
-			after(at + time.Millisecond)
+			advance(at + time.Millisecond)
 			st := l.State()
 			l.Halt()
-			b.finished()
+			b.mustFinish()
 			if st.Retried != want || st.Poisoned != 1-want {
-				t.Errorf("after %v of 100 s: state %+v", at, st)
+				t.Errorf("after %v of 100 s: got state %+v; want Retried %v, Poisoned %v", at, st, want, 1-want)
 			}
 		})
 	}
@@ -199,10 +202,13 @@ func TestAMessageWithNoTimeForAnotherAttemptIsPoison(t *testing.T) {
 
 // Invariant 1: while the copy fails, whatever the error, the original is not deleted.
 func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
-	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown, queue.ErrUnauthorized, queue.ErrQueueBeingDeleted, queue.ErrTooLarge} {
+	for _, kind := range []error{
+		queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown,
+		queue.ErrUnauthorized, queue.ErrQueueBeingDeleted, queue.ErrTooLarge,
+	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				if op == "enqueue" && time.Since(b.begin) < time.Hour {
 					return &queue.Error{Op: op, Kind: kind}
 				}
@@ -210,14 +216,14 @@ func TestAnOriginalIsNotDeletedWithoutItsCopy(t *testing.T) {
 			}
 			l := New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, options())
 			b.run(l)
-			after(time.Hour - time.Minute)
+			advance(time.Hour - time.Minute)
 			if n := len(b.queue.sent("delete")); n > 0 || b.depth(b.queue.Queue) != 1 || l.State().Poisoned != 0 {
-				t.Errorf("%v: %d deletes, %d left, state %+v", kind, n, b.depth(b.queue.Queue), l.State())
+				t.Errorf("%v: got %d deletes, %d left, state %+v; want deletes 0, depth 1, Poisoned 0", kind, n, b.depth(b.queue.Queue), l.State())
 			}
-			after(2 * time.Hour)
-			b.finished()
-			if st := l.State(); st.Poisoned != 1 || len(b.copies()) != 1 || b.depth(b.queue.Queue) != 0 {
-				t.Errorf("%v: state %+v, records %+v", kind, st, b.copies())
+			advance(2 * time.Hour)
+			b.mustFinish()
+			if st := l.State(); st.Poisoned != 1 || len(b.poisonRecords()) != 1 || b.depth(b.queue.Queue) != 0 {
+				t.Errorf("%v: got state %+v, records %+v; want Poisoned 1, poison records 1, depth 0", kind, st, b.poisonRecords())
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func poisonDestination(p poison.Policy, q queue.Queue) string {
 }
 
 // logStart logs the queue and the settings.
-func (s *session[T]) logStart() {
+func (s *session) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
 	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
@@ -69,7 +69,7 @@ func (s *session[T]) logStart() {
 }
 
 // logDraining logs that the listener drains, with the number of running handlers.
-func (s *session[T]) logDraining(failure error) {
+func (s *session) logDraining(failure error) {
 	s.health.enter(Draining)
 	running, _ := s.dispatcher.Running()
 	attrs := []slog.Attr{slog.Int("running", running), slog.Duration("grace", max(s.options.Grace, 0))}
@@ -83,7 +83,7 @@ func (s *session[T]) logDraining(failure error) {
 }
 
 // logStopped logs the totals.
-func (s *session[T]) logStopped() {
+func (s *session) logStopped() {
 	s.health.enter(Stopped)
 	s.report.logSuppressed()
 	st := s.state()

@@ -16,7 +16,7 @@ import (
 // the handler is cancelled while its result can still be recorded.
 func TestALeaseEndsWithTheMessagesLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.mortal(20 * time.Second)
+		b.sendWithTTL(20 * time.Second)
 		var ran time.Duration
 		var cause error
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
@@ -25,25 +25,25 @@ func TestALeaseEndsWithTheMessagesLife(t *testing.T) {
 			return ctx.Err()
 		}, fixed(30*time.Second))
 		b.run(l)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		if ran >= 20*time.Second || !errors.Is(cause, dispatcher.ErrLeaseExpired) {
-			t.Errorf("the handler was told after %v, because %v", ran, cause)
+			t.Errorf("the handler was cancelled after %v with %v; want below %v, cause dispatcher.ErrLeaseExpired", ran, cause, 20*time.Second)
 		}
-		records := b.copies()
+		records := b.poisonRecords()
 		if len(records) != 1 || records[0].Reason != poison.ReasonExpiring {
-			t.Errorf("copies %+v", records)
+			t.Errorf("got records %+v; want len(records) 1, Reason ReasonExpiring", records)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// counting is a queue whose messages have a given dequeue count.
-type counting struct {
+// fixedCount is a queue whose messages have the given dequeue count.
+type fixedCount struct {
 	queue.Queue
 	count int64
 }
 
-func (q counting) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (q fixedCount) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	batch, err := q.Queue.Dequeue(ctx, n, visibility)
 	for i := range batch {
 		batch[i].DequeueCount = q.count
@@ -58,25 +58,32 @@ func TestALargeDequeueCountIsPoison(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.putText(text)
 				runs := 0
-				b.run(New(counting{b.queue, count}, func(context.Context, *Message[job]) error { runs++; return nil }, options()))
-				after(time.Minute)
-				if records := b.copies(); runs > 0 || len(records) != 1 || records[0].Reason != poison.ReasonAttempts {
-					t.Errorf("%q delivered %d times: %d runs, copies %+v", text, count, runs, records)
+				handler := func(context.Context, *Message[job]) error { runs++; return nil }
+				b.run(New(fixedCount{b.queue, count}, handler, options()))
+				advance(time.Minute)
+				if records := b.poisonRecords(); runs > 0 || len(records) != 1 || records[0].Reason != poison.ReasonAttempts {
+					t.Errorf("%q, dequeue count %d: got %d runs, records %+v; want runs 0, len(records) 1, Reason ReasonAttempts", text, count, runs, records)
 				}
-				b.finished()
+				b.mustFinish()
 			})
 		}
 	}
 }
 
+// sendNewer sends a message of a newer version that expires. It is given back for half a minute.
+func (b *bundle) sendNewer(ttl time.Duration) {
+	b.Helper()
+	const text = "millrace/2?id=7\n{}"
+	if _, err := b.queue.Queue.Enqueue(b.Context(), text, &queue.EnqueueOptions{TTL: ttl}); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // A retried give-back asks for no more than the message's remaining life by then.
-func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
+func TestARetriedGiveBackAsksForTheRemainingLife(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		newer := "millrace/2?id=7\n{}" // is left alone for half a minute
-		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 33 * time.Second}); err != nil {
-			b.Fatal(err)
-		}
-		b.queue.tamper = func(op string, act func() error) error {
+		b.sendNewer(33 * time.Second)
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" && time.Since(b.begin) < 5*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
@@ -84,11 +91,11 @@ func TestARepeatedGiveBackAsksForWhatIsLeft(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(20 * time.Second)
-		if st := l.State(); st.Snoozed != 1 || b.refused() != 0 {
-			t.Errorf("%d give-backs were refused, state %+v", b.refused(), st)
+		advance(20 * time.Second)
+		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 0 {
+			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 0", b.refusedUpdates(), st)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -98,7 +105,7 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		b.send(2)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" && time.Since(b.begin) < 40*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
@@ -115,23 +122,20 @@ func TestALostLeaseRaisesTheVisibilityOfTheNextDequeue(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		if st := l.State(); st.Late != 1 || st.Lost != 1 || len(until) < 2 || until[1] <= 50*time.Second {
-			t.Errorf("fetched with %v, state %+v", until, st)
+			t.Errorf("got visibilities %v, state %+v; want Late 1, Lost 1, len(until) at least 2, until[1] above %v", until, st, 50*time.Second)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // A give-back that arrives so late that the service refuses it is sent again with a shorter
 // delay.
-func TestAGiveBackThatArrivesTooLateIsSentAgainWithLess(t *testing.T) {
+func TestAGiveBackThatArrivesTooLateIsRetriedWithAShorterDelay(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		newer := "millrace/2?id=7\n{}"
-		if _, err := b.queue.Queue.Enqueue(b.Context(), newer, &queue.EnqueueOptions{TTL: 35 * time.Second}); err != nil {
-			b.Fatal(err)
-		}
-		b.queue.tamper = func(op string, act func() error) error {
+		b.sendNewer(35 * time.Second)
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" {
 				time.Sleep(10 * time.Second)
 			}
@@ -139,20 +143,20 @@ func TestAGiveBackThatArrivesTooLateIsSentAgainWithLess(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(21 * time.Second)
-		if st := l.State(); st.Snoozed != 1 || b.refused() != 1 {
-			t.Errorf("%d give-backs were refused, state %+v", b.refused(), st)
+		advance(21 * time.Second)
+		if st := l.State(); st.Snoozed != 1 || b.refusedUpdates() != 1 {
+			t.Errorf("got %d refused give-backs, state %+v; want Snoozed 1, refused updates 1", b.refusedUpdates(), st)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // Poison that could not be moved is delivered again before it expires, however long the retry
 // delay.
-func TestPoisonComesUpToBeMovedBeforeItsLifeEnds(t *testing.T) {
+func TestPoisonIsDeliveredAgainBeforeItExpires(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.mortal(time.Hour)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.sendWithTTL(time.Hour)
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "enqueue" && time.Since(b.begin) < 50*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
 			}
@@ -161,10 +165,10 @@ func TestPoisonComesUpToBeMovedBeforeItsLifeEnds(t *testing.T) {
 		o := options()
 		o.RetryDelay = func(int, error) time.Duration { return 24 * time.Hour }
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
-		after(58 * time.Minute) // not in its last second, when one request that fails is too many
-		if n := len(b.copies()); n != 1 {
-			t.Errorf("%d copies near the end of its life", n)
+		advance(58 * time.Minute) // not in its last second, when a single failed request is too many
+		if n := len(b.poisonRecords()); n != 1 {
+			t.Errorf("got %d copies near the end of its life, want 1", n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -19,7 +21,7 @@ type Listener[T any] struct {
 	halted closeOnce // closed by Halt
 
 	mu      sync.Mutex
-	session *session[T] // the run; nil before Run; guarded by mu
+	session *session // the run; nil before Run; guarded by mu
 }
 
 // New returns a listener. It starts and sends nothing. [Listener.Run] reports invalid options.
@@ -40,64 +42,52 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	looping, stop := context.WithCancel(ctx)
-	defer stop()
-	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
-	// visibility timeout.
-	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer hangUp()
-	s.looping, s.requests = looping, requests
-
-	s.dispatcher.Start(ctx)
+	s.start(ctx)
 	if !l.publish(s) {
-		return errors.Join(fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name()), s.dispatcher.Drain(ctx))
+		return errors.Join(fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name()), s.abort(ctx))
 	}
-	s.logStart()
-	s.work.Go(func() { s.wake.watch(looping) })
-	s.work.Go(func() { s.watchSaturation(looping) })
-	s.grow(0) // starts Loops.Min loops
-
-	var failure error
-	select {
-	case <-ctx.Done():
-	case <-l.halted.done():
-	case failure = <-s.failed:
-	}
-	stop()
-	s.pool.close()
-	s.dispatcher.Stop()
-	s.logDraining(failure)
-	err = errors.Join(failure, l.drain(s, hangUp))
-	s.logStopped()
-	return err
+	return s.run(l.halted.done())
 }
 
-// drain shuts down after the stop: loops end, handlers finish within the grace period, and
-// nothing runs any more.
-func (l *Listener[T]) drain(s *session[T], hangUp func()) error {
-	grace, over := context.WithTimeout(context.Background(), max(s.options.Grace, 0))
-	defer over()
-	ended := make(chan struct{})
-	var watch sync.WaitGroup // waited for below
-	watch.Go(func() {
-		select {
-		case <-l.halted.done():
-			over()
-		case <-grace.Done():
-		}
-		hangUp()
-		select {
-		case <-l.halted.done(): // also after the grace period, while handlers ignore their context
-			s.dispatcher.Halt()
-		case <-ended:
-		}
-	})
-	s.work.Wait()
-	err := s.dispatcher.Drain(grace)
-	close(ended)
-	over()
-	watch.Wait()
-	return err
+// prepare checks the options and builds the session. It starts nothing.
+func (l *Listener[T]) prepare() (*session, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	dispatch := func(q queue.Queue, o *dispatcher.Options) (*dispatcher.Dispatcher, error) {
+		return dispatcher.New(q, l.options.jobs(l.handler), o)
+	}
+	return newSession(l.queue, l.options.session(), dispatch)
+}
+
+// check returns an error if the queue or the handler is missing.
+func (l *Listener[T]) check() error {
+	if isnil.Value(l.queue) {
+		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
+	}
+	if l.handler == nil {
+		return fmt.Errorf("listener of %v needs a handler", l.queue.Name())
+	}
+	return nil
+}
+
+// publish makes the session visible to State and Configure. It returns false if there was one
+// before.
+func (l *Listener[T]) publish(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session != nil {
+		return false
+	}
+	l.session = s
+	return true
+}
+
+// current returns the session, or nil before Run.
+func (l *Listener[T]) current() *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session
 }
 
 // Halt stops the listener without a grace period, or ends a grace period: the contexts of

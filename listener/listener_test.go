@@ -36,50 +36,50 @@ func TestEverySuccessIsDeletedAfterItsHandler(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(10 * time.Second)
-		b.finished()
+		advance(10 * time.Second)
+		b.mustFinish()
 
 		if len(seen) != n {
-			t.Errorf("%d of %d jobs were handled", len(seen), n)
+			t.Errorf("got %d jobs handled, want %d", len(seen), n)
 		}
 		for job, runs := range seen {
 			if runs != 1 {
-				t.Errorf("job %d ran %d times", job, runs)
+				t.Errorf("job %d: got %d runs, want 1", job, runs)
 			}
 		}
 		if d := b.depth(b.queue.Queue); d != 0 {
-			t.Errorf("%d messages are left", d)
+			t.Errorf("got %d messages left, want 0", d)
 		}
 		if st := l.State(); st.Succeeded != n || st.Received != n || st.Errors != 0 || st.Loops != 0 || st.Running != 0 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded %v, Received %v, Errors 0, Loops 0, Running 0", st, n, n)
 		}
 	})
 }
 
 // B-12: a message stays in the queue while its handler runs and is deleted only after the
 // handler has returned.
-func TestNothingIsDeletedBeforeItsHandlerReturned(t *testing.T) {
+func TestAMessageIsDeletedOnlyAfterItsHandlerReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		release := make(chan struct{})
 		l := New(b.queue, func(context.Context, *Message[job]) error { <-release; return nil }, options())
 		b.run(l)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		if d := b.depth(b.queue.Queue); d != 1 || len(b.queue.sent("delete")) != 0 {
-			t.Errorf("depth %d, deletes %d while the handler runs", d, len(b.queue.sent("delete")))
+			t.Errorf("got depth %d and %d deletes while the handler runs, want 1 and 0", d, len(b.queue.sent("delete")))
 		}
 		close(release)
-		after(time.Second)
+		advance(time.Second)
 		if d := b.depth(b.queue.Queue); d != 0 {
-			t.Errorf("depth %d after it returned", d)
+			t.Errorf("got depth %d after it returned, want 0", d)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // Invariant 3: a dequeue requests no more messages than there are free slots, and no more than
 // Concurrency handlers run.
-func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
+func TestNoMessageIsHeldWithoutRunning(t *testing.T) {
 	for _, concurrency := range []int{1, 7, 32, 100} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
@@ -101,27 +101,28 @@ func TestNoMessageIsHeldThatDoesNotRun(t *testing.T) {
 				}, o)
 				b.run(l)
 				for range 100 {
-					after(37 * time.Millisecond)
+					advance(37 * time.Millisecond)
 					hidden := b.depth(b.queue.Queue) - b.visible()
-					_, settling := 0, l.State().Settling
+					settling := l.State().Settling
 					if held := running.Load() + int64(settling); hidden > held {
-						t.Fatalf("%d messages are hidden, %d are running or being settled", hidden, held)
+						t.Fatalf("got %d messages hidden, want at most %d, those running or being settled", hidden, held)
 					}
 				}
-				after(time.Minute)
-				b.finished()
+				advance(time.Minute)
+				b.mustFinish()
 				if peak.Load() > int64(concurrency) {
-					t.Errorf("%d handlers ran at once, want at most %d", peak.Load(), concurrency)
+					t.Errorf("got %d handlers at once, want at most %d", peak.Load(), concurrency)
 				}
 				if d := b.depth(b.queue.Queue); d != 0 {
-					t.Errorf("%d messages are left", d)
+					t.Errorf("got %d messages left, want 0", d)
 				}
 			})
 		})
 	}
 }
 
-// visible returns the number of visible messages of a small queue; a peek shows 32 at most.
+// visible returns the number of visible messages, or the depth if that is 32 or more: a peek
+// shows no more.
 func (b *bundle) visible() int64 {
 	b.Helper()
 	batch, err := b.queue.Queue.Peek(b.Context(), queue.MaxBatch)
@@ -131,12 +132,11 @@ func (b *bundle) visible() int64 {
 	if len(batch) < queue.MaxBatch {
 		return int64(len(batch))
 	}
-	st := b.depth(b.queue.Queue)
-	return st // many are waiting: hidden counts as none
+	return b.depth(b.queue.Queue)
 }
 
-// P-01, P-04: a handler runs exactly MaxAttempts times with a growing delay, and then the
-// message is in the poison queue with its record.
+// P-01, P-04, P-05: a handler runs exactly MaxAttempts times with a growing delay, and then the
+// message is in the poison queue with its record, where it never expires.
 func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		sent := b.putText(`{"N":7}`)
@@ -149,27 +149,27 @@ func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 			return errors.New("out of flour")
 		}, o)
 		b.run(l)
-		after(time.Hour)
-		b.finished()
+		advance(time.Hour)
+		b.mustFinish()
 
 		if fmt.Sprint(attempts) != "[1 2 3 4 5]" {
-			t.Fatalf("attempts %v, want 1 to 5", attempts)
+			t.Fatalf("got attempts %v, want 1 to 5", attempts)
 		}
 		for i := 1; i < len(runs); i++ {
 			want := time.Duration(i*i) * 10 * time.Second
 			if gap := runs[i].Sub(runs[i-1]); gap < want || gap > want+2*time.Second {
-				t.Errorf("attempt %d came %v after the last, want %v and at most two polls", i+1, gap, want)
+				t.Errorf("delay before attempt %d: got %v, want %v and at most 2 s more", i+1, gap, want)
 			}
 		}
 		if d := b.depth(b.queue.Queue); d != 0 {
-			t.Errorf("%d messages are left in the queue", d)
+			t.Errorf("got %d messages left in the queue, want 0", d)
 		}
 		batch := b.poisoned()
 		if len(batch) != 1 {
-			t.Fatalf("%d messages are in the poison queue", len(batch))
+			t.Fatalf("got %d messages in the poison queue, want 1", len(batch))
 		}
 		if batch[0].Expires.Year() != 9999 {
-			t.Errorf("the poison copy expires at %v, want never (P-05)", batch[0].Expires)
+			t.Errorf("expiry of the copy: got %v, want never", batch[0].Expires)
 		}
 		r, err := poison.ParseRecord(batch[0].Text)
 		if err != nil {
@@ -178,10 +178,10 @@ func TestAFailingMessageIsPoisonAfterItsAttempts(t *testing.T) {
 		if r.ID != sent.ID || r.Text != `{"N":7}` || r.Queue != "jobs" || r.Account != "test" || r.Attempts != 5 ||
 			r.DequeueCount != 5 || r.Reason != poison.ReasonAttempts || !strings.Contains(r.Error, "out of flour") ||
 			!r.Inserted.Equal(sent.Inserted) || r.Expires != nil {
-			t.Errorf("record %+v", r)
+			t.Errorf("got record %+v, want that of message %s after 5 attempts with its error", r, string(sent.ID))
 		}
 		if st := l.State(); st.Poisoned != 1 || st.Retried != 4 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Poisoned 1, Retried 4", st)
 		}
 	})
 }
@@ -194,27 +194,27 @@ func TestAMessageOutOfDeliveriesIsNotHandledAgain(t *testing.T) {
 			if _, err := b.queue.Queue.Dequeue(b.Context(), 1, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			after(2 * time.Second)
+			advance(2 * time.Second)
 		}
 		runs := 0
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if runs != 0 || len(b.poisoned()) != 1 {
-			t.Errorf("%d runs, %d in the poison queue; want none and one", runs, len(b.poisoned()))
+			t.Errorf("got %d runs and %d in the poison queue, want 0 and 1", runs, len(b.poisoned()))
 		}
 	})
 }
 
-func TestHandlersSayWhatBecomesOfTheirMessage(t *testing.T) {
+func TestHandlersChooseTheOutcome(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		err      error
-		runs     int
-		poisoned int
+		name         string
+		err          error
+		wantRuns     int
+		wantPoisoned int
 	}{
-		{"discard", fmt.Errorf("too old: %w", dispatcher.Discard(errors.New("nobody wants it"))), 1, 0},
+		{"discard", fmt.Errorf("too old: %w", dispatcher.Discard(errors.New("obsolete"))), 1, 0},
 		{"poison", dispatcher.Poison(errors.New("bad address")), 1, 1},
 		{"retry", dispatcher.Retry(time.Minute, errors.New("later")), 5, 1},
 		{"retry at once", dispatcher.Retry(-1, errors.New("now")), 5, 1},
@@ -225,14 +225,14 @@ func TestHandlersSayWhatBecomesOfTheirMessage(t *testing.T) {
 				runs := 0
 				l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return c.err }, options())
 				b.run(l)
-				after(10 * time.Minute)
-				b.finished()
+				advance(10 * time.Minute)
+				b.mustFinish()
 				poisoned := 0
 				if l.State().Poisoned > 0 {
 					poisoned = len(b.poisoned())
 				}
-				if runs != c.runs || poisoned != c.poisoned || b.depth(b.queue.Queue) != 0 {
-					t.Errorf("%d runs, %d poisoned, %d left; want %d, %d, 0", runs, poisoned, b.depth(b.queue.Queue), c.runs, c.poisoned)
+				if left := b.depth(b.queue.Queue); runs != c.wantRuns || poisoned != c.wantPoisoned || left != 0 {
+					t.Errorf("got %d runs, %d poisoned, %d left; want %d, %d, 0", runs, poisoned, left, c.wantRuns, c.wantPoisoned)
 				}
 			})
 		})
@@ -251,15 +251,15 @@ func TestAMessageThatWouldExpireIsPoison(t *testing.T) {
 		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		batch := b.poisoned()
 		if len(batch) != 1 {
-			t.Fatalf("%d in the poison queue after %d runs", len(batch), runs)
+			t.Fatalf("got %d in the poison queue after %d runs, want 1", len(batch), runs)
 		}
 		r, err := poison.ParseRecord(batch[0].Text)
 		if err != nil || r.Reason != poison.ReasonExpiring || runs < 2 || r.Expires == nil {
-			t.Errorf("record %+v, %v after %d runs; want it expiring after at least two", r, err, runs)
+			t.Errorf("got record %+v, %v after %d runs; want the reason expiring after at least 2", r, err, runs)
 		}
 	})
 }
@@ -275,22 +275,22 @@ func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 				return nil
 			}, options())
 			b.run(l)
-			after(5 * time.Second)
-			b.finished()
+			advance(5 * time.Second)
+			b.mustFinish()
 			if !goneAfterOneDelivery(b) {
-				t.Errorf("%q is still in the queue", text)
+				t.Errorf("%q: still in the queue after one delivery, want it gone", text)
 			}
 			r, err := poison.ParseRecord(b.poisoned()[0].Text)
 			if err != nil || r.Reason != poison.ReasonUndecodable || r.Error == "" || r.Text != text {
-				t.Errorf("%q: record %+v, %v", text, r, err)
+				t.Errorf("%q: got record %+v, %v; want Reason ReasonUndecodable, Error not \"\", Text %v, no error", text, r, err, text)
 			}
 		})
 	}
 	bubble(t, func(b *bundle) {
 		b.putText("{")
-		naiveParseCaught(b)
+		naiveParse(b)
 		if goneAfterOneDelivery(b) {
-			t.Error("the check lets the source's caught parse error pass: it proves nothing")
+			t.Error("the check passes the source's caught parse error, so it proves nothing")
 		}
 	})
 }
@@ -298,15 +298,14 @@ func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 // goneAfterOneDelivery is the check of X-16.
 func goneAfterOneDelivery(b *bundle) bool { return b.depth(b.queue.Queue) == 0 }
 
-// naiveParseCaught ignores a parse error and leaves the message to its visibility, again and
-// again.
-func naiveParseCaught(b *bundle) {
+// naiveParse ignores a parse error and lets the message reappear after each visibility timeout.
+func naiveParse(b *bundle) {
 	_, _ = b.queue.Queue.Dequeue(b.Context(), 1, 30*time.Second)
 }
 
 // X-08: a handler's failure, panic or Goexit affects only its own message; the others of its
 // batch are deleted.
-func TestOneFailureIsNotTheBatchs(t *testing.T) {
+func TestAFailureAffectsOnlyItsOwnMessage(t *testing.T) {
 	isolated := func(deleted, n int64) bool { return deleted == n-3 }
 	bubble(t, func(b *bundle) {
 		const n = 32
@@ -327,30 +326,30 @@ func TestOneFailureIsNotTheBatchs(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(900 * time.Millisecond) // before the first retry
+		advance(900 * time.Millisecond) // before the first retry
 		st := l.State()
 		if !isolated(st.Succeeded, n) || st.Retried != 3 {
-			t.Errorf("state %+v, want all but three deleted", st)
+			t.Errorf("got state %+v, want all but three deleted and Retried 3", st)
 		}
 		mu.Lock()
 		text := errors.Join(failures...).Error()
 		var p *dispatcher.PanicError
 		if !errors.As(errors.Join(failures...), &p) || !strings.Contains(string(p.Stack), "listener_test.go") {
-			t.Errorf("the panic came without its stack")
+			t.Errorf("got errors %s, want a *PanicError with a frame in listener_test.go", text)
 		}
 		mu.Unlock()
 		for _, want := range []string{"the millstone broke", "no water", "Goexit"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("nobody was told of %q in %q", want, text)
+				t.Errorf("got errors %q, want %q in them", text, want)
 			}
 		}
-		b.finished()
+		b.mustFinish()
 	})
 	bubble(t, func(b *bundle) {
 		const n = 32
 		b.put(n)
 		if isolated(naiveBatch(b), n) {
-			t.Error("the check lets the source's query pass: it proves nothing")
+			t.Error("the check passes the source's query, so it proves nothing")
 		}
 	})
 }
@@ -372,10 +371,10 @@ func naiveBatch(b *bundle) (deleted int64) {
 // X-09: after an error the loop waits as after a first error, not for the long interval from
 // before the work.
 func TestWorkResetsTheWaits(t *testing.T) {
-	// Idle long, then work, then one error: how long until the next poll?
-	wait := func(b *bundle, run func(b *bundle)) time.Duration {
+	// waitAfterError returns the wait between a first failed dequeue after work and the next one.
+	waitAfterError := func(b *bundle, run func(b *bundle)) time.Duration {
 		errorAt := time.Time{}
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "dequeue" && errorAt.IsZero() && len(b.queue.sent("delete")) > 0 {
 				errorAt = time.Now()
 				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
@@ -391,31 +390,31 @@ func TestWorkResetsTheWaits(t *testing.T) {
 		return time.Hour
 	}
 	short := func(d time.Duration) bool { return d < 2*time.Second }
-	const longest = time.Minute
+	const idleMax = time.Minute
 
 	bubble(t, func(b *bundle) {
 		o := options()
-		o.Idle = scaling.Idle{Max: longest}
-		d := wait(b, func(b *bundle) {
+		o.Idle = scaling.Idle{Max: idleMax}
+		d := waitAfterError(b, func(b *bundle) {
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o))
-			after(10 * time.Minute)
+			advance(10 * time.Minute)
 			b.put(1)
-			after(10 * time.Minute)
-			b.finished()
+			advance(10 * time.Minute)
+			b.mustFinish()
 		})
 		if !short(d) {
-			t.Errorf("the poll after the error came after %v", d)
+			t.Errorf("wait after the error: got %v, want less than 2 s", d)
 		}
 	})
 	bubble(t, func(b *bundle) {
-		if short(wait(b, func(b *bundle) { naiveInterval(b, longest) })) {
-			t.Error("the check lets the source's interval pass: it proves nothing")
+		if short(waitAfterError(b, func(b *bundle) { naiveInterval(b, idleMax) })) {
+			t.Error("the check passes the source's interval, so it proves nothing")
 		}
 	})
 }
 
-// naiveInterval is a loop whose interval survives the work.
-func naiveInterval(b *bundle, longest time.Duration) {
+// naiveInterval is a loop that keeps its long interval after work.
+func naiveInterval(b *bundle, idleMax time.Duration) {
 	interval := time.Second
 	for range 6 {
 		batch, err := b.queue.Dequeue(b.Context(), 1, time.Minute)
@@ -423,23 +422,23 @@ func naiveInterval(b *bundle, longest time.Duration) {
 		case err != nil:
 			time.Sleep(interval)
 		case len(batch) == 0:
-			interval = longest
+			interval = idleMax
 			time.Sleep(interval)
 			b.put(1)
 		default:
-			_ = b.queue.Delete(b.Context(), batch[0].Lease) // and on, with no delay
+			_ = b.queue.Delete(b.Context(), batch[0].Lease) // then dequeue again without a delay
 		}
 	}
 }
 
 // B-04, L-16, B-13, B-18: errors never end a loop, a busy service is polled less and less
 // often, and the log is not flooded.
-func TestABusyServiceIsBackedOffFrom(t *testing.T) {
+func TestALoopBacksOffFromABusyService(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var log strings.Builder
 		o := options()
 		o.Logger = textLogger(&log)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if time.Since(b.begin) < 10*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "r-1"}
 			}
@@ -448,21 +447,21 @@ func TestABusyServiceIsBackedOffFrom(t *testing.T) {
 		b.put(1)
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
-		after(10 * time.Minute)
+		advance(10 * time.Minute)
 		if polls := len(b.queue.sent("dequeue")); polls < 10 || polls > 60 {
-			t.Errorf("%d polls in ten minutes of 503", polls)
+			t.Errorf("got %d polls in ten minutes of 503; want between 10 and 60", polls)
 		}
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if l.State().Succeeded != 1 {
-			t.Errorf("the job was not handled when the service came back: %+v", l.State())
+			t.Errorf("state after the outage: got %+v, want Succeeded 1", l.State())
 		}
 		if lines := strings.Count(log.String(), "\n"); lines == 0 || lines > 60 {
-			t.Errorf("%d log lines", lines)
+			t.Errorf("got %d log lines, want between 1 and 60", lines)
 		}
 		for _, want := range []string{"503", "ServerBusy", "r-1", "test/jobs"} {
 			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log does not say %q: %s", want, log.String())
+				t.Errorf("got log %s, want %q in it", log.String(), want)
 			}
 		}
 	})
@@ -470,21 +469,22 @@ func TestABusyServiceIsBackedOffFrom(t *testing.T) {
 
 func TestADeniedListenerEndsWithAHint(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.queue.tamper = func(op string, _ func() error) error {
-			return queue.Explain(&queue.Error{Kind: queue.ErrUnauthorized, Status: 403, Code: "AuthenticationFailed"}, op, b.queue.Name(), "")
+		b.queue.intercept = func(op string, _ func() error) error {
+			denied := &queue.Error{Kind: queue.ErrUnauthorized, Status: 403, Code: "AuthenticationFailed"}
+			return queue.Explain(denied, op, b.queue.Name(), "")
 		}
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, options()))
 		err := <-b.done
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "check the key or the role") {
-			t.Errorf("got %v, want unauthorized and a hint", err)
+			t.Errorf("got error %v, want ErrUnauthorized and a hint", err)
 		}
 		b.stop()
 	})
 }
 
-func TestADenialAfterWorkIsWaitedOut(t *testing.T) {
+func TestAListenerThatHasWorkedWaitsOutADenial(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if d := time.Since(b.begin); d > time.Minute && d < 2*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
 			}
@@ -492,12 +492,12 @@ func TestADenialAfterWorkIsWaitedOut(t *testing.T) {
 		}
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, options())
 		b.run(l)
-		after(90 * time.Second)
+		advance(90 * time.Second)
 		b.put(1)
-		after(2 * time.Minute)
-		b.finished()
+		advance(2 * time.Minute)
+		b.mustFinish()
 		if l.State().Succeeded != 1 {
-			t.Error("the listener did not come back")
+			t.Errorf("got state %+v, want Succeeded 1", l.State())
 		}
 	})
 }
@@ -505,20 +505,20 @@ func TestADenialAfterWorkIsWaitedOut(t *testing.T) {
 func TestAMissingQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		later := &wire{Queue: b.queue.Queue.Sibling("-later"), calls: b.queue.calls}
+		later := &recordingQueue{Queue: b.queue.Queue.Sibling("-later"), requestLog: b.queue.requestLog}
 		l := New(later, func(context.Context, *Message[job]) error { return nil }, options())
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		if err := later.Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := later.Queue.Enqueue(t.Context(), `{"N":1}`, nil); err != nil {
 			t.Fatal(err)
 		}
-		after(2 * time.Second)
-		b.finished()
+		advance(2 * time.Second)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 || st.Errors == 0 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 1, Errors above 0", st)
 		}
 	})
 }
@@ -551,19 +551,19 @@ func TestBadOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 			err := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o).Run(b.Context())
 			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "test/jobs") {
-				t.Errorf("%s: got %v", name, err)
+				t.Errorf("%s: got error %v, want one that names the option and the queue", name, err)
 			}
 			if len(b.queue.log) > 0 {
-				t.Errorf("%s: %d requests were sent", name, len(b.queue.log))
+				t.Errorf("%s: got %d requests, want 0", name, len(b.queue.log))
 			}
 		})
 	}
 	if err := New[job](nil, nil, nil).Run(t.Context()); err == nil {
-		t.Error("a listener without a queue ran")
+		t.Error("Run without a queue: got no error, want one")
 	}
 	bubble(t, func(b *bundle) {
 		if err := New[job](b.queue, nil, nil).Run(b.Context()); err == nil {
-			t.Error("a listener without a handler ran")
+			t.Error("Run without a handler: got no error, want one")
 		}
 	})
 }
@@ -572,10 +572,10 @@ func TestAListenerRunsOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		if err := l.Run(b.Context()); err == nil || !strings.Contains(err.Error(), "already") {
-			t.Errorf("got %v", err)
+			t.Errorf("second Run: got error %v, want \"already\" in it", err)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
@@ -24,17 +22,17 @@ const (
 const minHookWait = time.Millisecond
 
 // loop is one dequeue goroutine. Only that goroutine uses its fields.
-type loop[T any] struct {
-	*session[T]
-	empties int             // empty polls in a row
-	setting *Idle           // for which curve was made
-	curve   backoff.BackOff // waits after empty polls
-	errors  backoff.BackOff // waits after errors in a row; nil before the first
-	created bool            // it created the queue, and no dequeue has succeeded since
+type loop struct {
+	*session
+	empties int          // empty polls in a row
+	setting *Idle        // for which curve was made
+	curve   BackOff      // waits after empty polls
+	errors  *retry.Waits // waits after errors in a row; nil before the first
+	created bool         // it created the queue, and no dequeue has succeeded since
 }
 
 // run dequeues until the listener stops or the loop ends.
-func (l *loop[T]) run(ctx context.Context) {
+func (l *loop) run(ctx context.Context) {
 	for {
 		reserved := l.dispatcher.Reserve(ctx)
 		if reserved == 0 {
@@ -60,7 +58,7 @@ func (l *loop[T]) run(ctx context.Context) {
 }
 
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
-func (l *loop[T]) poll(reserved int) (wait time.Duration, leave bool) {
+func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	visibility := l.dispatcher.Visibility()
 	// Taken before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
@@ -86,7 +84,7 @@ func (l *loop[T]) poll(reserved int) (wait time.Duration, leave bool) {
 }
 
 // observe reports a dequeue to the observer.
-func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, err error) {
+func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err error) {
 	o := &l.options.Observer
 	if o.Polled != nil {
 		o.Polled(Poll{Queue: l.queue.Name(), Asked: asked, Got: len(batch), Took: took, Err: err})
@@ -97,7 +95,7 @@ func (l *loop[T]) observe(asked int, batch []queue.Message, took time.Duration, 
 }
 
 // onEmptyPoll decides what follows an empty poll.
-func (l *loop[T]) onEmptyPoll() (wait time.Duration, leave bool) {
+func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
 	l.empties++
 	l.scaler.markIdle()
 	if wait, stop, ok := l.askQueueEmpty(); ok {
@@ -121,7 +119,7 @@ func (l *loop[T]) onEmptyPoll() (wait time.Duration, leave bool) {
 
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
 // if the options say so, and otherwise treated as empty.
-func (l *loop[T]) onQueueMissing(err error) (wait time.Duration, leave bool) {
+func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	if l.options.Create && !l.created {
 		err = l.queue.Create(l.requests, nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
@@ -137,7 +135,7 @@ func (l *loop[T]) onQueueMissing(err error) (wait time.Duration, leave bool) {
 }
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
-func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
+func (l *loop) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 	f := l.options.QueueEmpty
 	if f == nil {
 		return 0, false, false
@@ -148,7 +146,7 @@ func (l *loop[T]) askQueueEmpty() (wait time.Duration, stop, ok bool) {
 
 // onError returns how long to wait after an error. It never ends the loop. It ends the listener
 // if no dequeue ever succeeded and waiting cannot help.
-func (l *loop[T]) onError(err error) time.Duration {
+func (l *loop) onError(err error) time.Duration {
 	if l.requests.Err() != nil {
 		return 0 // cancelled by the stop
 	}
@@ -161,7 +159,7 @@ func (l *loop[T]) onError(err error) time.Duration {
 	if l.errors == nil {
 		l.errors = l.newErrorWaits()
 	}
-	return l.errors.NextBackOff()
+	return l.errors.Next()
 }
 
 // hint adds advice where a listener knows more than its queue.
@@ -185,7 +183,7 @@ func hint(err error) error {
 // sleep waits. It returns early when the listener stops, and, with woken set, when there is a
 // reason to poll. After an error nothing wakes it: the signal stays pending until the wait is
 // over.
-func (l *loop[T]) sleep(ctx context.Context, d time.Duration) (woken bool) {
+func (l *loop) sleep(ctx context.Context, d time.Duration) (woken bool) {
 	if d <= 0 {
 		return false
 	}
@@ -206,7 +204,7 @@ func (l *loop[T]) sleep(ctx context.Context, d time.Duration) (woken bool) {
 
 // currentIdle returns the Idle in force, with a new curve if it has changed. A loop that sees
 // the change wakes the next one, which may be in a long sleep by the old Idle.
-func (l *loop[T]) currentIdle() *Idle {
+func (l *loop) currentIdle() *Idle {
 	if now := l.session.idle.Load(); now != l.setting {
 		if l.setting != nil {
 			l.wake.signal()
@@ -217,7 +215,7 @@ func (l *loop[T]) currentIdle() *Idle {
 }
 
 // newCurve returns the curve of waits after empty polls.
-func (l *loop[T]) newCurve(idle *Idle) backoff.BackOff {
+func (l *loop) newCurve(idle *Idle) BackOff {
 	own := scaling.CurveFrom(idle.Min, idle.Max, func(n int) int {
 		return int(l.nextJitter() * float64(n))
 	})
@@ -230,17 +228,17 @@ func (l *loop[T]) newCurve(idle *Idle) backoff.BackOff {
 // nextJitter returns the next jitter in [0, 1) for the waits of the loops. They share one
 // series, which depends on the seed and so differs between processes. With a series per loop it
 // would matter which loop polls first, and a run could not be repeated.
-func (s *session[T]) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
+func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.
-func (s *session[T]) newErrorWaits() backoff.BackOff {
+func (s *session) newErrorWaits() *retry.Waits {
 	first := min(max(s.idle.Load().Min, firstErrorWait), maxErrorWait)
-	return retry.Waits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
+	return retry.NewWaits(fmt.Sprintf("%s/%d", s.key, s.errorSeries.Add(1)), first, maxErrorWait)
 }
 
-func (s *session[T]) newLoop() *loop[T] {
-	l := &loop[T]{session: s}
+func (s *session) newLoop() *loop {
+	l := &loop{session: s}
 	l.currentIdle()
 	return l
 }

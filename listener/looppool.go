@@ -108,14 +108,14 @@ func (f *loopPool) counts() (active, peak, started int) {
 
 // grow starts loops up to the target and notifies the observer, after releasing the pool's
 // lock.
-func (s *session[T]) grow(target int) {
+func (s *session) grow(target int) {
 	if s.pool.grow(target, s.startLoop) > 0 {
 		s.notifyScaled()
 	}
 }
 
 // tryStop ends the calling loop if it may end, and notifies the observer.
-func (s *session[T]) tryStop() bool {
+func (s *session) tryStop() bool {
 	if !s.pool.tryStop() {
 		return false
 	}
@@ -124,7 +124,7 @@ func (s *session[T]) tryStop() bool {
 }
 
 // stopIfExcess ends the calling loop if the settings allow fewer, and notifies the observer.
-func (s *session[T]) stopIfExcess() bool {
+func (s *session) stopIfExcess() bool {
 	if !s.pool.stopIfExcess() {
 		return false
 	}
@@ -132,7 +132,7 @@ func (s *session[T]) stopIfExcess() bool {
 	return true
 }
 
-func (s *session[T]) notifyScaled() {
+func (s *session) notifyScaled() {
 	if f := s.options.Observer.Scaled; f != nil {
 		active, _, _ := s.pool.counts()
 		f(Scale{Queue: s.queue.Name(), Loops: active})
@@ -140,7 +140,7 @@ func (s *session[T]) notifyScaled() {
 }
 
 // startLoop starts one loop. It is called under the pool's lock.
-func (s *session[T]) startLoop() {
+func (s *session) startLoop() {
 	// The curve is made on the new goroutine, not under the lock, because a hook may block.
 	s.work.Go(func() { s.newLoop().run(s.looping) })
 }

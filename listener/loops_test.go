@@ -9,16 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
 )
 
 func nothing(context.Context, *Message[job]) error { return nil }
 
-// many returns options for exactly n loops that end without a pause.
-func many(n int) *Options[job] {
+// withLoops returns options for up to n loops, which start with any work and end without a pause.
+func withLoops(n int) *Options[job] {
 	o := options()
 	o.Loops = Loops{Max: n, Pause: -1}
 	o.Concurrency = n * 32
@@ -27,44 +25,44 @@ func many(n int) *Options[job] {
 }
 
 // L-24, L-25: loops end when their wait has reached the maximum, and exactly one remains.
-func TestAnIdleFleetShrinksToOne(t *testing.T) {
+func TestIdleLoopsEndUntilOneRemains(t *testing.T) {
 	for _, n := range []int{2, 10, 200} {
 		bubble(t, func(b *bundle) {
 			b.put(n * 32)
-			l := New(b.queue, nothing, many(n))
+			l := New(b.queue, nothing, withLoops(n))
 			b.run(l)
-			after(time.Second / 2)
+			advance(time.Second / 2)
 			if st := l.State(); st.LoopsPeak != n {
-				t.Errorf("%d loops at the peak, want %d", st.LoopsPeak, n)
+				t.Errorf("LoopsPeak: got %d, want %d", st.LoopsPeak, n)
 			}
-			after(time.Hour)
+			advance(time.Hour)
 			if st := l.State(); st.Loops != 1 || st.LoopsStarted != n {
-				t.Errorf("%d loops of %d are left, want one of %d", st.Loops, st.LoopsStarted, n)
+				t.Errorf("got %d of %d loops left, want 1 of %d", st.Loops, st.LoopsStarted, n)
 			}
-			b.finished()
+			b.mustFinish()
 		})
 	}
 }
 
 // Loops start again with new work, and those of a burst do not end before the pause is over.
-func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
+func TestLoopsStartAgainWithWorkAndPauseBeforeTheyEnd(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		o := many(5)
+		o := withLoops(5)
 		o.Loops.Pause = 30 * time.Second
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		for range 3 {
 			b.put(320)
-			after(20 * time.Second)
+			advance(20 * time.Second)
 			if st := l.State(); st.Loops != 5 {
-				t.Errorf("%d loops 20 s after the work, want 5", st.Loops)
+				t.Errorf("got %d loops 20 s after the work, want 5", st.Loops)
 			}
-			after(time.Minute)
+			advance(time.Minute)
 			if st := l.State(); st.Loops != 1 {
-				t.Errorf("%d loops when idle, want 1", st.Loops)
+				t.Errorf("got %d loops when idle, want 1", st.Loops)
 			}
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -72,62 +70,62 @@ func TestAFleetGrowsAgainAndPausesBeforeItShrinks(t *testing.T) {
 // after the first, and at once if Min equals Max.
 func TestALoopEndsAtItsFourthEmptyPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		var ended []int
-		o := many(2)
-		o.Loops.Min = 2 // both from the start; the hook below lets one go
+		var polledAt []int // in milliseconds
+		o := withLoops(2)
+		o.Loops.Min = 2 // both run from the start
 		var curves atomic.Int64
-		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() backoff.BackOff {
+		o.Idle = scaling.Idle{Min: 1, Max: time.Second, New: func() BackOff {
 			curves.Add(1)
 			return scaling.Curve(0, time.Second)
 		}}
 		l := New(b.queue, nothing, o)
 		l.options.Loops.Min = 2
 		b.run(l)
-		after(0)
+		advance(0)
 		polls := len(b.queue.sent("dequeue"))
 		if n := curves.Load(); polls != 2 || n != 2 {
-			t.Errorf("%d polls and %d curves at the start, want 2 and 2", polls, n)
+			t.Errorf("got %d polls and %d curves at the start, want 2 and 2", polls, n)
 		}
-		after(2 * time.Second)
+		advance(2 * time.Second)
 		for _, c := range b.queue.sent("dequeue") {
-			ended = append(ended, int(c.at.Sub(b.begin)/time.Millisecond))
+			polledAt = append(polledAt, int(c.at.Sub(b.begin)/time.Millisecond))
 		}
-		// Each loop: at 0, 80…119, 320…476, 880…1309 ms, and then once a second.
+		// Each loop polls at 0, 80…119, 320…476, 880…1309 ms, and then once a second.
 		for i, bounds := range [][2]int{{0, 0}, {0, 0}, {80, 119}, {80, 119}, {320, 476}, {320, 476}, {880, 1309}, {880, 1309}} {
-			if ended[i] < bounds[0] || ended[i] > bounds[1] {
-				t.Errorf("poll %d at %d ms, want %d…%d", i, ended[i], bounds[0], bounds[1])
+			if polledAt[i] < bounds[0] || polledAt[i] > bounds[1] {
+				t.Errorf("poll %d: got %d ms, want %d…%d", i, polledAt[i], bounds[0], bounds[1])
 			}
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // C-06, X-03: one idle loop polls at most once per Max, with up to 10 % jitter so that workers
 // do not poll in step.
 func TestAnIdleListenerPollsOncePerMax(t *testing.T) {
-	for _, most := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
+	for _, idleMax := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute} {
 		bubble(t, func(b *bundle) {
 			o := options()
-			o.Idle.Max = most
+			o.Idle.Max = idleMax
 			b.run(New(b.queue, nothing, o))
-			after(time.Hour)
+			advance(time.Hour)
 			before := len(b.queue.sent("dequeue"))
-			after(24 * time.Hour)
+			advance(24 * time.Hour)
 			polls := len(b.queue.sent("dequeue")) - before
-			if bound := int(24 * time.Hour / most); polls > bound || polls < bound*9/10 {
-				t.Errorf("max %v: %d polls a day, want at most %d", most, polls, bound)
+			if bound := int(24 * time.Hour / idleMax); polls > bound || polls < bound*9/10 {
+				t.Errorf("Idle.Max %v: got %d polls a day, want 0.9…1.0 of %d", idleMax, polls, bound)
 			}
 			if n := len(b.queue.sent("properties")); n != 0 {
-				t.Errorf("an idle queue's depth was read %d times", n)
+				t.Errorf("reads of the depth of an idle queue: got %d, want 0", n)
 			}
-			b.finished()
+			b.mustFinish()
 		})
 	}
 }
 
 // the loops of one listener, and the first loops of several, have different jitter.
 func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
-	first := func(q queue.Queue) (waits map[time.Duration]bool) {
+	firstWaits := func(q queue.Queue) (waits map[time.Duration]bool) {
 		waits = map[time.Duration]bool{}
 		one := New(q, nothing, options())
 		s, err := one.prepare()
@@ -142,19 +140,19 @@ func TestLoopsAndProcessesWaitDifferently(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.key == other.key {
-			t.Error("two listeners share a seed")
+			t.Error("two listeners: got the same seed, want different ones")
 		}
 		return waits
 	}
 	bubble(t, func(b *bundle) {
-		if n := len(first(b.queue)); n < 5 {
-			t.Errorf("20 loops drew %d different waits", n)
+		if n := len(firstWaits(b.queue)); n < 5 {
+			t.Errorf("different waits of 20 loops: got %d, want at least 5", n)
 		}
 	})
 }
 
-// L-05, L-14: the hook decides how long to wait and whether the loop ends; the last
-// one never does.
+// L-05, L-14: the hook decides how long to wait and whether the loop ends; the last one never
+// ends.
 func TestTheQueueEmptyHookDecides(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
@@ -169,23 +167,23 @@ func TestTheQueueEmptyHookDecides(t *testing.T) {
 		}
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(70 * time.Second)
-		b.finished()
+		advance(70 * time.Second)
+		b.mustFinish()
 		if polls := len(b.queue.sent("dequeue")); polls != 11 {
-			t.Errorf("%d polls in 70 s at 7 s, want 11", polls)
+			t.Errorf("got %d polls in 70 s at one every 7 s, want 11", polls)
 		}
 		if counts[1] != 1 || counts[3] != 1 || counts[11] != 1 {
-			t.Errorf("idle counts %v, want 1, 2, 3 … 11", counts)
+			t.Errorf("got idle counts %v, want each of 1 to 11 once", counts)
 		}
 	})
-	bubble(t, func(b *bundle) { // a hook that says zero does not spin
+	bubble(t, func(b *bundle) { // a hook that returns zero does not cause a busy loop
 		o := options()
 		o.QueueEmpty = func(int) (time.Duration, bool) { return -1, true }
 		b.run(New(b.queue, nothing, o))
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		if polls := len(b.queue.sent("dequeue")); polls > 1001 {
-			t.Errorf("%d polls in a second", polls)
+			t.Errorf("got %d polls in a second; want at most 1001", polls)
 		}
 	})
 }
@@ -202,17 +200,17 @@ func TestLoopsFollowTheDepth(t *testing.T) {
 				o.Concurrency = 4000
 				l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, o)
 				b.run(l)
-				after(time.Minute)
+				advance(time.Minute)
 				if st := l.State(); st.Loops != 1 {
-					t.Errorf("%d loops on an idle queue", st.Loops)
+					t.Errorf("got %d loops on an idle queue, want 1", st.Loops)
 				}
 				b.put(depth)
-				after(5 * time.Second)
+				advance(5 * time.Second)
 				if st := l.State(); st.Loops != want {
-					t.Errorf("depth %d: %d loops, want %d", depth, st.Loops, want)
+					t.Errorf("depth %d: got %d loops, want %d", depth, st.Loops, want)
 				}
-				after(time.Minute)
-				b.finished()
+				advance(time.Minute)
+				b.mustFinish()
 			})
 		})
 	}
@@ -220,30 +218,30 @@ func TestLoopsFollowTheDepth(t *testing.T) {
 
 // however many loops want to end at the same time, one stays. The naive variant reads the
 // number and decides on it later, and fails the check.
-func TestTheLastLoopsCannotLeaveTogether(t *testing.T) {
-	survivors := func(n int, leave func(together *sync.WaitGroup) bool) int {
+func TestTheLastLoopsCannotEndTogether(t *testing.T) {
+	survivors := func(n int, end func(together *sync.WaitGroup) bool) int {
 		var together, all sync.WaitGroup
 		together.Add(n)
-		var left atomic.Int64
+		var ended atomic.Int64
 		for range n {
 			all.Go(func() {
-				if leave(&together) {
-					left.Add(1)
+				if end(&together) {
+					ended.Add(1)
 				}
 			})
 		}
 		all.Wait()
-		return n - int(left.Load())
+		return n - int(ended.Load())
 	}
 	for _, n := range []int{2, 3, 50} {
-		f := loopPool{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
-		f.grow(n, func() {})
+		pool := loopPool{bounds: Loops{Min: 1, Max: n, Pause: -1}, changed: func(int) {}}
+		pool.grow(n, func() {})
 		if s := survivors(n, func(together *sync.WaitGroup) bool {
 			together.Done()
 			together.Wait()
-			return f.tryStop()
+			return pool.tryStop()
 		}); s != 1 {
-			t.Errorf("%d of %d loops survive, want 1", s, n)
+			t.Errorf("got %d of %d loops left, want 1", s, n)
 		}
 
 		active := atomic.Int64{}
@@ -258,20 +256,20 @@ func TestTheLastLoopsCannotLeaveTogether(t *testing.T) {
 			}
 			return false
 		}); s == 1 {
-			t.Error("the check lets the source's decision pass: it proves nothing")
+			t.Error("the check passes the source's decision, so it proves nothing")
 		}
 	}
 }
 
-// Slots are opened before the loops start that use them: a loop that ran first would fetch too
-// little.
-func TestRoomIsOpenedBeforeLoopsStart(t *testing.T) {
+// Slots are opened before the loops that use them start: a loop that ran first would fetch too
+// few messages.
+func TestSlotsAreOpenedBeforeLoopsStart(t *testing.T) {
 	open := 0
-	f := loopPool{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
+	pool := loopPool{bounds: Loops{Min: 1, Max: 9}, changed: func(loops int) { open = loops }}
 	for _, target := range []int{2, 5, 9} {
-		f.grow(target, func() {
+		pool.grow(target, func() {
 			if open != target {
-				t.Errorf("a loop of %d starts with room for %d", target, open)
+				t.Errorf("slots open for %d loops: got those of %d, want all", target, open)
 			}
 		})
 	}
@@ -290,13 +288,13 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		all.Wait()
 		return int(started.Load())
 	}
-	f := loopPool{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
+	pool := loopPool{bounds: Loops{Min: 1, Max: 1000}, changed: func(int) {}}
 	if n := total(func(together *sync.WaitGroup) int {
 		together.Done()
 		together.Wait()
-		return f.grow(target, func() {})
+		return pool.grow(target, func() {})
 	}); n != target {
-		t.Errorf("%d loops for a target of %d", n, target)
+		t.Errorf("got %d loops, want %d", n, target)
 	}
 	var active atomic.Int64
 	if n := total(func(together *sync.WaitGroup) int {
@@ -306,20 +304,20 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		active.Add(int64(missing))
 		return missing
 	}); n == target {
-		t.Error("the check lets the source's start pass: it proves nothing")
+		t.Error("the check passes the source's start of loops, so it proves nothing")
 	}
 
-	f = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
-	if n := f.grow(1<<30, func() {}); n != 7 {
-		t.Errorf("%d loops, want the maximum", n)
+	pool = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
+	if n := pool.grow(1<<30, func() {}); n != 7 {
+		t.Errorf("got %d loops, want 7, the maximum", n)
 	}
-	if n := f.grow(-5, func() {}); n != 0 {
-		t.Errorf("%d loops for a negative target", n)
+	if n := pool.grow(-5, func() {}); n != 0 {
+		t.Errorf("got %d loops for a negative target, want 0", n)
 	}
-	f.close()
-	f.bounds.Max = 100
-	if n := f.grow(100, func() {}); n != 0 {
-		t.Errorf("%d loops were started after the stop", n)
+	pool.close()
+	pool.bounds.Max = 100
+	if n := pool.grow(100, func() {}); n != 0 {
+		t.Errorf("got %d loops started after the stop, want 0", n)
 	}
 }
 
@@ -328,40 +326,40 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 func TestAQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	const want = 8
 	slow := func(context.Context, *Message[job]) error { time.Sleep(500 * time.Millisecond); return nil }
-	wide := func() *Options[job] {
+	slowOptions := func() *Options[job] {
 		o := options()
 		o.Concurrency = want * 32
 		return o
 	}
 	bubble(t, func(b *bundle) {
 		b.put(20_000)
-		l := New(b.queue, slow, wide())
+		l := New(b.queue, slow, slowOptions())
 		b.run(l)
-		after(2 * time.Second)
+		advance(2 * time.Second)
 		if n := l.State().Loops; n != want {
-			t.Errorf("full at the start: %d loops, want %d", n, want)
+			t.Errorf("full at the start: got %d loops, want %d", n, want)
 		}
-		after(2 * time.Minute)
-		b.finished()
+		advance(2 * time.Minute)
+		b.mustFinish()
 	})
 	bubble(t, func(b *bundle) {
 		b.put(64)
-		l := New(b.queue, slow, wide())
+		l := New(b.queue, slow, slowOptions())
 		b.run(l)
-		after(100 * time.Millisecond)
+		advance(100 * time.Millisecond)
 		busy := l.State().Loops
 		b.put(20_000)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		if n := l.State().Loops; n != want || busy >= want {
-			t.Errorf("grown while busy: %d loops after %d, want %d", n, busy, want)
+			t.Errorf("filled while busy: got %d loops after %d, want %d after fewer", n, busy, want)
 		}
-		after(2 * time.Minute)
-		b.finished()
+		advance(2 * time.Minute)
+		b.mustFinish()
 	})
 	bubble(t, func(b *bundle) {
 		b.put(2_000)
 		if n := naiveEdge(b, want); n == want {
-			t.Error("the check lets the source's edge pass: it proves nothing")
+			t.Error("the check passes the source's edge, so it proves nothing")
 		}
 	})
 }
@@ -389,7 +387,7 @@ func naiveEdge(b *bundle, optimal int) (loops int) {
 
 // The depth costs a transaction: it is read when work appears and then at most once per 256
 // messages.
-func TestTheDepthIsReadSeldom(t *testing.T) {
+func TestTheDepthIsReadAtMostOncePer256Messages(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const n = 10_000
 		b.put(n)
@@ -397,34 +395,34 @@ func TestTheDepthIsReadSeldom(t *testing.T) {
 		o.Concurrency = 256
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(50 * time.Millisecond); return nil }, o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if reads := len(b.queue.sent("properties")); reads == 0 || reads > 1+n/256 {
-			t.Errorf("the depth was read %d times for %d messages", reads, n)
+			t.Errorf("reads of the depth for %d messages: got %d, want between 1 and %d", n, reads, 1+n/256)
 		}
 		if st := l.State(); st.Succeeded != n || st.DepthAt.IsZero() {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v, want Succeeded %d and DepthAt set", st, n)
 		}
 	})
 }
 
 // Single messages now and then cost one poll and one delete each, and no reading of the depth:
 // a batch that was not full has emptied the queue.
-func TestATrickleReadsNoDepth(t *testing.T) {
+func TestSingleMessagesCauseNoReadOfTheDepth(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, nothing, options())
 		b.run(l)
 		for range 50 {
-			after(3 * time.Second)
+			advance(3 * time.Second)
 			b.put(1)
 		}
-		after(3 * time.Second)
-		b.finished()
+		advance(3 * time.Second)
+		b.mustFinish()
 		if n := len(b.queue.sent("properties")); n != 0 {
-			t.Errorf("the depth was read %d times", n)
+			t.Errorf("reads of the depth: got %d, want 0", n)
 		}
 		if l.State().Succeeded != 50 {
-			t.Errorf("state %+v", l.State())
+			t.Errorf("got state %+v; want Succeeded 50", l.State())
 		}
 	})
 }
@@ -442,7 +440,7 @@ func TestBatchesStayFullUnderBacklog(t *testing.T) {
 				o.Concurrency = concurrency
 				var handled atomic.Int64
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-					// Handlers of different length, so that slots free one by one.
+					// Handling times differ, so that slots become free one by one.
 					time.Sleep(time.Duration(10+m.Body.N%17) * time.Millisecond)
 					handled.Add(1)
 					return nil
@@ -452,14 +450,18 @@ func TestBatchesStayFullUnderBacklog(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				st := l.State()
-				sent := len(b.queue.sent("dequeue")) + len(b.queue.sent("delete")) + len(b.queue.sent("properties")) + len(b.queue.sent("update"))
-				per := float64(sent) / float64(st.Received)
-				t.Logf("concurrency %d: %.4f transactions a message, %.1f a batch", concurrency, per, float64(st.Received)/float64(st.Polls))
-				if per > bound {
-					t.Errorf("%.4f transactions a message, want at most %v", per, bound)
+				requests := 0
+				for _, op := range []string{"dequeue", "delete", "properties", "update"} {
+					requests += len(b.queue.sent(op))
 				}
-				after(time.Minute)
-				b.finished()
+				perMessage := float64(requests) / float64(st.Received)
+				t.Logf("concurrency %d: %.4f transactions a message, %.1f messages a batch",
+					concurrency, perMessage, float64(st.Received)/float64(st.Polls))
+				if perMessage > bound {
+					t.Errorf("got %.4f transactions a message, want at most %v", perMessage, bound)
+				}
+				advance(time.Minute)
+				b.mustFinish()
 			})
 		})
 	}
@@ -468,26 +470,26 @@ func TestBatchesStayFullUnderBacklog(t *testing.T) {
 // L-16: an error when reading the depth is reported and ends no loop.
 func TestADepthThatCannotBeReadStopsNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "properties" {
 				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 			}
 			return act()
 		}
-		var told atomic.Int64
-		o := many(4)
+		var reported atomic.Int64
+		o := withLoops(4)
 		o.OnError = func(err error) {
 			if errors.Is(err, queue.ErrUnavailable) {
-				told.Add(1)
+				reported.Add(1)
 			}
 		}
 		b.put(5000)
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
-		if st := l.State(); st.Succeeded != 5000 || told.Load() == 0 {
-			t.Errorf("state %+v, told %d times", st, told.Load())
+		advance(time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Succeeded != 5000 || reported.Load() == 0 {
+			t.Errorf("got state %+v and %d errors, want Succeeded 5000 and at least 1 error", st, reported.Load())
 		}
 	})
 }

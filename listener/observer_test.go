@@ -7,23 +7,23 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// Every field of dispatcher.Observer exists in Observer and is passed on; otherwise it would be
-// a hook that is never called.
+// Every hook of dispatcher.Observer exists in Observer and is passed on; otherwise it would never
+// be called.
 func TestTheDispatcherGetsEveryHookOfTheObserver(t *testing.T) {
 	var o Observer
-	of := reflect.TypeFor[dispatcher.Observer]()
-	for field := range of.Fields() {
-		set := reflect.ValueOf(&o).Elem().FieldByName(field.Name)
-		if !set.IsValid() {
-			t.Errorf("there is no %s", field.Name)
+	hooks := reflect.TypeFor[dispatcher.Observer]()
+	for hook := range hooks.Fields() {
+		field := reflect.ValueOf(&o).Elem().FieldByName(hook.Name)
+		if !field.IsValid() {
+			t.Errorf("Observer: got no field %s, want one", hook.Name)
 			continue
 		}
-		set.Set(reflect.MakeFunc(field.Type, func([]reflect.Value) []reflect.Value { return nil }))
+		field.Set(reflect.MakeFunc(hook.Type, func([]reflect.Value) []reflect.Value { return nil }))
 	}
-	given := reflect.ValueOf(o.dispatcher())
-	for field := range of.Fields() {
-		if given.FieldByName(field.Name).IsNil() {
-			t.Errorf("%s is not handed over", field.Name)
+	passed := reflect.ValueOf(o.dispatcher())
+	for hook := range hooks.Fields() {
+		if passed.FieldByName(hook.Name).IsNil() {
+			t.Errorf("dispatcher's %s: got nil, want the hook", hook.Name)
 		}
 	}
 }

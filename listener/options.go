@@ -1,28 +1,16 @@
 package listener
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/internal/isnil"
-	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/scaling"
-)
-
-// Defaults of [Options] and [Loops].
-const (
-	defaultGrace = 30 * time.Second
-	defaultPause = 30 * time.Second
 )
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec decodes the body. Defaults to codec.JSON.
+	// Codec decodes the body, and encodes it for Message.Save. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
 	// Format is how the text carries the body. Defaults to codec.Auto, which reads envelopes,
@@ -30,8 +18,9 @@ type Options[T any] struct {
 	Format codec.Format
 
 	// Adopt puts a message without an envelope into one when it is first given back, so that
-	// attempts are counted apart from deliveries. An envelope is then recognised whatever the
-	// Format. Defaults to false: such messages are never rewritten.
+	// attempts are counted apart from deliveries. Other consumers of the queue must then read
+	// envelopes; this one recognises them whatever the Format. Defaults to false: such messages
+	// are never rewritten.
 	Adopt bool
 
 	// Create creates the queue when it is missing, at the start and later. Metadata of an
@@ -46,12 +35,12 @@ type Options[T any] struct {
 	BatchSize int
 
 	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
-	// Defaults to a tenth of Concurrency, within 1…28.
+	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, within 1…28.
 	MinFetch int
 
 	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
 	// are. Negative means not at all. Defaults to 100 ms, or to a fifth of the handling time if
-	// that is longer, at most 1 s.
+	// that is longer, at most 1 s: in that time about a fifth of the handlers return.
 	Linger time.Duration
 
 	// Loops bounds how many dequeue loops run. Defaults to 1 … as many as Concurrency needs.
@@ -84,17 +73,19 @@ type Options[T any] struct {
 	Interceptors []Interceptor
 
 	// Timeout ends a handler's context when it has run this long: the context has that
-	// deadline, and its cause is [ErrTimeout]. Less than 1 µs is refused as a number without a
-	// unit. Defaults to none.
+	// deadline, and its cause is [ErrTimeout]. The lease is renewed until the handler returns
+	// or counts as stuck. Less than 1 µs is refused as a number without a unit. Defaults to
+	// none.
 	Timeout time.Duration
 
 	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
 	// Timeout, negative means none. It must not change the message. Defaults to none.
 	TimeoutFor func(m *Message[T]) time.Duration
 
-	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. It
-	// also delays poison that cannot be moved, by at least a second. Defaults to [RetryCurve]:
-	// attempt⁴ seconds ± 10 %, at most 1 h.
+	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
+	// delay is bounded by the message's remaining life. To treat only some errors specially,
+	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
+	// second. Defaults to RetryCurve of the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
@@ -109,28 +100,34 @@ type Options[T any] struct {
 	// ones, such as 20 s and 5 s. Defaults to 30 s.
 	Grace time.Duration
 
-	// SettleTimeout bounds the settlement of a message: all retries together, after a first try
-	// that the queue's own time-out bounds. At the stop it also bounds the wait for cancelled
-	// handlers and settlements: see Grace. Defaults to 15 s.
+	// SettleTimeout bounds the settlement of a message, which is a delete, an update or a move:
+	// all retries together, after a first try that the queue's own time-out bounds. At the stop
+	// it also bounds the wait for cancelled handlers and settlements: see Grace. Defaults to
+	// 15 s.
 	SettleTimeout time.Duration
 
 	// Observer receives events. Defaults to none.
 	Observer Observer
 
 	// StuckAfter is how long after its context has ended a handler that still runs is reported
-	// as a [*StuckError] and loses its lease. Negative means never. Defaults to 1 min.
+	// as a [*StuckError], with the stacks of the handlers. Its lease is then renewed no longer.
+	// Negative means never. Defaults to 1 min.
 	StuckAfter time.Duration
 
-	// GiveUp frees the slot of a handler that is reported as stuck. Defaults to false.
+	// GiveUp frees the slot of a handler that is reported as stuck, so that another can run.
+	// Its later result settles nothing. Defaults to false.
 	GiveUp bool
 
-	// Seed makes the jitter of all waits repeatable. Processes that share a queue must use
-	// different seeds. Defaults to a random one.
+	// Seed makes the jitter of all waits repeatable, also of the pauses in an outage of the
+	// handlers. Processes that share a queue must use different seeds. Defaults to a random
+	// one.
 	Seed uint64
 
 	// OnError receives every error: of polls and renewals, of failed deliveries as a
-	// [*DeliveryError], and of panics in these options as a [*HookError]. It is called
-	// concurrently and should not block. Defaults to none.
+	// [*DeliveryError], of stuck handlers as a [*StuckError], of options that cannot work
+	// together as a [*SetupError], and of panics in these options as a [*HookError]. It is
+	// called concurrently and should not block. Its own panics go to the Logger. Defaults to
+	// none.
 	OnError func(error)
 
 	// Logger logs the start, the drain and the end of the listener, and errors. Of errors whose
@@ -140,65 +137,29 @@ type Options[T any] struct {
 	Logger *slog.Logger
 }
 
-// withDefaults returns the listener's own options with their defaults, or all errors in them.
-// The dispatcher checks its own.
-func (o *Options[T]) withDefaults() (Options[T], error) {
-	var c Options[T]
-	if o != nil {
-		c = *o
+// session returns the options that do not depend on T. Nil has none.
+func (o *Options[T]) session() sessionOptions {
+	if o == nil {
+		return sessionOptions{}
 	}
-	var errs []error
-
-	if c.Concurrency == 0 {
-		c.Concurrency = dispatcher.DefaultConcurrency
-	}
-	if c.BatchSize == 0 {
-		c.BatchSize = dispatcher.DefaultBatchSize
-	}
-	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
-	var err error
-	if c.Idle, err = idleWithDefaults(c.Idle); err != nil {
-		errs = append(errs, err)
-	}
-	if c.QueueWorkDetected == nil {
-		c.QueueWorkDetected = scaling.PerBatch
-	}
-	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
-		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
-	}
-	if c.Grace == 0 {
-		c.Grace = defaultGrace
-	}
-	if c.Seed == 0 {
-		c.Seed = rand.Uint64()
-	}
-	if c.OnError == nil {
-		c.OnError = func(error) {}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	return c, errors.Join(errs...)
-}
-
-// dispatcher returns the dispatcher's part of the options.
-func (o *Options[T]) dispatcher(onError func(error), onRelease func(time.Time)) *dispatcher.Options[T] {
-	return &dispatcher.Options[T]{
-		Codec: o.Codec, Format: o.Format, Adopt: o.Adopt,
-		Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
-		Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout, TimeoutFor: o.TimeoutFor, RetryDelay: o.RetryDelay, Poison: o.Poison,
-		SettleTimeout: o.SettleTimeout, StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
-		Observer: o.Observer.dispatcher(), OnError: onError, OnRelease: onRelease,
+	return sessionOptions{
+		Options: dispatcher.Options{
+			Format: o.Format, Adopt: o.Adopt,
+			Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
+			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
+			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,
+			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
+			Observer: o.Observer.dispatcher(),
+		},
+		Create: o.Create, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }
 
-// check returns an error if the queue or the handler is missing.
-func check[T any](q queue.Queue, h Handler[T]) error {
-	if isnil.Value(q) {
-		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
+// jobs returns the handler with the options that depend on T.
+func (o *Options[T]) jobs(h Handler[T]) dispatcher.Jobs[T] {
+	if o == nil {
+		return dispatcher.Jobs[T]{Handler: h}
 	}
-	if h == nil {
-		return fmt.Errorf("listener of %v needs a handler", q.Name())
-	}
-	return nil
+	return dispatcher.Jobs[T]{Handler: h, Codec: o.Codec, TimeoutFor: o.TimeoutFor}
 }

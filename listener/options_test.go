@@ -2,10 +2,13 @@ package listener
 
 import (
 	"context"
+	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
@@ -22,14 +25,67 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 		"grace":            {Grace: 30},
 		"idle maximum":     {Idle: scaling.Idle{Max: 30}},
 	} {
-		if err := New(q, h, o).Run(t.Context()); err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
-			t.Errorf("%s: got %v", name, err)
+		err := New(q, h, o).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
+			t.Errorf("%s: got error %v, want one with the option, 30ns and 30*time.Second", name, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	short := &Options[job]{Timeout: time.Microsecond, SettleTimeout: time.Microsecond, Grace: time.Microsecond}
 	if err := New(q, h, short).Run(ended); err != nil {
-		t.Errorf("short ones with a unit: %v", err)
+		t.Errorf("short durations with a unit: got error %v, want nil", err)
+	}
+}
+
+// Every option reaches the session, its dispatcher or the adapter of the jobs; otherwise it
+// would have no effect.
+func TestEveryOptionIsPassedOn(t *testing.T) {
+	var o Options[job]
+	fill(t, reflect.ValueOf(&o).Elem())
+	o.Codec = codec.JSON[job]()
+	o.Logger = slog.New(slog.DiscardHandler)
+	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
+	session := reflect.ValueOf(o.session())
+	for field := range reflect.TypeFor[Options[job]]().Fields() {
+		got := session.FieldByName(field.Name)
+		if !got.IsValid() {
+			got = jobs.FieldByName(field.Name)
+		}
+		if !got.IsValid() || got.IsZero() {
+			t.Errorf("%s is not passed on", field.Name)
+		}
+	}
+	if observer := o.session().Options.Observer; observer.Settled == nil {
+		t.Error("the dispatcher gets no observer")
+	}
+	for field := range jobs.Type().Fields() {
+		if jobs.FieldByIndex(field.Index).IsZero() {
+			t.Errorf("the adapter gets no %s", field.Name)
+		}
+	}
+}
+
+// fill sets all fields of a struct to values other than zero, except pointers and interfaces.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(1)
+		case reflect.Uint64:
+			f.SetUint(1)
+		case reflect.Func:
+			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Struct:
+			fill(t, f)
+		case reflect.Pointer, reflect.Interface:
+		default:
+			t.Fatalf("no value for %v", v.Type().Field(i))
+		}
 	}
 }

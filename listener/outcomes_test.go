@@ -36,22 +36,22 @@ func TestWhenEverythingFailsOneMessageProbes(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(outage)
-		// 64 failures open it, those that still ran join them, and then it is one
-		// message a pause of up to 15 s and a quarter.
+		advance(outage)
+		// 64 failures start the pause, up to 64 handlers still run then, and after that one
+		// message is tried per pause of up to 15 s ± a quarter.
 		if d := during.Load(); d > 64+64+130 || d < 64+60 {
-			t.Errorf("%d runs in an outage of %v", d, outage)
+			t.Errorf("got %d runs in an outage of %v, want %d to %d", d, outage, 64+60, 64+64+130)
 		}
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != n || st.Poisoned != 0 {
-			t.Errorf("state %+v, want all to succeed when the outage was over", st)
+			t.Errorf("state after the outage: got %+v, want Succeeded %d, Poisoned 0", st, n)
 		}
 	})
 }
 
 // A few bad messages among good ones do not open the circuit breaker.
-func TestSomeFailuresDoNotHoldBack(t *testing.T) {
+func TestFailuresAmongSuccessesAreNotAnOutage(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1000)
 		o := options()
@@ -63,51 +63,47 @@ func TestSomeFailuresDoNotHoldBack(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(2 * time.Minute)
-		b.finished()
+		advance(2 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 100 || st.Poisoned != 900 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 100, Poisoned 900", st)
 		}
 	})
 }
 
 // L-08: every handler of All gets every message, and the strongest result counts.
-func TestAllGivesAMessageToSeveral(t *testing.T) {
+func TestAllCallsEveryHandler(t *testing.T) {
 	failed := errors.New("failed")
-	answer := func(err error) Handler[job] {
-		return func(context.Context, *Message[job]) error { return err }
-	}
 	for _, c := range []struct {
-		answers []error
-		want    error
-		outcome func(State) int64
+		results []error // of the handlers
+		count   func(State) int64
 	}{
-		{nil, nil, func(s State) int64 { return s.Succeeded }},
-		{[]error{nil, nil}, nil, func(s State) int64 { return s.Succeeded }},
-		{[]error{nil, dispatcher.Discard(nil)}, nil, func(s State) int64 { return s.Discarded }},
-		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, nil, func(s State) int64 { return s.Snoozed }},
-		{[]error{dispatcher.Snooze(time.Hour), failed}, failed, func(s State) int64 { return s.Retried }},
-		{[]error{dispatcher.Retry(time.Hour, failed), dispatcher.Discard(nil)}, failed, func(s State) int64 { return s.Retried }},
-		{[]error{failed, dispatcher.Poison(nil), failed}, nil, func(s State) int64 { return s.Poisoned }},
+		{nil, func(s State) int64 { return s.Succeeded }},
+		{[]error{nil, nil}, func(s State) int64 { return s.Succeeded }},
+		{[]error{nil, dispatcher.Discard(nil)}, func(s State) int64 { return s.Discarded }},
+		{[]error{dispatcher.Discard(nil), dispatcher.Snooze(time.Hour)}, func(s State) int64 { return s.Snoozed }},
+		{[]error{dispatcher.Snooze(time.Hour), failed}, func(s State) int64 { return s.Retried }},
+		{[]error{dispatcher.Retry(time.Hour, failed), dispatcher.Discard(nil)}, func(s State) int64 { return s.Retried }},
+		{[]error{failed, dispatcher.Poison(nil), failed}, func(s State) int64 { return s.Poisoned }},
 	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
 			var called atomic.Int64
 			var handlers []Handler[job]
-			for _, err := range c.answers {
-				handlers = append(handlers, func(ctx context.Context, m *Message[job]) error {
+			for _, err := range c.results {
+				handlers = append(handlers, func(context.Context, *Message[job]) error {
 					called.Add(1)
-					return answer(err)(ctx, m)
+					return err
 				})
 			}
 			o := options()
 			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 			l := New(b.queue, dispatcher.All(handlers...), o)
 			b.run(l)
-			after(10 * time.Second)
-			b.finished()
-			if c.outcome(l.State()) != 1 || called.Load() != int64(len(c.answers)) {
-				t.Errorf("%v: %d called, state %+v", c.answers, called.Load(), l.State())
+			advance(10 * time.Second)
+			b.mustFinish()
+			if c.count(l.State()) != 1 || called.Load() != int64(len(c.results)) {
+				t.Errorf("%v: got %d handlers called, state %+v; want all, and the strongest result once", c.results, called.Load(), l.State())
 			}
 		})
 	}
@@ -127,17 +123,17 @@ func TestMiddlewareWrapsInOrder(t *testing.T) {
 			}
 		}
 		b.run(New(b.queue, dispatcher.Chain(nothing, wrap("outer"), wrap("inner")), options()))
-		after(time.Second)
-		b.finished()
-		if got := strings.Join(steps, ", "); got != "outer before, inner before, inner after, outer after" {
-			t.Error(got)
+		advance(time.Second)
+		b.mustFinish()
+		if want := []string{"outer before", "inner before", "inner after", "outer after"}; !slices.Equal(steps, want) {
+			t.Errorf("got %q, want %q", steps, want)
 		}
 	})
 }
 
-// A batch handler gets full batches, or what there is after the wait, and its results settle
+// A batch handler gets full batches, or after the wait the messages there are. Its results settle
 // each message separately.
-func TestABatchHandlerSettlesEachMessageForItself(t *testing.T) {
+func TestABatchHandlerSettlesEachMessageSeparately(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(105)
 		var mu sync.Mutex
@@ -159,13 +155,13 @@ func TestABatchHandlerSettlesEachMessageForItself(t *testing.T) {
 		}, 20, 2*time.Second)
 		l := New(b.queue, handler, options())
 		b.run(l)
-		after(20 * time.Second)
-		b.finished()
+		advance(20 * time.Second)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 104 || st.Retried != 1 || st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Succeeded 104, Retried 1, Poisoned 1, depth 0", st)
 		}
 		if slices.Max(sizes) != 20 || len(sizes) > 8 {
-			t.Errorf("batches of %v", sizes)
+			t.Errorf("batch sizes: got %v, want at most 8 batches of at most 20", sizes)
 		}
 	})
 }
@@ -177,24 +173,19 @@ func TestABatchHandlerThatMisbehavesFailsItsBatch(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			b.put(10)
-			var told sync.Map
+			var reported errorList
 			o := options()
-			o.OnError = func(err error) { told.Store(err.Error(), true) }
+			o.OnError = reported.add
 			o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 			l := New(b.queue, dispatcher.Batch(handler, 10, time.Second), o)
 			b.run(l)
-			after(5 * time.Second)
-			b.finished()
+			advance(5 * time.Second)
+			b.mustFinish()
 			if st := l.State(); st.Retried != 10 {
-				t.Errorf("%s: state %+v", name, st)
+				t.Errorf("%s: got state %+v; want Retried 10", name, st)
 			}
-			said := false
-			told.Range(func(text, _ any) bool {
-				said = said || strings.Contains(text.(string), "batch")
-				return true
-			})
-			if !said {
-				t.Errorf("%s: nobody was told why", name)
+			if !strings.Contains(reported.text(), "batch") {
+				t.Errorf("%s: got errors %s, want one about the batch", name, reported.text())
 			}
 		})
 	}
@@ -212,13 +203,13 @@ func TestABatchThatFillsSlowlyKeepsItsLeases(t *testing.T) {
 			return nil
 		}, 100, 10*time.Minute), o)
 		b.run(l)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		if st := l.State(); st.Running != 5 || st.Renewed < 5*15 || st.Lost != 0 {
-			t.Errorf("state %+v while it fills", st)
+			t.Errorf("got state %+v while it fills; want Running 5, Renewed at least %v, Lost 0", st, 5*15)
 		}
-		b.finished()
+		b.mustFinish()
 		if st := l.State(); size != 5 || st.Succeeded != 5 {
-			t.Errorf("a batch of %d, state %+v", size, st)
+			t.Errorf("got a batch of %d, state %+v; want size 5, Succeeded 5", size, st)
 		}
 	})
 }
@@ -230,12 +221,12 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.put(1)
 			release := make(chan struct{})
-			var told atomic.Pointer[dispatcher.StuckError]
+			var reported atomic.Pointer[dispatcher.StuckError]
 			o := options()
 			o.Concurrency, o.GiveUp, o.Timeout = 1, giveUp, 10*time.Second
 			o.OnError = func(err error) {
 				if e := (*dispatcher.StuckError)(nil); errors.As(err, &e) {
-					told.Store(e)
+					reported.Store(e)
 				}
 			}
 			l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -245,25 +236,25 @@ func TestAStuckHandlerIsReportedAndCanBeGivenUp(t *testing.T) {
 				return nil
 			}, o)
 			b.run(l)
-			after(time.Second)
+			advance(time.Second)
 			b.putText(`{"N":1}`)
-			after(5 * time.Minute)
-			e := told.Load()
+			advance(5 * time.Minute)
+			e := reported.Load()
 			if e == nil || !errors.Is(e, dispatcher.ErrTimeout) || e.GivenUp != giveUp || !strings.Contains(string(e.Stacks), "stuckHere") {
-				t.Fatalf("reported %+v", e)
+				t.Fatalf("got report %+v, want ErrTimeout, GivenUp %v and stuckHere in the stack", e, giveUp)
 			}
 			other := int64(0)
 			if giveUp {
-				other = 2 // the other one, and the stuck one again after its lease
+				other = 2 // the other message, and the stuck one again after its lease
 			}
 			if st := l.State(); st.Succeeded != other {
-				t.Errorf("give up %v: state %+v", giveUp, st)
+				t.Errorf("give up %v: got state %+v; want Succeeded %v", giveUp, st, other)
 			}
 			close(release)
-			after(time.Minute)
-			b.finished()
+			advance(time.Minute)
+			b.mustFinish()
 			if d := b.depth(b.queue.Queue); d != 0 {
-				t.Errorf("give up %v: %d left, state %+v", giveUp, d, l.State())
+				t.Errorf("give up %v: got %d left, state %+v; want 0 left", giveUp, d, l.State())
 			}
 		})
 	}
@@ -275,7 +266,7 @@ func stuckHere(release chan struct{}) { <-release }
 func TestLateSettlementsRaiseTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" || op == "delete" && len(b.queue.sent("delete")) == 0 {
 				return queue.ErrReceiptMismatch
 			}
@@ -283,12 +274,12 @@ func TestLateSettlementsRaiseTheVisibility(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		if st := l.State(); st.Late != 1 || st.Visibility != time.Minute {
-			t.Errorf("state %+v, want one late and a visibility of a minute", st)
+			t.Errorf("got state %+v, want Late 1, Visibility 1m0s", st)
 		}
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 	})
 }
 
@@ -299,7 +290,7 @@ func TestTheObserverSeesEveryStep(t *testing.T) {
 		var mu sync.Mutex
 		var steps []string
 		var scaled atomic.Int64
-		note := func(format string, args ...any) {
+		record := func(format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()
 			steps = append(steps, fmt.Sprintf(format, args...))
@@ -310,19 +301,19 @@ func TestTheObserverSeesEveryStep(t *testing.T) {
 		o.Observer = Observer{
 			Polled: func(p Poll) {
 				if p.Got > 0 {
-					note("polled %d of %d", p.Got, p.Asked)
+					record("polled %d of %d", p.Got, p.Asked)
 				}
 			},
-			Received: func(ms []queue.Message) { note("received %d", len(ms)) },
+			Received: func(ms []queue.Message) { record("received %d", len(ms)) },
 			Scaled:   func(s Scale) { scaled.Store(int64(s.Loops)) },
-			Started:  func(d dispatcher.Delivery) { note("started attempt %d", d.Attempt) },
+			Started:  func(d dispatcher.Delivery) { record("started attempt %d", d.Attempt) },
 			Finished: func(d dispatcher.Delivery, took time.Duration, err error) {
-				note("finished attempt %d after %v: %v", d.Attempt, took, err)
+				record("finished attempt %d after %v: %v", d.Attempt, took, err)
 			},
-			Renewed: func(_ dispatcher.Delivery, v time.Duration, err error) { note("renewed for %v, %v", v, err) },
-			Settled: func(_ dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) { note("settled: %v", o) },
+			Renewed: func(_ dispatcher.Delivery, v time.Duration, err error) { record("renewed for %v, %v", v, err) },
+			Settled: func(_ dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) { record("settled: %v", o) },
 			Poisoned: func(d dispatcher.Delivery, r poison.Reason, err error) {
-				note("poisoned %v: %s, %v", d.Job != "", r, err)
+				record("poisoned %v: %s, %v", d.Job != "", r, err)
 			},
 		}
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
@@ -332,10 +323,10 @@ func TestTheObserverSeesEveryStep(t *testing.T) {
 			return errors.New("no")
 		}, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if n := scaled.Load(); n != 1 {
-			t.Errorf("scaled to %d", n)
+			t.Errorf("Scaled: got %d loops, want 1", n)
 		}
 		want := []string{
 			"polled 1 of 32", "received 1", "started attempt 1", "renewed for 30s, <nil>",
@@ -344,27 +335,26 @@ func TestTheObserverSeesEveryStep(t *testing.T) {
 			"poisoned true: attempts, no", "settled: poisoned",
 		}
 		if !slices.Equal(steps, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
+			t.Errorf("events:\ngot\n%s\nwant\n%s", strings.Join(steps, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }
 
-// A lost lease is reported too.
-func TestTheObserverIsToldOfALostLease(t *testing.T) {
+func TestTheObserverReceivesALostLease(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		var causes []error
 		o := fixed(30 * time.Second)
 		o.Observer.Lost = func(_ dispatcher.Delivery, cause error) { causes = append(causes, cause) }
 		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
-			steal(b)
+			clearQueue(b)
 			<-ctx.Done()
 			return nil
 		}, o))
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
-			t.Errorf("told of %v", causes)
+			t.Errorf("got causes %v, want one ErrLeaseLost", causes)
 		}
 	})
 }

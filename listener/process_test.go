@@ -13,7 +13,8 @@ import (
 // workerVariable makes the test binary run a worker for the queue at this location.
 const workerVariable = "MILLRACE_TEST_WORKER"
 
-// work is a worker process that prints the jobs it has handled.
+// work is the main function of a worker process. It prints the jobs it has handled and returns
+// the exit code.
 func work(location string) int {
 	q, err := azurequeue.Open(location, "jobs", nil)
 	if err != nil {

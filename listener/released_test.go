@@ -11,73 +11,73 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// asleep returns idle waits so long that only the wake-up for a release ends them in time.
-var asleep = scaling.Idle{Min: 5 * time.Hour, Max: 24 * time.Hour}
+// longIdle is so long that only the wake-up for a release ends a wait in time.
+var longIdle = scaling.Idle{Min: 5 * time.Hour, Max: 24 * time.Hour}
 
 // Poison that could not be moved is fetched when it becomes visible, not when the idle wait
 // ends.
-func TestPoisonThatCouldNotBeMovedIsFetchedWhenItFallsDue(t *testing.T) {
+func TestPoisonThatCouldNotBeMovedIsFetchedWhenItIsVisible(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("not a job")
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "enqueue" && time.Since(b.begin) < 30*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
 			}
 			return act()
 		}
 		o := options()
-		o.Idle = asleep
+		o.Idle = longIdle
 		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 		b.run(New(b.queue, nothing, o))
-		after(time.Hour + 2*time.Second)
+		advance(time.Hour + 2*time.Second)
 		if n := len(b.poisoned()); n != 1 {
-			t.Errorf("%d in the poison queue when the message was due again", n)
+			t.Errorf("got %d in the poison queue when the message was visible again, want 1", n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// The same where its remaining life bounds the delay. It is not fetched in a tight loop,
-// neither with few attempts nor without a delay.
+// Poison whose delay is bounded by its remaining life is not fetched in a tight loop, with or
+// without a retry delay.
 func TestPoisonThatCannotBeMovedIsNotFetchedInALoop(t *testing.T) {
 	for name, c := range map[string]struct {
-		delay       func(int, error) time.Duration
-		least, most int
+		delay              func(int, error) time.Duration
+		minPolls, maxPolls int
 	}{
 		"the usual delay": {nil, 8, 2000},
 		"no delay":        {func(int, error) time.Duration { return 0 }, 1000, 12000},
 	} {
-		t.Run(name, func(t *testing.T) { fetchedInALoop(t, c.delay, c.least, c.most) })
+		t.Run(name, func(t *testing.T) { checkPollsOfPoison(t, c.delay, c.minPolls, c.maxPolls) })
 	}
 }
 
-func fetchedInALoop(t *testing.T, delay func(int, error) time.Duration, minPolls, maxPolls int) {
+func checkPollsOfPoison(t *testing.T, delay func(int, error) time.Duration, minPolls, maxPolls int) {
 	bubble(t, func(b *bundle) {
-		b.mortal(time.Hour)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.sendWithTTL(time.Hour)
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "enqueue" {
 				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
 			}
 			return act()
 		}
 		o := options()
-		o.Idle, o.RetryDelay = asleep, delay
+		o.Idle, o.RetryDelay = longIdle, delay
 		b.run(New(b.queue, func(context.Context, *Message[job]) error {
 			return dispatcher.Poison(errors.New("no"))
 		}, o))
-		after(2 * time.Hour)
+		advance(2 * time.Hour)
 		if n := len(b.queue.sent("dequeue")); n < minPolls || n > maxPolls {
-			t.Errorf("%d polls in the life of one message, want %d to %d", n, minPolls, maxPolls)
+			t.Errorf("got %d polls in the life of one message, want %d to %d", n, minPolls, maxPolls)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // A message that is given back because its lease was uncertain is fetched at once.
-func TestWhatALateRenewalInterruptedIsFetchedAtOnce(t *testing.T) {
+func TestAMessageGivenBackAfterALateRenewalIsFetchedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "update" && time.Since(b.begin) < 25*time.Second {
 				time.Sleep(14 * time.Second)
@@ -85,7 +85,7 @@ func TestWhatALateRenewalInterruptedIsFetchedAtOnce(t *testing.T) {
 			return err
 		}
 		o := fixed(30 * time.Second)
-		o.Idle = asleep
+		o.Idle = longIdle
 		var begun []time.Duration
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			begun = append(begun, time.Since(b.begin))
@@ -96,56 +96,56 @@ func TestWhatALateRenewalInterruptedIsFetchedAtOnce(t *testing.T) {
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(time.Hour)
+		advance(time.Hour)
 		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.GivenBack != 1 {
-			t.Errorf("handlers began at %v, state %+v", begun, st)
+			t.Errorf("got handlers begun at %v, state %+v; want len(begun) 2, begun[1] at most %v, GivenBack 1", begun, st, time.Minute)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// So is what a queue returned beyond the requested number, even if the give-back takes longer
-// than the next poll.
+// Messages that a queue returned beyond the requested number are fetched at once, even if the
+// give-back takes longer than the next poll.
 func TestTheSurplusOfAnOverfullBatchIsFetchedAtOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		for i := range 6 {
 			b.send(i)
 		}
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" {
 				time.Sleep(3 * time.Second)
 			}
 			return act()
 		}
 		o := options()
-		o.Concurrency, o.BatchSize, o.Idle = 4, 4, asleep
-		o.OnError = func(error) {} // which another test looks at
-		l := New(generous{b.queue, 32}, nothing, o)
+		o.Concurrency, o.BatchSize, o.Idle = 4, 4, longIdle
+		o.OnError = func(error) {} // another test checks the errors
+		l := New(overfillingQueue{b.queue, 32}, nothing, o)
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		if st := l.State(); st.Succeeded != 6 {
-			t.Errorf("%d of 6 done in a minute", st.Succeeded)
+			t.Errorf("got %d of 6 done in a minute; want Succeeded 6", st.Succeeded)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // A give-back at the stop wakes no loop: no further dequeue is sent.
-func TestAGiveBackAtTheStopWakesNobody(t *testing.T) {
+func TestAGiveBackAtTheStopCausesNoPoll(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
 		o.Grace = time.Second
-		o.Idle = asleep
+		o.Idle = longIdle
 		b.run(New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			<-ctx.Done()
 			return errors.Join(ctx.Err(), errors.New("interrupted"))
 		}, o))
-		after(time.Minute)
+		advance(time.Minute)
 		before := len(b.queue.sent("dequeue"))
-		b.finished()
+		b.mustFinish()
 		if n := len(b.queue.sent("dequeue")) - before; n != 0 {
-			t.Errorf("%d dequeues after the stop", n)
+			t.Errorf("got %d dequeues after the stop; want 0", n)
 		}
 	})
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// renewing is a queue with its own Update.
-type renewing struct {
+// customUpdate is a queue with its own Update.
+type customUpdate struct {
 	queue.Queue
 	update func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error)
 }
 
-func (q renewing) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+func (q customUpdate) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
 	return q.update(ctx, l, func() (queue.Lease, error) { return q.Queue.Update(ctx, l, text, v) })
 }
 
@@ -32,7 +32,7 @@ func TestLeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var broken atomic.Bool
 		broken.Store(true)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "delete" && broken.Load() {
 				return queue.ErrReceiptMismatch
 			}
@@ -41,26 +41,26 @@ func TestLeasesThatAreLateTogetherDoubleTheVisibilityOnce(t *testing.T) {
 		b.put(8)
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		if st := l.State(); st.Late != 8 || st.Visibility != time.Minute {
-			t.Errorf("after the first: state %+v, want a visibility of a minute", st)
+			t.Errorf("after the first batch: got state %+v, want Late 8, Visibility 1m0s", st)
 		}
-		after(32 * time.Second)
+		advance(32 * time.Second)
 		if st := l.State(); st.Late != 16 || st.Visibility != 2*time.Minute {
-			t.Errorf("after the second: state %+v, want one of two minutes", st)
+			t.Errorf("after the second batch: got state %+v, want Late 16, Visibility 2m0s", st)
 		}
 		broken.Store(false)
-		after(time.Hour)
-		b.finished()
+		advance(time.Hour)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 8 || st.Visibility != 30*time.Second {
-			t.Errorf("an hour later: state %+v, want 30 s again", st)
+			t.Errorf("an hour later: got state %+v, want Succeeded 8, Visibility 30s", st)
 		}
 	})
 }
 
 // A handler that needs a moment to clean up after its time-out is a failed attempt and nothing
-// else: its lease lasts until it returns.
-func TestAHandlerMayCleanUpAfterItsTimeOut(t *testing.T) {
+// else: its lease is kept until it returns.
+func TestTheLeaseLastsWhileAHandlerCleansUp(t *testing.T) {
 	for _, cleaning := range []time.Duration{1500 * time.Millisecond, 50 * time.Second} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
@@ -75,18 +75,20 @@ func TestAHandlerMayCleanUpAfterItsTimeOut(t *testing.T) {
 				return ctx.Err()
 			}, o)
 			b.run(l)
-			after(20 * time.Minute)
-			b.finished()
-			c := b.copies()
-			if st := l.State(); len(attempts) != 5 || st.Retried != 4 || st.Lost != 0 || len(c) != 1 || c[0].Reason != poison.ReasonAttempts {
-				t.Errorf("cleaning up for %v: attempts %v, state %+v, records %+v", cleaning, attempts, st, c)
+			advance(20 * time.Minute)
+			b.mustFinish()
+			records := b.poisonRecords()
+			st := l.State()
+			if len(attempts) != 5 || st.Retried != 4 || st.Lost != 0 || len(records) != 1 || records[0].Reason != poison.ReasonAttempts {
+				t.Errorf("cleaning up for %v: got attempts %v, state %+v, records %+v; want 5 attempts and one record of them",
+					cleaning, attempts, st, records)
 			}
 		})
 	}
 }
 
-// The lease of a handler that is reported as stuck is renewed no longer.
-func TestAStuckHandlerLosesItsLease(t *testing.T) {
+// The lease of a handler that was reported as stuck is not renewed.
+func TestTheLeaseOfAStuckHandlerIsNotRenewed(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		release := make(chan struct{})
@@ -100,30 +102,30 @@ func TestAStuckHandlerLosesItsLease(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(69 * time.Second) // a minute after its time-out, all but a second
+		advance(69 * time.Second) // a minute after its time-out, all but a second
 		if n := l.State().Renewed; runs.Load() != 1 || n < 3 {
-			t.Errorf("%d runs, %d renewals before it is stuck", runs.Load(), n)
+			t.Errorf("got %d runs and %d renewals before it is stuck, want 1 and at least 3", runs.Load(), n)
 		}
-		after(34 * time.Second)
+		advance(34 * time.Second)
 		if st := l.State(); runs.Load() != 2 || st.Succeeded != 1 {
-			t.Errorf("%d runs, state %+v, half a minute after it was reported", runs.Load(), st)
+			t.Errorf("got %d runs, state %+v, half a minute after it was reported; want runs 2, Succeeded 1", runs.Load(), st)
 		}
 		close(release)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 	})
 }
 
-// A renewal whose answer comes after the old lease but within the new one keeps it. The handler
-// is cancelled in between, because the result is not yet known; that is not an attempt. Later
+// A renewal whose response comes after the old lease but within the new one keeps it. The handler
+// is cancelled in between, because the outcome is not yet known; that is not an attempt. Later
 // renewals are sent sooner or ask for more.
-func TestASlowRenewalCostsNoAttempt(t *testing.T) {
+func TestASlowRenewalIsNotAnAttempt(t *testing.T) {
 	for slow, o := range map[time.Duration]*Options[job]{
 		12 * time.Second: fixed(30 * time.Second), 14 * time.Second: fixed(30 * time.Second), 20 * time.Second: options(),
 	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				err := act()
 				if op == "update" {
 					time.Sleep(slow)
@@ -141,21 +143,21 @@ func TestASlowRenewalCostsNoAttempt(t *testing.T) {
 				}
 			}, o)
 			b.run(l)
-			after(30 * time.Minute)
-			b.finished()
+			advance(30 * time.Minute)
+			b.mustFinish()
 			if st := l.State(); st.Succeeded != 1 || st.Retried+st.Lost != 0 || len(attempts) > 2 || attempts[len(attempts)-1] != 1 {
-				t.Errorf("renewals of %v: attempts %v, state %+v", slow, attempts, st)
+				t.Errorf("renewals of %v: got attempts %v, state %+v; want Succeeded 1 in attempt 1 after at most 2 runs", slow, attempts, st)
 			}
 		})
 	}
 }
 
-// A renewal that fails after the lease has expired by our clock is retried: perhaps no other
-// worker has the message, and the result of its handler can then be recorded.
-func TestALeaseThatExpiredCanBeHadAgain(t *testing.T) {
+// A renewal that fails after the lease has expired by our clock is retried: if no other worker
+// has the message, the result of its handler can still be recorded.
+func TestAnExpiredLeaseCanBeRenewed(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" && time.Since(b.begin) < 33*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled}
 			}
@@ -163,7 +165,7 @@ func TestALeaseThatExpiredCanBeHadAgain(t *testing.T) {
 		}
 		var attempts []int
 		o := fixed(30 * time.Second)
-		o.Concurrency, o.BatchSize = 1, 1 // nobody else asks
+		o.Concurrency, o.BatchSize = 1, 1 // so that no other dequeue takes the message
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			attempts = append(attempts, m.Attempt)
 			if len(attempts) > 1 {
@@ -171,30 +173,30 @@ func TestALeaseThatExpiredCanBeHadAgain(t *testing.T) {
 			}
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), dispatcher.ErrLeaseExpired) {
-				t.Errorf("cancelled with %v", context.Cause(ctx))
+				t.Errorf("cause: got %v, want ErrLeaseExpired", context.Cause(ctx))
 			}
 			time.Sleep(20 * time.Second)
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.GivenBack != 1 || st.Succeeded != 1 || st.Lost != 0 || len(attempts) != 2 || attempts[1] != 1 {
-			t.Errorf("attempts %v, state %+v", attempts, st)
+			t.Errorf("got attempts %v, state %+v; want GivenBack 1, Succeeded 1, Lost 0, attempts 2, attempts[1] 1", attempts, st)
 		}
 	})
 }
 
 // Renewals that hang, however many, lose at most their own leases.
-func TestRenewalsThatHangCostNoOtherLease(t *testing.T) {
+func TestHangingRenewalsLoseNoOtherLease(t *testing.T) {
 	for _, v := range []time.Duration{10 * time.Second, 30 * time.Second} {
 		bubble(t, func(b *bundle) {
 			const jobs, hanging = 1000, 500
 			b.put(jobs)
-			var bad sync.Map // the messages whose renewals hang
+			var hangingIDs sync.Map // the messages whose renewals hang
 			var cancelled atomic.Int64
-			q := renewing{b.queue, func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error) {
-				if _, hangs := bad.Load(l.ID); hangs {
+			q := customUpdate{b.queue, func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error) {
+				if _, hangs := hangingIDs.Load(l.ID); hangs {
 					<-ctx.Done()
 					return queue.Lease{}, &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: ctx.Err()}
 				}
@@ -206,7 +208,7 @@ func TestRenewalsThatHangCostNoOtherLease(t *testing.T) {
 			l := New[job](q, func(ctx context.Context, m *Message[job]) error {
 				hangs := m.Body.N < hanging
 				if hangs {
-					bad.Store(m.ID, true)
+					hangingIDs.Store(m.ID, true)
 				}
 				select {
 				case <-time.After(5 * v):
@@ -218,21 +220,21 @@ func TestRenewalsThatHangCostNoOtherLease(t *testing.T) {
 				return nil
 			}, o)
 			b.run(l)
-			after(6 * v)
-			b.finished()
+			advance(6 * v)
+			b.mustFinish()
 			if st := l.State(); cancelled.Load() != 0 || st.Succeeded < jobs-hanging {
-				t.Errorf("visibility %v: %d others were cancelled, state %+v", v, cancelled.Load(), st)
+				t.Errorf("visibility %v: got %d others cancelled, state %+v; want 0 and Succeeded at least %d", v, cancelled.Load(), st, jobs-hanging)
 			}
 		})
 	}
 }
 
-// A hanging renewal is given up in time for a retry where the lease allows it.
-func TestARenewalThatHangsIsTriedAgain(t *testing.T) {
+// A hanging renewal is abandoned in time for a retry where the lease allows it.
+func TestAHangingRenewalIsRetried(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		calls := 0
-		q := renewing{b.queue, func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error) {
+		q := customUpdate{b.queue, func(ctx context.Context, l queue.Lease, act func() (queue.Lease, error)) (queue.Lease, error) {
 			if calls++; calls%3 == 1 {
 				<-ctx.Done()
 				return queue.Lease{}, &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: ctx.Err()}
@@ -248,17 +250,17 @@ func TestARenewalThatHangsIsTriedAgain(t *testing.T) {
 			}
 		}, fixed(2*time.Minute))
 		b.run(l)
-		after(2 * time.Hour)
-		b.finished()
+		advance(2 * time.Hour)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 1 || st.Received != 1 {
-			t.Errorf("%d renewals, state %+v", calls, st)
+			t.Errorf("got %d renewals, state %+v; want Succeeded 1, Received 1", calls, st)
 		}
 	})
 }
 
-// cloud is a queue with the latency of a storage account: most requests take some milliseconds,
-// one in fifty a hundred more, one in a thousand two seconds.
-type cloud struct {
+// latentQueue is a queue with the latency of a storage account: most requests take some
+// milliseconds, one in fifty takes a hundred more, one in a thousand two seconds more.
+type latentQueue struct {
 	queue.Queue
 
 	mu      sync.Mutex
@@ -267,7 +269,7 @@ type cloud struct {
 	begin   time.Time
 }
 
-func (c *cloud) travel() {
+func (c *latentQueue) delay() {
 	c.mu.Lock()
 	d := 4*time.Millisecond + time.Duration(c.random.ExpFloat64()*float64(12*time.Millisecond))
 	if c.random.IntN(50) == 0 {
@@ -280,12 +282,12 @@ func (c *cloud) travel() {
 	time.Sleep(d)
 }
 
-func (c *cloud) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
-	c.travel()
+func (c *latentQueue) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
+	c.delay()
 	return c.Queue.Dequeue(ctx, n, v)
 }
 
-func (c *cloud) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+func (c *latentQueue) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
 	c.mu.Lock()
 	second := int(time.Since(c.begin) / time.Second)
 	for len(c.updates) <= second {
@@ -293,12 +295,12 @@ func (c *cloud) Update(ctx context.Context, l queue.Lease, text string, v time.D
 	}
 	c.updates[second]++
 	c.mu.Unlock()
-	c.travel()
+	c.delay()
 	return c.Queue.Update(ctx, l, text, v)
 }
 
-func (c *cloud) Delete(ctx context.Context, l queue.Lease) error {
-	c.travel()
+func (c *latentQueue) Delete(ctx context.Context, l queue.Lease) error {
+	c.delay()
 	return c.Queue.Delete(ctx, l)
 }
 
@@ -309,8 +311,8 @@ func underRace() bool {
 }
 
 // Fifteen thousand long handlers, twice as many as are renewed at 30 s, keep their leases and
-// renew them less and less often: at 30 s, an hour would need 200 renewals each.
-func TestManyLongHandlersKeepTheirLeasesAndRenewThemSeldom(t *testing.T) {
+// renew them less and less often: at 30 s, an hour would take 200 renewals each.
+func TestManyLongHandlersKeepTheirLeasesWithFewRenewals(t *testing.T) {
 	const many = 15_000
 	handlers := many
 	if testing.Short() || underRace() {
@@ -322,59 +324,60 @@ func TestManyLongHandlersKeepTheirLeasesAndRenewThemSeldom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := &cloud{Queue: b.queue.Queue, random: rand.New(rand.NewPCG(1, 2)), begin: time.Now()}
+		c := &latentQueue{Queue: b.queue.Queue, random: rand.New(rand.NewPCG(1, 2)), begin: time.Now()}
 		var cancelled atomic.Int64
 		finish := make(chan struct{})
 		o := options()
 		o.Concurrency = handlers
 		l := New[job](c, func(ctx context.Context, _ *Message[job]) error {
 			select {
-			case <-finish: // one timer for all: the bubble is slow with so many
+			case <-finish: // one timer for all: a bubble with so many would be slow
 			case <-ctx.Done():
 				cancelled.Add(1)
 			}
 			return nil
 		}, o)
 		b.run(l)
-		after(7 * time.Minute)
+		advance(7 * time.Minute)
 		c.mu.Lock()
 		renewals := slices.Clone(c.updates)
 		c.mu.Unlock()
-		most := 0 // in a minute
+		peak := 0 // renewals in a minute
 		for begin := range 7 {
 			n := 0
 			for _, one := range renewals[60*begin : min(60*(begin+1), len(renewals))] {
 				n += one
 			}
-			most = max(most, n)
+			peak = max(peak, n)
 			t.Logf("minute %d: %d renewals", begin+1, n)
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		close(finish)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		st := l.State()
 		if cancelled.Load() != 0 || st.Lost != 0 || st.Succeeded != int64(handlers) {
-			t.Errorf("%d cancelled, state %+v", cancelled.Load(), st)
+			t.Errorf("got %d cancelled, state %+v; want cancelled 0, Lost 0, Succeeded %v", cancelled.Load(), st, int64(handlers))
 		}
-		if each := float64(st.Renewed) / float64(handlers); each > 9 || handlers == many && (each > 6.5 || most > 33_000) {
-			t.Errorf("%.2f renewals of each handler in 8 minutes, up to %d in a minute", each, most)
+		if each := float64(st.Renewed) / float64(handlers); each > 9 || handlers == many && (each > 6.5 || peak > 33_000) {
+			t.Errorf("got %.2f renewals of each handler in 8 minutes, up to %d in a minute; want at most 9, or 6.5 and 33,000 for %d handlers",
+				each, peak, many)
 		}
 	})
 }
 
-// The message of a worker that died is delivered again before it has waited for as long as its
-// handler had run, and after the longest visibility at most.
-func TestADeadWorkersMessageIsBackBeforeItWaitedForAsLongAsItRan(t *testing.T) {
+// The message of a killed worker is delivered again after at most the time that its handler had
+// run, and after at most the maximum visibility.
+func TestAKilledWorkersMessageWaitsNoLongerThanItsHandlerRan(t *testing.T) {
 	for _, ran := range []time.Duration{5 * time.Second, time.Minute, 7 * time.Minute, 2 * time.Hour} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			l, q := b.process(nil, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return nil }, options())
+			l, q := b.newProcess(nil, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return nil }, options())
 			b.run(l)
-			after(ran)
+			advance(ran)
 			q.Kill()
 			l.Halt()
-			b.finished()
+			b.mustFinish()
 			begin := time.Now()
 			for waited := time.Duration(0); ; waited = time.Since(begin) {
 				batch, err := b.queue.Queue.Dequeue(b.Context(), 1, time.Second)
@@ -382,12 +385,12 @@ func TestADeadWorkersMessageIsBackBeforeItWaitedForAsLongAsItRan(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(batch) > 0 {
-					if most := min(max(ran, 30*time.Second), 10*time.Minute); waited > most+time.Second {
-						t.Errorf("a handler had run for %v, and its message came back after %v", ran, waited)
+					if bound := min(max(ran, 30*time.Second), 10*time.Minute); waited > bound+time.Second {
+						t.Errorf("handler that ran %v: got its message back after %v, want at most %v", ran, waited, bound+time.Second)
 					}
 					return
 				}
-				after(time.Second)
+				advance(time.Second)
 			}
 		})
 	}

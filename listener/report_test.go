@@ -17,36 +17,37 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// lines returns what a logger in JSON wrote: the fields of each line.
-func lines(t *testing.T, log string) []map[string]any {
+// logLines returns the fields of each line that a JSON logger wrote.
+func logLines(t *testing.T, log string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
 	for line := range strings.Lines(log) {
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("log line %s: %v", line, err)
 		}
 		all = append(all, fields)
 	}
 	return all
 }
 
-// saying returns the lines with this message.
-func saying(all []map[string]any, msg string) []map[string]any {
-	var some []map[string]any
+// withMessage returns the lines with the given message.
+func withMessage(all []map[string]any, msg string) []map[string]any {
+	var found []map[string]any
 	for _, line := range all {
 		if line["msg"] == msg {
-			some = append(some, line)
+			found = append(found, line)
 		}
 	}
-	return some
+	return found
 }
 
-func TestAWorkerSaysWhatItDoes(t *testing.T) {
+func TestAListenerLogsItsStartPoisonDrainAndStop(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(3)
 		var log strings.Builder
-		o := &Options[job]{Logger: slog.New(slog.NewJSONHandler(&log, nil)), Concurrency: 8, Poison: poison.Policy{MaxAttempts: 1}}
+		logger := slog.New(slog.NewJSONHandler(&log, nil))
+		o := &Options[job]{Logger: logger, Concurrency: 8, Poison: poison.Policy{MaxAttempts: 1}}
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			switch m.Body.N {
 			case 0:
@@ -57,19 +58,19 @@ func TestAWorkerSaysWhatItDoes(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 
-		all := lines(t, log.String())
-		var said []string
+		all := logLines(t, log.String())
+		var messages []string
 		for _, line := range all {
-			said = append(said, line["msg"].(string))
+			messages = append(messages, line["msg"].(string))
 			if line["queue"] != "test/jobs" {
-				t.Errorf("the line %v does not name the queue", line)
+				t.Errorf("queue of the line %v: got %v, want test/jobs", line, line["queue"])
 			}
 		}
-		if want := []string{"listening", "delivery poisoned", "draining", "stopped"}; !slices.Equal(said, want) {
-			t.Fatalf("it said %q, want %q", said, want)
+		if want := []string{"listening", "delivery poisoned", "draining", "stopped"}; !slices.Equal(messages, want) {
+			t.Fatalf("messages: got %q, want %q", messages, want)
 		}
 		for i, want := range []map[string]any{
 			{"concurrency": 8.0, "poison": "test/jobs-poison"},
@@ -79,12 +80,12 @@ func TestAWorkerSaysWhatItDoes(t *testing.T) {
 		} {
 			for name, value := range want {
 				if got := all[i][name]; got != value {
-					t.Errorf("%q: got %s %v, want %v", said[i], name, got, value)
+					t.Errorf("%q, %s: got %v, want %v", messages[i], name, got, value)
 				}
 			}
 		}
 		if l.State().Requests != int64(len(b.queue.log)) {
-			t.Errorf("got %d requests, want %d", l.State().Requests, len(b.queue.log))
+			t.Errorf("Requests: got %d, want %d", l.State().Requests, len(b.queue.log))
 		}
 	})
 }
@@ -101,10 +102,10 @@ func TestPoisonAndPanicsAreAlwaysLogged(t *testing.T) {
 			o := &Options[job]{Logger: slog.New(slog.NewJSONHandler(&log, nil)), Concurrency: 100}
 			l := New(b.queue, func(_ context.Context, m *Message[job]) error { return fail(m.Body.N) }, o)
 			b.run(l)
-			after(500 * time.Millisecond)
-			b.finished()
+			advance(500 * time.Millisecond)
+			b.mustFinish()
 			messages := map[any]bool{}
-			for _, line := range lines(t, log.String()) {
+			for _, line := range logLines(t, log.String()) {
 				if line["message"] == nil {
 					continue
 				}
@@ -114,22 +115,22 @@ func TestPoisonAndPanicsAreAlwaysLogged(t *testing.T) {
 				}
 				stack, _ := line["stack"].([]any)
 				if len(stack) == 0 || !strings.Contains(fmt.Sprint(stack[0]), "report_test.go:") {
-					t.Errorf("%s: got the stack %v, want where it panicked first", name, stack)
+					t.Errorf("%s: got stack %v, want report_test.go first", name, stack)
 				}
 				for _, frame := range stack {
 					if strings.Contains(fmt.Sprint(frame), "dispatcher") || strings.Contains(fmt.Sprint(frame), "runtime.") {
-						t.Errorf("%s: the stack has the frame %v of the library or the runtime", name, frame)
+						t.Errorf("%s: got frame %v, want none of the library or the runtime", name, frame)
 					}
 				}
 			}
 			if len(messages) != n {
-				t.Errorf("%s: %d of %d messages were logged", name, len(messages), n)
+				t.Errorf("%s: got %d messages logged, want %d", name, len(messages), n)
 			}
 		})
 	}
 }
 
-func TestDifferentErrorsAreLoggedEach(t *testing.T) {
+func TestEachKindOfErrorIsLogged(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(30)
 		var log strings.Builder
@@ -138,48 +139,49 @@ func TestDifferentErrorsAreLoggedEach(t *testing.T) {
 			return []error{errors.New("no address"), errors.New("out of stock"), fmt.Errorf("order %d: timed out", m.Body.N)}[m.Body.N%3]
 		}, o)
 		b.run(l)
-		after(500 * time.Millisecond)
-		b.finished()
-		var said []string
-		for _, line := range saying(lines(t, log.String()), "delivery retried") {
+		advance(500 * time.Millisecond)
+		b.mustFinish()
+		var texts []string
+		for _, line := range withMessage(logLines(t, log.String()), "delivery retried") {
 			text := line["error"].(string)
 			if _, after, numbered := strings.Cut(text, ": "); numbered {
 				text = after
 			}
-			said = append(said, text)
+			texts = append(texts, text)
 		}
-		slices.Sort(said)
-		if want := []string{"no address", "out of stock", "timed out"}; !slices.Equal(said, want) {
-			t.Errorf("got the errors %q, want %q", said, want)
+		slices.Sort(texts)
+		if want := []string{"no address", "out of stock", "timed out"}; !slices.Equal(texts, want) {
+			t.Errorf("logged errors: got %q, want %q", texts, want)
 		}
 	})
 }
 
 func TestTheKindsOfErrorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines logLimiter
+		var limiter logLimiter
 		const n = 10 * maxKinds
 		logged := 0
 		for i := range n {
-			if _, ok := lines.allow("delivery retried", "error of kind "+strings.Repeat("x", i%300)+string(rune('a'+i%26))); ok {
+			if _, ok := limiter.allow("delivery retried", "error of kind "+strings.Repeat("x", i%300)+string(rune('a'+i%26))); ok {
 				logged++
 			}
 		}
 		left := 0
-		for _, k := range lines.suppressed() {
+		for _, k := range limiter.suppressed() {
 			left += k.suppressed
 		}
-		if len(lines.kinds) > maxKinds+1 || logged+left != n {
-			t.Errorf("%d kinds, %d logged and %d left out of %d", len(lines.kinds), logged, left, n)
+		if len(limiter.kinds) > maxKinds+1 || logged+left != n {
+			t.Errorf("got %d kinds, %d lines logged and %d left out; want at most %d kinds and %d lines",
+				len(limiter.kinds), logged, left, maxKinds+1, n)
 		}
 		time.Sleep(time.Minute)
-		if _, ok := lines.allow("poll failed", "a new kind"); !ok || len(lines.kinds) > 2 {
-			t.Errorf("got a new kind logged: %v, with %d kinds kept; want it logged and the old ones forgotten", ok, len(lines.kinds))
+		if _, ok := limiter.allow("poll failed", "a new kind"); !ok || len(limiter.kinds) > 2 {
+			t.Errorf("new kind: got logged %v and %d kinds kept, want true and at most 2", ok, len(limiter.kinds))
 		}
 	})
 }
 
-func TestTheQueueIsMadeWhenAsked(t *testing.T) {
+func TestTheQueueIsCreatedIfCreateIsSet(t *testing.T) {
 	for _, create := range []bool{true, false} {
 		bubble(t, func(b *bundle) {
 			m := b.queue.Queue.(queue.Manager)
@@ -193,37 +195,41 @@ func TestTheQueueIsMadeWhenAsked(t *testing.T) {
 			done := make(chan int, 1)
 			l := New(b.queue, func(_ context.Context, m *Message[job]) error { done <- m.Body.N; return nil }, o)
 			b.run(l)
-			after(time.Second)
+			advance(time.Second)
 			if got := l.State().Ready(); got != create {
-				t.Errorf("with Create %v: got ready %v", create, got)
+				t.Errorf("with Create %v: got ready %v; want %v", create, got, create)
 			}
 			if create {
 				b.put(1)
 				<-done
 			}
-			b.finished()
+			b.mustFinish()
 			want := "queue created"
 			if !create {
 				want = "millrace create jobs"
 			}
 			if !strings.Contains(log.String(), want) {
-				t.Errorf("with Create %v the log does not say %q:\n%s", create, want, log.String())
+				t.Errorf("with Create %v: got log\n%s\nwant %q in it", create, log.String(), want)
 			}
-			if got := len(b.queue.sent("create")); create && got != 1 || !create && got != 0 {
-				t.Errorf("with Create %v: %d requests to create", create, got)
+			wantRequests := 0
+			if create {
+				wantRequests = 1
+			}
+			if got := len(b.queue.sent("create")); got != wantRequests {
+				t.Errorf("with Create %v: got %d create requests, want %d", create, got, wantRequests)
 			}
 		})
 	}
 }
 
-func TestAQueueThatExistsWithOtherMetadataIsFine(t *testing.T) {
+func TestCreateAcceptsAQueueWithOtherMetadata(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		if err := b.queue.Queue.(queue.Manager).SetMetadata(b.Context(), map[string]string{"owner": "sales"}); err != nil {
 			b.Fatal(err)
 		}
 		missing := true
-		b.queue.tamper = func(op string, act func() error) error {
-			if op == "dequeue" && missing { // one that was asked before it was there
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "dequeue" && missing { // sent before the queue existed
 				missing = false
 				return &queue.Error{Op: "dequeue", Kind: queue.ErrQueueMissing}
 			}
@@ -234,18 +240,18 @@ func TestAQueueThatExistsWithOtherMetadataIsFine(t *testing.T) {
 		o.OnError = func(err error) { t.Error(err) }
 		l := New(b.queue, func(context.Context, *Message[job]) error { return nil }, o)
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		if !l.State().Ready() {
-			t.Errorf("it is not ready: %+v", l.State())
+			t.Errorf("got state %+v, want ready", l.State())
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-func TestTheStateTellsPhasePollAndError(t *testing.T) {
+func TestTheStateHasPhasePollAndError(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var down atomic.Bool
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "dequeue" && down.Load() {
 				return &queue.Error{Op: "dequeue", Kind: queue.ErrUnavailable, Status: 503}
 			}
@@ -257,21 +263,23 @@ func TestTheStateTellsPhasePollAndError(t *testing.T) {
 			t.Helper()
 			st := l.State()
 			if st.Phase != phase || st.Ready() != ready || st.Healthy() != healthy {
-				t.Errorf("%s: got phase %v, ready %v, healthy %v; want %v, %v, %v", when, st.Phase, st.Ready(), st.Healthy(), phase, ready, healthy)
+				t.Errorf("%s: got phase %v, ready %v, healthy %v; want %v, %v, %v",
+					when, st.Phase, st.Ready(), st.Healthy(), phase, ready, healthy)
 			}
 		}
 		check("before", Waiting, false, true)
 		b.run(l)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		check("while it runs", Running, true, true)
 		down.Store(true)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		check("in an outage", Running, false, true)
 		if st := l.State(); !errors.Is(st.LastError, queue.ErrUnavailable) || time.Since(st.LastErrorAt) > 5*time.Second || st.PollError == nil {
-			t.Errorf("got the last error %v at %v, of a poll %v", st.LastError, st.LastErrorAt, st.PollError)
+			t.Errorf("got last error %v at %v, poll error %v; want ErrUnavailable within 5 s, and the same of the poll",
+				st.LastError, st.LastErrorAt, st.PollError)
 		}
 		down.Store(false)
-		after(5 * time.Second)
+		advance(5 * time.Second)
 		check("after it", Running, true, true)
 		b.stop()
 		synctest.Wait()

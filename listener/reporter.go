@@ -75,7 +75,7 @@ const (
 
 // hook reports the failure of a hook.
 func (r *reporter) hook(f hook.Failure) {
-	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Times: f.Times}
+	err := &dispatcher.HookError{Queue: r.queue, Hook: f.Hook, Value: f.Value, Stack: f.Stack, Callers: f.Callers, Times: f.Times}
 	switch f.Hook {
 	case onErrorHook:
 		r.note(err)
@@ -113,9 +113,9 @@ func (r *reporter) lastError() (at time.Time, err error) {
 // poison queue and panics are always logged.
 func (r *reporter) log(level slog.Level, what string, err error) {
 	r.hooks.Contain(loggerHook, func() {
-		stack := stackOf(err)
+		stack, panicked := stackOf(err)
 		admit := r.limiter.allow
-		if len(stack) > 0 || endsAsPoison(err) {
+		if panicked || endsAsPoison(err) {
 			admit = r.limiter.allowAlways
 		}
 		leftOut, ok := admit(what, reasonOf(err))
@@ -160,18 +160,18 @@ func endsAsPoison(err error) bool {
 	return ok && (e.Outcome == dispatcher.Poisoned || e.Outcome == dispatcher.Kept)
 }
 
-// stackOf returns the stack of the panic that the error reports, or nil.
-func stackOf(err error) (stack []string) {
+// stackOf returns the stack of the panic that the error reports, if it reports one.
+func stackOf(err error) (stack []string, panicked bool) {
 	defer func() { _ = recover() }() // as in reasonOf
 	var failed *dispatcher.HookError
-	var panicked *dispatcher.PanicError
+	var failure *dispatcher.PanicError
 	switch {
 	case errors.As(err, &failed):
-		return frames(failed.Stack)
-	case errors.As(err, &panicked):
-		return frames(panicked.Stack)
+		return frames(failed.Callers), true
+	case errors.As(err, &failure):
+		return frames(failure.Callers), true
 	}
-	return nil
+	return nil, false
 }
 
 // info logs a message about the listener itself.

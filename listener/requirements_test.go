@@ -18,28 +18,30 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// The tests in this file hold single requirements that have no better place.
-// docs/requirements.md is the table of all.
+// The tests in this file hold single requirements. docs/requirements.md lists all of them.
 
 // L-02, X-07: the state has the depth and the loops: running, highest number at once and
 // started in total.
-func TestTheStateTellsDepthAndLoops(t *testing.T) {
+func TestTheStateHasDepthAndLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, many(4))
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(10 * time.Second); return nil }, withLoops(4))
 		if st := l.State(); st != (State{}) {
-			t.Errorf("before Run: %+v", st)
+			t.Errorf("before Run: got state %+v, want the zero State", st)
 		}
 		b.put(500)
 		b.run(l)
-		after(time.Second)
-		if st := l.State(); st.Depth != 500 || !st.DepthAt.Equal(b.begin) || st.Loops != 4 || st.LoopsPeak != 4 || st.LoopsStarted != 4 || st.Running != 128 {
-			t.Errorf("busy: %+v", st)
+		advance(time.Second)
+		if st := l.State(); st.Depth != 500 || !st.DepthAt.Equal(b.begin) || st.Running != 128 {
+			t.Errorf("busy: got state %+v, want Depth 500 read at once, Running 128", st)
 		}
-		after(10 * time.Minute)
+		if st := l.State(); st.Loops != 4 || st.LoopsPeak != 4 || st.LoopsStarted != 4 {
+			t.Errorf("busy: got state %+v, want Loops 4, LoopsPeak 4, LoopsStarted 4", st)
+		}
+		advance(10 * time.Minute)
 		if st := l.State(); st.Loops != 1 || st.LoopsPeak != 4 || st.LoopsStarted != 4 || st.Running != 0 {
-			t.Errorf("idle: %+v", st)
+			t.Errorf("idle: got state %+v; want Loops 1, LoopsPeak 4, LoopsStarted 4, Running 0", st)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -49,14 +51,14 @@ func TestWaitsGrowWhileTheQueueIsEmpty(t *testing.T) {
 		o := options()
 		o.Idle = scaling.Idle{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 		b.run(New(b.queue, nothing, o))
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		polls := b.queue.sent("dequeue")
 		last := time.Duration(0)
 		for i := 1; i < 8; i++ {
 			wait := polls[i].at.Sub(polls[i-1].at)
 			if wait <= last && last < 10*time.Second {
-				t.Errorf("wait %d is %v after %v", i, wait, last)
+				t.Errorf("wait %d: got %v, want more than the last, %v", i, wait, last)
 			}
 			last = wait
 		}
@@ -78,25 +80,25 @@ func TestWorkOnAnIdleQueueIsDetectedOnce(t *testing.T) {
 		}
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(10 * time.Second)
+		advance(10 * time.Second)
 		for range 3 {
 			b.put(5)
-			after(10 * time.Second)
+			advance(10 * time.Second)
 		}
-		b.finished()
+		b.mustFinish()
 		if len(loads) != 3 {
-			t.Fatalf("detected %d times, want 3: %+v", len(loads), loads)
+			t.Fatalf("got %d calls, want 3: %+v", len(loads), loads)
 		}
 		for _, load := range loads {
 			if load.Depth != 5 || load.Loops != 1 || load.BatchSize != 32 {
-				t.Errorf("load %+v", load)
+				t.Errorf("load %+v; want Depth 5, Loops 1, BatchSize 32", load)
 			}
 		}
 	})
 }
 
 // L-07, B-15: handlers get decoded jobs of their type, whatever the text was.
-func TestHandlersSeeTheTypeAndNotTheText(t *testing.T) {
+func TestHandlersGetDecodedJobs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText(`{"N":1}`)
 		b.putText(base64.StdEncoding.EncodeToString([]byte(`{"N":2}`)))
@@ -110,38 +112,38 @@ func TestHandlersSeeTheTypeAndNotTheText(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		if slices.Sort(got); !slices.Equal(got, []int{1, 2, 3}) {
-			t.Errorf("got %v", got)
+			t.Errorf("got jobs %v, want [1 2 3]", got)
 		}
 	})
 }
 
-// L-18, B-06, Q-14, V-04: the messages of a worker that died are delivered again when their
-// visibility ends, other workers continue meanwhile, and nothing is lost.
-func TestWhatADeadWorkerHeldComesBack(t *testing.T) {
+// L-18, B-06, Q-14, V-04: the messages of a killed worker are delivered again when their
+// visibility ends. Other workers continue meanwhile, and nothing is lost.
+func TestMessagesOfAKilledWorkerAreDeliveredAgain(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Minute); err != nil || len(batch) != 32 {
-			t.Fatal(len(batch), err)
+			t.Fatalf("got %d messages, error %v; want 32 and no error", len(batch), err)
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(50 * time.Second)
+		advance(50 * time.Second)
 		if st := l.State(); st.Succeeded != 68 {
-			t.Errorf("before its visibility ends %d were handled, want 68", st.Succeeded)
+			t.Errorf("before the visibility ends: got %d handled, want 68", st.Succeeded)
 		}
-		after(15 * time.Second)
-		b.finished()
+		advance(15 * time.Second)
+		b.mustFinish()
 		if st := l.State(); st.Succeeded != 100 {
-			t.Errorf("%d were handled, want all", st.Succeeded)
+			t.Errorf("got %d handled, want 100", st.Succeeded)
 		}
 	})
 }
 
 // V-06, Q-13: two producers, two consumers, every job at least once.
-func TestTwoProducersAndTwoConsumers(t *testing.T) {
+func TestTwoProducersAndTwoConsumersHandleEveryJob(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var mu sync.Mutex
 		seen := map[int]int{}
@@ -167,18 +169,18 @@ func TestTwoProducersAndTwoConsumers(t *testing.T) {
 			})
 		}
 		producers.Wait()
-		after(10 * time.Second)
+		advance(10 * time.Second)
 		stop()
 		all.Wait()
 		if len(seen) != 600 {
-			t.Errorf("%d of 600 jobs were handled", len(seen))
+			t.Errorf("got %d jobs handled, want 600", len(seen))
 		}
 	})
 }
 
 // L-19, B-14: handlers of a batch run concurrently, and the number of loops grows with the
 // depth and shrinks without.
-func TestABatchRunsInParallel(t *testing.T) {
+func TestHandlersOfABatchRunConcurrently(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(32)
 		var peak, now atomic.Int64
@@ -189,31 +191,31 @@ func TestABatchRunsInParallel(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(1500 * time.Millisecond)
+		advance(1500 * time.Millisecond)
 		if peak.Load() != 32 || l.State().Succeeded != 32 {
-			t.Errorf("%d at once, state %+v", peak.Load(), l.State())
+			t.Errorf("got %d handlers at once, state %+v; want peak 32, Succeeded 32", peak.Load(), l.State())
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// L-38, L-41, Q-21: an empty poll is answered at once; with work there is no wait between
-// polls; and no unneeded transaction is sent.
-func TestNoWaitWithWorkAndNoPollWithout(t *testing.T) {
+// L-38, L-41, Q-21: an empty poll returns at once, with work there is no wait between polls, and
+// no unneeded transaction is sent.
+func TestPollsFollowEachOtherWithoutAWaitWhileThereIsWork(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(320)
 		o := options()
 		o.Concurrency, o.MinFetch = 32, 32
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Millisecond)
+		advance(time.Millisecond)
 		if st := l.State(); st.Succeeded != 320 {
-			t.Errorf("after a millisecond %d of 320 were handled", st.Succeeded)
+			t.Errorf("after a millisecond: got %d handled, want 320", st.Succeeded)
 		}
 		if n := len(b.queue.sent("dequeue")); n > 12 {
-			t.Errorf("%d polls for ten batches", n)
+			t.Errorf("got %d polls for ten batches; want at most 12", n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -231,9 +233,9 @@ func TestProgressIsSavedInTheMessage(t *testing.T) {
 			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 				for m.Body.N < 6 {
 					portions = append(portions, fmt.Sprintf("%d.%d", m.Attempt, m.Body.N))
-					time.Sleep(20 * time.Second) // renewals go on between
+					time.Sleep(20 * time.Second) // the lease is renewed meanwhile
 					if m.Body.N == 3 && m.Attempt == 1 {
-						return errors.New("half way")
+						return errors.New("interrupted")
 					}
 					if err := m.Save(ctx, job{m.Body.N + 1}); err != nil {
 						return err
@@ -242,25 +244,25 @@ func TestProgressIsSavedInTheMessage(t *testing.T) {
 				return nil
 			}, fixed(30*time.Second))
 			b.run(l)
-			after(10 * time.Minute)
-			b.finished()
+			advance(10 * time.Minute)
+			b.mustFinish()
 			if got := strings.Join(portions, " "); got != "1.0 1.1 1.2 1.3 2.3 2.4 2.5" {
-				t.Errorf("foreign %v: portions %s", foreign, got)
+				t.Errorf("foreign %v: got portions %s; want \"1.0 1.1 1.2 1.3 2.3 2.4 2.5\"", foreign, got)
 			}
 			if st := l.State(); st.Succeeded != 1 || st.Lost != 0 || st.Retried != 1 {
-				t.Errorf("foreign %v: state %+v", foreign, st)
+				t.Errorf("foreign %v: got state %+v; want Succeeded 1, Lost 0, Retried 1", foreign, st)
 			}
 		})
 	}
 }
 
-func TestASaveThatCannotBeIsAnError(t *testing.T) {
+func TestASaveThatFailsReturnsAnError(t *testing.T) {
 	if err := (&Message[job]{}).Save(t.Context(), job{}); err == nil {
-		t.Error("a message from no queue was saved")
+		t.Error("Save of a message from no queue: got no error, want one")
 	}
 	bubble(t, func(b *bundle) {
 		b.send(0)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "update" {
 				return &queue.Error{Op: op, Kind: queue.ErrReceiptMismatch}
 			}
@@ -270,40 +272,40 @@ func TestASaveThatCannotBeIsAnError(t *testing.T) {
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			errs = append(errs, m.Save(ctx, job{1}), m.Save(ctx, job{2}), context.Cause(ctx))
 			if m.Body.N != 0 {
-				t.Errorf("the body became %+v", m.Body)
+				t.Errorf("body: got %+v, want N 0", m.Body)
 			}
 			return nil
 		}, options())
 		b.run(l)
-		after(time.Second)
-		b.finished()
+		advance(time.Second)
+		b.mustFinish()
 		for _, err := range errs {
 			if !errors.Is(err, dispatcher.ErrLeaseLost) {
-				t.Errorf("got %v, want the lease lost", err)
+				t.Errorf("got error %v, want ErrLeaseLost", err)
 			}
 		}
 		if l.State().Lost != 1 {
-			t.Errorf("state %+v", l.State())
+			t.Errorf("got state %+v; want Lost 1", l.State())
 		}
 	})
 }
 
 // L-13, L-17, V-08: every delivery and every error is reported, and nothing is reported after
 // Run has returned.
-func TestNothingIsToldAfterRunHasReturned(t *testing.T) {
+func TestNothingIsReportedAfterRunHasReturned(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(100)
-		var told atomic.Int64
-		over := atomic.Bool{}
+		var reports atomic.Int64
+		var returned atomic.Bool
 		o := options()
-		tell := func() {
-			told.Add(1)
-			if over.Load() {
-				t.Error("told after Run has returned")
+		report := func() {
+			reports.Add(1)
+			if returned.Load() {
+				t.Error("got a report after Run has returned")
 			}
 		}
-		o.OnError = func(error) { tell() }
-		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { tell() }
+		o.OnError = func(error) { report() }
+		o.Observer.Settled = func(dispatcher.Delivery, dispatcher.Outcome, time.Duration) { report() }
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			if m.Body.N%2 == 0 {
 				return errors.New("even")
@@ -311,12 +313,12 @@ func TestNothingIsToldAfterRunHasReturned(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(time.Second / 2)
-		b.finished()
-		over.Store(true)
-		after(time.Minute)
-		if told.Load() != 150 {
-			t.Errorf("told %d times, want 100 settlements and 50 errors", told.Load())
+		advance(time.Second / 2)
+		b.mustFinish()
+		returned.Store(true)
+		advance(time.Minute)
+		if got := reports.Load(); got != 150 {
+			t.Errorf("got %d reports, want 150: 100 settlements and 50 errors", got)
 		}
 	})
 }
@@ -327,11 +329,11 @@ func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2000)
 		var log strings.Builder
-		var told atomic.Int64
+		var reported atomic.Int64
 		o := options()
 		o.Logger = textLogger(&log)
-		o.OnError = func(error) { told.Add(1) }
-		o.Concurrency = 2000 // so that it is no outage
+		o.OnError = func(error) { reported.Add(1) }
+		o.Concurrency = 2000 // more slots than failures, so that it is not an outage
 		o.RetryDelay = func(int, error) time.Duration { return time.Hour }
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 			if m.Body.N%20 == 0 {
@@ -340,38 +342,39 @@ func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 			return fmt.Errorf("order %d: out of stock", m.Body.N)
 		}, o)
 		b.run(l)
-		after(25 * time.Second)
-		b.finished()
-		if told.Load() != 1900 {
-			t.Errorf("told %d times, want 1900", told.Load())
+		advance(25 * time.Second)
+		b.mustFinish()
+		if got := reported.Load(); got != 1900 {
+			t.Errorf("OnError: got %d errors, want 1900", got)
 		}
-		said, left := 0, 0
+		logged, leftOut := 0, 0
 		for line := range strings.Lines(log.String()) {
 			if strings.Contains(line, "delivery retried") && !strings.Contains(line, "left out of the log") {
-				said++
+				logged++
 			}
 			if _, count, ok := strings.Cut(line, "left_out="); ok {
 				n, err := strconv.Atoi(strings.FieldsFunc(count, func(r rune) bool { return r < '0' || r > '9' })[0])
 				if err != nil {
 					t.Fatal(err)
 				}
-				left += n
+				leftOut += n
 			}
 		}
-		if said < 1 || said > 4 || said+left != 1900 {
-			t.Errorf("%d lines were logged and %d left out, want a few and 1900 together:\n%s", said, left, log.String()[:min(log.Len(), 2000)])
+		if logged < 1 || logged > 4 || logged+leftOut != 1900 {
+			t.Errorf("got %d lines logged and %d left out, want 1 to 4 and 1900 together:\n%s",
+				logged, leftOut, log.String()[:min(log.Len(), 2000)])
 		}
 	})
 }
 
-// B-02: a clear that times out half done is repeated by its caller until it succeeds: the port
-// sends one request per call.
+// B-02: a clear that times out is repeated by its caller until it succeeds: the port sends one
+// request per call.
 func TestAClearIsRepeatedByItsCaller(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(10)
 		m, ok := b.queue.Queue.(queue.Manager)
 		if !ok {
-			t.Fatal("no manager")
+			t.Fatalf("got %T, want a queue.Manager", b.queue.Queue)
 		}
 		tries := 0
 		clearOnce := func() error {
@@ -384,7 +387,7 @@ func TestAClearIsRepeatedByItsCaller(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if tries != 3 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("%d tries, %d left", tries, b.depth(b.queue.Queue))
+			t.Errorf("got %d tries, %d left; want 3 and 0", tries, b.depth(b.queue.Queue))
 		}
 	})
 }
@@ -398,18 +401,18 @@ func TestEachQueueHasItsVisibility(t *testing.T) {
 			o.Visibility = dispatcher.Fixed(v)
 			l := New(b.queue, nothing, o)
 			b.run(l)
-			after(time.Second)
+			advance(time.Second)
 			if st := l.State(); st.Visibility != v {
-				t.Errorf("visibility %v, want %v", st.Visibility, v)
+				t.Errorf("Visibility: got %v, want %v", st.Visibility, v)
 			}
-			b.finished()
+			b.mustFinish()
 		})
 	}
 }
 
 // P-03: a handler that outlives the visibility does not count as failed: its lease is renewed,
 // and no attempt is recorded.
-func TestAHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
+func TestAHandlerThatOutlivesItsVisibilityIsNotPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		runs := 0
@@ -419,10 +422,10 @@ func TestAHandlerThatOutlivesItsVisibilityIsNoPoison(t *testing.T) {
 			return nil
 		}, fixed(30*time.Second))
 		b.run(l)
-		after(time.Hour)
-		b.finished()
+		advance(time.Hour)
+		b.mustFinish()
 		if st := l.State(); runs != 1 || st.Succeeded != 1 || st.Poisoned != 0 {
-			t.Errorf("%d runs, state %+v", runs, st)
+			t.Errorf("got %d runs, state %+v; want runs 1, Succeeded 1, Poisoned 0", runs, st)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 
 // watchSaturation detects a backlog that goes unnoticed because slow handlers take all open
 // slots and no loop dequeues. It runs until ctx ends; the session owns it.
-func (s *session[T]) watchSaturation(ctx context.Context) {
+func (s *session) watchSaturation(ctx context.Context) {
 	timer := time.NewTimer(depthInterval)
 	defer timer.Stop()
 	for {
@@ -28,7 +28,7 @@ func (s *session[T]) watchSaturation(ctx context.Context) {
 // the waiting loop may send one dequeue. Only one, because others may hold those messages: only
 // a full batch proves a backlog, and then the depth is read again. It returns when to check
 // again.
-func (s *session[T]) checkSaturation(raised bool) (wait time.Duration) {
+func (s *session) checkSaturation(raised bool) (wait time.Duration) {
 	if !s.dispatcher.Saturated() || !s.pool.canGrow() {
 		return depthInterval
 	}

@@ -39,7 +39,7 @@ func (s *scaler) markIdle() {
 // not each loop's, so that loops that wake up together ask once. Reading the depth costs a
 // transaction, so it is read only after a full batch; a batch that was not full has emptied the
 // queue, and then the depth is what this listener holds.
-func (s *session[T]) rescale(received int, full bool) {
+func (s *session) rescale(received int, full bool) {
 	s.scaler.mu.Lock()
 	s.scaler.since += received
 	more := full && (s.scaler.since >= messagesPerDepth || time.Since(s.scaler.asked) >= depthInterval)
@@ -75,7 +75,7 @@ func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.No
 
 // readDepth reads the depth, in one transaction. The caller has called beginReading, so one
 // runs at a time.
-func (s *session[T]) readDepth() (depth int64, ok bool) {
+func (s *session) readDepth() (depth int64, ok bool) {
 	properties, err := s.queue.Properties(s.requests)
 	s.scaler.mu.Lock()
 	s.scaler.reading = false
@@ -90,10 +90,10 @@ func (s *session[T]) readDepth() (depth int64, ok bool) {
 }
 
 // growFor starts the loops that the depth calls for.
-func (s *session[T]) growFor(depth int64) { s.grow(s.targetLoops(depth)) }
+func (s *session) growFor(depth int64) { s.grow(s.targetLoops(depth)) }
 
 // targetLoops returns how many loops the depth calls for, regardless of the bounds.
-func (s *session[T]) targetLoops(depth int64) int {
+func (s *session) targetLoops(depth int64) int {
 	running, _ := s.dispatcher.Running()
 	active, _, _ := s.pool.counts()
 	return s.options.QueueWorkDetected(Load{

@@ -10,14 +10,15 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
 // session is one run of a listener.
-type session[T any] struct {
+type session struct {
 	queue      queue.Queue
-	options    Options[T]
-	dispatcher *dispatcher.Dispatcher[T]
+	options    sessionOptions
+	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
 	scaler     scaler
 	report     *reporter
@@ -30,9 +31,11 @@ type session[T any] struct {
 	concurrency int        // guarded by settings
 	loops       Loops      // as requested; guarded by settings
 
-	looping  context.Context // ends when dequeuing stops
-	requests context.Context // of dequeues; ends after the grace period
-	work     sync.WaitGroup  // loops and depth readings
+	looping     context.Context // ends when dequeuing stops, by stopLooping
+	stopLooping context.CancelFunc
+	requests    context.Context // of dequeues; ends after the grace period, by hangUp
+	hangUp      context.CancelFunc
+	work        sync.WaitGroup // loops and depth readings
 
 	key         string       // key of the jitter of waits
 	jitters     atomic.Int64 // jitters used so far
@@ -44,22 +47,21 @@ type session[T any] struct {
 	polls, emptyPolls, received atomic.Int64
 }
 
-// prepare checks the options and builds the session. It starts nothing.
-func (l *Listener[T]) prepare() (*session[T], error) {
-	if err := check(l.queue, l.handler); err != nil {
-		return nil, err
-	}
-	options, err := l.options.withDefaults()
-	report := newReporter(l.queue.Name(), options.OnError, options.Logger)
+// newSession checks the options and builds the session. It starts nothing. dispatch makes its
+// dispatcher.
+func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dispatcher.Options) (*dispatcher.Dispatcher, error)) (*session, error) {
+	options, err := o.withDefaults()
+	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	s := &session[T]{report: report, hooks: report.hooks, wake: wake, failed: make(chan error, 1)}
-	s.queue = countingQueue{l.queue, &s.requested}
+	s := &session{report: report, hooks: report.hooks, wake: wake, failed: make(chan error, 1)}
+	s.queue = countingQueue{q, &s.requested}
 	if options.Poison.Queue != nil {
 		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
 	}
-	d, derr := dispatcher.New(s.queue, l.handler, options.dispatcher(report.delivery, wake.at))
+	options.Options.OnError, options.OnRelease = report.delivery, wake.at
+	d, derr := dispatch(s.queue, &options.Options)
 	if err = errors.Join(err, derr); err != nil {
-		return nil, fmt.Errorf("listener of %v: %w", l.queue.Name(), err)
+		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)
 	}
 	options.guard(report.hooks)
 	s.options, s.dispatcher, s.poison = options, d, poisonDestination(options.Poison, s.queue)
@@ -72,27 +74,13 @@ func (l *Listener[T]) prepare() (*session[T], error) {
 	return s, nil
 }
 
-// publish makes the session visible to State. It returns false if there was one before.
-func (l *Listener[T]) publish(s *session[T]) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.session != nil {
-		return false
-	}
-	l.session = s
-	return true
-}
-
 // fail ends the run with an error. Only the first one counts.
-func (s *session[T]) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
+func (s *session) fail(err error) {
+	nonblocking.Send(s.failed, err)
 }
 
 // polled counts a dequeue that succeeded.
-func (s *session[T]) polled(messages int) {
+func (s *session) polled(messages int) {
 	s.polls.Add(1)
 	s.received.Add(int64(messages))
 	if messages == 0 {
@@ -101,4 +89,4 @@ func (s *session[T]) polled(messages int) {
 }
 
 // worked reports whether any dequeue has succeeded.
-func (s *session[T]) worked() bool { return s.polls.Load() > 0 }
+func (s *session) worked() bool { return s.polls.Load() > 0 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/internal/nonblocking"
 )
 
 // Settings can be changed while a listener runs. A zero field leaves its setting unchanged.
@@ -28,14 +30,11 @@ var errNotRunning = errors.New("it is not running: pass the options to New inste
 // Configure changes settings of a running listener: all of them or, with an error, none. It
 // sends nothing and does not wait. It is safe for concurrent use.
 func (l *Listener[T]) Configure(c Settings) error {
-	if err := check(l.queue, l.handler); err != nil {
+	if err := l.check(); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
-	l.mu.Lock()
-	s := l.session
-	l.mu.Unlock()
 	err := errNotRunning
-	if s != nil && s.looping.Err() == nil {
+	if s := l.current(); s != nil && s.looping.Err() == nil {
 		err = s.configure(c)
 	}
 	if err != nil {
@@ -44,7 +43,7 @@ func (l *Listener[T]) Configure(c Settings) error {
 	return nil
 }
 
-func (s *session[T]) configure(c Settings) error {
+func (s *session) configure(c Settings) error {
 	s.settings.Lock()
 	defer s.settings.Unlock()
 	if c.Concurrency < 0 {
@@ -70,7 +69,7 @@ func (s *session[T]) configure(c Settings) error {
 	}
 	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
 	if s.pool.setBounds(bounds) {
-		trySignal(s.scaler.raised)
+		nonblocking.Send(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
 	s.wake.signal()

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
 )
@@ -23,19 +21,19 @@ func TestConcurrencyCanChangeWhileRunning(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
 		b.run(l)
 		for _, c := range []int{200, 1, 64} {
-			after(5 * time.Second)
+			advance(5 * time.Second)
 			if err := l.Configure(Settings{Concurrency: c}); err != nil {
 				t.Fatal(err)
 			}
-			after(5 * time.Second)
+			advance(5 * time.Second)
 			if st := l.State(); st.Running > c || st.Running < c*9/10 {
-				t.Errorf("%d handlers run, want %d", st.Running, c)
+				t.Errorf("Running: got %d, want %d", st.Running, c)
 			}
 		}
-		after(10 * time.Minute)
-		b.finished()
+		advance(10 * time.Minute)
+		b.mustFinish()
 		if d := b.depth(b.queue.Queue); d != 0 {
-			t.Errorf("%d left", d)
+			t.Errorf("got %d messages left, want 0", d)
 		}
 	})
 }
@@ -48,7 +46,7 @@ func TestLoopsCanChangeWhileRunning(t *testing.T) {
 		o.Loops.Pause = -1
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		for _, c := range []struct {
 			set  Loops
 			want int
@@ -61,12 +59,12 @@ func TestLoopsCanChangeWhileRunning(t *testing.T) {
 			if err := l.Configure(Settings{Loops: c.set}); err != nil {
 				t.Fatal(err)
 			}
-			after(10 * time.Second)
+			advance(10 * time.Second)
 			if n := l.State().Loops; n != c.want {
-				t.Errorf("%+v: %d loops, want %d", c.set, n, c.want)
+				t.Errorf("%+v: got %d loops, want %d", c.set, n, c.want)
 			}
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -76,16 +74,16 @@ func TestIdleCanChangeWhileRunning(t *testing.T) {
 		o.Idle = scaling.Idle{Max: time.Hour}
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(10 * time.Hour)
+		advance(10 * time.Hour)
 		before := len(b.queue.sent("dequeue"))
 		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
 			t.Fatal(err)
 		}
-		after(100 * time.Second) // not after an hour: the change wakes it
+		advance(100 * time.Second) // the change wakes the loop long before its hour ends
 		if polls := len(b.queue.sent("dequeue")) - before; polls < 90 || polls > 110 {
-			t.Errorf("%d polls in 100 s", polls)
+			t.Errorf("got %d polls in 100 s; want between 90 and 110", polls)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -93,10 +91,10 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		l := New(b.queue, nothing, options())
 		if err := l.Configure(Settings{Concurrency: 1}); err == nil {
-			t.Error("a listener that does not run was configured")
+			t.Error("Configure before Run: got no error, want one")
 		}
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		for _, bad := range []Settings{
 			{Concurrency: -1},
 			{Loops: Loops{Min: -1}},
@@ -104,22 +102,22 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 			{Idle: scaling.Idle{Min: time.Hour, Max: time.Second}, Loops: Loops{Min: 2}},
 		} {
 			if err := l.Configure(bad); err == nil {
-				t.Errorf("%+v was accepted", bad)
+				t.Errorf("%+v: got no error, want one", bad)
 			}
 		}
 		if n := l.State().Loops; n != 1 {
-			t.Errorf("%d loops", n)
+			t.Errorf("got %d loops, want 1", n)
 		}
-		b.finished()
+		b.mustFinish()
 		if err := l.Configure(Settings{Concurrency: 1}); err == nil {
-			t.Error("a listener that has ended was configured")
+			t.Error("Configure after Run: got no error, want one")
 		}
 	})
 }
 
 // A message that was given back with a delay is polled for when it becomes visible, not when
 // the idle wait ends.
-func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
+func TestADelayedMessageIsFetchedWhenItBecomesVisible(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
@@ -139,11 +137,11 @@ func TestOwnReleasesAreFetchedWhenTheyFallDue(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(24 * time.Hour)
-		b.finished()
+		advance(24 * time.Hour)
+		b.mustFinish()
 		want := []time.Duration{0, 10 * time.Minute, 17 * time.Minute}
 		if len(at) != 3 || at[1]-want[1] > time.Second || at[2]-want[2] > time.Second {
-			t.Errorf("deliveries at %v, want %v", at, want)
+			t.Errorf("got deliveries at %v, want %v", at, want)
 		}
 	})
 }
@@ -158,13 +156,13 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 		o.Loops.Pause = -1
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		for i, c := range []struct {
 			set  Settings
 			want int
 		}{
 			{Settings{}, 8},
-			{Settings{Concurrency: 3}, 3}, // a loop for each slot, and no more
+			{Settings{Concurrency: 3}, 3}, // at most a loop for each slot
 			{Settings{Concurrency: 1}, 1},
 			{Settings{Loops: Loops{Pause: time.Second}}, 1},
 			{Settings{Concurrency: 64}, 8},
@@ -175,46 +173,46 @@ func TestLoweringTheConcurrencyKeepsAnExplicitMin(t *testing.T) {
 			{Settings{Concurrency: 64}, 2}, // Max is explicit now, too
 			{Settings{Concurrency: 512}, 2},
 			{Settings{Loops: Loops{Max: 20}}, 9},
-			{Settings{Loops: Loops{Min: 30}}, 30}, // the newest counts
+			{Settings{Loops: Loops{Min: 30}}, 30}, // the last setting wins
 			{Settings{Loops: Loops{Min: 1}}, 1},
 		} {
 			if err := l.Configure(c.set); err != nil {
 				b.Fatal(err)
 			}
-			after(time.Minute)
+			advance(time.Minute)
 			if n := l.State().Loops; n != c.want {
-				t.Errorf("step %d, %+v: %d loops, want %d", i, c.set, n, c.want)
+				t.Errorf("step %d, %+v: got %d loops, want %d", i, c.set, n, c.want)
 			}
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// Switching off Pause lets the loops end that it kept.
+// Switching off Pause ends the loops that it kept.
 func TestThePauseCanChangeWhileRunning(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		o := many(5)
+		o := withLoops(5)
 		o.Loops.Pause = 24 * time.Hour
 		l := New(b.queue, nothing, o)
 		b.run(l)
 		b.put(1)
-		after(time.Minute)
+		advance(time.Minute)
 		if n := l.State().Loops; n != 5 {
-			b.Fatalf("%d loops, want 5", n)
+			b.Fatalf("got %d loops, want 5", n)
 		}
 		if err := l.Configure(Settings{Loops: Loops{Pause: -1}}); err != nil {
 			b.Fatal(err)
 		}
-		after(10 * time.Second)
+		advance(10 * time.Second)
 		if n := l.State().Loops; n != 1 {
-			t.Errorf("%d loops without a pause, want 1", n)
+			t.Errorf("got %d loops without a pause, want 1", n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // Configure has the same effect as the same values passed to New.
-func TestConfigureComesToTheSameAsNew(t *testing.T) {
+func TestConfigureHasTheEffectOfNew(t *testing.T) {
 	for _, c := range []struct {
 		concurrency int
 		loops       Loops
@@ -226,41 +224,41 @@ func TestConfigureComesToTheSameAsNew(t *testing.T) {
 			o.Concurrency, o.Loops = c.concurrency, c.loops
 			made := New(b.queue, nothing, o)
 			b.run(made)
-			after(0)
+			advance(0)
 			want := made.session.pool.bounds
-			b.finished()
+			b.mustFinish()
 
 			o = options()
 			o.Concurrency, o.Loops.Min = 1000, c.loops.Min
 			l := New(b.queue, nothing, o)
 			b.run(l)
-			after(0)
+			advance(0)
 			if err := l.Configure(Settings{Concurrency: c.concurrency, Loops: c.loops}); err != nil {
 				b.Fatal(err)
 			}
 			if got := l.session.pool.bounds; got != want {
-				t.Errorf("%+v: Configure comes to %+v, New to %+v", c, got, want)
+				t.Errorf("%+v: got bounds %+v after Configure, want those of New, %+v", c, got, want)
 			}
-			b.finished()
+			b.mustFinish()
 		})
 	}
 }
 
 // The maximum of loops adapts to the concurrency only until it is set, by any means.
-func TestAMaxThatWasConfiguredStays(t *testing.T) {
+func TestAConfiguredMaxOfLoopsStays(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(5000)
-		l := New(b.queue, slowly(time.Minute), options())
+		l := New(b.queue, slowHandler(time.Minute), options())
 		b.run(l)
-		after(time.Second)
+		advance(time.Second)
 		for _, c := range []Settings{{Loops: Loops{Max: 3}}, {Concurrency: 640}} {
 			if err := l.Configure(c); err != nil {
 				b.Fatal(err)
 			}
 		}
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		if st := l.State(); st.LoopsPeak != 3 {
-			t.Errorf("%d loops at the peak, want 3", st.LoopsPeak)
+			t.Errorf("LoopsPeak: got %d, want 3", st.LoopsPeak)
 		}
 		b.stop()
 		l.Halt()
@@ -271,7 +269,7 @@ func TestAMaxThatWasConfiguredStays(t *testing.T) {
 // A setting that a hook overrides is refused, at the start and later.
 func TestIdleBesideItsHookIsRefused(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		curve := func() backoff.BackOff { return scaling.Curve(0, time.Second) }
+		curve := func() BackOff { return scaling.Curve(0, time.Second) }
 		for _, idle := range []scaling.Idle{{Min: time.Second}, {Max: time.Minute}, {New: curve}} {
 			o := options()
 			o.QueueEmpty = func(int) (time.Duration, bool) { return time.Second, false }
@@ -280,34 +278,34 @@ func TestIdleBesideItsHookIsRefused(t *testing.T) {
 			defer cancel()
 			err := New(b.queue, nothing, o).Run(ctx)
 			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
-				b.Fatalf("%+v beside a hook: %v, want an error that names both", idle, err)
+				b.Fatalf("%+v beside a hook: got error %v, want one that names both", idle, err)
 			}
 
 			o.Idle = scaling.Idle{}
 			l := New(b.queue, nothing, o)
 			b.run(l)
-			after(time.Minute)
+			advance(time.Minute)
 			err = l.Configure(Settings{Idle: idle, Concurrency: 3})
 			if err == nil || !strings.Contains(err.Error(), "QueueEmpty") || !strings.Contains(err.Error(), "Idle") {
-				t.Errorf("%+v beside a hook: %v, want an error that names both", idle, err)
+				t.Errorf("%+v beside a hook: got error %v, want one that names both", idle, err)
 			}
 			if n := l.session.pool.bounds.Max; n != 2 {
-				t.Errorf("settings that were refused allow %d loops, want the 2 of before", n)
+				t.Errorf("Loops.Max after refused settings: got %d, want 2 as before", n)
 			}
-			b.finished()
+			b.mustFinish()
 		}
 		if n := len(b.queue.sent("dequeue")); n == 0 || n > 3*70 {
-			t.Errorf("%d polls", n)
+			t.Errorf("got %d polls, want between 1 and %d", n, 3*70)
 		}
 	})
 }
 
 // Configure may be called concurrently at any time. The settings in force in the end are those
 // of the last call.
-func TestConfigureByManyAtOnce(t *testing.T) {
+func TestConfigureIsSafeForConcurrentUse(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(500)
-		l := New(b.queue, slowly(100*time.Millisecond), options())
+		l := New(b.queue, slowHandler(100*time.Millisecond), options())
 		b.run(l)
 		var callers sync.WaitGroup
 		for i := range 8 {
@@ -325,14 +323,14 @@ func TestConfigureByManyAtOnce(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		after(time.Minute)
+		advance(time.Minute)
 		s, st := l.session, l.State()
 		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.pool.bounds != want || st.Loops < want.Min {
-			t.Errorf("bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
+			t.Errorf("got bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
 		}
 		if st.Succeeded != 500 {
-			t.Errorf("%d of 500 were done", st.Succeeded)
+			t.Errorf("got %d jobs done, want 500", st.Succeeded)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }

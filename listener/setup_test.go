@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 
 type job struct{ N int }
 
-// bundle holds what a test of a whole listener needs. It must be made in the bubble.
+// bundle holds the parts of a test of a whole listener. It must be made in the bubble.
 type bundle struct {
 	*testing.T
-	queue *wire
+	queue *recordingQueue
 	begin time.Time
 
 	stop func()     // ends the context of run
@@ -42,7 +42,7 @@ func setup(t *testing.T) *bundle {
 	if err := inner.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{T: t, queue: &wire{Queue: inner, calls: &calls{}}, begin: time.Now()}
+	return &bundle{T: t, queue: &recordingQueue{Queue: inner, requestLog: &requestLog{}}, begin: time.Now()}
 }
 
 // bubble runs a test with its bundle on a fake clock.
@@ -82,16 +82,16 @@ func (b *bundle) finish() error {
 	return <-b.done
 }
 
-// finished is finish for runs without an error.
-func (b *bundle) finished() {
+// mustFinish stops the run and fails the test if it returned an error.
+func (b *bundle) mustFinish() {
 	b.Helper()
 	if err := b.finish(); err != nil {
-		b.Errorf("Run: %v", err)
+		b.Errorf("Run: got error %v, want nil", err)
 	}
 }
 
-// after lets fake time pass and waits for its effects.
-func after(d time.Duration) {
+// advance lets fake time pass and waits for its effects.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -116,35 +116,35 @@ func (b *bundle) poisoned() []queue.Message {
 	return batch
 }
 
-// options returns options that log nothing.
+// options returns the default options without a log.
 func options() *Options[job] {
 	return &Options[job]{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// call is one request of a listener.
-type call struct {
+// request is one request of a listener.
+type request struct {
 	op  string
 	at  time.Time
-	n   int // asked for, by a dequeue
-	got int // received, by a dequeue
+	n   int // messages requested by a dequeue
+	got int // messages received by a dequeue
 	err error
 }
 
-// wire is a queue that records requests and can replace their answers.
-type wire struct {
+// recordingQueue is a queue that records requests and can intercept them.
+type recordingQueue struct {
 	queue.Queue
-	*calls
+	*requestLog
 }
 
-// calls is what is shared with siblings.
-type calls struct {
-	mu      sync.Mutex
-	log     []call                                  // guarded by mu
-	tamper  func(op string, act func() error) error // in place of acting; nil for none; set before the run
-	latency time.Duration                           // of every request; set before the run
+// requestLog is the record that a queue shares with its siblings.
+type requestLog struct {
+	mu        sync.Mutex
+	log       []request                               // guarded by mu
+	intercept func(op string, act func() error) error // called instead of act; nil for none; set before the run
+	latency   time.Duration                           // of every request; set before the run
 }
 
-func (c *calls) do(op string, n int, act func() (int, error)) error {
+func (c *requestLog) do(op string, n int, act func() (int, error)) error {
 	at := time.Now()
 	if c.latency > 0 {
 		time.Sleep(c.latency)
@@ -152,36 +152,36 @@ func (c *calls) do(op string, n int, act func() (int, error)) error {
 	got := 0
 	run := func() (err error) { got, err = act(); return err }
 	var err error
-	if c.tamper != nil {
-		err = c.tamper(op, run)
+	if c.intercept != nil {
+		err = c.intercept(op, run)
 	} else {
 		err = run()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.log = append(c.log, call{op, at, n, got, err})
+	c.log = append(c.log, request{op, at, n, got, err})
 	return err
 }
 
-// sent returns the calls of one operation.
-func (c *calls) sent(op string) []call {
+// sent returns the requests of one operation.
+func (c *requestLog) sent(op string) []request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found []call
-	for _, one := range c.log {
-		if one.op == op {
-			found = append(found, one)
+	var found []request
+	for _, r := range c.log {
+		if r.op == op {
+			found = append(found, r)
 		}
 	}
 	return found
 }
 
-func (w *wire) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
+func (w *recordingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
 	err = w.do("enqueue", 1, func() (int, error) { m, err = w.Queue.Enqueue(ctx, text, o); return 0, err })
 	return m, err
 }
 
-func (w *wire) Dequeue(ctx context.Context, n int, v time.Duration) (batch []queue.Message, err error) {
+func (w *recordingQueue) Dequeue(ctx context.Context, n int, v time.Duration) (batch []queue.Message, err error) {
 	err = w.do("dequeue", n, func() (int, error) { batch, err = w.Queue.Dequeue(ctx, n, v); return len(batch), err })
 	if err != nil {
 		batch = nil
@@ -189,26 +189,26 @@ func (w *wire) Dequeue(ctx context.Context, n int, v time.Duration) (batch []que
 	return batch, err
 }
 
-func (w *wire) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (fresh queue.Lease, err error) {
+func (w *recordingQueue) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (fresh queue.Lease, err error) {
 	err = w.do("update", 1, func() (int, error) { fresh, err = w.Queue.Update(ctx, l, text, v); return 0, err })
 	return fresh, err
 }
 
-func (w *wire) Delete(ctx context.Context, l queue.Lease) error {
+func (w *recordingQueue) Delete(ctx context.Context, l queue.Lease) error {
 	return w.do("delete", 1, func() (int, error) { return 0, w.Queue.Delete(ctx, l) })
 }
 
-func (w *wire) Properties(ctx context.Context) (p queue.Properties, err error) {
+func (w *recordingQueue) Properties(ctx context.Context) (p queue.Properties, err error) {
 	err = w.do("properties", 1, func() (int, error) { p, err = w.Queue.Properties(ctx); return 0, err })
 	return p, err
 }
 
-func (w *wire) Create(ctx context.Context, metadata map[string]string) error {
+func (w *recordingQueue) Create(ctx context.Context, metadata map[string]string) error {
 	return w.do("create", 1, func() (int, error) { return 0, w.Queue.Create(ctx, metadata) })
 }
 
-func (w *wire) Sibling(suffix string) queue.Queue {
-	return &wire{Queue: w.Queue.Sibling(suffix), calls: w.calls}
+func (w *recordingQueue) Sibling(suffix string) queue.Queue {
+	return &recordingQueue{Queue: w.Queue.Sibling(suffix), requestLog: w.requestLog}
 }
 
 func textLogger(w io.Writer) *slog.Logger {

@@ -1,45 +1,49 @@
 package listener
 
 import (
+	"fmt"
 	"path"
+	"reflect"
+	"runtime"
 	"strings"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/hook"
 )
 
 // maxFrames bounds how many frames of a stack are logged.
 const maxFrames = 12
 
-// frames turns the output of debug.Stack, taken where a panic was recovered, into lines for a
-// log, the innermost first, such as "main.ship worker.go:31". It leaves out the frames above
-// the panic and below the handler, which belong to the library and the runtime.
-func frames(stack []byte) []string {
-	var all []string
-	name := ""
-	for line := range strings.Lines(string(stack)) {
-		line = strings.TrimRight(line, "\n")
-		place, isPlace := strings.CutPrefix(line, "\t")
-		switch {
-		case !isPlace:
-			name = line
-		case strings.HasPrefix(name, "panic("), strings.HasPrefix(name, "runtime.Goexit("):
-			all = all[:0] // the frames so far recovered the panic
-		case strings.HasPrefix(name, "runtime."), strings.HasPrefix(name, "goroutine "):
-		case strings.Contains(name, "/dispatcher.(*Dispatcher[") && strings.Contains(name, ".call("):
-			return all
-		default:
-			all = append(all, frame(name, place))
-		}
-		if len(all) == maxFrames {
-			return all
-		}
-	}
-	return all
+// hiddenPackages are the packages that call handlers and hooks, and those of the runtime. Their
+// frames are not logged.
+var hiddenPackages = map[string]bool{
+	reflect.TypeFor[dispatcher.Dispatcher]().PkgPath(): true,
+	reflect.TypeFor[hook.Guard]().PkgPath():            true,
+	"runtime":                                          true,
+	"sync":                                             true,
 }
 
-// frame returns the function and its file and line, without arguments, offset and directories.
-func frame(name, place string) string {
-	if i := strings.LastIndexByte(name, '('); i > 0 {
-		name = name[:i]
+// frames returns lines for a log, the innermost first, such as "main.ship worker.go:31", for
+// the callers of the function that recovered a panic.
+func frames(callers []uintptr) []string {
+	var all []string
+	rest := runtime.CallersFrames(callers)
+	for more := len(callers) > 0; more; {
+		var f runtime.Frame
+		f, more = rest.Next()
+		switch {
+		case f.Function == "runtime.gopanic", f.Function == "runtime.Goexit":
+			all = all[:0] // the frames so far recovered the panic
+		case !hiddenPackages[packageOf(f.Function)]:
+			all = append(all, fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line))
+		}
 	}
-	place, _, _ = strings.Cut(place, " +0x")
-	return path.Base(name) + " " + path.Base(place)
+	return all[:min(len(all), maxFrames)]
+}
+
+// packageOf returns the import path of a function's package.
+func packageOf(function string) string {
+	begin := strings.LastIndexByte(function, '/') + 1
+	name, _, _ := strings.Cut(function[begin:], ".")
+	return function[:begin] + name
 }

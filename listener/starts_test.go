@@ -17,15 +17,17 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// process is a worker process that can be killed: its requests then fail.
-func (b *bundle) process(o *faultqueue.Options, h Handler[job], lo *Options[job]) (*Listener[job], *faultqueue.Queue) {
+// newProcess returns the listener and the queue of a worker process. Killing the queue kills the
+// process: its requests then fail.
+func (b *bundle) newProcess(o *faultqueue.Options, h Handler[job], lo *Options[job]) (*Listener[job], *faultqueue.Queue) {
 	q := faultqueue.New(b.queue, o)
 	return New(q, h, lo), q
 }
 
-// killers runs the jobs in a series of processes, each killed by its first handler after it has
-// run this long, until none starts any more, and returns how many handlers started.
-func (b *bundle) killers(o faultqueue.Options, ran time.Duration) (runs int) {
+// runKilledProcesses runs the jobs in a series of processes until no handler starts any more, and
+// returns how many started. Each process is killed once its first handler has run for the given
+// time.
+func (b *bundle) runKilledProcesses(o faultqueue.Options, ran time.Duration) (runs int) {
 	b.Helper()
 	for quiet := false; !quiet && runs < 50; o.Seed++ {
 		var q *faultqueue.Queue
@@ -36,25 +38,25 @@ func (b *bundle) killers(o faultqueue.Options, ran time.Duration) (runs int) {
 			<-ctx.Done()
 			return nil
 		}
-		l, q = b.process(&o, handler, options())
+		l, q = b.newProcess(&o, handler, options())
 		b.run(l)
 		select {
 		case <-started:
 			runs++
-			after(ran)
+			advance(ran)
 			q.Kill()
 		case <-time.After(3 * time.Hour):
 			quiet = true
 		}
 		l.Halt()
-		b.finished()
+		b.mustFinish()
 		q.Wait()
 	}
 	return runs
 }
 
-// copies returns the records in the poison queue.
-func (b *bundle) copies() (records []poison.Record) {
+// poisonRecords returns the records in the poison queue.
+func (b *bundle) poisonRecords() (records []poison.Record) {
 	b.Helper()
 	batch, err := b.queue.Queue.Sibling("-poison").Peek(b.Context(), queue.MaxBatch)
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
@@ -72,21 +74,21 @@ func (b *bundle) copies() (records []poison.Record) {
 
 // Invariant 5: a job that kills its worker runs MaxLost times after the first, unrecorded
 // start, and is then poison.
-func TestInvariant5_AKillerIsPoison(t *testing.T) {
+func TestAJobThatKillsItsWorkerIsPoison(t *testing.T) {
 	for _, ran := range []time.Duration{0, time.Minute} { // a minute is renewed
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			runs := b.killers(faultqueue.Options{}, ran)
-			c := b.copies()
+			runs := b.runKilledProcesses(faultqueue.Options{}, ran)
+			c := b.poisonRecords()
 			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost || b.depth(b.queue.Queue) != 0 {
-				t.Errorf("after %v: %d runs, records %+v", ran, runs, c)
+				t.Errorf("after %v: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost, depth 0", ran, runs, c, 1+poison.DefaultMaxLost)
 			}
 		})
 	}
 }
 
-// The same behind a network that loses a third of everything.
-func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
+// Invariant 5 holds behind a network that loses a third of all requests and responses.
+func TestAJobThatKillsItsWorkerIsPoisonBehindABadNetwork(t *testing.T) {
 	seeds := uint64(10)
 	if testing.Short() || underRace() {
 		seeds = 3
@@ -94,27 +96,26 @@ func TestInvariant5_AKillerIsPoisonBehindABadNetwork(t *testing.T) {
 	for seed := range seeds {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			runs := b.killers(faultqueue.Options{Seed: seed * 1000, Every: bad}, 0)
-			c := b.copies()
+			runs := b.runKilledProcesses(faultqueue.Options{Seed: seed * 1000, Every: badNetwork}, 0)
+			c := b.poisonRecords()
 			if runs < 2 || runs > 1+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
-				t.Errorf("seed %d: %d runs, records %+v", seed, runs, c)
+				t.Errorf("seed %d: got %d runs, records %+v; want runs at least 2, runs at most %v, records above 0, Reason ReasonLost", seed, runs, c, 1+poison.DefaultMaxLost)
 			}
 		})
 	}
 }
 
-// bad is a network that loses a third of all requests, half of them after the service has
-// acted.
-var bad = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, Unavailable: 0.02}
+// badNetwork fails a third of all requests, half of them after the service has acted.
+var badNetwork = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, Unavailable: 0.02}
 
-// Behind it no healthy job becomes poison, whether it is short or takes longer than its lease,
-// while jobs that kill their worker do (see above).
-func TestABadNetworkPoisonsNothing(t *testing.T) {
+// Behind a bad network no healthy job becomes poison, whether it is short or takes longer than
+// its lease.
+func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() || underRace() {
 		seeds = 3
 	}
-	for _, faults := range []faultqueue.Rates{bad, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
+	for _, faults := range []faultqueue.Rates{badNetwork, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
 		for seed := range seeds {
 			bubble(t, func(b *bundle) {
 				const jobs = 60
@@ -122,7 +123,7 @@ func TestABadNetworkPoisonsNothing(t *testing.T) {
 					b.send(n)
 				}
 				var done sync.Map
-				l, q := b.process(&faultqueue.Options{Seed: seed, Every: faults}, func(ctx context.Context, m *Message[job]) error {
+				l, q := b.newProcess(&faultqueue.Options{Seed: seed, Every: faults}, func(ctx context.Context, m *Message[job]) error {
 					long := time.Duration(m.Body.N%10) * 10 * time.Second
 					select {
 					case <-time.After(long + time.Duration(m.Body.N)*time.Millisecond):
@@ -134,29 +135,30 @@ func TestABadNetworkPoisonsNothing(t *testing.T) {
 				}, options())
 				b.run(l)
 				for hours := 0; b.depth(b.queue.Queue) > 0 && hours < 48; hours++ {
-					after(time.Hour)
+					advance(time.Hour)
 				}
-				b.finished()
+				b.mustFinish()
 				q.Wait()
 				left, handled := b.depth(b.queue.Queue), 0
 				done.Range(func(any, any) bool { handled++; return true })
-				if c := b.copies(); len(c) > 0 || left > 0 || handled != jobs {
-					t.Errorf("%+v, seed %d: %d jobs handled, %d left, %d poison: %+v", faults, seed, handled, left, len(c), c)
+				if c := b.poisonRecords(); len(c) > 0 || left > 0 || handled != jobs {
+					t.Errorf("%+v, seed %d: got %d jobs handled, %d left, poison records %+v; want %d handled and nothing else",
+						faults, seed, handled, left, c, jobs)
 				}
 			})
 		}
 	}
 }
 
-// For four minutes no answer to a dequeue arrives: no handler ever saw the jobs, and none
-// becomes poison.
-func TestLostAnswersToDequeuesPoisonNothing(t *testing.T) {
+// For four minutes no response to a dequeue arrives. No handler saw the jobs, and none becomes
+// poison.
+func TestLostResponsesToDequeuesMakeNothingPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		const jobs = 100
 		for n := range jobs {
 			b.send(n)
 		}
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "dequeue" && time.Since(b.begin) < 4*time.Minute {
 				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
@@ -164,26 +166,26 @@ func TestLostAnswersToDequeuesPoisonNothing(t *testing.T) {
 			return err
 		}
 		o := options()
-		o.Visibility = dispatcher.Visibility{First: 10 * time.Second} // 20 deliveries or so
+		o.Visibility = dispatcher.Visibility{First: 10 * time.Second} // for about 20 deliveries
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(10 * time.Minute)
-		b.finished()
-		if st := l.State(); st.Succeeded != jobs || st.Poisoned != 0 || len(b.copies()) != 0 {
-			t.Errorf("state %+v", st)
+		advance(10 * time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Succeeded != jobs || st.Poisoned != 0 || len(b.poisonRecords()) != 0 {
+			t.Errorf("got state %+v; want Succeeded %v, Poisoned 0, poison records 0", st, jobs)
 		}
 		if n := len(b.queue.sent("update")); n != jobs {
-			t.Errorf("%d starts recorded of %d jobs", n, jobs)
+			t.Errorf("got %d starts recorded, want %d", n, jobs)
 		}
 	})
 }
 
-// Answers to dequeues take longer than the visibility, which brief jobs have lowered: it rises
-// until they come in time, stays there while they are slow, and falls again.
+// Responses to dequeues take longer than the visibility, which short jobs have lowered. The
+// visibility rises until they come in time, stays while they are slow, and falls again.
 func TestSlowDequeuesRaiseTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var slow atomic.Bool
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "dequeue" && slow.Load() {
 				time.Sleep(9200 * time.Millisecond)
@@ -198,41 +200,41 @@ func TestSlowDequeuesRaiseTheVisibility(t *testing.T) {
 			}
 		}
 		batch(300)
-		after(time.Minute)
+		advance(time.Minute)
 		if v := l.State().Visibility; v != 10*time.Second {
-			t.Fatalf("visibility %v after brief jobs", v)
+			t.Fatalf("got visibility %v after short jobs; want %v", v, 10*time.Second)
 		}
 		slow.Store(true)
 		batch(500)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		if st := l.State(); st.Succeeded != 800 || st.Poisoned != 0 || st.Visibility != 20*time.Second {
-			t.Errorf("while dequeues are slow: state %+v", st)
+			t.Errorf("while dequeues are slow: got state %+v; want Succeeded 800, Poisoned 0, Visibility %v", st, 20*time.Second)
 		}
-		refused := l.State().Lost
-		if refused == 0 || refused > 64 {
-			t.Errorf("%d came too late until the visibility was up", refused)
+		tooLate := l.State().Lost
+		if tooLate == 0 || tooLate > 64 {
+			t.Errorf("got %d responses too late before the visibility had risen, want between 1 and 64", tooLate)
 		}
 		for range 12 { // an hour
-			after(5 * time.Minute)
+			advance(5 * time.Minute)
 			batch(100)
 		}
-		after(5 * time.Minute)
-		if st := l.State(); st.Succeeded != 2000 || st.Lost != refused || st.Visibility != 20*time.Second {
-			t.Errorf("after another hour: state %+v, %d lost before", st, refused)
+		advance(5 * time.Minute)
+		if st := l.State(); st.Succeeded != 2000 || st.Lost != tooLate || st.Visibility != 20*time.Second {
+			t.Errorf("after another hour: got state %+v; want Succeeded 2000, Lost %d, Visibility %v", st, tooLate, 20*time.Second)
 		}
 		slow.Store(false)
 		for range 4 {
-			after(5 * time.Minute)
+			advance(5 * time.Minute)
 			batch(10)
 		}
 		if st := l.State(); st.Visibility != 10*time.Second {
-			t.Errorf("when dequeues are quick again: state %+v", st)
+			t.Errorf("when dequeues are quick again: got state %+v; want Visibility %v", st, 10*time.Second)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
-// The first delivery costs no update, nor does one after a recorded failure.
+// Neither the first delivery nor one after a recorded failure costs an update.
 func TestAFirstDeliveryRecordsNoStart(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
@@ -244,18 +246,18 @@ func TestAFirstDeliveryRecordsNoStart(t *testing.T) {
 			return nil
 		}, options())
 		b.run(l)
-		after(time.Hour)
-		b.finished()
+		advance(time.Hour)
+		b.mustFinish()
 		if n := len(b.queue.sent("update")); runs != 4 || n != 3 {
-			t.Errorf("%d runs, %d updates, want one for each failure", runs, n)
+			t.Errorf("got %d runs and %d updates, want 4 and 3, one for each failure", runs, n)
 		}
 	})
 }
 
-// A start whose record is answered too late, or never, does not count: however often, the job
-// is handled when the service answers again.
+// A start whose record gets its response too late, or never, does not count. However often that
+// happens, the job is handled when the service responds again.
 func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
-	for name, answer := range map[string]func(act func() error) error{
+	for name, respond := range map[string]func(act func() error) error{
 		"lost":    func(act func() error) error { _ = act(); return &queue.Error{Kind: queue.ErrOutcomeUnknown} },
 		"never":   func(func() error) error { return &queue.Error{Kind: queue.ErrOutcomeUnknown} },
 		"doubled": func(act func() error) error { _ = act(); return act() },
@@ -264,35 +266,35 @@ func TestAStartThatNeverHappenedDoesNotCount(t *testing.T) {
 	} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
-			b.die()
-			b.queue.tamper = func(op string, act func() error) error {
+			b.loseDelivery()
+			b.queue.intercept = func(op string, act func() error) error {
 				if op == "update" && time.Since(b.begin) < time.Hour {
-					return answer(act)
+					return respond(act)
 				}
 				return act()
 			}
 			var runs atomic.Int64
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs.Add(1); return nil }, fixed(30*time.Second))
 			b.run(l)
-			after(59 * time.Minute)
+			advance(59 * time.Minute)
 			if st := l.State(); runs.Load() != 0 || st.Lost < 20 {
-				t.Errorf("%s: %d runs while no start could be recorded, state %+v", name, runs.Load(), st)
+				t.Errorf("%s: got %d runs while no start could be recorded, state %+v; want runs 0, Lost at least 20", name, runs.Load(), st)
 			}
-			after(5 * time.Minute)
-			b.finished()
-			if st := l.State(); runs.Load() != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
-				t.Errorf("%s: %d runs, state %+v", name, runs.Load(), st)
+			advance(5 * time.Minute)
+			b.mustFinish()
+			if st := l.State(); runs.Load() != 1 || st.Succeeded != 1 || len(b.poisonRecords()) != 0 {
+				t.Errorf("%s: got %d runs, state %+v; want runs 1, Succeeded 1, poison records 0", name, runs.Load(), st)
 			}
 		})
 	}
 }
 
-// If that answer takes as long as the lease, the next lease is longer.
+// If the response to the record of a start takes as long as the lease, the next lease is longer.
 func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.die()
-		b.queue.tamper = func(op string, act func() error) error {
+		b.loseDelivery()
+		b.queue.intercept = func(op string, act func() error) error {
 			err := act()
 			if op == "update" {
 				time.Sleep(29200 * time.Millisecond)
@@ -301,50 +303,54 @@ func TestAStartThatIsRecordedTooLateRaisesTheVisibility(t *testing.T) {
 		}
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
+		advance(5 * time.Minute)
+		b.mustFinish()
 		if st := l.State(); st.Lost != 1 || st.Succeeded != 1 || st.Visibility != time.Minute {
-			t.Errorf("state %+v", st)
+			t.Errorf("got state %+v; want Lost 1, Succeeded 1, Visibility %v", st, time.Minute)
 		}
 	})
 }
 
-// A body is decoded after its start is recorded, because decoding may kill the worker too; an
-// undecodable one is then poison, settled with the receipt of the record.
-func TestWhatCannotBeDecodedIsPoisonAfterItsStartIsRecorded(t *testing.T) {
+// A body is decoded after its start is recorded, because decoding can kill the worker too. If it
+// is undecodable, it is then poison and settled with the receipt of the record.
+func TestABodyIsDecodedAfterItsStartIsRecorded(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.putText("millrace/1?id=7\nno job")
-		b.die()
+		b.loseDelivery()
 		l := New(b.queue, nothing, options())
 		b.run(l)
-		after(time.Minute)
-		b.finished()
-		c := b.copies()
-		if st := l.State(); st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 || len(c) != 1 || c[0].Reason != poison.ReasonUndecodable || len(b.queue.sent("update")) != 1 {
-			t.Errorf("state %+v, records %+v", st, c)
+		advance(time.Minute)
+		b.mustFinish()
+		records := b.poisonRecords()
+		if len(records) != 1 || records[0].Reason != poison.ReasonUndecodable {
+			t.Errorf("got records %+v, want one with the reason undecodable", records)
+		}
+		updates := len(b.queue.sent("update"))
+		if st := l.State(); st.Poisoned != 1 || b.depth(b.queue.Queue) != 0 || updates != 1 {
+			t.Errorf("got state %+v and %d updates; want Poisoned 1, depth 0, 1 update", st, updates)
 		}
 	})
 }
 
-// A process keeps what it knows of a message after a settlement of unknown outcome.
-func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
+// A process remembers that a handler returned even if the outcome of its settlement is unknown.
+func TestAHandlerThatReturnedIsNotLostWithItsGiveBack(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.die()
+		b.loseDelivery()
 		var updates atomic.Int64
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			switch {
 			case op == "dequeue" && updates.Load() > 1 && updates.Load() < 4:
-				return &queue.Error{Op: op, Kind: queue.ErrThrottled} // somebody else is to have it
+				return &queue.Error{Op: op, Kind: queue.ErrThrottled} // another client takes the message
 			case op != "update":
 				return act()
 			}
 			switch updates.Add(1) {
 			case 2: // the give-back after the recorded start
 				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
-			case 3: // and again, when somebody else has had it
+			case 3: // the retry, after another client has had the message
 				time.Sleep(6 * time.Second)
-				b.die()
+				b.loseDelivery()
 				defer updates.Add(1)
 			}
 			return act()
@@ -359,20 +365,20 @@ func TestAHandlerThatReturnedIsNotLostThoughItsGiveBackIs(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(5 * time.Minute)
-		b.finished()
-		if st := l.State(); runs != 2 || st.Retried != 1 || st.Succeeded != 1 || len(b.copies()) != 0 {
-			t.Errorf("%d runs, state %+v, records %+v", runs, st, b.copies())
+		advance(5 * time.Minute)
+		b.mustFinish()
+		if st := l.State(); runs != 2 || st.Retried != 1 || st.Succeeded != 1 || len(b.poisonRecords()) != 0 {
+			t.Errorf("got %d runs, state %+v, records %+v; want runs 2, Retried 1, Succeeded 1, poison records 0", runs, st, b.poisonRecords())
 		}
 	})
 }
 
 // A handler that returned has not killed its worker, even if its lease was lost. But a job that
 // loses its lease every time does not run for ever.
-func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T) {
+func TestAJobThatLosesItsLeaseTooOftenIsPoison(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "delete" {
 				return queue.ErrReceiptMismatch
 			}
@@ -381,10 +387,10 @@ func TestAHandlerThatReturnedIsNotLostUntilItLosesItsLeaseTooOften(t *testing.T)
 		runs := 0
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
 		b.run(l)
-		after(24 * time.Hour)
-		b.finished()
-		if c := b.copies(); runs != 1+20+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
-			t.Errorf("%d runs, %d records", runs, len(c))
+		advance(24 * time.Hour)
+		b.mustFinish()
+		if c := b.poisonRecords(); runs != 1+20+poison.DefaultMaxLost || len(c) == 0 || c[0].Reason != poison.ReasonLost {
+			t.Errorf("got %d runs, %d records; want runs %v, records above 0, Reason ReasonLost", runs, len(c), 1+20+poison.DefaultMaxLost)
 		}
 	})
 }
@@ -399,13 +405,13 @@ func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 			}
 			b.putText(text + strings.Repeat(" ", queue.MaxText-len(text)))
 			for range lost {
-				b.die()
+				b.loseDelivery()
 			}
 			runs := 0
 			l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
 			b.run(l)
-			after(time.Minute)
-			b.finished()
+			advance(time.Minute)
+			b.mustFinish()
 			if st := l.State(); runs != want || st.Poisoned != int64(1-want) { // the copy is bare
 				t.Errorf("%d runs after %d lost deliveries, want %d; state %+v", runs, lost, want, st)
 			}
@@ -413,10 +419,10 @@ func TestWithoutRoomForARecordDeliveriesCount(t *testing.T) {
 	}
 }
 
-// translated is a queue whose messages have a newer envelope when an old worker reads them.
-type translated struct{ queue.Queue }
+// newerEnvelopes is a queue whose messages have a newer envelope when an old worker reads them.
+type newerEnvelopes struct{ queue.Queue }
 
-func (q translated) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
+func (q newerEnvelopes) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
 	batch, err := q.Queue.Dequeue(ctx, n, v)
 	for i := range batch {
 		batch[i].Text = strings.Replace(batch[i].Text, "millrace/1", "millrace/2", 1)
@@ -424,50 +430,50 @@ func (q translated) Dequeue(ctx context.Context, n int, v time.Duration) ([]queu
 	return batch, err
 }
 
-func (q translated) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+func (q newerEnvelopes) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
 	return q.Queue.Update(ctx, l, strings.Replace(text, "millrace/2", "millrace/1", 1), v)
 }
 
-// B-19: messages that old workers gave back, however often, are not lost for a newer one.
-func TestWhatOldWorkersLeftAloneIsNotLost(t *testing.T) {
+// B-19: messages that old workers gave back, however often, are handled by a newer one.
+func TestGiveBacksOfOldWorkersAreNotLostStarts(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		old := New[job](translated{b.queue}, func(context.Context, *Message[job]) error { t.Error("it was handled"); return nil }, options())
+		old := New[job](newerEnvelopes{b.queue}, func(context.Context, *Message[job]) error { t.Error("the message was handled"); return nil }, options())
 		b.run(old)
-		after(10 * time.Minute)
-		b.finished()
-		after(time.Minute)
+		advance(10 * time.Minute)
+		b.mustFinish()
+		advance(time.Minute)
 		if n := old.State().Snoozed; n < 10 {
-			t.Errorf("the old worker left it alone %d times", n)
+			t.Errorf("give-backs of the old worker: got %d, want at least 10", n)
 		}
 		runs := 0
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return nil }, options())
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if st := l.State(); runs != 1 || st.Succeeded != 1 {
-			t.Errorf("%d runs, state %+v, records %+v", runs, st, b.copies())
+			t.Errorf("got %d runs, state %+v, records %+v; want runs 1, Succeeded 1", runs, st, b.poisonRecords())
 		}
 	})
 }
 
-// There cannot be more settlements or starts than deliveries: such a head is forged or was
-// copied from another message.
-func TestAForgedCountDoesNotSwitchMaxLostOff(t *testing.T) {
+// A head with more settlements or starts than deliveries is forged or was copied from another
+// message.
+func TestAForgedCountDoesNotDisableMaxLost(t *testing.T) {
 	for _, forged := range []string{"s=9223372036854775807", "s=1000", "s=9223372036854775807&st=2147483647", "st=100"} {
 		bubble(t, func(b *bundle) {
 			b.putText("millrace/1?id=7&" + forged + "\n" + `{"N":1}`)
-			runs := b.killers(faultqueue.Options{}, 0)
-			c := b.copies()
+			runs := b.runKilledProcesses(faultqueue.Options{}, 0)
+			c := b.poisonRecords()
 			if runs != 1+poison.DefaultMaxLost || len(c) != 1 || c[0].Reason != poison.ReasonLost {
-				t.Errorf("%s: %d runs, records %+v", forged, runs, c)
+				t.Errorf("%s: got %d runs, records %+v; want runs %v, records 1, Reason ReasonLost", forged, runs, c, 1+poison.DefaultMaxLost)
 			}
 		})
 	}
 }
 
 // Saved progress restarts the count; saving the same body is not progress.
-func TestSavedProgressStartsTheCountOfLostStartsAnew(t *testing.T) {
+func TestSavedProgressResetsTheCountOfLostStarts(t *testing.T) {
 	for _, progress := range []bool{true, false} {
 		bubble(t, func(b *bundle) {
 			b.send(1)
@@ -475,14 +481,14 @@ func TestSavedProgressStartsTheCountOfLostStartsAnew(t *testing.T) {
 			for range 12 {
 				var q *faultqueue.Queue
 				started := make(chan struct{}, 1)
-				l, q := b.process(nil, func(ctx context.Context, m *Message[job]) error {
+				l, q := b.newProcess(nil, func(ctx context.Context, m *Message[job]) error {
 					runs++
 					if progress {
 						next = m.Body.N + 1
 					} else {
 						next = m.Body.N
 					}
-					for range 2 { // the second has come no further
+					for range 2 { // the second saves the same body
 						if err := m.Save(ctx, job{next}); err != nil {
 							t.Error(err)
 						}
@@ -498,23 +504,24 @@ func TestSavedProgressStartsTheCountOfLostStartsAnew(t *testing.T) {
 				case <-time.After(time.Hour):
 				}
 				l.Halt()
-				b.finished()
+				b.mustFinish()
 			}
-			if progress && (runs != 12 || next != 13 || len(b.copies()) != 0) {
-				t.Errorf("%d runs, up to %d, with progress; records %+v", runs, next, b.copies())
+			if progress && (runs != 12 || next != 13 || len(b.poisonRecords()) != 0) {
+				t.Errorf("with progress: got %d runs up to %d, records %+v; want 12 up to 13 and none", runs, next, b.poisonRecords())
 			}
-			if !progress && (runs != 1+poison.DefaultMaxLost || len(b.copies()) != 1) {
-				t.Errorf("%d runs without progress, records %+v", runs, b.copies())
+			if !progress && (runs != 1+poison.DefaultMaxLost || len(b.poisonRecords()) != 1) {
+				t.Errorf("without progress: got %d runs, records %+v; want %d and one", runs, b.poisonRecords(), 1+poison.DefaultMaxLost)
 			}
 		})
 	}
 }
 
-// A second process counts what the first recorded and lost: it cannot know better.
+// A second process counts the starts that the first recorded and lost, because it cannot know
+// that their handlers returned.
 func TestStartsCountAcrossProcesses(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "delete" {
 				return queue.ErrReceiptMismatch
 			}
@@ -533,10 +540,10 @@ func TestStartsCountAcrossProcesses(t *testing.T) {
 			case <-started:
 			case <-time.After(time.Hour):
 			}
-			b.finished()
+			b.mustFinish()
 		}
-		if runs != 1+poison.DefaultMaxLost || len(b.copies()) == 0 {
-			t.Errorf("%d runs, records %s", runs, fmt.Sprint(b.copies()))
+		if runs != 1+poison.DefaultMaxLost || len(b.poisonRecords()) == 0 {
+			t.Errorf("got %d runs, records %s; want runs %v, poison records above 0", runs, fmt.Sprint(b.poisonRecords()), 1+poison.DefaultMaxLost)
 		}
 	})
 }

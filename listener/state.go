@@ -100,17 +100,14 @@ func (s State) Healthy() bool { return s.Phase != Stopped }
 // State returns what the listener is doing. It sends no request: Depth is the last one read.
 // Before Run it is the zero State.
 func (l *Listener[T]) State() State {
-	l.mu.Lock()
-	s := l.session
-	l.mu.Unlock()
-	if s == nil {
-		return State{}
+	if s := l.current(); s != nil {
+		return s.state()
 	}
-	return s.state()
+	return State{}
 }
 
 // state implements [Listener.State].
-func (s *session[T]) state() State {
+func (s *session) state() State {
 	st := State{
 		Requests: s.requested.Load(), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),

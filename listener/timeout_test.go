@@ -14,45 +14,46 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 		var deadline time.Time
 		var known bool
 		var ended, cause error
-		over := make(chan struct{})
+		ctxEnded := make(chan struct{})
 		o := options()
 		o.Timeout = 30 * time.Second
-		var told error
-		o.OnError = func(err error) { told = err }
+		var reported error
+		o.OnError = func(err error) { reported = err }
 		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error {
 			deadline, known = ctx.Deadline()
 			inner, cancel := context.WithCancel(ctx)
 			defer cancel()
 			<-inner.Done()
 			ended, cause = ctx.Err(), context.Cause(inner)
-			close(over)
+			close(ctxEnded)
 			return inner.Err()
 		}, o)
 		b.run(l)
-		after(29 * time.Second)
+		advance(29 * time.Second)
 		if want := b.begin.Add(30 * time.Second); !known || !deadline.Equal(want) {
-			t.Errorf("got the deadline %v, %v; want %v", deadline, known, want)
+			t.Errorf("got deadline %v, %v; want %v", deadline, known, want)
 		}
 		select {
-		case <-over:
-			t.Errorf("it ended early: %v", ended)
+		case <-ctxEnded:
+			t.Errorf("the context ended early: %v", ended)
 		default:
 		}
-		after(time.Second + 100*time.Millisecond)
-		b.finished()
+		advance(time.Second + 100*time.Millisecond)
+		b.mustFinish()
 		if !errors.Is(ended, context.DeadlineExceeded) {
-			t.Errorf("got the error %v, want a deadline", ended)
+			t.Errorf("got error %v, want DeadlineExceeded", ended)
 		}
 		if !errors.Is(cause, ErrTimeout) || !errors.Is(cause, context.DeadlineExceeded) {
-			t.Errorf("got the cause %v, want both ErrTimeout and a deadline", cause)
+			t.Errorf("got cause %v, want both ErrTimeout and DeadlineExceeded", cause)
 		}
-		if !errors.Is(told, ErrTimeout) || !strings.Contains(told.Error(), "handler time-out after 30s") || l.State().Retried != 1 {
-			t.Errorf("got %v told and %d retried", told, l.State().Retried)
+		const want = "handler time-out after 30s"
+		if !errors.Is(reported, ErrTimeout) || !strings.Contains(reported.Error(), want) || l.State().Retried != 1 {
+			t.Errorf("got error %v and %d retried, want ErrTimeout with %q and 1", reported, l.State().Retried, want)
 		}
 	})
 }
 
-func TestEachJobCanHaveItsTimeout(t *testing.T) {
+func TestEachJobCanHaveItsOwnTimeout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(4)
 		ran := make([]time.Duration, 4)
@@ -66,7 +67,7 @@ func TestEachJobCanHaveItsTimeout(t *testing.T) {
 			case 1:
 				return -1
 			case 2:
-				panic("nobody knows")
+				panic("no time-out for this job")
 			}
 			return 0
 		}
@@ -77,8 +78,8 @@ func TestEachJobCanHaveItsTimeout(t *testing.T) {
 			return err
 		}, o)
 		b.run(l)
-		after(2 * time.Minute)
-		b.finished()
+		advance(2 * time.Minute)
+		b.mustFinish()
 		for i, want := range []time.Duration{5 * time.Second, time.Minute, 20 * time.Second, 20 * time.Second} {
 			if ran[i] != want {
 				t.Errorf("job %d: got %v, want %v", i, ran[i], want)
@@ -87,38 +88,40 @@ func TestEachJobCanHaveItsTimeout(t *testing.T) {
 	})
 }
 
-// A handler's result counts after its time-out too. Only a plain error is a failure.
-func TestWhatAHandlerAsksForAfterItsTimeoutCounts(t *testing.T) {
+// A handler's result also counts after its time-out. Only a plain error is a failure.
+func TestTheResultOfAHandlerCountsAfterItsTimeout(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(4)
-		said := []error{Snooze(time.Hour), Discard(errors.New("nobody needs it")), Poison(errors.New("it never will")), Retry(time.Hour, errors.New("not yet"))}
+		results := []error{
+			Snooze(time.Hour), Discard(errors.New("obsolete")), Poison(errors.New("invalid")), Retry(time.Hour, errors.New("not yet")),
+		}
 		o := options()
 		o.Timeout = 10 * time.Second
-		var told errorList
-		o.OnError = told.add
+		var reported errorList
+		o.OnError = reported.add
 		l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
 			<-ctx.Done()
-			time.Sleep(time.Duration(m.Body.N) * time.Millisecond) // one after the other
-			return said[m.Body.N]
+			time.Sleep(time.Duration(m.Body.N) * time.Millisecond) // so that they return one after the other
+			return results[m.Body.N]
 		}, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if s := l.State(); s.Snoozed != 1 || s.Discarded != 1 || s.Poisoned != 1 || s.Retried != 1 {
-			t.Errorf("one of each kind was asked for, got %+v", s)
+			t.Errorf("got state %+v; want Snoozed 1, Discarded 1, Poisoned 1, Retried 1", s)
 		}
-		if len(told.list) == 0 {
-			t.Error("nothing is told")
+		if len(reported.list) == 0 {
+			t.Error("got no errors, want some")
 		}
-		for _, err := range told.list {
+		for _, err := range reported.list {
 			if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("the time-out is not told: %v", err)
+				t.Errorf("got error %v, want both ErrTimeout and DeadlineExceeded", err)
 			}
 		}
 	})
 }
 
-func TestALostLeaseIsNoDeadline(t *testing.T) {
+func TestALostLeaseIsNotADeadline(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(1)
 		var ended, cause error
@@ -133,10 +136,10 @@ func TestALostLeaseIsNoDeadline(t *testing.T) {
 			return ctx.Err()
 		}, o)
 		b.run(l)
-		after(time.Minute)
-		b.finished()
+		advance(time.Minute)
+		b.mustFinish()
 		if !errors.Is(cause, ErrLeaseLost) || errors.Is(ended, context.DeadlineExceeded) {
-			t.Errorf("got %v because of %v, want a lost lease", ended, cause)
+			t.Errorf("got error %v with cause %v, want cause ErrLeaseLost and no deadline", ended, cause)
 		}
 	})
 }

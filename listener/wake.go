@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/nonblocking"
 )
 
 // wake combines the reasons to poll before the timer: a message that was given back becomes
@@ -31,7 +33,7 @@ func newWake() *wake {
 }
 
 // signal wakes the loop that has slept longest, or the next one to sleep.
-func (w *wake) signal() { trySignal(w.now) }
+func (w *wake) signal() { nonblocking.Send(w.now, struct{}{}) }
 
 // at schedules a signal for when a message that was given back becomes visible. Those of one
 // second share a signal, at the last of them: they are worth one poll, and the memory is
@@ -53,7 +55,7 @@ func (w *wake) at(due time.Time) {
 	first := !known && w.seconds[0] == second
 	w.mu.Unlock()
 	if first {
-		trySignal(w.fresh)
+		nonblocking.Send(w.fresh, struct{}{})
 	}
 }
 
@@ -93,13 +95,6 @@ func (w *wake) next(now time.Time) (fell bool, wait time.Duration, more bool) {
 		fell = true
 	}
 	return fell, 0, false
-}
-
-func trySignal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 type secondHeap []int64

@@ -16,7 +16,7 @@ import (
 )
 
 // A message that is given back without a delay is fetched at once, not when the idle wait ends.
-func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
+func TestAMessageGivenBackWithoutADelayIsFetchedAtOnce(t *testing.T) {
 	for name, again := range map[string]error{
 		"Retry(0)":        dispatcher.Retry(0, errors.New("not yet")),
 		"Snooze(0)":       dispatcher.Snooze(0),
@@ -31,7 +31,7 @@ func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
 				var at []time.Duration
 				l := New(b.queue, func(_ context.Context, m *Message[job]) error {
 					if len(at) == 0 {
-						time.Sleep(time.Hour) // until the loop has fallen asleep for as long as it may
+						time.Sleep(time.Hour) // until the loop sleeps for Idle.Max
 					}
 					at = append(at, time.Since(b.begin))
 					if len(at) < 4 {
@@ -40,10 +40,10 @@ func TestAReleaseDueAtOnceIsFetchedAtOnce(t *testing.T) {
 					return nil
 				}, o)
 				b.run(l)
-				after(2 * time.Hour)
-				b.finished()
+				advance(2 * time.Hour)
+				b.mustFinish()
 				if len(at) != 4 || at[3] != at[0] {
-					t.Errorf("deliveries at %v, want four at once after the first", at)
+					t.Errorf("got deliveries at %v, want four at the same time", at)
 				}
 			})
 		})
@@ -60,12 +60,12 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 		o := options()
 		o.Concurrency = 128
 		o.Idle = scaling.Idle{Max: 24 * time.Hour}
-		// One falls due every ten seconds, those of the end first: what comes late to a
-		// full memory must not be what falls due early.
-		due := func(i int) time.Duration { return time.Hour + time.Duration(n-i)*10*time.Second }
+		// One becomes visible every ten seconds, the last ones first: an early release must not
+		// be forgotten because it is remembered late.
+		visibleAt := func(i int) time.Duration { return time.Hour + time.Duration(n-i)*10*time.Second }
 		var late atomic.Int64
 		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
-			left := due(m.Body.N) - time.Since(b.begin)
+			left := visibleAt(m.Body.N) - time.Since(b.begin)
 			if left > 0 {
 				return dispatcher.Snooze(left)
 			}
@@ -75,10 +75,10 @@ func TestNoReleaseIsForgotten(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(12 * time.Hour)
-		b.finished()
+		advance(12 * time.Hour)
+		b.mustFinish()
 		if done := l.State().Succeeded; done != n || late.Load() > 0 {
-			t.Errorf("%d of %d were done, %d of them late", done, n, late.Load())
+			t.Errorf("got %d jobs done, %d of them late; want %d and 0", done, late.Load(), n)
 		}
 	})
 }
@@ -101,16 +101,16 @@ func TestReleasesOfOneSecondAreFetchedTogether(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		before := len(b.queue.sent("dequeue"))
-		after(5 * time.Minute)
+		advance(5 * time.Minute)
 		polls := len(b.queue.sent("dequeue")) - before
-		b.finished()
+		b.mustFinish()
 		if done := l.State().Succeeded; done != n {
-			t.Errorf("%d of %d were done", done, n)
+			t.Errorf("got %d jobs done, want %d", done, n)
 		}
 		if bound := 3 * n / queue.MaxBatch; polls > bound {
-			t.Errorf("%d polls for %d messages, want at most %d", polls, n, bound)
+			t.Errorf("got %d polls for %d messages, want at most %d", polls, n, bound)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 			b.send(i)
 		}
 		var down atomic.Bool
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if op == "dequeue" && down.Load() {
 				return &queue.Error{Op: op, Kind: queue.ErrThrottled, Status: 503}
 			}
@@ -142,32 +142,32 @@ func TestWakeUpsDoNotEndAPauseAfterAnError(t *testing.T) {
 			return nil
 		}, o)
 		b.run(l)
-		after(59 * time.Second)
+		advance(59 * time.Second)
 		down.Store(true)
 		before := len(b.queue.sent("dequeue"))
 		for range 10 * 60 { // a release and a change of settings every second
 			if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Hour}}); err != nil {
 				b.Fatal(err)
 			}
-			after(time.Second)
+			advance(time.Second)
 		}
-		// 0.1, 0.2 … 25.6 s, each ± a quarter, and then every 30 s ± a quarter.
+		// Waits of 0.1, 0.2 … 25.6 s and then 30 s, each ± a quarter.
 		if polls := len(b.queue.sent("dequeue")) - before; polls < 20 || polls > 36 {
-			t.Errorf("%d polls in ten minutes of 503, want about 27", polls)
+			t.Errorf("got %d polls in ten minutes of 503, want 20 to 36", polls)
 		}
 		down.Store(false)
-		after(time.Minute)
+		advance(time.Minute)
 		if done := l.State().Succeeded; done != n {
-			t.Errorf("%d of %d were done a minute after the outage", done, n)
+			t.Errorf("got %d jobs done a minute after the outage, want %d", done, n)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // L-16: the wait after an error is at most 30 s ± 25 %, also where the idle wait is longer.
-func TestALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
+func TestALongIdleMinDoesNotLengthenThePauseAfterAnError(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if time.Since(b.begin) < 10*time.Second {
 				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 			}
@@ -178,19 +178,19 @@ func TestALongIdleMinIsNoPauseAfterAnError(t *testing.T) {
 		o.Idle.Min = time.Hour
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(40 * time.Second)
+		advance(40 * time.Second)
 		if l.State().Succeeded != 1 {
-			t.Error("the job is not done 30 s after the outage")
+			t.Errorf("state 30 s after the outage: got %+v, want Succeeded 1", l.State())
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // The waits after errors begin with the Idle.Min in force.
-func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
+func TestWaitsAfterErrorsFollowAChangeOfIdle(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		var down atomic.Bool
-		b.queue.tamper = func(op string, act func() error) error {
+		b.queue.intercept = func(op string, act func() error) error {
 			if down.Load() {
 				return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 			}
@@ -200,23 +200,23 @@ func TestErrorsAfterAChangeOfIdleFollowIt(t *testing.T) {
 		o.Idle.Min = 20 * time.Second
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(time.Minute)
+		advance(time.Minute)
 		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}}); err != nil {
 			b.Fatal(err)
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		down.Store(true)
 		before := len(b.queue.sent("dequeue"))
-		after(10 * time.Second)
+		advance(10 * time.Second)
 		if polls := len(b.queue.sent("dequeue")) - before; polls < 5 {
-			t.Errorf("%d polls in the first 10 s of an outage, want one after 0.1, 0.2, 0.4 s …", polls)
+			t.Errorf("got %d polls in the first 10 s of an outage, want at least 5", polls)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // A release in a second whose earlier releases were already signalled is signalled too.
-func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
+func TestALaterReleaseInTheSameSecondIsSignalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWake()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -227,7 +227,7 @@ func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 		for _, due := range []int{5200, 5300, 5900, 5950} {
 			w.at(begin.Add(time.Duration(due) * time.Millisecond))
 			if due == 5200 || due == 5900 {
-				continue // two are given back together
+				continue // given back together with the next one
 			}
 			select {
 			case <-w.now:
@@ -236,10 +236,10 @@ func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 			}
 		}
 		if len(woken) != 2 || woken[0] != 5300 || woken[1] != 5950 {
-			t.Errorf("woken at %v ms, want once for the first two and once for the others", woken)
+			t.Errorf("got signals at %v ms, want [5300 5950]: one for each pair", woken)
 		}
 		if len(w.latest) > 0 || len(w.seconds) > 0 {
-			t.Errorf("%v is remembered for ever", w.latest)
+			t.Errorf("remembered releases: got %v, want none", w.latest)
 		}
 		cancel()
 		watching.Wait()
@@ -248,14 +248,14 @@ func TestAReleaseIsNotTakenForOneThatFellDue(t *testing.T) {
 
 // A loop that ends because the settings allow fewer passes its wake-up on: a retry due in 5 s
 // is fetched then, although the concurrency was lowered meanwhile.
-func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
-	for _, least := range []int{1, 16} {
-		t.Run(fmt.Sprint("Min ", least), func(t *testing.T) {
+func TestALoopThatEndsPassesItsWakeUpOn(t *testing.T) {
+	for _, minLoops := range []int{1, 16} {
+		t.Run(fmt.Sprint("Min ", minLoops), func(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				o := options()
 				o.Concurrency = 512
 				o.Idle = scaling.Idle{Max: time.Minute}
-				o.Loops.Min = least
+				o.Loops.Min = minLoops
 				o.QueueWorkDetected = func(scaling.Load) int { return 16 }
 				o.Loops.Pause = 24 * time.Hour // all stay
 				attempts := make(chan time.Time, 10)
@@ -270,20 +270,20 @@ func TestALoopThatLeavesPassesTheWakeUpOn(t *testing.T) {
 				b.send(1)
 				<-attempts
 				<-attempts
-				after(10 * time.Minute) // all loops sleep for a minute by now
+				advance(10 * time.Minute) // all loops sleep for a minute by now
 				if n := l.State().Loops; n != 16 {
-					b.Fatalf("%d loops, want 16", n)
+					b.Fatalf("got %d loops, want 16", n)
 				}
 				b.send(2)
 				first := <-attempts
-				after(time.Second)
+				advance(time.Second)
 				if err := l.Configure(Settings{Concurrency: 4}); err != nil {
 					b.Fatal(err)
 				}
 				if again := (<-attempts).Sub(first); again > 6*time.Second {
-					t.Errorf("the second attempt came after %v, want 5 s", again)
+					t.Errorf("delay of the second attempt: got %v, want 5 to 6 s", again)
 				}
-				b.finished()
+				b.mustFinish()
 			})
 		})
 	}
@@ -298,21 +298,21 @@ func TestSurplusLoopsEndWithoutAPoll(t *testing.T) {
 		o.Loops.Min = 16
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(10 * time.Hour)
+		advance(10 * time.Hour)
 		before := len(b.queue.sent("dequeue"))
 		if err := l.Configure(Settings{Loops: Loops{Max: 2}}); err != nil {
 			b.Fatal(err)
 		}
 		synctest.Wait()
 		if n, polls := l.State().Loops, len(b.queue.sent("dequeue"))-before; n != 2 || polls > 1 {
-			t.Errorf("%d loops after %d polls, want 2 after at most 1", n, polls)
+			t.Errorf("got %d loops after %d polls, want 2 after at most 1", n, polls)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
 // A shorter idle wait applies to all loops: the one that sees it first may end, and the others
-// must not sleep on by the old one.
+// must not continue their old wait.
 func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		o := options()
@@ -321,28 +321,28 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 		o.Loops.Min = 8
 		l := New(b.queue, nothing, o)
 		b.run(l)
-		after(100 * time.Hour) // all sleep for ten hours
+		advance(100 * time.Hour) // all sleep for ten hours
 		before := len(b.queue.sent("dequeue"))
 		if err := l.Configure(Settings{Idle: scaling.Idle{Max: time.Second}, Loops: Loops{Min: 1}}); err != nil {
 			b.Fatal(err)
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		if n := l.State().Loops; n != 1 {
-			t.Errorf("%d loops a minute after the change, want 1", n)
+			t.Errorf("got %d loops a minute after the change, want 1", n)
 		}
-		// 60 of the one that stays, some more of those that find out that they may end.
+		// 60 of the loop that stays, and a few of each that ends.
 		if polls := len(b.queue.sent("dequeue")) - before; polls < 50 || polls > 60+8*6 {
-			t.Errorf("%d polls in the minute after the change", polls)
+			t.Errorf("got %d polls in the minute after the change; want between 50 and %v", polls, 60+8*6)
 		}
 		begin := time.Now()
 		b.put(1)
 		for l.State().Succeeded == 0 {
-			after(100 * time.Millisecond)
+			advance(100 * time.Millisecond)
 		}
 		if waited := time.Since(begin); waited > 1300*time.Millisecond {
-			t.Errorf("the job waited for %v, with an idle wait of at most 1 s", waited)
+			t.Errorf("idle wait of at most 1 s: the job waited %v; want at most %v", waited, 1300*time.Millisecond)
 		}
-		b.finished()
+		b.mustFinish()
 	})
 }
 
@@ -351,7 +351,7 @@ func TestAShorterIdleWaitReachesAllLoops(t *testing.T) {
 func TestWaitsDependOnTheSeed(t *testing.T) {
 	instants := func(seed uint64, down bool) (at []time.Duration) {
 		bubble(t, func(b *bundle) {
-			b.queue.tamper = func(op string, act func() error) error {
+			b.queue.intercept = func(op string, act func() error) error {
 				if down {
 					return &queue.Error{Op: op, Kind: queue.ErrUnavailable, Status: 500}
 				}
@@ -360,8 +360,8 @@ func TestWaitsDependOnTheSeed(t *testing.T) {
 			o := options()
 			o.Seed = seed
 			b.run(New(b.queue, nothing, o))
-			after(time.Minute)
-			b.finished()
+			advance(time.Minute)
+			b.mustFinish()
 			for _, c := range b.queue.sent("dequeue") {
 				at = append(at, c.at.Sub(b.begin))
 			}
@@ -371,19 +371,19 @@ func TestWaitsDependOnTheSeed(t *testing.T) {
 	for what, down := range map[string]bool{"empty polls": false, "errors": true} {
 		one, same := fmt.Sprint(instants(1, down)), fmt.Sprint(instants(1, down))
 		if one != same {
-			t.Errorf("after %s a seed is not the same twice:\n%v\n%v", what, one, same)
+			t.Errorf("after %s, two runs of one seed: got\n%v\nand\n%v, want equal waits", what, one, same)
 		}
 		seen := map[string]uint64{one: 1}
 		for seed := uint64(2); seed <= 5; seed++ {
 			polls := fmt.Sprint(instants(seed, down))
 			if other, ok := seen[polls]; ok {
-				t.Errorf("after %s seeds %d and %d wait alike:\n%v", what, seed, other, polls)
+				t.Errorf("after %s, seeds %d and %d: got equal waits, want different ones:\n%v", what, seed, other, polls)
 			}
 			seen[polls] = seed
 		}
 		random := fmt.Sprint(instants(0, down))
 		if again := fmt.Sprint(instants(0, down)); random == again {
-			t.Errorf("after %s two listeners without a seed wait alike:\n%v", what, again)
+			t.Errorf("after %s, two listeners without a seed: got equal waits, want different ones:\n%v", what, again)
 		}
 	}
 }

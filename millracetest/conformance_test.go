@@ -9,8 +9,7 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// The recording queue conforms to the port, and its journal agrees with it after any
-// operations.
+// The recording queue conforms to the port, and its journal agrees with it after any operation.
 func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,
@@ -22,7 +21,7 @@ func TestConformance(t *testing.T) {
 					t.Error(err)
 				}
 				if held := q.journal().texts(); int64(len(held)) != p.Depth {
-					t.Errorf("the journal has %d messages, the queue %d", len(held), p.Depth)
+					t.Errorf("messages in the journal: got %d, want %d as in the queue", len(held), p.Depth)
 				}
 			})
 			return q

@@ -3,7 +3,7 @@
 // Nothing is mocked: a job in a test is sealed, sent, leased, decoded, handled and settled.
 //
 // [Work] runs one job, once. [Drain] runs all jobs on a queue. [Enqueued], [RequireEnqueued]
-// and [RequireEmpty] look at a queue and take nothing off it.
+// and [RequireEmpty] inspect a queue without changing it.
 //
 // # Guarantees
 //
@@ -19,7 +19,7 @@
 //
 //	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
 //	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
-//		t.Errorf("an order without an address was %v: %v", r.Outcome, r.Err)
+//		t.Errorf("got %v, %v; want poisoned, %v", r.Outcome, r.Err, errNoAddress)
 //	}
 //
 // # What was sent
@@ -53,7 +53,7 @@
 //			return ctx.Err()
 //		}, Order{ID: "7"}, nil)
 //		if r.Outcome != dispatcher.Deleted {
-//			t.Errorf("after an hour it was %v: %v", r.Outcome, r.Err)
+//			t.Errorf("got %v, %v; want deleted", r.Outcome, r.Err)
 //		}
 //	})
 //
@@ -72,11 +72,11 @@
 //			return shipSlowly(ctx, m) // must notice that ctx ends
 //		}, nil)
 //		if got[dispatcher.Lost] != 1 {
-//			t.Errorf("got %v", got)
+//			t.Errorf("got %v, want one lost", got)
 //		}
 //	})
 //
-// # A worker that died
+// # A killed worker
 //
 // Dequeue the message and do nothing: when its visibility ends it is delivered again, and no
 // attempt is recorded.
@@ -103,17 +103,17 @@
 //		l := listener.New(q, shipSlowly, &listener.Options[Order]{Grace: 10 * time.Second})
 //		done := make(chan error)
 //		go func() { done <- l.Run(ctx) }()
-//		synctest.Wait() // the handler is in its midst
+//		synctest.Wait() // the handler is running
 //		stop()
 //		if err := <-done; err != nil { // ten seconds later
-//			t.Errorf("the handler did not stop: %v", err)
+//			t.Errorf("Run: got error %v, want nil", err)
 //		}
 //		millracetest.RequireEnqueued(t, q, Order{ID: "7"}) // given back
 //	})
 //
 // # Failures of the service
 //
-// Wrap a [Queue] in package queue/faultqueue and drain that, in a bubble. A lost answer hides
+// Wrap a [Queue] in package queue/faultqueue and drain that, in a bubble. A lost response hides
 // messages as it would in Azure: sleep until their visibility has ended, and drain again.
 //
 // # Concurrency

@@ -23,11 +23,11 @@ import (
 
 type counts = map[dispatcher.Outcome]int
 
-// drained fails the test unless the drain returned these outcomes.
-func drained(t *testing.T, got, want counts) {
+// checkOutcomes compares the outcomes of a drain.
+func checkOutcomes(t *testing.T, got, want counts) {
 	t.Helper()
 	if !maps.Equal(got, want) {
-		t.Errorf("drained %v, want %v", got, want)
+		t.Errorf("outcomes: got %v, want %v", got, want)
 	}
 }
 
@@ -39,10 +39,10 @@ func orders(n int) []Order {
 	return all
 }
 
-func TestDrainHandlesWhatIsThere(t *testing.T) {
+func TestDrainHandlesAllVisibleJobs(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
-		drained(t, millracetest.Drain(t, q, ship, nil), counts{})
+		checkOutcomes(t, millracetest.Drain(t, q, ship, nil), counts{})
 		millracetest.Send(t, q, orders(1000)...)
 		var runs atomic.Int64
 		got := millracetest.Drain(t, q, func(_ context.Context, m *listener.Message[Order]) error {
@@ -59,21 +59,24 @@ func TestDrainHandlesWhatIsThere(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		drained(t, got, counts{dispatcher.Deleted: 600, dispatcher.Poisoned: 100, dispatcher.Discarded: 100, dispatcher.Snoozed: 100, dispatcher.Retried: 100})
+		checkOutcomes(t, got, counts{
+			dispatcher.Deleted: 600, dispatcher.Poisoned: 100, dispatcher.Discarded: 100,
+			dispatcher.Snoozed: 100, dispatcher.Retried: 100,
+		})
 		if runs.Load() != 1000 {
-			t.Errorf("%d runs", runs.Load())
+			t.Errorf("got %d runs, want 1000", runs.Load())
 		}
 		if left := len(millracetest.Enqueued[Order](t, q)); left != 200 {
-			t.Errorf("%d jobs are left, want the 200 that wait", left)
+			t.Errorf("got %d jobs left, want 200, those that wait", left)
 		}
 		if poisoned := len(millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))); poisoned != 100 {
-			t.Errorf("%d jobs are poisoned, want 100", poisoned)
+			t.Errorf("got %d poison records, want 100", poisoned)
 		}
 	})
 }
 
 // Handlers run concurrently, take time, and send more jobs to the same queue.
-func TestDrainHandlesWhatHandlersSend(t *testing.T) {
+func TestDrainHandlesJobsThatHandlersSend(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		p := producer.New[Order](q, nil)
@@ -90,37 +93,37 @@ func TestDrainHandlesWhatHandlersSend(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		drained(t, got, counts{dispatcher.Deleted: 63})
+		checkOutcomes(t, got, counts{dispatcher.Deleted: 63})
 		millracetest.RequireEmpty(t, q)
 	})
 }
 
 // A message that is given back without a delay is handled again, up to poison; one with a delay
 // is left.
-func TestDrainGoesOnWhileAnythingIsVisible(t *testing.T) {
+func TestDrainContinuesWhileAMessageIsVisible(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
 		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
-		drained(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 4, dispatcher.Poisoned: 1})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 4, dispatcher.Poisoned: 1})
 		millracetest.RequireEmpty(t, q)
 	})
 }
 
-func TestDrainLeavesWhatWaits(t *testing.T) {
+func TestDrainLeavesHiddenMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		if _, err := producer.New[Order](q, nil).Send(t.Context(), Order{ID: "7"}, &producer.SendOptions{Delay: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{})
 		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("it took %v", waited)
+			t.Errorf("got a duration of %v, want 0", waited)
 		}
 		millracetest.RequireEnqueued(t, q, Order{ID: "7"})
 		time.Sleep(time.Hour)
-		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 1})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 1})
 		millracetest.RequireEmpty(t, q)
 	})
 }
@@ -132,12 +135,12 @@ func TestDrainOutlastsThePausesOfAnOutage(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, orders(200)...)
 		o := &listener.Options[Order]{RetryDelay: func(int, error) time.Duration { return 0 }}
-		drained(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 800, dispatcher.Poisoned: 200})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(errBroken), o), counts{dispatcher.Retried: 800, dispatcher.Poisoned: 200})
 	})
 }
 
 // Handlers are not cancelled, whatever Grace is, and keep their leases.
-func TestDrainDoesNotCutHandlersOff(t *testing.T) {
+func TestDrainDoesNotCancelHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, orders(40)...)
@@ -146,12 +149,12 @@ func TestDrainDoesNotCutHandlersOff(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			return ctx.Err()
 		}, o)
-		drained(t, got, counts{dispatcher.Deleted: 40})
+		checkOutcomes(t, got, counts{dispatcher.Deleted: 40})
 	})
 }
 
-// Any queue can be drained, and messages without an envelope too.
-func TestDrainOfTheProtocol(t *testing.T) {
+// Queues behind the protocol can be drained, and messages without an envelope.
+func TestDrainWorksThroughTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := emulator.New(localqueue.New(nil), nil)
 		q, err := azurequeue.Open(s.ConnectionString(), "jobs", &azurequeue.Options{Transport: &http.Client{Transport: s}})
@@ -166,19 +169,19 @@ func TestDrainOfTheProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 		millracetest.RequireEnqueued(t, q, Order{ID: "2"}, Order{ID: "1"})
-		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 2})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 2})
 		millracetest.RequireEmpty(t, q)
 	})
 }
 
-// flaw is a queue whose first dequeues fail.
-type flaw struct {
+// failingQueue is a queue whose first dequeues fail.
+type failingQueue struct {
 	queue.Queue
 	err   error
 	times atomic.Int64
 }
 
-func (f *flaw) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+func (f *failingQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	if f.times.Add(-1) >= 0 {
 		return nil, f.err
 	}
@@ -188,28 +191,28 @@ func (f *flaw) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]
 // Transient failures are retried.
 func TestDrainOutlastsAThrottledService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &flaw{Queue: millracetest.Queue(t), err: queue.ErrThrottled}
+		q := &failingQueue{Queue: millracetest.Queue(t), err: queue.ErrThrottled}
 		q.times.Store(5)
 		millracetest.Send(t, q, orders(3)...)
-		drained(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 3})
+		checkOutcomes(t, millracetest.Drain(t, q, returning(nil), nil), counts{dispatcher.Deleted: 3})
 	})
 }
 
 // Permanent failures end the test with their text.
-func TestDrainSaysWhatIsWrong(t *testing.T) {
+func TestDrainEndsTheTestOnPermanentFailures(t *testing.T) {
 	both(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
-		says(t, failing(t, func(t testing.TB) {
+		requireParts(t, failureOf(t, func(t testing.TB) {
 			millracetest.Drain(t, q.Sibling("-other"), returning(nil), nil)
 		}), "millracetest: ", "dequeue on millracetest/jobs-other", "queue does not exist", "create it first")
-		says(t, failing(t, func(t testing.TB) {
-			refused := &flaw{Queue: q, err: queue.ErrUnauthorized}
+		requireParts(t, failureOf(t, func(t testing.TB) {
+			refused := &failingQueue{Queue: q, err: queue.ErrUnauthorized}
 			refused.times.Store(1)
 			millracetest.Drain(t, refused, returning(nil), nil)
 		}), "millracetest: ", "unauthorized")
 
 		millracetest.Send(t, q, Order{ID: "7"})
-		says(t, failing(t, func(t testing.TB) {
+		requireParts(t, failureOf(t, func(t testing.TB) {
 			millracetest.Drain(t, q, returning(dispatcher.Snooze(0)), nil)
 		}), "millracetest: message ", "millracetest/jobs", "1000 times", "without a delay")
 	})

@@ -106,7 +106,8 @@ func texts(t testing.TB, q queue.Queue) []string {
 	}
 	if len(batch) == queue.MaxBatch {
 		if depth := depthOf(t, q); depth > len(batch) {
-			t.Fatalf("millracetest: %v holds %d messages, of which a peek shows %d: use millracetest.Queue, which shows all", q.Name(), depth, len(batch))
+			t.Fatalf("millracetest: %v holds %d messages, of which a peek shows %d: use millracetest.Queue, which shows all",
+				q.Name(), depth, len(batch))
 		}
 	}
 	all := make([]string, len(batch))

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestEnqueuedShowsAllAndTakesNothing(t *testing.T) {
+func TestEnqueuedReturnsAllJobsAndChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.RequireEmpty(t, q)
@@ -22,12 +22,12 @@ func TestEnqueuedShowsAllAndTakesNothing(t *testing.T) {
 		millracetest.Send(t, q, want...)
 		for range 3 {
 			if got := millracetest.Enqueued[Order](t, q); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("got %v", got)
+				t.Errorf("got %v, want %v", got, want)
 			}
 		}
 		batch, err := q.Dequeue(t.Context(), 32, time.Hour)
 		if err != nil || batch[0].DequeueCount != 1 {
-			t.Fatalf("%+v, %v", batch, err)
+			t.Fatalf("got %+v, %v; want a dequeue count of 1", batch, err)
 		}
 		millracetest.RequireEnqueued(t, q, want...) // leased ones too
 		for _, m := range batch {
@@ -57,52 +57,53 @@ func TestEnqueuedReadsWithACodec(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := millracetest.Enqueued(t, q, codec.Text()); len(got) != 1 || got[0] != "not JSON" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q; want one \"not JSON\"", got)
 	}
 }
 
-func TestLookingSaysWhatIsWrong(t *testing.T) {
+func TestFailuresShowTheDifference(t *testing.T) {
 	q := millracetest.Queue(t)
 	millracetest.Send(t, q, Order{ID: "1"}, Order{ID: "2"}, Order{ID: "2"})
-	says(t, failing(t, func(t testing.TB) {
+	requireParts(t, failureOf(t, func(t testing.TB) {
 		millracetest.RequireEnqueued(t, q, Order{ID: "2"}, Order{ID: "3"})
 	}), "millracetest: millracetest/jobs does not hold the 2 jobs expected:",
 		"\n  missing:  {\"ID\":\"3\"}", "\n  too many: {\"ID\":\"1\"}\n  too many: {\"ID\":\"2\"}")
-	says(t, failing(t, func(t testing.TB) { millracetest.RequireEmpty(t, q) }),
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.RequireEmpty(t, q) }),
 		"millracetest/jobs holds 3 messages, want none:\n  millrace/1?id=")
-	says(t, failing(t, func(t testing.TB) { millracetest.Enqueued[int](t, q) }),
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.Enqueued[int](t, q) }),
 		"is not a job of this type", "decode JSON as int", "millrace/1?id=")
-	says(t, failing(t, func(t testing.TB) { millracetest.Send(t, q, make(chan int)) }), "millracetest: send to")
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.Send(t, q, make(chan int)) }), "millracetest: send to")
 
 	if _, err := q.Enqueue(t.Context(), "millrace/2?new", nil); err != nil {
 		t.Fatal(err)
 	}
-	says(t, failing(t, func(t testing.TB) { millracetest.Enqueued[Order](t, q) }), "no listener can read", "newer version")
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.Enqueued[Order](t, q) }), "no listener can read", "newer version")
 }
 
-// A queue of another kind can only be peeked at, and that is said.
-func TestLookingAtAnotherQueue(t *testing.T) {
+// A queue of another kind can only be peeked at. The failure says so.
+func TestOtherQueuesArePeekedAt(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "other", Queue: "jobs"})
-	millracetest.RequireEmpty(t, q) // there is none
+	millracetest.RequireEmpty(t, q) // the queue does not exist
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	millracetest.Send(t, q, orders(32)...)
 	millracetest.RequireEnqueued(t, q, orders(32)...)
 	millracetest.Send(t, q, Order{})
-	says(t, failing(t, func(t testing.TB) { millracetest.Enqueued[Order](t, q) }), "other/jobs holds 33 messages, of which a peek shows 32")
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.Enqueued[Order](t, q) }), "other/jobs holds 33 messages, of which a peek shows 32")
 
 	if _, err := q.Dequeue(t.Context(), 32, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	says(t, failing(t, func(t testing.TB) { millracetest.RequireEmpty(t, q) }), "holds 33 messages", "and 32 hidden")
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.RequireEmpty(t, q) }), "holds 33 messages", "and 32 hidden")
 
-	broken := &peekless{Queue: q}
-	says(t, failing(t, func(t testing.TB) { millracetest.RequireEmpty(t, broken) }), "millracetest: ", "broken")
+	broken := &failingPeek{Queue: q}
+	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.RequireEmpty(t, broken) }), "millracetest: ", "broken")
 }
 
-type peekless struct{ queue.Queue }
+// failingPeek is a queue whose peeks fail.
+type failingPeek struct{ queue.Queue }
 
-func (peekless) Peek(context.Context, int) ([]queue.Message, error) {
+func (failingPeek) Peek(context.Context, int) ([]queue.Message, error) {
 	return nil, errBroken
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// All that is on a queue, and what became of it.
+// Drain handles all jobs on a queue and returns the outcomes.
 func ExampleDrain() {
 	t := tb{} // in a test: its *testing.T
 
@@ -19,7 +19,7 @@ func ExampleDrain() {
 		Parcel{ID: "4", Address: "High Street 4"})
 	fmt.Println(millracetest.Drain(t, q, deliver, nil))
 
-	// One waits for its next attempt, one is in the poison queue.
+	// One job waits for its next attempt, and one is in the poison queue.
 	millracetest.RequireEnqueued(t, q, Parcel{ID: "2", Address: "far away"})
 	for _, r := range millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix)) {
 		fmt.Println(r.Queue, r.Reason, r.Error)

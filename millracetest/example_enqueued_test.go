@@ -20,7 +20,7 @@ func order(ctx context.Context, q queue.Queue) error {
 	return err
 }
 
-// What some code has sent, also what nobody could see yet.
+// Enqueued returns all jobs that the code has sent, also those that are still hidden.
 func ExampleEnqueued() {
 	t := tb{} // in a test: its *testing.T
 
@@ -32,7 +32,7 @@ func ExampleEnqueued() {
 	// Output: [{1 High Street 1} {2 far away}]
 }
 
-// A test that expects something else is ended, and told the difference.
+// RequireEnqueued ends the test and reports the difference.
 func ExampleRequireEnqueued() {
 	t := tb{} // in a test: its *testing.T
 

@@ -11,8 +11,7 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// A failed attempt: how long the next one waits, and what is on record. The last attempt
-// that is allowed ends in the poison queue.
+// Work returns the delay after a failed attempt. The last allowed attempt ends in the poison queue.
 func ExampleWork_retry() {
 	t := tb{} // in a test: its *testing.T
 

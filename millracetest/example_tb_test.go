@@ -7,15 +7,14 @@ import (
 	"testing"
 )
 
-// tb is to the examples what *testing.T is to a test, where all of this belongs: what
-// would fail the test is printed.
+// tb takes the place of *testing.T in the examples. It prints the failures.
 type tb struct{ testing.TB }
 
 func (tb) Helper()                  {}
 func (tb) Context() context.Context { return context.Background() }
 func (tb) Output() io.Writer        { return io.Discard }
 
-// Cleanup runs at once: each example has one queue, and they share this t.
+// Cleanup runs f at once: each example has one queue, and all share this value.
 func (tb) Cleanup(f func()) { f() }
 
 func (tb) Fatalf(format string, args ...any) { fmt.Printf(format+"\n", args...) }

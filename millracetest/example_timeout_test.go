@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/millracetest"
 )
 
-// A handler that takes too long. In a synctest bubble the time-out may be an hour and
-// takes none.
+// A handler takes too long. In a synctest bubble the time-out could be an hour and would take no
+// time.
 func ExampleWork_timeout() {
 	t := tb{} // in a test: its *testing.T
 

@@ -19,33 +19,33 @@ type Parcel struct {
 }
 
 var (
-	errCarrier = errors.New("carrier does not answer")
-	errNowhere = errors.New("no address")
+	errCarrier = errors.New("the carrier does not respond")
+	errNoAddr  = errors.New("no address")
 )
 
 // deliver is the handler under test.
 func deliver(_ context.Context, m *listener.Message[Parcel]) error {
 	switch m.Body.Address {
 	case "":
-		return dispatcher.Poison(errNowhere)
+		return dispatcher.Poison(errNoAddr)
 	case "far away":
 		return errCarrier
 	}
 	return nil
 }
 
-// One job through the real pipeline, once, and what became of it.
+// Work runs one job through the real pipeline, once, and returns the result.
 func ExampleWork() {
 	t := tb{} // in a test: its *testing.T
 
 	r := millracetest.Work(t, deliver, Parcel{ID: "1", Address: "High Street 1"}, nil)
 	fmt.Println(r.Outcome, r.Err)
 
-	// A failure is tried again, after about a second for the first.
+	// A failed job is retried, about a second after its first attempt.
 	r = millracetest.Work(t, deliver, Parcel{ID: "2", Address: "far away"}, nil)
 	fmt.Println(r.Outcome, errors.Is(r.Err, errCarrier), r.Attempts, r.Delay.Round(time.Second))
 
-	// Unless the handler knows better.
+	// The handler can ask for another outcome.
 	r = millracetest.Work(t, deliver, Parcel{ID: "3"}, nil)
 	fmt.Println(r.Outcome, r.Poison.Reason, r.Poison.Error)
 	// Output:
@@ -54,7 +54,7 @@ func ExampleWork() {
 	// poisoned rejected no address
 }
 
-// With one attempt allowed, the first is the last.
+// If only one attempt is allowed, the first is the last.
 func ExampleWork_lastAttempt() {
 	t := tb{} // in a test: its *testing.T
 

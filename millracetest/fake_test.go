@@ -25,28 +25,28 @@ func (f *fake) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failing runs code that should end a test and returns the failure, or "" if it did not.
-func failing(t *testing.T, what func(t testing.TB)) string {
+// failureOf runs code that should end a test and returns the failure, or "" if it did not.
+func failureOf(t *testing.T, f func(t testing.TB)) string {
 	t.Helper()
-	f := &fake{TB: t}
+	test := &fake{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		what(f)
+		f(test)
 	}()
 	<-done
-	return f.fatal
+	return test.fatal
 }
 
-// says fails the test unless the failure contains all these parts.
-func says(t *testing.T, got string, parts ...string) {
+// requireParts fails the test unless the text contains all these parts.
+func requireParts(t *testing.T, got string, parts ...string) {
 	t.Helper()
 	if got == "" {
-		t.Errorf("the test was not ended, want it to be with %q", parts)
+		t.Errorf("got no failure, want one with %q", parts)
 	}
 	for _, part := range parts {
 		if !strings.Contains(got, part) {
-			t.Errorf("the test was ended with %q, which does not say %q", got, part)
+			t.Errorf("got %q, want %q in it", got, part)
 		}
 	}
 }

@@ -25,10 +25,10 @@ var errNoAddress = errors.New("no address")
 
 func ship(context.Context, *listener.Message[Order]) error { return dispatcher.Poison(errNoAddress) }
 
-func TestRecipe_OneJob(t *testing.T) {
+func TestRecipeOneJob(t *testing.T) {
 	r := millracetest.Work(t, ship, Order{ID: "7"}, nil)
 	if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errNoAddress) {
-		t.Errorf("an order without an address was %v: %v", r.Outcome, r.Err)
+		t.Errorf("got %v, %v; want poisoned, %v", r.Outcome, r.Err, errNoAddress)
 	}
 }
 
@@ -38,7 +38,7 @@ func bill(ctx context.Context, q queue.Queue) {
 	p.Send(ctx, Order{ID: "7"}, nil)
 }
 
-func TestRecipe_WhatWasSent(t *testing.T) {
+func TestRecipeEnqueued(t *testing.T) {
 	q := millracetest.Queue(t)
 	bill(t.Context(), q) // the code under test, with a producer for q
 	millracetest.RequireEnqueued(t, q, Order{ID: "7"}, Order{ID: "8"})
@@ -51,7 +51,7 @@ func flaky(_ context.Context, m *listener.Message[Order]) error {
 	return nil
 }
 
-func TestRecipe_RetryDelays(t *testing.T) {
+func TestRecipeRetryDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
@@ -64,14 +64,14 @@ func TestRecipe_RetryDelays(t *testing.T) {
 	})
 }
 
-func TestRecipe_ALongJob(t *testing.T) {
+func TestRecipeLongJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[Order]) error {
 			time.Sleep(time.Hour)
 			return ctx.Err()
 		}, Order{ID: "7"}, nil)
 		if r.Outcome != dispatcher.Deleted {
-			t.Errorf("after an hour it was %v: %v", r.Outcome, r.Err)
+			t.Errorf("got %v, %v; want deleted", r.Outcome, r.Err)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func shipSlowly(ctx context.Context, _ *listener.Message[Order]) error {
 	}
 }
 
-func TestRecipe_ALostLease(t *testing.T) {
+func TestRecipeLostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
@@ -96,19 +96,19 @@ func TestRecipe_ALostLease(t *testing.T) {
 			return shipSlowly(ctx, m) // must notice that ctx ends
 		}, nil)
 		if got[dispatcher.Lost] != 1 {
-			t.Errorf("got %v", got)
+			t.Errorf("got %v, want one lost", got)
 		}
 	})
 }
 
 func shipOnce(_ context.Context, m *listener.Message[Order]) error {
 	if m.DequeueCount != 2 || m.Attempt != 1 {
-		return errors.New("what is this")
+		return errors.New("want dequeue count 2 and attempt 1")
 	}
 	return nil
 }
 
-func TestRecipe_AWorkerThatDied(t *testing.T) {
+func TestRecipeKilledWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
@@ -121,7 +121,7 @@ func TestRecipe_AWorkerThatDied(t *testing.T) {
 	})
 }
 
-func TestRecipe_Shutdown(t *testing.T) {
+func TestRecipeShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
 		millracetest.Send(t, q, Order{ID: "7"})
@@ -129,17 +129,17 @@ func TestRecipe_Shutdown(t *testing.T) {
 		l := listener.New(q, shipSlowly, &listener.Options[Order]{Grace: 10 * time.Second})
 		done := make(chan error)
 		go func() { done <- l.Run(ctx) }()
-		synctest.Wait() // the handler is in its midst
+		synctest.Wait() // the handler is running
 		stop()
 		if err := <-done; err != nil { // ten seconds later
-			t.Errorf("the handler did not stop: %v", err)
+			t.Errorf("Run: got error %v, want nil", err)
 		}
 		millracetest.RequireEnqueued(t, q, Order{ID: "7"}) // given back
 	})
 }
 
-// squeezed returns code without its formatting.
-func squeezed(code string) string { return strings.Join(strings.Fields(code), " ") }
+// withoutFormatting returns code with single spaces.
+func withoutFormatting(code string) string { return strings.Join(strings.Fields(code), " ") }
 
 // Every recipe of the package comment is tested here.
 func TestTheRecipesOfThePackageCommentAreTested(t *testing.T) {
@@ -163,11 +163,11 @@ func TestTheRecipesOfThePackageCommentAreTested(t *testing.T) {
 		}
 	}
 	if len(recipes) != 7 {
-		t.Errorf("the package comment has %d recipes, 7 are known", len(recipes))
+		t.Errorf("recipes in the package comment: got %d, want 7", len(recipes))
 	}
 	for _, recipe := range recipes {
-		if !strings.Contains(squeezed(string(tested)), squeezed(recipe)) {
-			t.Errorf("this recipe is not in recipes_test.go:\n%s", recipe)
+		if !strings.Contains(withoutFormatting(string(tested)), withoutFormatting(recipe)) {
+			t.Errorf("recipes_test.go: got no test with this recipe, want one:\n%s", recipe)
 		}
 	}
 }

@@ -57,28 +57,28 @@ type brokenHooks struct {
 }
 
 // watch returns an OnError that records failures of hooks, including its own.
-func (b *brokenHooks) watch(tell func(error)) func(error) {
+func (b *brokenHooks) watch(onError func(error)) func(error) {
 	return func(err error) {
 		if failure, ok := err.(*dispatcher.HookError); ok { //nolint:errorlint // not one that made a message poison
-			b.note(fmt.Sprintf("%v\n%s", failure, failure.Stack))
+			b.record(fmt.Sprintf("%v\n%s", failure, failure.Stack))
 		}
-		if tell == nil {
+		if onError == nil {
 			return
 		}
 		defer func() {
 			if p := recover(); p != nil {
-				b.note(fmt.Sprintf("hook OnError panicked: %v\n%s", p, debug.Stack()))
+				b.record(fmt.Sprintf("hook OnError panicked: %v\n%s", p, debug.Stack()))
 			}
 		}()
-		tell(err)
+		onError(err)
 	}
 }
 
-func (b *brokenHooks) note(what string) {
+func (b *brokenHooks) record(failure string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.first == "" {
-		b.first = what
+		b.first = failure
 	}
 }
 

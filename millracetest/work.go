@@ -57,11 +57,11 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 	}
 
 	var seen failures
-	tell := options.OnError
+	onError := options.OnError
 	options.OnError = func(err error) {
 		seen.add(err)
-		if tell != nil {
-			tell(err)
+		if onError != nil {
+			onError(err)
 		}
 	}
 	copies := &poisonRecorder{Queue: options.Poison.Queue}
@@ -101,7 +101,7 @@ type failures struct {
 }
 
 func (f *failures) add(err error) {
-	failure := (*dispatcher.DeliveryError)(nil)
+	var failure *dispatcher.DeliveryError
 	if !errors.As(err, &failure) {
 		return
 	}

@@ -32,19 +32,19 @@ func both(t *testing.T, f func(t *testing.T)) {
 
 var errBroken = errors.New("broken")
 
-func TestWorkTellsWhatBecameOfTheJob(t *testing.T) {
+func TestWorkReturnsTheResult(t *testing.T) {
 	panics := func(context.Context, *listener.Message[Order]) error { panic(errBroken) }
 	exits := func(context.Context, *listener.Message[Order]) error { runtime.Goexit(); return nil }
 	last := &listener.Options[Order]{Poison: poison.Policy{MaxAttempts: 1}}
 	cases := []struct {
-		name     string
-		handler  handler
-		options  *listener.Options[Order]
-		outcome  dispatcher.Outcome
-		attempts int
-		delay    time.Duration // 1 s stands for what the curve says
-		err      error
-		reason   poison.Reason
+		name         string
+		handler      handler
+		options      *listener.Options[Order]
+		wantOutcome  dispatcher.Outcome
+		wantAttempts int
+		wantDelay    time.Duration // 1 s means the first delay of the curve
+		wantErr      error
+		wantReason   poison.Reason
 	}{
 		{"success", returning(nil), nil, dispatcher.Deleted, 0, 0, nil, ""},
 		{"error", returning(errBroken), nil, dispatcher.Retried, 1, time.Second, errBroken, ""},
@@ -62,24 +62,26 @@ func TestWorkTellsWhatBecameOfTheJob(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func(t *testing.T) {
 				r := millracetest.Work(t, c.handler, Order{ID: "7"}, c.options)
-				if r.Outcome != c.outcome || r.Attempts != c.attempts || c.err != nil && !errors.Is(r.Err, c.err) {
-					t.Errorf("got %v after %d attempts: %v", r.Outcome, r.Attempts, r.Err)
+				if r.Outcome != c.wantOutcome || r.Attempts != c.wantAttempts || c.wantErr != nil && !errors.Is(r.Err, c.wantErr) {
+					t.Errorf("got %v after %d attempts, error %v; want %v after %d, error %v",
+						r.Outcome, r.Attempts, r.Err, c.wantOutcome, c.wantAttempts, c.wantErr)
 				}
-				if clean := c.outcome == dispatcher.Deleted || c.outcome == dispatcher.Snoozed; clean != (r.Err == nil) {
-					t.Errorf("the error is %v", r.Err)
+				noError := c.wantOutcome == dispatcher.Deleted || c.wantOutcome == dispatcher.Snoozed
+				if noError != (r.Err == nil) {
+					t.Errorf("Err: got %v, want nil: %v", r.Err, noError)
 				}
-				if c.delay == time.Second {
+				if c.wantDelay == time.Second {
 					if r.Delay < 900*time.Millisecond || r.Delay > 1100*time.Millisecond {
-						t.Errorf("the delay is %v, want about a second", r.Delay)
+						t.Errorf("Delay: got %v, want about 1s", r.Delay)
 					}
-				} else if r.Delay != c.delay {
-					t.Errorf("the delay is %v, want %v", r.Delay, c.delay)
+				} else if r.Delay != c.wantDelay {
+					t.Errorf("Delay: got %v, want %v", r.Delay, c.wantDelay)
 				}
-				if (r.Poison != nil) != (c.reason != "") {
-					t.Fatalf("the record is %+v", r.Poison)
+				if (r.Poison != nil) != (c.wantReason != "") {
+					t.Fatalf("Poison: got %+v, want one: %v", r.Poison, c.wantReason != "")
 				}
-				if r.Poison != nil && (r.Poison.Reason != c.reason || r.Poison.Attempts != 1) {
-					t.Errorf("the record is %+v", r.Poison)
+				if r.Poison != nil && (r.Poison.Reason != c.wantReason || r.Poison.Attempts != 1) {
+					t.Errorf("Poison: got %+v, want the reason %s after 1 attempt", r.Poison, c.wantReason)
 				}
 			})
 		})
@@ -92,9 +94,9 @@ func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 		r := millracetest.Work(t, func(_ context.Context, m *listener.Message[Order]) error {
 			switch {
 			case m.Body.ID != "<7>" || m.ID == "" || m.Attempt != 1 || m.DequeueCount != 1:
-				return fmt.Errorf("the message is %+v", m)
+				return fmt.Errorf("got message %+v, want the first delivery of <7>", m)
 			case m.Head.ID == "" || m.Head.Enqueued.IsZero() || m.Inserted.IsZero():
-				return fmt.Errorf("the head is %+v", m.Head)
+				return fmt.Errorf("got head %+v, want an id and times", m.Head)
 			}
 			return nil
 		}, Order{ID: "<7>"}, nil)
@@ -105,45 +107,46 @@ func TestWorkGoesThroughTheRealPipeline(t *testing.T) {
 }
 
 // The options apply: codec, format, time-out and OnError.
-func TestWorkKeepsToTheOptions(t *testing.T) {
+func TestWorkAppliesTheOptions(t *testing.T) {
 	both(t, func(t *testing.T) {
-		told := make(chan error, 1)
+		reported := make(chan error, 1)
 		r := millracetest.Work(t, func(ctx context.Context, m *listener.Message[string]) error {
 			if m.Body != "plain text" || m.Head != (codec.Head{}) {
-				t.Errorf("the message is %+v", m)
+				t.Errorf("got message %+v, want the body \"plain text\" without a head", m)
 			}
 			<-ctx.Done()
 			return errBroken
 		}, "plain text", &listener.Options[string]{
 			Codec: codec.Text(), Format: codec.Plain, Timeout: 5 * time.Millisecond,
-			OnError: func(err error) { told <- err },
+			OnError: func(err error) { reported <- err },
 		})
 		if r.Outcome != dispatcher.Retried || !errors.Is(r.Err, dispatcher.ErrTimeout) || !errors.Is(r.Err, errBroken) {
-			t.Errorf("got %v: %v", r.Outcome, r.Err)
+			t.Errorf("got %v, error %v; want retried, ErrTimeout and %v", r.Outcome, r.Err, errBroken)
 		}
-		if err := <-told; !errors.Is(err, errBroken) {
-			t.Errorf("OnError was told %v", err)
+		if err := <-reported; !errors.Is(err, errBroken) {
+			t.Errorf("OnError: got %v, want %v", err, errBroken)
 		}
 	})
 }
 
-// halves is a codec that cannot decode what it encodes.
-type halves struct{ codec.Codec[Order] }
+// encodeOnly is a codec that cannot decode.
+type encodeOnly struct{ codec.Codec[Order] }
 
-func (halves) Decode([]byte) (Order, error) { return Order{}, errBroken }
+func (encodeOnly) Decode([]byte) (Order, error) { return Order{}, errBroken }
 
-func TestWorkTellsPoisonThatNoHandlerSaw(t *testing.T) {
+func TestWorkReturnsPoisonThatNoHandlerSaw(t *testing.T) {
 	both(t, func(t *testing.T) {
-		never := func(context.Context, *listener.Message[Order]) error { t.Error("it was handled"); return nil }
-		o := &listener.Options[Order]{Codec: halves{codec.JSON[Order]()}}
+		never := func(context.Context, *listener.Message[Order]) error { t.Error("the job was handled"); return nil }
+		o := &listener.Options[Order]{Codec: encodeOnly{codec.JSON[Order]()}}
 		r := millracetest.Work(t, never, Order{ID: "7"}, o)
-		if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errBroken) || r.Poison == nil || r.Poison.Reason != poison.ReasonUndecodable {
-			t.Errorf("got %+v", r)
+		if r.Outcome != dispatcher.Poisoned || !errors.Is(r.Err, errBroken) ||
+			r.Poison == nil || r.Poison.Reason != poison.ReasonUndecodable {
+			t.Errorf("got %+v, want poisoned as undecodable with %v", r, errBroken)
 		}
 
 		o.Poison.Keep = true
 		if r = millracetest.Work(t, never, Order{ID: "7"}, o); r.Outcome != dispatcher.Kept || r.Delay != time.Hour || r.Poison != nil {
-			t.Errorf("got %+v", r)
+			t.Errorf("with Keep: got %+v, want kept for 1h without a record", r)
 		}
 	})
 }
@@ -151,18 +154,18 @@ func TestWorkTellsPoisonThatNoHandlerSaw(t *testing.T) {
 // A given poison queue gets the copy, bare if so configured.
 func TestWorkPoisonsIntoTheQueueOfThePolicy(t *testing.T) {
 	both(t, func(t *testing.T) {
-		morgue := millracetest.Queue(t).Sibling("-morgue")
-		o := &listener.Options[Order]{Poison: poison.Policy{Queue: morgue}}
+		rejects := millracetest.Queue(t).Sibling("-rejects")
+		o := &listener.Options[Order]{Poison: poison.Policy{Queue: rejects}}
 		r := millracetest.Work(t, ship, Order{ID: "7"}, o)
-		records := millracetest.Enqueued[poison.Record](t, morgue)
+		records := millracetest.Enqueued[poison.Record](t, rejects)
 		if len(records) != 1 || r.Poison == nil || r.Poison.ID != records[0].ID {
-			t.Errorf("got %+v, the queue holds %+v", r.Poison, records)
+			t.Errorf("got record %+v and %+v in the queue, want the same one", r.Poison, records)
 		}
 
-		bare := millracetest.Queue(t).Sibling("-morgue")
+		bare := millracetest.Queue(t).Sibling("-rejects")
 		o.Poison = poison.Policy{Queue: bare, Bare: true}
 		if r = millracetest.Work(t, ship, Order{ID: "8"}, o); r.Outcome != dispatcher.Poisoned || r.Poison != nil {
-			t.Errorf("got %+v", r)
+			t.Errorf("with Bare: got %+v, want poisoned without a record", r)
 		}
 		millracetest.RequireEnqueued(t, bare, Order{ID: "8"})
 	})
@@ -180,7 +183,7 @@ func TestWorkRunsOnce(t *testing.T) {
 			return dispatcher.Retry(0, errBroken)
 		}, Order{}, nil)
 		if runs != 1 {
-			t.Errorf("%d runs", runs)
+			t.Errorf("got %d runs, want 1", runs)
 		}
 	})
 }
@@ -194,19 +197,19 @@ func TestWorkRenewsTheLease(t *testing.T) {
 			return ctx.Err()
 		}, Order{}, o)
 		if r.Outcome != dispatcher.Deleted {
-			t.Errorf("a minute under leases of ten seconds: %v: %v", r.Outcome, r.Err)
+			t.Errorf("a minute with leases of ten seconds: got %v, error %v; want deleted", r.Outcome, r.Err)
 		}
 	})
 }
 
-func TestWorkSaysWhatIsWrong(t *testing.T) {
-	says(t, failing(t, func(t testing.TB) {
+func TestWorkEndsTheTestOnInvalidArguments(t *testing.T) {
+	requireParts(t, failureOf(t, func(t testing.TB) {
 		millracetest.Work(t, ship, Order{}, &listener.Options[Order]{BatchSize: 33})
 	}), "millracetest: ", "listener of millracetest/jobs", "batch size 33")
-	says(t, failing(t, func(t testing.TB) {
+	requireParts(t, failureOf(t, func(t testing.TB) {
 		millracetest.Work(t, func(context.Context, *listener.Message[chan int]) error { return nil }, make(chan int), nil)
 	}), "millracetest: ", "send to millracetest/jobs", "chan int")
-	says(t, failing(t, func(t testing.TB) {
+	requireParts(t, failureOf(t, func(t testing.TB) {
 		millracetest.Work(t, nil, Order{}, nil)
 	}), "millracetest: ", "needs a handler")
 }
@@ -215,18 +218,18 @@ func TestWorkSaysWhatIsWrong(t *testing.T) {
 func TestWorkLogsToTheTest(t *testing.T) {
 	f := &fake{TB: t}
 	millracetest.Work(f, returning(errBroken), Order{}, nil)
-	says(t, f.log.String(), "delivery retried", "broken")
+	requireParts(t, f.log.String(), "delivery retried", "broken")
 }
 
 // A hook that panics ends the test, although a listener would continue.
-func TestABrokenHookEndsTheTest(t *testing.T) {
+func TestAHookThatFailsEndsTheTest(t *testing.T) {
 	for name, o := range map[string]*listener.Options[Order]{
 		"RetryDelay":       {RetryDelay: func(int, error) time.Duration { panic("no delay") }},
 		"OnError":          {OnError: func(error) { panic("not told") }},
 		"Observer.Started": {Observer: listener.Observer{Started: func(dispatcher.Delivery) { runtime.Goexit() }}},
 	} {
-		says(t, failing(t, func(t testing.TB) {
-			millracetest.Work(t, func(context.Context, *listener.Message[Order]) error { return errors.New("no stock") }, Order{}, o)
+		requireParts(t, failureOf(t, func(t testing.TB) {
+			millracetest.Work(t, returning(errors.New("no stock")), Order{}, o)
 		}), "hook "+name, "work_test.go")
 	}
 }

@@ -21,7 +21,7 @@ func (p Policy) Copy(ctx context.Context, r Record) error {
 		return errors.New("copy to a poison queue: the policy has none")
 	}
 	for _, text := range p.texts(r) {
-		err := retry.Do(ctx, string(r.ID), func(ctx context.Context) error { return p.put(ctx, text) })
+		err := retry.Do(ctx, string(r.ID), queue.Transient, func(ctx context.Context) error { return p.put(ctx, text) })
 		if errors.Is(err, queue.ErrTooLarge) {
 			continue
 		}

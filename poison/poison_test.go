@@ -37,11 +37,12 @@ func policy(t rapid.TB, p poison.Policy, q queue.Queue) poison.Policy {
 	return p
 }
 
-func only(t rapid.TB, q queue.Queue) queue.Message {
+// onlyMessage returns the only message of a queue.
+func onlyMessage(t rapid.TB, q queue.Queue) queue.Message {
 	t.Helper()
 	batch, err := q.Peek(context.Background(), 32)
 	if err != nil || len(batch) != 1 {
-		t.Fatalf("%d messages in %v, %v; want one", len(batch), q.Name(), err)
+		t.Fatalf("%v: got %d messages, error %v; want 1", q.Name(), len(batch), err)
 	}
 	return batch[0]
 }
@@ -66,9 +67,9 @@ func TestTheCopyKeepsEverything(t *testing.T) {
 	if err := p.Copy(t.Context(), poison.NewRecord(from, m, 4, poison.ReasonAttempts, errors.New("no stock"))); err != nil {
 		t.Fatal(err)
 	}
-	kept := only(t, q.Sibling("-poison"))
+	kept := onlyMessage(t, q.Sibling("-poison"))
 	if kept.Expires.Year() != 9999 {
-		t.Errorf("the copy expires at %v", kept.Expires)
+		t.Errorf("expiry of the copy: got %v, want never", kept.Expires)
 	}
 	r, err := poison.ParseRecord(kept.Text)
 	if err != nil {
@@ -77,33 +78,34 @@ func TestTheCopyKeepsEverything(t *testing.T) {
 	if r.ID != "m-1" || r.Account != "acme" || r.Queue != "orders" || r.DequeueCount != 5 || r.Attempts != 4 ||
 		!r.Inserted.Equal(m.Inserted) || r.Expires == nil || !r.Expires.Equal(m.Expires) || r.Poisoned.IsZero() ||
 		r.Error != "no stock" || r.Reason != poison.ReasonAttempts || r.Text != m.Text {
-		t.Errorf("record %+v", r)
+		t.Errorf("got record %+v, want the fields of message m-1 after 4 attempts", r)
 	}
 	if strings.Contains(kept.Text, "secret") {
-		t.Error("the receipt is in the record")
+		t.Error("got the receipt in the record, want it left out")
 	}
 }
 
 // A handler's error may contain characters that XML cannot carry: the message is copied
 // nevertheless, also with a forged reason.
 func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
-	check := func(t rapid.TB, said string) {
+	check := func(t rapid.TB, text string) {
 		q := setup(t)
 		p := policy(t, poison.Policy{}, q)
-		r := poison.NewRecord(from, message("{}"), 5, poison.Reason(said), errors.New(said))
+		r := poison.NewRecord(from, message("{}"), 5, poison.Reason(text), errors.New(text))
 		if err := p.Copy(context.Background(), r); err != nil {
-			t.Fatalf("%q: %v", said, err)
+			t.Fatalf("%q: got error %v, want nil", text, err)
 		}
-		kept, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text)
-		// What is no UTF-8 has become U+FFFD.
-		if want := string([]rune(said)); err != nil || kept.Error != want || string(kept.Reason) != want || kept.Text != "{}" {
-			t.Errorf("%q: the record is %+v, %v", said, kept, err)
+		kept, err := poison.ParseRecord(onlyMessage(t, q.Sibling("-poison")).Text)
+		// Invalid UTF-8 becomes U+FFFD.
+		if want := string([]rune(text)); err != nil || kept.Error != want || string(kept.Reason) != want || kept.Text != "{}" {
+			t.Errorf("%q: got record %+v, %v; want error and reason %q", text, kept, err, want)
 		}
 	}
-	for _, said := range []string{
-		"\uFFFF", "read \uFFFE at 7", `a \uFFFF written out`, "\\\uFFFF", "\x00\x1b[31m", "caf\xe9", "\xed\xa0\x80", "a\r\nb\u2028c\x7f", `<&>"'`, "\uFDD0\U0010FFFF",
+	for _, text := range []string{
+		"\uFFFF", "read \uFFFE at 7", `a \uFFFF written out`, "\\\uFFFF", "\x00\x1b[31m",
+		"caf\xe9", "\xed\xa0\x80", "a\r\nb\u2028c\x7f", `<&>"'`, "\uFDD0\U0010FFFF",
 	} {
-		check(t, said)
+		check(t, text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		check(t, rapid.OneOf(
@@ -111,22 +113,24 @@ func TestAnErrorThatXMLCannotCarryIsKept(t *testing.T) {
 			rapid.StringOf(rapid.SampledFrom([]rune("\uFFFE\uFFFF\uFFFD\\u\x00\"x"))),
 		).Draw(t, "error"))
 	})
-	// Angle brackets take no more than themselves.
+	// JSON does not escape angle brackets.
 	brackets := setup(t)
-	if err := policy(t, poison.Policy{}, brackets).Copy(t.Context(), poison.NewRecord(from, message(strings.Repeat("<", 20_000)), 5, poison.ReasonAttempts, errors.New("no stock"))); err != nil {
+	r := poison.NewRecord(from, message(strings.Repeat("<", 20_000)), 5, poison.ReasonAttempts, errors.New("no stock"))
+	if err := policy(t, poison.Policy{}, brackets).Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := poison.ParseRecord(only(t, brackets.Sibling("-poison")).Text); err != nil || r.Error != "no stock" {
-		t.Errorf("with 20,000 brackets in the text the record is %.80v, %v", r, err)
+	if r, err := poison.ParseRecord(onlyMessage(t, brackets.Sibling("-poison")).Text); err != nil || r.Error != "no stock" {
+		t.Errorf("20,000 brackets in the text: got record %.80v, %v; want the error \"no stock\"", r, err)
 	}
-	// One that is too long keeps its beginning.
+	// The beginning of a long error is kept.
 	q := setup(t)
 	p := policy(t, poison.Policy{}, q)
-	if err := p.Copy(t.Context(), poison.NewRecord(from, message("{}"), 5, poison.ReasonAttempts, errors.New(strings.Repeat("\uFFFF", 30_000)))); err != nil {
+	r = poison.NewRecord(from, message("{}"), 5, poison.ReasonAttempts, errors.New(strings.Repeat("\uFFFF", 30_000)))
+	if err := p.Copy(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := poison.ParseRecord(only(t, q.Sibling("-poison")).Text); err != nil || !strings.HasPrefix(r.Error, "\uFFFF\uFFFF") {
-		t.Errorf("the record is %+v, %v", r, err)
+	if r, err := poison.ParseRecord(onlyMessage(t, q.Sibling("-poison")).Text); err != nil || !strings.HasPrefix(r.Error, "\uFFFF\uFFFF") {
+		t.Errorf("long error: got record %+v, %v; want its beginning", r, err)
 	}
 }
 
@@ -144,12 +148,12 @@ func TestAnyMessageFits(t *testing.T) {
 		if err := p.Copy(t.Context(), poison.NewRecord(from, message(text), 5, poison.ReasonRejected, cause)); err != nil {
 			rt.Fatal(err)
 		}
-		kept := only(t, q.Sibling("-poison"))
+		kept := onlyMessage(t, q.Sibling("-poison"))
 		if kept.Text == text {
 			return
 		}
 		if r, err := poison.ParseRecord(kept.Text); err != nil || r.Text != text {
-			rt.Fatalf("the copy is neither a record of the text nor the text: %v", err)
+			rt.Fatalf("got neither a record with the text nor the bare text: %v", err)
 		}
 	})
 }
@@ -160,28 +164,28 @@ func TestBareCopiesTheTextAlone(t *testing.T) {
 	if err := p.Copy(t.Context(), poison.NewRecord(from, message("as it was"), 5, poison.ReasonRejected, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if kept := only(t, q.Sibling("-poison")); kept.Text != "as it was" {
-		t.Errorf("got %q", kept.Text)
+	if kept := onlyMessage(t, q.Sibling("-poison")); kept.Text != "as it was" {
+		t.Errorf("got %q, want \"as it was\"", kept.Text)
 	}
 }
 
-func TestAQueueOfYourOwn(t *testing.T) {
+func TestTheCopyGoesToTheQueueOfThePolicy(t *testing.T) {
 	q := setup(t)
 	p := policy(t, poison.Policy{Queue: q.Sibling("-rejects")}, q)
 	if err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonUndecodable, nil)); err != nil {
 		t.Fatal(err)
 	}
-	only(t, q.Sibling("-rejects"))
+	onlyMessage(t, q.Sibling("-rejects"))
 }
 
-// flaky fails the first enqueues.
-type flaky struct {
+// failingQueue fails the first enqueues.
+type failingQueue struct {
 	queue.Queue
 	failures int
 	err      error
 }
 
-func (f *flaky) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+func (f *failingQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	if f.failures > 0 {
 		f.failures--
 		return queue.Message{}, f.err
@@ -189,20 +193,20 @@ func (f *flaky) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	return f.Queue.Enqueue(ctx, text, o)
 }
 
-func TestACopyIsRepeatedUntilItIsDurable(t *testing.T) {
+func TestACopyIsRetriedUntilItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := setup(t)
-		f := &flaky{Queue: q.Sibling("-poison"), failures: 3, err: queue.ErrThrottled}
+		f := &failingQueue{Queue: q.Sibling("-poison"), failures: 3, err: queue.ErrThrottled}
 		p := policy(t, poison.Policy{Queue: f}, q)
 		if err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); err != nil {
 			t.Fatal(err)
 		}
-		only(t, q.Sibling("-poison"))
+		onlyMessage(t, q.Sibling("-poison"))
 
 		f.failures, f.err = 1, queue.ErrUnauthorized
 		err := p.Copy(t.Context(), poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil))
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(err.Error(), "m-1") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v; want ErrUnauthorized with the message m-1", err)
 		}
 	})
 }
@@ -212,11 +216,12 @@ func TestACopyThatIsNotMadeInTimeIsAnError(t *testing.T) {
 	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
 		synctest.Test(t, func(t *testing.T) {
 			q := setup(t)
-			p := policy(t, poison.Policy{Queue: &flaky{Queue: q.Sibling("-poison"), failures: 1 << 30, err: kind}}, q)
+			failing := &failingQueue{Queue: q.Sibling("-poison"), failures: 1 << 30, err: kind}
+			p := policy(t, poison.Policy{Queue: failing}, q)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := p.Copy(ctx, poison.NewRecord(from, message("x"), 1, poison.ReasonAttempts, nil)); !errors.Is(err, kind) {
-				t.Errorf("%v to the end: got %v", kind, err)
+				t.Errorf("%v until the time-out: got error %v, want it", kind, err)
 			}
 		})
 	}
@@ -228,11 +233,11 @@ func TestDefaultsOfThePolicy(t *testing.T) {
 	named := func(name string) queue.Queue { return engine.Queue(queue.Name{Account: "acme", Queue: name}) }
 	p := policy(t, poison.Policy{}, named("orders"))
 	if p.MaxAttempts != 5 || p.Keep || p.Queue.Name().Queue != "orders-poison" {
-		t.Errorf("got %+v", p)
+		t.Errorf("got %+v, want 5 attempts and the queue orders-poison", p)
 	}
 	for _, name := range []string{"orders-poison", strings.Repeat("a", 60)} {
 		if p := policy(t, poison.Policy{}, named(name)); !p.Keep || p.Queue != nil {
-			t.Errorf("%s: got %+v, want one that keeps", name, p)
+			t.Errorf("%s: got %+v, want Keep", name, p)
 		}
 	}
 	for name, bad := range map[string]poison.Policy{
@@ -241,18 +246,18 @@ func TestDefaultsOfThePolicy(t *testing.T) {
 		"both":     {Keep: true, Queue: named("other")},
 	} {
 		if _, err := bad.WithDefaults(named("orders")); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 	if err := (poison.Policy{Keep: true}).Copy(t.Context(), poison.Record{}); err == nil {
-		t.Error("a policy that keeps made a copy")
+		t.Error("Copy of a policy with Keep: got no error, want one")
 	}
 }
 
-func TestWhatIsNoRecordIsRefused(t *testing.T) {
+func TestATextThatIsNotARecordIsAnError(t *testing.T) {
 	for _, text := range []string{"", "{}", "[1]", "words", `{"millracePoison":0}`} {
 		if _, err := poison.ParseRecord(text); err == nil {
-			t.Errorf("%q was read as a record", text)
+			t.Errorf("%q: got no error, want one", text)
 		}
 	}
 }
@@ -261,20 +266,20 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(`{"millracePoison":1,"text":"x"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := poison.ParseRecord(text); err == nil && r.Version < 1 {
-			t.Errorf("%q has no version", text)
+			t.Errorf("%q: got a record without a version, want an error", text)
 		}
 	})
 }
 
-// absent is an error whose method panics on nil.
-type absent struct{ text string }
+// nilError is an error whose method panics on a nil pointer.
+type nilError struct{ text string }
 
-func (a *absent) Error() string { return a.text }
+func (e *nilError) Error() string { return e.text }
 
 // A handler's error whose Error method panics does not keep the message from being moved.
-func TestAnErrorWithoutATextIsRecorded(t *testing.T) {
-	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*absent)(nil))
-	if !strings.Contains(r.Error, "*poison_test.absent") {
-		t.Errorf("record %+v", r)
+func TestAnErrorWhoseMethodPanicsIsRecorded(t *testing.T) {
+	r := poison.NewRecord(from, message("x"), 1, poison.ReasonRejected, (*nilError)(nil))
+	if !strings.Contains(r.Error, "*poison_test.nilError") {
+		t.Errorf("got record %+v, want the type *poison_test.nilError in its error", r)
 	}
 }

@@ -26,8 +26,8 @@ type Policy struct {
 	MaxAttempts int
 
 	// MaxLost is how many handlers in a row may be recorded to start without a result, because
-	// the worker died or lost its lease, before the message is poison: it may be what kills the
-	// worker. The first start after each settlement is not recorded, so a job that kills its
+	// the worker died or lost its lease, before the message is poison: the message itself may
+	// kill the worker. The first start after each settlement is not recorded, so a job that kills its
 	// worker runs MaxLost + 1 times. Deliveries that never reached a handler do not count, nor
 	// do, in the same process, up to 20 handlers that returned without their lease. It applies
 	// to messages with an envelope; if the text has no room for the record every delivery

@@ -16,7 +16,7 @@ type Reason string
 // The reasons.
 const (
 	ReasonAttempts    Reason = "attempts"    // the handler failed too often
-	ReasonLost        Reason = "lost"        // too many handlers in a row started without a result: the worker died or lost its lease
+	ReasonLost        Reason = "lost"        // too many handlers in a row started without a result
 	ReasonUndecodable Reason = "undecodable" // the text cannot be decoded
 	ReasonRejected    Reason = "rejected"    // the handler asked for it
 	ReasonExpiring    Reason = "expiring"    // it expires before another attempt could be made
@@ -63,12 +63,12 @@ func NewRecord(from queue.Name, m queue.Message, attempts int, reason Reason, ca
 	return r
 }
 
-// text returns the text of a handler's error. Its method may panic, and the message must be
-// moved nevertheless.
-func text(err error) (said string) {
+// text returns the text of a handler's error. The message must be moved even if the error's
+// method panics.
+func text(err error) (s string) {
 	defer func() {
 		if p := recover(); p != nil {
-			said = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
+			s = fmt.Sprintf("an error of type %T, whose text cannot be had: %v", err, p)
 		}
 	}()
 	return err.Error()
@@ -87,9 +87,9 @@ func ParseRecord(text string) (Record, error) {
 	return r, nil
 }
 
-// xmlLacks escapes the characters that JSON leaves as they are and XML does not allow. JSON
+// xmlEscaper escapes the characters that JSON leaves as they are and XML does not allow. JSON
 // itself escapes all others that XML does not allow, and replaces invalid UTF-8 by U+FFFD.
-var xmlLacks = strings.NewReplacer("\uFFFE", `\ufffe`, "\uFFFF", `\uffff`)
+var xmlEscaper = strings.NewReplacer("\uFFFE", `\ufffe`, "\uFFFF", `\uffff`)
 
 // encode returns the record as JSON that the queue can carry, whatever the error contains.
 // Angle brackets and & stay unescaped: the XML around escapes them anyway, and six bytes for
@@ -102,5 +102,5 @@ func (r Record) encode() (string, error) {
 		return "", err
 	}
 	// They occur only in strings, where the escape means the same.
-	return xmlLacks.Replace(strings.TrimSuffix(b.String(), "\n")), nil
+	return xmlEscaper.Replace(strings.TrimSuffix(b.String(), "\n")), nil
 }

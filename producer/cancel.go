@@ -27,7 +27,7 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 		defer cancel()
 	}
 	unknown := false
-	err := retry.Do(ctx, string(sent.ID), func(ctx context.Context) error {
+	err := retry.Do(ctx, string(sent.ID), queue.Transient, func(ctx context.Context) error {
 		err := p.queue.Delete(ctx, sent.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
 			return nil // the try without an answer deleted it

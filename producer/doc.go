@@ -3,7 +3,7 @@
 // # Delivery
 //
 // [Producer.Send] returns when the service has accepted the job. Transient failures are
-// retried. If an answer was lost, a retry may create two messages for one job, which is one more
+// retried. If a response was lost, a retry may create two messages for one job, which is one more
 // reason for handlers to be idempotent: [Sent] says so, and both messages have the same job id. A
 // Send that gives up says by [queue.ErrOutcomeUnknown] that the job may be there nevertheless.
 // [Producer.SendAll] sends many jobs, several at a time, and reports on each. [Producer.Cancel]

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestInterceptorsSeeAndChangeWhatIsSent(t *testing.T) {
+func TestInterceptorsSeeAndChangeASend(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestInterceptorsSeeAndChangeWhatIsSent(t *testing.T) {
 			s.Delay = time.Hour
 			err := next(ctx)
 			if s.Sent.ID == "" || s.Queue != q.Name() {
-				t.Errorf("got %+v when it was sent", s)
+				t.Errorf("after next: got %+v; want an id and the queue %v", s, q.Name())
 			}
 			return err
 		},
@@ -37,55 +37,55 @@ func TestInterceptorsSeeAndChangeWhatIsSent(t *testing.T) {
 	}})
 	sent, err := p.Send(t.Context(), 1, nil)
 	if err != nil || sent.ID == "" {
-		t.Fatalf("got %+v, %v", sent, err)
+		t.Fatalf("got %+v, %v; want an id", sent, err)
 	}
 	if want := []string{"outer", "inner"}; !slices.Equal(order, want) {
-		t.Errorf("got the order %q, want %q", order, want)
+		t.Errorf("order: got %q, want %q", order, want)
 	}
 	if visible, err := q.Peek(t.Context(), 1); err != nil || len(visible) != 0 {
-		t.Errorf("got %v, %v; want it hidden by the delay", visible, err)
+		t.Errorf("visible messages: got %v, %v; want none during the delay", visible, err)
 	}
 }
 
-func TestAnInterceptorCanRefuse(t *testing.T) {
+func TestAnInterceptorCanRefuseASend(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	closed := errors.New("closed for the night")
 	p := producer.New(q, &producer.Options[int]{Interceptors: []producer.Interceptor{
 		func(context.Context, *producer.Sending, func(context.Context) error) error { return closed },
 	}})
 	if _, err := p.Send(t.Context(), 1, nil); !errors.Is(err, closed) {
-		t.Errorf("got %v, want %v and nothing sent to a queue that does not exist", err, closed)
+		t.Errorf("got error %v, want %v before anything is sent", err, closed)
 	}
 }
 
-func TestTheQueueIsMadeByASend(t *testing.T) {
+func TestASendCreatesTheQueueIfCreateIsSet(t *testing.T) {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := producer.New[int](q, nil).Send(t.Context(), 1, nil); !errors.Is(err, queue.ErrQueueMissing) {
 		t.Errorf("without Create: got %v, want %v", err, queue.ErrQueueMissing)
 	}
 	sent, err := producer.New(q, &producer.Options[int]{Create: true}).Send(t.Context(), 1, nil)
 	if err != nil || sent.ID == "" {
-		t.Fatalf("with Create: got %+v, %v", sent, err)
+		t.Fatalf("with Create: got %+v, %v; want an id", sent, err)
 	}
 	batch, err := q.Peek(t.Context(), 2)
 	if err != nil || len(batch) != 1 || batch[0].ID != sent.ID {
-		t.Errorf("got %v, %v; want the one job", batch, err)
+		t.Errorf("got messages %v, error %v; want the one job", batch, err)
 	}
 }
 
-func TestAProducerWithoutAQueueSaysSo(t *testing.T) {
+func TestAProducerWithoutAQueueFails(t *testing.T) {
 	var zero producer.Producer[int]
 	if _, err := zero.Send(t.Context(), 1, nil); err == nil {
-		t.Error("the zero producer sent something")
+		t.Error("Send of the zero producer: got no error, want one")
 	}
 	if _, err := (*producer.Producer[int])(nil).Send(t.Context(), 1, nil); err == nil {
-		t.Error("the nil producer sent something")
+		t.Error("Send of the nil producer: got no error, want one")
 	}
 	for name, q := range map[string]queue.Queue{"nil": nil, "a typed nil": (*localqueue.Queue)(nil)} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: New did not panic", name)
+					t.Errorf("New with %s: got no panic, want one", name)
 				}
 			}()
 			producer.New[int](q, nil)
@@ -93,6 +93,6 @@ func TestAProducerWithoutAQueueSaysSo(t *testing.T) {
 	}
 	q := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs"})
 	if _, err := producer.New(q, &producer.Options[int]{Format: codec.Format(99)}).Send(t.Context(), 1, nil); err == nil {
-		t.Error("an unknown format was sent")
+		t.Error("Send in an unknown format: got no error, want one")
 	}
 }

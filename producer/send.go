@@ -99,8 +99,9 @@ func (p *Producer[T]) ready() error {
 	if p == nil || p.queue == nil {
 		return errZero
 	}
-	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit, which compiles
-		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second", p.queue.Name(), d, d)
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
+		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
+			p.queue.Name(), d, d)
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	if err != nil {
 		return err
 	}
-	return retry.Do(ctx, s.Head.ID, func(ctx context.Context) error {
+	return retry.Do(ctx, s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		err := p.try(ctx, s, text)
 		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
 			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {

@@ -107,7 +107,7 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		"claim without envelope": {options: producer.Options[order]{Format: codec.Plain, Interceptors: sets(func(s *producer.Sending) { s.Head.Claim = "blob" })},
 			want: "Claim"},
 	} {
-		u := &unsteady{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
+		u := &failingQueue{Queue: setup(t), failures: 1, err: queue.ErrUnauthorized}
 		_, err := producer.New(u, &c.options).Send(t.Context(), order{"7"}, &c.send)
 		if !errors.Is(err, queue.ErrInvalid) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "send to acme/orders: ") {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -151,7 +151,7 @@ func TestSentTellsThatTheJobMayBeThereTwice(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q := setup(t)
-			sent, err := producer.New[order](&unsteady{Queue: q, failures: 1, err: c.err, acts: c.acts}, nil).Send(t.Context(), order{"7"}, nil)
+			sent, err := producer.New[order](&failingQueue{Queue: q, failures: 1, err: c.err, acts: c.acts}, nil).Send(t.Context(), order{"7"}, nil)
 			if err != nil || sent.MaybeTwice != c.twice {
 				t.Errorf("after %v: got %+v, %v", c.err, sent, err)
 			}

@@ -50,6 +50,12 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 )
 
+// Transient reports whether the same request may succeed later: the service was busy or failed,
+// or the outcome is unknown. The request may then have taken effect.
+func Transient(err error) bool {
+	return errors.Is(err, ErrThrottled) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOutcomeUnknown)
+}
+
 // leaseError is a sentinel that is also [ErrLeaseLost].
 type leaseError struct{ text string }
 

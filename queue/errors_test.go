@@ -25,6 +25,28 @@ func TestALostLeaseIsOneOfTwo(t *testing.T) {
 	}
 }
 
+// The request is repeated after these errors, also where a backend wraps them, and after no other.
+func TestTransientErrors(t *testing.T) {
+	transient := []error{queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown}
+	permanent := []error{
+		nil, queue.ErrLeaseLost, queue.ErrReceiptMismatch, queue.ErrMessageGone, queue.ErrTooLarge, queue.ErrQueueMissing,
+		queue.ErrQueueExists, queue.ErrQueueBeingDeleted, queue.ErrUnauthorized, queue.ErrInvalid, context.Canceled,
+	}
+	for _, kind := range transient {
+		if err := fmt.Errorf("try 1: %w", &queue.Error{Kind: kind}); !queue.Transient(err) {
+			t.Errorf("Transient(%v) = false, want true", err)
+		}
+	}
+	for _, kind := range permanent {
+		if err := error(&queue.Error{Kind: kind}); queue.Transient(err) {
+			t.Errorf("Transient(%v) = true, want false", err)
+		}
+	}
+	if queue.Transient(nil) {
+		t.Error("Transient(nil) = true, want false")
+	}
+}
+
 // B-05: everything that the service said is in one line, and stays reachable.
 //
 // Requirement B-05.

@@ -4,8 +4,8 @@
 // # Idle
 //
 // The wait after the k-th empty poll grows as (2^k − 1) × 100 ms ± 20 %, from Min up to Max.
-// The curve is a backoff.BackOff, so that any policy of github.com/cenkalti/backoff/v4 can
-// replace it.
+// Any [BackOff] can replace that curve, among them the policies of
+// github.com/cenkalti/backoff/v4.
 //
 // # Cost
 //

@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
 // Idle is how long a loop waits between polls of an empty queue. The zero value is the default.
@@ -19,11 +17,21 @@ type Idle struct {
 	// Min if that is longer.
 	Max time.Duration
 
-	// New returns the curve of one loop; it is called once per loop. The waits are clamped to
-	// Min…Max; backoff.Stop counts as Max. If it returns nil or panics, the default is used and
-	// OnError is called. Defaults to nil, which means [CurveFrom] of Min and Max with the
-	// listener's own random numbers.
-	New func() backoff.BackOff
+	// New returns the curve of one loop; it is called once per loop. If it returns nil or
+	// panics, the default is used and OnError is called. Defaults to nil, which means
+	// [CurveFrom] of Min and Max with the listener's own random numbers.
+	New func() BackOff
+}
+
+// BackOff is the curve of one loop: how long it waits after each empty poll. It need not be safe
+// for concurrent use. The policies of github.com/cenkalti/backoff/v4 implement it.
+type BackOff interface {
+	// NextBackOff returns the wait after one more empty poll in a row. The listener clamps it to
+	// Min…Max of its [Idle]; a negative wait, such as Stop of cenkalti/backoff, means Max.
+	NextBackOff() time.Duration
+
+	// Reset starts over. It is called after a poll that found work.
+	Reset()
 }
 
 // deltaBackoff and its jitter are constants of the formula.
@@ -36,13 +44,13 @@ const (
 // Curve is the default back-off: after the k-th consecutive empty poll the wait is min(minWait
 // + int((2^k − 1) × r) ms, maxWait), where r is a random integer in 80…119. It never stops.
 // Negative bounds count as zero. Like every BackOff it is not safe for concurrent use.
-func Curve(minWait, maxWait time.Duration) backoff.BackOff {
+func Curve(minWait, maxWait time.Duration) BackOff {
 	return CurveFrom(minWait, maxWait, rand.IntN)
 }
 
 // CurveFrom is [Curve] with its own source of random numbers, so that a run can be repeated:
 // random(n) returns a number in [0, n).
-func CurveFrom(minWait, maxWait time.Duration, random func(n int) int) backoff.BackOff {
+func CurveFrom(minWait, maxWait time.Duration, random func(n int) int) BackOff {
 	return &curve{min: max(minWait, 0), max: max(maxWait, 0), random: random}
 }
 

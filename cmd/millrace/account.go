@@ -112,6 +112,17 @@ func (c *console) onQueue(ctx context.Context, a *accountFlag, name string, do f
 	})
 }
 
+// queueCommand returns a command about one queue, with the flags that name its account.
+func queueCommand(name, does, more string, do func(ctx context.Context, t *task, q queue.Manager) error) *command {
+	var account accountFlag
+	f := newFlags(name)
+	account.add(f)
+	return &command{name: name, args: "QUEUE", does: does, flags: f, minArgs: 1, maxArgs: 1, more: more,
+		run: func(ctx context.Context, c *console, args []string) error {
+			return c.onQueue(ctx, &account, args[0], do)
+		}}
+}
+
 // checkName refuses an invalid queue name, without repeating what looks like a location.
 func checkName(name string) error {
 	if isLocation(name) {

@@ -2,10 +2,17 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"time"
 )
+
+// durationVar defines a flag for a duration, with its default.
+func durationVar(f *flag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
+	*to = otherwise
+	f.Var(duration{to}, name, usage)
+}
 
 // duration is a flag for a duration. Unlike the flag package's it explains an invalid value.
 type duration struct{ to *time.Duration }

@@ -9,60 +9,45 @@ import (
 )
 
 func createCommand() *command {
-	var account accountFlag
-	f := newFlags("create")
-	account.add(f)
-	return &command{name: "create", args: "QUEUE", does: "make a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "A queue that exists already stays as it is, and that is fine.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onQueue(ctx, &account, args[0], func(_ context.Context, t *task, q queue.Manager) error {
-				err := q.Create(t.finish, nil)
-				if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
-					err = nil
-				}
-				return t.report(err, "Queue %v is there.\n", q.Name())
-			})
-		}}
+	return queueCommand("create", "make a queue", "A queue that exists already stays as it is, and that is fine.\n",
+		func(_ context.Context, t *task, q queue.Manager) error {
+			err := q.Create(t.finish, nil)
+			if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
+				err = nil
+			}
+			return t.report(err, "Queue %v is there.\n", q.Name())
+		})
 }
 
 func dropCommand() *command {
-	var (
-		account accountFlag
-		yes     bool
-	)
-	f := newFlags("drop")
-	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
-	return &command{name: "drop", args: "QUEUE", does: "delete a queue with all its messages", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It asks for the queue's name to be typed again.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				if err := t.confirm(ctx, q, "drop", yes, "This deletes the queue %v with its messages, about %d, for good."); err != nil {
-					return err
-				}
-				return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
-			})
-		}}
+	const warning = "This deletes the queue %v with its messages, about %d, for good."
+	return confirmedCommand("drop", "delete a queue with all its messages", "", warning,
+		func(_ context.Context, t *task, q queue.Manager) error {
+			return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
+		})
 }
 
 func clearCommand() *command {
-	var (
-		account accountFlag
-		yes     bool
-	)
-	f := newFlags("clear")
-	account.add(f)
-	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
-	return &command{name: "clear", args: "QUEUE", does: "delete all messages of a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It asks for the queue's name to be typed again. Messages that a worker has are deleted too.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				if err := t.confirm(ctx, q, "clear", yes, "This deletes all messages of the queue %v, about %d, for good, also those that workers have."); err != nil {
-					return err
-				}
-				return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
-			})
-		}}
+	const warning = "This deletes all messages of the queue %v, about %d, for good, also those that workers have."
+	return confirmedCommand("clear", "delete all messages of a queue", " Messages that a worker has are deleted too.", warning,
+		func(ctx context.Context, t *task, q queue.Manager) error {
+			return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
+		})
+}
+
+// confirmedCommand returns a command that asks before a queue loses its messages. The warning has
+// verbs for the queue and its depth.
+func confirmedCommand(name, does, more, warning string, do func(context.Context, *task, queue.Manager) error) *command {
+	var yes bool
+	c := queueCommand(name, does, "It asks for the queue's name to be typed again."+more+"\n",
+		func(ctx context.Context, t *task, q queue.Manager) error {
+			if err := t.confirm(ctx, q, name, yes, warning); err != nil {
+				return err
+			}
+			return do(ctx, t, q)
+		})
+	c.flags.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return c
 }
 
 // clear deletes all messages. On a long queue the service deletes what it can within a request,

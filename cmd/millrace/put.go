@@ -27,8 +27,8 @@ func putCommand() *command {
 	o.account.add(f)
 	f.BoolVar(&o.plain, "plain", false, "send each text as it is, without an envelope; it need not be JSON")
 	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
-	f.Var(duration{&o.delay}, "delay", "hide the jobs for this `duration`, such as 30s")
-	f.Var(duration{&o.ttl}, "ttl", "drop the jobs after this `duration`, such as 24h; without, they never expire")
+	durationVar(f, &o.delay, "delay", 0, "hide the jobs for this `duration`, such as 30s")
+	durationVar(f, &o.ttl, "ttl", 0, "drop the jobs after this `duration`, such as 24h; without, they never expire")
 	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, minArgs: 1, maxArgs: -1, more: putMore,
 		hint: func(wrong string) string {
 			if strings.Contains(wrong, "not defined") {

@@ -35,14 +35,16 @@ func (s *settings) flags() *flag.FlagSet {
 	f := newFlags("serve")
 	f.StringVar(&s.addr, "addr", "127.0.0.1:10001", "listen on `host:port`; port 0 is any free one")
 	f.BoolVar(&s.public, "public", false, "let other machines reach it; needs -serve-account")
-	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\nwith -public to this machine's own and these only")
+	f.Var(&s.hosts, "host", "answer to requests for the host `name` too, such as that of a container; may be repeated;\n"+
+		"with -public to this machine's own and these only")
 	path(f, &s.data, "data", "keep everything in `directory`; without, in memory only")
-	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\nkey in a file; may be repeated; the environment variable "+accountsVariable+"\nhas more of them, separated by semicolons")
+	f.Var(&s.accounts, "serve-account", "serve a further account, `name:key` with the key in Base64, or name:@FILE with the\n"+
+		"key in a file; may be repeated; the environment variable "+accountsVariable+"\n"+
+		"has more of them, separated by semicolons")
 	path(f, &s.cert, "cert", "serve TLS with the certificates in `file`, PEM; needs -key")
 	path(f, &s.key, "key", "the private key of -cert, `file`, PEM")
-	s.deletingFor = 30 * time.Second
-	f.Var(duration{&s.deletingFor}, "deleting-for", "keep the name of a deleted queue taken for this `duration`")
-	f.Var(duration{&s.delay}, "delay", "make every request take longer by this `duration`, such as 20ms")
+	durationVar(f, &s.deletingFor, "deleting-for", 30*time.Second, "keep the name of a deleted queue taken for this `duration`")
+	durationVar(f, &s.delay, "delay", 0, "make every request take longer by this `duration`, such as 20ms")
 	f.StringVar(&s.faults, "faults", "", "inject faults into requests by `rules` as below")
 	f.StringVar(&s.limit, "limit", "", "respond 503 above `limits` a second, such as messages=2000,requests=20000")
 	f.Uint64Var(&s.seed, "seed", 0, "make ids, receipts and faults repeatable; 0 is a random seed")

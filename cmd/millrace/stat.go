@@ -15,28 +15,25 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
+const statMore = `It tells how many messages there are, how many of them a worker could get now, how long the
+oldest of these has been there, how many are in the poison queue, and the metadata.
+`
+
 func statCommand() *command {
-	var (
-		account accountFlag
-		asJSON  bool
-	)
-	f := newFlags("stat")
-	account.add(f)
-	f.BoolVar(&asJSON, "json", false, "print a JSON object")
-	return &command{name: "stat", args: "QUEUE", does: "show what is known about a queue", flags: f, minArgs: 1, maxArgs: 1,
-		more: "It tells how many messages there are, how many of them a worker could get now, how long the\noldest of these has been there, how many are in the poison queue, and the metadata.\n",
-		run: func(ctx context.Context, c *console, args []string) error {
-			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				s, err := readStat(ctx, q)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(c.out, s)
-				}
-				return s.print(c.out, time.Now())
-			})
-		}}
+	var asJSON bool
+	c := queueCommand("stat", "show what is known about a queue", statMore,
+		func(ctx context.Context, t *task, q queue.Manager) error {
+			s, err := readStat(ctx, q)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(t.console.out, s)
+			}
+			return s.print(t.console.out, time.Now())
+		})
+	c.flags.BoolVar(&asJSON, "json", false, "print a JSON object")
+	return c
 }
 
 // stat is what stat prints, in JSON.

@@ -1,9 +1,9 @@
-// Functions works side by side with Azure Functions: it takes the messages that a Function's
-// queue output writes, and answers on a queue that triggers a Function.
+// Functions works together with Azure Functions: it handles the messages that a Function's queue
+// output writes, and sends messages to a queue that triggers a Function.
 //
 //	go run ./examples/functions
 //
-// It uses queues in this process, and ends when its three messages are done.
+// It uses in-memory queues and ends when its three messages are done.
 package main
 
 import (
@@ -44,26 +44,26 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 	if err := errors.Join(err1, err2, output(ctx, orders)); err != nil {
 		return err
 	}
-	// A queue trigger reads Base64, and knows no envelopes.
-	answer := producer.New(shipped, &producer.Options[Shipped]{Format: codec.Base64, Create: true})
+	// A queue trigger expects Base64 and does not understand envelopes.
+	notify := producer.New(shipped, &producer.Options[Shipped]{Format: codec.Base64, Create: true})
 	ship := func(ctx context.Context, m *listener.Message[Order]) error {
 		if m.Body.Item == "" {
 			return errors.New("nothing to ship")
 		}
-		_, err := answer.Send(ctx, Shipped{Order: m.Body.ID}, nil)
+		_, err := notify.Send(ctx, Shipped{Order: m.Body.ID}, nil)
 		return err
 	}
 	o := &listener.Options[Order]{
-		// The setting messageEncoding of host.json is base64 unless it says none, which is
-		// codec.Plain here. Without a Format JSON is read in both.
+		// The default of messageEncoding in host.json is base64; none corresponds to codec.Plain.
+		// Without a Format, JSON is read in both.
 		Format: codec.Base64,
-		// maxDequeueCount and visibilityTimeout of host.json, with their defaults.
+		// The defaults of maxDequeueCount and visibilityTimeout in host.json.
 		Poison:     poison.Policy{MaxAttempts: 5, Bare: true},
 		RetryDelay: func(int, error) time.Duration { return 0 },
 	}
 	var done atomic.Int32
-	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
-		if (became == listener.Deleted || became == listener.Poisoned) && done.Add(1) == 3 {
+	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
+		if (outcome == listener.Deleted || outcome == listener.Poisoned) && done.Add(1) == 3 {
 			stop()
 		}
 	}
@@ -73,12 +73,12 @@ func run(ctx context.Context, account queue.Account, out io.Writer) error {
 	return errors.Join(show(ctx, shipped, out), show(ctx, orders.Sibling(poison.Suffix), out))
 }
 
-// output writes what the output binding of a Function does: Base64 of the body, and no more.
+// output writes messages as the output binding of a Function does: the body in Base64.
 func output(ctx context.Context, q queue.Queue) error {
 	if err := q.Create(ctx, nil); err != nil {
 		return err
 	}
-	for _, body := range []string{`{"ID":"7","Item":"a lamp"}`, `{"ID":"8"}`, "no order at all"} {
+	for _, body := range []string{`{"ID":"7","Item":"a lamp"}`, `{"ID":"8"}`, "not an order"} {
 		if _, err := q.Enqueue(ctx, base64.StdEncoding.EncodeToString([]byte(body)), nil); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func output(ctx context.Context, q queue.Queue) error {
 	return nil
 }
 
-// show prints what a Function finds on a queue, for poison the one that Functions use too.
+// show prints the messages on a queue. The poison queue is the one that Functions use too.
 func show(ctx context.Context, q queue.Queue, out io.Writer) error {
 	messages, err := q.Peek(ctx, queue.MaxBatch)
 	for _, m := range messages {

@@ -14,16 +14,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestFunctionsReadTheAnswersAndThePoison(t *testing.T) {
+func TestFunctionsCanReadTheOutputAndThePoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := localqueue.New(nil).Account("test")
 		var out bytes.Buffer
 		if err := run(t.Context(), account, &out); err != nil {
 			t.Fatal(err)
 		}
-		// Base64 of {"Order":"7"}, of "no order at all", and of {"ID":"8"}, in no envelope or record.
-		want := []string{"orders-poison bm8gb3JkZXIgYXQgYWxs\n", "orders-poison eyJJRCI6IjgifQ==\n", "shipped eyJPcmRlciI6IjcifQ==\n"}
-		if got := slices.Sorted(strings.Lines(out.String())); !slices.Equal(got, want) { // no queue promises an order
+		// Base64 of "not an order", {"ID":"8"} and {"Order":"7"}, without envelopes and records.
+		want := []string{"orders-poison bm90IGFuIG9yZGVy\n", "orders-poison eyJJRCI6IjgifQ==\n", "shipped eyJPcmRlciI6IjcifQ==\n"}
+		if got := slices.Sorted(strings.Lines(out.String())); !slices.Equal(got, want) { // queues do not preserve order
 			t.Errorf("got %q, want %q", got, want)
 		}
 		orders, err := account.Open("orders")
@@ -31,7 +31,7 @@ func TestFunctionsReadTheAnswersAndThePoison(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, err := orders.Properties(t.Context()); err != nil || p.Depth != 0 {
-			t.Errorf("%d orders are left, %v", p.Depth, err)
+			t.Errorf("got %d orders left, error %v; want 0", p.Depth, err)
 		}
 	})
 }

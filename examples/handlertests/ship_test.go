@@ -12,48 +12,48 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// carrier is a carrier of which a test says what it does.
+// carrier is a Carrier whose behaviour the test defines.
 type carrier func(ctx context.Context) error
 
 func (c carrier) Collect(ctx context.Context, _, _ string) error { return c(ctx) }
 
 var (
 	errBusy = errors.New("the carrier is busy")
-	willing = carrier(func(context.Context) error { return nil })
+	ready   = carrier(func(context.Context) error { return nil })
 	busy    = carrier(func(context.Context) error { return errBusy })
-	asleep  = carrier(func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+	hanging = carrier(func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
 )
 
 var order = Order{ID: "7", Address: "High Street 1"}
 
 func TestAnOrderIsShipped(t *testing.T) {
-	if r := millracetest.Work(t, Ship(willing), order, nil); r.Outcome != listener.Deleted {
-		t.Errorf("it was %v: %v", r.Outcome, r.Err)
+	if r := millracetest.Work(t, Ship(ready), order, nil); r.Outcome != listener.Deleted {
+		t.Errorf("got %v, error %v; want deleted", r.Outcome, r.Err)
 	}
 }
 
-func TestABusyCarrierIsAskedAgain(t *testing.T) {
+func TestAnOrderIsRetriedWhileTheCarrierIsBusy(t *testing.T) {
 	r := millracetest.Work(t, Ship(busy), order, nil)
 	if r.Outcome != listener.Retried || !errors.Is(r.Err, errBusy) || r.Delay == 0 {
-		t.Errorf("it was %v: %v, again in %v", r.Outcome, r.Err, r.Delay)
+		t.Errorf("got %v, error %v, delay %v; want retried with %v after a delay", r.Outcome, r.Err, r.Delay, errBusy)
 	}
 }
 
-func TestAnOrderIsPoisonInTheEnd(t *testing.T) {
+func TestAnOrderIsPoisonAfterItsLastAttempt(t *testing.T) {
 	r := millracetest.Work(t, Ship(busy), order, &listener.Options[Order]{Poison: poison.Policy{MaxAttempts: 1}})
 	if r.Outcome != listener.Poisoned || r.Poison.Reason != poison.ReasonAttempts {
-		t.Errorf("it was %v: %v", r.Outcome, r.Err)
+		t.Errorf("got %v, error %v; want poisoned with the reason attempts", r.Outcome, r.Err)
 	}
 }
 
-func TestWithoutAnAddressNothingIsTried(t *testing.T) {
+func TestAnOrderWithoutAnAddressIsPoison(t *testing.T) {
 	r := millracetest.Work(t, Ship(nil), Order{ID: "7"}, nil)
 	if r.Outcome != listener.Poisoned || !errors.Is(r.Err, ErrNoAddress) || r.Attempts != 1 {
-		t.Errorf("it was %v after %d attempts: %v", r.Outcome, r.Attempts, r.Err)
+		t.Errorf("got %v after %d attempts, error %v; want poisoned after 1, %v", r.Outcome, r.Attempts, r.Err, ErrNoAddress)
 	}
 }
 
-// In a bubble of synctest a day takes no time.
+// In a synctest bubble a day takes no time.
 func TestAnOrderForTomorrowIsShippedTomorrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := millracetest.Queue(t)
@@ -61,25 +61,25 @@ func TestAnOrderForTomorrowIsShippedTomorrow(t *testing.T) {
 		tomorrow.NotBefore = time.Now().Add(24 * time.Hour)
 		millracetest.Send(t, q, tomorrow)
 		if got := millracetest.Drain(t, q, Ship(nil), nil); got[listener.Snoozed] != 1 {
-			t.Errorf("today: %v", got)
+			t.Errorf("today: got %v, want one snoozed", got)
 		}
 		time.Sleep(24 * time.Hour)
-		if got := millracetest.Drain(t, q, Ship(willing), nil); got[listener.Deleted] != 1 {
-			t.Errorf("tomorrow: %v", got)
+		if got := millracetest.Drain(t, q, Ship(ready), nil); got[listener.Deleted] != 1 {
+			t.Errorf("tomorrow: got %v, want one deleted", got)
 		}
 		millracetest.RequireEmpty(t, q)
 	})
 }
 
-func TestACarrierThatSleepsIsGivenUpOn(t *testing.T) {
+func TestAHangingCarrierTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		r := millracetest.Work(t, Ship(asleep), order, &listener.Options[Order]{Timeout: 10 * time.Minute})
+		r := millracetest.Work(t, Ship(hanging), order, &listener.Options[Order]{Timeout: 10 * time.Minute})
 		if r.Outcome != listener.Retried || !errors.Is(r.Err, listener.ErrTimeout) || !errors.Is(r.Err, context.DeadlineExceeded) {
-			t.Errorf("it was %v: %v", r.Outcome, r.Err)
+			t.Errorf("got %v, error %v; want retried with ErrTimeout", r.Outcome, r.Err)
 		}
 		if took := time.Since(begin); took != 10*time.Minute {
-			t.Errorf("it took %v", took)
+			t.Errorf("got a duration of %v; want %v", took, 10*time.Minute)
 		}
 	})
 }

@@ -1,9 +1,8 @@
-// Hooks shows the decisions of a listener that a program can make itself, and the places
-// where it is told what happens.
+// Hooks shows how a program replaces decisions of a listener and observes its events.
 //
 //	go run ./examples/hooks
 //
-// It uses a queue in this process, and ends when its jobs are done.
+// It uses an in-memory queue and ends when its jobs are done.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// errBusy is a failure that is over in a moment.
+// errBusy is a failure worth an immediate retry.
 var errBusy = errors.New("the printer is busy")
 
 func main() {
@@ -42,16 +41,16 @@ func run(ctx context.Context, out *log.Logger) error {
 		}
 	}
 
-	var printed, printing atomic.Int64 // pages, nanoseconds
+	var printed, printTime atomic.Int64 // pages; nanoseconds
 	o := &listener.Options[int]{
-		// Busy printers are asked again at once, everything else waits on the curve.
+		// A busy printer is tried again at once; other failures use the default curve.
 		RetryDelay: func(attempt int, err error) time.Duration {
 			if errors.Is(err, errBusy) {
 				return 0
 			}
 			return listener.RetryCurve(attempt)
 		},
-		// A loop waits longer after each empty poll, and none ends.
+		// A loop waits longer after each empty poll, and does not end.
 		QueueEmpty: func(polls int) (wait time.Duration, end bool) {
 			return min(time.Duration(polls)*time.Second, 10*time.Second), false
 		},
@@ -62,26 +61,26 @@ func run(ctx context.Context, out *log.Logger) error {
 			var broken *listener.HookError
 			switch {
 			case errors.As(err, &failed):
-				out.Printf("attempt %d: %v, %v", failed.Attempt, failed.Outcome, failed.Err)
+				out.Printf("attempt %d %v: %v", failed.Attempt, failed.Outcome, failed.Err)
 			case errors.As(err, &broken):
-				out.Printf("mend this: %v", broken)
-			default: // a poll or a renewal
+				out.Printf("bug in a hook: %v", broken)
+			default: // a failed poll or renewal
 				out.Print(err)
 			}
 		},
 	}
-	// The observer is told of everything: metrics hang on it.
-	o.Observer.Finished = func(_ listener.Delivery, took time.Duration, _ error) { printing.Add(int64(took)) }
-	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
-		if became == listener.Deleted && printed.Add(1) == pages {
+	// The observer receives every event, for metrics.
+	o.Observer.Finished = func(_ listener.Delivery, took time.Duration, _ error) { printTime.Add(int64(took)) }
+	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
+		if outcome == listener.Deleted && printed.Add(1) == pages {
 			stop()
 		}
 	}
-	o.Observer.Scaled = func(s listener.Scale) { out.Printf("%v: loops %d", s.Queue, s.Loops) }
+	o.Observer.Scaled = func(s listener.Scale) { out.Printf("%v: loops=%d", s.Queue, s.Loops) }
 	if err := millrace.Run(ctx, listener.New(q, printPage, o)); err != nil {
 		return err
 	}
-	out.Printf("%d pages, printed for %v", printed.Load(), time.Duration(printing.Load()).Round(10*time.Millisecond))
+	out.Printf("printed %d pages in %v", printed.Load(), time.Duration(printTime.Load()).Round(10*time.Millisecond))
 	return nil
 }
 

@@ -1,11 +1,11 @@
-// Kubernetes is a worker for Kubernetes: two queues, probes, metrics, and an end in good
-// order within the time that a pod has. deployment.yaml belongs to it.
+// Kubernetes is a worker for Kubernetes with two queues, probes, metrics, and a graceful shutdown
+// within the termination grace period of its pod. See deployment.yaml.
 //
 //	go run ./examples/kubernetes
 //	curl localhost:8080/readyz localhost:8080/metrics
 //
-// The queues are in this process, or in the account that AZURE_STORAGE names. SIGTERM and
-// Ctrl-C end it: the listeners drain, and the server answers until they have.
+// The queues are in memory, or in the account that AZURE_STORAGE names. SIGTERM and Ctrl-C end
+// it: the listeners drain, and the server responds until they have.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A pod is killed 30 s after its SIGTERM. Handlers get 20 s of them, the settlement of what
-// they did 5 s, and the rest is for the server.
+// A pod is killed 30 s after its SIGTERM. Handlers get 20 s of that, settlements 5 s, and the rest
+// is for the server.
 const grace, settle = 20 * time.Second, 5 * time.Second
 
 type Order struct{ ID string }
@@ -34,7 +34,7 @@ type Order struct{ ID string }
 type Email struct{ To string }
 
 func main() {
-	addr := flag.String("addr", ":8080", "where probes and metrics are")
+	addr := flag.String("addr", ":8080", "address of probes and metrics")
 	flag.Parse()
 	var account queue.Account = localqueue.New(nil).Account("local")
 	if location := os.Getenv("AZURE_STORAGE"); location != "" {
@@ -49,8 +49,9 @@ func main() {
 	}
 }
 
-// run works on both queues until ctx ends or a signal comes.
-func run(ctx context.Context, account queue.Account, server *http.Server, ship listener.Handler[Order], write listener.Handler[Email]) error {
+// run handles the jobs of both queues until ctx ends or a signal comes.
+func run(ctx context.Context, account queue.Account, server *http.Server,
+	ship listener.Handler[Order], write listener.Handler[Email]) error {
 	orders, err1 := account.Open("orders")
 	emails, err2 := account.Open("emails")
 	if err := errors.Join(err1, err2); err != nil {
@@ -59,15 +60,15 @@ func run(ctx context.Context, account queue.Account, server *http.Server, ship l
 	shipping := listener.New(orders, ship, &listener.Options[Order]{Create: true, Grace: grace, SettleTimeout: settle})
 	writing := listener.New(emails, write, &listener.Options[Email]{Create: true, Grace: grace, SettleTimeout: settle})
 	server.Handler = probes(map[string]func() listener.State{"orders": shipping.State, "emails": writing.State})
-	return millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(shipping, writing)) // the last stops first
+	return millrace.RunOrdered(ctx, millrace.HTTP(server), millrace.Together(shipping, writing)) // stops the last one first
 }
 
-// probes answers Kubernetes, and whoever collects metrics in Prometheus' text format.
+// probes serves the probes of Kubernetes, and metrics in the text format of Prometheus.
 func probes(states map[string]func() listener.State) http.Handler {
-	all := func(good func(listener.State) bool) http.HandlerFunc {
+	all := func(ok func(listener.State) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			for name, state := range states {
-				if s := state(); !good(s) {
+				if s := state(); !ok(s) {
 					http.Error(w, fmt.Sprintf("%s: %v, %v", name, s.Phase, s.PollError), http.StatusServiceUnavailable)
 					return
 				}
@@ -80,8 +81,13 @@ func probes(states map[string]func() listener.State) http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		for name, state := range states {
 			s := state()
-			fmt.Fprintf(w, "jobs_running{queue=%q} %d\njobs_succeeded_total{queue=%q} %d\njobs_retried_total{queue=%q} %d\n", name, s.Running, name, s.Succeeded, name, s.Retried)
-			fmt.Fprintf(w, "jobs_poisoned_total{queue=%q} %d\nqueue_depth{queue=%q} %d\nqueue_requests_total{queue=%q} %d\n", name, s.Poisoned, name, s.Depth, name, s.Requests)
+			metric := func(metric string, n int64) { fmt.Fprintf(w, "%s{queue=%q} %d\n", metric, name, n) }
+			metric("jobs_running", int64(s.Running))
+			metric("jobs_succeeded_total", s.Succeeded)
+			metric("jobs_retried_total", s.Retried)
+			metric("jobs_poisoned_total", s.Poisoned)
+			metric("queue_depth", s.Depth)
+			metric("queue_requests_total", s.Requests)
 		}
 	})
 	return mux

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bundle is the worker on queues of its own, with a handler of each kind that runs.
+// bundle is a worker with a running handler for each of its queues.
 type bundle struct {
 	*testing.T
 	client  *http.Client
@@ -31,15 +31,18 @@ type bundle struct {
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	b := &bundle{T: t, client: &http.Client{Transport: &http.Transport{}}, stop: stop, release: make(chan struct{}), ended: make(chan error, 1)}
+	b := &bundle{
+		T: t, client: &http.Client{Transport: &http.Transport{}}, stop: stop,
+		release: make(chan struct{}), ended: make(chan error, 1),
+	}
 	t.Cleanup(b.client.CloseIdleConnections)
 	account := localqueue.New(nil).Account("test")
 	send(t, account, "orders", Order{ID: "7"})
 	send(t, account, "emails", Email{To: "bob"})
 
-	at := make(chan net.Addr, 1)
+	address := make(chan net.Addr, 1)
 	server := &http.Server{Addr: "localhost:0", BaseContext: func(l net.Listener) context.Context {
-		at <- l.Addr()
+		address <- l.Addr()
 		return context.Background()
 	}}
 	begun := make(chan struct{}, 2)
@@ -49,7 +52,7 @@ func setup(t *testing.T) *bundle {
 			func(context.Context, *listener.Message[Order]) error { return hold() },
 			func(context.Context, *listener.Message[Email]) error { return hold() })
 	}()
-	b.address = "http://" + (<-at).String()
+	b.address = "http://" + (<-address).String()
 	<-begun
 	<-begun
 	return b
@@ -66,44 +69,45 @@ func send[T any](t *testing.T, account *localqueue.Account, name string, job T) 
 	}
 }
 
-// get returns the status and the body of an answer, or 0 if there is none.
+// get returns the status and the body of a response, or 0 and the error if there is none.
 func (b *bundle) get(path string) (int, string) {
 	b.Helper()
-	answer, err := b.client.Get(b.address + path)
+	response, err := b.client.Get(b.address + path)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return answer.StatusCode, string(body)
+	return response.StatusCode, string(body)
 }
 
-func TestTheProbesAnswerUntilTheListenersHaveDrained(t *testing.T) {
+func TestTheProbesRespondUntilTheListenersHaveDrained(t *testing.T) {
 	b := setup(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status, body := b.get(path); status != http.StatusOK {
-			t.Errorf("%s while it works: got %d %s", path, status, body)
+			t.Errorf("%s while running: got %d %s, want %d", path, status, body, http.StatusOK)
 		}
 	}
 	b.stop()
-	// Not ready as soon as it drains: each turn is a request of its own, and handlers that
-	// are held keep it from ending.
+	// The worker becomes unready soon after the stop; the held handlers keep it from ending.
 	for status := http.StatusOK; status != http.StatusServiceUnavailable; {
 		var body string
 		if status, body = b.get("/readyz"); status == 0 {
-			t.Fatalf("the server went before the listeners: %s", body)
+			t.Fatalf("/readyz: got no response (%s), want one until the listeners have drained", body)
 		}
 	}
 	if status, body := b.get("/healthz"); status != http.StatusOK {
-		t.Errorf("/healthz while it drains: got %d %s", status, body)
+		t.Errorf("/healthz while draining: got %d %s, want %d", status, body, http.StatusOK)
 	}
 	status, body := b.get("/metrics")
-	for _, line := range []string{`jobs_running{queue="orders"} 1`, `jobs_running{queue="emails"} 1`, `jobs_succeeded_total{queue="orders"} 0`} {
+	for _, line := range []string{
+		`jobs_running{queue="orders"} 1`, `jobs_running{queue="emails"} 1`, `jobs_succeeded_total{queue="orders"} 0`,
+	} {
 		if status != http.StatusOK || !strings.Contains(body, line+"\n") {
-			t.Errorf("/metrics while it drains: got %d %s, want %s", status, body, line)
+			t.Errorf("/metrics while draining: got %d %s, want %s", status, body, line)
 		}
 	}
 	close(b.release)
@@ -111,22 +115,22 @@ func TestTheProbesAnswerUntilTheListenersHaveDrained(t *testing.T) {
 		t.Error(err)
 	}
 	if status, body := b.get("/healthz"); status != 0 {
-		t.Errorf("after it has drained: got %d %s, want no server", status, body)
+		t.Errorf("/healthz after the drain: got %d %s, want no response", status, body)
 	}
 }
 
-// What the manifest says and what the program says belong together.
-func TestTheManifestLeavesTheWorkerItsTime(t *testing.T) {
+// The manifest must match the constants and routes of the program.
+func TestTheManifestMatchesTheProgram(t *testing.T) {
 	manifest, err := os.ReadFile("deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"terminationGracePeriodSeconds: 30\n", "path: /healthz,", "path: /readyz,", "containerPort: 8080}"} {
 		if !strings.Contains(string(manifest), want) {
-			t.Errorf("deployment.yaml does not have %s", want)
+			t.Errorf("deployment.yaml: got no %q, want it", want)
 		}
 	}
 	if end := grace + settle + 2e9; end >= 30e9 {
-		t.Errorf("the worker takes up to %v, the manifest leaves 30 s", end)
+		t.Errorf("shutdown: got up to %v, want less than 30 s", end)
 	}
 }

@@ -117,7 +117,7 @@ func read(t *testing.T, path string) image.Image {
 	defer f.Close()
 	img, _, err := image.Decode(f)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("%s: got %v; want no error", path, err)
 	}
 	return img
 }
@@ -148,7 +148,7 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 	t.Chdir(dir)
 	r := mosaic(t)
 	if r.status != statusDone || r.stderr != "" {
-		t.Fatalf("status %d, stderr %q", r.status, r.stderr)
+		t.Fatalf("status %d, stderr %q; want status %v, stderr \"\"", r.status, r.stderr, statusDone)
 	}
 	path := filepath.Join(dir, "mosaic.png")
 	for _, want := range []string{path, "960×640", "slices                8", "messages              18", "loops at peak", "storage transactions", "time"} {
@@ -157,13 +157,13 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 		}
 	}
 	if got := read(t, path).Bounds(); got != image.Rect(0, 0, 960, 640) {
-		t.Errorf("the mosaic is %v", got)
+		t.Errorf("the mosaic is %v; want %v", got, image.Rect(0, 0, 960, 640))
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("left in the folder: %v", got)
+		t.Errorf("left in the folder: %v; want len(got) 1", got)
 	}
 	if got := left(t, tmp); len(got) != 0 {
-		t.Errorf("left among the temporary files: %v", got)
+		t.Errorf("left among the temporary files: %v; want len(got) 0", got)
 	}
 }
 
@@ -198,10 +198,10 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 	out := filepath.Join(dir, "out.png")
 	r := mosaic(t, "render", "-in", filepath.Join(dir, "in.png"), "-out", out, "-tile", "5", "-slices", "5", "-tiles", filepath.Join(dir, "tiles"))
 	if r.status != statusDone {
-		t.Fatalf("status %d: %s", r.status, r.stderr)
+		t.Fatalf("status %d: %s; want status %v", r.status, r.stderr, statusDone)
 	}
 	if strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "broken.jpg") {
-		t.Errorf("stderr: %s", r.stderr)
+		t.Errorf("stderr: %s; want one line on stderr with \"broken.jpg\"", r.stderr)
 	}
 	got := read(t, out)
 	if want := image.Rect(0, 0, 80, 60); got.Bounds() != want {
@@ -252,7 +252,7 @@ func TestFormatsSizesAndDefaults(t *testing.T) {
 			continue
 		}
 		if got := read(t, out).Bounds().Size(); got != c.size {
-			t.Errorf("%v: the mosaic is %v", c, got)
+			t.Errorf("%v: the mosaic is %v; want %v", c, got, c.size)
 		}
 	}
 }
@@ -276,11 +276,11 @@ func TestWrongCalls(t *testing.T) {
 		}
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("left in the folder: %v", got)
+		t.Errorf("left in the folder: %v; want len(got) 1", got)
 	}
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}, {"render", "-h"}, {"render", "-in", in, "--help"}} {
 		if r := mosaic(t, args...); r.status != statusDone || r.stdout != usage || r.stderr != "" {
-			t.Errorf("%q: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
+			t.Errorf("%q: status %d, stdout %q, stderr %q; want status %v, stdout %v, stderr \"\"", args, r.status, r.stdout, r.stderr, statusDone, usage)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func TestFailedJobs(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(out); err != nil || string(data) != "what was there" {
-		t.Errorf("the file that was there is %q, %v", data, err)
+		t.Errorf("the file that was there is %q, %v; want string(data) \"what was there\", no error", data, err)
 	}
 	for _, name := range left(t, dir) {
 		if strings.HasPrefix(name, ".") || strings.Contains(name, "partial") {
@@ -341,7 +341,7 @@ func TestFailedJobs(t *testing.T) {
 		}
 	}
 	if got := left(t, tmp); len(got) != 0 {
-		t.Errorf("left among the temporary files: %v", got)
+		t.Errorf("left among the temporary files: %v; want len(got) 0", got)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestAnAccountThatIsNotThereIsGivenUp(t *testing.T) {
 	defer cancel()
 	r := mosaicUntil(ctx, "render", "-in", in, "-out", out, "-account", location, "-blobs", filepath.Join(dir, "blobs"))
 	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "refused") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		t.Errorf("status %d, stderr %q; want status %v, one line on stderr with \"refused\"", r.status, r.stderr, statusFailed)
 	}
 }
 
@@ -380,10 +380,10 @@ func TestALinkedOutputReplacesTheFileBehindTheLink(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
-		t.Errorf("the link: %v, %v", info, err)
+		t.Errorf("the link: %v, %v; want info.Mode().Type() %v, no error", info, err, os.ModeSymlink)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v, %v", info, err)
+		t.Errorf("the file: %v, %v; want info.Mode().Perm() %v, no error", info, err, 0o600)
 	}
 	read(t, file)
 }
@@ -418,11 +418,11 @@ func TestThePictureIsNotWrittenOnto(t *testing.T) {
 		t.Errorf("the picture is another: %v", err)
 	}
 	if got := left(t, dir); len(got) != entries {
-		t.Errorf("left in the folder: %v", got)
+		t.Errorf("left in the folder: %v; want len(got) %v", got, entries)
 	}
 	// A copy is another file.
 	writeBytes(t, "copy.png", before)
 	if r := mosaic(t, "render", "-in", "in.png", "-out", "copy.png", "-tiles", fewTiles(t)); r.status != statusDone {
-		t.Errorf("onto a copy: %+v", r)
+		t.Errorf("onto a copy: %+v; want status %v", r, statusDone)
 	}
 }

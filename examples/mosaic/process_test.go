@@ -180,7 +180,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 		victim.until("slices are laid")
 		victim.signal(syscall.SIGKILL)
 		if status := victim.wait(); status != -1 {
-			t.Fatalf("status %d: it was finished before it was killed", status)
+			t.Fatalf("status %d: it was finished before it was killed; want status -1", status)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "out.png")); err == nil {
 			t.Error("a killed run has left an output")
@@ -190,7 +190,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 		photo(t, small, 64, 64)
 		r := mosaic(t, append([]string{"render", "-in", small, "-out", out, "-tiles", fewTiles(t)}, shared...)...)
 		if r.status != statusDone {
-			t.Fatalf("status %d: %s", r.status, r.stderr)
+			t.Fatalf("status %d: %s; want status %v", r.status, r.stderr, statusDone)
 		}
 		read(t, out)
 
@@ -237,7 +237,7 @@ func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	victim.until("slices are laid")
 	victim.signal(syscall.SIGKILL)
 	if status := victim.wait(); status != -1 {
-		t.Fatalf("status %d: it was finished before it was killed", status)
+		t.Fatalf("status %d: it was finished before it was killed; want status -1", status)
 	}
 	small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
 	photo(t, small, 64, 64)
@@ -246,7 +246,7 @@ func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	}
 	r := render(ours)
 	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v; want status %v, one line on stderr", r, statusFailed)
 	}
 	for _, want := range []string{"blobs in " + theirs + " on ", "looks in " + ours + " on ", "messages", "-blobs", "millrace clear imagerequest"} {
 		if !strings.Contains(r.stderr, want) {
@@ -259,7 +259,7 @@ func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	clearAll(t, location)
 	for _, blobs := range []string{ours, theirs} { // when nothing is left, either may have the account
 		if r := render(blobs); r.status != statusDone {
-			t.Errorf("with %s: %+v", blobs, r)
+			t.Errorf("with %s: %+v; want status %v", blobs, r, statusDone)
 		}
 	}
 }
@@ -298,9 +298,9 @@ func drop(t *testing.T, location string) {
 func TestTheProgramsExitStatusIsThatOfTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	if p := start(t, "render", "-tile", "0"); p.wait() != statusUsage || strings.Count(p.stderr.String(), "\n") != 1 {
-		t.Errorf("stderr: %s", p.stderr.String())
+		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), statusUsage)
 	}
 	if p := start(t, "render", "-in", filepath.Join(dir, "none.png"), "-out", filepath.Join(dir, "out.png")); p.wait() != statusFailed || strings.Count(p.stderr.String(), "\n") != 1 {
-		t.Errorf("stderr: %s", p.stderr.String())
+		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), statusFailed)
 	}
 }

@@ -1,11 +1,10 @@
-// Sqlitesink writes jobs into SQLite in batches, one transaction for up to a hundred. A job
-// that is delivered twice is one row, because its id is the key.
+// Sqlitesink writes jobs into SQLite in batches, up to a hundred in one transaction. A job that is
+// delivered twice is one row, because its id is the key.
 //
-//	cd examples/sqlitesink && go run .                # in memory
-//	cd examples/sqlitesink && go run . readings.db
+//	cd examples/sqlitesink && go run . readings.db # in memory without a path
 //
-// It is a module of its own, so that Millrace brings SQLite to nobody else. It sends 1,000
-// readings to a queue in this process, and ends when each is a row or poison.
+// It is a separate module, so that users of Millrace do not depend on SQLite. It sends 1,000
+// readings to an in-memory queue, and ends when each is a row or poison.
 package main
 
 import (
@@ -31,10 +30,11 @@ import (
 type Reading struct{ Sensor, Value int }
 
 const schema = "CREATE TABLE IF NOT EXISTS readings (job TEXT PRIMARY KEY, sensor INTEGER, value INTEGER)"
+const insertReading = "INSERT INTO readings VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 
 func main() {
 	q := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
-	path := slices.Concat(os.Args[1:], []string{"file::memory:"})[0]
+	path := slices.Concat(os.Args[1:], []string{"file::memory:"})[0] // the argument, if there is one
 	if err := run(context.Background(), q, path, 1000); err != nil {
 		log.Fatal(err)
 	}
@@ -60,24 +60,24 @@ func run(ctx context.Context, q queue.Queue, path string, readings int) (err err
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var done atomic.Int64
-	o := &listener.Options[Reading]{Concurrency: 400} // room for four batches
-	o.Observer.Settled = func(_ listener.Delivery, became listener.Outcome, _ time.Duration) {
-		if (became == listener.Deleted || became == listener.Poisoned) && done.Add(1) == int64(readings) {
+	o := &listener.Options[Reading]{Concurrency: 400} // enough for four batches
+	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
+		if (outcome == listener.Deleted || outcome == listener.Poisoned) && done.Add(1) == int64(readings) {
 			stop()
 		}
 	}
 	sink := func(ctx context.Context, ms []*listener.Message[Reading]) []error {
 		results, err := insert(ctx, db, ms)
 		if err != nil {
-			return slices.Repeat([]error{err}, len(ms)) // none is written, all come again
+			return slices.Repeat([]error{err}, len(ms)) // nothing is written, so all are retried
 		}
 		return results
 	}
 	return millrace.Run(ctx, listener.New(q, listener.Batch(sink, 100, 100*time.Millisecond), o))
 }
 
-// insert writes a batch in one transaction and has a result for each of its jobs. They are
-// deleted when it has returned; if that fails they are delivered, and inserted, once more.
+// insert writes a batch in one transaction and returns a result for each job. The messages are
+// deleted after it has returned; if a delete fails, the job is delivered and inserted again.
 func insert(ctx context.Context, db *sql.DB, ms []*listener.Message[Reading]) ([]error, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -90,8 +90,8 @@ func insert(ctx context.Context, db *sql.DB, ms []*listener.Message[Reading]) ([
 			results[i] = listener.Poison(errors.New("sensor 13 is broken"))
 			continue
 		}
-		key := cmp.Or(m.Head.ID, string(m.ID)) // jobs of other producers have no id, only messages do
-		if _, err := tx.ExecContext(ctx, "INSERT INTO readings VALUES (?, ?, ?) ON CONFLICT DO NOTHING", key, m.Body.Sensor, m.Body.Value); err != nil {
+		key := cmp.Or(m.Head.ID, string(m.ID)) // jobs of other producers have only the message id
+		if _, err := tx.ExecContext(ctx, insertReading, key, m.Body.Sensor, m.Body.Value); err != nil {
 			return nil, err
 		}
 	}

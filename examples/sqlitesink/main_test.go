@@ -13,20 +13,20 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// refusing does not take the first delete of any message, and counts them.
-type refusing struct {
+// refusingQueue refuses the first delete of each message and records it.
+type refusingQueue struct {
 	queue.Manager
 	mu      sync.Mutex
 	refused map[queue.ID]bool // guarded by mu
 }
 
-func (r *refusing) Delete(ctx context.Context, l queue.Lease) error {
+func (r *refusingQueue) Delete(ctx context.Context, l queue.Lease) error {
 	r.mu.Lock()
 	first := !r.refused[l.ID]
 	r.refused[l.ID] = true
 	r.mu.Unlock()
 	if first {
-		return queue.ErrUnauthorized // one that is not repeated: the message is delivered again
+		return queue.ErrUnauthorized // not retried, so that the message is delivered again
 	}
 	return r.Manager.Delete(ctx, l)
 }
@@ -35,18 +35,18 @@ func TestAReadingThatIsDeliveredTwiceIsOneRow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "readings.db")
 	synctest.Test(t, func(t *testing.T) {
 		memory := localqueue.New(nil).Queue(queue.Name{Queue: "readings"})
-		q := &refusing{Manager: memory, refused: make(map[queue.ID]bool)}
+		q := &refusingQueue{Manager: memory, refused: make(map[queue.ID]bool)}
 		if err := run(t.Context(), q, path, 300); err != nil {
 			t.Fatal(err)
 		}
 		if len(q.refused) != 300 {
-			t.Errorf("%d messages were delivered twice, want all 300", len(q.refused))
+			t.Errorf("got %d messages delivered twice, want 300", len(q.refused))
 		}
 		if p, err := memory.Properties(t.Context()); err != nil || p.Depth != 0 {
-			t.Errorf("%d messages are left, %v", p.Depth, err)
+			t.Errorf("got %d messages left, error %v; want 0", p.Depth, err)
 		}
 		if p, err := memory.Sibling(poison.Suffix).Properties(t.Context()); err != nil || p.Depth != 6 {
-			t.Errorf("%d messages are poison, %v; want the 3 of the broken sensor, each copied again", p.Depth, err)
+			t.Errorf("got %d poison messages, error %v; want 6: the 3 of the broken sensor, each copied twice", p.Depth, err)
 		}
 	})
 	if rows, readings, broken := count(t, path); rows != 297 || readings != 297 || broken != 0 {
@@ -54,7 +54,7 @@ func TestAReadingThatIsDeliveredTwiceIsOneRow(t *testing.T) {
 	}
 }
 
-// count returns how many rows there are, of how many readings, and of the broken sensor.
+// count returns the numbers of rows, of different readings, and of rows of the broken sensor.
 func count(t *testing.T, path string) (rows, readings, broken int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)

@@ -1,11 +1,11 @@
-// Webproducer is an HTTP server whose requests become jobs, for now or for later:
+// Webproducer is an HTTP server that sends a job for each request, with an optional delay:
 //
 //	go run ./examples/webproducer
 //	curl -i -d '{"To":"bob","Text":"hi"}' 'localhost:8080/letters?delay=10s'
 //
-// The queue is in this process, or in the account that AZURE_STORAGE names; Ctrl-C ends it.
-// A letter that is too large for a message, some 64 KiB, is refused with 413: keep such a
-// thing elsewhere, and send its address.
+// The queue is in memory, or in the account that AZURE_STORAGE names; Ctrl-C ends the program. A
+// letter that is too large for a message (about 64 KiB) is refused with 413: store large data
+// elsewhere and send a reference.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 type Letter struct{ To, Text string }
 
 func main() {
-	addr := flag.String("addr", "localhost:8080", "where to listen")
+	addr := flag.String("addr", "localhost:8080", "address to listen on")
 	flag.Parse()
 	var q queue.Queue = localqueue.New(nil).Queue(queue.Name{Queue: "letters"})
 	if location := os.Getenv("AZURE_STORAGE"); location != "" {
@@ -45,20 +45,21 @@ func main() {
 }
 
 func run(ctx context.Context, q queue.Queue, server *http.Server) error {
-	// A request waits for the service no longer than this.
+	// The time-out bounds how long a request waits for the service.
 	letters := producer.New(q, &producer.Options[Letter]{Create: true, Timeout: 5 * time.Second})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /letters", send(letters))
 	server.Handler = mux
 	deliver := listener.New(q, func(_ context.Context, m *listener.Message[Letter]) error {
-		log.Printf("a letter of %d characters to %s", len(m.Body.Text), m.Body.To)
+		log.Printf("delivering a letter of %d bytes to %s", len(m.Body.Text), m.Body.To)
 		return nil
 	}, &listener.Options[Letter]{Create: true})
-	// The last one stops first: what was accepted until then is still delivered.
+	// The server stops first, so that the listener can still handle what was accepted.
 	return millrace.RunOrdered(ctx, deliver, millrace.HTTP(server))
 }
 
-// send returns a handler that sends what was posted. It answers when the service has the job.
+// send returns a handler that sends the posted letter. It responds when the service has accepted
+// the job.
 func send(letters *producer.Producer[Letter]) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var letter Letter
@@ -80,7 +81,7 @@ func send(letters *producer.Producer[Letter]) http.HandlerFunc {
 			http.Error(w, "the letter is too large", http.StatusRequestEntityTooLarge)
 		case badRequest, errors.Is(err, queue.ErrInvalid): // such as a delay of more than seven days
 			http.Error(w, err.Error(), http.StatusBadRequest)
-		default: // the service is away, or its answer was lost: the letter may come twice
+		default: // an outage, or a lost response: a repeated letter may be delivered twice
 			log.Print(err)
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		}

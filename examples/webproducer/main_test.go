@@ -24,40 +24,41 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// told tells which messages were deleted.
-type told struct {
+// deleteNotifier reports which messages were deleted.
+type deleteNotifier struct {
 	queue.Queue
 	deleted chan queue.ID
 }
 
-func (q told) Delete(ctx context.Context, l queue.Lease) error {
+func (q deleteNotifier) Delete(ctx context.Context, l queue.Lease) error {
 	err := q.Queue.Delete(ctx, l)
 	q.deleted <- l.ID
 	return err
 }
 
-func TestWhatIsPostedIsDelivered(t *testing.T) {
+func TestPostedLettersAreDelivered(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	at := make(chan net.Addr, 1)
+	address := make(chan net.Addr, 1)
 	server := &http.Server{Addr: "localhost:0", BaseContext: func(l net.Listener) context.Context {
-		at <- l.Addr()
+		address <- l.Addr()
 		return t.Context()
 	}}
 	ended := make(chan error, 1)
-	q := told{millracetest.Queue(t), make(chan queue.ID, 10)}
+	q := deleteNotifier{millracetest.Queue(t), make(chan queue.ID, 10)}
 	go func() { ended <- run(ctx, q, server) }()
 	for i, text := range []string{"hi", strings.Repeat("long ", 20_000)} {
-		addr := <-at
-		answer, err := http.Post("http://"+addr.String()+"/letters", "application/json", strings.NewReader(`{"To":"bob","Text":"`+text+`"}`))
+		addr := <-address
+		body := strings.NewReader(`{"To":"bob","Text":"` + text + `"}`)
+		response, err := http.Post("http://"+addr.String()+"/letters", "application/json", body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		if want := []int{202, 413}[i]; answer.StatusCode != want {
-			t.Errorf("got the status %d, want %d", answer.StatusCode, want)
+		response.Body.Close()
+		if want := []int{202, 413}[i]; response.StatusCode != want {
+			t.Errorf("status: got %d, want %d", response.StatusCode, want)
 		}
-		at <- addr
+		address <- addr
 	}
 	<-q.deleted
 	stop()
@@ -67,10 +68,10 @@ func TestWhatIsPostedIsDelivered(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// away is a queue whose service cannot be reached.
-type away struct{ queue.Queue }
+// unavailableQueue is a queue whose service cannot be reached.
+type unavailableQueue struct{ queue.Queue }
 
-func (away) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
+func (unavailableQueue) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
 	return queue.Message{}, queue.ErrUnavailable
 }
 
@@ -85,27 +86,27 @@ func TestEachFailureHasItsStatus(t *testing.T) {
 		}{
 			{"a letter", "", bob, q, 202},
 			{"a letter for later", "?delay=10m", eve, q, 202},
-			{"no letter", "", "hi", q, 400},
-			{"no duration", "?delay=10", bob, q, 400},
-			{"a delay that the service does not have", "?delay=200h", bob, q, 400},
-			{"a letter over a message", "", `{"Text":"` + strings.Repeat("x", queue.MaxText) + `"}`, q, 413},
-			{"a letter over all bounds", "", `{"Text":"` + strings.Repeat("x", 1<<20) + `"}`, q, 413},
-			{"an outage", "", bob, away{q}, 503},
+			{"an invalid letter", "", "hi", q, 400},
+			{"an invalid delay", "?delay=10", bob, q, 400},
+			{"a delay of more than seven days", "?delay=200h", bob, q, 400},
+			{"a letter larger than a message", "", `{"Text":"` + strings.Repeat("x", queue.MaxText) + `"}`, q, 413},
+			{"a letter larger than the request limit", "", `{"Text":"` + strings.Repeat("x", 1<<20) + `"}`, q, 413},
+			{"an outage", "", bob, unavailableQueue{q}, 503},
 		} {
-			answer := httptest.NewRecorder()
+			response := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), "POST", "/letters"+c.query, strings.NewReader(c.body))
-			send(producer.New[Letter](c.queue, nil))(answer, r)
-			if answer.Code != c.want {
-				t.Errorf("%s: got %d %s, want %d", c.name, answer.Code, answer.Body, c.want)
+			send(producer.New[Letter](c.queue, nil))(response, r)
+			if response.Code != c.want {
+				t.Errorf("%s: got %d %s, want %d", c.name, response.Code, response.Body, c.want)
 			}
 		}
 		millracetest.RequireEnqueued(t, q, Letter{"bob", "hi"}, Letter{"eve", "later"})
 		if visible, err := q.Peek(t.Context(), 2); err != nil || len(visible) != 1 {
-			t.Errorf("%d letters are visible at first, %v; want one", len(visible), err)
+			t.Errorf("visible letters at first: got %d, error %v; want 1", len(visible), err)
 		}
 		time.Sleep(10 * time.Minute)
 		if visible, err := q.Peek(t.Context(), 2); err != nil || len(visible) != 2 {
-			t.Errorf("%d letters are visible after ten minutes, %v; want both", len(visible), err)
+			t.Errorf("visible letters after ten minutes: got %d, error %v; want 2", len(visible), err)
 		}
 	})
 }

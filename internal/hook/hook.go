@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -12,17 +13,23 @@ import (
 // ReportInterval is how long after a report further failures of the same hook are not reported.
 const ReportInterval = 10 * time.Second
 
+// maxCallers bounds how many program counters of a stack are kept.
+const maxCallers = 64
+
 // Failure is a hook call that did not return.
 type Failure struct {
-	Hook  string // its name
-	Value any    // what was passed to panic; nil if it called runtime.Goexit
-	Stack []byte // the goroutine's stack at that point
-	Times int    // failures since the last report, this one included
+	Hook    string    // its name
+	Value   any       // what was passed to panic; nil if it called runtime.Goexit
+	Stack   []byte    // the goroutine's stack at that point
+	Callers []uintptr // its program counters, at most maxCallers
+	Times   int       // failures since the last report, this one included
 }
 
 // Caught returns the failure for a panic, for the deferred call that recovered value.
 func Caught(name string, value any) Failure {
-	return Failure{Hook: name, Value: value, Stack: debug.Stack(), Times: 1}
+	callers := make([]uintptr, maxCallers)
+	callers = callers[:runtime.Callers(0, callers)]
+	return Failure{Hook: name, Value: value, Stack: debug.Stack(), Callers: callers, Times: 1}
 }
 
 // Guard calls the hooks of one component. It is safe for concurrent use.

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // maxBody is the largest body of a plain request, in bytes: as much as net/http drains before it
@@ -99,22 +101,11 @@ func (q *request) parseLine(text string) (rest string, plain bool) {
 
 // parseHeader parses one header line (RFC 9112, section 5) and returns the rest.
 func (q *request) parseHeader(text string) (rest string, plain bool) {
-	name, canonical := 0, true
-	upper := true // the canonical form has an upper-case letter next
-	for ; name < len(text) && text[name] != ':'; name++ {
-		b := text[name]
-		kind := tokens[b]
-		if kind == 0 {
-			return "", false
-		}
-		canonical = canonical && (kind == other || (kind == capital) == upper)
-		upper = b == '-'
-	}
-	from := name + 1
-	if name == 0 || from > len(text) {
+	name, text, plain := httpsyntax.CutName(text)
+	if !plain {
 		return "", false
 	}
-	end := from
+	end := 0
 	for end < len(text) && (' ' <= text[end] && text[end] < 0x7F || text[end] == '\t') {
 		end++
 	}
@@ -122,22 +113,7 @@ func (q *request) parseHeader(text string) (rest string, plain bool) {
 	if !plain {
 		return "", false
 	}
-	key := text[:name]
-	if !canonical {
-		key = canonicalName(key)
-	}
-	return rest, q.add(key, trim(text[from:end]))
-}
-
-// trim removes surrounding spaces and tabs.
-func trim(s string) string {
-	for s != "" && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
+	return rest, q.add(name, httpsyntax.Trim(text[:end]))
 }
 
 // add stores a header, and reports whether it is plain.
@@ -146,7 +122,7 @@ func (q *request) add(name, value string) (plain bool) {
 	case "Host":
 		q.host = value
 		q.hosts++
-		return q.hosts == 1 && plainHost(value)
+		return q.hosts == 1 && httpsyntax.IsPlainHost(value)
 	case "Content-Length":
 		q.lengths++
 		if q.lengths > 1 || !q.setLength(value) {
@@ -181,20 +157,6 @@ func (q *request) setLength(value string) (plain bool) {
 		}
 	}
 	return value != ""
-}
-
-// plainHost reports whether a host consists of letters, digits, dots, dashes, underscores, and
-// the characters of addresses and ports.
-func plainHost(s string) bool {
-	for i := range len(s) {
-		switch b := s[i]; {
-		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
-		case b == '.', b == '-', b == '_', b == ':', b == '[', b == ']':
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
 
 // plainPath parses a target as [url.ParseRequestURI] does, if its path needs no escaping, as

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // minDirectWrite is the size from which a write is sent directly instead of copied, in bytes.
@@ -85,7 +87,7 @@ func (a *response) interpret(name string, values []string) bool {
 		if a.bodyless || len(values) == 0 {
 			return false
 		}
-		n, err := strconv.ParseUint(strings.Trim(values[0], " \t"), 10, 63)
+		n, err := strconv.ParseUint(httpsyntax.Trim(values[0]), 10, 63)
 		if err != nil {
 			return false
 		}
@@ -197,12 +199,7 @@ func appendStatus(dst []byte, status int) []byte {
 // appendHeader appends a line for each value of a header. As in net/http, line breaks become
 // spaces, and an invalid name is omitted.
 func appendHeader(dst []byte, name string, values []string) []byte {
-	for i := range len(name) {
-		if tokens[name[i]] == 0 {
-			return dst
-		}
-	}
-	if name == "" {
+	if !httpsyntax.IsToken(name) {
 		return dst
 	}
 	for _, value := range values {
@@ -218,10 +215,10 @@ func appendValue(dst []byte, value string) []byte {
 	}
 	for i := range len(value) {
 		if b := value[i]; b == '\r' || b == '\n' {
-			return append(dst, strings.Trim(lineBreaks.Replace(value), " \t")...)
+			return append(dst, httpsyntax.Trim(lineBreaks.Replace(value))...)
 		}
 	}
-	return append(dst, trim(value)...)
+	return append(dst, httpsyntax.Trim(value)...)
 }
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")

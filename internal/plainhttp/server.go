@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace/millrace/internal/pause"
 )
 
 // Server serves plain requests itself and hands other connections over to an [http.Server]. It is
@@ -166,17 +168,13 @@ const (
 
 // accept returns the next connection or a permanent error.
 func (s *Server) accept(listener net.Listener) (net.Conn, error) {
-	for pause := minAcceptPause; ; pause = min(2*pause, maxAcceptPause) {
+	for wait := minAcceptPause; ; wait = min(2*wait, maxAcceptPause) {
 		raw, err := listener.Accept()
 		if err == nil || !isTemporary(err) {
 			return raw, err
 		}
-		s.logf("http: Accept error: %v; retrying in %v", err, pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-s.handoff.closed:
-			timer.Stop()
+		s.logf("http: Accept error: %v; retrying in %v", err, wait)
+		if !pause.For(wait, s.handoff.closed) {
 			return nil, err
 		}
 	}

@@ -1,17 +1,16 @@
 // Package retry retries requests. A queue method sends one request; callers that know that it
 // may be repeated, such as settling in dispatcher and sending in producer, call it through
-// [Do].
+// [Do], and say which errors are transient.
 package retry
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/millrace/millrace/internal/jitter"
-	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/internal/pause"
 )
 
 // The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
@@ -23,39 +22,46 @@ const (
 	maxWait   = 5 * time.Second
 )
 
-// Do calls op until it succeeds, fails permanently, or ctx ends. The key, such as a message id,
-// spreads the waits of different callers. If Do gives up it returns op's last error and not the
-// context's, because it says more.
-func Do(ctx context.Context, key string, op func(context.Context) error) error {
-	return Again(ctx, key, nil, op)
+// Do calls op until it succeeds, fails with an error that is not transient, or ctx ends. The key,
+// such as a message id, spreads the waits of different callers. If Do gives up it returns op's
+// last error and not the context's, because it says more.
+func Do(ctx context.Context, key string, transient func(error) bool, op func(context.Context) error) error {
+	return Again(ctx, key, nil, transient, op)
 }
 
 // Again is [Do] after a first try that failed with the transient error last; nil means that
 // there was none.
-func Again(ctx context.Context, key string, last error, op func(context.Context) error) error {
-	series := Waits(key, firstWait, maxWait)
-	if last != nil && !pause(ctx, series.NextBackOff()) {
+func Again(ctx context.Context, key string, last error, transient func(error) bool, op func(context.Context) error) error {
+	series := NewWaits(key, firstWait, maxWait)
+	if last != nil && !pause.For(series.Next(), ctx.Done()) {
 		return last
 	}
 	err := backoff.Retry(func() error {
 		err := op(ctx)
 		if err != nil {
 			last = err
-			if !Transient(err) {
+			if !transient(err) {
 				return backoff.Permanent(err)
 			}
 		}
 		return err
-	}, backoff.WithContext(&withoutReset{series}, ctx))
+	}, backoff.WithContext(policy{series}, ctx))
 	if err != nil && last != nil {
 		return last
 	}
 	return err
 }
 
-// Waits returns a growing series of waits that never stops, spread by the key.
-func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
-	return &waits{key: key, BackOff: backoff.NewExponentialBackOff(
+// Waits is a growing series of waits that never stops. It is not safe for concurrent use.
+type Waits struct {
+	key   string
+	n     int // waits returned
+	grown *backoff.ExponentialBackOff
+}
+
+// NewWaits returns waits from firstWait to maxWait, spread by the key.
+func NewWaits(key string, firstWait, maxWait time.Duration) *Waits {
+	return &Waits{key: key, grown: backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(firstWait),
 		backoff.WithMultiplier(factor),
 		backoff.WithRandomizationFactor(0), // our own jitter is repeatable
@@ -64,39 +70,21 @@ func Waits(key string, firstWait, maxWait time.Duration) backoff.BackOff {
 	)}
 }
 
-type waits struct {
-	backoff.BackOff
-	key string
-	n   int // waits returned
-}
-
-func (w *waits) NextBackOff() time.Duration {
+// Next returns the next wait.
+func (w *Waits) Next() time.Duration {
 	w.n++
-	wait := w.BackOff.NextBackOff()
+	wait := w.grown.NextBackOff()
 	return time.Duration(float64(wait) * (1 - spread + 2*spread*jitter.Of(w.key, w.n)))
 }
 
-// withoutReset is a series that [backoff.Retry] does not start over.
-type withoutReset struct{ backoff.BackOff }
+// Reset starts over with the first wait, spread differently than before.
+func (w *Waits) Reset() { w.grown.Reset() }
+
+// policy is waits as a [backoff.BackOff] that [backoff.Retry] does not start over.
+type policy struct{ *Waits }
+
+// NextBackOff implements [backoff.BackOff].
+func (p policy) NextBackOff() time.Duration { return p.Next() }
 
 // Reset does nothing.
-func (*withoutReset) Reset() {}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// Transient reports whether the same request may succeed later: the service was busy or
-// failing, or did not answer.
-func Transient(err error) bool {
-	return errors.Is(err, queue.ErrThrottled) ||
-		errors.Is(err, queue.ErrUnavailable) ||
-		errors.Is(err, queue.ErrOutcomeUnknown)
-}
+func (policy) Reset() {}

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
@@ -94,7 +92,7 @@ func (p *process) queueEmpty(idle int) (time.Duration, bool) {
 }
 
 // curve is the waits of one loop after empty polls.
-func (p *process) curve() backoff.BackOff { return &curve{process: p} }
+func (p *process) curve() scaling.BackOff { return &curve{process: p} }
 
 type curve struct {
 	*process

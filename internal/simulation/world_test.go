@@ -160,9 +160,13 @@ func (w *world) storm() {
 // count takes what remains out of both queues, when everything in them is visible.
 func (w *world) count() {
 	time.Sleep(8 * 24 * time.Hour)
-	for poisoned, q := range map[bool]queue.Queue{false: w.engine.Queue(jobs), true: w.engine.Queue(jobs).Sibling("-poison")} {
+	main := w.engine.Queue(jobs)
+	for _, c := range []struct {
+		queue queue.Queue
+		kind  kind
+	}{{main, remains}, {main.Sibling("-poison"), copyStays}} {
 		for {
-			batch, err := q.Dequeue(context.Background(), queue.MaxBatch, queue.MaxVisibility)
+			batch, err := c.queue.Dequeue(context.Background(), queue.MaxBatch, queue.MaxVisibility)
 			if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 				w.complain("count what remains: %v", err)
 			}
@@ -170,11 +174,7 @@ func (w *world) count() {
 				break
 			}
 			for _, m := range batch {
-				e := entry{kind: remains, who: "janitor", id: m.ID, count: m.DequeueCount, text: m.Text}
-				if poisoned {
-					e.kind = copyStays
-				}
-				w.history.note(e)
+				w.history.note(entry{kind: c.kind, who: "janitor", id: m.ID, count: m.DequeueCount, text: m.Text})
 			}
 		}
 	}

@@ -14,31 +14,104 @@ const (
 )
 
 func TestLocations(t *testing.T) {
-	for text, want := range map[string]location{
-		"https://acct.queue.core.windows.net":                                                                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
-		"https://acct.queue.core.windows.net/":                                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
-		"HTTPS://acct.queue.core.chinacloudapi.cn":                                                                   {account: "acct", endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
-		"https://acct.privatelink.queue.core.windows.net":                                                            {account: "acct", endpoint: "https://acct.privatelink.queue.core.windows.net/"},
-		"https://queues.example.com":                                                                                 {account: "queues", endpoint: "https://queues.example.com/"},
-		"https://127.0.0.1:10001/devstoreaccount1":                                                                   {account: "devstoreaccount1", endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
-		"https://acct.queue.core.windows.net/?" + someSAS:                                                            {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"https://acct.queue.core.windows.net?" + someSAS:                                                             {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"https://acct.queue.core.windows.net/orders?" + someSAS:                                                      {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1?" + someSAS:                                                         {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS:                                                  {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"http://azurite:10001/devstoreaccount1/?" + someSAS:                                                          {account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
-		"UseDevelopmentStorage=true":                                                                                 {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"usedevelopmentstorage=TRUE;":                                                                                {account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy":                                         {account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/":                                        {account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
-		"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net": {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey:                                                                     {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"accountname = acct ; accountkey = " + someKey + " ; ":                                                       {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct":                      {account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: keyAuth, key: someKey},
-		"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x":   {account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: keyAuth, key: someKey},
-		"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS:                        {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
-		"AccountName=acct;SharedAccessSignature=?" + someSAS:                                                         {account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+	for _, c := range []struct {
+		text string
+		want location
+	}{
+		{
+			"https://acct.queue.core.windows.net",
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/",
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/"},
+		},
+		{
+			"HTTPS://acct.queue.core.chinacloudapi.cn",
+			location{account: "acct", endpoint: "https://acct.queue.core.chinacloudapi.cn/"},
+		},
+		{
+			"https://acct.privatelink.queue.core.windows.net",
+			location{account: "acct", endpoint: "https://acct.privatelink.queue.core.windows.net/"},
+		},
+		{
+			"https://queues.example.com",
+			location{account: "queues", endpoint: "https://queues.example.com/"},
+		},
+		{
+			"https://127.0.0.1:10001/devstoreaccount1",
+			location{account: "devstoreaccount1", endpoint: "https://127.0.0.1:10001/devstoreaccount1/"},
+		},
+		{
+			"https://acct.queue.core.windows.net/?" + someSAS,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net?" + someSAS,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"https://acct.queue.core.windows.net/orders?" + someSAS,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1?" + someSAS,
+			location{account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"http://127.0.0.1:10001/devstoreaccount1/orders?" + someSAS,
+			location{account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"http://azurite:10001/devstoreaccount1/?" + someSAS,
+			location{account: "devstoreaccount1", endpoint: "http://azurite:10001/devstoreaccount1/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"UseDevelopmentStorage=true",
+			location{account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		},
+		{
+			"usedevelopmentstorage=TRUE;",
+			location{account: "devstoreaccount1", endpoint: "http://127.0.0.1:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://proxy",
+			location{account: "devstoreaccount1", endpoint: "http://proxy:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		},
+		{
+			"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]/",
+			location{account: "devstoreaccount1", endpoint: "http://[::1]:10001/devstoreaccount1/", auth: keyAuth, key: developmentKey},
+		},
+		{
+			"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.windows.net",
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		},
+		{
+			"accountname = acct ; accountkey = " + someKey + " ; ",
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: keyAuth, key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";QueueEndpoint=http://127.0.0.1:20001/acct",
+			location{account: "acct", endpoint: "http://127.0.0.1:20001/acct/", auth: keyAuth, key: someKey},
+		},
+		{
+			"AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.usgovcloudapi.net;BlobEndpoint=https://x",
+			location{account: "acct", endpoint: "https://acct.queue.core.usgovcloudapi.net/", auth: keyAuth, key: someKey},
+		},
+		{
+			"QueueEndpoint=https://acct.queue.core.windows.net/;SharedAccessSignature=" + someSAS,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		},
+		{
+			"AccountName=acct;SharedAccessSignature=?" + someSAS,
+			location{account: "acct", endpoint: "https://acct.queue.core.windows.net/", auth: sasAuth, signature: someSAS},
+		},
 	} {
+		text, want := c.text, c.want
 		got, err := parse(text)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)

@@ -33,20 +33,34 @@ func allOf(from, to int) (all []int) {
 
 func TestRatesOfAPhaseHoldWhileItLasts(t *testing.T) {
 	busy := map[faultqueue.Op]faultqueue.Rates{faultqueue.Peek: {Throttled: 1}}
+	calm := map[faultqueue.Op]faultqueue.Rates{faultqueue.Peek: {}}
 	for name, c := range map[string]struct {
 		phases []faultqueue.Phase
 		usual  faultqueue.Rates
 		want   []int
 	}{
-		"none":                        {nil, faultqueue.Rates{}, nil},
-		"in the middle":               {[]faultqueue.Phase{{From: 10 * time.Second, For: 5 * time.Second, Faults: busy}}, faultqueue.Rates{}, allOf(10, 14)},
-		"begun before":                {[]faultqueue.Phase{{From: -time.Hour, For: time.Hour + 3*time.Second, Faults: busy}}, faultqueue.Rates{}, allOf(0, 2)},
-		"two":                         {[]faultqueue.Phase{{From: time.Second, For: time.Second, Faults: busy}, {From: 58 * time.Second, For: time.Hour, Faults: busy}}, faultqueue.Rates{}, []int{1, 58, 59}},
-		"of another operation":        {[]faultqueue.Phase{{For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}}}, faultqueue.Rates{}, nil},
-		"of another queue":            {[]faultqueue.Phase{{For: time.Hour, Queue: "orders-poison", Faults: busy}}, faultqueue.Rates{}, nil},
-		"of this queue":               {[]faultqueue.Phase{{For: time.Second, Queue: "orders", Faults: busy}}, faultqueue.Rates{}, []int{0}},
-		"calm in the middle":          {[]faultqueue.Phase{{From: 10 * time.Second, For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Peek: {}}}}, faultqueue.Rates{Throttled: 1}, allOf(0, 9)},
-		"the first that says so wins": {[]faultqueue.Phase{{For: time.Hour}, {For: 2 * time.Second, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Peek: {}}}, {For: 4 * time.Second, Faults: busy}}, faultqueue.Rates{}, []int{2, 3}},
+		"none":          {},
+		"in the middle": {phases: []faultqueue.Phase{{From: 10 * time.Second, For: 5 * time.Second, Faults: busy}}, want: allOf(10, 14)},
+		"begun before":  {phases: []faultqueue.Phase{{From: -time.Hour, For: time.Hour + 3*time.Second, Faults: busy}}, want: allOf(0, 2)},
+		"two": {phases: []faultqueue.Phase{
+			{From: time.Second, For: time.Second, Faults: busy},
+			{From: 58 * time.Second, For: time.Hour, Faults: busy},
+		}, want: []int{1, 58, 59}},
+		"of another operation": {phases: []faultqueue.Phase{
+			{For: time.Hour, Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}},
+		}},
+		"of another queue": {phases: []faultqueue.Phase{{For: time.Hour, Queue: "orders-poison", Faults: busy}}},
+		"of this queue":    {phases: []faultqueue.Phase{{For: time.Second, Queue: "orders", Faults: busy}}, want: []int{0}},
+		"calm in the middle": {
+			phases: []faultqueue.Phase{{From: 10 * time.Second, For: time.Hour, Faults: calm}},
+			usual:  faultqueue.Rates{Throttled: 1},
+			want:   allOf(0, 9),
+		},
+		"the first that says so wins": {phases: []faultqueue.Phase{
+			{For: time.Hour},
+			{For: 2 * time.Second, Faults: calm},
+			{For: 4 * time.Second, Faults: busy},
+		}, want: []int{2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

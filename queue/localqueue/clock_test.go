@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // wallClock is a wall clock that can be set, while the bubble's clock goes on.
@@ -104,23 +105,23 @@ func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 // savedStore is a store that loads a given state.
 type savedStore struct {
 	*mapStore
-	saved Saved
+	saved storage.Saved
 }
 
-func (s *savedStore) Load() (Saved, error) { return s.saved, nil }
+func (s *savedStore) Load() (storage.Saved, error) { return s.saved, nil }
 
 // TestAStoreWithoutATimeStartsAtItsNewestMessage: no message is newer than the clock.
 func TestAStoreWithoutATimeStartsAtItsNewestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Hour).UnixNano()
-		store := &savedStore{newMapStore(), Saved{
+		store := &savedStore{newMapStore(), storage.Saved{
 			Secret: [32]byte{1}, Ordinal: 1,
-			Queues: []QueueState{{Ordinal: 1, Name: name("stepped")}},
-			Messages: func(yield func(MessageState) bool) {
-				_ = yield(MessageState{MessageKey: MessageKey{1, 1}, Inserted: later, Due: later, Expires: int64(never)})
+			Queues: []storage.QueueState{{Ordinal: 1, Name: name("stepped")}},
+			Messages: func(yield func(storage.MessageState) bool) {
+				_ = yield(storage.MessageState{MessageKey: storage.MessageKey{Queue: 1, Sequence: 1}, Inserted: later, Due: later, Expires: int64(never)})
 			},
 		}}
-		store.messages[MessageKey{1, 1}] = "from the future"
+		store.messages[storage.MessageKey{Queue: 1, Sequence: 1}] = "from the future"
 		e, err := Open(store, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +150,7 @@ func TestEveryCommitHasATime(t *testing.T) {
 			time.Sleep(time.Minute)
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
-			if want := CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
+			if want := storage.CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
 				t.Errorf("commit %d has time %d, want %d", n, store.last, want)
 			}
 		}
@@ -162,12 +163,12 @@ func TestEveryCommitHasATime(t *testing.T) {
 // timesStore keeps the time of the last commit.
 type timesStore struct {
 	*mapStore
-	last CommittedAt
+	last storage.CommittedAt
 }
 
-func (s *timesStore) Commit(changes []Change) (bool, error) {
+func (s *timesStore) Commit(changes []storage.Change) (bool, error) {
 	for _, c := range changes {
-		if at, is := c.(CommittedAt); is {
+		if at, is := c.(storage.CommittedAt); is {
 			s.last = at
 		}
 	}

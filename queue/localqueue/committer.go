@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // committer makes changes in memory durable. A caller changes memory under the lock of its
@@ -21,7 +23,7 @@ import (
 // everything after it is undone too, newest first, which brings memory back to what is on
 // disk.
 type committer struct {
-	store Store
+	store storage.Store
 	clock *clock
 
 	// gate is held for reading by callers that change memory, from their first look at it
@@ -45,10 +47,10 @@ type committer struct {
 // batch is the changes of one commit, and how to undo them.
 type batch struct {
 	*ticket
-	changes []Change
+	changes []storage.Change
 	undo    []func()      // in the order of the changes
 	texts   []unsavedText // in memory until they are committed
-	expired MessagesExpired
+	expired storage.MessagesExpired
 }
 
 type unsavedText struct {
@@ -80,7 +82,7 @@ func (c *committer) enter(space bool) error {
 
 func (c *committer) leave() { c.gate.RUnlock() }
 
-func newCommitter(store Store, clock *clock) *committer {
+func newCommitter(store storage.Store, clock *clock) *committer {
 	c := &committer{
 		store:         store,
 		clock:         clock,
@@ -103,7 +105,7 @@ func (c *committer) newBatch() *batch {
 // add puts a change into the current batch and returns its ticket. The caller holds the
 // gate for reading and the lock of what changed, so that batches have the order of the
 // changes in memory. undo takes the lock itself.
-func (c *committer) add(change Change, undo func()) *ticket {
+func (c *committer) add(change storage.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	c.mu.Unlock()
@@ -113,7 +115,7 @@ func (c *committer) add(change Change, undo func()) *ticket {
 
 // addText is add for a change that includes the message's text, which stays in memory until
 // it is committed.
-func (c *committer) addText(s *queueState, m *message, change Change, undo func()) *ticket {
+func (c *committer) addText(s *queueState, m *message, change storage.Change, undo func()) *ticket {
 	c.mu.Lock()
 	b := c.append(change, undo)
 	b.texts = append(b.texts, unsavedText{s, m})
@@ -124,7 +126,7 @@ func (c *committer) addText(s *queueState, m *message, change Change, undo func(
 }
 
 // append puts a change into the current batch. It requires mu.
-func (c *committer) append(change Change, undo func()) *batch {
+func (c *committer) append(change storage.Change, undo func()) *batch {
 	b := c.current
 	b.changes = append(b.changes, change)
 	b.undo = append(b.undo, undo)
@@ -136,7 +138,7 @@ func (c *committer) append(change Change, undo func()) *batch {
 
 // expire removes an expired message from the store with the next commit. Nobody waits for
 // that.
-func (c *committer) expire(key MessageKey) {
+func (c *committer) expire(key storage.MessageKey) {
 	c.mu.Lock()
 	c.current.expired = append(c.current.expired, key)
 	c.mu.Unlock()
@@ -144,10 +146,7 @@ func (c *committer) expire(key MessageKey) {
 }
 
 func (c *committer) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	nonblocking.Send(c.wake, struct{}{})
 }
 
 // run commits until stop is closed and nothing is left to commit.
@@ -243,7 +242,7 @@ func (c *committer) commit(b *batch) (more bool, err error) {
 		changes = append(changes, b.expired)
 	}
 	if len(changes) > 0 {
-		changes = append(changes, CommittedAt(c.clock.now()))
+		changes = append(changes, storage.CommittedAt(c.clock.now()))
 	}
 	began := time.Now()
 	more, err = c.store.Commit(changes)
@@ -276,7 +275,7 @@ func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
 	unchanged := &queue.Error{Kind: queue.ErrUnavailable, Detail: "nothing was changed", Err: cause,
 		Hint: "check whether the disk is full or failing, then try again"}
 	failure := unchanged
-	if errors.Is(cause, ErrUncertain) {
+	if errors.Is(cause, storage.ErrUncertain) {
 		failure = &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: cause, Hint: "check the disk, then stop and open the store again"}
 	}
 	for _, undone := range []*batch{later, b} {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 var errNoSpace = errors.New("no space left")
@@ -21,17 +22,17 @@ var errNoSpace = errors.New("no space left")
 // mapStore is a store in memory that fails on request.
 type mapStore struct {
 	mu       sync.Mutex
-	messages map[MessageKey]string // guarded by mu
-	fail     error                 // guarded by mu; of every commit while set
-	hold     chan struct{}         // guarded by mu; while set, commits wait until it is closed
-	commits  int                   // guarded by mu
+	messages map[storage.MessageKey]string // guarded by mu
+	fail     error                         // guarded by mu; of every commit while set
+	hold     chan struct{}                 // guarded by mu; while set, commits wait until it is closed
+	commits  int                           // guarded by mu
 }
 
-func newMapStore() *mapStore { return &mapStore{messages: map[MessageKey]string{}} }
+func newMapStore() *mapStore { return &mapStore{messages: map[storage.MessageKey]string{}} }
 
-func (s *mapStore) Load() (Saved, error) { return Saved{}, nil }
+func (s *mapStore) Load() (storage.Saved, error) { return storage.Saved{}, nil }
 
-func (s *mapStore) Commit(changes []Change) (bool, error) {
+func (s *mapStore) Commit(changes []storage.Change) (bool, error) {
 	s.mu.Lock()
 	hold := s.hold
 	s.mu.Unlock()
@@ -47,12 +48,12 @@ func (s *mapStore) Commit(changes []Change) (bool, error) {
 	s.messages = maps.Clone(s.messages) // the views keep the old ones
 	for _, c := range changes {
 		switch c := c.(type) {
-		case MessageAdded:
+		case storage.MessageAdded:
 			s.messages[c.MessageKey] = c.Text
-		case MessageRewritten:
+		case storage.MessageRewritten:
 			s.messages[c.MessageKey] = c.Text
-		case MessageRemoved:
-			delete(s.messages, MessageKey(c))
+		case storage.MessageRemoved:
+			delete(s.messages, storage.MessageKey(c))
 		}
 	}
 	return false, nil
@@ -64,7 +65,7 @@ func (s *mapStore) set(fail error, hold chan struct{}) {
 	s.fail, s.hold = fail, hold
 }
 
-func (s *mapStore) View() (View, error) {
+func (s *mapStore) View() (storage.View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mapView(s.messages), nil
@@ -72,12 +73,12 @@ func (s *mapStore) View() (View, error) {
 
 func (s *mapStore) Close() error { return nil }
 
-type mapView map[MessageKey]string
+type mapView map[storage.MessageKey]string
 
-func (v mapView) Text(k MessageKey) (string, error) {
+func (v mapView) Text(k storage.MessageKey) (string, error) {
 	text, ok := v[k]
 	if !ok {
-		return "", ErrDamaged
+		return "", storage.ErrDamaged
 	}
 	return text, nil
 }
@@ -299,8 +300,8 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
-		store.set(ErrUncertain, nil)
-		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, ErrUncertain) {
+		store.set(storage.ErrUncertain, nil)
+		if _, err := q.Enqueue(t.Context(), "a", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("got %v, want ErrOutcomeUnknown", err)
 		}
 		if _, err := q.Enqueue(t.Context(), "b", nil); !errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown) {

@@ -1,5 +1,5 @@
 // Package localqueue is the embedded engine: accounts, queues and messages in memory,
-// optionally made durable by a [Store], with the semantics that Azure Queue Storage
+// optionally made durable by a [storage.Store], with the semantics that Azure Queue Storage
 // documents. A [Queue] is a [queue.Manager] in process; package emulator serves the same
 // engine over the REST protocol.
 //
@@ -44,7 +44,7 @@
 // An engine has its own clock. It starts at the wall clock and advances with the monotonic
 // clock of the process, so setting the wall clock neither hides, reveals nor expires a
 // message. Where the monotonic clock stops while a machine is suspended, leases and TTLs
-// stop too, like the leases of the workers on that machine. Over a [Store], the clock
+// stop too, like the leases of the workers on that machine. Over a [storage.Store], the clock
 // starts no earlier than the newest time in the store: if the wall clock is behind that
 // after a restart, visible messages stay visible, and hidden ones stay hidden for as long
 // as was left. If the wall clock is far ahead at a restart, messages expire whose TTL is

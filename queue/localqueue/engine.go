@@ -2,6 +2,7 @@ package localqueue
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,8 +10,11 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
+// ErrClosed means that the engine was closed. Open it again.
+var ErrClosed = errors.New("the engine is closed")
+
 // Engine holds accounts, their queues and their messages. Use [New] for one in memory and
-// [Open] for one over a [Store]. It is safe for concurrent use.
+// [Open] for one over a [storage.Store]. It is safe for concurrent use.
 //
 // Accounts exist as soon as they are named. The engine does no authorization; that is the
 // emulator's.

@@ -8,8 +8,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 
+	"github.com/millrace/millrace/internal/guid"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -44,37 +44,14 @@ func newCipher(key []byte) cipher.Block {
 
 // id returns the id of a queue's message, in the form of a GUID.
 func (i identity) id(queueOrdinal, sequence uint64) queue.ID {
-	b := encrypt(i.ids, queueOrdinal, sequence)
-	var s [36]byte
-	hex.Encode(s[0:8], b[0:4])
-	hex.Encode(s[9:13], b[4:6])
-	hex.Encode(s[14:18], b[6:8])
-	hex.Encode(s[19:23], b[8:10])
-	hex.Encode(s[24:36], b[10:16])
-	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
-	return queue.ID(s[:])
+	return queue.ID(guid.Format(encrypt(i.ids, queueOrdinal, sequence)))
 }
 
 // sequence is the inverse of id: the sequence of the message with that id. False means that
 // no message of the queue ever had it.
 func (i identity) sequence(id queue.ID, queueOrdinal uint64) (uint64, bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-		return 0, false
-	}
-	var digits [32]byte
-	n := 0
-	for at := range len(id) {
-		switch c := id[at]; {
-		case at == 8 || at == 13 || at == 18 || at == 23:
-		case 'A' <= c && c <= 'F': // hex would accept it, but ids are case-sensitive
-			return 0, false
-		default:
-			digits[n] = c
-			n++
-		}
-	}
-	var b [16]byte
-	if _, err := hex.Decode(b[:], digits[:]); err != nil {
+	b, ok := guid.Parse(string(id)) // ids are case-sensitive, and so is Parse
+	if !ok {
 		return 0, false
 	}
 	i.ids.Decrypt(b[:], b[:])

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Properties returns metadata and depth. The depth is exact: it includes invisible messages
@@ -57,7 +58,7 @@ func (q *Queue) Clear(ctx context.Context) error {
 	}
 	old := s.backlog
 	s.backlog = newBacklog()
-	q.record(s, QueueCleared{s.ordinal, s.enqueued}, func() { s.backlog = old })
+	q.record(s, storage.QueueCleared{Queue: s.ordinal, Sequence: s.enqueued}, func() { s.backlog = old })
 	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, "", err)
 	}
@@ -128,7 +129,7 @@ func (e *Engine) create(a *accountState, name queue.Name, metadata map[string]st
 	s := &queueState{ordinal: e.ordinal.Add(1), name: name, metadata: maps.Clone(metadata), backlog: newBacklog()}
 	a.insert(s)
 	if e.committer != nil {
-		a.pending = e.committer.add(QueueSaved(s.state()), func() {
+		a.pending = e.committer.add(storage.QueueSaved(s.state()), func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.remove(s)
@@ -149,7 +150,7 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	a.remove(s)
 	at := e.clock.now()
 	a.releaseNames(at)
-	deleting := DeletingName{Name: s.name}
+	deleting := storage.DeletingName{Name: s.name}
 	if e.deletingFor > 0 {
 		free := at + instant(e.deletingFor)
 		deleting.Until = int64(free)
@@ -162,7 +163,7 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	s.dropped = true
 	s.backlog = newBacklog() // open handles must not keep the messages alive
 	if e.committer != nil {
-		a.pending = e.committer.add(QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })
+		a.pending = e.committer.add(storage.QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })
 		s.pending = a.pending
 	}
 	return a.pending, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Open returns an engine over a store, with everything that the store has. The engine takes
@@ -14,14 +15,14 @@ import (
 //
 // A store that was used before keeps its secret, which ids and receipts are derived from;
 // [Options].Seed then has no effect.
-func Open(store Store, o *Options) (*Engine, error) {
+func Open(store storage.Store, o *Options) (*Engine, error) {
 	saved, err := store.Load()
 	if err != nil {
 		return nil, fmt.Errorf("localqueue: load the store: %w", err)
 	}
 	if saved.Secret == ([32]byte{}) {
 		saved.Secret = newSecret(o.seed())
-		if _, err := store.Commit([]Change{SecretSaved(saved.Secret)}); err != nil {
+		if _, err := store.Commit([]storage.Change{storage.SecretSaved(saved.Secret)}); err != nil {
 			return nil, fmt.Errorf("localqueue: initialize the store: %w", err)
 		}
 	}
@@ -36,7 +37,7 @@ func Open(store Store, o *Options) (*Engine, error) {
 }
 
 // load fills an engine that is not shared yet.
-func (e *Engine) load(saved Saved) error {
+func (e *Engine) load(saved storage.Saved) error {
 	e.ordinal.Store(saved.Ordinal)
 	for _, a := range saved.Accounts {
 		e.account(a.Name, true).properties = a.Properties
@@ -67,7 +68,7 @@ func (e *Engine) load(saved Saved) error {
 		return err
 	}
 	e.clock = newClock(max(instant(saved.Time), newest))
-	slices.SortFunc(saved.Deleting, func(a, b DeletingName) int { return cmp.Compare(a.Until, b.Until) })
+	slices.SortFunc(saved.Deleting, func(a, b storage.DeletingName) int { return cmp.Compare(a.Until, b.Until) })
 	at := e.clock.now()
 	for _, l := range saved.Deleting {
 		if instant(l.Until) > at {
@@ -78,14 +79,14 @@ func (e *Engine) load(saved Saved) error {
 }
 
 // loadMessages also returns when the newest message was enqueued.
-func loadMessages(saved Saved, queues map[uint64]*queueState) (newest instant, err error) {
+func loadMessages(saved storage.Saved, queues map[uint64]*queueState) (newest instant, err error) {
 	if saved.Messages == nil {
 		return 0, nil
 	}
 	for state := range saved.Messages {
 		s := queues[state.Queue]
 		if s == nil {
-			return 0, &queue.Error{Kind: ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, but no such queue", state.Queue)}
+			return 0, &queue.Error{Kind: storage.ErrDamaged, Detail: fmt.Sprintf("the store has a message of queue %d, but no such queue", state.Queue)}
 		}
 		s.enqueued = max(s.enqueued, state.Sequence)
 		s.receipts = max(s.receipts, state.Receipt)

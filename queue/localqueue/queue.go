@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // Queue is a handle of one queue of an [Engine], in process. It is a [queue.Manager]; its
@@ -58,7 +59,7 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	}
 	s.backlog.add(m)
 	if q.engine.committer != nil {
-		q.recordText(s, m, MessageAdded{m.state(s.ordinal), text}, func() { s.backlog.removeIfPresent(m) })
+		q.recordText(s, m, storage.MessageAdded{MessageState: m.state(s.ordinal), Text: text}, func() { s.backlog.removeIfPresent(m) })
 	}
 	out := m.shown(q.engine.clock)
 	ids := m.numbers()
@@ -226,7 +227,7 @@ func (q *Queue) change(s *queueState, m *message, until instant, text *string) (
 	case text != nil:
 		was, unsaved := m.text, m.unsaved
 		m.text = *text
-		q.recordText(s, m, MessageRewritten{m.state(s.ordinal), *text}, func() {
+		q.recordText(s, m, storage.MessageRewritten{MessageState: m.state(s.ordinal), Text: *text}, func() {
 			m.text, m.unsaved = was, unsaved
 			moved.undo()
 		})
@@ -250,7 +251,7 @@ func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
 	}
 	s.backlog.remove(m)
 	if q.engine.committer != nil {
-		q.record(s, MessageRemoved{s.ordinal, m.sequence}, func() { s.backlog.add(m) })
+		q.record(s, storage.MessageRemoved{Queue: s.ordinal, Sequence: m.sequence}, func() { s.backlog.add(m) })
 	}
 	if err := q.end(s).wait(ctx); err != nil {
 		return q.fail(op, l.ID, err)
@@ -296,7 +297,7 @@ func (q *Queue) removeExpired(s *queueState, at instant) {
 	for m := s.backlog.expired(at); m != nil; m = s.backlog.expired(at) {
 		s.backlog.remove(m)
 		if q.engine.committer != nil {
-			q.engine.committer.expire(MessageKey{s.ordinal, m.sequence})
+			q.engine.committer.expire(storage.MessageKey{Queue: s.ordinal, Sequence: m.sequence})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // queueState is one queue from its creation to its drop. A queue created again under the
@@ -26,8 +27,8 @@ type queueState struct {
 
 // state returns the queue as a store keeps it. The caller holds mu, or the queue is not
 // shared yet.
-func (s *queueState) state() QueueState {
-	return QueueState{
+func (s *queueState) state() storage.QueueState {
+	return storage.QueueState{
 		Ordinal:  s.ordinal,
 		Name:     s.name,
 		Metadata: s.metadata,
@@ -61,5 +62,5 @@ func sameMetadata(a, b map[string]string) bool {
 // recordState records the queue's own state, if there is a store. The caller holds the
 // lock; undo runs with it held.
 func (q *Queue) recordState(s *queueState, undo func()) {
-	q.record(s, QueueSaved(s.state()), undo)
+	q.record(s, storage.QueueSaved(s.state()), undo)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // maxSettings is the limit, in bytes, of an access policy or an account's service
@@ -104,7 +105,7 @@ func (e *Engine) set(a *accountState, name string, properties []byte) *ticket {
 	old := a.properties
 	a.properties = properties
 	if e.committer != nil {
-		a.pending = e.committer.add(AccountSaved{Name: name, Properties: properties}, func() {
+		a.pending = e.committer.add(storage.AccountSaved{Name: name, Properties: properties}, func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.properties, a.pending = old, nil

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // textReader reads texts that only the store has. It is opened with the queue's lock held,
 // so that it sees the commit that memory knows of, and read after the lock is released. It
 // is nil for an engine in memory.
 type textReader struct {
-	view    View
+	view    storage.View
 	ordinal uint64
 	missing []missingText
 }
@@ -45,28 +46,28 @@ func (t *textReader) want(index int, m *message) {
 
 // fill reads the texts asked for and closes the view. If a text cannot be read, it returns
 // that message's key.
-func (t *textReader) fill(out []queue.Message) (MessageKey, error) {
+func (t *textReader) fill(out []queue.Message) (storage.MessageKey, error) {
 	if t == nil {
-		return MessageKey{}, nil
+		return storage.MessageKey{}, nil
 	}
 	defer t.view.Close()
 	for _, m := range t.missing {
-		key := MessageKey{t.ordinal, m.sequence}
+		key := storage.MessageKey{Queue: t.ordinal, Sequence: m.sequence}
 		text, err := t.view.Text(key)
 		if err != nil {
 			return key, err
 		}
 		out[m.index].Text = text
 	}
-	return MessageKey{}, nil
+	return storage.MessageKey{}, nil
 }
 
 // quarantine removes a message whose text is damaged from the queue: otherwise it would be
 // dequeued again and again, and block others. The messages dequeued with it become visible
 // again by themselves. It returns the error for the caller.
-func (q *Queue) quarantine(ctx context.Context, key MessageKey, cause error) error {
+func (q *Queue) quarantine(ctx context.Context, key storage.MessageKey, cause error) error {
 	failure := &queue.Error{Kind: queue.ErrUnavailable, Err: cause, Hint: "try again"}
-	if !errors.Is(cause, ErrDamaged) {
+	if !errors.Is(cause, storage.ErrDamaged) {
 		return failure
 	}
 	s, _, err := q.begin(ctx, noSpace)
@@ -75,7 +76,7 @@ func (q *Queue) quarantine(ctx context.Context, key MessageKey, cause error) err
 	}
 	if m := s.backlog.messages.get(key.Sequence); s.ordinal == key.Queue && m != nil && m.unsaved == 0 {
 		s.backlog.remove(m)
-		q.record(s, MessageQuarantined(key), func() { s.backlog.add(m) })
+		q.record(s, storage.MessageQuarantined(key), func() { s.backlog.add(m) })
 	}
 	if err := q.end(s).wait(ctx); err != nil {
 		return err

@@ -1,11 +1,13 @@
 package localqueue
 
+import "github.com/millrace/millrace/queue/localqueue/storage"
+
 // stateChanges are changes of message states that wait to be committed, and the states
 // before them. The caller of its methods holds the queue's lock.
 type stateChanges struct {
 	in       *queueState
 	messages []*message
-	before   []MessageState
+	before   []storage.MessageState
 }
 
 // save keeps the state of a message that is about to change. It does nothing on nil, which
@@ -19,8 +21,8 @@ func (c *stateChanges) save(m *message) {
 }
 
 // change returns the new states.
-func (c *stateChanges) change() MessagesUpdated {
-	moved := make(MessagesUpdated, len(c.messages))
+func (c *stateChanges) change() storage.MessagesUpdated {
+	moved := make(storage.MessagesUpdated, len(c.messages))
 	for i, m := range c.messages {
 		moved[i] = m.state(c.in.ordinal)
 	}
@@ -39,9 +41,9 @@ func (c *stateChanges) undo() {
 }
 
 // state returns the message as a store keeps it. The caller holds the lock.
-func (m *message) state(ordinal uint64) MessageState {
-	return MessageState{
-		MessageKey: MessageKey{ordinal, m.sequence},
+func (m *message) state(ordinal uint64) storage.MessageState {
+	return storage.MessageState{
+		MessageKey: storage.MessageKey{Queue: ordinal, Sequence: m.sequence},
 		Inserted:   int64(m.inserted),
 		Expires:    int64(m.expires),
 		Due:        int64(m.due),
@@ -53,7 +55,7 @@ func (m *message) state(ordinal uint64) MessageState {
 // record adds a change of the queue to the current batch, if there is a store. The caller
 // holds the lock. If the commit fails, undo runs with the lock held, after all later
 // changes were undone.
-func (q *Queue) record(s *queueState, c Change, undo func()) {
+func (q *Queue) record(s *queueState, c storage.Change, undo func()) {
 	if q.engine.committer == nil {
 		return
 	}
@@ -61,7 +63,7 @@ func (q *Queue) record(s *queueState, c Change, undo func()) {
 }
 
 // recordText is record for a change that includes the message's text.
-func (q *Queue) recordText(s *queueState, m *message, c Change, undo func()) {
+func (q *Queue) recordText(s *queueState, m *message, c storage.Change, undo func()) {
 	if q.engine.committer == nil {
 		return
 	}

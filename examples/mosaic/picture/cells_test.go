@@ -59,7 +59,7 @@ func TestCellsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			if g.Cols != 6 || g.Rows != 4 || len(g.Means) != 24 {
-				t.Fatalf("grid is %d×%d with %d means", g.Cols, g.Rows, len(g.Means))
+				t.Fatalf("grid is %d×%d with %d means; want g.Cols 6, g.Rows 4, len(g.Means) 24", g.Cols, g.Rows, len(g.Means))
 			}
 			for i, got := range g.Means {
 				var want Linear
@@ -152,7 +152,7 @@ func TestAverageSharesPixelsByArea(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(g.Means) != cols*rows {
-			t.Fatalf("%d means for %d×%d cells", len(g.Means), cols, rows)
+			t.Fatalf("got %d means for %d×%d cells; want len(g.Means) %v", len(g.Means), cols, rows, cols*rows)
 		}
 		overlap := func(cell, cells, px, pixels int) float64 {
 			lo := math.Max(float64(cell)/float64(cells), float64(px)/float64(pixels))
@@ -225,7 +225,7 @@ func TestCellsRefuse(t *testing.T) {
 		"no column": second(Average(img, img.Rect, 0, 1)),
 	} {
 		if err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error; want an error", name)
 		}
 	}
 }

@@ -56,12 +56,12 @@ func TestPlan(t *testing.T) {
 			low, high = min(low, r.Dy()/tile), max(high, r.Dy()/tile)
 		}
 		if y != p.Size().Y || low < 1 || high-low > 1 {
-			t.Fatalf("slices end at %d of %d and have %d to %d rows", y, p.Size().Y, low, high)
+			t.Fatalf("slices end at %d of %d and have %d to %d rows; want y %v, low at least 1, high-low at most 1", y, p.Size().Y, low, high, p.Size().Y)
 		}
 	})
 	for _, c := range [][4]int{{100, 100, 0, 1}, {100, 100, 101, 1}, {100, 100, 10, 0}, {100, 100, 10, 11}, {0, 0, 1, 1}} {
 		if _, err := NewPlan(c[0], c[1], c[2], c[3]); err == nil {
-			t.Errorf("NewPlan%v: no error", c)
+			t.Errorf("NewPlan%v: no error; want an error", c)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestCutKeepsPixels(t *testing.T) {
 					t.Fatal(err)
 				}
 				if deep(got) != deep(img) {
-					t.Errorf("%s: the depth changed", name)
+					t.Errorf("%s: the depth changed; want deep(got) %v", name, deep(img))
 				}
 				r := p.Slice(i)
 				want, have := make([]rgb16, r.Dx()*r.Dy()), make([]rgb16, r.Dx()*r.Dy())
@@ -164,13 +164,13 @@ func TestEncodeErrors(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 70_000, 1))
 	full := errors.New("the disk is full")
 	if err := Encode(io.Discard, img, img.Rect, JPEG); err == nil || !strings.Contains(err.Error(), ".png") {
-		t.Errorf("a JPEG too wide: %v", err)
+		t.Errorf("a JPEG too wide: %v; want an error, an error with \".png\"", err)
 	}
 	if err := Encode(io.Discard, img, img.Rect, PNG); err != nil {
-		t.Errorf("a wide PNG: %v", err)
+		t.Errorf("a wide PNG: %v; want no error", err)
 	}
 	if err := Encode(io.Discard, img, img.Rect, Format(9)); !errors.Is(err, ErrFormat) {
-		t.Errorf("an unknown format: %v", err)
+		t.Errorf("an unknown format: %v; want err ErrFormat", err)
 	}
 	if err := Encode(io.Discard, img, image.Rect(0, 0, 1, 2), PNG); err == nil {
 		t.Error("no error for a part that is outside")
@@ -189,12 +189,12 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]Format{"a.png": PNG, "b/c.PNG": PNG, "a.jpg": JPEG, "a.b.JpEg": JPEG} {
 		if got, err := FormatOf(name); err != nil || got != want {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("%s: got %v, %v; want got %v, no error", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"", "png", "a.gif", "a.png.txt", ".jpg/x"} {
 		if _, err := FormatOf(name); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: error is %v", name, err)
+			t.Errorf("%s: error is %v; want err ErrFormat", name, err)
 		}
 	}
 }

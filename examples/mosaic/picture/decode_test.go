@@ -133,9 +133,9 @@ func TestDecodeIgnoresBrokenEXIF(t *testing.T) {
 		} {
 			got, err := Decode(bytes.NewReader(file))
 			if err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v; want no error", name, err)
 			} else if got.Bounds() != img.Bounds() {
-				t.Errorf("%s: bounds are %v", name, got.Bounds())
+				t.Errorf("%s: bounds are %v; want got.Bounds() %v", name, got.Bounds(), img.Bounds())
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func TestDecodeGIFLaysTheFirstFrameOnWhite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if img.Bounds() != image.Rect(0, 0, 8, 6) {
-		t.Fatalf("bounds are %v", img.Bounds())
+		t.Fatalf("bounds are %v; want img.Bounds() %v", img.Bounds(), image.Rect(0, 0, 8, 6))
 	}
 	for p, want := range map[image.Point]rgb8{{X: 2, Y: 1}: {255, 0, 0}, {X: 3, Y: 1}: {255, 255, 255}, {X: 0, Y: 0}: {255, 255, 255}, {X: 4, Y: 2}: {255, 0, 0}} {
 		var got [1]rgb8

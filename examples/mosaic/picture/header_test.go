@@ -138,7 +138,7 @@ func TestInspectKnowsWhatIsKept(t *testing.T) {
 				n = len(m.Pix)
 			}
 			if int64(n) != h.retained {
-				t.Errorf("%s as %s: keeps %d bytes, expected %d", name, format, n, h.retained)
+				t.Errorf("got %s as %s: keeps %d bytes, expected %d; want int64(n) %v", name, format, n, h.retained, h.retained)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func TestPeakMemory(t *testing.T) {
 			}
 			t.Logf("peak %d MiB, %v of processor time", peak>>20, state.UserTime())
 			if peak > 1<<30 {
-				t.Errorf("the peak is %d MiB, above 1 GiB", peak>>20)
+				t.Errorf("the peak is %d MiB, above 1 GiB; want at most %v", peak>>20, 1<<30)
 			}
 			if err := os.Remove(path); err != nil {
 				t.Error(err)
@@ -84,7 +84,7 @@ func child(t *testing.T, task, path string) *os.ProcessState {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPeakMemory$")
 	cmd.Env = append(os.Environ(), taskVariable+"="+task, pathVariable+"="+path)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", task, err, out)
+		t.Fatalf("%s: got %v\n%s; want no error", task, err, out)
 	}
 	return cmd.ProcessState
 }

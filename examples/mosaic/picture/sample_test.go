@@ -20,6 +20,6 @@ func TestSampleIsColourful(t *testing.T) {
 		seen[[3]uint8{Encode8(m.R) >> 4, Encode8(m.G) >> 4, Encode8(m.B) >> 4}] = true
 	}
 	if len(seen) < 200 {
-		t.Errorf("its cells have %d different colours", len(seen))
+		t.Errorf("its cells have %d different colours; want at least 200", len(seen))
 	}
 }

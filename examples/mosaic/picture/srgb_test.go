@@ -16,16 +16,16 @@ func TestTransferFunction(t *testing.T) {
 	for i := range 256 {
 		v := uint8(i)
 		if got := Encode8(Decode8(v)); got != v {
-			t.Errorf("Encode8(Decode8(%d)) = %d", v, got)
+			t.Errorf("Encode8(Decode8(%d)) = %d; want %v", v, got, v)
 		}
 		if Decode8(v) != Decode16(uint16(i)*257) {
-			t.Errorf("Decode8(%d) differs from Decode16", v)
+			t.Errorf("Decode8(%d) differs from Decode16; want Decode8(v) %v", v, Decode16(uint16(i)*257))
 		}
 		// The boundary between two values lies half way between them in sRGB.
 		if i > 0 {
 			mid := eotf((float64(i) - 0.5) / 255)
 			if Encode8(mid*(1-1e-9)) != v-1 || Encode8(mid*(1+1e-9)) != v {
-				t.Errorf("Encode8 does not round to the nearest around %d", v)
+				t.Errorf("Encode8 does not round to the nearest around %d; want Encode8(mid*(1-1e-9)) %v, Encode8(mid*(1+1e-9)) %v", v, v-1, v)
 			}
 		}
 	}

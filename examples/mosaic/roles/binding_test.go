@@ -39,7 +39,7 @@ func TestAStoreHasOneID(t *testing.T) {
 		wg.Wait()
 		for _, id := range ids {
 			if id != ids[0] || id == uuid.Nil {
-				t.Errorf("%s: the ids are %v", name, ids)
+				t.Errorf("%s: the ids are %v; want id %v, id not %v", name, ids, ids[0], uuid.Nil)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func TestAStoreHasOneID(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id, err := identify(t.Context(), broken); err == nil {
-		t.Errorf("what is no id is taken for %v", id)
+		t.Errorf("what is no id is taken for %v; want an error", id)
 	}
 }
 
@@ -90,10 +90,10 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, err := w.queue(imageRequests).Properties(t.Context()); err != nil || p.Metadata["PoisonThreshold"] != "7" || p.Metadata[boundStore] == "" {
-		t.Errorf("the metadata is %v, %v", p.Metadata, err)
+		t.Errorf("metadata: got %v, %v; want PoisonThreshold 7, the binding of the store and no error", p.Metadata, err)
 	}
 	if _, err := w.at(mine, b); err != nil {
-		t.Errorf("with no message left: %v", err)
+		t.Errorf("with no message left: %v; want no error", err)
 	}
 	first, err := w.at(theirs, a) // and back
 	if err != nil {
@@ -103,7 +103,7 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 	_, err = w.at(mine, b)
 	isElsewhere(t, err, b, a, 1)
 	if _, err := w.at(theirs, a); err != nil {
-		t.Errorf("with the same blobs: %v", err)
+		t.Errorf("with the same blobs: %v; want no error", err)
 	}
 	// A message that a worker has is left too.
 	if _, err := w.queue(imageRequests).Dequeue(t.Context(), 1, time.Hour); err != nil {
@@ -115,7 +115,7 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.at(mine, b); err != nil {
-		t.Errorf("after a clear: %v", err)
+		t.Errorf("after a clear: %v; want no error", err)
 	}
 }
 
@@ -167,13 +167,13 @@ func TestBlobsElsewhereAreFoundOutAtOnce(t *testing.T) {
 					c, _ = w.ordered(winner)
 				}
 				if took := time.Since(begin); took > 10*time.Second {
-					t.Errorf("it was found out after %v", took)
+					t.Errorf("it was found out after %v; want at most %v", took, 10*time.Second)
 				}
 				<-c.finished
 				w.check(c)
 				winner.end()
 				if log := winner.log.String(); strings.Count(log, "level=WARN") > 1 {
-					t.Errorf("it is said more than once: %s", log)
+					t.Errorf("it is said more than once: %s; want at most 1", log)
 				}
 			})
 		})
@@ -198,7 +198,7 @@ func TestAnAccountThatCannotBeBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if log := other.log.String(); !strings.Contains(log, "cannot be bound") {
-			t.Errorf("nothing is said of it: %s", log)
+			t.Errorf("nothing is said of it: %s; want log with \"cannot be bound\"", log)
 		}
 		w.submit(one)
 		isElsewhere(t, w.untilMisled(other), "/other", "", 0)

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// Broker is the client interface (PM-01): it takes orders for mosaics and takes
-// delivery of them. The one of a [System] is safe for concurrent use.
+// Broker is the client interface: it submits requests for mosaics and delivers the results. The
+// Broker of a [System] is safe for concurrent use.
 type Broker struct {
 	jobs    jobs
 	queues  *queues
@@ -37,7 +37,7 @@ type Broker struct {
 	orders map[uuid.UUID]*Order // of this process; guarded by mu
 }
 
-// Request is what a client wants.
+// Request describes the mosaic that a client wants.
 type Request struct {
 	ClientID string         // who wants it
 	Picture  io.Reader      // a JPEG, PNG or GIF, read once
@@ -45,16 +45,16 @@ type Request struct {
 	Slices   int            // 1 … rows of cells
 	Format   picture.Format // of the mosaic
 
-	// Deliver takes the mosaic. If it fails, so does the order, and the mosaic stays
-	// in the store. It runs once, or again if its reader failed.
+	// Deliver receives the mosaic. If it fails, the order fails and the mosaic stays in the
+	// store. It runs once, or again if its reader failed.
 	Deliver func(mosaic io.Reader) error
 
-	// Progress, if set, is told how many slices are laid. It is called from many
-	// goroutines, and the numbers may go back and forth.
+	// Progress, if set, receives the number of finished slices. It is called concurrently, and
+	// the numbers may arrive out of order.
 	Progress func(laid, slices int)
 }
 
-// Order is a request on its way. Make one with [Broker.Submit].
+// Order is a submitted request. Make one with [Broker.Submit].
 type Order struct {
 	ID     uuid.UUID
 	broker *Broker
@@ -70,8 +70,8 @@ type Order struct {
 	err  error     // how it ended; set before finished is closed
 }
 
-// Submit stores the library and the picture and asks for the mosaic. The roles of
-// this process or of others make it.
+// Submit stores the library and the picture and requests the mosaic. The roles of this process
+// or of others make it.
 func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	o := &Order{ID: uuid.New(), broker: b, Request: r, turn: make(chan struct{}, 1), finished: make(chan struct{})}
 	library := libraryRef(r.Library.ID())
@@ -81,7 +81,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	if err := b.jobs.store.Put(ctx, inputRef(o.ID), r.Picture); err != nil {
 		return nil, err
 	}
-	// Known before it is sent: the answer may come at once.
+	// Registered before the message is sent, because the response may come at once.
 	b.mu.Lock()
 	b.orders[o.ID] = o
 	b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	return o, nil
 }
 
-// putLibrary stores a library, if nobody has yet.
+// putLibrary stores a library unless it is stored already.
 func (b *Broker) putLibrary(ctx context.Context, ref blob.Ref, l *tiles.Library) error {
 	if there, err := blob.Exists(ctx, b.jobs.store, ref); err != nil || there {
 		return err
@@ -123,7 +123,7 @@ func (b *Broker) order(id uuid.UUID) *Order {
 	return b.orders[id]
 }
 
-// has tells whether the request is of this process and not yet finished.
+// has reports whether the request belongs to this process and is not finished.
 func (b *Broker) has(id uuid.UUID) bool {
 	o := b.order(id)
 	if o == nil {
@@ -133,7 +133,7 @@ func (b *Broker) has(id uuid.UUID) bool {
 	return !done
 }
 
-// busy tells whether any request of this process is not yet finished.
+// busy reports whether a request of this process is not finished.
 func (b *Broker) busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,14 +145,14 @@ func (b *Broker) busy() bool {
 	return false
 }
 
-// stored is told by the job controller how many slices are laid.
+// stored receives the number of finished slices from the job controller.
 func (b *Broker) stored(id uuid.UUID, laid, slices int) {
 	if o := b.order(id); o != nil && o.Progress != nil {
 		o.Progress(laid, slices)
 	}
 }
 
-// sent is told of every message.
+// sent counts every message sent.
 func (b *Broker) sent(id uuid.UUID) {
 	if o := b.order(id); o != nil {
 		o.mu.Lock()
@@ -161,7 +161,7 @@ func (b *Broker) sent(id uuid.UUID) {
 	}
 }
 
-// seen is told of every message that a handler gets.
+// seen notes every message that a handler gets.
 func (b *Broker) seen(id uuid.UUID) {
 	if o := b.order(id); o != nil {
 		o.mu.Lock()
@@ -170,8 +170,7 @@ func (b *Broker) seen(id uuid.UUID) {
 	}
 }
 
-// fail is told that a message of the request becomes poison: the request ends, so
-// that nobody waits for it.
+// fail ends a request one of whose messages is poison, so that no one waits for it.
 func (b *Broker) fail(ctx context.Context, id uuid.UUID, reason string) error {
 	before, err := b.jobs.ended(ctx, id)
 	if err != nil {
@@ -204,8 +203,8 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	if err := b.jobs.discard(ctx, id); err != nil {
 		return err
 	}
-	// Its client is another program, which looks for the end of its request too; or
-	// one that was killed.
+	// Its client is another program, which also looks for the end of its request, or one that
+	// was killed.
 	if _, err := b.jobs.store.Size(ctx, m.Body.ImageURI); err != nil {
 		return b.jobs.gone(ctx, id, err)
 	}
@@ -217,7 +216,7 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	return b.jobs.sweep(ctx, id, e.Output != "")
 }
 
-// where says where a blob is, as a path if it has one.
+// where returns the location of a blob, as a path if it has one.
 func (b *Broker) where(ref blob.Ref) string {
 	if d, ok := b.jobs.store.(interface{ Path(blob.Ref) string }); ok {
 		return d.Path(ref)
@@ -225,22 +224,22 @@ func (b *Broker) where(ref blob.Ref) string {
 	return ref.String()
 }
 
-// FailedError is the end of a request that came to nothing.
+// FailedError means that a request ended without a mosaic.
 type FailedError struct{ Reason string }
 
 // Error returns the reason.
 func (e *FailedError) Error() string { return e.Reason }
 
-// KeptError is the end of an order whose mosaic was made but could not be delivered.
+// KeptError means that a mosaic was made but could not be delivered. It stays in the store.
 type KeptError struct {
 	Where string // the mosaic
 	Err   error
 }
 
-// Error says why, and where the mosaic is.
+// Error returns the cause and the location of the mosaic.
 func (e *KeptError) Error() string { return e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *KeptError) Unwrap() error { return e.Err }
 
 func (o *Order) finish(err error) {
@@ -254,7 +253,7 @@ func (o *Order) finish(err error) {
 	}
 }
 
-// Finished tells whether the order has ended, and how.
+// Finished reports whether the order has ended, and its error.
 func (o *Order) Finished() (bool, error) {
 	select {
 	case <-o.finished:
@@ -264,15 +263,15 @@ func (o *Order) Finished() (bool, error) {
 	}
 }
 
-// Sent is how many messages this process has sent for the order.
+// Sent returns how many messages this process has sent for the order.
 func (o *Order) Sent() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.sent
 }
 
-// take delivers the mosaic, once, notes that, and cleans up. What fails after the
-// delivery can be done again.
+// take delivers the mosaic once, records that, and cleans up. Steps that fail after the delivery
+// can be repeated.
 func (o *Order) take(ctx context.Context, output blob.Ref) error {
 	select {
 	case o.turn <- struct{}{}:
@@ -318,7 +317,7 @@ func (o *Order) deliver(ctx context.Context, output blob.Ref) error {
 	return nil
 }
 
-// watched remembers how its reader failed, as against who reads it.
+// watched keeps the error of its reader, to tell it from an error of its consumer.
 type watched struct {
 	r   io.Reader
 	err error
@@ -332,22 +331,22 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// How long Wait waits, and for what.
+// The intervals of Wait.
 const (
-	// lookAgain is between looks into the store.
+	// lookAgain is the interval between checks of the store.
 	lookAgain = 500 * time.Millisecond
 
-	// silence is how long the queues may fail to answer.
+	// silence is how long the queues may fail to respond.
 	silence = 30 * time.Second
 
-	// idle is how long nothing may happen before the account is looked at: whether it is
-	// still used with these blobs.
+	// idle is how long nothing may happen before Wait checks that the account is still bound to
+	// this store.
 	idle = 2 * time.Second
 )
 
-// Wait returns when the order has ended, with nil if the mosaic was delivered, or
-// when ctx ends, with its cause. Whichever process has taken the response, the end
-// of a request is in the store, and Wait looks there.
+// Wait returns when the order has ended, with nil if the mosaic was delivered, or when ctx ends,
+// with its cause. Whichever process handles the response, the end of a request is recorded in
+// the store, and Wait looks there.
 func (o *Order) Wait(ctx context.Context) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -370,7 +369,7 @@ func (o *Order) Wait(ctx context.Context) error {
 	}
 }
 
-// vital is when there was last a sign of life.
+// vital is the time of the last sign of life.
 type vital struct {
 	slices int
 	laid   time.Time // when slices grew
@@ -380,8 +379,8 @@ type vital struct {
 	bound  time.Time // when the account was last seen to be used with it
 }
 
-// look looks for the end of the request, and for signs of life. The error is how the
-// order ends.
+// look checks for the end of the request and for signs of life. It returns the error with which
+// the order ends.
 func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 	b := o.broker
 	e, slices, err := o.progress(ctx)
@@ -418,8 +417,8 @@ func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 	return nil
 }
 
-// progress reads how far the request is, and takes delivery if another process has
-// taken the response.
+// progress reads the progress of the request, and delivers the mosaic if another process has
+// handled the response.
 func (o *Order) progress(ctx context.Context) (*end, int, error) {
 	e, err := o.broker.jobs.ended(ctx, o.ID)
 	if err != nil {
@@ -432,8 +431,8 @@ func (o *Order) progress(ctx context.Context) (*end, int, error) {
 	return e, slices, err
 }
 
-// takeLate takes delivery of what another process has kept for us, or cleans up after
-// a delivery whose cleaning up has failed.
+// takeLate delivers a mosaic that another process has kept for this one, or repeats a failed
+// clean-up.
 func (o *Order) takeLate(ctx context.Context, uri string) error {
 	var output blob.Ref
 	if uri != "" {
@@ -463,8 +462,7 @@ func (b *Broker) longestTimeout() time.Duration {
 	return max(b.queues.imageRequests.Timeout, b.queues.sliceRequests.Timeout, b.queues.sliceResponses.Timeout, b.queues.imageResponses.Timeout)
 }
 
-// Abandon cleans up after an order that has failed. What is on its way is discarded
-// by whoever meets it.
+// Abandon cleans up after a failed order. Its remaining messages are discarded by their handlers.
 func (o *Order) Abandon(ctx context.Context) error {
 	return o.broker.jobs.sweep(ctx, o.ID, true)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// jobController cuts pictures into slices and puts mosaics together (PM-01).
+// jobController cuts pictures into slices and composes mosaics from finished slices.
 type jobController struct {
 	jobs   jobs
 	queues *queues
@@ -26,8 +26,8 @@ type jobController struct {
 	stored func(id uuid.UUID, stored, slices int) // told how far a request is
 }
 
-// plan is the handler of image requests: it cuts the picture, stores the slices and
-// then requests each.
+// plan is the handler of image requests: it cuts the picture, stores the slices and then sends
+// a request for each.
 func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageRequest]) error {
 	id := m.Body.RequestID
 	if err := c.jobs.discard(ctx, id); err != nil {
@@ -61,17 +61,17 @@ func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageReque
 	if err := c.jobs.note(ctx, id, factRequested); err != nil {
 		return err
 	}
-	// The slices may have been so quick that the request has ended by now.
+	// The slices may have been finished so quickly that the request has ended.
 	return c.jobs.discard(ctx, id)
 }
 
-// cut stores the slices of the picture. Doing it again stores the same.
+// cut stores the slices of the picture. It is idempotent.
 func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
 	img, free, err := decode(ctx, c.jobs.store, m.ImageURI, c.memory, 0)
 	if err != nil {
 		return plan{}, err
 	}
-	// Before the slices are requested: an image processor needs the room.
+	// Freed before the slices are requested, because image processors need the memory.
 	defer free()
 	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, m.Slices)
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
 	})
 }
 
-// collect is the handler of slice responses: when all slices of the request are
-// there, it puts the mosaic together and answers.
+// collect is the handler of slice responses: when all slices of the request are finished, it
+// composes the mosaic and sends the image response.
 func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceResponse]) error {
 	err := c.gather(ctx, m)
 	if errors.Is(err, errDelivered) {
@@ -122,7 +122,7 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 		// The slice that is stored last has a message that comes later still.
 		return nil
 	}
-	// The messages of the last slices come together; one of them does the work.
+	// The last messages arrive at the same time; one of their handlers does the work.
 	unlock, err := c.locks.lock(ctx, id)
 	if err != nil {
 		return err

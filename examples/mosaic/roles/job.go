@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// The facts about a request that are kept in the store.
+// The facts about a request that the store keeps.
 const (
 	factPlan      = "plan"      // how the picture is cut
 	factRequested = "requested" // all slices were requested
@@ -24,11 +24,10 @@ const (
 	factEnd       = "end"       // how the request ended; stays when all else is gone
 )
 
-// jobs is the state of all requests, as the store has it. Roles in other processes
-// see the same.
+// jobs is the state of all requests in the store, shared by the roles of all processes.
 type jobs struct{ store blob.Store }
 
-// plan is how the picture of a request is cut and put together again.
+// plan describes how the picture of a request is cut and composed again.
 type plan struct {
 	Tile   int    `json:"tile"`
 	Cols   int    `json:"cols"`
@@ -43,13 +42,12 @@ func (p plan) geometry() picture.Plan {
 
 func (p plan) format() picture.Format { return ImageRequest{OutputFormat: p.Format}.format() }
 
-// end is how a request ended.
+// end is the end of a request.
 type end struct {
-	// Failed says why there is no mosaic. It is empty if there is one.
+	// Failed is the reason why there is no mosaic. Empty if there is one.
 	Failed string `json:"failed,omitempty"`
 
-	// Output is where the mosaic is kept for whoever asked for it. It is empty if
-	// it was delivered.
+	// Output is where the mosaic is kept for its client. Empty if it was delivered.
 	Output string `json:"output,omitempty"`
 }
 
@@ -92,7 +90,7 @@ func (j jobs) writePlan(ctx context.Context, id uuid.UUID, p plan) error {
 	return j.store.Put(ctx, stateRef(id, factPlan), encodeFact(p))
 }
 
-// noted tells whether a fact is known, and note makes it so.
+// noted reports whether a fact is recorded; note records it.
 func (j jobs) noted(ctx context.Context, id uuid.UUID, fact string) (bool, error) {
 	return blob.Exists(ctx, j.store, stateRef(id, fact))
 }
@@ -101,7 +99,7 @@ func (j jobs) note(ctx context.Context, id uuid.UUID, fact string) error {
 	return j.store.Put(ctx, stateRef(id, fact), strings.NewReader("{}"))
 }
 
-// ended returns how the request ended, or nil if it goes on.
+// ended returns the end of the request, or nil if it continues.
 func (j jobs) ended(ctx context.Context, id uuid.UUID) (*end, error) {
 	var e end
 	err := j.read(ctx, id, factEnd, &e)
@@ -114,7 +112,7 @@ func (j jobs) ended(ctx context.Context, id uuid.UUID) (*end, error) {
 	return &e, nil
 }
 
-// finish ends a request. The first end counts: the one that holds is returned.
+// finish ends a request. The first end counts and is returned.
 func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
 	err := j.store.Create(ctx, stateRef(id, factEnd), encodeFact(e))
 	if errors.Is(err, blob.ErrExists) {
@@ -173,8 +171,8 @@ func (j jobs) gone(ctx context.Context, id uuid.UUID, err error) error {
 	return dispatcher.Poison(err)
 }
 
-// stored counts the slices of a request that are laid. Each counts once, however
-// often it was (PM-18).
+// stored returns how many slices of a request are finished. Each counts once, however often it
+// was rendered.
 func (j jobs) stored(ctx context.Context, id uuid.UUID) (int, error) {
 	n := 0
 	for _, err := range j.store.List(ctx, sliceResponses, id.String()+"/") {
@@ -186,8 +184,8 @@ func (j jobs) stored(ctx context.Context, id uuid.UUID) (int, error) {
 	return n, nil
 }
 
-// sweep deletes the blobs of a request, but for how it ended, and for the mosaic if
-// that is kept. Libraries stay: other requests may use them.
+// sweep deletes the blobs of a request, except its end, and the mosaic if that is kept. Libraries
+// stay, because other requests may use them.
 func (j jobs) sweep(ctx context.Context, id uuid.UUID, keepOutput bool) error {
 	refs := []blob.Ref{inputRef(id), stateRef(id, factPlan), stateRef(id, factRequested), stateRef(id, factResponded)}
 	if !keepOutput {

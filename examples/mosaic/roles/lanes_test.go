@@ -44,18 +44,18 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := l.enter(t.Context(), uuid.New(), 1); err == nil || err.Error() != dispatcher.Snooze(0).Error() {
-			t.Errorf("a second one, while there is own work: %v", err)
+			t.Errorf("a second one, while there is own work: %v; want an error, err.Error() %v", err, dispatcher.Snooze(0).Error())
 		}
 		leaveSide()
 		busy = false
 		enter(t.Context(), "own", own)
 		lose(ended)
 		if got := <-order; got != ended.Error() {
-			t.Errorf("the one whose lease was lost: %s", got)
+			t.Errorf("the one whose lease was lost: %s; want %v", got, ended.Error())
 		}
 		leave()
 		if a, b := <-order, <-order; a != "own" || b != "other" {
-			t.Errorf("got %s, then %s", a, b)
+			t.Errorf("got %s, then %s; want a \"own\", b \"other\"", a, b)
 		}
 
 		leave, err = l.enter(t.Context(), own, 1)
@@ -66,10 +66,10 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 		l.close()
 		l.close()
 		if got := <-order; got != dispatcher.Snooze(0).Error() {
-			t.Errorf("who waited: %s", got)
+			t.Errorf("who waited: %s; want %v", got, dispatcher.Snooze(0).Error())
 		}
 		if _, err := l.enter(t.Context(), uuid.New(), 1); err == nil {
-			t.Errorf("who comes late: %v", err)
+			t.Errorf("who comes late: %v; want an error", err)
 		}
 		leave()
 		if leave, err = l.enter(t.Context(), own, 1); err != nil {
@@ -77,7 +77,7 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 		}
 		leave()
 		if l.free != 1 {
-			t.Errorf("%d lanes are free", l.free)
+			t.Errorf("got %d lanes are free; want l.free 1", l.free)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Head is what every message begins with (PM-05).
+// Head has the fields that all messages have.
 type Head struct {
 	ClientID  string    `json:"clientId"`       // who asks, such as a user name
 	RequestID uuid.UUID `json:"requestId"`      // names the request and its blobs
@@ -28,15 +28,15 @@ type QueueURI string
 
 func uriOf(n queue.Name) QueueURI { return QueueURI("queue://" + n.Account + "/" + n.Queue) }
 
-// names tells whether the URI is one of the queue with this name, of any account:
-// the same account may go by several names.
+// names reports whether the URI is that of the queue with this name, in any account: an account
+// may have several names.
 func (u QueueURI) names(name string) bool {
 	parsed, err := url.Parse(string(u))
 	return err == nil && parsed.Scheme == "queue" && parsed.Host != "" && parsed.User == nil &&
 		parsed.RawQuery == "" && parsed.Fragment == "" && parsed.Path == "/"+name
 }
 
-// maxClientID bounds what a client calls itself.
+// maxClientID is the maximum length of a client id.
 const maxClientID = 256
 
 func (h Head) validate(queue string) error {
@@ -51,18 +51,17 @@ func (h Head) validate(queue string) error {
 	return nil
 }
 
-// Message is a message of one of the four types. Each type belongs to one queue
-// (PM-16).
+// Message is a message of one of the four types. Each type belongs to one queue.
 type Message interface {
-	// Validate refuses what could not be worked on, when sending and when
-	// receiving (PM-13, PM-19).
+	// Validate returns an error for an invalid message. It is called when sending and when
+	// receiving.
 	Validate() error
 
 	head() Head
 	queue() string
 }
 
-// ImageRequest asks the job controller for a mosaic (PM-06).
+// ImageRequest asks the job controller for a mosaic.
 type ImageRequest struct {
 	Head
 	ImageURI        blob.Ref `json:"imageUri"`
@@ -72,7 +71,7 @@ type ImageRequest struct {
 	OutputFormat    string   `json:"outputFormat"` // "PNG" or "JPEG"
 }
 
-// SliceRequest asks an image processor for one slice (PM-07).
+// SliceRequest asks an image processor for one slice.
 type SliceRequest struct {
 	Head
 	ImageLibraryURI blob.Ref `json:"imageLibraryUri"`
@@ -82,8 +81,8 @@ type SliceRequest struct {
 	TileSize        int      `json:"tileSize"`
 }
 
-// SliceResponse tells the job controller that a slice is laid (PM-08). The source
-// has no sequence in it; without one, the number would have to be read from a name.
+// SliceResponse tells the job controller that a slice is finished. It has the number of the
+// slice, which would otherwise have to be read from the name of the blob.
 type SliceResponse struct {
 	Head
 	SliceURI      blob.Ref `json:"sliceUri"`
@@ -91,7 +90,7 @@ type SliceResponse struct {
 	Slices        int      `json:"slices"`
 }
 
-// ImageResponse tells the client interface that the mosaic is finished (PM-09).
+// ImageResponse tells the client interface that the mosaic is finished.
 type ImageResponse struct {
 	Head
 	ImageURI blob.Ref `json:"imageUri"`
@@ -110,8 +109,8 @@ func (ImageResponse) queue() string { return imageResponses }
 // formats are the values of ImageRequest.OutputFormat.
 var formats = []picture.Format{picture.PNG, picture.JPEG}
 
-// format is the output format. The zero value stands for an unknown one, which
-// Validate has refused.
+// format returns the output format, or the zero value for an unknown one, which Validate
+// refuses.
 func (m ImageRequest) format() picture.Format {
 	i := slices.IndexFunc(formats, func(f picture.Format) bool { return f.String() == m.OutputFormat })
 	return formats[max(i, 0)]
@@ -151,7 +150,7 @@ func (m ImageResponse) Validate() error {
 		require(slices.ContainsFunc(formats, isOutput), "imageUri %v is not the output of request %v", m.ImageURI, m.RequestID))
 }
 
-// invalid returns the first mistake in a message, saying in which.
+// invalid returns the first error of a message, with its type.
 func invalid(m Message, mistakes ...error) error {
 	for _, err := range mistakes {
 		if err != nil {
@@ -168,7 +167,7 @@ func require(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// sameRef holds a reference to the one that follows from the rest of the message:
+// sameRef compares a reference with the one that follows from the rest of the message, so that
 // no message can make a role read or overwrite the blobs of another request.
 func sameRef(field string, got, want blob.Ref) error {
 	return require(got == want, "%s is %v and should be %v", field, got, want)
@@ -185,7 +184,7 @@ func tileSize(n int) error {
 	return require(n >= 1 && n <= tiles.MaxSize, "tileSize %d is outside 1…%d", n, tiles.MaxSize)
 }
 
-// maxSlices bounds the slices of a job: no picture has more rows of pixels.
+// maxSlices is the maximum number of slices: no picture has more rows of pixels.
 const maxSlices = 1_000_000 - 1
 
 func atLeastOneSlice(n int) error {

@@ -36,32 +36,46 @@ func goodImageResponse() ImageResponse {
 	return ImageResponse{Head: testHead(imageResponses), ImageURI: outputRef(testID, picture.JPEG)}
 }
 
-func TestPM05_PM09_TheWireFormat(t *testing.T) {
+// PM-05, PM-06, PM-07, PM-08, PM-09: the fields of the messages.
+func TestTheWireFormatOfMessages(t *testing.T) {
 	head := `"clientId":"ada","requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","queueUri":"queue://acct/`
-	for want, m := range map[string]Message{
-		head + `imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`:      goodImageRequest(),
-		head + `slicerequest","imageLibraryUri":"blob://imagelibrary/abc.tar","sliceUri":"blob://slicerequest/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000007","sliceSequence":7,"slices":8,"tileSize":16`: goodSliceRequest(),
-		head + `sliceresponse","sliceUri":"blob://sliceresponse/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000000","sliceSequence":0,"slices":1`:                                                             goodSliceResponse(),
-		head + `imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.jpg"`:                                                                                               goodImageResponse(),
+	for _, c := range []struct {
+		m    Message
+		want string
+	}{
+		{goodImageRequest(), head +
+			`imagerequest","imageUri":"blob://imageinput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55",` +
+			`"imageLibraryUri":"blob://imagelibrary/abc.tar","tileSize":16,"slices":8,"outputFormat":"JPEG"`},
+		{goodSliceRequest(), head +
+			`slicerequest","imageLibraryUri":"blob://imagelibrary/abc.tar",` +
+			`"sliceUri":"blob://slicerequest/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000007","sliceSequence":7,` +
+			`"slices":8,"tileSize":16`},
+		{goodSliceResponse(), head +
+			`sliceresponse","sliceUri":"blob://sliceresponse/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55/000000",` +
+			`"sliceSequence":0,"slices":1`},
+		{goodImageResponse(), head +
+			`imageresponse","imageUri":"blob://imageoutput/7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55.jpg"`},
 	} {
+		m, want := c.m, c.want
 		got, err := json.Marshal(m)
 		if err != nil || string(got) != "{"+want+"}" {
 			t.Errorf("%T is written as\n%s, %v; want\n{%s}", m, got, err, want)
 		}
 		if err := m.Validate(); err != nil {
-			t.Errorf("%T: %v", m, err)
+			t.Errorf("got %T: %v; want no error", m, err)
 		}
 		back := reflect.New(reflect.TypeOf(m))
 		if err := json.Unmarshal(got, back.Interface()); err != nil || back.Elem().Interface() != m {
-			t.Errorf("%T came back as %+v, %v", m, back.Elem(), err)
+			t.Errorf("got %T came back as %+v, %v; want back.Elem().Interface() %v, no error", m, back.Elem(), err, m)
 		}
 		if id, ok := requestOf(string(got)); !ok || id != testID {
-			t.Errorf("%T is of request %v, %v", m, id, ok)
+			t.Errorf("requestOf(%T): got %v, %v; want %v", m, id, ok, testID)
 		}
 	}
 }
 
-func TestPM14_MessagesSurviveTheWire(t *testing.T) {
+// PM-14: encode and decode are inverses.
+func TestEncodingAndDecodingMessagesAreInverses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, err := uuid.FromBytes(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 		if err != nil || id == uuid.Nil {
@@ -82,12 +96,13 @@ func TestPM14_MessagesSurviveTheWire(t *testing.T) {
 		}
 		var got SliceRequest
 		if err := json.Unmarshal(text, &got); err != nil || got != m {
-			t.Fatalf("%+v came back as %+v, %v", m, got, err)
+			t.Fatalf("got %+v came back as %+v, %v; want got %v, no error", m, got, err, m)
 		}
 	})
 }
 
-func TestPM13_PM19_InvalidMessagesAreRefused(t *testing.T) {
+// PM-13, PM-19: invalid messages are errors.
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	other := uuid.New()
 	image := func(change func(*ImageRequest)) Message { m := goodImageRequest(); change(&m); return m }
 	slice := func(change func(*SliceRequest)) Message { m := goodSliceRequest(); change(&m); return m }
@@ -136,14 +151,14 @@ func TestPM13_PM19_InvalidMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRequestsAreFoundInWhatCanBeRead(t *testing.T) {
+func TestTheRequestIsFoundInReadableTexts(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", `{"requestId":7}`, `{"requestId":""}`, `{"requestId":"00000000-0000-0000-0000-000000000000"}`, "\x00"} {
 		if id, ok := requestOf(text); ok {
-			t.Errorf("%q is of request %v", text, id)
+			t.Errorf("requestOf(%q): got %v, want none", text, id)
 		}
 	}
 	// A message that is invalid otherwise has a request all the same.
 	if id, ok := requestOf(`{"requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","tileSize":"x"}`); !ok || id != testID {
-		t.Errorf("got %v, %v", id, ok)
+		t.Errorf("requestOf: got %v, %v; want %v", id, ok, testID)
 	}
 }

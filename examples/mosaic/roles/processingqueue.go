@@ -20,11 +20,10 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// DefaultTimeout hides a message when the queue's metadata says nothing (PM-11).
+// DefaultTimeout is the visibility timeout if the queue's metadata has none.
 const DefaultTimeout = 30 * time.Second
 
-// ImageProcessingQueue is one of the four queues, for the one type of message
-// that it carries (PM-10, PM-15).
+// ImageProcessingQueue is one of the four queues, typed by its messages.
 type ImageProcessingQueue[T Message] struct {
 	Name            string
 	PoisonThreshold int           // attempts, or lost deliveries, after which a message is poison; from the metadata
@@ -41,7 +40,7 @@ type ImageProcessingQueue[T Message] struct {
 	strange  func(context.Context, Head) error              // what becomes of a message whose blobs are in another store; nil for one that is as it should be
 }
 
-// shared is what the four queues have in common.
+// shared has the parts that the four queues share.
 type shared struct {
 	open   func(name string) (queue.Queue, error)
 	logger *slog.Logger
@@ -53,8 +52,8 @@ type shared struct {
 	strange func(context.Context, Head) error
 }
 
-// openQueue opens the queue for messages of type T, makes it if it does not exist,
-// and reads its settings. Failures that pass are repeated until ctx ends.
+// openQueue opens the queue for messages of type T, creates it if it does not exist, and reads
+// its settings. Transient failures are retried until ctx ends.
 func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[T], error) {
 	var message T
 	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, strange: s.strange}
@@ -64,7 +63,7 @@ func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[
 	}
 	q.producer = producer.New[T](q.RawQueue, nil)
 
-	// The queue keeps the metadata it has, if it has any.
+	// An existing queue keeps its metadata.
 	err = persist(ctx, func(ctx context.Context) error {
 		err := q.RawQueue.Create(ctx, nil)
 		if errors.Is(err, queue.ErrQueueExists) {
@@ -88,13 +87,12 @@ func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[
 	return q, nil
 }
 
-// persist repeats what may pass, such as an emulator that is only just starting, until
-// ctx ends. Then it returns what the service said last.
+// persist retries transient failures, such as those of an emulator that is still starting, until
+// ctx ends. It then returns the last error of the service.
 func persist(ctx context.Context, op func(context.Context) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := op(ctx)
-		passing := errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown)
-		if !passing {
+		if !queue.Transient(err) {
 			return err
 		}
 		select {
@@ -105,8 +103,8 @@ func persist(ctx context.Context, op func(context.Context) error) error {
 	}
 }
 
-// configure takes the settings from the metadata. What is missing is the default,
-// and what makes no sense too, with a warning (PM-11, X-17).
+// configure takes the settings from the metadata. A missing setting has its default, as has an
+// invalid one, with a warning.
 func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
 	q.Timeout = DefaultTimeout
 	const longest = int64(queue.MaxVisibility / time.Second)
@@ -123,8 +121,8 @@ func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
 	}
 }
 
-// setting reads a number within bounds. Names are matched in any case: HTTP does
-// not keep it.
+// setting reads a number within bounds. Names are matched in any case, because HTTP does not
+// preserve it.
 func (q *ImageProcessingQueue[T]) setting(metadata map[string]string, name string, least, most int64) (int64, bool) {
 	for key, text := range metadata {
 		if !strings.EqualFold(key, name) {
@@ -156,7 +154,7 @@ func (q *ImageProcessingQueue[T]) Submit(ctx context.Context, m T) error {
 	return nil
 }
 
-// tuning is what the roles do differently.
+// tuning has the settings in which the roles differ.
 type tuning struct {
 	concurrency, batch int
 	idle               scaling.Idle
@@ -164,8 +162,8 @@ type tuning struct {
 	onError            func(error)
 }
 
-// accept returns a listener that hands valid messages to a handler. Invalid ones
-// are poison at once.
+// accept returns a listener that passes valid messages to a handler. Invalid ones are poison at
+// once.
 func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *listener.Listener[T] {
 	valid := func(ctx context.Context, m *listener.Message[T]) error {
 		if err := m.Body.Validate(); err != nil {
@@ -189,20 +187,20 @@ func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *liste
 	})
 }
 
-// retryDelay is short, because somebody sits in front of the program and waits.
+// retryDelay is short, because a user waits for the result.
 func retryDelay(attempt int, _ error) time.Duration {
 	return min(time.Second<<min(attempt-1, 10), time.Minute)
 }
 
-// announcing is a poison queue that says which request has lost a message. Every
-// way to poison passes here, also that of a message nobody could handle or read.
+// announcing is a poison queue that reports the request of each poison message, including those
+// that no handler saw or could decode.
 type announcing struct {
 	queue.Queue
 	failed func(ctx context.Context, id uuid.UUID, reason string) error
 }
 
-// Enqueue announces and then copies: a request that waits for a message in the
-// poison queue would wait for ever.
+// Enqueue reports the request and then copies the message: a request that waits for a poison
+// message would wait for ever.
 func (a announcing) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
 	if record, err := poison.ParseRecord(text); err == nil {
 		if id, ok := requestOf(record.Text); ok {
@@ -214,7 +212,7 @@ func (a announcing) Enqueue(ctx context.Context, text string, o *queue.EnqueueOp
 	return a.Queue.Enqueue(ctx, text, o)
 }
 
-// requestOf finds the request that a text speaks of, if it can be found.
+// requestOf returns the request id in the text of a message, if there is one.
 func requestOf(text string) (uuid.UUID, bool) {
 	_, body, _, err := codec.Open(text, codec.Auto)
 	if err != nil {

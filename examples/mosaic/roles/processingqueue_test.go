@@ -38,7 +38,8 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 	return q, log.String()
 }
 
-func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
+// PM-10, PM-11, X-17: threshold and time-out come from the metadata, or are the defaults.
+func TestSettingsComeFromTheMetadata(t *testing.T) {
 	const least = dispatcher.MinVisibility
 	for _, c := range []struct {
 		timeout, threshold string
@@ -69,28 +70,30 @@ func TestPM11_X17_SettingsComeFromTheMetadata(t *testing.T) {
 		}
 		q, log := openTest(t, engine)
 		if q.Timeout != c.wantTimeout || q.PoisonThreshold != c.wantThreshold || strings.Count(log, "level=WARN") != c.warnings {
-			t.Errorf("%q, %q: got %v, %d and: %s", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log)
+			t.Errorf("%q, %q: got %v, %d and the log %s; want %v, %d and %d warnings", c.timeout, c.threshold, q.Timeout, q.PoisonThreshold, log, c.wantTimeout, c.wantThreshold, c.warnings)
 		}
 	}
 }
 
-func TestPM15_AMissingQueueIsMadeAndAnOtherOneKept(t *testing.T) {
+// PM-15: sending creates the queue.
+func TestAMissingQueueIsCreatedAndAnExistingOneKept(t *testing.T) {
 	engine := localqueue.New(nil)
 	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
 	openTest(t, engine)
 	if _, err := raw.Properties(t.Context()); err != nil {
-		t.Errorf("it was not made: %v", err)
+		t.Errorf("it was not made: %v; want no error", err)
 	}
 	if err := raw.SetMetadata(t.Context(), map[string]string{"owner": "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	openTest(t, engine)
 	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" {
-		t.Errorf("its metadata is %v, %v", p.Metadata, err)
+		t.Errorf("metadata: got %v, %v; want owner ada, no error", p.Metadata, err)
 	}
 }
 
-func TestPM13_NothingInvalidIsSent(t *testing.T) {
+// PM-13: messages are validated before they are sent.
+func TestInvalidMessagesAreNotSent(t *testing.T) {
 	engine := localqueue.New(nil)
 	q, _ := openTest(t, engine)
 	m := goodSliceResponse()
@@ -99,15 +102,15 @@ func TestPM13_NothingInvalidIsSent(t *testing.T) {
 		t.Error("it was sent")
 	}
 	if p, err := q.RawQueue.Properties(t.Context()); err != nil || p.Depth != 0 {
-		t.Errorf("depth %d, %v", p.Depth, err)
+		t.Errorf("got depth %d, %v; want p.Depth 0, no error", p.Depth, err)
 	}
 	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestX16_WhatCannotBeReadIsPoisonAtOnce has every kind of bad message in every queue.
-func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
+// every kind of invalid message, in every queue, is poison at once.
+func TestAnInvalidMessageIsPoisonAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(nil)
@@ -123,7 +126,7 @@ func TestX16_WhatCannotBeReadIsPoisonAtOnce(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if n := w.depth(); n != 0 {
-			t.Errorf("%d messages are left", n)
+			t.Errorf("got %d messages left; want 0", n)
 		}
 		if n, want := w.poisoned(), int64(len(bad)*len(allQueues)); n != want {
 			t.Errorf("%d messages are poison, want %d", n, want)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// imageProcessor lays slices from a tile library (PM-01).
+// imageProcessor renders slices with the tiles of a library.
 type imageProcessor struct {
 	jobs      jobs
 	queues    *queues
@@ -46,7 +46,7 @@ func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceR
 	})
 }
 
-// lay stores the mosaic of one slice.
+// lay renders one slice and stores it.
 func (p *imageProcessor) lay(ctx context.Context, m SliceRequest, laid blob.Ref) error {
 	library, err := p.libraries.get(ctx, m.ImageLibraryURI)
 	if err != nil {

@@ -25,7 +25,7 @@ const DefaultPatience = 5 * time.Minute
 
 // Options configure a [System]. Nil and the zero value are the defaults.
 type Options struct {
-	// Idle says how long a listener waits when its queue is empty. Defaults to that
+	// Idle sets how long a listener waits when its queue is empty. Defaults to that
 	// of package listener.
 	Idle scaling.Idle
 
@@ -33,7 +33,7 @@ type Options struct {
 	// package listener.
 	Grace time.Duration
 
-	// Processors is how many slices are laid at once. Defaults to GOMAXPROCS.
+	// Processors is how many slices are rendered at once. Defaults to GOMAXPROCS.
 	Processors int
 
 	// Place says where the store is, for people: programs that look elsewhere show it.
@@ -44,7 +44,7 @@ type Options struct {
 	// which its messages may be hidden. Defaults to 5 min.
 	Patience time.Duration
 
-	// Logger is told of what goes wrong and of what was left by others. Defaults to
+	// Logger receives errors and reports of work that others left. Defaults to
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -66,7 +66,7 @@ type worker interface {
 	State() listener.State
 }
 
-// queues are the four queues: the source's QueueAccessor.
+// queues are the four queues.
 type queues struct {
 	imageRequests  *ImageProcessingQueue[ImageRequest]
 	sliceRequests  *ImageProcessingQueue[SliceRequest]
@@ -74,8 +74,8 @@ type queues struct {
 	imageResponses *ImageProcessingQueue[ImageResponse]
 }
 
-// Open makes the roles. It makes the queues that do not exist yet, repeating what
-// may pass until ctx ends, and starts nothing: run what [System.Runners] returns.
+// Open makes the roles. It creates missing queues, retrying transient failures until ctx ends, and
+// starts nothing: run what [System.Runners] returns.
 func Open(ctx context.Context, open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
 	var options Options
 	if o != nil {
@@ -182,7 +182,7 @@ func (s *System) LoopsPeak() (n int) {
 	return n
 }
 
-// health tells whether the queues answer.
+// health records whether the queues respond.
 type health struct {
 	polls func() int64 // how many polls were ever answered
 
@@ -190,7 +190,7 @@ type health struct {
 	last error // of the polls; guarded by mu
 }
 
-// failed is told of every error of the listeners and keeps those of the service.
+// failed receives every error of the listeners and keeps those of the service.
 func (h *health) failed(err error) {
 	if delivery := (*dispatcher.DeliveryError)(nil); errors.As(err, &delivery) {
 		return

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-func TestPM03_PM04_PM18_ARequestIsTwoMessagesASliceAndTwo(t *testing.T) {
+// PM-03, PM-04, PM-18: a request of n slices takes 2n+2 messages.
+func TestARequestTakesTwoMessagesPerSliceAndTwoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(slowly(1))
@@ -33,16 +34,16 @@ func TestPM03_PM04_PM18_ARequestIsTwoMessagesASliceAndTwo(t *testing.T) {
 		w.check(c)
 		w.onlyEnds(c.ID)
 		if got := p.store.made.Load(); got != 1 {
-			t.Errorf("the mosaic was put together %d times", got)
+			t.Errorf("the mosaic was put together %d times; want 1", got)
 		}
 		if got := p.sent.Load(); got != 2*testSlices+2 || c.Sent() != int(got) {
 			t.Errorf("%d messages were sent, the order knows of %d, want %d", got, c.Sent(), 2*testSlices+2)
 		}
 		if n := w.poisoned(); n != 0 {
-			t.Errorf("%d messages are poison", n)
+			t.Errorf("got %d messages poison; want 0", n)
 		}
 		if log := p.log.String(); log != "" {
-			t.Errorf("logged: %s", log)
+			t.Errorf("logged: %s; want log \"\"", log)
 		}
 	})
 }
@@ -103,10 +104,12 @@ func TestAnotherProcessTakesTheResponse(t *testing.T) {
 	})
 }
 
-// TestPM17_PM18_AnyFaultsConverge has two processes do everything while messages come
+// PM-17, PM-18: with any faults, each request ends with one mosaic.
+//
+// TestRequestsSucceedWithAnyFaults has two processes do everything while messages come
 // twice, leases run out under running handlers, answers are lost, and every request
 // and every blob operation fails now before its effect, now after it.
-func TestPM17_PM18_AnyFaultsConverge(t *testing.T) {
+func TestRequestsSucceedWithAnyFaults(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 5
@@ -137,7 +140,7 @@ func TestPM17_PM18_AnyFaultsConverge(t *testing.T) {
 				}
 				w.onlyEndsOf(ids)
 				if n := w.poisoned(); n != 0 {
-					t.Errorf("%d messages are poison", n)
+					t.Errorf("got %d messages poison; want 0", n)
 				}
 				if f.happened() == 0 {
 					t.Error("nothing went wrong: this proves nothing")
@@ -197,10 +200,10 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 			c := w.submit(heir)
 			begin := time.Now()
 			if err := c.Wait(t.Context()); err != nil {
-				t.Fatalf("after %d operations: %v", after, err)
+				t.Fatalf("after %d operations: %v; want no error", after, err)
 			}
 			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("after %d operations: the new request took %v", after, took)
+				t.Errorf("after %d operations: the new request took %v; want at most %v", after, took, 10*time.Second)
 			}
 			w.settle()
 			heir.end()
@@ -274,7 +277,7 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 			t.Errorf("the order ended with %v", err)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("got a duration of %v; want at most %v", took, 2*time.Second)
 		}
 		if err := o.Abandon(t.Context()); err != nil {
 			t.Error(err)
@@ -358,7 +361,7 @@ func TestWorkersThatDieFailTheRequest(t *testing.T) {
 		}
 		w.start(asking)
 		if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "worker died") {
-			t.Errorf("the order ended with %v", err)
+			t.Errorf("the order ended with %v; want an error, an error with \"worker died\"", err)
 		}
 		asking.end()
 	})
@@ -443,7 +446,7 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 			t.Errorf("%d messages are poison, want 4", n)
 		}
 		if n := p.retried(); n != 0 {
-			t.Errorf("%d deliveries were given back to be tried again", n)
+			t.Errorf("got %d deliveries were given back to be tried again; want 0", n)
 		}
 	})
 }
@@ -457,7 +460,8 @@ func (n *naiveCollector) collect() (finished bool) {
 	return n.left == 0
 }
 
-func TestPM18_DuplicatesFinishNoJobEarly(t *testing.T) {
+// PM-18: distinct slices are counted.
+func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 	// early sends the response of one slice as often as there are slices, and reports
 	// whether the job is then taken for finished.
 	early := func(collect func() bool) bool {

@@ -181,7 +181,7 @@ func TestNewRefuses(t *testing.T) {
 		"infinite":    with(func(t *Tile) { t.Mean.R = math.Inf(1) }),
 	} {
 		if _, err := New(1, list); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error; want an error", name)
 		}
 	}
 }
@@ -197,13 +197,13 @@ func FuzzRead(f *testing.F) {
 		l, err := Read(bytes.NewReader(file))
 		if err != nil {
 			if !errors.Is(err, ErrBadLibrary) {
-				t.Fatalf("error is %v", err)
+				t.Fatalf("error is %v; want err ErrBadLibrary", err)
 			}
 			return
 		}
 		again, err := Read(bytes.NewReader(written(t, l)))
 		if err != nil || again.ID() != l.ID() {
-			t.Fatalf("a library that was read cannot be written and read: %v", err)
+			t.Fatalf("a library that was read cannot be written and read: %v; want again.ID() %v, no error", err, l.ID())
 		}
 	})
 }

@@ -114,10 +114,10 @@ func TestFromDir(t *testing.T) {
 	for i := range l.Len() {
 		tile := l.Tile(i)
 		if d := DeltaE(LabOf(tile.Mean), red); d > 2 {
-			t.Errorf("%s: the mean is ΔE %.2f from red", tile.Name, d)
+			t.Errorf("%s: the mean is ΔE %.2f from red; want at most 2", tile.Name, d)
 		}
 		if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 1 {
-			t.Errorf("%s: the pixels are ΔE %.2f from the mean", tile.Name, d)
+			t.Errorf("%s: the pixels are ΔE %.2f from the mean; want at most 1", tile.Name, d)
 		}
 	}
 	again, err := FromDir(t.Context(), dir, 16, nil)
@@ -151,7 +151,7 @@ func TestFromDirErrors(t *testing.T) {
 		}
 	}
 	if _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing folder gives %v", err)
+		t.Errorf("a missing folder gives %v; want err fs.ErrNotExist", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed Ctrl-C")
@@ -174,7 +174,7 @@ func TestTileKeepsTheMean(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 0.4 {
-			t.Errorf("size %d: the pixels are ΔE %.3f from the mean", size, d)
+			t.Errorf("size %d: the pixels are ΔE %.3f from the mean; want at most %v", size, d, 0.4)
 		}
 		if size == 1 {
 			m := tile.Mean

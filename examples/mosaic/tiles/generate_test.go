@@ -34,7 +34,7 @@ func generated(t testing.TB, size int) *Library {
 func TestGenerateCoversSRGB(t *testing.T) {
 	l := generated(t, 16)
 	if l.Len() < 1000 || l.Len() > 1600 {
-		t.Errorf("%d tiles", l.Len())
+		t.Errorf("got %d tiles; want between 1000 and 1600", l.Len())
 	}
 	sum, worst := 0.0, 0.0
 	light := func(i int) float64 { return picture.Decode16(uint16((i*0xffff + 8) / 16)) }
@@ -46,7 +46,7 @@ func TestGenerateCoversSRGB(t *testing.T) {
 	mean := sum / (17 * 17 * 17)
 	t.Logf("%d tiles: mean ΔE %.2f, worst %.2f", l.Len(), mean, worst)
 	if mean > 7 || worst > 25 {
-		t.Errorf("mean ΔE is %.2f and the worst %.2f", mean, worst)
+		t.Errorf("mean ΔE is %.2f and the worst %.2f; want mean at most 7, worst at most 25", mean, worst)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
 				}
 				seen[sha256.Sum256(tile.Pix)] = tile.Name
 				if contrast(tile.Pix) < least {
-					t.Errorf("size %d: %s is nearly plain: its channels vary by %d", size, tile.Name, contrast(tile.Pix))
+					t.Errorf("size %d: %s is nearly plain: its channels vary by %d; want at least %v", size, tile.Name, contrast(tile.Pix), least)
 				}
 			}
 			if other, ok := means[tile.Mean]; ok {
@@ -76,7 +76,7 @@ func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
 			means[tile.Mean] = tile.Name
 			// Scaling must not shift the colour, but for the rounding of pixels.
 			if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 1.5 {
-				t.Errorf("size %d: the pixels of %s are ΔE %.2f from its mean", size, tile.Name, d)
+				t.Errorf("size %d: the pixels of %s are ΔE %.2f from its mean; want at most %v", size, tile.Name, d, 1.5)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func TestGenerateIsDeterministic(t *testing.T) {
 	}
 	for _, size := range []int{-1, 0, 65} {
 		if _, err := Generate(size); err == nil {
-			t.Errorf("Generate(%d): no error", size)
+			t.Errorf("Generate(%d): no error; want an error", size)
 		}
 	}
 }

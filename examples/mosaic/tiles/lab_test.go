@@ -36,7 +36,7 @@ func TestLabReference(t *testing.T) {
 	}
 	for v := range 256 {
 		if c := labOf8(uint8(v), uint8(v), uint8(v)); math.Abs(c.A) > 1e-9 || math.Abs(c.B) > 1e-9 {
-			t.Errorf("grey %d is not grey: %v", v, c)
+			t.Errorf("grey %d is not grey: %v; want math.Abs(c.A) at most %v, math.Abs(c.B) at most %v", v, c, 1e-9, 1e-9)
 		}
 	}
 	if d := DeltaE(Lab{50, 10, -10}, Lab{53, 14, 2}); d != 13 {
@@ -50,7 +50,7 @@ func TestLabInverse(t *testing.T) {
 		c := picture.Linear{R: v.Draw(t, "r"), G: v.Draw(t, "g"), B: v.Draw(t, "b")}
 		back := LabOf(c).light()
 		if math.Abs(back.R-c.R)+math.Abs(back.G-c.G)+math.Abs(back.B-c.B) > 1e-8 {
-			t.Fatalf("%v comes back as %v", c, back)
+			t.Fatalf("got %v comes back as %v; want at most %v", c, back, 1e-8)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestRenderRefuses(t *testing.T) {
 		"too large": {Cols: 5000, Rows: 2501, Means: make([]picture.Linear, 5000*2501)},
 	} {
 		if _, err := l.Render(g); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: no error; want an error", name)
 		}
 	}
 }

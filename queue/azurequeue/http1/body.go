@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // readBody reads the body of a response (RFC 9112, section 6.3) and reports whether the
@@ -59,7 +61,7 @@ func (c *conn) readBody(a *http.Response) (again bool, err error) {
 func hasClose(values []string) bool {
 	for _, v := range values {
 		for one := range strings.SplitSeq(v, ",") {
-			if equalNames(strings.Trim(one, " \t"), "close") {
+			if equalNames(httpsyntax.Trim(one), "close") {
 				return true
 			}
 		}
@@ -101,7 +103,7 @@ func (c *conn) readChunks(data []byte) ([]byte, error) {
 		}
 		size, extension, _ := strings.Cut(line, ";")
 		n, ok := parseNumber(strings.TrimRight(size, " \t"), 16, 8)
-		if !ok || !isValue(extension) {
+		if !ok || !httpsyntax.IsValue(extension) {
 			return data, malformed("invalid chunk size")
 		}
 		if n == 0 {
@@ -127,7 +129,7 @@ func (c *conn) skipTrailers() error {
 		if err != nil || line == "" {
 			return err
 		}
-		if name, value, ok := strings.Cut(line, ":"); !ok || !isToken(name) || !isValue(value) {
+		if _, value, ok := httpsyntax.CutName(line); !ok || !httpsyntax.IsValue(value) {
 			return malformed("invalid trailer")
 		}
 		left -= len(line) + 2

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // address identifies a host.
@@ -58,7 +60,7 @@ func (t *Transport) newHost(r *http.Request) *host {
 	h := &host{secure: r.URL.Scheme == "https", server: r.URL.Hostname()}
 	h.name = net.JoinHostPort(h.server, port)
 	proxy, err := t.options.Proxy(r)
-	h.direct = proxy == nil && err == nil && h.server != "" && plainHost(r.URL.Host)
+	h.direct = proxy == nil && err == nil && h.server != "" && httpsyntax.IsPlainHost(r.URL.Host)
 	return h
 }
 
@@ -67,19 +69,6 @@ func or(value, otherwise string) string {
 		return otherwise
 	}
 	return value
-}
-
-// plainHost reports whether a host can be sent as written.
-func plainHost(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '.', c == '-', c == '_', c == ':', c == '[', c == ']':
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
 
 // takeIdle returns a reusable idle connection, or nil. It prefers the most recently used one, so

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // maxRequest is the largest request body that is sent here, in bytes. The queue service allows
@@ -36,7 +38,7 @@ func appendRequest(dst []byte, r *http.Request) (out []byte, usual bool, err err
 	}
 	u := r.URL
 	if u.Opaque != "" || u.User != nil || r.Close || len(r.TransferEncoding) > 0 || r.Trailer != nil ||
-		r.Host != "" && !plainHost(r.Host) || r.ContentLength < 0 || r.ContentLength > maxRequest {
+		r.Host != "" && !httpsyntax.IsPlainHost(r.Host) || r.ContentLength < 0 || r.ContentLength > maxRequest {
 		return nil, false, nil
 	}
 	dst = append(append(dst, r.Method...), ' ')
@@ -69,12 +71,12 @@ func appendHeader(dst []byte, name string, values []string) (_ []byte, usual boo
 	case equalNames(name, "Host"), equalNames(name, "Content-Length"):
 		return dst, true // taken from the request's fields, as in net/http
 	case equalNames(name, "Connection"), equalNames(name, "Expect"), equalNames(name, "Keep-Alive"), equalNames(name, "TE"), equalNames(name, "Trailer"),
-		equalNames(name, "Transfer-Encoding"), equalNames(name, "Upgrade"), len(name) > 6 && equalNames(name[:6], "Proxy-"), !isToken(name):
+		equalNames(name, "Transfer-Encoding"), equalNames(name, "Upgrade"), len(name) > 6 && equalNames(name[:6], "Proxy-"), !httpsyntax.IsToken(name):
 		return dst, false
 	}
 	for _, value := range values {
-		value = strings.Trim(value, " \t")
-		if !isValue(value) {
+		value = httpsyntax.Trim(value)
+		if !httpsyntax.IsValue(value) {
 			return dst, false
 		}
 		if value == "" && equalNames(name, "User-Agent") {
@@ -144,33 +146,6 @@ func equalNames(a, b string) bool { return len(a) == len(b) && strings.EqualFold
 func isVisibleASCII(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {
-			return false
-		}
-	}
-	return true
-}
-
-// isToken reports whether s is a token (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		if !tokens[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-var tokens = func() (table [256]bool) {
-	for c := '!'; c <= '~'; c++ {
-		table[c] = !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	}
-	return table
-}()
-
-// isValue reports whether s can be a header value: it has no control characters but tabs.
-func isValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7F {
 			return false
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/millrace/internal/httpsyntax"
 )
 
 // Limits of a response, in bytes. A list of 32 messages of 64 KiB with every byte escaped has
@@ -85,7 +87,7 @@ func parseHead(head string) (*http.Response, error) {
 	line, rest, _ := strings.Cut(head, "\r\n")
 	const version = "HTTP/1.x "
 	if len(line) < len(version)+3 || line[:7] != version[:7] || line[7] != '0' && line[7] != '1' || line[8] != ' ' ||
-		len(line) > len(version)+3 && line[len(version)+3] != ' ' || !isValue(line) {
+		len(line) > len(version)+3 && line[len(version)+3] != ' ' || !httpsyntax.IsValue(line) {
 		return nil, malformed("invalid status line")
 	}
 	status, ok := parseNumber(line[len(version):len(version)+3], 10, 3)
@@ -104,14 +106,13 @@ func parseHead(head string) (*http.Response, error) {
 	values := make([]string, lines) // one allocation for all headers
 	for i := range lines {
 		line, rest, _ = strings.Cut(rest, "\r\n")
-		name, value, ok := strings.Cut(line, ":")
-		if !ok || !isToken(name) { // a continuation line is refused too
+		name, value, ok := httpsyntax.CutName(line)
+		if !ok { // a continuation line is refused too
 			return nil, malformed("invalid header line")
 		}
-		if value = strings.Trim(value, " \t"); !isValue(value) {
+		if value = httpsyntax.Trim(value); !httpsyntax.IsValue(value) {
 			return nil, malformed("control character in a header")
 		}
-		name = canonical(name)
 		if known := answer.Header[name]; known != nil {
 			answer.Header[name] = append(known, value)
 			continue
@@ -121,27 +122,6 @@ func parseHead(head string) (*http.Response, error) {
 	}
 	return answer, nil
 }
-
-// canonical returns a header name in http.Header's form, without an allocation for the headers
-// that the service sends.
-func canonical(name string) string {
-	if known, ok := commonHeaders[name]; ok {
-		return known
-	}
-	return http.CanonicalHeaderKey(name)
-}
-
-var commonHeaders = func() map[string]string {
-	m := make(map[string]string)
-	for _, name := range []string{
-		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Server", "Transfer-Encoding",
-		"X-Ms-Client-Request-Id", "X-Ms-Request-Id", "X-Ms-Version", "X-Ms-Popreceipt", "X-Ms-Time-Next-Visible", "X-Ms-Error-Code",
-		"X-Ms-Approximate-Messages-Count",
-	} {
-		m[name], m[strings.ToLower(name)] = name, name
-	}
-	return m
-}()
 
 // parseNumber parses up to most digits, without a sign.
 func parseNumber(text string, base, most int) (int64, bool) {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // redirect sends later writes to a file to another one, as a disk that fails or loses
@@ -100,7 +100,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			for n := range uint64(200) {
 				commit(t, s, added(n, kilobyte))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "check"})
+			commit(t, s, storage.AccountSaved{Name: "check"})
 			commit(t, s, added(1000, "in the log"))
 			tree, err := os.OpenFile(s.path(), os.O_RDWR, 0)
 			if err != nil {
@@ -113,7 +113,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := view.Text(key(7)); err == nil || errors.Is(err, localqueue.ErrDamaged) {
+			if _, err := view.Text(key(7)); err == nil || errors.Is(err, storage.ErrDamaged) {
 				t.Errorf("a text on a page that is lost: %v", err)
 			}
 			if text, err := view.Text(key(1000)); err != nil || text != "in the log" {
@@ -121,7 +121,7 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 			}
 			view.Close()
 			for range 2 { // it stays so
-				if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check again"}, localqueue.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
+				if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check again"}, storage.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
 					t.Errorf("a checkpoint: %v", err)
 				}
 			}

@@ -5,12 +5,12 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // checkpointAndLog writes a checkpoint with the changes, and then begins logs if there are
 // none that can be used.
-func (s *Store) checkpointAndLog(changes []localqueue.Change) (more bool, err error) {
+func (s *Store) checkpointAndLog(changes []storage.Change) (more bool, err error) {
 	more, err = s.checkpoint(changes)
 	if err == nil && !s.logsReady {
 		_ = s.startLogs() // a failure is tried again with the next commit
@@ -21,9 +21,9 @@ func (s *Store) checkpointAndLog(changes []localqueue.Change) (more bool, err er
 // checkpoint commits the outcome of the log, and changes, to the tree. bbolt writes the
 // changed pages, waits for the disk, then writes the new root and waits again: a kill or a
 // power cut in between leaves the commit before.
-func (s *Store) checkpoint(changes []localqueue.Change) (more bool, err error) {
+func (s *Store) checkpoint(changes []storage.Change) (more bool, err error) {
 	for _, c := range changes {
-		if _, is := c.(localqueue.SecretSaved); is {
+		if _, is := c.(storage.SecretSaved); is {
 			s.logsReady = false // the logs are salted with the old one
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Store) checkpoint(changes []localqueue.Change) (more bool, err error) {
 	s.checkpointed = s.number
 	s.digest, s.moreWork = w.digest, w.more
 	for _, c := range changes {
-		if secret, is := c.(localqueue.SecretSaved); is {
+		if secret, is := c.(storage.SecretSaved); is {
 			s.secret = secret
 			s.saltLogs(secret)
 		}

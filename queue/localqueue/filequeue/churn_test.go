@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestPagesSplitAndMergeWithoutDamage commits changes of messages in random order, many at
@@ -17,7 +17,7 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	const queues, rounds, most = 20, 40, 400
 	dir := memoryDirectory(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	var have []localqueue.MessageKey
+	var have []storage.MessageKey
 	next := make([]uint64, queues+1)
 	for round := range rounds {
 		s, err := Open(dir)
@@ -29,11 +29,11 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkKeys(t, saved, s.Found(), have)
-		var changes []localqueue.Change
+		var changes []storage.Change
 		if round == 0 {
-			changes = append(changes, localqueue.SecretSaved{1})
+			changes = append(changes, storage.SecretSaved{1})
 			for q := range uint64(queues) {
-				changes = append(changes, localqueue.QueueSaved{Ordinal: q + 1, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", q)}})
+				changes = append(changes, storage.QueueSaved{Ordinal: q + 1, Name: queue.Name{Account: account, Queue: fmt.Sprintf("queue-%d", q)}})
 			}
 		}
 		for range random.IntN(5) { // commits
@@ -42,15 +42,15 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 				case n < 4+round%3 || len(have) == 0: // grows, stays, shrinks
 					q := 1 + random.Uint64N(queues)
 					next[q]++
-					key := localqueue.MessageKey{Queue: q, Sequence: next[q]}
+					key := storage.MessageKey{Queue: q, Sequence: next[q]}
 					have = append(have, key)
-					changes = append(changes, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: text[:random.IntN(len(text))]})
+					changes = append(changes, storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key}, Text: text[:random.IntN(len(text))]})
 				case n < 8:
 					i := random.IntN(len(have))
-					changes = append(changes, localqueue.MessageRemoved(have[i]))
+					changes = append(changes, storage.MessageRemoved(have[i]))
 					have = slices.Delete(have, i, i+1)
 				default:
-					changes = append(changes, localqueue.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
+					changes = append(changes, storage.MessagesUpdated{{MessageKey: have[random.IntN(len(have))], Due: 1, Dequeues: 1}})
 				}
 			}
 			if _, err := s.Commit(changes); err != nil {
@@ -71,12 +71,12 @@ func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	}
 }
 
-func checkKeys(t *testing.T, saved localqueue.Saved, found Found, want []localqueue.MessageKey) {
+func checkKeys(t *testing.T, saved storage.Saved, found Found, want []storage.MessageKey) {
 	t.Helper()
 	if found.Damaged > 0 || found.Messages != len(want) {
 		t.Fatalf("found %+v, want %d messages", found, len(want))
 	}
-	keys := make(map[localqueue.MessageKey]bool, len(want))
+	keys := make(map[storage.MessageKey]bool, len(want))
 	for m := range saved.Messages {
 		keys[m.MessageKey] = true
 	}

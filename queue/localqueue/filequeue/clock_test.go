@@ -64,12 +64,18 @@ func visible(t *testing.T, q *localqueue.Queue, when string, want ...string) {
 // longer than was asked for, and no TTL grows, however far the clock was set back, and also
 // after it was set forward and back.
 func TestAClockSetBackOverARestart(t *testing.T) {
-	for what, days := range map[string][2]int{"a day": {2, 1}, "fifty years": {50 * 365, 1}} {
+	for _, c := range []struct {
+		step      string
+		far, back int // days since the beginning
+	}{
+		{"a day", 2, 1},
+		{"fifty years", 50 * 365, 1},
+	} {
 		for _, crash := range []bool{false, true} {
-			t.Run(what, func(t *testing.T) {
+			t.Run(c.step, func(t *testing.T) {
 				dir := memoryDirectory(t)
 				daysLater(t, dir, 1, false, func(t *testing.T, q *localqueue.Queue) { enqueued(t, q, "old", 0, queue.Forever) })
-				daysLater(t, dir, days[0], crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, c.far, crash, func(t *testing.T, q *localqueue.Queue) {
 					if batch, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil || len(batch) != 1 {
 						t.Fatal(batch, err)
 					}
@@ -77,7 +83,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 					enqueued(t, q, "delayed", time.Minute, queue.Forever)
 					enqueued(t, q, "short-lived", 0, time.Hour)
 				})
-				daysLater(t, dir, days[1], crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, c.back, crash, func(t *testing.T, q *localqueue.Queue) {
 					visible(t, q, "at once", "at once", "short-lived")
 					m := enqueued(t, q, "new", 0, time.Hour)
 					if now := time.Now().UTC(); !m.Inserted.Equal(now) || !m.Expires.Equal(now.Add(time.Hour)) {
@@ -90,7 +96,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 					time.Sleep(time.Hour - time.Minute)
 					visible(t, q, "after an hour", "at once", "delayed", "old")
 				})
-				daysLater(t, dir, days[1], crash, func(t *testing.T, q *localqueue.Queue) {
+				daysLater(t, dir, c.back, crash, func(t *testing.T, q *localqueue.Queue) {
 					visible(t, q, "once more", "at once", "delayed", "old")
 					if batch, err := q.Dequeue(t.Context(), 3, 30*time.Second); err != nil || len(batch) != 3 {
 						t.Fatal(batch, err)

@@ -7,12 +7,12 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// Commit implements [localqueue.Store]. It appends ordinary changes to the log while there
+// Commit implements [storage.Store]. It appends ordinary changes to the log while there
 // is room. Anything else goes into the tree, in a checkpoint.
-func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
+func (s *Store) Commit(changes []storage.Change) (more bool, err error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
@@ -30,15 +30,15 @@ func (s *Store) Commit(changes []localqueue.Change) (more bool, err error) {
 }
 
 // noteTime takes the time of a commit, for the next checkpoint.
-func (s *Store) noteTime(changes []localqueue.Change) {
+func (s *Store) noteTime(changes []storage.Change) {
 	for _, c := range changes {
-		if at, is := c.(localqueue.CommittedAt); is {
+		if at, is := c.(storage.CommittedAt); is {
 			s.time = max(s.time, int64(at))
 		}
 	}
 }
 
-func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
+func (s *Store) commit(changes []storage.Change) (more bool, err error) {
 	switch {
 	case s.moreWork || !loggable(changes):
 		return s.checkpointAndLog(changes)
@@ -61,13 +61,13 @@ func (s *Store) commit(changes []localqueue.Change) (more bool, err error) {
 const maxTouched = 512
 
 // treeChanges is how many messages of the tree the changes are about, at most.
-func treeChanges(changes []localqueue.Change) (n int) {
+func treeChanges(changes []storage.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded, localqueue.CommittedAt:
-		case localqueue.MessagesUpdated:
+		case storage.MessageAdded, storage.CommittedAt:
+		case storage.MessagesUpdated:
 			n += len(c)
-		case localqueue.MessagesExpired:
+		case storage.MessagesExpired:
 			n += len(c)
 		default:
 			n++
@@ -78,7 +78,7 @@ func treeChanges(changes []localqueue.Change) (n int) {
 
 // appendToLog commits to the log. After an error nothing was committed, unless the store is
 // broken.
-func (s *Store) appendToLog(changes []localqueue.Change) (err error) {
+func (s *Store) appendToLog(changes []storage.Change) (err error) {
 	if s.pending.touched+treeChanges(changes) > maxTouched {
 		return errLogFull
 	}
@@ -110,7 +110,7 @@ func (s *Store) appendToLog(changes []localqueue.Change) (err error) {
 // uncertain ends all writing, because nobody knows what the disk has.
 func (s *Store) uncertain(cause error) error {
 	s.broken = fmt.Errorf("an earlier commit failed; stop and open the directory again: %w", cause)
-	return fmt.Errorf("%w: %w", localqueue.ErrUncertain, cause)
+	return fmt.Errorf("%w: %w", storage.ErrUncertain, cause)
 }
 
 // resolveFailure finds out whether a failed commit to the tree took effect. An error before

@@ -18,6 +18,7 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // sample is a file to damage, and all texts that it ever had.
@@ -163,7 +164,7 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	}
 	saved, view := loaded(t, s)
 	var served []string
-	all := map[localqueue.MessageKey]string{}
+	all := map[storage.MessageKey]string{}
 	for m := range saved.Messages {
 		text, err := view.Text(m.MessageKey)
 		if err != nil || !texts[text] {
@@ -175,24 +176,24 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	view.Close()
 	// It can be written to, through every part of the tree that a commit touches, and that does
 	// nothing to the messages.
-	key := localqueue.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
+	key := storage.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
 	name := queue.Name{Account: account, Queue: "another"}
-	var moved localqueue.MessagesUpdated
-	var rewritten []localqueue.Change
+	var moved storage.MessagesUpdated
+	var rewritten []storage.Change
 	for m := range saved.Messages {
 		moved = append(moved, m)
-		rewritten = append(rewritten, localqueue.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
+		rewritten = append(rewritten, storage.MessageRewritten{MessageState: m, Text: all[m.MessageKey]})
 	}
-	many := []localqueue.Change{localqueue.MessageQuarantined(key)}
+	many := []storage.Change{storage.MessageQuarantined(key)}
 	for n := range uint64(300) {
-		many = append(many, localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
+		many = append(many, storage.MessageAdded{MessageState: storage.MessageState{MessageKey: storage.MessageKey{Queue: key.Queue, Sequence: n + 2}}, Text: text})
 	}
-	for _, c := range [][]localqueue.Change{
-		{localqueue.QueueSaved{Ordinal: key.Queue, Name: name}, localqueue.AccountSaved{Name: "another"},
-			localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key}, Text: "new"}, moved},
+	for _, c := range [][]storage.Change{
+		{storage.QueueSaved{Ordinal: key.Queue, Name: name}, storage.AccountSaved{Name: "another"},
+			storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key}, Text: "new"}, moved},
 		many,
-		append(rewritten, localqueue.QueueCleared{Queue: key.Queue, Sequence: 7}),
-		{localqueue.QueueDropped{Ordinal: key.Queue, Deleting: localqueue.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
+		append(rewritten, storage.QueueCleared{Queue: key.Queue, Sequence: 7}),
+		{storage.QueueDropped{Ordinal: key.Queue, Deleting: storage.DeletingName{Name: name, Until: 1}}}, {}, {}, {},
 	} {
 		if _, err := s.Commit(c); err != nil {
 			t.Fatal(err)

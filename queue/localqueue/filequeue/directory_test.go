@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // put commits one message and returns the texts of all that were put.
@@ -75,7 +75,7 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	put(t, second, theirs, 1, "of the second")
 	first.checkedAt = time.Time{} // a second passes
 	for range 2 {                 // it stays so
-		if _, err := first.Commit([]localqueue.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+		if _, err := first.Commit([]storage.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 			t.Errorf("a commit to a deleted log: %v", err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, fileName)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Commit([]localqueue.Change{localqueue.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
+	if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("a commit to a deleted tree: %v", err)
 	}
 	s.abandon(t)

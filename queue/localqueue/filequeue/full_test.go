@@ -8,7 +8,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 var largeText = strings.Repeat("x", 60_000)
@@ -32,7 +32,7 @@ func fullStore(t *testing.T, messages uint64) *Store {
 
 func refused(t *testing.T, s *Store) {
 	t.Helper()
-	if _, err := s.Commit([]localqueue.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
+	if _, err := s.Commit([]storage.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
 		t.Fatalf("a put: %v", err)
 	}
 }
@@ -43,7 +43,7 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 	for how, drain := range map[string]func(t *testing.T, s *Store){
 		"deleted": func(t *testing.T, s *Store) {
 			for n := range uint64(150) { // too few for a checkpoint
-				commit(t, s, localqueue.MessageRemoved(key(n)))
+				commit(t, s, storage.MessageRemoved(key(n)))
 			}
 		},
 		"deleted between refused puts": func(t *testing.T, s *Store) {
@@ -51,10 +51,10 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 				if n < 80 {
 					refused(t, s)
 				}
-				commit(t, s, localqueue.MessageRemoved(key(n)))
+				commit(t, s, storage.MessageRemoved(key(n)))
 			}
 		},
-		"cleared": func(t *testing.T, s *Store) { commit(t, s, localqueue.QueueCleared(key(9000))) },
+		"cleared": func(t *testing.T, s *Store) { commit(t, s, storage.QueueCleared(key(9000))) },
 		"cleared in part": func(t *testing.T, s *Store) { // the rest takes more commits
 			s.moreWork = true
 			if err := s.update(func(tx *bolt.Tx) error {
@@ -79,7 +79,7 @@ func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 
 func TestRefusedPutsTakeOneCheckpoint(t *testing.T) {
 	s := fullStore(t, 20)
-	commit(t, s, localqueue.MessageRemoved(key(7)))
+	commit(t, s, storage.MessageRemoved(key(7)))
 	before := treeCommits(t, s)
 	for range 100 {
 		refused(t, s)
@@ -87,7 +87,7 @@ func TestRefusedPutsTakeOneCheckpoint(t *testing.T) {
 	if got := treeCommits(t, s) - before; got != 1 {
 		t.Errorf("100 refused puts: got %d commits to the tree, want 1", got)
 	}
-	commit(t, s, localqueue.MessageRemoved(key(8)))
+	commit(t, s, storage.MessageRemoved(key(8)))
 	if got := treeCommits(t, s) - before; got != 1 {
 		t.Errorf("a delete was committed to the tree, want the log")
 	}

@@ -15,19 +15,14 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestAFullDiskLosesNothing limits how large a file may be: at first below what the
 // file has to grow to, then in the middle of what it has already.
 func TestAFullDiskLosesNothing(t *testing.T) {
-	process, lines := startTask(t, "fill", memoryDirectory(t), "")
-	var last string
-	for lines.Scan() {
-		last = lines.Text()
-		t.Log(last)
-	}
-	if err := process.Wait(); err != nil || last != "all is there" {
-		t.Errorf("%q, %v", last, err)
+	if last := runTask(t, "fill", memoryDirectory(t)); last != "all is there" {
+		t.Errorf("its last line is %q", last)
 	}
 }
 
@@ -35,13 +30,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 // not there, even after a kill.
 func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 	dir := memoryDirectory(t)
-	process, lines := startTask(t, "half", dir, "")
-	for lines.Scan() {
-		t.Log(lines.Text())
-	}
-	if err := process.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	runTask(t, "half", dir)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 2 || texts[1] != "before" || texts[3] != "after" {
 		t.Errorf("found %+v, %d texts", found, len(texts))
 	}
@@ -49,22 +38,35 @@ func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 
 func init() { tasks["fill"], tasks["half"] = fillTheDisk, writeHalf }
 
-func writeHalf(dir, _ string) error {
+// limitedStore returns a new store with one message, in a process that survives [limit].
+func limitedStore(dir string) (*Store, error) {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := Open(dir)
 	if err != nil {
+		return nil, err
+	}
+	for _, changes := range [][]storage.Change{
+		{storage.SecretSaved{7}, storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "limited"}}},
+		{added(1, "before")},
+	} {
+		if _, err := s.Commit(changes); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func writeHalf(dir, _ string) error {
+	s, err := limitedStore(dir)
+	if err != nil {
 		return err
 	}
-	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
-	if err := errors.Join(
-		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "half"}}),
-		commit(added(1, "before")),
-		limit(8<<10), // in the middle of the next record
-	); err != nil {
+	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
+	if err := limit(8 << 10); err != nil { // in the middle of the next record
 		return err
 	}
 	err = commit(added(2, strings.Repeat("x", 60_000)))
-	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, localqueue.ErrUncertain) || s.logs[s.active].size < 60_000 {
+	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, storage.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
 	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything

@@ -26,12 +26,7 @@ func TestADirectoryHasOneUser(t *testing.T) {
 
 func whetherItOpens(t *testing.T, dir string) string {
 	t.Helper()
-	process, lines := startTask(t, "open", dir, "")
-	lines.Scan()
-	if err := process.Wait(); err != nil {
-		t.Error(err)
-	}
-	return lines.Text()
+	return runTask(t, "open", dir)
 }
 
 func TestAPathThatIsNotAStoreIsRefused(t *testing.T) {

@@ -6,25 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
 // record them. The directory opens without logs until there is.
 func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
 	dir := memoryDirectory(t)
-	process, lines := startTask(t, "begin", dir, "")
-	for lines.Scan() {
-		t.Log(lines.Text())
-	}
-	if err := process.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	runTask(t, "begin", dir)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 3 || texts[1] != "before" || texts[3] != "in a log" {
 		t.Errorf("found %+v, texts %v", found, texts)
 	}
@@ -33,15 +25,12 @@ func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
 func init() { tasks["begin"] = beginWithoutRoom }
 
 func beginWithoutRoom(dir, _ string) error {
-	signal.Ignore(syscall.SIGXFSZ)
-	s, err := Open(dir)
+	s, err := limitedStore(dir)
 	if err != nil {
 		return err
 	}
-	commit := func(changes ...localqueue.Change) error { _, err := s.Commit(changes); return err }
+	commit := func(changes ...storage.Change) error { _, err := s.Commit(changes); return err }
 	if err := errors.Join(
-		commit(localqueue.SecretSaved{7}, localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "begin"}}),
-		commit(added(1, "before")),
 		s.Close(),
 		limit(2*uint64(os.Getpagesize())), // of the tree only the meta pages can be written
 	); err != nil {
@@ -53,7 +42,7 @@ func beginWithoutRoom(dir, _ string) error {
 	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != 1 {
 		return fmt.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
-	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, localqueue.ErrUncertain) {
+	if err := commit(added(2, "refused")); !errors.Is(err, syscall.EFBIG) || errors.Is(err, storage.ErrUncertain) {
 		return fmt.Errorf("a put on a full disk: %w", err)
 	}
 	if err := errors.Join(limit(1<<40), commit(added(2, "in the tree")), commit(added(3, "in a log"))); err != nil {

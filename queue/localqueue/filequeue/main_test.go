@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,7 @@ func opened(t testing.TB, dir string) *localqueue.Engine {
 }
 
 // loaded returns the state of a store and a view, which the caller closes.
-func loaded(t tester, s *Store) (localqueue.Saved, localqueue.View) {
+func loaded(t tester, s *Store) (storage.Saved, storage.View) {
 	t.Helper()
 	saved, err := s.Load()
 	if err != nil {

@@ -4,22 +4,22 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // keySize is the size of a message's key: the queue's ordinal and the sequence.
 const keySize = 16
 
-func appendKey(b []byte, k localqueue.MessageKey) []byte {
+func appendKey(b []byte, k storage.MessageKey) []byte {
 	b = binary.BigEndian.AppendUint64(b, k.Queue)
 	return binary.BigEndian.AppendUint64(b, k.Sequence)
 }
 
-func readKey(b []byte) (localqueue.MessageKey, error) {
+func readKey(b []byte) (storage.MessageKey, error) {
 	if len(b) != keySize {
-		return localqueue.MessageKey{}, errRecord
+		return storage.MessageKey{}, errRecord
 	}
-	return localqueue.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
+	return storage.MessageKey{Queue: binary.BigEndian.Uint64(b), Sequence: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
 // Sizes of records, without the text.
@@ -32,7 +32,7 @@ const (
 
 // appendBody appends the record of a whole message. There is a head only once the state
 // differs from the body's.
-func appendBody(b, key []byte, m localqueue.MessageState, text string) []byte {
+func appendBody(b, key []byte, m storage.MessageState, text string) []byte {
 	start := len(b)
 	b = append(b, recordVersion)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
@@ -42,19 +42,19 @@ func appendBody(b, key []byte, m localqueue.MessageState, text string) []byte {
 	return appendChecksum(b, start, bodyBucket, key)
 }
 
-func appendHead(b, key []byte, m localqueue.MessageState) []byte {
+func appendHead(b, key []byte, m storage.MessageState) []byte {
 	start := len(b)
 	b = appendState(append(b, recordVersion), m)
 	return appendChecksum(b, start, headBucket, key)
 }
 
-func appendState(b []byte, m localqueue.MessageState) []byte {
+func appendState(b []byte, m storage.MessageState) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Dequeues))
 	return binary.BigEndian.AppendUint64(b, m.Receipt)
 }
 
-func readBody(key, record []byte) (m localqueue.MessageState, text []byte, err error) {
+func readBody(key, record []byte) (m storage.MessageState, text []byte, err error) {
 	f, err := openRecord(bodyBucket, key, record)
 	if err != nil {
 		return m, nil, err
@@ -69,7 +69,7 @@ func readBody(key, record []byte) (m localqueue.MessageState, text []byte, err e
 }
 
 // readHead reads the state that dequeues and updates change. The rest is in the body.
-func readHead(key, record []byte) (m localqueue.MessageState, err error) {
+func readHead(key, record []byte) (m storage.MessageState, err error) {
 	f, err := openRecord(headBucket, key, record)
 	if err != nil {
 		return m, err
@@ -81,6 +81,6 @@ func readHead(key, record []byte) (m localqueue.MessageState, err error) {
 	return m, f.end()
 }
 
-func readState(f *fields, m *localqueue.MessageState) {
+func readState(f *fields, m *storage.MessageState) {
 	m.Due, m.Dequeues, m.Receipt = f.int64(), f.int64(), f.uint64()
 }

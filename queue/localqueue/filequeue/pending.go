@@ -5,38 +5,38 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // pending is the outcome, by message, of the commits since the last checkpoint.
 type pending struct {
-	messages map[localqueue.MessageKey]outcome
+	messages map[storage.MessageKey]outcome
 	touched  int // outcomes of messages that the tree has
 }
 
 // outcome is the newest state of a message.
 type outcome struct {
-	localqueue.MessageState
+	storage.MessageState
 	text string
 	kind byte // as in a log record
 }
 
-func newPending() pending { return pending{messages: map[localqueue.MessageKey]outcome{}} }
+func newPending() pending { return pending{messages: map[storage.MessageKey]outcome{}} }
 
-func (p *pending) apply(changes []localqueue.Change) {
+func (p *pending) apply(changes []storage.Change) {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded:
+		case storage.MessageAdded:
 			p.put(outcome{c.MessageState, c.Text, recordAdded})
-		case localqueue.MessageRewritten:
+		case storage.MessageRewritten:
 			p.put(outcome{c.MessageState, c.Text, recordRewritten})
-		case localqueue.MessagesUpdated:
+		case storage.MessagesUpdated:
 			for _, m := range c {
 				p.put(outcome{m, "", recordUpdated})
 			}
-		case localqueue.MessageRemoved:
-			p.remove(localqueue.MessageKey(c))
-		case localqueue.MessagesExpired:
+		case storage.MessageRemoved:
+			p.remove(storage.MessageKey(c))
+		case storage.MessagesExpired:
 			for _, k := range c {
 				p.remove(k)
 			}
@@ -60,7 +60,7 @@ func (p *pending) put(o outcome) {
 	p.messages[o.MessageKey] = o
 }
 
-func (p *pending) remove(k localqueue.MessageKey) {
+func (p *pending) remove(k storage.MessageKey) {
 	was, known := p.messages[k]
 	switch {
 	case known && was.kind == recordAdded: // it never reaches the tree
@@ -69,7 +69,7 @@ func (p *pending) remove(k localqueue.MessageKey) {
 	case !known:
 		p.touched++
 	}
-	p.messages[k] = outcome{MessageState: localqueue.MessageState{MessageKey: k}, kind: recordRemoved}
+	p.messages[k] = outcome{MessageState: storage.MessageState{MessageKey: k}, kind: recordRemoved}
 }
 
 // inOrder returns the outcomes in the order of the tree.

@@ -7,7 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 const (
@@ -92,7 +92,7 @@ func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	to := copier{db: db, newest: map[localqueue.MessageKey]uint64{}}
+	to := copier{db: db, newest: map[storage.MessageKey]uint64{}}
 	again := newSnapshot() // it finds the same records
 	again.visitRecords(in, func(b bucket, key, value []byte) {
 		switch {
@@ -110,7 +110,7 @@ func (s *snapshot) copyFrom(f *os.File, db *bolt.DB) error {
 // copier collects what is copied into commits.
 type copier struct {
 	db     *bolt.DB
-	newest map[localqueue.MessageKey]uint64 // the receipt of what was copied
+	newest map[storage.MessageKey]uint64 // the receipt of what was copied
 	digest digest
 	batch  []bucketRecord
 	size   int

@@ -3,7 +3,7 @@ package filequeue
 import (
 	"sync"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // recentTexts holds the texts of the commits in the log. Nothing is removed from it: an
@@ -11,8 +11,8 @@ import (
 // it, and it lives as long as the views that use it.
 type recentTexts struct {
 	mu     sync.RWMutex
-	number uint64                                 // guarded by mu; of the newest commit
-	texts  map[localqueue.MessageKey]*textVersion // guarded by mu
+	number uint64                              // guarded by mu; of the newest commit
+	texts  map[storage.MessageKey]*textVersion // guarded by mu
 }
 
 // textVersion is a text and those that it replaced. It never changes.
@@ -23,19 +23,19 @@ type textVersion struct {
 }
 
 func newRecentTexts(number uint64) *recentTexts {
-	return &recentTexts{number: number, texts: map[localqueue.MessageKey]*textVersion{}}
+	return &recentTexts{number: number, texts: map[storage.MessageKey]*textVersion{}}
 }
 
 // add adds the texts of a durable commit.
-func (r *recentTexts) add(number uint64, changes []localqueue.Change) {
+func (r *recentTexts) add(number uint64, changes []storage.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.number = number
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded:
+		case storage.MessageAdded:
 			r.texts[c.MessageKey] = &textVersion{number, c.Text, nil}
-		case localqueue.MessageRewritten:
+		case storage.MessageRewritten:
 			r.texts[c.MessageKey] = &textVersion{number, c.Text, r.texts[c.MessageKey]}
 		}
 	}
@@ -49,7 +49,7 @@ func (r *recentTexts) newest() uint64 {
 }
 
 // text returns the text that a message had after a commit, unless it is in the tree.
-func (r *recentTexts) text(k localqueue.MessageKey, after uint64) (string, bool) {
+func (r *recentTexts) text(k storage.MessageKey, after uint64) (string, bool) {
 	r.mu.RLock()
 	t := r.texts[k]
 	r.mu.RUnlock()

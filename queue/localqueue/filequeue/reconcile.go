@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // reconcile combines the records: heads with bodies, messages with queues, copies in place
@@ -45,7 +45,8 @@ func (s *snapshot) compareDigests() {
 	}
 	have, want = s.actual.others, s.digest.others
 	if have != want && !s.countsOnly {
-		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
+		s.found.damage(Damage{What: fmt.Sprintf("the file should have %d records besides the messages and has %d: "+
+			"some queues, settings or message states are lost or are earlier ones", want.count, have.count)})
 	}
 }
 
@@ -62,7 +63,7 @@ func (s *snapshot) reconcileQueues() {
 		if _, known := s.queues[ordinal]; known || s.tombstones[ordinal] == math.MaxUint64 {
 			continue
 		}
-		s.queues[ordinal] = localqueue.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
+		s.queues[ordinal] = storage.QueueState{Ordinal: ordinal, Name: name, Enqueued: unknownGap, Receipts: unknownGap}
 		s.found.damage(Damage{Queue: name, What: "its metadata and its access policy are lost"})
 	}
 	for ordinal := range s.tombstones {
@@ -117,12 +118,12 @@ func (s *snapshot) describe(b damagedRecord) Damage {
 	return d
 }
 
-func compareKeys(a, b localqueue.MessageState) int {
+func compareKeys(a, b storage.MessageState) int {
 	return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Sequence, b.Sequence))
 }
 
 // newestFirst orders by message, the newest state first.
-func newestFirst(a, b localqueue.MessageState) int {
+func newestFirst(a, b storage.MessageState) int {
 	return cmp.Or(compareKeys(a, b), cmp.Compare(b.Receipt, a.Receipt))
 }
 
@@ -132,7 +133,7 @@ func (s *snapshot) reconcileMessages() {
 	if s.unreadable { // otherwise they are in order
 		slices.SortFunc(s.messages, newestFirst)
 		slices.SortFunc(s.heads, newestFirst)
-		s.messages = slices.CompactFunc(s.messages, func(a, b localqueue.MessageState) bool { return compareKeys(a, b) == 0 })
+		s.messages = slices.CompactFunc(s.messages, func(a, b storage.MessageState) bool { return compareKeys(a, b) == 0 })
 	}
 	ours, h := s.messages[:0], 0
 	for _, m := range s.messages {

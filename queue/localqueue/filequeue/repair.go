@@ -6,7 +6,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // repair makes the file match the snapshot: it quarantines damaged records and rewrites
@@ -72,7 +72,7 @@ func (s *snapshot) quarantineDamaged(w *treeTx) error {
 
 func (s *snapshot) quarantineOrphans(w *treeTx, ordinal uint64) error {
 	for {
-		keys, err := w.firstOf(localqueue.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
+		keys, err := w.firstOf(storage.MessageKey{Queue: ordinal, Sequence: math.MaxUint64})
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -96,7 +96,7 @@ func (s *snapshot) rewriteSettings(w *treeTx) error {
 		return err
 	}
 	for _, a := range s.accounts {
-		if err := w.change(localqueue.AccountSaved(a)); err != nil {
+		if err := w.change(storage.AccountSaved(a)); err != nil {
 			return err
 		}
 	}

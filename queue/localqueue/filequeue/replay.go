@@ -7,7 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // replay applies the commits in the logs that the tree does not have. It changes only
@@ -103,7 +103,7 @@ func (s *Store) replayRecord(r walEntry) error {
 // applyLog brings the snapshot from the tree's state to the log's. It keeps in pending only
 // what can be written to the tree.
 func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
-	kept, seen := newPending(), make(map[localqueue.MessageKey]bool, len(p.messages))
+	kept, seen := newPending(), make(map[storage.MessageKey]bool, len(p.messages))
 	all := s.messages[:0]
 	for _, m := range s.messages {
 		o, known := p.messages[m.MessageKey]
@@ -141,7 +141,7 @@ func (s *snapshot) applyLog(p *pending, bodies *bolt.Bucket) {
 }
 
 // hasQueue reports whether a message of the log has a queue. Only damage separates them.
-func (s *snapshot) hasQueue(k localqueue.MessageKey) bool {
+func (s *snapshot) hasQueue(k storage.MessageKey) bool {
 	if through, deleted := s.tombstones[k.Queue]; deleted && k.Sequence <= through {
 		return false
 	}
@@ -153,6 +153,6 @@ func (s *snapshot) hasQueue(k localqueue.MessageKey) bool {
 }
 
 // textSize returns the size of a text in the tree, which is sound.
-func textSize(bodies *bolt.Bucket, k localqueue.MessageKey) int64 {
+func textSize(bodies *bolt.Bucket, k storage.MessageKey) int64 {
 	return int64(len(bodies.Get(appendKey(nil, k))) - bodySize)
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // reserveSize, in bytes, is the most that a checkpoint can write: twice the log, because in
@@ -63,10 +63,10 @@ func (b *reserve) release() bool {
 }
 
 // needSpace reports whether any of the changes needs space permanently.
-func needSpace(changes []localqueue.Change) bool {
+func needSpace(changes []storage.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
-		case localqueue.MessageAdded, localqueue.MessageRewritten:
+		case storage.MessageAdded, storage.MessageRewritten:
 			return true
 		}
 	}
@@ -77,7 +77,7 @@ func needSpace(changes []localqueue.Change) bool {
 // file has. Until a checkpoint, the space of deleted messages is not free, so there is one
 // before anything is refused; after it the log is empty, and further refusals cost no
 // checkpoint.
-func (s *Store) ensureSpace(changes []localqueue.Change) error {
+func (s *Store) ensureSpace(changes []storage.Change) error {
 	if s.reserve.held() || !needSpace(changes) || s.enoughFreePages() {
 		return nil
 	}

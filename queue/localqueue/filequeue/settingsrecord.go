@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 func ordinalKey(ordinal uint64) []byte { return binary.BigEndian.AppendUint64(nil, ordinal) }
@@ -16,7 +16,7 @@ func readOrdinal(b []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-func queueRecord(key []byte, q localqueue.QueueState) []byte {
+func queueRecord(key []byte, q storage.QueueState) []byte {
 	b := []byte{recordVersion}
 	b = appendBytes(b, q.Name.Account)
 	b = appendBytes(b, q.Name.Queue)
@@ -30,7 +30,7 @@ func queueRecord(key []byte, q localqueue.QueueState) []byte {
 	return appendChecksum(b, 0, queueBucket, key)
 }
 
-func readQueue(key, record []byte) (q localqueue.QueueState, err error) {
+func readQueue(key, record []byte) (q storage.QueueState, err error) {
 	f, err := openRecord(queueBucket, key, record)
 	if err != nil {
 		return q, err
@@ -75,12 +75,12 @@ func readName(key, record []byte) (ordinal uint64, n queue.Name, err error) {
 // accountKey is never empty, as bbolt requires, even if the name is.
 func accountKey(name string) []byte { return appendBytes(nil, name) }
 
-func accountRecord(key []byte, a localqueue.AccountState) []byte {
+func accountRecord(key []byte, a storage.AccountState) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, a.Name), a.Properties)
 	return appendChecksum(b, 0, accountBucket, key)
 }
 
-func readAccount(key, record []byte) (a localqueue.AccountState, err error) {
+func readAccount(key, record []byte) (a storage.AccountState, err error) {
 	f, err := openRecord(accountBucket, key, record)
 	if err != nil {
 		return a, err
@@ -94,13 +94,13 @@ func readAccount(key, record []byte) (a localqueue.AccountState, err error) {
 
 func deletingKey(n queue.Name) []byte { return appendBytes(appendBytes(nil, n.Account), n.Queue) }
 
-func deletingRecord(key []byte, l localqueue.DeletingName) []byte {
+func deletingRecord(key []byte, l storage.DeletingName) []byte {
 	b := appendBytes(appendBytes([]byte{recordVersion}, l.Name.Account), l.Name.Queue)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Until))
 	return appendChecksum(b, 0, deletingBucket, key)
 }
 
-func readDeleting(key, record []byte) (l localqueue.DeletingName, err error) {
+func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
 	f, err := openRecord(deletingBucket, key, record)
 	if err != nil {
 		return l, err
@@ -116,7 +116,7 @@ func tombstoneRecord(key []byte) []byte {
 	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
 }
 
-func readTombstone(key, record []byte) (k localqueue.MessageKey, err error) {
+func readTombstone(key, record []byte) (k storage.MessageKey, err error) {
 	f, err := openRecord(tombstoneBucket, key, record)
 	if err != nil {
 		return k, err

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // snapshot is the content of a file, read before bbolt opens it: everything except texts,
@@ -19,13 +19,13 @@ type snapshot struct {
 	secret     [32]byte
 	secretCopy [32]byte // the copy in nameBucket
 	metaValues
-	accounts   []localqueue.AccountState
-	queues     map[uint64]localqueue.QueueState
+	accounts   []storage.AccountState
+	queues     map[uint64]storage.QueueState
 	names      map[uint64]queue.Name
-	deleting   []localqueue.DeletingName
+	deleting   []storage.DeletingName
 	tombstones map[uint64]uint64 // queue to sequence
-	heads      []localqueue.MessageState
-	messages   []localqueue.MessageState
+	heads      []storage.MessageState
+	messages   []storage.MessageState
 	actual     digest // of the records found
 	damaged    []damagedRecord
 	orphans    map[uint64]int // the number of messages of each unknown queue
@@ -61,7 +61,7 @@ type damagedRecord struct {
 // newSnapshot returns the snapshot of an empty file.
 func newSnapshot() *snapshot {
 	return &snapshot{
-		queues:     map[uint64]localqueue.QueueState{},
+		queues:     map[uint64]storage.QueueState{},
 		names:      map[uint64]queue.Name{},
 		tombstones: map[uint64]uint64{},
 		orphans:    map[uint64]int{},
@@ -246,8 +246,8 @@ func (s *snapshot) readMeta(key, value []byte) (err error) {
 }
 
 // saved converts the snapshot for the engine, which then owns it.
-func (s *snapshot) saved() localqueue.Saved {
-	return localqueue.Saved{
+func (s *snapshot) saved() storage.Saved {
+	return storage.Saved{
 		Secret:   s.secret,
 		Ordinal:  s.ordinal,
 		Accounts: s.accounts,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // TestAFullDiskCanBeDrained fills a disk to the last page, reopens the store, deletes every
@@ -75,7 +75,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	dir := smallDisk(t)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := uint64(1); ; n++ {
-		if _, err := s.Commit([]localqueue.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
+		if _, err := s.Commit([]storage.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 			t.Fatalf("found %+v, want %d messages", found, len(texts))
 		}
 		for sequence := range texts {
-			commit(t, s, localqueue.MessageRemoved(key(sequence)))
+			commit(t, s, storage.MessageRemoved(key(sequence)))
 			if delete(texts, sequence); len(texts)%10 == 0 {
 				break
 			}
@@ -115,7 +115,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		put(t, s, texts, n, largeText)
 	}
 	for n := range uint64(25) { // so that there are free pages
-		commit(t, s, localqueue.MessageRemoved(key(n)))
+		commit(t, s, storage.MessageRemoved(key(n)))
 		delete(texts, n)
 	}
 	if err := s.Close(); err != nil {
@@ -133,7 +133,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		t.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
 	}
 	for n := uint64(25); n < 30; n++ {
-		commit(t, s, localqueue.MessageRemoved(key(n)))
+		commit(t, s, storage.MessageRemoved(key(n)))
 		delete(texts, n)
 	}
 	s.abandon(t)

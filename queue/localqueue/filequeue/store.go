@@ -9,11 +9,11 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// Store is a directory that an engine keeps its queues in: a [localqueue.Store]. Make one
-// with [Open]. It is as safe for concurrent use as [localqueue.Store] requires.
+// Store is a directory that an engine keeps its queues in: a [storage.Store]. Make one
+// with [Open]. It is as safe for concurrent use as [storage.Store] requires.
 type Store struct {
 	dir  *directory
 	lock *os.File
@@ -48,7 +48,7 @@ type Store struct {
 	panicked     bool      // bbolt panicked and must not be called again
 }
 
-var _ localqueue.Store = (*Store)(nil)
+var _ storage.Store = (*Store)(nil)
 
 // Found returns what [Open] found.
 func (s *Store) Found() Found { return s.found }
@@ -56,10 +56,10 @@ func (s *Store) Found() Found { return s.found }
 // path returns the path of the tree, as given to Open.
 func (s *Store) path() string { return s.dir.named(fileName) }
 
-// Load implements [localqueue.Store].
-func (s *Store) Load() (localqueue.Saved, error) {
+// Load implements [storage.Store].
+func (s *Store) Load() (storage.Saved, error) {
 	if s.snapshot == nil {
-		return localqueue.Saved{}, errors.New("filequeue: the store was loaded before")
+		return storage.Saved{}, errors.New("filequeue: the store was loaded before")
 	}
 	saved := s.snapshot.saved()
 	saved.Time = s.time

@@ -47,6 +47,20 @@ func startTask(t *testing.T, task, dir, argument string) (*exec.Cmd, *bufio.Scan
 	return c, bufio.NewScanner(out)
 }
 
+// runTask runs a task to its end and returns the last line of its output.
+func runTask(t *testing.T, task, dir string) (last string) {
+	t.Helper()
+	process, lines := startTask(t, task, dir, "")
+	for lines.Scan() {
+		last = lines.Text()
+		t.Log(last)
+	}
+	if err := process.Wait(); err != nil {
+		t.Errorf("task %s: %v", task, err)
+	}
+	return last
+}
+
 // sayWhetherItOpens says what came of opening a directory.
 func sayWhetherItOpens(dir, _ string) error {
 	s, err := Open(dir)

@@ -7,7 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // treeTx is one write transaction on the tree.
@@ -33,7 +33,7 @@ func (w *treeTx) begin(tx *bolt.Tx) {
 	w.bodies.FillPercent = bodyFill
 }
 
-func (w *treeTx) apply(log []outcome, changes []localqueue.Change, has checkpoint) error {
+func (w *treeTx) apply(log []outcome, changes []storage.Change, has checkpoint) error {
 	for _, o := range log {
 		if err := w.outcome(o); err != nil {
 			return err
@@ -66,38 +66,38 @@ func (w *treeTx) outcome(o outcome) error {
 	case recordRewritten:
 		return w.rewrite(o.MessageState, o.text)
 	case recordUpdated:
-		return w.updateStates(localqueue.MessagesUpdated{o.MessageState})
+		return w.updateStates(storage.MessagesUpdated{o.MessageState})
 	default:
 		return w.remove(o.MessageKey)
 	}
 }
 
-func (w *treeTx) change(c localqueue.Change) error {
+func (w *treeTx) change(c storage.Change) error {
 	switch c := c.(type) {
-	case localqueue.SecretSaved:
+	case storage.SecretSaved:
 		return w.secret(c)
-	case localqueue.AccountSaved:
+	case storage.AccountSaved:
 		key := accountKey(c.Name)
-		return w.accounts.Put(key, accountRecord(key, localqueue.AccountState(c)))
-	case localqueue.QueueSaved:
-		return w.queue(localqueue.QueueState(c))
-	case localqueue.QueueCleared:
-		return w.addTombstone(localqueue.MessageKey(c))
-	case localqueue.QueueDropped:
+		return w.accounts.Put(key, accountRecord(key, storage.AccountState(c)))
+	case storage.QueueSaved:
+		return w.queue(storage.QueueState(c))
+	case storage.QueueCleared:
+		return w.addTombstone(storage.MessageKey(c))
+	case storage.QueueDropped:
 		return w.drop(c)
-	case localqueue.MessageAdded:
+	case storage.MessageAdded:
 		return w.add(c.MessageState, c.Text)
-	case localqueue.MessageRewritten:
+	case storage.MessageRewritten:
 		return w.rewrite(c.MessageState, c.Text)
-	case localqueue.MessagesUpdated:
+	case storage.MessagesUpdated:
 		return w.updateStates(c)
-	case localqueue.MessageRemoved:
-		return w.remove(localqueue.MessageKey(c))
-	case localqueue.MessagesExpired:
+	case storage.MessageRemoved:
+		return w.remove(storage.MessageKey(c))
+	case storage.MessagesExpired:
 		return w.removeAll(c)
-	case localqueue.MessageQuarantined:
-		return w.quarantine(localqueue.MessageKey(c))
-	case localqueue.CommittedAt:
+	case storage.MessageQuarantined:
+		return w.quarantine(storage.MessageKey(c))
+	case storage.CommittedAt:
 		return nil // it is with what the tree has
 	}
 	return fmt.Errorf("a change of an unknown kind, %T", c)
@@ -111,7 +111,7 @@ func (w *treeTx) secret(secret [32]byte) error {
 }
 
 // queue writes a queue. Its ordinal is never used again.
-func (w *treeTx) queue(q localqueue.QueueState) error {
+func (w *treeTx) queue(q storage.QueueState) error {
 	key := ordinalKey(q.Ordinal)
 	if w.queues.Get(key) == nil {
 		if err := w.create(key, q); err != nil {
@@ -121,7 +121,7 @@ func (w *treeTx) queue(q localqueue.QueueState) error {
 	return w.queues.Put(key, queueRecord(key, q))
 }
 
-func (w *treeTx) create(key []byte, q localqueue.QueueState) error {
+func (w *treeTx) create(key []byte, q storage.QueueState) error {
 	var largest uint64
 	if record := w.meta.Get(keyOrdinal); record != nil {
 		if err := readMetaRecord(keyOrdinal, record, &largest); err != nil {
@@ -137,7 +137,7 @@ func (w *treeTx) create(key []byte, q localqueue.QueueState) error {
 	return w.names.Put(key, nameRecord(key, q.Name))
 }
 
-func (w *treeTx) drop(c localqueue.QueueDropped) error {
+func (w *treeTx) drop(c storage.QueueDropped) error {
 	key := ordinalKey(c.Ordinal)
 	if err := w.queues.Delete(key); err != nil {
 		return err
@@ -151,24 +151,24 @@ func (w *treeTx) drop(c localqueue.QueueDropped) error {
 			return err
 		}
 	}
-	return w.addTombstone(localqueue.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
+	return w.addTombstone(storage.MessageKey{Queue: c.Ordinal, Sequence: math.MaxUint64})
 }
 
-func (w *treeTx) add(m localqueue.MessageState, text string) error {
+func (w *treeTx) add(m storage.MessageState, text string) error {
 	// bbolt keeps the value until the commit, but copies the key.
 	key := appendKey(w.key[:0], m.MessageKey)
 	w.key = key
 	return w.bodies.Put(key, appendBody(make([]byte, 0, bodySize+len(text)), key, m, text))
 }
 
-func (w *treeTx) rewrite(m localqueue.MessageState, text string) error {
+func (w *treeTx) rewrite(m storage.MessageState, text string) error {
 	if err := w.remove(m.MessageKey); err != nil {
 		return err
 	}
 	return w.add(m, text)
 }
 
-func (w *treeTx) updateStates(moved localqueue.MessagesUpdated) error {
+func (w *treeTx) updateStates(moved storage.MessagesUpdated) error {
 	records := make([]byte, 0, len(moved)*headSize)
 	for _, m := range moved {
 		key := appendKey(w.key[:0], m.MessageKey)
@@ -183,7 +183,7 @@ func (w *treeTx) updateStates(moved localqueue.MessagesUpdated) error {
 }
 
 // remove removes a message if it is there: an expired one may be gone with its tombstone.
-func (w *treeTx) remove(k localqueue.MessageKey) error {
+func (w *treeTx) remove(k storage.MessageKey) error {
 	key := appendKey(w.key[:0], k)
 	w.key = key
 	if err := w.bodies.Delete(key); err != nil {
@@ -192,7 +192,7 @@ func (w *treeTx) remove(k localqueue.MessageKey) error {
 	return w.heads.Delete(key)
 }
 
-func (w *treeTx) removeAll(keys []localqueue.MessageKey) error {
+func (w *treeTx) removeAll(keys []storage.MessageKey) error {
 	for _, k := range keys {
 		if err := w.remove(k); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (w *treeTx) removeAll(keys []localqueue.MessageKey) error {
 	return nil
 }
 
-func (w *treeTx) quarantine(k localqueue.MessageKey) error {
+func (w *treeTx) quarantine(k storage.MessageKey) error {
 	key := appendKey(nil, k)
 	if record := w.bodies.Get(key); record != nil {
 		if err := w.quarantined.Put(quarantineKey(bodyBucket, key), bytes.Clone(record)); err != nil {
@@ -211,7 +211,7 @@ func (w *treeTx) quarantine(k localqueue.MessageKey) error {
 	return w.remove(k)
 }
 
-func (w *treeTx) addTombstone(k localqueue.MessageKey) error {
+func (w *treeTx) addTombstone(k storage.MessageKey) error {
 	key := appendKey(nil, k)
 	return w.tombstones.Put(key, tombstoneRecord(key))
 }
@@ -238,9 +238,9 @@ func (w *treeTx) removeTombstoned() error {
 }
 
 // firstOf returns the first messages of a queue up to a sequence.
-func (w *treeTx) firstOf(k localqueue.MessageKey) (keys []localqueue.MessageKey, err error) {
+func (w *treeTx) firstOf(k storage.MessageKey) (keys []storage.MessageKey, err error) {
 	c := w.bodies.Cursor()
-	for key, _ := c.Seek(appendKey(nil, localqueue.MessageKey{Queue: k.Queue})); key != nil && len(keys) < maxTombstoned; key, _ = c.Next() {
+	for key, _ := c.Seek(appendKey(nil, storage.MessageKey{Queue: k.Queue})); key != nil && len(keys) < maxTombstoned; key, _ = c.Next() {
 		next, err := readKey(key)
 		if err != nil {
 			return nil, err

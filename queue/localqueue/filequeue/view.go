@@ -5,15 +5,15 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// View implements [localqueue.Store].
+// View implements [storage.Store].
 //
 // A text is in the recent texts or in the tree, and a checkpoint may come in between, so
 // the tree is opened last. It may then be newer than the view, which does no harm: the
 // caller keeps the view's messages from changing until it is open.
-func (s *Store) View() (localqueue.View, error) {
+func (s *Store) View() (storage.View, error) {
 	recent := s.recent.Load()
 	v := view{recent: recent, after: recent.newest()}
 	var err error
@@ -30,8 +30,8 @@ type view struct {
 	tree   *bolt.Tx // read-only
 }
 
-// Text implements [localqueue.View].
-func (v view) Text(k localqueue.MessageKey) (text string, err error) {
+// Text implements [storage.View].
+func (v view) Text(k storage.MessageKey) (text string, err error) {
 	if text, is := v.recent.text(k, v.after); is {
 		return text, nil
 	}
@@ -41,10 +41,10 @@ func (v view) Text(k localqueue.MessageKey) (text string, err error) {
 	key := appendKey(nil, k)
 	_, read, err := readBody(key, v.tree.Bucket(bodyBucket).Get(key))
 	if err != nil {
-		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, localqueue.ErrDamaged, err)
+		return "", fmt.Errorf("filequeue: message %d of queue %d: %w: %w", k.Sequence, k.Queue, storage.ErrDamaged, err)
 	}
 	return string(read), nil // a copy, because the record is mapped memory
 }
 
-// Close implements [localqueue.View].
+// Close implements [storage.View].
 func (v view) Close() { _ = v.tree.Rollback() } // fails only if it is closed already

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // abandon leaves the directory as a kill would.
@@ -34,24 +34,24 @@ func begun(t testing.TB, dir string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s, localqueue.SecretSaved{7},
-		localqueue.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "logged"}, Enqueued: 1 << 20, Receipts: 1 << 20})
+	commit(t, s, storage.SecretSaved{7},
+		storage.QueueSaved{Ordinal: 1, Name: queue.Name{Account: account, Queue: "logged"}, Enqueued: 1 << 20, Receipts: 1 << 20})
 	return s
 }
 
-func commit(t testing.TB, s *Store, changes ...localqueue.Change) {
+func commit(t testing.TB, s *Store, changes ...storage.Change) {
 	t.Helper()
 	if _, err := s.Commit(changes); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func key(sequence uint64) localqueue.MessageKey {
-	return localqueue.MessageKey{Queue: 1, Sequence: sequence}
+func key(sequence uint64) storage.MessageKey {
+	return storage.MessageKey{Queue: 1, Sequence: sequence}
 }
 
-func added(sequence uint64, text string) localqueue.MessageAdded {
-	return localqueue.MessageAdded{MessageState: localqueue.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
+func added(sequence uint64, text string) storage.MessageAdded {
+	return storage.MessageAdded{MessageState: storage.MessageState{MessageKey: key(sequence), Expires: 1 << 62}, Text: text}
 }
 
 // treeCommits returns how many commits the tree has had.
@@ -90,8 +90,8 @@ func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 	before := treeCommits(t, s)
 	for n := range uint64(100) {
 		commit(t, s, added(n+1, "a"))
-		commit(t, s, localqueue.MessagesUpdated{added(n+1, "").MessageState})
-		commit(t, s, localqueue.MessageRemoved(key(n+1)))
+		commit(t, s, storage.MessagesUpdated{added(n+1, "").MessageState})
+		commit(t, s, storage.MessageRemoved(key(n+1)))
 	}
 	if got := treeCommits(t, s) - before; got != 0 || len(s.pending.messages) != 0 {
 		t.Errorf("300 commits of 100 messages made %d of the tree, and %d are to come", got, len(s.pending.messages))
@@ -109,18 +109,18 @@ func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 // a change comes that a record cannot hold. No kill after it loses anything.
 func TestACheckpointEmptiesTheLog(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
-	for name, change := range map[string]func(n uint64) localqueue.Change{
-		"full":    func(n uint64) localqueue.Change { return added(n, kilobyte) },
-		"touched": func(n uint64) localqueue.Change { return localqueue.MessagesUpdated{added(n%1000, "").MessageState} },
-		"touched at once": func(n uint64) localqueue.Change {
-			moved := make(localqueue.MessagesUpdated, maxTouched+1)
+	for name, change := range map[string]func(n uint64) storage.Change{
+		"full":    func(n uint64) storage.Change { return added(n, kilobyte) },
+		"touched": func(n uint64) storage.Change { return storage.MessagesUpdated{added(n%1000, "").MessageState} },
+		"touched at once": func(n uint64) storage.Change {
+			moved := make(storage.MessagesUpdated, maxTouched+1)
 			for i := range moved {
 				moved[i] = added(uint64(i), "").MessageState
 			}
 			return moved
 		},
-		"another kind": func(uint64) localqueue.Change { return localqueue.AccountSaved{Name: "new"} },
-		"too large":    func(n uint64) localqueue.Change { return added(n, strings.Repeat("x", logSize)) },
+		"another kind": func(uint64) storage.Change { return storage.AccountSaved{Name: "new"} },
+		"too large":    func(n uint64) storage.Change { return added(n, strings.Repeat("x", logSize)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := memoryDirectory(t)
@@ -130,11 +130,11 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 				want[n] = fmt.Sprint("old ", n)
 				commit(t, s, added(n, want[n]))
 			}
-			commit(t, s, localqueue.AccountSaved{Name: "check"})
+			commit(t, s, storage.AccountSaved{Name: "check"})
 			before := treeCommits(t, s)
 			for n := uint64(1000); treeCommits(t, s) == before; n++ {
 				c := change(n)
-				if a, is := c.(localqueue.MessageAdded); is {
+				if a, is := c.(storage.MessageAdded); is {
 					want[n] = a.Text
 				}
 				if n > 5000 {
@@ -145,7 +145,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 			if commits := treeCommits(t, s) - before; commits != 1 || len(s.pending.messages) != 0 {
 				t.Errorf("got %d commits to the tree, want 1; %d messages are left in the log, want 0", commits, len(s.pending.messages))
 			}
-			commit(t, s, localqueue.MessageRemoved(key(7)))
+			commit(t, s, storage.MessageRemoved(key(7)))
 			delete(want, 7)
 			s.abandon(t)
 			if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || !maps.Equal(texts, want) {
@@ -160,7 +160,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
-	commit(t, s, localqueue.AccountSaved{Name: "check"})
+	commit(t, s, storage.AccountSaved{Name: "check"})
 	commit(t, s, added(3, "in the log"), added(4, "rewritten in the log"))
 	view, err := s.View()
 	if err != nil {
@@ -177,13 +177,13 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 	check("at first")
 	for n := range uint64(4) {
 		if n%2 == 0 {
-			commit(t, s, localqueue.MessageRemoved(key(n+1)))
+			commit(t, s, storage.MessageRemoved(key(n+1)))
 		} else {
-			commit(t, s, localqueue.MessageRewritten(added(n+1, "new")))
+			commit(t, s, storage.MessageRewritten(added(n+1, "new")))
 		}
 	}
 	check("changed")
-	commit(t, s, localqueue.AccountSaved{Name: "check again"})
+	commit(t, s, storage.AccountSaved{Name: "check again"})
 	check("commits")
 	commit(t, s, added(5, "later"))
 	check("and logged")
@@ -218,13 +218,13 @@ func killedSample(t testing.TB) killed {
 	k := killed{texts: map[uint64]string{}, ever: map[uint64]string{}}
 	for n := range uint64(40) {
 		if n == 20 {
-			commit(t, s, localqueue.AccountSaved{Name: "check"})
+			commit(t, s, storage.AccountSaved{Name: "check"})
 		}
 		text := fmt.Sprintf("%d.%s", n, strings.Repeat("y", int(n*n*n)%3000))
 		k.texts[n+1], k.ever[n+1] = text, text
 		commit(t, s, added(n+1, text))
 		if n%3 == 2 {
-			commit(t, s, localqueue.MessageRemoved(key(n)), localqueue.MessagesUpdated{added(n+1, "").MessageState})
+			commit(t, s, storage.MessageRemoved(key(n)), storage.MessagesUpdated{added(n+1, "").MessageState})
 			delete(k.texts, n)
 		}
 	}
@@ -369,7 +369,7 @@ func TestATextIsNeverReadAsARecord(t *testing.T) {
 	s := begun(t, dir)
 	to := s.logs[s.active]
 	forger := wal{name: to.name} // which does not know the salt
-	fields := appendChanges(make([]byte, recordHeader), []localqueue.Change{added(99, "forged")})
+	fields := appendChanges(make([]byte, recordHeader), []storage.Change{added(99, "forged")})
 	forger.writeHeader(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
 	commit(t, s, added(1, text))
@@ -428,7 +428,7 @@ func TestAFailedAppendIsNotReplayed(t *testing.T) {
 		return n
 	}
 	for number := range uint64(2) {
-		if _, err := l.append(number+1, appendChanges(make([]byte, recordHeader), []localqueue.Change{added(1, "text")})); err != nil {
+		if _, err := l.append(number+1, appendChanges(make([]byte, recordHeader), []storage.Change{added(1, "text")})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -464,11 +464,11 @@ func newLog(t testing.TB) *wal {
 
 func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var changes, want []localqueue.Change
-		state := func() localqueue.MessageState {
+		var changes, want []storage.Change
+		state := func() storage.MessageState {
 			n := rapid.Uint64()
-			return localqueue.MessageState{
-				MessageKey: localqueue.MessageKey{Queue: n.Draw(t, "queue"), Sequence: n.Draw(t, "sequence")},
+			return storage.MessageState{
+				MessageKey: storage.MessageKey{Queue: n.Draw(t, "queue"), Sequence: n.Draw(t, "sequence")},
 				Inserted:   rapid.Int64().Draw(t, "inserted"), Expires: rapid.Int64().Draw(t, "expires"), Due: rapid.Int64().Draw(t, "due"),
 				Dequeues: rapid.Int64().Draw(t, "dequeues"), Receipt: n.Draw(t, "receipt"),
 			}
@@ -477,22 +477,22 @@ func TestRecordsRoundTrip(t *testing.T) {
 			m, text := state(), rapid.String().Draw(t, "text")
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
-				changes, want = append(changes, localqueue.MessageAdded{MessageState: m, Text: text}), append(want, localqueue.MessageAdded{MessageState: m, Text: text})
+				changes, want = append(changes, storage.MessageAdded{MessageState: m, Text: text}), append(want, storage.MessageAdded{MessageState: m, Text: text})
 			case 1:
-				changes, want = append(changes, localqueue.MessageRewritten{MessageState: m, Text: text}), append(want, localqueue.MessageRewritten{MessageState: m, Text: text})
+				changes, want = append(changes, storage.MessageRewritten{MessageState: m, Text: text}), append(want, storage.MessageRewritten{MessageState: m, Text: text})
 			case 2: // a head says neither when it came nor when it ends
 				m.Inserted, m.Expires = 0, 0
 				other := m
 				other.Sequence++
-				changes = append(changes, localqueue.MessagesUpdated{m, other})
-				want = append(want, localqueue.MessagesUpdated{m}, localqueue.MessagesUpdated{other})
+				changes = append(changes, storage.MessagesUpdated{m, other})
+				want = append(want, storage.MessagesUpdated{m}, storage.MessagesUpdated{other})
 			case 3:
-				changes, want = append(changes, localqueue.MessageRemoved(m.MessageKey)), append(want, localqueue.MessageRemoved(m.MessageKey))
+				changes, want = append(changes, storage.MessageRemoved(m.MessageKey)), append(want, storage.MessageRemoved(m.MessageKey))
 			case 4:
-				changes = append(changes, localqueue.MessagesExpired{m.MessageKey, {}})
-				want = append(want, localqueue.MessageRemoved(m.MessageKey), localqueue.MessageRemoved{})
+				changes = append(changes, storage.MessagesExpired{m.MessageKey, {}})
+				want = append(want, storage.MessageRemoved(m.MessageKey), storage.MessageRemoved{})
 			case 5:
-				changes, want = append(changes, localqueue.CommittedAt(m.Due)), append(want, localqueue.CommittedAt(m.Due))
+				changes, want = append(changes, storage.CommittedAt(m.Due)), append(want, storage.CommittedAt(m.Due))
 			}
 		}
 		got, err := readChanges(appendChanges(nil, changes))
@@ -520,7 +520,7 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzReadChanges reads arbitrary fields of a record.
 func FuzzReadChanges(f *testing.F) {
-	f.Add(appendChanges(nil, []localqueue.Change{added(1, "text"), localqueue.MessagesUpdated{added(1, "").MessageState}, localqueue.MessageRemoved(key(1)), localqueue.CommittedAt(7)}))
+	f.Add(appendChanges(nil, []storage.Change{added(1, "text"), storage.MessagesUpdated{added(1, "").MessageState}, storage.MessageRemoved(key(1)), storage.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {

@@ -3,7 +3,7 @@ package filequeue
 import (
 	"encoding/binary"
 
-	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
 // The kinds of changes in a log record. All but the time begin with the message's key.
@@ -18,11 +18,11 @@ const (
 
 // loggable reports whether a log record can hold all the changes: those that every message
 // makes. Others are rare and go into the tree at once.
-func loggable(changes []localqueue.Change) bool {
+func loggable(changes []storage.Change) bool {
 	for _, c := range changes {
 		switch c.(type) {
-		case localqueue.MessageAdded, localqueue.MessageRewritten, localqueue.MessagesUpdated,
-			localqueue.MessageRemoved, localqueue.MessagesExpired, localqueue.CommittedAt:
+		case storage.MessageAdded, storage.MessageRewritten, storage.MessagesUpdated,
+			storage.MessageRemoved, storage.MessagesExpired, storage.CommittedAt:
 		default:
 			return false
 		}
@@ -31,31 +31,31 @@ func loggable(changes []localqueue.Change) bool {
 }
 
 // appendChanges appends loggable changes to a record.
-func appendChanges(b []byte, changes []localqueue.Change) []byte {
+func appendChanges(b []byte, changes []storage.Change) []byte {
 	for _, c := range changes {
 		switch c := c.(type) {
-		case localqueue.MessageAdded:
+		case storage.MessageAdded:
 			b = appendMessage(append(b, recordAdded), c.MessageState, c.Text)
-		case localqueue.MessageRewritten:
+		case storage.MessageRewritten:
 			b = appendMessage(append(b, recordRewritten), c.MessageState, c.Text)
-		case localqueue.MessagesUpdated:
+		case storage.MessagesUpdated:
 			for _, m := range c {
 				b = appendState(appendKey(append(b, recordUpdated), m.MessageKey), m)
 			}
-		case localqueue.MessageRemoved:
-			b = appendKey(append(b, recordRemoved), localqueue.MessageKey(c))
-		case localqueue.MessagesExpired:
+		case storage.MessageRemoved:
+			b = appendKey(append(b, recordRemoved), storage.MessageKey(c))
+		case storage.MessagesExpired:
 			for _, k := range c {
 				b = appendKey(append(b, recordRemoved), k)
 			}
-		case localqueue.CommittedAt:
+		case storage.CommittedAt:
 			b = binary.BigEndian.AppendUint64(append(b, recordTime), uint64(c))
 		}
 	}
 	return b
 }
 
-func appendMessage(b []byte, m localqueue.MessageState, text string) []byte {
+func appendMessage(b []byte, m storage.MessageState, text string) []byte {
 	b = appendKey(b, m.MessageKey)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Inserted))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Expires))
@@ -63,31 +63,31 @@ func appendMessage(b []byte, m localqueue.MessageState, text string) []byte {
 }
 
 // readChanges reads the fields of a record.
-func readChanges(b []byte) (changes []localqueue.Change, err error) {
+func readChanges(b []byte) (changes []storage.Change, err error) {
 	for f := (fields{rest: b}); len(f.rest) > 0; {
 		kind := f.rest[0]
 		f.rest = f.rest[1:]
 		if kind == recordTime {
-			if changes = append(changes, localqueue.CommittedAt(f.int64())); f.short {
+			if changes = append(changes, storage.CommittedAt(f.int64())); f.short {
 				return nil, errRecord
 			}
 			continue
 		}
-		m := localqueue.MessageState{MessageKey: localqueue.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
+		m := storage.MessageState{MessageKey: storage.MessageKey{Queue: f.uint64(), Sequence: f.uint64()}}
 		switch kind {
 		case recordAdded, recordRewritten:
 			m.Inserted, m.Expires = f.int64(), f.int64()
 			readState(&f, &m)
 			if text := f.string(); kind == recordAdded {
-				changes = append(changes, localqueue.MessageAdded{MessageState: m, Text: text})
+				changes = append(changes, storage.MessageAdded{MessageState: m, Text: text})
 			} else {
-				changes = append(changes, localqueue.MessageRewritten{MessageState: m, Text: text})
+				changes = append(changes, storage.MessageRewritten{MessageState: m, Text: text})
 			}
 		case recordUpdated:
 			readState(&f, &m)
-			changes = append(changes, localqueue.MessagesUpdated{m})
+			changes = append(changes, storage.MessagesUpdated{m})
 		case recordRemoved:
-			changes = append(changes, localqueue.MessageRemoved(m.MessageKey))
+			changes = append(changes, storage.MessageRemoved(m.MessageKey))
 		default:
 			return nil, ErrNewer
 		}

@@ -1,0 +1,121 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/hook"
+	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/queue"
+)
+
+// Jobs is what a [Dispatcher] must know of the type of its jobs. Codec and TimeoutFor are
+// documented in full at listener.Options.
+type Jobs[T any] struct {
+	// Handler handles the messages. It is required.
+	Handler Handler[T]
+
+	// Codec decodes the body, and encodes it for [Message.Save]. Defaults to codec.JSON.
+	Codec codec.Codec[T]
+
+	// TimeoutFor returns the time-out for one message and overrides Options.Timeout. Defaults to
+	// none.
+	TimeoutFor func(m *Message[T]) time.Duration
+}
+
+// New returns a dispatcher for the queue and its jobs. It starts and sends nothing. The error
+// names every invalid option.
+func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
+	if isnil.Value(q) || jobs.Handler == nil {
+		return nil, errors.New("dispatcher: a queue and a handler are required")
+	}
+	if jobs.Codec == nil {
+		jobs.Codec = codec.JSON[T]()
+	}
+	return newDispatcher(q, jobs.newDeliveries, o)
+}
+
+// job is the part of a delivery that depends on the type of its job.
+type job interface {
+	// decodeBody decodes the body and makes the message for the handler.
+	decodeBody() error
+
+	// ownTimeout returns the time-out for this message; zero means the one for all, negative
+	// none.
+	ownTimeout() time.Duration
+
+	// callHandler calls the handler with the message.
+	callHandler(ctx context.Context) error
+}
+
+// typedDelivery is a delivery and its message. It implements job.
+type typedDelivery[T any] struct {
+	delivery
+	jobs    *Jobs[T]
+	message Message[T] // passed to the handler
+}
+
+// newDeliveries returns n deliveries, linked by their sibling fields. They are one allocation,
+// which is freed with the last of them; that one ends soon after the others.
+func (j *Jobs[T]) newDeliveries(n int) *delivery {
+	batch := make([]typedDelivery[T], n)
+	var first *delivery
+	for i := range batch {
+		v := &batch[i]
+		v.job, v.jobs, v.sibling = v, j, first
+		first = &v.delivery
+	}
+	return first
+}
+
+func (v *typedDelivery[T]) decodeBody() error {
+	body, err := v.jobs.Codec.Decode(v.body)
+	if err != nil {
+		return err
+	}
+	v.message = Message[T]{
+		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: v.head,
+		Attempt: v.attempt(), MaxAttempts: v.dispatcher.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
+		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
+		delivery: v,
+	}
+	return nil
+}
+
+func (v *typedDelivery[T]) ownTimeout() time.Duration {
+	timeoutFor := v.jobs.TimeoutFor
+	if timeoutFor == nil {
+		return 0
+	}
+	var own time.Duration
+	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(&v.message) }) {
+		return 0
+	}
+	return own
+}
+
+func (v *typedDelivery[T]) callHandler(ctx context.Context) error {
+	return v.jobs.Handler(ctx, &v.message)
+}
+
+// saveBody implements Message.Save.
+func (v *typedDelivery[T]) saveBody(ctx context.Context, body T) error {
+	encoded, err := v.encode(body)
+	if err != nil {
+		return err
+	}
+	return v.save(ctx, encoded)
+}
+
+// encode calls the codec. A panic becomes an error. Goexit ends the caller, whose goroutine it
+// is.
+func (v *typedDelivery[T]) encode(body T) (encoded []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = newHookError(v.dispatcher.name, hook.Caught("Codec.Encode", p))
+		}
+	}()
+	return v.jobs.Codec.Encode(body)
+}

@@ -1,0 +1,42 @@
+// Package guid writes and reads the text form of GUIDs, which the queue service uses for ids of
+// messages and requests. What their 16 bytes mean is up to the caller.
+package guid
+
+import "encoding/hex"
+
+// size is the length of the text: 32 digits in groups of 8, 4, 4, 4 and 12.
+const size = 36
+
+// Format returns the 16 bytes as text, in lower case.
+func Format(b [16]byte) string {
+	var s [size]byte
+	hex.Encode(s[0:8], b[0:4])
+	hex.Encode(s[9:13], b[4:6])
+	hex.Encode(s[14:18], b[6:8])
+	hex.Encode(s[19:23], b[8:10])
+	hex.Encode(s[24:36], b[10:16])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return string(s[:])
+}
+
+// Parse is the inverse of [Format]. It takes no other form, so that a GUID has one text.
+func Parse(s string) (b [16]byte, ok bool) {
+	if len(s) != size {
+		return b, false
+	}
+	var digits [32]byte
+	n := 0
+	for i := range len(s) {
+		isDash := i == 8 || i == 13 || i == 18 || i == 23
+		switch c := s[i]; {
+		case isDash && c == '-':
+		case !isDash && ('0' <= c && c <= '9' || 'a' <= c && c <= 'f'):
+			digits[n] = c
+			n++
+		default:
+			return b, false
+		}
+	}
+	_, err := hex.Decode(b[:], digits[:])
+	return b, err == nil
+}

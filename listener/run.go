@@ -1,0 +1,77 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// start makes the session ready for run. Handlers see the values of ctx, and the loops also its
+// end.
+func (s *session) start(ctx context.Context) {
+	s.looping, s.stopLooping = context.WithCancel(ctx)
+	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
+	// visibility timeout.
+	s.requests, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	s.dispatcher.Start(ctx)
+}
+
+// abort ends a session that was started and is not run.
+func (s *session) abort(ctx context.Context) error {
+	s.stopLooping()
+	s.hangUp()
+	return s.dispatcher.Drain(ctx)
+}
+
+// run runs the loops until the context of start ends, halted is closed or the service refuses
+// the first requests, and then drains.
+func (s *session) run(halted <-chan struct{}) error {
+	defer s.stopLooping()
+	defer s.hangUp()
+	s.logStart()
+	s.work.Go(func() { s.wake.watch(s.looping) })
+	s.work.Go(func() { s.watchSaturation(s.looping) })
+	s.grow(0) // starts Loops.Min loops
+
+	var failure error
+	select {
+	case <-s.looping.Done():
+	case <-halted:
+	case failure = <-s.failed:
+	}
+	s.stopLooping()
+	s.pool.close()
+	s.dispatcher.Stop()
+	s.logDraining(failure)
+	err := errors.Join(failure, s.drain(halted))
+	s.logStopped()
+	return err
+}
+
+// drain shuts down after the stop: loops end, handlers finish within the grace period, and
+// nothing runs any more.
+func (s *session) drain(halted <-chan struct{}) error {
+	grace, over := context.WithTimeout(context.Background(), max(s.options.Grace, 0))
+	defer over()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup // waited for below
+	watch.Go(func() {
+		select {
+		case <-halted:
+			over()
+		case <-grace.Done():
+		}
+		s.hangUp()
+		select {
+		case <-halted: // also after the grace period, while handlers ignore their context
+			s.dispatcher.Halt()
+		case <-ended:
+		}
+	})
+	s.work.Wait()
+	err := s.dispatcher.Drain(grace)
+	close(ended)
+	over()
+	watch.Wait()
+	return err
+}

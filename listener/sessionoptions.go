@@ -1,0 +1,70 @@
+package listener
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/scaling"
+)
+
+// Defaults of [Options] and [Loops].
+const (
+	defaultGrace = 30 * time.Second
+	defaultPause = 30 * time.Second
+)
+
+// sessionOptions are the [Options] that do not depend on the type of the jobs.
+type sessionOptions struct {
+	dispatcher.Options // Observer, OnError and OnRelease are the session's
+
+	Create            bool
+	Loops             Loops
+	Idle              Idle
+	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
+	QueueWorkDetected func(Load) int
+	Grace             time.Duration
+	Observer          Observer
+	OnError           func(error)
+	Logger            *slog.Logger
+}
+
+// withDefaults returns the listener's own options with their defaults, or all errors in them.
+// The dispatcher checks its own.
+func (c sessionOptions) withDefaults() (sessionOptions, error) {
+	var errs []error
+
+	if c.Concurrency == 0 {
+		c.Concurrency = dispatcher.DefaultConcurrency
+	}
+	if c.BatchSize == 0 {
+		c.BatchSize = dispatcher.DefaultBatchSize
+	}
+	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
+	var err error
+	if c.Idle, err = idleWithDefaults(c.Idle); err != nil {
+		errs = append(errs, err)
+	}
+	if c.QueueWorkDetected == nil {
+		c.QueueWorkDetected = scaling.PerBatch
+	}
+	if c.Grace > 0 && c.Grace < time.Microsecond { // a number without its unit, which compiles
+		errs = append(errs, fmt.Errorf("grace %v is too short: give it a unit, such as %d*time.Second, or a negative one for none", c.Grace, c.Grace))
+	}
+	if c.Grace == 0 {
+		c.Grace = defaultGrace
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	if c.OnError == nil {
+		c.OnError = func(error) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(errs...)
+}
