@@ -55,7 +55,7 @@ func sdkFetch(q *azqueue.QueueClient) fetch {
 	}
 }
 
-// startIdeal starts the loop that nobody writes by hand better: a semaphore of
+// startIdeal starts the best loop that one would write by hand: a semaphore of
 // slots; each fetcher takes one and up to 31 more that are free, dequeues that
 // many, and each message's goroutine handles, deletes and frees.
 func startIdeal(_ context.Context, j job) (*running, error) {

@@ -56,7 +56,7 @@ func (c cell) bound() float64 {
 	return float64(c.concurrency) / (c.handler + c.latency).Seconds()
 }
 
-// waiting tells whether a cell is bound by waiting rather than by the processor.
+// waiting reports whether a cell is bound by waiting rather than by the processor.
 func (c cell) waiting() bool { return c.handler >= 20*time.Millisecond }
 
 func (p plan) cells() []cell {

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// serveVariable makes a process of this program the server. Its value is the
+// serveVariable, if set, makes this program run the server. Its value is the
 // endpoints, separated by commas.
 const serveVariable = "MILLRACE_BENCH_SERVE"
 

@@ -64,23 +64,23 @@ func policyTime(text string) string {
 // the document invalid, as in responses of the service that its clients' tests have published.
 func checkPolicies(policies []queuexml.Policy) *failure {
 	if len(policies) > maxPolicies {
-		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue has five stored access policies at most."})
+		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "A queue may have at most five stored access policies."})
 	}
 	for i, p := range policies {
 		if n := utf8.RuneCountInString(p.ID); n == 0 || n > maxPolicyID {
-			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id has 1 to 64 characters."})
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id must have 1 to 64 characters."})
 		}
 		if slices.ContainsFunc(policies[:i], func(other queuexml.Policy) bool { return other.ID == p.ID }) {
 			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "An Id is given twice."})
 		}
 		for _, at := range []struct{ name, value string }{{"Start", p.Start}, {"Expiry", p.Expiry}} {
 			if _, ok := parseTime(at.value); !ok && at.value != "" {
-				return invalidValue(at.name, at.value, "It is a time of ISO 8601 in UTC, such as 2006-01-02T15:04:05Z.")
+				return invalidValue(at.name, at.value, "It must be an ISO 8601 time in UTC, such as 2006-01-02T15:04:05Z.")
 			}
 		}
 		for i, letter := range p.Permission {
 			if !strings.ContainsRune("raup", letter) || strings.ContainsRune(p.Permission[:i], letter) {
-				return invalidValue("Permission", p.Permission, "It has letters out of raup, each once at most.")
+				return invalidValue("Permission", p.Permission, "It may have the letters r, a, u and p, each at most once.")
 			}
 		}
 	}

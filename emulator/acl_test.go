@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPolicyTimes sets access policies with times in each form that the service
-// takes, and wants them back as it gives them: in UTC, to seven digits of a second.
+// TestPolicyTimes sets access policies with times in each format that the service
+// accepts. They must be returned in its own: in UTC, with seven decimal places.
 func TestPolicyTimes(t *testing.T) {
 	for sent, back := range map[string]string{
 		"2050-12-20":                        "2050-12-20T00:00:00.0000000Z",
@@ -21,7 +21,7 @@ func TestPolicyTimes(t *testing.T) {
 		s := f.server()
 		set := do(t, s, f.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", sent, sent, "rp"))}))
 		if set.status != 204 {
-			t.Fatalf("set %q: %d %s", sent, set.status, set.body)
+			t.Fatalf("set %q: got status %d, want 204: %s", sent, set.status, set.body)
 		}
 		got := do(t, s, f.request(t, inProcess, exchange{verb: "GET", path: "/orders?comp=acl"}))
 		if want := acl(storedPolicy("a", back, back, "rp")); !strings.HasSuffix(got.body, want) {
@@ -30,14 +30,13 @@ func TestPolicyTimes(t *testing.T) {
 	}
 }
 
-// TestPolicyTimesOutOfRange refuses times that are in no year which can be
-// written, once they are in UTC.
+// TestPolicyTimesOutOfRange: times whose year in UTC has not four digits are refused.
 func TestPolicyTimesOutOfRange(t *testing.T) {
 	for _, sent := range []string{"0000-12-31", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"} {
 		f := newFixture(t)
 		got := do(t, f.server(), f.request(t, inProcess, exchange{verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("a", "", sent, "r"))}))
 		if got.status != 400 || got.header.Get("x-ms-error-code") != "InvalidXmlNodeValue" {
-			t.Errorf("%s: %d %s", sent, got.status, got.body)
+			t.Errorf("%s: got status %d, want 400 InvalidXmlNodeValue: %s", sent, got.status, got.body)
 		}
 	}
 }

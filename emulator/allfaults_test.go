@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// TestNoFaultLosesAMessage sends and receives messages with azurequeue and retries under all
+// TestNoMessageIsLostUnderFaults sends and receives messages with azurequeue and retries under all
 // faults and a limit. Every message must arrive, and the messages that the server's log says
 // were put must be those that the consumer got.
-func TestNoFaultLosesAMessage(t *testing.T) {
+func TestNoMessageIsLostUnderFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,9 +55,8 @@ func TestNoFaultLosesAMessage(t *testing.T) {
 	}
 }
 
-// consumeOne gets some messages and deletes them. Nobody knows whether a request
-// without an answer was carried out; a message that is gone then is what was
-// wanted.
+// consumeOne gets some messages and deletes them. A request without a response may have been
+// executed, so it is no error if a repeated delete finds the message gone.
 func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[queue.ID]bool) {
 	t.Helper()
 	var got []queue.Message
@@ -68,7 +67,7 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 		t.Fatal(err)
 	}
 	if len(got) == 0 {
-		time.Sleep(time.Minute) // what was in a dropped answer comes back
+		time.Sleep(time.Minute) // until the messages of a dropped response are visible again
 	}
 	for _, m := range got {
 		texts[m.Text]++
@@ -80,13 +79,13 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 	}
 }
 
-// checkCounts compares the log with the counts, and the messages that were put with
-// those that were seen.
+// checkCounts compares the log with the counts, and the messages that were put with those that
+// the consumer got.
 func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	t.Helper()
 	counts := s.Counts()
 	if int64(len(log)) != counts.Requests() {
-		t.Errorf("%d records of %d requests", len(log), counts.Requests())
+		t.Errorf("log records: got %d, want %d, one for each request", len(log), counts.Requests())
 	}
 	put, dropped, limited, faults := 0, 0, 0, map[FaultKind]int64{}
 	ids := map[string]bool{} // of requests: those of a duplicate are the same
@@ -96,7 +95,7 @@ func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 		}
 		if r.Operation == string(PutMessage) {
 			put += count(r.Status == 201)
-			dropped += count(r.Fault == "drop" && !r.Limited) // after a delay the client had left
+			dropped += count(r.Fault == "drop" && !r.Limited) // one that was limited was not executed
 		}
 		if ids[r.ID] || r.Fault == "" {
 			continue
@@ -109,16 +108,16 @@ func checkCounts(t *testing.T, s *Server, log []record, seen int) {
 	}
 	for _, kind := range faultKinds {
 		if faults[kind] != counts.Faults[kind] || faults[kind] == 0 {
-			t.Errorf("%s: %d in the log, counted %d", kind, faults[kind], counts.Faults[kind])
+			t.Errorf("fault %s: got %d in the log and %d in the counts, want the same and more than 0", kind, faults[kind], counts.Faults[kind])
 		}
 	}
 	if int64(limited) != counts.Limited || limited == 0 {
-		t.Errorf("%d over the limit in the log, counted %d", limited, counts.Limited)
+		t.Errorf("requests over a limit: got %d in the log and %d in the counts, want the same and more than 0", limited, counts.Limited)
 	}
 	if seen != put+dropped || dropped == 0 {
-		t.Errorf("%d messages seen, %d put and %d put without an answer", seen, put, dropped)
+		t.Errorf("messages seen: got %d, want %d, those put plus %d put without a response (want more than 0)", seen, put+dropped, dropped)
 	}
 	if int64(seen) > counts.Messages {
-		t.Errorf("%d messages seen, %d handed out", seen, counts.Messages)
+		t.Errorf("Counts.Messages: got %d, want at least the %d messages seen", counts.Messages, seen)
 	}
 }

@@ -221,9 +221,9 @@ var serviceSASExchanges = []exchange{
 var bearerExchanges = []exchange{
 	{name: "token", secure: true, verb: "GET", path: "/orders/messages", change: withToken(nil), status: 200},
 	{name: "token: get the ACL", secure: true, verb: "GET", path: "/orders?comp=acl", change: withToken(nil), status: 403,
-		code: "AuthenticationFailed", has: `not for bearer tokens`},
+		code: "AuthenticationFailed", has: `not for access policies`},
 	{name: "token: set the ACL", secure: true, verb: "PUT", path: "/orders?comp=acl", change: withToken(nil), status: 403,
-		code: "AuthenticationFailed", has: `not for bearer tokens`},
+		code: "AuthenticationFailed", has: `not for access policies`},
 	{name: "token: version 2 issuer", secure: true, verb: "GET", path: "/orders/messages",
 		change: withToken(map[string]any{"iss": "https://login.microsoftonline.com/" + tenant + "/v2.0"}), status: 200},
 	{name: "token: audience with a slash", secure: true, verb: "GET", path: "/orders/messages",

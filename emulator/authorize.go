@@ -43,10 +43,10 @@ func (c *call) authenticate() *failure {
 		if c.query.has("sig") {
 			return c.authenticateSAS(credentials)
 		}
-		said, f := c.authenticateToken(credentials)
-		c.claims = &said
+		parsed, f := c.authenticateToken(credentials)
+		c.claims = &parsed
 		if f == nil && (c.operation == GetQueueACL || c.operation == SetQueueACL) {
-			return denied("Access policies are not for bearer tokens: none of the built-in queue roles gives getAcl or setAcl.")
+			return denied("Bearer tokens are not for access policies: no built-in queue role allows getAcl or setAcl.")
 		}
 		return f
 	}

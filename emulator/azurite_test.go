@@ -11,26 +11,25 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// azuriteCell is what Azurite answers to the exchange, as the tables say it:
-// nothing when it is the same, a dash when it is not compared.
+// azuriteCell returns Azurite's response to the exchange as a cell of the tables: empty if it is
+// the same, a dash if it is not compared.
 func (x exchange) azuriteCell() string {
 	if !x.comparable() {
 		return "–"
 	}
-	return azuriteAnswers[x.name]
+	return azuriteResponses[x.name]
 }
 
-// comparable tells whether an exchange can be done with Azurite as the tests
-// start it: without TLS, with one account, and without names that take a while to
-// be free again.
+// comparable reports whether an exchange works with Azurite as the tests start it: without TLS,
+// with one account, and without queue names that are being deleted.
 func (x exchange) comparable() bool {
 	return !x.secure && x.host == "" && (x.account == "" || x.account == "devstoreaccount1-secondary") && !strings.Contains(x.path, "dropped")
 }
 
-// TestAzuriteAnswers does the exchanges with Azurite, so that the tables tell the
-// truth about it too. It is no test of ours: Azurite is laxer than the documents
-// in many places, and this says where.
-func TestAzuriteAnswers(t *testing.T) {
+// TestAzuriteResponses sends the exchanges to Azurite and compares its responses with the tables.
+// It does not test our code: Azurite is laxer than the documents in many places, and the tables
+// say where.
+func TestAzuriteResponses(t *testing.T) {
 	connection := azuritetest.ConnectionString(t)
 	_, place, _ := strings.Cut(connection, "QueueEndpoint=http://")
 	place, _, _ = strings.Cut(place, "/")
@@ -38,9 +37,9 @@ func TestAzuriteAnswers(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	if a := send(t, transport, (&fixture{names: strings.NewReplacer()}).request(t, place, exchange{verb: "GET", path: "/?comp=list"})); a.header.Get("Server") != azuriteVersion {
 		if azuritetest.Required("azurite") {
-			t.Fatalf("it is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
+			t.Fatalf("Azurite is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
 		}
-		t.Skipf("NOT COMPARED WITH AZURITE: it is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
+		t.Skipf("NOT COMPARED WITH AZURITE: Azurite is %s, the table is of %s", a.header.Get("Server"), azuriteVersion)
 	}
 	for x := range all {
 		if !x.comparable() {
@@ -55,8 +54,8 @@ func TestAzuriteAnswers(t *testing.T) {
 					got += " without a code"
 				}
 			}
-			if want := azuriteAnswers[x.name]; got != want {
-				t.Errorf("Azurite says %q, the table %q", got, want)
+			if want := azuriteResponses[x.name]; got != want {
+				t.Errorf("Azurite's response: got %q, want %q as in the table", got, want)
 			}
 		})
 	}
@@ -66,7 +65,7 @@ func TestAzuriteAnswers(t *testing.T) {
 func azuriteFixture(t *testing.T, transport http.RoundTripper, place string) *fixture {
 	t.Helper()
 	w := &fixture{names: strings.NewReplacer()}
-	set := func(verb, path, body string, header map[string]string) answer {
+	set := func(verb, path, body string, header map[string]string) gotResponse {
 		t.Helper()
 		a := send(t, transport, w.request(t, place, exchange{verb: verb, path: path, body: body, header: header}))
 		if a.status >= 300 {
@@ -92,7 +91,7 @@ func azuriteFixture(t *testing.T, transport http.RoundTripper, place string) *fi
 	return w
 }
 
-// between are the texts of all elements of that name.
+// between returns the texts of all elements with the name.
 func between(document, name string) []string {
 	var texts []string
 	for {
@@ -105,12 +104,12 @@ func between(document, name string) []string {
 	}
 }
 
-// azuriteVersion is the Azurite that azuriteAnswers are of, as it says itself.
+// azuriteVersion is the Server header of the Azurite that azuriteResponses are of.
 const azuriteVersion = "Azurite-Queue/3.37.0"
 
-// azuriteAnswers are what Azurite answers where it is not the same: the
-// status and the code.
-var azuriteAnswers = map[string]string{
+// azuriteResponses are Azurite's responses, status and code, by exchange, where they differ from
+// ours.
+var azuriteResponses = map[string]string{
 	"set properties: nothing":                            "500 without a code",
 	"set properties: six rules":                          "202",
 	"set properties: no body":                            "500 without a code",

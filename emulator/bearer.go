@@ -33,28 +33,28 @@ func (c *call) authenticateToken(token string) (claims, *failure) {
 		return claims{}, denied("Authentication scheme Bearer is not allowed with HTTP: use TLS.")
 	}
 	if c.server.public {
-		return claims{}, denied("Authentication scheme Bearer is not taken by a public emulator, which cannot check who signed a token.")
+		return claims{}, denied("Authentication scheme Bearer is not accepted by a public emulator, which cannot check who signed a token.")
 	}
 	if c.version < oldestBearer {
 		return claims{}, denied("Authentication scheme Bearer is not supported in this version.")
 	}
-	said, ok := parseToken(strings.TrimSpace(token))
+	parsed, ok := parseToken(strings.TrimSpace(token))
 	if !ok {
 		return claims{}, c.badToken("The token is not a JSON Web Token.")
 	}
 	switch now := time.Now(); {
-	case said.NotBefore == 0 || said.Expiry == 0:
+	case parsed.NotBefore == 0 || parsed.Expiry == 0:
 		return claims{}, c.badToken("Lifetime validation failed. The token has no nbf or no exp.")
-	case now.Add(-maxTokenSkew).Unix() >= int64(said.Expiry):
+	case now.Add(-maxTokenSkew).Unix() >= int64(parsed.Expiry):
 		return claims{}, c.badToken("Lifetime validation failed. The token is expired.")
-	case now.Add(maxTokenSkew).Unix() < int64(said.NotBefore):
+	case now.Add(maxTokenSkew).Unix() < int64(parsed.NotBefore):
 		return claims{}, c.badToken("Lifetime validation failed. The token is not yet valid.")
-	case !isIssuer(said.Issuer):
+	case !isIssuer(parsed.Issuer):
 		return claims{}, c.badToken("Issuer validation failed. The issuer is not one of Microsoft Entra ID.")
-	case !isAudience(said.Audience, c.account):
+	case !isAudience(parsed.Audience, c.account):
 		return claims{}, c.badToken("Audience validation failed. The audience is neither Azure Storage nor the queues of this account.")
 	}
-	return said, nil
+	return parsed, nil
 }
 
 // maxTokenSkew is the tolerated difference between the token issuer's clock and ours, as in
@@ -74,14 +74,14 @@ func parseToken(token string) (claims, bool) {
 	var header struct {
 		Algorithm string `json:"alg"`
 	}
-	var said claims
-	if !decodePart(parts[0], &header) || header.Algorithm == "" || !decodePart(parts[1], &said) {
+	var parsed claims
+	if !decodePart(parts[0], &header) || header.Algorithm == "" || !decodePart(parts[1], &parsed) {
 		return claims{}, false
 	}
 	_, err := base64.RawURLEncoding.DecodeString(parts[2])
 	const farFuture = 1 << 40 // keeps what is compared within int64
-	inRange := said.NotBefore >= 0 && said.NotBefore < farFuture && said.Expiry >= 0 && said.Expiry < farFuture
-	return said, err == nil && inRange
+	inRange := parsed.NotBefore >= 0 && parsed.NotBefore < farFuture && parsed.Expiry >= 0 && parsed.Expiry < farFuture
+	return parsed, err == nil && inRange
 }
 
 func decodePart(part string, into any) bool {

@@ -14,15 +14,15 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// discard is the cheapest http.ResponseWriter there is.
+// discard is an http.ResponseWriter that costs next to nothing.
 type discard struct{ header http.Header }
 
 func (w *discard) Header() http.Header         { return w.header }
 func (w *discard) WriteHeader(int)             {}
 func (w *discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkServe is what the server itself costs, without any client: signed
-// requests are made before the clock starts.
+// BenchmarkServe measures the server without a client: requests are signed before the clock
+// starts.
 func BenchmarkServe(b *testing.B) {
 	engine := localqueue.New(nil)
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "bench"})
@@ -85,9 +85,8 @@ func BenchmarkServe(b *testing.B) {
 	})
 }
 
-// BenchmarkSocket is a get of 32 and a delete of each over one keep-alive
-// connection, with a client that does next to nothing. One operation is 32
-// messages, 33 requests.
+// BenchmarkSocket measures a get of 32 messages and a delete of each over one keep-alive
+// connection, with a minimal client. One operation is 33 requests.
 func BenchmarkSocket(b *testing.B) {
 	engine := localqueue.New(nil)
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "bench"})

@@ -58,8 +58,8 @@ func (c *call) allowsPage(origin string) bool {
 // checkPage refuses a request to a foreign host, and a browser's request for a page of another
 // origin, the latter with [errForeignPage].
 func (s *Server) checkPage(r *http.Request) *failure {
-	if !s.answersTo(r.Host) {
-		return errForeignHost.because("%s This server does not answer to the host %s: call it by 127.0.0.1, localhost or a name below "+
+	if !s.acceptsHost(r.Host) {
+		return errForeignHost.because("%s This server does not accept the host %s: use 127.0.0.1, localhost or a name below "+
 			"localhost, or allow that host (millrace serve -host, or Options.Hosts of package emulator).", errForeignHost.message, quoteShort(r.Host))
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 && (len(origins) > 1 || !isOwnOrigin(r, origins[0])) {
@@ -85,9 +85,9 @@ func isOwnOrigin(r *http.Request, origin string) bool {
 	return ok && r.Host != "" && strings.EqualFold(host, r.Host)
 }
 
-// answersTo reports whether the server accepts this Host: a name of this machine, or an allowed
+// acceptsHost reports whether the server accepts this Host: a name of this machine, or an allowed
 // one. A public server accepts any, unless some are configured.
-func (s *Server) answersTo(host string) bool {
+func (s *Server) acceptsHost(host string) bool {
 	if s.public && len(s.hosts) == 0 {
 		return true
 	}

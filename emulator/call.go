@@ -23,7 +23,7 @@ func (c *call) write(w http.ResponseWriter) {
 
 // countResponse counts and logs a response.
 func (c *call) countResponse(f *failure) {
-	c.tally.answers[c.status/100].Add(1)
+	c.tally.responses[c.status/100].Add(1)
 	if c.request.Method != http.MethodHead {
 		c.tally.sent.Add(int64(len(c.body)))
 	}

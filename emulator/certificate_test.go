@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// selfSigned is a certificate for this machine, and what makes a client trust it.
+// selfSigned returns a certificate for this machine, and the roots with which a client trusts it.
 func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,7 +40,7 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// configOf serves with a certificate.
+// configOf returns a configuration for a server with the certificate.
 func configOf(c tls.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{c}}
 }

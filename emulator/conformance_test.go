@@ -34,7 +34,7 @@ func TestConformanceInProcess(t *testing.T) {
 
 func TestConformanceOverSocket(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits for real seconds")
+		t.Skip("the test waits for real seconds")
 	}
 	s := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil)
 	e, err := s.Start("")

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// exchangeRaw is what a request and its answer look like on the wire, without what is
-// never the same.
+// exchangeRaw sends a request and returns its response as text, without request id and dates.
 func exchangeRaw(t *testing.T, e *Endpoint, method, text string) string {
 	t.Helper()
 	conn, in := dial(t, e)
@@ -42,9 +41,9 @@ func exchangeRaw(t *testing.T, e *Endpoint, method, text string) string {
 	return b.String() + document
 }
 
-// TestSameOnBothLoops holds that an endpoint answers the same whether it is served by
-// our own loop or by net/http, as it is with faults: here one that never comes.
-func TestSameOnBothLoops(t *testing.T) {
+// TestBothLoopsRespondTheSame: an endpoint's response does not depend on whether our own loop or
+// net/http serves it. Faults select net/http; this one never happens.
+func TestBothLoopsRespondTheSame(t *testing.T) {
 	start := func(o *Options) *Endpoint {
 		e, err := New(nil, o).Start("")
 		if err != nil {
@@ -56,10 +55,10 @@ func TestSameOnBothLoops(t *testing.T) {
 	lean := start(nil)
 	watching := start(&Options{Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{1 << 60}}}}})
 	if _, ok := watching.server.(*waitingServer); !ok {
-		t.Fatalf("%T", watching.server)
+		t.Fatalf("server with faults: got %T, want *waitingServer", watching.server)
 	}
 	if _, ok := lean.server.(*waitingServer); ok {
-		t.Fatalf("%T", lean.server)
+		t.Fatalf("server without faults: got %T, want our own", lean.server)
 	}
 	with := func(method, path, body string, headers ...string) string {
 		return raw(method, path, body, "HTTP/1.1", strings.Join(append(headers, ""), "\r\n"))
@@ -85,7 +84,7 @@ func TestSameOnBothLoops(t *testing.T) {
 		got, want := exchangeRaw(t, lean, c.method, c.text), exchangeRaw(t, watching, c.method, c.text)
 		want = strings.ReplaceAll(want, watching.Addr().String(), lean.Addr().String())
 		if got != want {
-			t.Errorf("%q is answered with\n%s\nand by net/http with\n%s", c.text, got, want)
+			t.Errorf("%q: got\n%s\nwant, as from net/http,\n%s", c.text, got, want)
 		}
 	}
 }
@@ -109,11 +108,11 @@ func TestShutdownLetsOrdinaryRequestsFinish(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- e.Shutdown(context.Background()) }()
 	if _, err := bufio.NewReader(idle).ReadByte(); err == nil {
-		t.Error("an idle connection says something")
+		t.Error("an idle connection got a byte, want it closed")
 	}
 	close(release)
 	if got := status(t, in, "GET"); got != http.StatusOK {
-		t.Errorf("status %d", got)
+		t.Errorf("status: got %d, want 200", got)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -45,9 +45,9 @@ type Counts struct {
 
 // Tally is the outcome of one operation's requests. The zero value is none.
 type Tally struct {
-	// Answers is the number of responses by class: Answers[2] is 2xx. Requests in progress,
+	// Responses is the number of responses by class: Responses[2] is 2xx. Requests in progress,
 	// abandoned by the client, or whose connection a fault closed are not included.
-	Answers [6]int64
+	Responses [6]int64
 
 	// Faults is the number of requests with a fault.
 	Faults int64
@@ -71,7 +71,7 @@ func (c Counts) Requests() int64 {
 func (c Counts) String() string {
 	var b, table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	writeRow(w, "operation", "requests", "2xx", "4xx", "5xx", "no answer", "faults", "bytes in", "bytes out")
+	writeRow(w, "operation", "requests", "2xx", "4xx", "5xx", "no response", "faults", "bytes in", "bytes out")
 	var sum Tally
 	for _, op := range operations {
 		if n := c.Operations[op]; n > 0 {
@@ -102,7 +102,7 @@ func (c Counts) String() string {
 }
 
 func (t Tally) row(w io.Writer, name string, requests int64) {
-	a := t.Answers
+	a := t.Responses
 	unanswered := requests - a[1] - a[2] - a[3] - a[4] - a[5]
 	writeRow(w, name, requests, a[2], a[4], a[5], unanswered, t.Faults, t.Received, t.Sent)
 }
@@ -117,8 +117,8 @@ func writeRow(w io.Writer, name string, cells ...any) {
 }
 
 func (t *Tally) add(other Tally) {
-	for class := range t.Answers {
-		t.Answers[class] += other.Answers[class]
+	for class := range t.Responses {
+		t.Responses[class] += other.Responses[class]
 	}
 	t.Faults += other.Faults
 	t.Received += other.Received
@@ -139,7 +139,7 @@ type counters struct {
 // tally counts one operation's requests.
 type tally struct {
 	requests       atomic.Int64
-	answers        [6]atomic.Int64 // by class
+	responses      [6]atomic.Int64 // by class
 	faults         atomic.Int64
 	received, sent atomic.Int64
 }
@@ -176,8 +176,8 @@ func (c *counters) countGet(messages int) {
 // snapshot returns the number of requests and their outcome.
 func (t *tally) snapshot() (requests int64, out Tally) {
 	requests = t.requests.Load()
-	for class := range t.answers {
-		out.Answers[class] = t.answers[class].Load()
+	for class := range t.responses {
+		out.Responses[class] = t.responses[class].Load()
 	}
 	out.Faults, out.Received, out.Sent = t.faults.Load(), t.received.Load(), t.sent.Load()
 	return requests, out
@@ -201,7 +201,7 @@ func (s *Server) Counts() Counts {
 			continue
 		}
 		out.Operations[op], out.Tallies[op] = n, t
-		for class, n := range t.Answers {
+		for class, n := range t.Responses {
 			if n > 0 {
 				out.Statuses[class] += n
 			}

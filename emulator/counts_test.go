@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCountsAddUp: whatever comes, the tallies are the requests and the answers.
+// TestCountsAddUp: whatever the requests are, the tallies add up to the requests and responses.
 func TestCountsAddUp(t *testing.T) {
 	s, _ := faulty(t, 3, "*:503@10%,*:reset@10%,*:drop@10%,put:duplicate@20%,get:500@10%")
 	var sent, unanswered int64
@@ -28,12 +28,12 @@ func TestCountsAddUp(t *testing.T) {
 		response.Body.Close()
 	}
 	c := s.Counts()
-	var answers, faults int64
+	var responses, faults int64
 	for op, tally := range c.Tallies {
 		if c.Operations[op] == 0 {
-			t.Errorf("%s has a tally and no request", op)
+			t.Errorf("%s: got a tally without a request", op)
 		}
-		answers += sum(tally.Answers)
+		responses += sum(tally.Responses)
 		faults += tally.Faults
 		in += tally.Received
 	}
@@ -44,39 +44,39 @@ func TestCountsAddUp(t *testing.T) {
 	for _, n := range c.Faults {
 		kinds += n
 	}
-	if sent+c.Faults[FaultDuplicate] != c.Requests() || c.Requests()-answers != unanswered || statuses != answers || kinds != faults {
-		t.Errorf("%d sent, %d unanswered, counted\n%v", sent, unanswered, c)
+	if sent+c.Faults[FaultDuplicate] != c.Requests() || c.Requests()-responses != unanswered || statuses != responses || kinds != faults {
+		t.Errorf("%d requests sent, %d without a response: counts do not add up:\n%v", sent, unanswered, c)
 	}
 	if c.Busy != c.Faults[FaultBusy] || unanswered != c.Faults[FaultReset]+c.Faults[FaultDrop] || c.Limited != 0 {
-		t.Errorf("counted\n%v", c)
+		t.Errorf("Busy, Faults or Limited do not match the %d requests without a response:\n%v", unanswered, c)
 	}
 	puts := c.Tallies[PutMessage]
 	if put := int64(len(wrap("x"))); in%put != 0 || in != puts.Received || in > 100*put || in < 50*put {
-		t.Errorf("%d bytes received for 100 of %d", in, put)
+		t.Errorf("received: got %d bytes, want 50 to 100 bodies of %d", in, put)
 	}
 	got := c.Tallies[PutMessage].Sent + c.Tallies[GetMessages].Sent + c.Tallies[Unknown].Sent
 	if per := out / (sent - unanswered); got < out || got > out+c.Faults[FaultDuplicate]*2*per+1000 {
-		t.Errorf("%d bytes sent, counted %d", out, got)
+		t.Errorf("sent: got %d bytes in the counts, want about the %d that arrived", got, out)
 	}
 	if len(c.Faults) != 5 {
-		t.Errorf("some fault never came up: %v", c.Faults)
+		t.Errorf("faults: got %v, want each of five kinds", c.Faults)
 	}
 }
 
-// TestNoCounts: before the first request there is nothing, and the zero value is
-// that too.
-func TestNoCounts(t *testing.T) {
+// TestCountsBeforeTheFirstRequest: before the first request the counts are empty, and formatted
+// like the zero value.
+func TestCountsBeforeTheFirstRequest(t *testing.T) {
 	empty := New(nil, nil).Counts()
 	if empty.Requests() != 0 || len(empty.Operations)+len(empty.Tallies)+len(empty.Statuses)+len(empty.Faults) != 0 {
-		t.Errorf("%+v", empty)
+		t.Errorf("counts: got %+v, want none", empty)
 	}
 	if got, want := empty.String(), (Counts{}).String(); got != want {
-		t.Errorf("%s\nand\n%s", got, want)
+		t.Errorf("String: got\n%s\nwant\n%s", got, want)
 	}
 }
 
-// TestOperationsAreAll: what counts and what is listed are the same.
-func TestOperationsAreAll(t *testing.T) {
+// TestEveryOperationIsCounted: there is a counter for each listed operation.
+func TestEveryOperationIsCounted(t *testing.T) {
 	seen := map[Operation]bool{}
 	for _, op := range operations {
 		seen[op] = true
@@ -86,6 +86,6 @@ func TestOperationsAreAll(t *testing.T) {
 		counted[op] = true
 	}
 	if len(seen) != len(operations) || !reflect.DeepEqual(seen, counted) || operations[len(operations)-1] != Unknown {
-		t.Errorf("%v", operations)
+		t.Errorf("operations: got %v, counters for %v; want the same, each once, Unknown last", operations, counted)
 	}
 }

@@ -28,7 +28,7 @@ func (c *call) getDelegationKey() *failure {
 		return invalidComp("userdelegationkey")
 	}
 	if c.claims == nil || !isObjectID(c.claims.Object) || !isObjectID(c.claims.Tenant) {
-		return denied("A user delegation key is for who shows a token (Authorization: Bearer) with oid and tid in it.")
+		return denied("A user delegation key requires a bearer token with the claims oid and tid.")
 	}
 	var body []byte
 	if c.input != nil {
@@ -41,16 +41,16 @@ func (c *call) getDelegationKey() *failure {
 	now := time.Now()
 	expiry, ok := parseTime(asked.Expiry)
 	if !ok || !expiry.After(now) || expiry.After(now.Add(maxDelegation)) {
-		return invalidValue("Expiry", asked.Expiry, "It is a time of ISO 8601 in UTC, within seven days from now.")
+		return invalidValue("Expiry", asked.Expiry, "It must be an ISO 8601 time in UTC, within seven days from now.")
 	}
 	start := now
 	if asked.Start != "" {
 		if start, ok = parseTime(asked.Start); !ok || !start.Before(expiry) || start.Before(expiry.Add(-maxDelegation-maxSkew)) {
-			return invalidValue("Start", asked.Start, "It is a time of ISO 8601 in UTC, before the expiry by seven days at most.")
+			return invalidValue("Start", asked.Start, "It must be an ISO 8601 time in UTC, at most seven days before the expiry.")
 		}
 	}
 	if asked.DelegatedTenant != "" && !isObjectID(asked.DelegatedTenant) {
-		return invalidValue("DelegatedUserTid", asked.DelegatedTenant, "It is the identifier of a tenant.")
+		return invalidValue("DelegatedUserTid", asked.DelegatedTenant, "It must be the identifier of a tenant.")
 	}
 	key := signature{keyObject: c.claims.Object, keyTenant: c.claims.Tenant, keyStart: formatTime(start), keyExpiry: formatTime(expiry),
 		keyService: "q", keyVersion: c.version, userTenant: asked.DelegatedTenant}
@@ -78,7 +78,7 @@ func (a *accountState) delegated(s signature) []byte {
 // SAS), its key, and the user it is bound to.
 func (c *call) checkDelegationSAS(s signature, token string) *failure {
 	if s.version < oldestDelegation {
-		return denied("The Queue service has user delegation SAS since sv " + oldestDelegation + ".")
+		return denied("The Queue service supports user delegation SAS from sv " + oldestDelegation + " on.")
 	}
 	h := hmac.New(sha256.New, c.accountState.delegated(s))
 	h.Write([]byte(c.delegationText(s)))
@@ -86,7 +86,7 @@ func (c *call) checkDelegationSAS(s signature, token string) *failure {
 		return errSignature
 	}
 	if s.permissions == "" || s.expiry == "" || s.keyService != "q" {
-		return denied("A user delegation SAS of a queue has sp, se, and q as its sks.")
+		return denied("A user delegation SAS of a queue must have sp, se, and the sks q.")
 	}
 	if f := checkInterval(s.keyStart, s.keyExpiry); f != nil {
 		return f
@@ -94,12 +94,12 @@ func (c *call) checkDelegationSAS(s signature, token string) *failure {
 	if s.userObject == "" {
 		return nil
 	}
-	said, f := c.authenticateToken(token)
+	parsed, f := c.authenticateToken(token)
 	if f != nil {
 		return f
 	}
-	if said.Object != s.userObject || s.userTenant != "" && said.Tenant != s.userTenant {
-		return denied("The SAS is bound to another user than the token's.")
+	if parsed.Object != s.userObject || s.userTenant != "" && parsed.Tenant != s.userTenant {
+		return denied("The SAS is bound to another user than that of the token.")
 	}
 	return nil
 }

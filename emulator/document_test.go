@@ -14,7 +14,7 @@ import (
 
 var writeDocument = flag.Bool("write", false, "write the tables of docs/protocol.md")
 
-// protocolDocument is the page that says what the emulator answers.
+// protocolDocument is the page with the emulator's responses.
 const protocolDocument = "../docs/protocol.md"
 
 // The tables stand between these two lines.
@@ -23,7 +23,7 @@ const (
 	tablesEnd   = "<!-- The tables end here -->"
 )
 
-// tables are all exchanges as docs/protocol.md shows them.
+// tables returns all exchanges as docs/protocol.md shows them.
 func tables() string {
 	var b strings.Builder
 	for _, s := range sections {
@@ -35,7 +35,7 @@ func tables() string {
 	return b.String() + "\n"
 }
 
-// statusCell is the status, and that in process where it is another one.
+// statusCell returns the status, and the one in process if it differs.
 func (x exchange) statusCell() string {
 	if x.inside == 0 {
 		return strconv.Itoa(x.status)
@@ -43,7 +43,7 @@ func (x exchange) statusCell() string {
 	return fmt.Sprintf("%d, in process %d", x.status, x.inside)
 }
 
-// line is the request in short.
+// line returns the request in short.
 func (x exchange) line() string {
 	path := x.path
 	if decoded, err := url.PathUnescape(path); err == nil && !strings.ContainsAny(decoded, "\x00\r\n|`<") {
@@ -66,9 +66,9 @@ func (x exchange) line() string {
 	return strings.TrimSpace(x.verb + " " + cmp.Or(prefix+path, "/"))
 }
 
-// TestProtocolDocument holds the tables of docs/protocol.md against the exchanges
-// that TestProtocol does: a row that is no exchange fails it, and an exchange
-// that is no row, and one that says something else.
+// TestProtocolDocument compares the tables of docs/protocol.md with the exchanges of
+// TestProtocol. It fails for a row without an exchange, an exchange without a row, and a row
+// that differs.
 func TestProtocolDocument(t *testing.T) {
 	page, err := os.ReadFile(protocolDocument)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestProtocolDocument(t *testing.T) {
 	have, want := rows(written), rows(tables())
 	for _, row := range have {
 		if !slices.Contains(want, row) {
-			t.Errorf("not what the tests do: %s", row)
+			t.Errorf("row in %s that no exchange has: %s", protocolDocument, row)
 		}
 	}
 	for _, row := range want {
@@ -101,7 +101,7 @@ func TestProtocolDocument(t *testing.T) {
 	}
 }
 
-// rows are the lines of tables, each behind its heading.
+// rows returns the lines of the tables, each after its heading.
 func rows(tables string) []string {
 	var rows []string
 	heading := ""
@@ -116,35 +116,35 @@ func rows(tables string) []string {
 	return rows
 }
 
-// TestExchangesHaveNamesOfTheirOwn: a row is found by its name.
-func TestExchangesHaveNamesOfTheirOwn(t *testing.T) {
+// TestExchangeNamesAreUnique: azuriteResponses finds an exchange by its name.
+func TestExchangeNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for x := range all {
 		if seen[x.name] || x.name == "" || strings.Contains(x.name, "|") {
-			t.Errorf("exchange %q", x.name)
+			t.Errorf("exchange %q: its name is empty, not unique, or contains a |", x.name)
 		}
 		seen[x.name] = true
 	}
-	for name := range azuriteAnswers {
+	for name := range azuriteResponses {
 		if !seen[name] {
-			t.Errorf("azuriteAnswers has %q, which is no exchange", name)
+			t.Errorf("azuriteResponses has %q, which is no exchange", name)
 		}
 	}
 }
 
-// TestPermissions holds the table of docs/protocol.md that says which permission
-// an operation needs against the code: every operation is in it, as it is.
-func TestPermissions(t *testing.T) {
+// TestPermissionsAreDocumented compares the table of docs/protocol.md that says which permission
+// an operation needs with the code.
+func TestPermissionsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile(protocolDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, ok := strings.Cut(string(page), "| operation | account SAS | service SAS |\n|---|---|---|\n")
 	if !ok {
-		t.Fatal("there is no such table")
+		t.Fatalf("%s has no table of permissions", protocolDocument)
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
-	seen := map[Operation]bool{Preflight: true, Unknown: true} // those need nothing, or are none
+	seen := map[Operation]bool{Preflight: true, Unknown: true} // these need no permission
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
 		for name := range strings.SplitSeq(strings.Replace(cells[1], "Get and Set Queue ACL", "Get Queue Acl, Set Queue Acl", 1), ",") {
@@ -156,7 +156,7 @@ func TestPermissions(t *testing.T) {
 				account = need.resource + ", " + strings.Join(strings.Split(need.account, ""), " or ")
 			}
 			if got, want := strings.TrimSpace(cells[2])+" | "+strings.TrimSpace(cells[3]), account+" | "+cmp.Or(need.queue, "–"); got != want {
-				t.Errorf("%s: the table says %s, the code %s", op, got, want)
+				t.Errorf("%s: got %s in the table, want %s as in the code", op, got, want)
 			}
 		}
 	}
@@ -166,6 +166,6 @@ func TestPermissions(t *testing.T) {
 		}
 	}
 	if len(seen) != len(newCounters().operations) {
-		t.Errorf("the table has an operation that there is not: %v", seen)
+		t.Errorf("the table has an unknown operation: %v", seen)
 	}
 }

@@ -58,20 +58,20 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	}
 	slack := s.delay + s.totalFaultDelay()
 	return s.listen(address, config, timeouts{
-		header:  10 * time.Second,
-		request: 30*time.Second + slack,
-		answer:  30*time.Second + slack,
-		idle:    2 * time.Minute, // Azurite's 5 s makes clients race closing connections
+		header:   10 * time.Second,
+		request:  30*time.Second + slack,
+		response: 30*time.Second + slack,
+		idle:     2 * time.Minute, // Azurite's 5 s makes clients race closing connections
 	}, nil)
 }
 
 // timeouts limit how long an endpoint waits for a slow or idle client before it closes the
 // connection.
 type timeouts struct {
-	header  time.Duration // TLS handshake, request line and headers
-	request time.Duration // request with its body; then its context ends
-	answer  time.Duration // reading the response, from the end of the headers
-	idle    time.Duration // between requests
+	header   time.Duration // TLS handshake, request line and headers
+	request  time.Duration // request with its body; then its context ends
+	response time.Duration // reading the response, from the end of the headers
+	idle     time.Duration // between requests
 }
 
 // maxHeader limits the request line and headers in bytes. Metadata alone has 8 KiB, in up to
@@ -89,11 +89,11 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 	}
 	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{})}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(s.answer),
+		Handler:           http.HandlerFunc(s.serveEndpoint),
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: wait.header,
 		ReadTimeout:       wait.request,
-		WriteTimeout:      wait.answer,
+		WriteTimeout:      wait.response,
 		IdleTimeout:       wait.idle,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(errorLog, "", 0),
@@ -114,9 +114,9 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 	return e, nil
 }
 
-// answer handles a request of an endpoint: requests for the front page go to Options.Front, all
+// serveEndpoint handles a request of an endpoint: requests for the front page go to Options.Front, all
 // others to the protocol.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveEndpoint(w http.ResponseWriter, r *http.Request) {
 	if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
 		s.front.ServeHTTP(w, r)
 		return
@@ -251,7 +251,7 @@ func (s *Server) checkAddress(address string) error {
 		return s.checkPublic()
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it; Options.Public says otherwise", address)
+		return fmt.Errorf("emulator: address %q is not a loopback address: the development account's key is public, so only this machine may reach it: set Options.Public to allow others", address)
 	}
 	return nil
 }
@@ -262,14 +262,14 @@ const minPublicKey = 16
 // checkPublic refuses accounts whose keys do not protect a public server.
 func (s *Server) checkPublic() error {
 	if len(s.accounts) == 0 {
-		return errors.New("emulator: a public emulator has no accounts of its own: name some, with their keys, in Options.Accounts")
+		return errors.New("emulator: a public emulator has no accounts by default: name some, with their keys, in Options.Accounts")
 	}
 	public := wellKnownKey()
 	for name, account := range s.accounts {
 		switch {
 		case bytes.Equal(account.key, public):
 			return fmt.Errorf("emulator: account %q has the development account's key, which everyone knows: "+
-				"give it one of its own in Options.Accounts where other machines come in (openssl rand -base64 64 makes one)", name)
+				"give it another one in Options.Accounts if other machines can reach it (openssl rand -base64 64 makes one)", name)
 		case len(bytes.TrimRight(account.key, "\x00")) < minPublicKey: // HMAC pads keys with zeros
 			return fmt.Errorf("emulator: the key of account %q has fewer than %d bytes, so that other machines can guess it: "+
 				"give it a longer one in Options.Accounts (openssl rand -base64 64 makes one)", name, minPublicKey)

@@ -26,7 +26,7 @@ func queueClient(url, account, key string, transport http.RoundTripper) (*azqueu
 	return azqueue.NewQueueClientWithSharedKeyCredential(url, credential, clientOptions(transport))
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartRefusesAddresses(t *testing.T) {
 	s := New(nil, nil)
 	taken, err := s.Start("localhost:0")
 	if err != nil {
@@ -42,14 +42,13 @@ func TestStartRefuses(t *testing.T) {
 		"[::ffff:192.0.2.1]:0": "not a loopback address",
 	} {
 		if e, err := s.Start(address); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v", address, e, err)
+			t.Errorf("Start(%q): got %v, %v; want an error with %q", address, e, err, want)
 		}
 	}
 }
 
-// underway starts a request and returns when the server is reading its body,
-// which goes on when release is called. The result is the status, 0 when there
-// was no answer.
+// underway starts a request and returns when the server is reading its body, the rest of which
+// follows when release is called. The result is the status, or 0 without a response.
 func underway(ctx context.Context, t *testing.T, e *Endpoint) (release func(), result <-chan int) {
 	t.Helper()
 	body := wrap("x")
@@ -57,7 +56,7 @@ func underway(ctx context.Context, t *testing.T, e *Endpoint) (release func(), r
 	r := signed("POST", "/orders/messages", body)
 	r.URL.Host, r.Host = e.Addr().String(), ""
 	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body[:1]), after{blocked}, strings.NewReader(body[1:])))
-	r.Header.Set("Expect", "100-continue") // which a server sends when its handler reads the body
+	r.Header.Set("Expect", "100-continue") // net/http sends it when the handler reads the body
 	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(reading) }}))
 	transport := &http.Transport{ExpectContinueTimeout: time.Hour}
 	ended := make(chan struct{})
@@ -82,7 +81,7 @@ func underway(ctx context.Context, t *testing.T, e *Endpoint) (release func(), r
 	return release, status
 }
 
-// after is a reader that has nothing, from the moment its channel is closed.
+// after is an empty reader that blocks until its channel is closed.
 type after struct{ closed <-chan struct{} }
 
 func (a after) Read([]byte) (int, error) {
@@ -103,14 +102,14 @@ func TestCloseEndsRequests(t *testing.T) {
 	}
 	release()
 	if got := <-status; got != 0 {
-		t.Errorf("answered with %d", got)
+		t.Errorf("status: got %d, want no response", got)
 	}
 	if err := e.Close(); err != nil { // again
 		t.Error(err)
 	}
 	if conn, err := net.Dial("tcp", e.Addr().String()); err == nil {
 		conn.Close()
-		t.Error("still listening")
+		t.Error("the endpoint still accepts connections after Close")
 	}
 }
 
@@ -126,7 +125,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	go func() { done <- e.Shutdown(context.Background()) }()
 	release()
 	if got := <-status; got != 201 {
-		t.Errorf("status %d", got)
+		t.Errorf("status: got %d, want 201", got)
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -151,12 +150,12 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 func createOrders(t *testing.T, s *Server) {
 	t.Helper()
 	if a := do(t, s, signed("PUT", "/orders", "")); a.status != 201 {
-		t.Fatalf("%d %s", a.status, a.body)
+		t.Fatalf("create orders: got status %d, want 201: %s", a.status, a.body)
 	}
 }
 
-// TestCancelOverSocket holds that a client that leaves while its request waits
-// has changed nothing: Shutdown would not return for an hour otherwise.
+// TestCancelOverSocket: a request whose client leaves while it is delayed is not executed, and
+// Shutdown does not wait for the rest of its delay.
 func TestCancelOverSocket(t *testing.T) {
 	engine := localqueue.New(nil)
 	q := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})
@@ -172,12 +171,12 @@ func TestCancelOverSocket(t *testing.T) {
 	release()
 	cancel()
 	if got := <-status; got != 0 {
-		t.Errorf("answered with %d", got)
+		t.Errorf("status: got %d, want no response", got)
 	}
 	if err := e.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if got := depth(t, q); got != 0 {
-		t.Errorf("depth %d", got)
+		t.Errorf("depth: got %d, want 0", got)
 	}
 }

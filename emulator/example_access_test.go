@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// A web shop gets a signature with which it can put orders on the queue, and
-// nothing else. The emulator holds it to that, as the service would.
+// A web shop gets a signature with which it can only put orders on the queue. The
+// emulator enforces this as the service would.
 func ExampleServer_sharedAccessSignature() {
 	ctx := context.Background()
 	server := emulator.New(nil, &emulator.Options{Accounts: map[string][]byte{"shop": []byte("the shop's key")}})

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// What three messages and the polls around them cost: every line is a kind of
-// request, and the last one the bill.
+// Three messages and the polls around them cost so many transactions: one line for each
+// operation, and the total, which is the bill.
 func ExampleCounts_String() {
 	rules, err := emulator.ParseFaults("delete:503@#2")
 	if err != nil {
@@ -38,18 +38,18 @@ func ExampleCounts_String() {
 			log.Fatal(err)
 		}
 		for _, m := range found {
-			for orders.Delete(ctx, m.Lease) != nil { // again, at once
+			for orders.Delete(ctx, m.Lease) != nil { // repeat at once
 			}
 		}
 	}
 	fmt.Print(server.Counts())
 	// Output:
-	// operation                  requests  2xx  4xx  5xx  no answer  faults  bytes in  bytes out
-	// PutMessage                        3    3    0    0          0       0       306       1200
-	// GetMessages                       3    3    0    0          0       0         0       1392
-	// DeleteMessage                     4    3    0    1          0       1         0        254
-	// CreateQueue                       1    1    0    0          0       0         0          0
-	// transactions                     11   10    0    1          0       1       306       2846
+	// operation                  requests  2xx  4xx  5xx  no response  faults  bytes in  bytes out
+	// PutMessage                        3    3    0    0            0       0       306       1200
+	// GetMessages                       3    3    0    0            0       0         0       1392
+	// DeleteMessage                     4    3    0    1            0       1         0        254
+	// CreateQueue                       1    1    0    0            0       0         0          0
+	// transactions                     11   10    0    1            0       1       306       2846
 	// messages got: 3; gets that found none: 2
 	// faults: 503 1
 	// 503, which the service does not bill: 1; over a limit: 0

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// The service is busy at first, and the answer to the second put is lost. The
-// log tells what has happened.
+// The service is busy at first, and the response to the second put is lost. The
+// log shows the faults.
 func ExampleParseFaults() {
 	if _, err := emulator.ParseFaults("put:503@5"); err != nil {
 		fmt.Println(err)
@@ -46,24 +46,24 @@ func ExampleParseFaults() {
 	}
 	for range 2 {
 		if _, err = orders.Enqueue(ctx, "ship 42", nil); err != nil {
-			fmt.Println("nobody knows:", errors.Is(err, queue.ErrOutcomeUnknown), errors.Is(err, io.EOF))
+			fmt.Println("outcome unknown:", errors.Is(err, queue.ErrOutcomeUnknown), errors.Is(err, io.EOF))
 		}
 	}
 	found, err := orders.Peek(ctx, 32)
 	fmt.Println(len(found), "messages", err)
 	// Output:
-	// emulator: fault "put:503@5": "5" is no time at which it happens: write 5%, 1/100 or #3,7
+	// emulator: fault "put:503@5": "5" does not say when: write 5%, 1/100 or #3,7
 	// level=WARN operation=CreateQueue status=503 code=ServerBusy fault=503
 	// throttled: true
 	// level=INFO operation=CreateQueue status=201
 	// level=INFO operation=PutMessage status=201
 	// level=WARN operation=PutMessage fault=drop
-	// nobody knows: true true
+	// outcome unknown: true true
 	// level=INFO operation=PeekMessages status=200
 	// 2 messages <nil>
 }
 
-// A queue takes two messages a second. After the burst the service is busy.
+// A queue accepts two messages a second. After that burst the service is busy.
 func ExampleParseLimits() {
 	limits, err := emulator.ParseLimits("messages=2")
 	if err != nil {

@@ -265,7 +265,7 @@ var sections = []section{
 		{name: "set ACL: no body", verb: "PUT", path: "/orders?comp=acl", status: 204},
 		{name: "set ACL: six policies", verb: "PUT", path: "/orders?comp=acl", body: acl(policies(6)), status: 400, code: "InvalidXmlDocument"},
 		{name: "set ACL: long id", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy(strings.Repeat("x", 65), "", "", "r")), status: 400,
-			code: "InvalidXmlDocument", has: `<Reason>An Id has 1 to 64 characters.</Reason>`},
+			code: "InvalidXmlDocument", has: `<Reason>An Id must have 1 to 64 characters.</Reason>`},
 		{name: "set ACL: empty id", verb: "PUT", path: "/orders?comp=acl", body: acl(storedPolicy("", "", "", "r")), status: 400, code: "InvalidXmlDocument"},
 		{name: "set ACL: no id", verb: "PUT", path: "/orders?comp=acl", body: acl("<SignedIdentifier><AccessPolicy/></SignedIdentifier>"),
 			status: 400, code: "InvalidXmlDocument"},
@@ -489,7 +489,7 @@ var sections = []section{
 	{"Anonymous requests", anonymousExchanges},
 }
 
-// settings are the properties of a service.
+// settings returns the properties of a service.
 func settings(inside string) string {
 	return "<StorageServiceProperties>" + inside + "</StorageServiceProperties>"
 }
@@ -501,14 +501,14 @@ func logging(deletes, days string) string {
 		"</Delete><Read>false</Read><Write>true</Write><RetentionPolicy><Enabled>true</Enabled><Days>" + days + "</Days></RetentionPolicy></Logging>"
 }
 
-// keyInfo asks for a user delegation key.
+// keyInfo returns the body of a request for a user delegation key.
 func keyInfo(start, expiry string) string {
 	return "<KeyInfo>" + element("Start", start) + element("Expiry", expiry) + "</KeyInfo>"
 }
 
 func acl(inside string) string { return "<SignedIdentifiers>" + inside + "</SignedIdentifiers>" }
 
-// policies are so many stored access policies.
+// policies returns n stored access policies.
 func policies(n int) string {
 	all := ""
 	for i := range n {
@@ -517,7 +517,7 @@ func policies(n int) string {
 	return all
 }
 
-// preflight are the headers with which a browser asks.
+// preflight returns the headers of a browser's preflight request.
 func preflight(origin, method, headers string) map[string]string {
 	m := map[string]string{"Origin": origin, "Access-Control-Request-Method": method, "Access-Control-Request-Headers": headers}
 	maps.DeleteFunc(m, func(_, value string) bool { return value == "" })
@@ -541,7 +541,7 @@ func withParameter(name, value string) func(*http.Request) {
 	}
 }
 
-// withQuery gives a request other parameters than were signed.
+// withQuery replaces the signed parameters of a request.
 func withQuery(query string) func(*http.Request) {
 	return func(r *http.Request) { r.URL.RawQuery = query }
 }
@@ -554,7 +554,7 @@ func authorizedBy(credentials string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", credentials) }
 }
 
-// signPrimary signs the address of the primary location, as the documents say.
+// signPrimary signs the address of the primary location, as documented.
 func signPrimary(r *http.Request) {
 	path := r.URL.Path
 	r.URL.Path = strings.Replace(path, "-secondary", "", 1)

@@ -93,22 +93,22 @@ const maxDelay = 24 * time.Hour
 // check validates a rule. Its errors use the syntax of [ParseFaults].
 func (f Fault) check() error {
 	if f.Operation != "" && (f.Operation == Unknown || !slices.Contains(operations, f.Operation)) {
-		return fmt.Errorf("there is no operation %q: %s", f.Operation, operationHint())
+		return fmt.Errorf("unknown operation %q: %s", f.Operation, operationHint())
 	}
 	if !slices.Contains(faultKinds, f.Kind) {
-		return fmt.Errorf("there is no fault %q: %s", f.Kind, kindHint())
+		return fmt.Errorf("unknown fault %q: %s", f.Kind, kindHint())
 	}
 	if f.Kind == FaultDelay && (f.Delay <= 0 || f.Delay > maxDelay) {
-		return fmt.Errorf("a delay of %v: it takes more than 0 and up to %v, such as delay=200ms", f.Delay, maxDelay)
+		return fmt.Errorf("a delay of %v is out of range: it must be more than 0 and at most %v, such as delay=200ms", f.Delay, maxDelay)
 	}
 	if f.Kind != FaultDelay && f.Delay != 0 {
-		return fmt.Errorf("%s takes no time: leave out the %v, or make it a delay", f.Kind, f.Delay)
+		return fmt.Errorf("%s has no duration: remove the %v, or use the kind delay", f.Kind, f.Delay)
 	}
 	if !(f.Rate >= 0 && f.Rate <= 1) { // refuses NaN too
-		return fmt.Errorf("a rate of %v: it is 0 to 1, that is 0%% to 100%%", f.Rate)
+		return fmt.Errorf("a rate of %v is out of range: it must be 0 to 1, that is 0%% to 100%%", f.Rate)
 	}
 	if f.Every < 0 {
-		return fmt.Errorf("every %d: it is 1 or more, such as 1/100 for each hundredth", f.Every)
+		return fmt.Errorf("every %d is out of range: it must be 1 or more, such as 1/100 for every hundredth", f.Every)
 	}
 	for _, n := range f.At {
 		if n < 1 {
@@ -122,7 +122,7 @@ func (f Fault) check() error {
 		}
 	}
 	if given > 1 {
-		return errors.New("more than one of Rate, Every and At: make it a rule each")
+		return errors.New("more than one of Rate, Every and At: make one rule for each")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -20,8 +19,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// faulty is a server with these faults over an engine with an empty queue
-// "orders".
+// faulty returns a server with these faults over an engine with an empty queue "orders".
 func faulty(t *testing.T, seed uint64, rules string) (*Server, *localqueue.Queue) {
 	t.Helper()
 	parsed, err := ParseFaults(rules)
@@ -31,7 +29,7 @@ func faulty(t *testing.T, seed uint64, rules string) (*Server, *localqueue.Queue
 	return withOptions(t, &Options{Faults: &Faults{Seed: seed, Rules: parsed}})
 }
 
-// withOptions is a server over an engine with an empty queue "orders".
+// withOptions returns a server over an engine with an empty queue "orders".
 func withOptions(t *testing.T, o *Options) (*Server, *localqueue.Queue) {
 	t.Helper()
 	engine := localqueue.New(&localqueue.Options{Seed: 1})
@@ -42,7 +40,7 @@ func withOptions(t *testing.T, o *Options) (*Server, *localqueue.Queue) {
 	return New(engine, o), q
 }
 
-// outcome is what a client makes of a request: a status and a code, or an error.
+// outcome is what a client gets: a status and a code, or an error.
 type outcome struct {
 	status int
 	code   string
@@ -63,14 +61,14 @@ func attempt(t *testing.T, transport http.RoundTripper, r *http.Request) outcome
 	return outcome{response.StatusCode, response.Header.Get("x-ms-error-code"), nil, response.Header}
 }
 
-// way is how requests come to a server.
+// way is a way in which requests reach a server.
 type way struct {
 	name string
 	open func(*testing.T, *Server) (host string, transport http.RoundTripper)
 }
 
-// waysIn are in process, over a socket and over TLS. Connections serve one
-// request: net/http repeats some on those that it has used.
+// waysIn are in process, over a socket and over TLS. Each connection serves one request, because
+// net/http repeats some requests on reused connections.
 var waysIn = []way{
 	{"in process", func(_ *testing.T, s *Server) (string, http.RoundTripper) { return inProcess, s }},
 	{"over a socket", func(t *testing.T, s *Server) (string, http.RoundTripper) {
@@ -88,7 +86,7 @@ var waysIn = []way{
 	}},
 }
 
-// secured sends over TLS what is meant for a plain connection.
+// secured changes requests to https.
 type secured struct{ next http.RoundTripper }
 
 func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -102,25 +100,26 @@ func at(host string, r *http.Request) *http.Request {
 	return r
 }
 
-// effects are what each kind does to a put.
+// effects are the effects of each kind of fault on a put.
 var effects = []struct {
 	kind     string
 	status   int
 	code     string
 	err      error
-	depth    int64 // how many messages there are then
+	depth    int64 // messages in the queue afterwards
 	requests int64
+	document string // what the client gets, in docs/protocol.md
 }{
-	{"503", 503, "ServerBusy", nil, 0, 1},
-	{"500", 500, "InternalError", nil, 0, 1},
-	{"408", 408, "OperationTimedOut", nil, 0, 1},
-	{"reset", 0, "", syscall.ECONNRESET, 0, 1},
-	{"drop", 0, "", io.EOF, 1, 1},
-	{"delay=1ms", 201, "", nil, 1, 1},
-	{"duplicate", 201, "", nil, 2, 2},
+	{"503", 503, "ServerBusy", nil, 0, 1, "503 ServerBusy"},
+	{"500", 500, "InternalError", nil, 0, 1, "500 InternalError"},
+	{"408", 408, "OperationTimedOut", nil, 0, 1, "408 OperationTimedOut"},
+	{"reset", 0, "", syscall.ECONNRESET, 0, 1, "a connection that is reset"},
+	{"drop", 0, "", io.EOF, 1, 1, "a connection that is closed without a response"},
+	{"delay=1ms", 201, "", nil, 1, 1, "the response, later"},
+	{"duplicate", 201, "", nil, 2, 2, "the response to the second copy"},
 }
 
-func TestFaultsOnEveryWay(t *testing.T) {
+func TestFaultsOnEveryTransport(t *testing.T) {
 	for _, w := range waysIn {
 		for _, c := range effects {
 			t.Run(w.name+"/"+c.kind, func(t *testing.T) {
@@ -130,28 +129,28 @@ func TestFaultsOnEveryWay(t *testing.T) {
 					return attempt(t, transport, at(host, signed("POST", "/orders/messages", wrap("x"))))
 				}
 				if got := put(); got.status != 201 {
-					t.Fatalf("the first: %+v", got)
+					t.Fatalf("first put: got %+v, want status 201", got)
 				}
 				got := put()
 				if got.status != c.status || got.code != c.code || (got.err == nil) != (c.err == nil) || !errors.Is(got.err, c.err) {
-					t.Errorf("got %+v", got)
+					t.Errorf("second put: got %+v, want status %d, code %q, error %v", got, c.status, c.code, c.err)
 				}
 				if got := depth(t, q) - 1; got != c.depth {
-					t.Errorf("%d messages, want %d", got, c.depth)
+					t.Errorf("depth after the second put: got %d more messages, want %d", got, c.depth)
 				}
 				if got := put(); got.status != 201 {
-					t.Errorf("the third: %+v", got)
+					t.Errorf("third put: got %+v, want status 201", got)
 				}
 				if got := attempt(t, transport, at(host, signed("GET", "/orders?comp=metadata", ""))); got.status != 200 {
-					t.Errorf("another operation: %+v", got)
+					t.Errorf("another operation: got %+v, want status 200", got)
 				}
 				counts := s.Counts()
 				kind, _, _ := strings.Cut(c.kind, "=")
 				if counts.Operations[PutMessage] != 2+c.requests || counts.Faults[FaultKind(kind)] != 1 || counts.Tallies[PutMessage].Faults != 1 || len(counts.Faults) != 1 {
-					t.Errorf("counted\n%v", counts)
+					t.Errorf("counts: got\n%v\nwant %d puts and one fault", counts, 2+c.requests)
 				}
-				if unanswered := counts.Operations[PutMessage] - sum(counts.Tallies[PutMessage].Answers); (unanswered == 1) != (c.err != nil) {
-					t.Errorf("%d without an answer", unanswered)
+				if unanswered := counts.Operations[PutMessage] - sum(counts.Tallies[PutMessage].Responses); (unanswered == 1) != (c.err != nil) {
+					t.Errorf("puts without a response: got %d, want 1 only for an error", unanswered)
 				}
 			})
 		}
@@ -165,8 +164,8 @@ func sum(numbers [6]int64) (all int64) {
 	return all
 }
 
-// TestFaultsAreDocumented holds the table of docs/protocol.md against the effects
-// that TestFaultsOnEveryWay checks.
+// TestFaultsAreDocumented compares the table of docs/protocol.md with the effects that
+// TestFaultsOnEveryTransport checks.
 func TestFaultsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile(protocolDocument)
 	if err != nil {
@@ -174,37 +173,26 @@ func TestFaultsAreDocumented(t *testing.T) {
 	}
 	_, table, ok := strings.Cut(string(page), "| fault | the client gets | done |\n|---|---|---|\n")
 	if !ok {
-		t.Fatal("there is no such table")
+		t.Fatalf("%s has no table of faults", protocolDocument)
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	lines := strings.Split(table, "\n")
 	if len(lines) != len(effects) || len(effects) != len(faultKinds) {
-		t.Fatalf("%d rows, %d effects, %d kinds", len(lines), len(effects), len(faultKinds))
+		t.Fatalf("got %d rows, %d effects and %d kinds of faults, want the same number", len(lines), len(effects), len(faultKinds))
 	}
 	for i, c := range effects {
-		gets := fmt.Sprint(c.status, " ", c.code)
-		switch c.kind {
-		case "reset":
-			gets = "a connection that is reset"
-		case "drop":
-			gets = "a connection that is closed without an answer"
-		case "delay=1ms":
-			gets = "the answer, later"
-		case "duplicate":
-			gets = "the answer to the second copy"
-		}
-		want := "| `" + c.kind + "` | " + gets + " | " + []string{"no", "once", "twice"}[c.depth] + " |"
+		want := "| `" + c.kind + "` | " + c.document + " | " + []string{"no", "once", "twice"}[c.depth] + " |"
 		if lines[i] != want {
-			t.Errorf("the page has %s, want %s", lines[i], want)
+			t.Errorf("row %d: got %s, want %s", i+1, lines[i], want)
 		}
 		if name, _, _ := strings.Cut(c.kind, "="); FaultKind(name) != faultKinds[i] {
-			t.Errorf("%s is not where %s is", c.kind, faultKinds[i])
+			t.Errorf("fault kind %d: got %s, want %s", i+1, c.kind, faultKinds[i])
 		}
 	}
 }
 
-// TestDelay: the work comes after the delay, all of which a client can leave.
-func TestDelay(t *testing.T) {
+// TestDelayBeforeTheWork: a request is executed after its delay, unless its client has left by then.
+func TestDelayBeforeTheWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules  string
 		leave  time.Duration // 0 is never
@@ -228,36 +216,36 @@ func TestDelay(t *testing.T) {
 				start := time.Now()
 				got := attempt(t, s, signed("POST", "/orders/messages", wrap("x")).WithContext(ctx))
 				if got.status != c.status || time.Since(start) != c.took || depth(t, q) != c.depth {
-					t.Errorf("%+v after %v, depth %d", got, time.Since(start), depth(t, q))
+					t.Errorf("got %+v after %v and depth %d; want status %d after %v and depth %d", got, time.Since(start), depth(t, q), c.status, c.took, c.depth)
 				}
 				if delayed := s.Counts().Faults[FaultDelay] > 0; delayed != (c.took > 0) {
-					t.Errorf("counted\n%v", s.Counts())
+					t.Errorf("delay counted: got %v, want %v\n%v", delayed, c.took > 0, s.Counts())
 				}
 				if c.status == 0 && !errors.Is(got.err, context.DeadlineExceeded) {
-					t.Error(got.err)
+					t.Errorf("error: got %v, want DeadlineExceeded", got.err)
 				}
 			})
 		})
 	}
 }
 
-// TestDelayOfAPreflight: it needs no version and no signature, but it waits.
-func TestDelayOfAPreflight(t *testing.T) {
+// TestPreflightIsDelayed: delays apply to preflights too, which need no version and no signature.
+func TestPreflightIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := faulty(t, 0, "*:delay=5s")
 		start := time.Now()
 		if got := attempt(t, s, signed("OPTIONS", "/orders", "")); got.status != 400 || time.Since(start) != 5*time.Second {
-			t.Errorf("%+v after %v", got, time.Since(start))
+			t.Errorf("preflight: got %+v after %v, want status 400 after 5s", got, time.Since(start))
 		}
 		if got := attempt(t, s, signed("GET", "/orders?comp=nothing", "")); got.status != 400 || s.Counts().Tallies[Unknown].Faults != 0 {
-			t.Errorf("a request that is no operation: %+v", got)
+			t.Errorf("request that is no operation: got %+v, want status 400 without a fault", got)
 		}
 	})
 }
 
-// TestDuplicateAnswers: the client hears the answer to the second copy, and
-// nothing of the first.
-func TestDuplicateAnswers(t *testing.T) {
+// TestDuplicateReturnsTheSecondResponse: the client gets the response to the second copy, without
+// anything of the first.
+func TestDuplicateReturnsTheSecondResponse(t *testing.T) {
 	s, q := faulty(t, 0, "update:duplicate,delete:duplicate,get:duplicate")
 	for range 3 {
 		if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
@@ -265,58 +253,58 @@ func TestDuplicateAnswers(t *testing.T) {
 		}
 	}
 	if got := attempt(t, s, signed("GET", "/orders/messages", "")); got.status != 200 {
-		t.Errorf("get: %+v", got)
+		t.Errorf("get: got %+v, want status 200", got)
 	}
 	rest, err := q.Dequeue(t.Context(), 32, time.Minute)
 	if err != nil || len(rest) != 1 {
-		t.Fatalf("%d left after a get that was done twice, %v", len(rest), err)
+		t.Fatalf("messages left after a duplicate get: got %d, %v; want 1", len(rest), err)
 	}
 	address := func(l queue.Lease) string {
 		return "/orders/messages/" + string(l.ID) + "?visibilitytimeout=1&popreceipt=" + url.QueryEscape(string(l.Receipt))
 	}
 	got := attempt(t, s, signed("PUT", address(rest[0].Lease), ""))
 	if got.code != "PopReceiptMismatch" || got.header.Get("x-ms-popreceipt") != "" || got.header.Get("x-ms-time-next-visible") != "" {
-		t.Errorf("update: %+v", got)
+		t.Errorf("update: got %+v, want PopReceiptMismatch without a receipt", got)
 	}
 	m, err := q.Enqueue(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := attempt(t, s, signed("DELETE", address(m.Lease), "")); got.code != "MessageNotFound" {
-		t.Errorf("delete: %+v", got)
+		t.Errorf("delete: got %+v, want MessageNotFound", got)
 	}
 	counts := s.Counts()
 	if counts.Messages != 2 || counts.Statuses[2] != 4 || counts.Statuses[4] != 2 || counts.Requests() != 6 {
-		t.Errorf("counted\n%v", counts)
+		t.Errorf("counts: got\n%v\nwant 6 requests, 4 of them 2xx and 2 of them 4xx, and 2 messages", counts)
 	}
 }
 
-// TestFirstFaultCounts: of several that hit a request, but delays.
-func TestFirstFaultCounts(t *testing.T) {
+// TestFirstMatchingFaultWins: of several faults that hit a request the first counts, delays apart.
+func TestFirstMatchingFaultWins(t *testing.T) {
 	s, _ := faulty(t, 0, "put:503@1/2 *:500@1/3 put:408@#6,7")
 	var codes []string
 	for range 7 {
 		codes = append(codes, attempt(t, s, signed("POST", "/orders/messages", wrap("x"))).code)
 	}
 	if got := strings.Join(codes, ","); got != ",ServerBusy,InternalError,ServerBusy,,ServerBusy,OperationTimedOut" {
-		t.Error(got)
+		t.Errorf("codes: got %s", got)
 	}
 }
 
-// TestFaultsComeBeforeAuthorization: whoever sends the requests, they are counted
-// and hit, so that numbers are those of the log.
+// TestFaultsComeBeforeAuthorization: unauthorized requests count for the rules too, so that the
+// numbers are those of the log.
 func TestFaultsComeBeforeAuthorization(t *testing.T) {
 	s, _ := faulty(t, 0, "put:503@#2")
 	for _, want := range []int{403, 503, 403} {
 		r := signed("POST", "/orders/messages", wrap("x"))
 		r.Header.Set("Authorization", "SharedKey devstoreaccount1:AAAA")
 		if got := attempt(t, s, r); got.status != want {
-			t.Errorf("%+v, want %d", got, want)
+			t.Errorf("got %+v, want status %d", got, want)
 		}
 	}
 }
 
-// injections sends puts and gets in turn and returns what came of each.
+// injections sends puts and gets and returns the status of each.
 func injections(t *testing.T, w way, seed uint64, n int) []int {
 	t.Helper()
 	s, _ := faulty(t, seed, "put:503@30%,*:reset@10%,get:500@30%")
@@ -332,28 +320,28 @@ func injections(t *testing.T, w way, seed uint64, n int) []int {
 	return all
 }
 
-// TestSeed: the same sequence of requests has the same faults, on every way.
-func TestSeed(t *testing.T) {
+// TestSeedRepeatsFaults: the same sequence of requests has the same faults on every transport.
+func TestSeedRepeatsFaults(t *testing.T) {
 	const n = 60
 	want := injections(t, waysIn[0], 7, n)
 	for _, status := range []int{201, 200, 503, 500, 0} {
 		if !slices.Contains(want, status) {
-			t.Errorf("%d never came up: %v", status, want)
+			t.Errorf("statuses: got %v, want %d among them", want, status)
 		}
 	}
 	for _, w := range waysIn {
 		if got := injections(t, w, 7, n); !slices.Equal(got, want) {
-			t.Errorf("%s:\n%v, want\n%v", w.name, got, want)
+			t.Errorf("%s: got\n%v, want\n%v", w.name, got, want)
 		}
 	}
 	if got := injections(t, waysIn[0], 8, n); slices.Equal(got, want) {
-		t.Error("another seed does the same")
+		t.Error("another seed has the same faults")
 	}
 }
 
-// TestRates: the dice are fair, one throw after the other and for one seed after
-// the other.
-func TestRates(t *testing.T) {
+// TestFaultRatesAreMet: the share of hits is the rate, over the requests of one rule, over seeds
+// and over rules.
+func TestFaultRatesAreMet(t *testing.T) {
 	const n = 20_000
 	for _, rate := range []float64{0, 0.01, 0.5, 0.99, 1} {
 		for seed := range uint64(3) {
@@ -367,7 +355,7 @@ func TestRates(t *testing.T) {
 			for _, hits := range []int{throws, seeds, rules} {
 				// Five standard deviations.
 				if off := float64(hits) - n*rate; off*off > 25*n*rate*(1-rate) {
-					t.Errorf("%d of %d at %v", hits, n, rate)
+					t.Errorf("rate %v: got %d hits of %d", rate, hits, n)
 				}
 			}
 		}
@@ -381,35 +369,35 @@ func count(is bool) int {
 	return 0
 }
 
-// TestInvalidFaultsAreRefused: rules that were not parsed are checked before serving.
+// TestInvalidFaultsAreRefused: rules that ParseFaults did not make are checked before serving.
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	for want, o := range map[string]*Options{
-		`rule 1: there is no fault "": write one of 503`:               {Faults: &Faults{Rules: []Fault{{}}}},
-		`rule 2: there is no operation "Unknown": write put`:           {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy}, {Kind: FaultBusy, Operation: Unknown}}}},
-		`a rate of 1.5: it is 0 to 1`:                                  {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1.5}}}},
-		`more than one of Rate, Every and At: make it a rule each`:     {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1, Every: 1}}}},
-		`every -1: it is 1 or more`:                                    {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Every: -1}}}},
-		`request #0: the first is #1`:                                  {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{0}}}}},
-		`a delay of 0s: it takes more than 0`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultDelay}}}},
-		`503 takes no time: leave out the 1s`:                          {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
-		`Options.Limits.Messages is -1: it is 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
-		`Options.Limits.Requests is 1000000001: it is 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
-		`the delays of 106752 rules add up to more than there is time`: {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: maxDelay}}, 106752)}},
+		`rule 1: unknown fault "": write one of 503`:                        {Faults: &Faults{Rules: []Fault{{}}}},
+		`rule 2: unknown operation "Unknown": write put`:                    {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy}, {Kind: FaultBusy, Operation: Unknown}}}},
+		`a rate of 1.5 is out of range: it must be 0 to 1`:                  {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1.5}}}},
+		`more than one of Rate, Every and At: make one rule for each`:       {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Rate: 1, Every: 1}}}},
+		`every -1 is out of range: it must be 1 or more`:                    {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Every: -1}}}},
+		`request #0: the first is #1`:                                       {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, At: []int64{0}}}}},
+		`a delay of 0s is out of range: it must be more than 0`:             {Faults: &Faults{Rules: []Fault{{Kind: FaultDelay}}}},
+		`503 has no duration: remove the 1s`:                                {Faults: &Faults{Rules: []Fault{{Kind: FaultBusy, Delay: time.Second}}}},
+		`Options.Limits.Messages is -1: it must be 0 to 1000000000`:         {Limits: Limits{Messages: -1}},
+		`Options.Limits.Requests is 1000000001: it must be 0 to 1000000000`: {Limits: Limits{Requests: 1_000_000_001}},
+		`the delays of 106752 rules add up to more than a duration can be`:  {Faults: &Faults{Rules: slices.Repeat([]Fault{{Kind: FaultDelay, Delay: maxDelay}}, 106752)}},
 	} {
 		s := New(nil, o)
 		if e, err := s.Start(""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Start: %v, %v; want %s", e, err, want)
+			t.Errorf("Start: got %v, %v; want an error with %s", e, err, want)
 		}
 		if response, err := s.RoundTrip(signed("PUT", "/orders", "")); err == nil || !strings.Contains(err.Error(), want) {
 			if err == nil {
 				response.Body.Close()
 			}
-			t.Errorf("RoundTrip: %v; want %s", err, want)
+			t.Errorf("RoundTrip: got %v, want an error with %s", err, want)
 		}
 		w := &response{header: http.Header{}}
 		s.ServeHTTP(w, signed("PUT", "/orders", ""))
 		if w.status != 500 || !strings.Contains(w.body.String(), strings.Split(want, `"`)[0]) {
-			t.Errorf("ServeHTTP: %d %s", w.status, &w.body)
+			t.Errorf("ServeHTTP: got status %d, want 500 with %s: %s", w.status, want, &w.body)
 		}
 	}
 }

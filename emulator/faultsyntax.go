@@ -21,11 +21,11 @@ var shortNames = map[string]Operation{
 
 // ParseFaults parses rules from a text such as
 //
-// \tdequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
+//	dequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
 //
 // Rules are separated by white space, commas or semicolons. Each is
 //
-// \toperation:fault@when
+//	operation:fault@when
 //
 // The operation is a name as in [Counts], such as PutMessage or GetQueueMetadata, in any case;
 // for messages also put or enqueue, get or dequeue, peek, update, delete and clear; or * for
@@ -34,11 +34,11 @@ var shortNames = map[string]Operation{
 // The fault is 503, 500, 408, reset, drop, duplicate, or delay=200ms with any duration that
 // [time.ParseDuration] accepts, up to a day. The constants from [FaultBusy] on describe them.
 //
-// # When is one of
+// When, the part after the @, is one of
 //
-// \t5%      that share of the requests at random, such as 0.1% or 100%
-// \t1/100   every hundredth request
-// \t#3,7    the third and the seventh request
+//	5%      that share of the requests at random, such as 0.1% or 100%
+//	1/100   every hundredth request
+//	#3,7    the third and the seventh request
 //
 // and defaults to always. Each rule counts requests from 1, see [Faults].
 //
@@ -75,7 +75,7 @@ func splitFaults(text string) ([]string, error) {
 			case open:
 				pieces[len(pieces)-1] += "," + part
 			default:
-				return nil, fmt.Errorf("emulator: fault %s is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7", quoteShort(part))
+				return nil, fmt.Errorf("emulator: fault %s is a lone number: numbers follow a #, without spaces, such as delete:drop@#3,7", quoteShort(part))
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func splitFaults(text string) ([]string, error) {
 func parseFault(piece string) (Fault, error) {
 	operation, rest, ok := strings.Cut(piece, ":")
 	if !ok {
-		return Fault{}, errors.New("there is no colon: write operation:fault@when, such as dequeue:503@5%")
+		return Fault{}, errors.New("missing colon: write operation:fault@when, such as dequeue:503@5%")
 	}
 	kind, when, limited := strings.Cut(rest, "@")
 	f, err := parseKind(kind)
@@ -116,7 +116,7 @@ func parseOperation(name string) (Operation, error) {
 			return op, nil
 		}
 	}
-	return "", fmt.Errorf("there is no operation %s: %s", quoteShort(name), operationHint())
+	return "", fmt.Errorf("unknown operation %s: %s", quoteShort(name), operationHint())
 }
 
 func parseKind(text string) (Fault, error) {
@@ -124,13 +124,13 @@ func parseKind(text string) (Fault, error) {
 	f := Fault{Kind: FaultKind(strings.ToLower(name))}
 	switch {
 	case !slices.Contains(faultKinds, f.Kind):
-		return f, fmt.Errorf("there is no fault %s: %s", quoteShort(text), kindHint())
+		return f, fmt.Errorf("unknown fault %s: %s", quoteShort(text), kindHint())
 	case timed != (f.Kind == FaultDelay):
-		return f, fmt.Errorf("%s: a time follows delay and nothing else, such as delay=200ms", quoteShort(text))
+		return f, fmt.Errorf("%s: only delay has a duration, and needs one, such as delay=200ms", quoteShort(text))
 	case timed:
 		var err error
 		if f.Delay, err = time.ParseDuration(takes); err != nil {
-			return f, fmt.Errorf("%s is no time: write it like 200ms, 1.5s or 1m30s", quoteShort(takes))
+			return f, fmt.Errorf("%s is not a duration: write it like 200ms, 1.5s or 1m30s", quoteShort(takes))
 		}
 	}
 	return f, nil
@@ -146,7 +146,7 @@ func (f *Fault) parseWhen(text string) error {
 	if every, ok := strings.CutPrefix(text, "1/"); ok {
 		n, err := parseNumber(every)
 		if err != nil {
-			return fmt.Errorf("%s: write 1/100 for each hundredth", quoteShort(text))
+			return fmt.Errorf("%s: write 1/100 for every hundredth", quoteShort(text))
 		}
 		f.Every = n
 		return nil
@@ -163,7 +163,7 @@ func (f *Fault) parseWhen(text string) error {
 		f.At = slices.Compact(f.At)
 		return nil
 	}
-	return fmt.Errorf("%s is no time at which it happens: write 5%%, 1/100 or #3,7", quoteShort(text))
+	return fmt.Errorf("%s does not say when: write 5%%, 1/100 or #3,7", quoteShort(text))
 }
 
 // parsePercent parses a percentage. It shifts the text, not the number, so that 7% is exactly
@@ -175,7 +175,7 @@ func parsePercent(text string) (float64, error) {
 			return rate, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is no share: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
+	return 0, fmt.Errorf("%s is not a percentage: write 0%% to 100%%, such as 5%% or 0.1%%", quoteShort(text+"%"))
 }
 
 // parseNumber parses a number from 1.

@@ -33,57 +33,57 @@ func TestParseFaults(t *testing.T) {
 		got, err := ParseFaults(text)
 		if strings.Contains(text, "100.%") {
 			if err == nil {
-				t.Errorf("%q is %v", text, got)
+				t.Errorf("ParseFaults(%q) = %v, want an error", text, got)
 			}
 			continue
 		}
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q is %+v, %v", text, got, err)
+			t.Errorf("ParseFaults(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 }
 
-// TestParseFaultsSaysWhatIsWrong: the piece, and what would be right.
-func TestParseFaultsSaysWhatIsWrong(t *testing.T) {
+// TestParseFaultsErrors: an error quotes the invalid part and shows a correct form.
+func TestParseFaultsErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"dequeue":                        `fault "dequeue": there is no colon: write operation:fault@when, such as dequeue:503@5%`,
-		"put:503 pop:503":                `fault "pop:503": there is no operation "pop": write put, get, peek, update, delete or clear, * for all, or one of PutMessage, GetMessages,`,
-		":503":                           `there is no operation ""`,
-		"Unknown:503":                    `there is no operation "Unknown"`,
-		"put:":                           `fault "put:": there is no fault "": write one of 503, 500, 408, reset, drop, delay=200ms, duplicate`,
-		"put:404@5%":                     `there is no fault "404"`,
-		"put:delay":                      `"delay": a time follows delay and nothing else, such as delay=200ms`,
-		"put:503=1s":                     `"503=1s": a time follows delay and nothing else`,
-		"put:delay=200":                  `"200" is no time: write it like 200ms, 1.5s or 1m30s`,
-		"put:delay=0s":                   `a delay of 0s: it takes more than 0 and up to 24h0m0s`,
+		"dequeue":                        `fault "dequeue": missing colon: write operation:fault@when, such as dequeue:503@5%`,
+		"put:503 pop:503":                `fault "pop:503": unknown operation "pop": write put, get, peek, update, delete or clear, * for all, or one of PutMessage, GetMessages,`,
+		":503":                           `unknown operation ""`,
+		"Unknown:503":                    `unknown operation "Unknown"`,
+		"put:":                           `fault "put:": unknown fault "": write one of 503, 500, 408, reset, drop, delay=200ms, duplicate`,
+		"put:404@5%":                     `unknown fault "404"`,
+		"put:delay":                      `"delay": only delay has a duration, and needs one, such as delay=200ms`,
+		"put:503=1s":                     `"503=1s": only delay has a duration, and needs one`,
+		"put:delay=200":                  `"200" is not a duration: write it like 200ms, 1.5s or 1m30s`,
+		"put:delay=0s":                   `a delay of 0s is out of range: it must be more than 0 and at most 24h0m0s`,
 		"put:delay=25h":                  `a delay of 25h0m0s`,
-		"put:503@":                       `"" is no time at which it happens: write 5%, 1/100 or #3,7`,
-		"put:503@5":                      `"5" is no time at which it happens`,
-		"put:503@101%":                   `"101%" is no share: write 0% to 100%, such as 5% or 0.1%`,
-		"put:503@-1%":                    `"-1%" is no share`,
-		"put:503@1e1%":                   `"1e1%" is no share`,
-		"put:503@%":                      `"%" is no share`,
-		"put:503@1/0":                    `"1/0": write 1/100 for each hundredth`,
-		"put:503@2/3":                    `"2/3" is no time at which it happens`,
+		"put:503@":                       `"" does not say when: write 5%, 1/100 or #3,7`,
+		"put:503@5":                      `"5" does not say when`,
+		"put:503@101%":                   `"101%" is not a percentage: write 0% to 100%, such as 5% or 0.1%`,
+		"put:503@-1%":                    `"-1%" is not a percentage`,
+		"put:503@1e1%":                   `"1e1%" is not a percentage`,
+		"put:503@%":                      `"%" is not a percentage`,
+		"put:503@1/0":                    `"1/0": write 1/100 for every hundredth`,
+		"put:503@2/3":                    `"2/3" does not say when`,
 		"put:503@#":                      `"#": write #3,7 for the third and the seventh request`,
 		"put:503@#0":                     `"#0": write #3,7`,
 		"put:503@#+1":                    `"#+1": write #3,7`,
-		"put:503@#3, 7":                  `fault "7" is a number by itself: numbers follow a #, without blanks, such as delete:drop@#3,7`,
-		"put:503@5%,get@1":               `fault "get@1": there is no colon`,
+		"put:503@#3, 7":                  `fault "7" is a lone number: numbers follow a #, without spaces, such as delete:drop@#3,7`,
+		"put:503@5%,get@1":               `fault "get@1": missing colon`,
 		"put:503@1/99999999999999999999": `write 1/100`,
 		strings.Repeat("ä", 1000):        `ää…"`,
 	} {
 		got, err := ParseFaults(text)
 		if err == nil || !strings.Contains(err.Error(), want) || got != nil {
-			t.Errorf("%q is %v, %v; want %s", text, got, err, want)
+			t.Errorf("ParseFaults(%q) = %v, %v; want an error with %s", text, got, err, want)
 		}
 		if err != nil && len(err.Error()) > 700 {
-			t.Errorf("%q has an error of %d bytes", text, len(err.Error()))
+			t.Errorf("ParseFaults(%q): got an error of %d bytes, want at most 700", text, len(err.Error()))
 		}
 	}
 }
 
-// anyFault draws rules that are in order.
+// anyFault draws valid rules.
 func anyFault(t *rapid.T) Fault {
 	f := Fault{
 		Operation: rapid.SampledFrom(append([]Operation{""}, operations[:len(operations)-1]...)).Draw(t, "operation"),
@@ -107,7 +107,7 @@ func anyFault(t *rapid.T) Fault {
 	return f
 }
 
-// TestFaultsRoundTrip: what String writes ParseFaults reads, to the last bit.
+// TestFaultsRoundTrip: ParseFaults returns exactly the rules that String formatted.
 func TestFaultsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfN(rapid.Custom(anyFault), 1, 5).Draw(t, "rules")
@@ -121,7 +121,7 @@ func TestFaultsRoundTrip(t *testing.T) {
 		text := strings.Join(pieces, rapid.SampledFrom([]string{" ", ",", ";", ", ", "\n"}).Draw(t, "between"))
 		got, err := ParseFaults(text)
 		if err != nil || !reflect.DeepEqual(got, rules) {
-			t.Fatalf("%s is %+v, %v", text, got, err)
+			t.Fatalf("ParseFaults(%q) = %+v, %v; want %+v", text, got, err, rules)
 		}
 	})
 }
@@ -133,12 +133,12 @@ func TestLimitsRoundTrip(t *testing.T) {
 			Requests: rapid.IntRange(0, maxLimitValue).Draw(t, "requests"),
 		}
 		if got, err := ParseLimits(l.String()); err != nil || got != l {
-			t.Fatalf("%s is %+v, %v", l, got, err)
+			t.Fatalf("ParseLimits(%q) = %+v, %v; want %+v", l, got, err, l)
 		}
 	})
 }
 
-func TestParseLimitsSaysWhatIsWrong(t *testing.T) {
+func TestParseLimitsErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"2000":                       `limit "2000": write messages=2000 (a second and queue) or requests=20000 (a second and account)`,
 		"messages":                   `limit "messages": write messages=2000`,
@@ -151,18 +151,18 @@ func TestParseLimitsSaysWhatIsWrong(t *testing.T) {
 		"messages=99999999999999999": `is not a number`,
 	} {
 		if got, err := ParseLimits(text); err == nil || !strings.Contains(err.Error(), want) || got != (Limits{}) {
-			t.Errorf("%q is %+v, %v; want %s", text, got, err, want)
+			t.Errorf("ParseLimits(%q) = %+v, %v; want an error with %s", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]Limits{"": {}, "Messages=2000, requests=20000": {2000, 20000}, "requests=0": {}} {
 		if got, err := ParseLimits(text); err != nil || got != want {
-			t.Errorf("%q is %+v, %v", text, got, err)
+			t.Errorf("ParseLimits(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 }
 
-// FuzzParseFaults reads arbitrary texts. What is taken is in order and reads the
-// same after it was written; what is not has an error of a line.
+// FuzzParseFaults parses arbitrary texts. Accepted rules are valid and survive formatting and
+// parsing; the error for other texts is one line.
 func FuzzParseFaults(f *testing.F) {
 	for _, text := range []string{"dequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100", "get:reset@2%;update:duplicate@1%",
 		"put:503@#3, 7", "*:delay=1h@0.0000000000000000000001%", "put:408,get:408", "@#1,2", "put:503@#1,,2"} {
@@ -172,7 +172,7 @@ func FuzzParseFaults(f *testing.F) {
 		rules, err := ParseFaults(text)
 		if err != nil {
 			if rules != nil || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 1000 {
-				t.Fatalf("%v, %q", rules, err)
+				t.Fatalf("ParseFaults returned %v with the error %q; want no rules and an error of one line", rules, err)
 			}
 			return
 		}
@@ -184,7 +184,7 @@ func FuzzParseFaults(f *testing.F) {
 			pieces = append(pieces, rule.String())
 		}
 		if again, err := ParseFaults(strings.Join(pieces, " ")); err != nil || !reflect.DeepEqual(again, rules) {
-			t.Fatalf("%+v is %+v, %v", rules, again, err)
+			t.Fatalf("parsed again: got %+v, %v; want %+v", again, err, rules)
 		}
 		if _, err := newFaultRules(&Faults{Rules: rules}); err != nil && len(rules) < 1000 {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func FuzzParseFaults(f *testing.F) {
 	})
 }
 
-// FuzzParseLimits is the same for limits.
+// FuzzParseLimits is FuzzParseFaults for limits.
 func FuzzParseLimits(f *testing.F) {
 	for _, text := range []string{"messages=2000,requests=20000", "requests=1", "messages=", "=1"} {
 		f.Add(text)
@@ -201,12 +201,12 @@ func FuzzParseLimits(f *testing.F) {
 		l, err := ParseLimits(text)
 		if err != nil {
 			if l != (Limits{}) || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 1000 {
-				t.Fatalf("%v, %q", l, err)
+				t.Fatalf("ParseLimits returned %v with the error %q; want no limits and an error of one line", l, err)
 			}
 			return
 		}
 		if again, err := ParseLimits(l.String()); l.check() != nil || err != nil || again != l {
-			t.Fatalf("%+v is %+v, %v", l, again, err)
+			t.Fatalf("parsed again: got %+v, %v; want %+v", again, err, l)
 		}
 	})
 }

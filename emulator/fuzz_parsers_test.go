@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzQuery reads arbitrary queries. What is taken is what net/url takes it for, and
-// bounded.
+// FuzzQuery parses arbitrary queries. An accepted query has the same parameters as with net/url,
+// and not too many.
 func FuzzQuery(f *testing.F) {
 	f.Add("comp=list&Prefix=a%20b&maxresults=3")
 	f.Add("&&a&=b&a=%zz;")
@@ -19,33 +19,33 @@ func FuzzQuery(f *testing.F) {
 			return
 		}
 		if len(q) > maxParameters {
-			t.Fatalf("%d parameters", len(q))
+			t.Fatalf("parameters: got %d, want at most %d", len(q), maxParameters)
 		}
 		if sorted := q.sorted(); len(sorted) != len(q) {
-			t.Fatalf("%d parameters, %d sorted", len(q), len(sorted))
+			t.Fatalf("sorted: got %d parameters, want %d", len(sorted), len(q))
 		}
 		if strings.Contains(raw, ";") {
 			return // which net/url refuses
 		}
 		values, err := url.ParseQuery(raw)
 		if err != nil {
-			t.Fatalf("%q is taken, but: %v", raw, err)
+			t.Fatalf("%q is accepted, but net/url refuses it: %v", raw, err)
 		}
 		n := 0
 		for name, vs := range values {
 			n += len(vs)
 			if !q.has(strings.ToLower(name)) {
-				t.Fatalf("%q is missing", name)
+				t.Fatalf("parameter %q is missing", name)
 			}
 		}
 		if n != len(q) {
-			t.Fatalf("%d parameters, want %d", len(q), n)
+			t.Fatalf("parameters: got %d, want %d", len(q), n)
 		}
 	})
 }
 
-// FuzzAuthorization shows arbitrary headers, dates and signatures at the door. Nobody
-// gets in who has not signed with the key.
+// FuzzAuthorization sends requests with arbitrary Authorization headers, dates and signatures. No
+// request that was not signed with the key may be authorized.
 func FuzzAuthorization(f *testing.F) {
 	f.Add("SharedKey devstoreaccount1:AAAA", "Mon, 02 Jan 2006 15:04:05 GMT", "sv=2026-04-06&ss=q&srt=sco&sp=r&se=9999-01-01&sig=AAAA")
 	f.Add("SharedKeyLite devstoreaccount1:", "", "sv=2026-04-06&sr=q&si=x&sig=%2B")
@@ -60,10 +60,10 @@ func FuzzAuthorization(f *testing.F) {
 			return // it cannot be sent
 		}
 		response.Body.Close()
-		// A bearer token is not checked further than what it says (see doc.go).
+		// The signature of a bearer token is not checked (see doc.go).
 		if response.StatusCode != http.StatusForbidden && response.StatusCode != http.StatusUnauthorized &&
 			response.StatusCode != http.StatusBadRequest && !strings.HasPrefix(strings.ToLower(authorization), "bearer ") {
-			t.Fatalf("status %d", response.StatusCode)
+			t.Fatalf("status: got %d, want 400, 401 or 403", response.StatusCode)
 		}
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// ways are how the requests of FuzzServe are authorized: not, or each for
-// everything that it can be for.
+// ways are the ways in which FuzzServe authorizes requests, each with all permissions it can
+// have. The first does not.
 var ways = []func(*http.Request){
 	anonymously,
 	sign,
@@ -31,10 +31,9 @@ var ways = []func(*http.Request){
 	delegationSAS("orders", "AAAA"),
 }
 
-// FuzzServe sends arbitrary requests, most of them authorized so that they come
-// past the door. None may panic, and each must be answered as the protocol says:
-// by a status, the common headers and a well-formed document. Without anything
-// that authorizes it, none may succeed.
+// FuzzServe sends arbitrary requests, most of them authorized. None may panic, and each response
+// must have a status of the protocol, the common headers and a well-formed document. No
+// unauthorized request may succeed.
 func FuzzServe(f *testing.F) {
 	for x := range all {
 		path, query, _ := strings.Cut(x.path, "?")
@@ -92,7 +91,7 @@ func FuzzServe(f *testing.F) {
 			ways[int(way)%len(ways)](r)
 		}
 		options := new(Options)
-		if !authorized { // what the corpus has signed is worth nothing then
+		if !authorized { // a new key makes the signatures of the corpus invalid
 			options.Accounts = map[string][]byte{DevelopmentAccount: []byte(rand.Text())}
 		}
 		s := New(engine, options)
@@ -106,31 +105,31 @@ func FuzzServe(f *testing.F) {
 			t.Fatal(err)
 		}
 		if response.StatusCode < 200 || response.StatusCode > 599 || response.StatusCode == http.StatusInternalServerError {
-			t.Fatalf("status %d: %s", response.StatusCode, document)
+			t.Fatalf("status: got %d, want 200 to 599 other than 500: %s", response.StatusCode, document)
 		}
 		if !authorized && response.StatusCode < 400 && method != http.MethodOptions {
-			t.Fatalf("status %d for nobody", response.StatusCode)
+			t.Fatalf("status of an unauthorized request: got %d, want 400 or more", response.StatusCode)
 		}
 		if (response.StatusCode >= 400) != (response.Header.Get("x-ms-error-code") != "") || response.Header.Get("x-ms-request-id") == "" {
-			t.Fatalf("status %d with the headers %v", response.StatusCode, response.Header)
+			t.Fatalf("status %d: got the headers %v, want a request id, and a code if and only if it is an error", response.StatusCode, response.Header)
 		}
 		for name, values := range response.Header {
 			if strings.ContainsAny(name+strings.Join(values, ""), "\r\n\x00") {
-				t.Fatalf("header %q: %q", name, values)
+				t.Fatalf("header %q: got %q, want no line breaks and no NUL", name, values)
 			}
 		}
 		if len(document) > 0 {
 			if err := xml.Unmarshal(document, new(struct{ XMLName xml.Name })); err != nil {
-				t.Fatalf("%v: %s", err, document)
+				t.Fatalf("response document: got %v, want well-formed XML: %s", err, document)
 			}
 		}
 		if c := s.Counts(); c.Requests() != 1 || c.Statuses[response.StatusCode/100] != 1 {
-			t.Fatalf("counted %+v", c)
+			t.Fatalf("counts: got %+v, want one request with its status", c)
 		}
 	})
 }
 
-// newExchange is the request of an exchange whose names stay as they are.
+// newExchange returns the request of an exchange, with the names in braces not replaced.
 func newExchange(x exchange) *http.Request {
 	path, query, _ := strings.Cut(x.path, "?")
 	r := &http.Request{Method: x.verb, Host: x.host, Header: http.Header{}, ContentLength: int64(len(x.body)),
@@ -140,32 +139,32 @@ func newExchange(x exchange) *http.Request {
 	return r
 }
 
-// FuzzToken reads arbitrary texts as tokens. What is taken has the three parts of
-// one, and times that can be compared.
+// FuzzToken parses arbitrary texts as tokens. An accepted one has three parts, and times that
+// can be compared.
 func FuzzToken(f *testing.F) {
 	f.Add(token(nil))
 	f.Add(token(map[string]any{"exp": 1e300, "aud": []string{"a"}}))
 	f.Add("a.b.c")
 	f.Add("eyJhbGciOiJub25lIn0.eyJleHAiOi0xfQ.")
 	f.Fuzz(func(t *testing.T, given string) {
-		said, ok := parseToken(given)
+		parsed, ok := parseToken(given)
 		if !ok {
 			return
 		}
-		if strings.Count(given, ".") != 2 || said.Expiry < 0 || said.Expiry > 1<<40 || said.NotBefore < 0 || said.NotBefore > 1<<40 {
-			t.Fatalf("%+v", said)
+		if strings.Count(given, ".") != 2 || parsed.Expiry < 0 || parsed.Expiry > 1<<40 || parsed.NotBefore < 0 || parsed.NotBefore > 1<<40 {
+			t.Fatalf("claims: got %+v of %q, want three parts and times in range", parsed, given)
 		}
-		if isIssuer(said.Issuer) && !strings.HasPrefix(said.Issuer, "https://") {
-			t.Fatalf("issuer %q", said.Issuer)
+		if isIssuer(parsed.Issuer) && !strings.HasPrefix(parsed.Issuer, "https://") {
+			t.Fatalf("issuer: got %q accepted, want https://", parsed.Issuer)
 		}
-		if isAudience(said.Audience, "a") && !strings.Contains(said.Audience, "a") && !strings.HasPrefix(said.Audience, "e406") {
-			t.Fatalf("audience %q", said.Audience)
+		if isAudience(parsed.Audience, "a") && !strings.Contains(parsed.Audience, "a") && !strings.HasPrefix(parsed.Audience, "e406") {
+			t.Fatalf("audience: got %q accepted, want the account's or Azure Storage", parsed.Audience)
 		}
 	})
 }
 
-// FuzzAddresses reads arbitrary ranges of addresses. What is in one is so by
-// comparing bytes too.
+// FuzzAddresses parses arbitrary ranges of addresses. No address may be in an invalid range, and
+// in a range of one address only that address.
 func FuzzAddresses(f *testing.F) {
 	f.Add("127.0.0.1", "127.0.0.0-127.0.0.255")
 	f.Add("::1", "::-::ffff")
@@ -178,16 +177,15 @@ func FuzzAddresses(f *testing.F) {
 		from = from.Unmap().WithZone("")
 		in, ok := inRange(from, addresses)
 		if in && !ok {
-			t.Fatal("in what is no range")
+			t.Fatalf("%v is in the invalid range %q", from, addresses)
 		}
 		if first, last, _ := strings.Cut(addresses, "-"); in && last == "" && netip.MustParseAddr(first).Unmap().WithZone("") != from {
-			t.Fatalf("%v is taken for %s", from, first)
+			t.Fatalf("%v is in the range of the single address %s", from, first)
 		}
 	})
 }
 
-// FuzzInstant reads arbitrary texts as times. What is taken is a time that every
-// form of it says.
+// FuzzInstant parses arbitrary texts as times. An accepted time survives formatting and parsing.
 func FuzzInstant(f *testing.F) {
 	for _, text := range []string{"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05+07:00", "2026-02-30", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01"} {
 		f.Add(text)
@@ -198,7 +196,7 @@ func FuzzInstant(f *testing.F) {
 			return
 		}
 		if again, ok := parseTime(formatTime(at)); !ok || !again.Equal(at.Truncate(time.Second)) {
-			t.Fatalf("%s is %v and then %v", text, at, again)
+			t.Fatalf("%s parsed again: got %v, want %v", text, again, at)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// errorLog is what [http.Server] says of connections, panics among it.
+// errorLog collects the error log of [http.Server], which includes panics.
 type errorLog struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -39,7 +39,7 @@ func (c *errorLog) check(t *testing.T) {
 var patient = timeouts{time.Minute, time.Minute, time.Minute, time.Minute}
 
 // startEndpoint starts an endpoint with the queue "orders" and these timeouts. After the
-// test it must not have logged a panic.
+// test fails if it has logged a panic.
 func startEndpoint(t *testing.T, wait timeouts) *Endpoint {
 	t.Helper()
 	s := New(localqueue.New(nil), nil)
@@ -68,7 +68,7 @@ func dial(t *testing.T, e *Endpoint) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-// raw is a signed request as bytes, with more headers, lines with their ends.
+// raw returns a signed request as sent. headers are additional header lines, each with its CRLF.
 func raw(method, path, body, proto, headers string) string {
 	r := signed(method, path, body)
 	var text strings.Builder
@@ -80,7 +80,7 @@ func raw(method, path, body, proto, headers string) string {
 	return text.String() + "\r\n" + body
 }
 
-// status reads an answer whole.
+// status reads a whole response and returns its status.
 func status(t *testing.T, in *bufio.Reader, method string) int {
 	t.Helper()
 	response, err := http.ReadResponse(in, &http.Request{Method: method})
@@ -94,8 +94,8 @@ func status(t *testing.T, in *bufio.Reader, method string) int {
 	return response.StatusCode
 }
 
-// TestForms sends requests as no client of the service does, but others may.
-func TestForms(t *testing.T) {
+// TestUnusualRequests sends requests that no client of the service sends, but others may.
+func TestUnusualRequests(t *testing.T) {
 	e := startEndpoint(t, patient)
 	const http11 = "HTTP/1.1"
 	put := wrap("x")
@@ -135,7 +135,7 @@ func TestForms(t *testing.T) {
 			var writing sync.WaitGroup
 			defer writing.Wait()
 			defer conn.Close()
-			writing.Go(func() { io.WriteString(conn, c.text) }) // the server may not take all of it
+			writing.Go(func() { io.WriteString(conn, c.text) }) // the server need not read all of it
 			for _, want := range c.want {
 				if got := status(t, in, c.method); got != want {
 					t.Errorf("status %d, want %d", got, want)
@@ -156,9 +156,9 @@ func writeForever(t *testing.T, conn net.Conn, what string) {
 	}
 }
 
-// TestBodiesWithoutEnd: who sends chunks, or bodies where there are none, without end is
-// answered and cut off.
-func TestBodiesWithoutEnd(t *testing.T) {
+// TestEndlessBodiesAreCutOff: a connection is closed if a client sends chunks, or a body where
+// there is none, without end.
+func TestEndlessBodiesAreCutOff(t *testing.T) {
 	e := startEndpoint(t, patient)
 	for name, head := range map[string]string{
 		"put":     raw("POST", "/orders/messages", "", "HTTP/1.1", "Transfer-Encoding: chunked\r\n"),
@@ -174,19 +174,19 @@ func TestBodiesWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestSlowClients: who dawdles, in whatever, is cut off; reading tells when.
-func TestSlowClients(t *testing.T) {
+// TestSlowClientsAreCutOff: the server closes the connection of a slow client, wherever it is slow.
+func TestSlowClientsAreCutOff(t *testing.T) {
 	const soon = 20 * time.Millisecond
 	put := raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", "")
 	for name, c := range map[string]struct {
 		wait   timeouts
 		sends  string
-		answer int // 0 for none
+		status int // 0 for no response
 	}{
 		"nothing":         {timeouts{soon, time.Minute, time.Minute, time.Minute}, "", 0},
 		"half a line":     {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET /devst", 0},
 		"half the header": {timeouts{soon, time.Minute, time.Minute, time.Minute}, "GET / HTTP/1.1\r\nHost: x\r\nA: ", 0},
-		"half a body":     {timeouts{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // it timed out
+		"half a body":     {timeouts{time.Minute, soon, time.Minute, time.Minute}, put[:len(put)-5], 500}, // timed out
 		"half a chunk":    {timeouts{time.Minute, soon, time.Minute, time.Minute}, "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 400},
 		"no next request": {timeouts{time.Minute, time.Minute, time.Minute, soon}, raw("GET", "/orders?comp=metadata", "", "HTTP/1.1", ""), 200},
 	} {
@@ -198,17 +198,17 @@ func TestSlowClients(t *testing.T) {
 			if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 				t.Fatal(err)
 			}
-			if c.answer != 0 && !strings.HasPrefix(string(text), fmt.Sprintf("HTTP/1.1 %d ", c.answer)) {
-				t.Errorf("it was answered with %q (%v), want status %d", text, err, c.answer)
+			if c.status != 0 && !strings.HasPrefix(string(text), fmt.Sprintf("HTTP/1.1 %d ", c.status)) {
+				t.Errorf("response: got %q (%v), want status %d", text, err, c.status)
 			}
 		})
 	}
 }
 
-// TestAnswersThatNobodyReads: who asks and asks and reads nothing is cut off too.
-func TestAnswersThatNobodyReads(t *testing.T) {
+// TestUnreadResponsesAreCutOff: the server closes the connection of a client that sends requests and reads no response.
+func TestUnreadResponsesAreCutOff(t *testing.T) {
 	wait := patient
-	wait.answer = 50 * time.Millisecond
+	wait.response = 50 * time.Millisecond
 	e := startEndpoint(t, wait)
 	conn, _ := dial(t, e)
 	writeForever(t, conn, raw("GET", "/orders/messages", "", "HTTP/1.1", ""))

@@ -20,7 +20,7 @@ import (
 // idleClientsVariable makes the test binary open idle connections to this address.
 const idleClientsVariable = "MILLRACE_TEST_IDLE_CLIENTS"
 
-// idleClientsCountVariable is how many they are.
+// idleClientsCountVariable is the number of connections.
 const idleClientsCountVariable = "MILLRACE_TEST_IDLE_CLIENTS_SIZE"
 
 // raiseFileLimit raises the limit of open files to its maximum and returns it.
@@ -33,11 +33,11 @@ func raiseFileLimit() (uint64, error) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, err
 	}
-	return uint64(limit.Cur), nil //nolint:unconvert // it is signed on some systems
+	return uint64(limit.Cur), nil //nolint:unconvert // signed on some systems
 }
 
-// runIdleClients connects that often to the address, has one request answered on each
-// connection, says so, and holds them until its standard input ends.
+// runIdleClients opens the connections, does one request on each, prints "held", and holds them
+// until its standard input ends.
 func runIdleClients(address string) int {
 	if err := holdConnections(address); err != nil {
 		fmt.Println(err)
@@ -97,8 +97,8 @@ func connectAndAsk(address string) (net.Conn, error) {
 	return conn, err
 }
 
-// TestManyIdleConnections holds thousands of connections from another process, has
-// a request answered meanwhile, and finds nothing left of them when they are gone.
+// TestManyIdleConnections holds thousands of connections from another process. A request must
+// still get a response, and nothing of them may be left when they are closed.
 func TestManyIdleConnections(t *testing.T) {
 	files, err := raiseFileLimit()
 	if err != nil {
@@ -125,18 +125,18 @@ func TestManyIdleConnections(t *testing.T) {
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said, err := bufio.NewReader(out).ReadString('\n')
-	if said != "held\n" {
-		t.Fatalf("the client process said %q, %v", said, err)
+	output, err := bufio.NewReader(out).ReadString('\n')
+	if output != "held\n" {
+		t.Fatalf("output of the client process: got %q, %v; want held", output, err)
 	}
 	if n := runtime.NumGoroutine() - before; n < size {
-		t.Errorf("%d goroutines for %d connections: they are not held", n, size)
+		t.Errorf("goroutines: got %d more, want %d, one for each connection", n, size)
 	}
 	t.Logf("%d connections held: %d KiB of heap", size, (heapInUse()-heap)>>10)
-	conn, answer := dial(t, e)
+	conn, reader := dial(t, e)
 	io.WriteString(conn, raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", ""))
-	if got := status(t, answer, "POST"); got != http.StatusCreated {
-		t.Errorf("status %d", got)
+	if got := status(t, reader, "POST"); got != http.StatusCreated {
+		t.Errorf("status: got %d, want 201", got)
 	}
 	conn.Close()
 	in.Close()
@@ -148,10 +148,10 @@ func TestManyIdleConnections(t *testing.T) {
 	}
 	// A few may be on their very last steps; a leak would be thousands.
 	if after := runtime.NumGoroutine(); after > before+10 {
-		t.Errorf("%d goroutines before and %d after", before, after)
+		t.Errorf("goroutines afterwards: got %d, want about %d", after, before)
 	}
 	if left := heapInUse() - heap; left > 16<<20 {
-		t.Errorf("%d bytes are left on the heap", left)
+		t.Errorf("heap afterwards: got %d bytes more, want at most 16 MiB", left)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestManyIdleConnections(t *testing.T) {
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools keep goes with the second
+	runtime.GC() // the second empties the pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

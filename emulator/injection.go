@@ -41,7 +41,7 @@ func newFaultRules(f *Faults) (*faultRules, error) {
 		r.rules[i].Fault = rule
 		r.totalDelay += rule.Delay
 		if r.totalDelay < 0 {
-			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than there is time", i+1)
+			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than a duration can be", i+1)
 		}
 	}
 	return r, nil
@@ -94,7 +94,7 @@ func (r *faultRule) hits(seed uint64, i int, n int64) bool {
 // Errors of a closed connection, as a client sees them.
 var (
 	errReset error = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	errDrop        = fmt.Errorf("emulator: the connection was closed without an answer: %w", io.EOF)
+	errDrop        = fmt.Errorf("emulator: the connection was closed without a response: %w", io.EOF)
 )
 
 // response returns the failure with which a fault replaces the response, or nil.

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// overTLS is an endpoint with TLS, and what trusts it.
+// overTLS starts an endpoint with TLS and returns it with a transport that trusts it.
 func overTLS(t *testing.T, s *Server) (*Endpoint, *http.Transport) {
 	t.Helper()
 	certificate, roots := selfSigned(t)
@@ -40,7 +40,7 @@ func overTLS(t *testing.T, s *Server) (*Endpoint, *http.Transport) {
 	return e, transport
 }
 
-// fakeCredential gives out tokens, which nobody signs.
+// fakeCredential returns unsigned tokens.
 type fakeCredential struct{ claims map[string]any }
 
 func (f fakeCredential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -73,31 +73,31 @@ func TestAzqueueWithTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := q.DequeueMessage(t.Context(), nil); err != nil || len(got.Messages) != 1 {
-		t.Fatalf("%v %v", got.Messages, err)
+		t.Fatalf("dequeued: got %v, %v; want one message", got.Messages, err)
 	}
 	if c, err = azqueue.NewServiceClient(e.URL(), fakeCredential{map[string]any{"aud": "https://vault.azure.net"}}, clientOptions(transport)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.CreateQueue(t.Context(), "others", nil); !queueerror.HasCode(err, queueerror.InvalidAuthenticationInfo) {
-		t.Fatalf("for another audience: %v", err)
+		t.Fatalf("create with a token for another audience: got %v, want InvalidAuthenticationInfo", err)
 	}
 }
 
-// choosyCredential gives out tokens that are good for storage only when they were
-// asked for with the scope that the service's challenge names.
-type choosyCredential struct{ asked []string }
+// scopedCredential returns tokens whose audience is the requested scope: valid for storage only
+// with the scope that the service's challenge names.
+type scopedCredential struct{ scopes []string }
 
-func (c *choosyCredential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	c.asked = append(c.asked, o.Scopes...)
+func (c *scopedCredential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	c.scopes = append(c.scopes, o.Scopes...)
 	audience := strings.TrimSuffix(o.Scopes[0], "/.default")
 	return azcore.AccessToken{Token: token(map[string]any{"aud": audience}), ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
-// TestAzqueueFollowsChallenge: a client that begins with a token for something
-// else is told what to ask for, and does.
+// TestAzqueueFollowsChallenge: a client whose first token is for something else gets a challenge
+// with the right scope, and uses it.
 func TestAzqueueFollowsChallenge(t *testing.T) {
 	e, transport := overTLS(t, New(nil, nil))
-	credential := &choosyCredential{}
+	credential := &scopedCredential{}
 	options := clientOptions(transport)
 	options.Audience = "https://elsewhere.example"
 	q, err := azqueue.NewQueueClient(e.URL()+"/orders", credential, options)
@@ -107,19 +107,19 @@ func TestAzqueueFollowsChallenge(t *testing.T) {
 	if _, err := q.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(credential.asked, " "); got != "https://elsewhere.example/.default https://storage.azure.com/.default" {
-		t.Errorf("asked for %s", got)
+	if got := strings.Join(credential.scopes, " "); got != "https://elsewhere.example/.default https://storage.azure.com/.default" {
+		t.Errorf("requested scopes: got %s", got)
 	}
 }
 
-// TestTLSOnly: who speaks no TLS gets nothing, and nobody waits for it.
-func TestTLSOnly(t *testing.T) {
+// TestTLSEndpointRefusesPlainHTTP: an endpoint with TLS serves no plain request, and Close does not wait for a handshake.
+func TestTLSEndpointRefusesPlainHTTP(t *testing.T) {
 	s := New(nil, nil)
 	e, transport := overTLS(t, s)
 	r := signed("GET", "?comp=list", "")
 	r.URL.Host, r.Host = e.Addr().String(), ""
 	if a := send(t, transport, r); a.status != http.StatusBadRequest || a.header.Get("x-ms-request-id") != "" {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("plain request: got status %d, want 400 from net/http: %s", a.status, a.body)
 	}
 	conn, err := net.Dial("tcp", e.Addr().String())
 	if err != nil {
@@ -127,7 +127,7 @@ func TestTLSOnly(t *testing.T) {
 	}
 	defer conn.Close() // after the endpoint, which must not wait for a handshake
 	if n := s.Counts().Requests(); n != 0 {
-		t.Errorf("%d requests", n)
+		t.Errorf("requests: got %d, want 0", n)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestAzqueueWithAccountSAS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// GetSASURL makes signatures for https alone.
+	// GetSASURL makes signatures for https only.
 	address, err := service.GetSASURL(sas.AccountResourceTypes{Service: true, Container: true, Object: true},
 		sas.AccountPermissions{Create: true, Add: true, Read: true, List: true}, time.Now().Add(time.Hour), nil)
 	if err != nil {
@@ -155,19 +155,19 @@ func TestAzqueueWithAccountSAS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := q.PeekMessage(t.Context(), nil); err != nil || len(got.Messages) != 1 {
-		t.Fatalf("%v %v", got.Messages, err)
+		t.Fatalf("peeked: got %v, %v; want one message", got.Messages, err)
 	}
 	if _, err := q.DequeueMessage(t.Context(), nil); !queueerror.HasCode(err, queueerror.AuthorizationPermissionMismatch) {
-		t.Fatalf("without permission to process: %v", err)
+		t.Fatalf("dequeue without the permission p: got %v, want AuthorizationPermissionMismatch", err)
 	}
 	page, err := c.NewListQueuesPager(nil).NextPage(t.Context())
 	if err != nil || len(page.Queues) != 1 {
-		t.Fatalf("%v %v", page.Queues, err)
+		t.Fatalf("listed: got %v, %v; want one queue", page.Queues, err)
 	}
 }
 
-// TestAzqueueWithStoredPolicies goes through the life of a SAS that leaves
-// everything to a policy, on fake time.
+// TestAzqueueWithStoredPolicies changes the stored access policy of a SAS, on fake time, until it
+// expires.
 func TestAzqueueWithStoredPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil, nil)
@@ -192,7 +192,7 @@ func TestAzqueueWithStoredPolicies(t *testing.T) {
 		got, err := owner.GetAccessPolicy(t.Context(), nil)
 		must(err)
 		if len(got.SignedIdentifiers) != 1 || *got.SignedIdentifiers[0].AccessPolicy.Permission != "ap" || !got.SignedIdentifiers[0].AccessPolicy.Expiry.Equal(time.Now().Add(time.Hour)) {
-			t.Fatalf("policies %+v", got.SignedIdentifiers)
+			t.Fatalf("policies: got %+v, want one with ap for an hour", got.SignedIdentifiers)
 		}
 		values := sas.QueueSignatureValues{Protocol: sas.ProtocolHTTPSandHTTP, QueueName: "orders", Identifier: "workers"}
 		signed, err := values.SignWithSharedKey(developmentKey(t))
@@ -204,18 +204,18 @@ func TestAzqueueWithStoredPolicies(t *testing.T) {
 		m, err := worker.DequeueMessage(t.Context(), nil)
 		must(err)
 		if _, err := worker.PeekMessage(t.Context(), nil); !queueerror.HasCode(err, queueerror.AuthorizationPermissionMismatch) {
-			t.Fatalf("peek: %v", err)
+			t.Fatalf("peek without r: got %v, want AuthorizationPermissionMismatch", err)
 		}
-		set("r") // takes the rest away
+		set("r") // revokes the other permissions
 		if _, err := worker.DeleteMessage(t.Context(), *m.Messages[0].MessageID, *m.Messages[0].PopReceipt, nil); !queueerror.HasCode(err, queueerror.AuthorizationPermissionMismatch) {
-			t.Fatalf("delete: %v", err)
+			t.Fatalf("delete without p: got %v, want AuthorizationPermissionMismatch", err)
 		}
 		set("p")
 		_, err = worker.DeleteMessage(t.Context(), *m.Messages[0].MessageID, *m.Messages[0].PopReceipt, nil)
 		must(err)
 		time.Sleep(time.Hour)
 		if _, err := worker.DequeueMessage(t.Context(), nil); !queueerror.HasCode(err, queueerror.AuthenticationFailed) {
-			t.Fatalf("after the hour: %v", err)
+			t.Fatalf("dequeue after the expiry: got %v, want AuthenticationFailed", err)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestAzqueueServiceProperties(t *testing.T) {
 	}
 	if !*got.Logging.Read || *got.Logging.Write || *got.Logging.RetentionPolicy.Days != 7 || !*got.HourMetrics.IncludeAPIs || *got.MinuteMetrics.Enabled ||
 		len(got.CORS) != 1 || *got.CORS[0].ExposedHeaders != "x-ms-*" || *got.CORS[0].MaxAgeInSeconds != 60 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("properties: got %+v, want those of both calls", got)
 	}
 }
 
@@ -255,18 +255,18 @@ func TestAzqueueStatistics(t *testing.T) {
 	}
 	got, err := secondary.GetStatistics(t.Context(), nil)
 	if err != nil || *got.GeoReplication.Status != azqueue.GeoReplicationStatusLive || time.Since(*got.GeoReplication.LastSyncTime) > time.Minute {
-		t.Fatalf("%+v %v", got, err)
+		t.Fatalf("statistics: got %+v, %v; want live and a sync time of now", got, err)
 	}
 	if _, err := secondary.CreateQueue(t.Context(), "orders", nil); !queueerror.HasCode(err, queueerror.InsufficientAccountPermissions) {
-		t.Fatalf("a write: %v", err)
+		t.Fatalf("write: got %v, want InsufficientAccountPermissions", err)
 	}
 	if _, err := service(t, s.ConnectionString(), s).GetStatistics(t.Context(), nil); !queueerror.HasCode(err, queueerror.InvalidQueryParameterValue) {
-		t.Fatalf("of the primary location: %v", err)
+		t.Fatalf("statistics of the primary location: got %v, want InvalidQueryParameterValue", err)
 	}
 }
 
-// TestAzqueueHostStyle uses the addresses of the service itself, which a
-// transport leads to the endpoint.
+// TestAzqueueHostStyle uses the addresses of the service itself, with a transport that dials the
+// endpoint.
 func TestAzqueueHostStyle(t *testing.T) {
 	e, err := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), &Options{Hosts: []string{DevelopmentAccount + ".queue.core.windows.net"}}).Start("")
 	if err != nil {
@@ -296,7 +296,7 @@ func TestUserDelegation(t *testing.T) {
 	}
 	key := post(keyInfo(inHours(-1), inHours(2)))
 	if other := post(keyInfo(inHours(-1), inHours(3))); other == key {
-		t.Error("another key would be the same")
+		t.Error("the key for another expiry is the same")
 	}
 	bound := post("<KeyInfo><Start>" + inHours(-1) + "</Start><Expiry>" + inHours(2) + "</Expiry><DelegatedUserTid>" + tenant + "</DelegatedUserTid></KeyInfo>")
 	for name, c := range map[string]struct {
@@ -321,15 +321,15 @@ func TestUserDelegation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := do(t, s, w.request(t, inProcess, exchange{secure: true, verb: "GET", path: c.path, change: c.change}))
 			if got := a.header.Get("x-ms-error-code"); got != c.code || strings.Contains(a.body, key) {
-				t.Errorf("%d %s", a.status, a.body)
+				t.Errorf("code: got %q, want %q, without the key in the body: %s", got, c.code, a.body)
 			}
 		})
 	}
 }
 
-// TestDelegationKeyEnds: a key is no good any more when its time is over, and
-// neither is what it signed.
-func TestDelegationKeyEnds(t *testing.T) {
+// TestDelegationKeyExpires: a signature is invalid after the expiry of the delegation key that
+// signed it.
+func TestDelegationKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		s := w.server()
@@ -339,14 +339,14 @@ func TestDelegationKeyEnds(t *testing.T) {
 		r := w.request(t, inProcess, exchange{verb: "GET", path: "/full/messages", change: delegationSAS("full", key, "se", inHours(3))})
 		for hour, status := range []int{200, 200, 403} {
 			if a := do(t, s, r); a.status != status {
-				t.Errorf("after %d hours: %d %s", hour, a.status, a.body)
+				t.Errorf("after %d hours: got status %d, want %d: %s", hour, a.status, status, a.body)
 			}
 			time.Sleep(time.Hour)
 		}
 	})
 }
 
-func TestPublic(t *testing.T) {
+func TestPublicServer(t *testing.T) {
 	key := []byte("a key of this test alone")
 	s := New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key, "zoo": key}})
 	e, err := s.Start("0.0.0.0:0")
@@ -357,7 +357,7 @@ func TestPublic(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	if !strings.HasPrefix(e.URL(), "http://127.0.0.1:") || !strings.HasSuffix(e.URL(), "/shop") || !strings.Contains(e.ConnectionString(), "AccountName=shop;AccountKey="+base64.StdEncoding.EncodeToString(key)+";") {
-		t.Errorf("%s, %s", e.URL(), e.ConnectionString())
+		t.Errorf("got URL %s and connection string %s, want 127.0.0.1 and the account shop with its key", e.URL(), e.ConnectionString())
 	}
 	if _, err := service(t, e.ConnectionString(), transport).CreateQueue(t.Context(), "orders", nil); err != nil {
 		t.Error(err)
@@ -370,40 +370,40 @@ func TestPublic(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := e.AccountConnectionString(DevelopmentAccount); err == nil || !strings.Contains(err.Error(), "no account") {
-		t.Errorf("the development account: %v", err)
+		t.Errorf("connection string of the development account: got %v, want an error", err)
 	}
 	w := newFixture(t)
 	if a := do(t, s, w.request(t, inProcess, exchange{verb: "GET", path: "/?comp=list"})); a.status != 404 {
-		t.Errorf("the development account: %d", a.status)
+		t.Errorf("request for the development account: got status %d, want 404", a.status)
 	}
 	if a := do(t, s, w.request(t, inProcess, exchange{account: "shop", secure: true, verb: "GET", path: "/?comp=list", change: withToken(nil)})); a.status != 403 {
-		t.Errorf("a token: %d", a.status)
+		t.Errorf("request with a token: got status %d, want 403", a.status)
 	}
 	if e, err := New(nil, &Options{Public: true}).Start("0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "no accounts") {
-		t.Errorf("without accounts: %v %v", e, err)
+		t.Errorf("Start without accounts: got %v, %v; want an error", e, err)
 	}
 	if e, err := New(nil, &Options{Accounts: map[string][]byte{"shop": nil}}).Start(""); err == nil || !strings.Contains(err.Error(), "empty key") {
-		t.Errorf("without a key: %v %v", e, err)
+		t.Errorf("Start with an empty key: got %v, %v; want an error", e, err)
 	}
 	if e, err := s.StartTLS("", nil); err == nil || !strings.Contains(err.Error(), "without a certificate") {
-		t.Errorf("without a certificate: %v %v", e, err)
+		t.Errorf("StartTLS without a certificate: got %v, %v; want an error", e, err)
 	}
 }
 
-// TestPublicWantsKeys: a key that everyone knows or can guess is refused where other machines
-// come in, whatever the account is called, and only there.
-func TestPublicWantsKeys(t *testing.T) {
-	zeros := append([]byte{1}, make([]byte, 63)...) // the same key as {1}, for HMAC
+// TestPublicServerRefusesWeakKeys: only a public server refuses a key that everyone knows or can
+// guess, whatever the account's name.
+func TestPublicServerRefusesWeakKeys(t *testing.T) {
+	zeros := append([]byte{1}, make([]byte, 63)...) // to HMAC the same key as {1}
 	for name, c := range map[string]struct {
 		key  []byte
-		want string // a part of the error; "" for none
+		want string // part of the error; "" for no error
 	}{
 		"well-known":               {wellKnownKey(), "everyone knows"},
 		"one byte":                 {[]byte{1}, "can guess"},
 		"one byte, and zeros":      {zeros, "can guess"},
 		"fifteen bytes":            {[]byte("fifteen bytes i"), "can guess"},
 		"sixteen bytes":            {[]byte("sixteen bytes it"), ""},
-		"the well-known, and more": {append(wellKnownKey(), 0), ""}, // which is quite another one
+		"the well-known, and more": {append(wellKnownKey(), 0), ""}, // a different key
 	} {
 		for _, account := range []string{DevelopmentAccount, "shop"} {
 			for _, public := range []bool{true, false} {
@@ -412,22 +412,22 @@ func TestPublicWantsKeys(t *testing.T) {
 					e.Close()
 				}
 				if want := c.want != "" && public; (err != nil) != want || want && !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%s, account %s, public %v: %v", name, account, public, err)
+					t.Errorf("%s, account %s, public %v: got the error %v, want %q if public", name, account, public, err, c.want)
 				}
 			}
 		}
 	}
 }
 
-func TestKeyOfDevelopmentAccount(t *testing.T) {
+func TestDevelopmentAccountWithOwnKey(t *testing.T) {
 	s := New(nil, &Options{Accounts: map[string][]byte{DevelopmentAccount: []byte("mine")}})
 	if !strings.Contains(s.ConnectionString(), "AccountKey="+base64.StdEncoding.EncodeToString([]byte("mine"))+";") {
-		t.Error(s.ConnectionString())
+		t.Errorf("connection string: got %s, want the key given", s.ConnectionString())
 	}
 	if _, err := service(t, s.ConnectionString(), s).CreateQueue(t.Context(), "orders", nil); err != nil {
 		t.Error(err)
 	}
 	if a := do(t, s, signed("GET", "?comp=list", "")); a.status != 403 {
-		t.Errorf("with the public key: %d", a.status)
+		t.Errorf("request signed with the public key: got status %d, want 403", a.status)
 	}
 }

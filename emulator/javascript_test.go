@@ -16,10 +16,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestStorageQueueJS runs Microsoft's JavaScript client: the package
-// @azure/storage-queue in the directory that STORAGE_QUEUE_JS names (where npm
-// install was run), with node. Without one of them it skips, or fails when
-// MILLRACE_REQUIRE contains storage-queue.
+// TestStorageQueueJS runs Microsoft's JavaScript client with node: the package
+// @azure/storage-queue in the directory that STORAGE_QUEUE_JS names, where npm install was run.
+// If one of them is missing the test skips, or fails if MILLRACE_REQUIRE contains storage-queue.
 func TestStorageQueueJS(t *testing.T) {
 	node, modules, err := findStorageQueue()
 	if err != nil {
@@ -34,7 +33,7 @@ func TestStorageQueueJS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	// The address of UseDevelopmentStorage=true may be taken, by Azurite say.
+	// The address of UseDevelopmentStorage=true may be in use, for example by Azurite.
 	development, err := New(nil, nil).Start("127.0.0.1:10001")
 	if err == nil {
 		defer development.Close()
@@ -60,13 +59,13 @@ func TestStorageQueueJS(t *testing.T) {
 	defer cancel()
 	command := exec.CommandContext(ctx, node, "testdata/storage-queue.mjs")
 	command.Env = append(os.Environ(), "MILLRACE_TEST="+string(settings), "NODE_EXTRA_CA_CERTS="+authority)
-	var said, errorLog bytes.Buffer
-	command.Stdout, command.Stderr = &said, &errorLog
+	var output, errorLog bytes.Buffer
+	command.Stdout, command.Stderr = &output, &errorLog
 	if err := command.Run(); err != nil {
-		t.Fatalf("%v after %q: %s", err, said.String(), errorLog.String())
+		t.Fatalf("%v after %q: %s", err, output.String(), errorLog.String())
 	}
-	if want := "messages\nservice\nsignatures\ntokens\ndevelopment\n"; said.String() != want {
-		t.Errorf("it did %q, want %q", said.String(), want)
+	if want := "messages\nservice\nsignatures\ntokens\ndevelopment\n"; output.String() != want {
+		t.Errorf("output: got %q, want %q", output.String(), want)
 	}
 }
 

@@ -90,7 +90,7 @@ func start(t *testing.T, s *emulator.Server) *emulator.Endpoint {
 	return e
 }
 
-// lease is the service's shortest: what a fault has left hidden comes back soon.
+// lease is the shortest that the service has, so that messages which a fault left hidden are soon visible.
 const lease = time.Second
 
 type transporter interface {
@@ -129,18 +129,17 @@ func lostMessages(t *testing.T, s *emulator.Server, engine *localqueue.Engine, l
 	for _, some := range []map[queue.ID]string{handled, left} {
 		for id, text := range some {
 			if !slices.Contains(tried, text) {
-				t.Errorf("%s has the text %q, which nobody sent", id, text)
+				t.Errorf("message %s: got the text %q, which was not sent", id, text)
 			}
 		}
 	}
 	if counts := s.Counts(); len(counts.Faults) != 7 || len(accepted) == 0 || len(handled) == 0 || len(left) == 0 {
-		t.Errorf("nothing is tried: %d accepted, %d handled, %d left\n%s", len(accepted), len(handled), len(left), counts)
+		t.Errorf("got %d messages accepted, %d handled and %d left; want some of each and every kind of fault\n%s", len(accepted), len(handled), len(left), counts)
 	}
 	return lost
 }
 
-// produce sends messages, each once, and returns the ids of those that were
-// accepted.
+// produce sends messages, each once, and returns all texts and the ids of the accepted messages.
 func produce(t *testing.T, q queue.Queue) (accepted map[string]queue.ID, tried []string) {
 	accepted = map[string]queue.ID{}
 	for i := range 200 {
@@ -164,17 +163,17 @@ func consume(t *testing.T, q queue.Queue) map[queue.ID]string {
 		for _, m := range found {
 			l, err := q.Update(t.Context(), m.Lease, m.Text, lease)
 			if checkError(t, err); err != nil {
-				continue // another try would be another's business
+				continue // the lease may be lost
 			}
-			handled[m.ID] = m.Text // the work; that it is done again is allowed
+			handled[m.ID] = m.Text // the work, which may be repeated
 			checkError(t, q.Delete(t.Context(), l))
 		}
 	}
 	return handled
 }
 
-// deleteFirst is the naive consumer: a delete whose answer is lost leaves it
-// with a message that is gone and that it has not handled.
+// deleteFirst deletes each message before it handles it. If the response to a delete is lost, the
+// message is gone without having been handled.
 func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 	handled := map[queue.ID]string{}
 	for range 40 {
@@ -192,7 +191,7 @@ func deleteFirst(t *testing.T, q queue.Queue) map[queue.ID]string {
 // drain takes the remaining messages from the engine, without faults, as their leases end.
 func drain(t *testing.T, below *localqueue.Queue) map[queue.ID]string {
 	left := map[queue.ID]string{}
-	azuritetest.Until(t, "all leases have ended and every message could be had", func() bool {
+	azuritetest.Until(t, "all leases have ended and every message was dequeued", func() bool {
 		found, err := below.Dequeue(t.Context(), queue.MaxBatch, time.Hour)
 		if err != nil {
 			t.Fatal(err)

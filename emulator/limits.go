@@ -29,7 +29,7 @@ const maxLimitValue = 1_000_000_000
 
 // ParseLimits parses limits from a text such as
 //
-// \tmessages=2000,requests=20000
+//	messages=2000,requests=20000
 //
 // separated by commas, semicolons or white space, each at most once. An omitted limit, or 0,
 // means no limit. The error names the invalid part and a correct form.
@@ -50,7 +50,7 @@ func ParseLimits(text string) (Limits, error) {
 		case into == nil || !ok:
 			return Limits{}, fmt.Errorf("emulator: limit %s: write messages=2000 (a second and queue) or requests=20000 (a second and account)", quoteShort(piece))
 		case seen[name]:
-			return Limits{}, fmt.Errorf("emulator: limit %s: %s is given twice: leave one out", quoteShort(piece), name)
+			return Limits{}, fmt.Errorf("emulator: limit %s: %s is given twice: remove one", quoteShort(piece), name)
 		}
 		seen[name] = true
 		n, err := strconv.Atoi(value)
@@ -80,7 +80,7 @@ func (l Limits) check() error {
 		value int
 	}{{"Messages", l.Messages}, {"Requests", l.Requests}} {
 		if one.value < 0 || one.value > maxLimitValue {
-			return fmt.Errorf("emulator: Options.Limits.%s is %d: it is 0 to %d", one.name, one.value, maxLimitValue)
+			return fmt.Errorf("emulator: Options.Limits.%s is %d: it must be 0 to %d", one.name, one.value, maxLimitValue)
 		}
 	}
 	return nil

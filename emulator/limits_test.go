@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestLimitOfMessages: a second's worth at once, and then as much as time passes,
-// for each queue by itself.
-func TestLimitOfMessages(t *testing.T) {
+// TestMessageLimit: each queue accepts one second's worth of messages at once, and then as many as
+// time passes.
+func TestMessageLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := withOptions(t, &Options{Limits: Limits{Messages: 2000}})
 		put := func(queue string) outcome {
@@ -25,53 +25,53 @@ func TestLimitOfMessages(t *testing.T) {
 		for range 3 {
 			for i := range 2000 {
 				if got := put("orders"); got.status != 201 {
-					t.Fatalf("message %d: %+v", i+1, got)
+					t.Fatalf("message %d: got %+v, want status 201", i+1, got)
 				}
 			}
 			got := put("orders")
 			if got.status != 503 || got.code != "ServerBusy" || got.header.Get("Retry-After") != "" {
-				t.Fatalf("message 2001: %+v", got)
+				t.Fatalf("message 2001: got %+v, want 503 ServerBusy without Retry-After", got)
 			}
 			if got := attempt(t, s, signed("PUT", "/others", "")); got.status >= 300 {
-				t.Fatalf("%+v", got)
+				t.Fatalf("create others: got %+v, want a status below 300", got)
 			}
 			if got := put("others"); got.status != 201 {
-				t.Fatalf("another queue: %+v", got)
+				t.Fatalf("another queue: got %+v, want status 201", got)
 			}
 			if got := attempt(t, s, signed("GET", "/orders/messages?peekonly=true", "")); got.status != 200 {
-				t.Fatalf("peek: %+v", got)
+				t.Fatalf("peek: got %+v, want status 200", got)
 			}
 			time.Sleep(time.Second)
 		}
-		time.Sleep(time.Hour) // saves up no more than a second's worth
+		time.Sleep(time.Hour) // tokens of more than a second are lost
 		for i := range 2001 {
 			if got := put("orders"); (got.status == 201) != (i < 2000) {
-				t.Fatalf("message %d after an hour: %+v", i+1, got)
+				t.Fatalf("message %d after an hour: got %+v, want 201 for the first 2000 only", i+1, got)
 			}
 		}
-		time.Sleep(500 * time.Microsecond) // which is worth one
+		time.Sleep(500 * time.Microsecond) // enough for one
 		if got := put("orders"); got.status != 201 {
-			t.Errorf("%+v", got)
+			t.Errorf("message after half a millisecond: got %+v, want status 201", got)
 		}
 		if got := put("orders"); got.status != 503 {
-			t.Errorf("%+v", got)
+			t.Errorf("next message: got %+v, want status 503", got)
 		}
 		counts := s.Counts()
 		if counts.Limited != 5 || counts.Busy != 5 || len(counts.Faults) != 0 || depth(t, q) != 8001 {
-			t.Errorf("depth %d, counted\n%v", depth(t, q), counts)
+			t.Errorf("got depth %d, want 8001; counts want 5 limited and busy, and no faults:\n%v", depth(t, q), counts)
 		}
 	})
 }
 
-// TestLimitOfGets: a get takes what it brings, and what it takes too much is
-// missing later. An empty one takes nothing.
-func TestLimitOfGets(t *testing.T) {
+// TestGetsAreChargedTheirMessages: a get takes one token for each message it returns and may leave
+// a debt. An empty get takes none.
+func TestGetsAreChargedTheirMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := withOptions(t, &Options{Limits: Limits{Messages: 10}})
 		get := func() outcome { return attempt(t, s, signed("GET", "/orders/messages?numofmessages=32", "")) }
 		for range 100 {
 			if got := get(); got.status != 200 {
-				t.Fatalf("empty: %+v", got)
+				t.Fatalf("empty get: got %+v, want status 200", got)
 			}
 		}
 		var leases []queue.Lease
@@ -83,31 +83,31 @@ func TestLimitOfGets(t *testing.T) {
 			leases = append(leases, m.Lease)
 		}
 		if got := get(); got.status != 200 {
-			t.Fatalf("32 of 10: %+v", got)
+			t.Fatalf("get of 32 with 10 tokens: got %+v, want status 200", got)
 		}
-		time.Sleep(2300*time.Millisecond - time.Nanosecond) // 22 too many, and the next one
+		time.Sleep(2300*time.Millisecond - time.Nanosecond) // a debt of 22, and one token
 		if got := get(); got.status != 503 {
-			t.Fatalf("too early: %+v", got)
+			t.Fatalf("get a nanosecond too early: got %+v, want status 503", got)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := get(); got.status != 200 {
-			t.Fatalf("in time: %+v", got)
+			t.Fatalf("get in time: got %+v, want status 200", got)
 		}
-		time.Sleep(4100 * time.Millisecond) // 31 too many, and ten
+		time.Sleep(4100 * time.Millisecond) // a debt of 31, and ten tokens
 		for i := range 11 {
 			address := "/orders/messages/" + string(leases[i].ID) + "?popreceipt=" + url.QueryEscape(string(leases[i].Receipt))
 			if got := attempt(t, s, signed("DELETE", address, "")); (got.status == 503) != (i == 10) {
-				t.Errorf("delete %d: %+v", i+1, got)
+				t.Errorf("delete %d: got %+v, want 503 for the 11th only", i+1, got)
 			}
 		}
 		if got := s.Counts().Messages; got != 64 {
-			t.Errorf("%d messages got", got)
+			t.Errorf("messages counted: got %d, want 64", got)
 		}
 	})
 }
 
-// TestLimitOfRequests: of one account, by whoever may send them.
-func TestLimitOfRequests(t *testing.T) {
+// TestRequestLimit: authorized requests of one account are limited.
+func TestRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, err := base64.StdEncoding.DecodeString(DevelopmentKey)
 		if err != nil {
@@ -120,10 +120,10 @@ func TestLimitOfRequests(t *testing.T) {
 			r.URL.Path = "/" + account
 			sign(r)
 			if got := attempt(t, s, r); got.status != status {
-				t.Errorf("%+v, want %d", got, status)
+				t.Errorf("list of %s: got %+v, want status %d", account, got, status)
 			}
 		}
-		for range 1000 { // which keep nobody out
+		for range 1000 { // these take no tokens
 			r := signed("GET", "?comp=list", "")
 			r.Header.Del("Authorization")
 			attempt(t, s, r)
@@ -138,21 +138,20 @@ func TestLimitOfRequests(t *testing.T) {
 		list("second", 200)
 		body := do(t, s, signed("GET", "?comp=list", "")).body
 		if !strings.Contains(body, "<Code>ServerBusy</Code><Message>Operations per second is over the account limit.\nRequestId:") {
-			t.Error(body)
+			t.Errorf("response over the limit: got %s, want ServerBusy", body)
 		}
 		time.Sleep(10 * time.Millisecond)
 		list(DevelopmentAccount, 200)
 		list(DevelopmentAccount, 503)
 		if got := s.Counts(); got.Limited != 4 || got.Busy != 4 {
-			t.Errorf("counted\n%v", got)
+			t.Errorf("counts: got\n%v\nwant 4 limited and busy", got)
 		}
 	})
 }
 
-// TestBucket holds a bucket to what it is for, at whatever pace it is used: it
-// never lets out more than a second's worth and what has flowed in, and never
-// refuses what is there.
-func TestBucket(t *testing.T) {
+// TestTokenBucketKeepsItsRate: at any pace, a bucket gives at most one second's worth of tokens
+// plus those added since, and never refuses a token that it has.
+func TestTokenBucketKeepsItsRate(t *testing.T) {
 	type step struct {
 		Wait time.Duration
 		More int
@@ -168,7 +167,7 @@ func TestBucket(t *testing.T) {
 		all, failed := steps.Draw(r, "steps"), ""
 		synctest.Test(t, func(*testing.T) {
 			b := newTokenBucket(int(rate))
-			level := rate * oneToken // the same sum, done another way
+			level := rate * oneToken // computed in another way
 			for i, step := range all {
 				time.Sleep(step.Wait)
 				for range step.Wait / time.Second {
@@ -176,7 +175,7 @@ func TestBucket(t *testing.T) {
 				}
 				level = min(rate*oneToken, level+int64(step.Wait%time.Second)*rate)
 				if got, want := b.take(), level >= oneToken; got != want {
-					failed = fmt.Sprintf("step %d: taken: %v, want %v at %d", i, got, want, level)
+					failed = fmt.Sprintf("step %d: take: got %v, want %v with %d billionths of a token", i, got, want, level)
 					return
 				}
 				if level >= oneToken {
@@ -187,7 +186,7 @@ func TestBucket(t *testing.T) {
 			}
 			time.Sleep(100 * 365 * 24 * time.Hour)
 			if !b.isFull() {
-				failed = "not full after a hundred years"
+				failed = "the bucket is not full after a hundred years"
 			}
 		})
 		if failed != "" {
@@ -196,30 +195,30 @@ func TestBucket(t *testing.T) {
 	})
 }
 
-// TestBucketsOfQueues: names that were made up do not stay.
-func TestBucketsOfQueues(t *testing.T) {
+// TestFullBucketsAreRemoved: buckets of made-up queue names do not accumulate.
+func TestFullBucketsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		buckets := newQueueBuckets(10)
 		for round := range 10 {
 			for i := range minPrune {
 				if b := buckets.of(queue.Name{Account: "a", Queue: fmt.Sprintf("queue-%d-%d", round, i)}); !b.take() {
-					t.Fatal("a new one is empty")
+					t.Fatal("a new bucket is empty")
 				}
 			}
 			time.Sleep(time.Second)
 		}
 		if n := len(buckets.buckets); n > 2*minPrune {
-			t.Errorf("%d buckets", n)
+			t.Errorf("buckets: got %d, want at most %d", n, 2*minPrune)
 		}
 		name := queue.Name{Account: "a", Queue: "busy"}
 		for range 10 {
 			buckets.of(name).take()
 		}
-		for i := range 3 * minPrune { // as many as it takes to sweep
+		for i := range 3 * minPrune { // enough for full buckets to be removed
 			buckets.of(queue.Name{Account: "b", Queue: fmt.Sprint("queue-", i)}).take()
 		}
 		if buckets.of(name).take() {
-			t.Error("a bucket that is not full was thrown out")
+			t.Error("a bucket that is not full was removed")
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// record is what a log says of a request.
+// record is a log record of a request.
 type record struct {
 	Level, Msg, Operation, Account, Queue, Code, Fault string
 	Status                                             int
@@ -21,7 +21,7 @@ type record struct {
 	ID                                                 string
 }
 
-// journal is a log that can be read. It is safe for concurrent use.
+// journal collects the log. It is safe for concurrent use.
 type journal struct {
 	mu  sync.Mutex
 	all bytes.Buffer // guarded by mu
@@ -70,7 +70,7 @@ func TestLog(t *testing.T) {
 		got := j.records(t)
 		for i := range got {
 			if len(got[i].ID) != 36 || got[i].Msg != "request" {
-				t.Errorf("%+v", got[i])
+				t.Errorf("record %d: got %+v, want an id of 36 characters and the message request", i, got[i])
 			}
 			got[i].ID, got[i].Msg = "", ""
 		}
@@ -85,7 +85,7 @@ func TestLog(t *testing.T) {
 			with(put, func(r *record) { r.Level, r.Fault, r.Status, r.Code = "WARN", "503", 503, "ServerBusy" }),
 			with(put, func(r *record) { r.Level, r.Fault = "WARN", "reset" }),
 			done,
-			// The bucket was full when the second had waited: four since then.
+			// The bucket was full again after the delay of the second put; four since then.
 			with(put, func(r *record) { r.Status, r.Code, r.Limited = 503, "ServerBusy", true }),
 			with(put, func(r *record) {
 				r.Operation, r.Queue, r.Status, r.Code = "GetMessages", "", 400, "InvalidResourceName"
@@ -94,17 +94,17 @@ func TestLog(t *testing.T) {
 		}
 		for i := range want {
 			if i >= len(got) || got[i] != want[i] {
-				t.Fatalf("record %d:\n%s\nwant %+v", i, j.text(), want[i])
+				t.Fatalf("record %d: got the log\n%s\nwant %+v", i, j.text(), want[i])
 			}
 		}
 		if len(got) != len(want) || int64(len(got)) != s.Counts().Requests() {
-			t.Errorf("%d records, want %d", len(got), len(want))
+			t.Errorf("records: got %d, want %d, one for each request", len(got), len(want))
 		}
 	})
 }
 
-// TestLogHasNoSecrets does every exchange, all of them with a fault that lets
-// them be served, and looks for what was in the requests and the answers.
+// TestLogHasNoSecrets does every exchange, each with a fault that executes it, and searches the
+// log for secrets of the requests and responses.
 func TestLogHasNoSecrets(t *testing.T) {
 	for x := range all {
 		var j journal
@@ -132,31 +132,31 @@ func TestLogHasNoSecrets(t *testing.T) {
 		}
 		text := j.text()
 		for _, secret := range secrets {
-			if len(secret) > 5 && secret != DevelopmentAccount && // some exchange has a name for a signature
+			if len(secret) > 5 && secret != DevelopmentAccount && // one exchange has the account's name as its signature
 				strings.Contains(text, secret) {
 				t.Errorf("%s: %q is in the log: %s", x.name, secret, text)
 			}
 		}
 		records := j.records(t)
 		if int64(len(records)) != s.Counts().Requests() || records[len(records)-1].Status != a.status || records[len(records)-1].Code != a.header.Get("x-ms-error-code") {
-			t.Errorf("%s: %d %s", x.name, a.status, text)
+			t.Errorf("%s: got status %d and the log %s; want a record for each request, the last with that status and code", x.name, a.status, text)
 		}
 	}
 }
 
-// TestLogOfAClientThatLeft has no status: nobody has heard one.
-func TestLogOfAClientThatLeft(t *testing.T) {
+// TestAbandonedRequestIsLoggedWithoutStatus: a client that left got no status.
+func TestAbandonedRequestIsLoggedWithoutStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		s, _ := withOptions(t, &Options{Log: j.log(), Delay: time.Minute})
 		client := &http.Client{Transport: s, Timeout: time.Second}
 		if response, err := client.Do(signed("GET", "?comp=list", "")); err == nil {
 			response.Body.Close()
-			t.Fatal(response.Status)
+			t.Fatalf("response: got %s, want an error", response.Status)
 		}
 		got := j.records(t)
 		if len(got) != 1 || got[0].Status != 0 || got[0].Code != "" || got[0].Took != time.Second || got[0].Level != "INFO" {
-			t.Errorf("%+v", got)
+			t.Errorf("log: got %+v, want one record at level INFO without status and code, after 1s", got)
 		}
 	})
 }

@@ -14,14 +14,14 @@ func TestMain(m *testing.M) {
 	if to := os.Getenv(idleClientsVariable); to != "" {
 		os.Exit(runIdleClients(to))
 	}
-	// What runs in parallel here waits for real seconds, more of it than there are cores.
+	// Parallel tests wait for real seconds, so run more of them than there are cores.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(stopping{m})
 }
 
-// stopping is tests that end the Azurite they may have started.
+// stopping runs the tests and then stops the Azurite that they may have started.
 type stopping struct{ m *testing.M }
 
 func (s stopping) Run() int {

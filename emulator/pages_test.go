@@ -13,17 +13,17 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// fetched are the headers with which a browser says where a request comes from.
+// fetched returns the headers with which a browser says where a request comes from.
 func fetched(site, mode string, more ...string) map[string]string {
 	m := inPairs(more)
 	m["Sec-Fetch-Site"], m["Sec-Fetch-Mode"] = site, mode
 	return m
 }
 
-// fromOwnPage makes a request one of a page that the endpoint itself has served.
+// fromOwnPage marks a request as that of a page which the endpoint itself served.
 func fromOwnPage(r *http.Request) { r.Header.Set("Origin", "http://"+r.URL.Host) }
 
-// repeated makes a request have a header several times.
+// repeated sets several values of a header.
 func repeated(name string, values ...string) func(*http.Request) {
 	return func(r *http.Request) { r.Header[name] = values }
 }
@@ -31,11 +31,11 @@ func repeated(name string, values ...string) func(*http.Request) {
 const (
 	elsewhere  = "https://attacker.example"
 	wasRefused = `<Message>This request is not authorized to perform this operation. A browser sent it for a web page of another origin`
-	hostGiven  = `does not answer to the host "`
+	hostGiven  = `does not accept the host "`
 )
 
-// pageExchanges are the requests that a page can make a browser send. Endpoints refuse most;
-// in process there are no browsers. The account "second" has CORS rules.
+// pageExchanges are the requests that a page can make a browser send. Endpoints refuse most of
+// them; in process there are no browsers. The account "second" has CORS rules.
 var pageExchanges = []exchange{
 	{name: "page: fetch", verb: "GET", path: "/orders/messages", header: fetched("cross-site", "cors", "Origin", elsewhere), status: 403,
 		inside: 200, code: "AuthorizationFailure", has: wasRefused + `(?s).*<Origin>` + elsewhere + `</Origin>`},
@@ -110,8 +110,8 @@ var pageExchanges = []exchange{
 		code: "AuthorizationFailure"},
 }
 
-// TestHosts holds which hosts an endpoint may be called by.
-func TestHosts(t *testing.T) {
+// TestAcceptedHosts: an endpoint accepts its own hosts and those of Options.Hosts only.
+func TestAcceptedHosts(t *testing.T) {
 	named := New(nil, &Options{Hosts: []string{"millrace", "192.0.2.7", "2001:db8::1"}})
 	public := New(nil, &Options{Public: true})
 	publicNamed := New(nil, &Options{Public: true, Hosts: []string{"millrace"}})
@@ -136,42 +136,42 @@ func TestHosts(t *testing.T) {
 	} {
 		want := map[*Server]bool{New(nil, nil): allowedBy == "all", named: allowedBy != "public", public: true, publicNamed: allowedBy == "all" || allowedBy == "named"}
 		for s, want := range want {
-			if got := s.answersTo(host); got != want {
-				t.Errorf("host %q, public %v, further hosts %q: %v, want %v", host, s.public, s.hosts, got, want)
+			if got := s.acceptsHost(host); got != want {
+				t.Errorf("acceptsHost(%q) of a server with public %v and hosts %q: got %v, want %v", host, s.public, s.hosts, got, want)
 			}
 		}
 	}
 	for _, host := range []string{"", "millrace:10001", "http://millrace", "mill race", "*", ".millrace", "millrace.", "[::1]"} {
 		if e, err := New(nil, &Options{Hosts: []string{"fine", host}}).Start(""); err == nil || !strings.Contains(err.Error(), "without a port") {
-			t.Errorf("%q is taken: %v %v", host, e, err)
+			t.Errorf("Start with the host %q: got %v, %v; want an error", host, e, err)
 		}
 	}
 }
 
-// FuzzHost holds that whatever an endpoint answers to is this machine to who reads it as a part
-// of a URL too.
+// FuzzHost: a host that an endpoint accepts is this machine also if it is parsed as part of a
+// URL.
 func FuzzHost(f *testing.F) {
 	for _, host := range []string{"localhost:1", "a.localhost.", "[::1]:80", "127.0.0.1@x", "[::ffff:7f00:1]", "x:80@a.localhost"} {
 		f.Add(host)
 	}
 	s := New(nil, nil)
 	f.Fuzz(func(t *testing.T, host string) {
-		if !s.answersTo(host) {
+		if !s.acceptsHost(host) {
 			return
 		}
 		u, err := url.Parse("http://" + host + "/x")
 		if err != nil || u.User != nil || u.Path != "/x" || u.RawQuery+u.Fragment != "" {
-			t.Fatalf("%q is %+v, %v", host, u, err)
+			t.Fatalf("host %q is accepted, but parses as %+v, %v", host, u, err)
 		}
 		name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 		if ip := net.ParseIP(name); name != "localhost" && !strings.HasSuffix(name, ".localhost") && (ip == nil || !ip.IsLoopback()) {
-			t.Fatalf("%q is %q", host, name)
+			t.Fatalf("host %q is accepted, but its name is %q", host, name)
 		}
 	})
 }
 
 // onBothLoops runs a test with an endpoint that our own loop serves and one that net/http
-// does. Both have the queue "orders" and a front.
+// serves. Both have the queue "orders" and a front.
 func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *localqueue.Engine)) {
 	for name, faults := range map[string]*Faults{"plainhttp": nil, "net/http": {Rules: []Fault{{Kind: FaultBusy, At: []int64{1 << 60}}}}} {
 		t.Run(name, func(t *testing.T) {
@@ -184,16 +184,16 @@ func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *loca
 			}
 			defer e.Close()
 			if _, ok := e.server.(*waitingServer); ok != (faults != nil) {
-				t.Fatalf("it is %T", e.server)
+				t.Fatalf("server with faults %v: got %T", faults, e.server)
 			}
 			test(t, e, engine)
 		})
 	}
 }
 
-// TestPagesOnTheWire sends what no client makes and a page might get a browser, or a proxy in
-// between, to send.
-func TestPagesOnTheWire(t *testing.T) {
+// TestRequestsOfPages sends requests that no client makes, but that a page might get a browser,
+// or a proxy in between, to send.
+func TestRequestsOfPages(t *testing.T) {
 	const own, other = "127.0.0.1", "attacker.example"
 	get := func(target, proto, headers string) string {
 		r := signed("GET", "/orders?comp=metadata", "")
@@ -270,9 +270,9 @@ func TestPagesOnTheWire(t *testing.T) {
 	}
 }
 
-// TestFormWithARequestInIt: the body of a form that is refused is not read as the next request
-// of the connection.
-func TestFormWithARequestInIt(t *testing.T) {
+// TestRefusedBodyIsNotReadAsARequest sends a form that is refused. Its body, which is a request,
+// must not be read as the next one of the connection.
+func TestRefusedBodyIsNotReadAsARequest(t *testing.T) {
 	onBothLoops(t, func(t *testing.T, e *Endpoint, engine *localqueue.Engine) {
 		put := raw("POST", "/orders/messages", wrap("smuggled"), "HTTP/1.1", "")
 		form := fmt.Sprintf("POST /devstoreaccount1/orders/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", elsewhere, len(put), put)
@@ -284,7 +284,7 @@ func TestFormWithARequestInIt(t *testing.T) {
 			}
 		}
 		if got := depth(t, engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "orders"})); got != 0 {
-			t.Errorf("depth %d", got)
+			t.Errorf("depth: got %d, want 0", got)
 		}
 	})
 }
@@ -299,13 +299,13 @@ func TestPagesOverTLS(t *testing.T) {
 		r.URL.Scheme, r.URL.Host, r.Host = "https", e.Addr().String(), ""
 		r.Header.Set("Origin", origin+e.Addr().String())
 		if a := send(t, transport, r); a.status != want {
-			t.Errorf("origin %s…: %d %s", origin, a.status, a.body)
+			t.Errorf("origin %s…: got status %d, want %d: %s", origin, a.status, want, a.body)
 		}
 	}
 }
 
-// TestPagesOfAPublicServer: any host may be called, but a page of another origin still needs a
-// rule.
+// TestPagesOfAPublicServer: any host is accepted, but a page of another origin still needs a
+// CORS rule.
 func TestPagesOfAPublicServer(t *testing.T) {
 	key := []byte("a key of this test alone")
 	s := New(nil, &Options{Public: true, Accounts: map[string][]byte{"shop": key}})
@@ -336,12 +336,12 @@ func TestPagesOfAPublicServer(t *testing.T) {
 			}
 		}
 		if a := send(t, transport, r); a.status != c.want {
-			t.Errorf("%s: %d %s, want %d", name, a.status, a.body, c.want)
+			t.Errorf("%s: got status %d, want %d: %s", name, a.status, c.want, a.body)
 		}
 	}
 }
 
-// TestPagesAreCheckedOnEndpointsOnly: in process, and behind a server of the user's own, there
+// TestPagesAreCheckedOnEndpointsOnly: in process, and behind the user's own HTTP server, there
 // is no check.
 func TestPagesAreCheckedOnEndpointsOnly(t *testing.T) {
 	s := New(nil, nil)
@@ -350,7 +350,7 @@ func TestPagesAreCheckedOnEndpointsOnly(t *testing.T) {
 	r.Header.Set("Origin", elsewhere)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	if a := do(t, s, r); a.status != 201 {
-		t.Errorf("RoundTrip: %d %s", a.status, a.body)
+		t.Errorf("RoundTrip: got status %d, want 201: %s", a.status, a.body)
 	}
 	in, err := incoming(r)
 	if err != nil {
@@ -358,6 +358,6 @@ func TestPagesAreCheckedOnEndpointsOnly(t *testing.T) {
 	}
 	w := &response{header: make(http.Header)}
 	if s.ServeHTTP(w, in); w.status != 409 && w.status != 204 {
-		t.Errorf("ServeHTTP: %d %s", w.status, w.body.String())
+		t.Errorf("ServeHTTP: got status %d, want 409 or 204: %s", w.status, w.body.String())
 	}
 }

@@ -119,7 +119,7 @@ func checkProperties(p queuexml.Properties) *failure {
 			return f
 		}
 		if m.Enabled && m.IncludeAPIs == nil {
-			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "Metrics that are enabled say whether they IncludeAPIs."})
+			return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "Enabled metrics must have IncludeAPIs."})
 		}
 	}
 	if p.CORS != nil {
@@ -130,17 +130,17 @@ func checkProperties(p queuexml.Properties) *failure {
 
 func checkAnalytics(version string, r queuexml.Retention) *failure {
 	if version != analyticsVersion {
-		return invalidValue("Version", version, "It is 1.0.")
+		return invalidValue("Version", version, "It must be 1.0.")
 	}
 	if r.Enabled && (r.Days < 1 || r.Days > maxRetention) {
-		return invalidValue("Days", strconv.Itoa(r.Days), "Retention that is enabled is for 1 to 365 days.")
+		return invalidValue("Days", strconv.Itoa(r.Days), "Enabled retention must be for 1 to 365 days.")
 	}
 	return nil
 }
 
 func checkRules(rules []queuexml.CORSRule) *failure {
 	if len(rules) > maxRules {
-		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "There are five CORS rules at most."})
+		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "At most five CORS rules are allowed."})
 	}
 	length := 0
 	for _, r := range rules {
@@ -150,7 +150,7 @@ func checkRules(rules []queuexml.CORSRule) *failure {
 		}
 	}
 	if length > maxRulesLength {
-		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "All CORS rules together have 2 KiB at most, without the XML."})
+		return errInvalidXML.with(queuexml.Detail{Name: "Reason", Value: "All CORS rules together may have at most 2 KiB, without the XML."})
 	}
 	return nil
 }
@@ -158,11 +158,11 @@ func checkRules(rules []queuexml.CORSRule) *failure {
 func checkRule(r queuexml.CORSRule) *failure {
 	origins := splitList(r.Origins)
 	if len(origins) == 0 || len(origins) > maxOrigins || slices.ContainsFunc(origins, func(o string) bool { return len(o) > maxOriginLength }) {
-		return invalidValue("AllowedOrigins", r.Origins, "It is *, or 1 to 64 origins of up to 256 characters.")
+		return invalidValue("AllowedOrigins", r.Origins, "It must be *, or 1 to 64 origins of up to 256 characters.")
 	}
 	methods := splitList(r.Methods)
 	if len(methods) == 0 {
-		return invalidValue("AllowedMethods", r.Methods, "It has one method at least.")
+		return invalidValue("AllowedMethods", r.Methods, "It must have at least one method.")
 	}
 	for _, m := range methods {
 		switch m {
@@ -175,7 +175,7 @@ func checkRule(r queuexml.CORSRule) *failure {
 		names, prefixes := 0, 0
 		for _, h := range splitList(list.value) {
 			if len(h) > maxOriginLength || !isVisibleASCII(h) {
-				return invalidValue(list.name, list.value, "The name of a header has up to 256 visible characters of ASCII.")
+				return invalidValue(list.name, list.value, "A header name must have up to 256 visible ASCII characters.")
 			}
 			if strings.HasSuffix(h, "*") {
 				prefixes++
@@ -184,7 +184,7 @@ func checkRule(r queuexml.CORSRule) *failure {
 			}
 		}
 		if names > maxHeaders || prefixes > maxPrefixes {
-			return invalidValue(list.name, list.value, "It has up to 64 names, and two that end with an asterisk.")
+			return invalidValue(list.name, list.value, "It may have up to 64 names, and two that end with an asterisk.")
 		}
 	}
 	return nil

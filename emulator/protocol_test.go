@@ -28,8 +28,8 @@ type section struct {
 	exchanges []exchange
 }
 
-// exchange is one request and what must come of it. In path and in body, the
-// names in braces are replaced by those of the fixture.
+// exchange is a request and its expected response. Names in braces in the path and in has are
+// replaced by those of the fixture.
 type exchange struct {
 	name    string
 	account string // or its secondary location; "" is the development account
@@ -41,10 +41,10 @@ type exchange struct {
 	body    string
 	change  func(*http.Request) // after signing
 	status  int
-	inside  int    // the status in process, where browsers are not checked; 0 is the same
-	code    string // x-ms-error-code; "" on success
-	has     string // a regular expression for the body
-	back    map[string]string
+	inside  int               // the status in process, where pages are not checked; 0 if it is the same
+	code    string            // x-ms-error-code; "" on success
+	has     string            // regular expression for the body
+	back    map[string]string // regular expressions for headers
 }
 
 const anyDate = `[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`
@@ -66,19 +66,19 @@ func sumMD5(s string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// storedPolicy is a stored access policy.
+// storedPolicy returns a stored access policy.
 func storedPolicy(id, start, expiry, permission string) string {
 	return "<SignedIdentifier><Id>" + id + "</Id><AccessPolicy>" + element("Start", start) + element("Expiry", expiry) +
 		element("Permission", permission) + "</AccessPolicy></SignedIdentifier>"
 }
 
-// rule is a CORS rule.
+// rule returns a CORS rule.
 func rule(origins, methods, headers, exposed, age string) string {
 	return "<CorsRule><AllowedOrigins>" + origins + "</AllowedOrigins><AllowedMethods>" + methods + "</AllowedMethods><MaxAgeInSeconds>" + age +
 		"</MaxAgeInSeconds><ExposedHeaders>" + exposed + "</ExposedHeaders><AllowedHeaders>" + headers + "</AllowedHeaders></CorsRule>"
 }
 
-// metrics are enabled metrics.
+// metrics returns enabled metrics.
 func metrics(name, days string) string {
 	return "<" + name + "><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs><RetentionPolicy><Enabled>true</Enabled><Days>" + days +
 		"</Days></RetentionPolicy></" + name + ">"
@@ -142,7 +142,7 @@ func newFixture(t *testing.T) *fixture {
 		"{leased}", string(second.ID), "{stale}", url.QueryEscape(string(second.Receipt)))}
 }
 
-// request is the request of an exchange to a server at that place.
+// request returns the request of an exchange to the server at that host.
 func (w *fixture) request(t *testing.T, place string, x exchange) *http.Request {
 	t.Helper()
 	r := &http.Request{Method: x.verb, Header: http.Header{}, Host: x.host}
@@ -174,20 +174,20 @@ func (w *fixture) request(t *testing.T, place string, x exchange) *http.Request 
 	return r
 }
 
-// answer is a response as far as it must be the same on every way.
-type answer struct {
+// gotResponse is a response, with the parts that must be equal on every transport.
+type gotResponse struct {
 	line    string // the status line
 	status  int
 	length  int64
 	header  http.Header
 	body    string
-	masked  string // the body without what may differ
+	masked  string // the body with varying parts masked
 	request *http.Request
 }
 
 var varying = regexp.MustCompile(anyDate + `|RequestId:[0-9a-f-]+|Time:[0-9TZ:.-]+|https?://[^/]+/|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|<Value>[^<]*`)
 
-func do(t *testing.T, transport http.RoundTripper, r *http.Request) answer {
+func do(t *testing.T, transport http.RoundTripper, r *http.Request) gotResponse {
 	t.Helper()
 	a := send(t, transport, r)
 	if want := fmt.Sprintf("HTTP/1.1 %d %s", a.status, http.StatusText(a.status)); a.line != want {
@@ -196,8 +196,8 @@ func do(t *testing.T, transport http.RoundTripper, r *http.Request) answer {
 	return a
 }
 
-// send does a request with any server.
-func send(t *testing.T, transport http.RoundTripper, r *http.Request) answer {
+// send sends a request to any server.
+func send(t *testing.T, transport http.RoundTripper, r *http.Request) gotResponse {
 	t.Helper()
 	response, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
@@ -208,7 +208,7 @@ func send(t *testing.T, transport http.RoundTripper, r *http.Request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer{response.Proto + " " + response.Status, response.StatusCode, response.ContentLength, response.Header, string(body), varying.ReplaceAllString(string(body), "*"), r}
+	return gotResponse{response.Proto + " " + response.Status, response.StatusCode, response.ContentLength, response.Header, string(body), varying.ReplaceAllString(string(body), "*"), r}
 }
 
 // all are the exchanges of all sections.
@@ -222,15 +222,15 @@ func all(yield func(exchange) bool) {
 	}
 }
 
-// server is a server for exchanges.
+// server returns a server for the exchanges.
 func (w *fixture) server() *Server {
 	key, _ := base64.StdEncoding.DecodeString(DevelopmentKey)
 	return New(w.engine, &Options{Accounts: map[string][]byte{"second": key},
 		Hosts: []string{"devstoreaccount1.queue.core.windows.net", "azurite.queue.svc"}})
 }
 
-// TestProtocol does every exchange in process and over a socket: both must be
-// what the documents say, and the same.
+// TestProtocol does every exchange in process and over a socket. Both responses must be as
+// documented, and equal.
 func TestProtocol(t *testing.T) {
 	certificate, roots := selfSigned(t)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
@@ -245,7 +245,7 @@ func TestProtocol(t *testing.T) {
 			}
 			unchecked.check(t, f, inside)
 			if class := s.Counts().Statuses[unchecked.status/100]; class != 1 {
-				t.Errorf("counted %+v", s.Counts())
+				t.Errorf("counts: got %+v, want one response of class %d", s.Counts(), unchecked.status/100)
 			}
 
 			f = newFixture(t)
@@ -263,25 +263,25 @@ func TestProtocol(t *testing.T) {
 			outside := do(t, transport, f.request(t, e.Addr().String(), x))
 			x.check(t, f, outside)
 			if x.inside != 0 {
-				return // the answers are not the same
+				return // the responses differ
 			}
 
-			for _, a := range []answer{inside, outside} {
+			for _, a := range []gotResponse{inside, outside} {
 				for _, name := range []string{"Date", "X-Ms-Request-Id", "X-Ms-Time-Next-Visible"} {
 					a.header.Del(name)
 				}
-				if a.length != int64(len(a.body)) && x.verb != "HEAD" { // the length of times and ids does not vary
-					t.Errorf("Content-Length %d for %d bytes", a.length, len(a.body))
+				if a.length != int64(len(a.body)) && x.verb != "HEAD" { // times and ids have a fixed length
+					t.Errorf("Content-Length: got %d, want %d", a.length, len(a.body))
 				}
 			}
-			if strings.Contains(inside.body, "://") { // an address is as long as it is
+			if strings.Contains(inside.body, "://") { // the length of the address varies
 				inside.header.Del("Content-Length")
 				outside.header.Del("Content-Length")
 			} else if inside.length != outside.length {
-				t.Errorf("lengths %d in process, %d over the socket", inside.length, outside.length)
+				t.Errorf("Content-Length: got %d in process and %d over the socket, want the same", inside.length, outside.length)
 			}
 			if inside.status != outside.status || inside.masked != outside.masked || !maps.EqualFunc(inside.header, outside.header, equalValues) {
-				t.Errorf("in process\n%d %v\n%s\nover the socket\n%d %v\n%s", inside.status, inside.header, inside.masked, outside.status, outside.header, outside.masked)
+				t.Errorf("responses differ: got in process\n%d %v\n%s\nand over the socket\n%d %v\n%s", inside.status, inside.header, inside.masked, outside.status, outside.header, outside.masked)
 			}
 		})
 	}
@@ -289,41 +289,41 @@ func TestProtocol(t *testing.T) {
 
 func equalValues(a, b []string) bool { return strings.Join(a, "\n") == strings.Join(b, "\n") }
 
-func (x exchange) check(t *testing.T, w *fixture, a answer) {
+func (x exchange) check(t *testing.T, w *fixture, a gotResponse) {
 	t.Helper()
 	if a.status != x.status {
-		t.Fatalf("status %d, want %d: %s", a.status, x.status, a.body)
+		t.Fatalf("status: got %d, want %d: %s", a.status, x.status, a.body)
 	}
 	if got := a.header.Get("x-ms-error-code"); got != x.code {
-		t.Errorf("code %q, want %q: %s", got, x.code, a.body)
+		t.Errorf("code: got %q, want %q: %s", got, x.code, a.body)
 	}
 	for _, name := range []string{"Date", "X-Ms-Request-Id", "X-Ms-Version"} {
 		if a.header.Get(name) == "" {
-			t.Errorf("no %s", name)
+			t.Errorf("header %s is missing", name)
 		}
 	}
 	for name, want := range x.back {
 		if !regexp.MustCompile(want).MatchString(a.header.Get(name)) {
-			t.Errorf("%s is %q, want %q", name, a.header.Get(name), want)
+			t.Errorf("header %s: got %q, want %q", name, a.header.Get(name), want)
 		}
 	}
 	if x.code != "" && x.verb != "HEAD" && !strings.Contains(a.body, "<Code>"+x.code+"</Code><Message>") {
-		t.Errorf("document is %s", a.body)
+		t.Errorf("document: got %s, want the code %s", a.body, x.code)
 	}
 	if x.has != "" && !regexp.MustCompile(w.names.Replace(x.has)).MatchString(a.body) {
-		t.Errorf("document is %s\nwant %s", a.body, w.names.Replace(x.has))
+		t.Errorf("document: got %s\nwant %s", a.body, w.names.Replace(x.has))
 	}
 	if a.status >= 300 {
 		given := a.request.URL.Query()
 		_, credentials, _ := strings.Cut(a.request.Header.Get("Authorization"), " ")
 		for _, secret := range []string{DevelopmentKey, credentials, given.Get("popreceipt"), given.Get("sig")} {
 			if len(secret) > 3 && strings.Contains(a.body, secret) {
-				t.Errorf("the error has a secret in it: %s", a.body)
+				t.Errorf("the error contains a secret: %s", a.body)
 			}
 		}
 	}
 	if a.status == 204 && (a.body != "" || a.header.Get("Content-Length") != "") {
-		t.Errorf("204 with a body: %q %v", a.body, a.header)
+		t.Errorf("204: got the body %q and the headers %v, want neither body nor Content-Length", a.body, a.header)
 	}
 }
 
@@ -334,10 +334,10 @@ func signWithDate(r *http.Request) {
 	r.Header.Set("Authorization", authorization(r, r.Header.Get("Date")))
 }
 
-// TestExchangesCoverEveryFailure wants each failure that the package knows to
-// come up in the table above, so that none is dead.
+// TestExchangesCoverEveryFailure: some exchange gets each failure of the package, so that none is
+// dead.
 func TestExchangesCoverEveryFailure(t *testing.T) {
-	seen := map[string]bool{"InternalError": true, "OperationTimedOut": true, "InvalidInput": true, "ServerBusy": true} // those need a fault, see below
+	seen := map[string]bool{"InternalError": true, "OperationTimedOut": true, "InvalidInput": true, "ServerBusy": true} // these need a fault
 	for x := range all {
 		seen[x.code] = true
 	}
@@ -348,27 +348,27 @@ func TestExchangesCoverEveryFailure(t *testing.T) {
 		errResourceTypeMismatch, errServiceMismatch, errSourceIPMismatch, errPreflight, errReadOnly, errResourceNotFound, errMessageNotFound, errQueueNotFound, errUnsupportedVerb,
 		errQueueAlreadyExists, errQueueBeingDeleted, errMissingLength, errBodyTooLarge, errInternal, errTimedOut, errRequestTimeout, errServerBusy, errAccountBusy} {
 		if !seen[f.code] {
-			t.Errorf("%s never comes up", f.code)
+			t.Errorf("no exchange gets the failure %s", f.code)
 		}
 	}
 }
 
-func TestKeepsTextWithoutBody(t *testing.T) {
+func TestUpdateWithoutBodyKeepsText(t *testing.T) {
 	w := newFixture(t)
 	s := New(w.engine, nil)
 	path := func(p string) string { return w.names.Replace(p) }
 	do(t, s, signed("PUT", path("/orders/messages/{id}?popreceipt={receipt}&visibilitytimeout=0"), ""))
 	if a := do(t, s, signed("GET", "/orders/messages?peekonly=true", "")); !strings.Contains(a.body, "<MessageText>a &lt;b&gt;&#xD;\n</MessageText>") {
-		t.Errorf("the text has become %s", a.body)
+		t.Errorf("text: got %s, want it unchanged", a.body)
 	}
 }
 
-func TestShortBody(t *testing.T) {
+func TestBodyShorterThanItsLength(t *testing.T) {
 	w := newFixture(t)
 	s := New(w.engine, nil)
 	r := signed("POST", "/orders/messages", wrap("x"))
 	r.Body = io.NopCloser(bytes.NewReader([]byte("<Queue")))
 	if a := do(t, s, r); a.header.Get("x-ms-error-code") != "InvalidInput" {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got status %d, want 400 InvalidInput: %s", a.status, a.body)
 	}
 }

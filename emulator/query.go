@@ -73,12 +73,11 @@ func (q query) has(name string) bool {
 	return false
 }
 
-// number returns a parameter that is a whole number in least…most, or otherwise
-// when it is missing.
-func (q query) number(name string, otherwise, least, most int64) (int64, *failure) {
+// number returns a parameter that is a whole number from minimum to maximum, or missing if there is none.
+func (q query) number(name string, missing, minimum, maximum int64) (int64, *failure) {
 	value, found, f := q.get(name)
 	if f != nil || !found {
-		return otherwise, f
+		return missing, f
 	}
 	n, err := strconv.ParseInt(value, 10, 64) // the nearest int64 on ErrRange
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -87,12 +86,12 @@ func (q query) number(name string, otherwise, least, most int64) (int64, *failur
 			queuexml.Detail{Name: "QueryParameterValue", Value: value},
 			queuexml.Detail{Name: "Reason", Value: "It is not a whole number."})
 	}
-	if n < least || n > most {
+	if n < minimum || n > maximum {
 		return 0, errOutOfRangeQueryValue.with(
 			queuexml.Detail{Name: "QueryParameterName", Value: name},
 			queuexml.Detail{Name: "QueryParameterValue", Value: value},
-			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(least, 10)},
-			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(most, 10)})
+			queuexml.Detail{Name: "MinimumAllowed", Value: strconv.FormatInt(minimum, 10)},
+			queuexml.Detail{Name: "MaximumAllowed", Value: strconv.FormatInt(maximum, 10)})
 	}
 	return n, nil
 }

@@ -126,7 +126,7 @@ func (c *call) checkAccountSAS(s signature) *failure {
 		return errSignature
 	}
 	if s.permissions == "" || s.expiry == "" {
-		return denied("An account SAS has sp and se.")
+		return denied("An account SAS must have sp and se.")
 	}
 	return nil
 }

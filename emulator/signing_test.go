@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// sign signs a request for the development account, independently of the
-// server's own code: by the text of "Authorize with Shared Key".
+// sign signs a request for the development account, independently of the server's code, as
+// "Authorize with Shared Key" describes it.
 func sign(r *http.Request) {
 	r.Header.Set("X-Ms-Date", time.Now().UTC().Format(http.TimeFormat))
 	if r.Header.Get("X-Ms-Version") == "" {
@@ -25,8 +25,8 @@ func sign(r *http.Request) {
 	r.Header.Set("Authorization", authorization(r, ""))
 }
 
-// authorization is the header for a request that is dated by x-ms-date, or by
-// Date when that is given.
+// authorization returns the header for a request that is dated by x-ms-date, or by Date if date
+// is not "".
 func authorization(r *http.Request, date string) string {
 	length := ""
 	if r.ContentLength > 0 {
@@ -52,7 +52,7 @@ func authorization(r *http.Request, date string) string {
 	return "SharedKey " + accountOf(r) + ":" + mac(DevelopmentKey, text)
 }
 
-// lite is the header under the scheme SharedKeyLite.
+// lite returns the header for the scheme SharedKeyLite.
 func lite(r *http.Request) string {
 	text := strings.Join([]string{r.Method, r.Header.Get("Content-MD5"), r.Header.Get("Content-Type"), ""}, "\n") + "\n"
 	for _, name := range sortedNames(r.Header) {
@@ -67,7 +67,7 @@ func lite(r *http.Request) string {
 	return "SharedKeyLite " + accountOf(r) + ":" + mac(DevelopmentKey, text)
 }
 
-// accountOf is the account that a request addresses, in either style.
+// accountOf returns the account that a request addresses, in either style.
 func accountOf(r *http.Request) string {
 	label, _, _ := strings.Cut(r.Host, ".")
 	switch account := strings.TrimSuffix(strings.ToLower(label), "-secondary"); account {
@@ -80,7 +80,7 @@ func accountOf(r *http.Request) string {
 	return strings.TrimSuffix(account, "-secondary")
 }
 
-// mac is the HMAC-SHA256 of a text with a key in Base64, in Base64.
+// mac returns the HMAC-SHA256 of a text with a key in Base64, in Base64.
 func mac(key, text string) string {
 	decoded, _ := base64.StdEncoding.DecodeString(key)
 	h := hmac.New(sha256.New, decoded)
@@ -88,8 +88,7 @@ func mac(key, text string) string {
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// withSAS puts a shared access signature onto a request, in place of what
-// authorized it.
+// withSAS authorizes a request with a shared access signature only.
 func withSAS(r *http.Request, parameters map[string]string) {
 	r.Header.Del("Authorization")
 	r.Header.Del("x-ms-date")
@@ -102,14 +101,13 @@ func withSAS(r *http.Request, parameters map[string]string) {
 	r.URL.RawQuery = query.Encode()
 }
 
-// inHours is a time in signatures and policies.
+// inHours returns the time in n hours, as in signatures and policies.
 func inHours(n int) string {
 	return time.Now().Add(time.Duration(n) * time.Hour).UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// accountSAS puts an account SAS for everything onto a request, signed by the
-// text of "Create an account SAS". The pairs change its parameters; "" leaves one
-// out.
+// accountSAS authorizes a request with an account SAS with all permissions, signed as "Create an
+// account SAS" describes it. The pairs change its parameters; "" omits one.
 func accountSAS(pairs ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		p := map[string]string{"sv": "2020-08-04", "ss": "bq", "srt": "sco", "sp": "rwdlacup", "se": inHours(1)}
@@ -123,8 +121,8 @@ func accountSAS(pairs ...string) func(*http.Request) {
 	}
 }
 
-// serviceSAS puts a service SAS for a queue onto a request, signed by the text of
-// "Create a service SAS".
+// serviceSAS authorizes a request with a service SAS for a queue, signed as "Create a service
+// SAS" describes it.
 func serviceSAS(queue string, pairs ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		p := map[string]string{"sv": "2026-04-06", "sp": "raup", "se": inHours(1)}
@@ -135,8 +133,8 @@ func serviceSAS(queue string, pairs ...string) func(*http.Request) {
 	}
 }
 
-// delegationSAS puts a user delegation SAS for a queue onto a request, signed by
-// the text of "Create a user delegation SAS" with a key that the test has got.
+// delegationSAS authorizes a request with a user delegation SAS for a queue, signed with the key
+// as "Create a user delegation SAS" describes it.
 func delegationSAS(queue, key string, pairs ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		p := map[string]string{"sv": "2026-04-06", "sp": "raup", "se": inHours(1), "skoid": user, "sktid": tenant, "skt": inHours(-1),
@@ -156,18 +154,18 @@ func inPairs(pairs []string) map[string]string {
 	return m
 }
 
-// Who the tokens of the tests are for.
+// The tenant and user of the tokens.
 const (
 	tenant = "ab1f708d-50f6-404c-a006-d71b2ac7a606"
 	user   = "11059fcc-5514-4800-b5f8-49808b9cfab6"
 )
 
-// inSeconds is a time in a claim, counted from when the token is made: a table of tests may
-// be much older than its tests.
+// inSeconds is a time in a claim, relative to when the token is made: a table is made long before
+// some of its tests run.
 type inSeconds int64
 
-// token is an unsigned JSON Web Token like those of Microsoft Entra ID. The
-// changes are claims; nil leaves one out.
+// token returns an unsigned JSON Web Token like those of Microsoft Entra ID. The changes are
+// claims; nil omits one.
 func token(changes map[string]any) string {
 	said := map[string]any{"aud": "https://storage.azure.com", "iss": "https://sts.windows.net/" + tenant + "/",
 		"iat": time.Now().Unix(), "nbf": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(), "oid": user, "tid": tenant}
@@ -186,7 +184,7 @@ func token(changes map[string]any) string {
 	return encode([]byte(`{"typ":"JWT","alg":"none"}`)) + "." + encode(payload) + "."
 }
 
-// withToken makes a request one that a bearer token authorizes.
+// withToken authorizes a request with a bearer token.
 func withToken(changes map[string]any) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Del("x-ms-date")
@@ -194,13 +192,13 @@ func withToken(changes map[string]any) func(*http.Request) {
 	}
 }
 
-// anonymously takes away what authorizes a request.
+// anonymously removes a request's authorization.
 func anonymously(r *http.Request) {
 	r.Header.Del("Authorization")
 	r.Header.Del("x-ms-date")
 }
 
-// signed is a signed request of the in-process server.
+// signed returns a signed request to the in-process server.
 func signed(method, path, body string) *http.Request {
 	var reader io.Reader
 	if body != "" {

@@ -76,7 +76,7 @@ func (c *call) checkLiteStringToSign() *failure {
 	// "messages" in path style and for the messages of a queue named like the account in host
 	// style. The first is the usual one.
 	if c.hostStyle && strings.TrimSuffix(c.queue, secondarySuffix) == c.account {
-		return denied("Shared Key cannot tell this host-style address of a queue that is named like the account from a path-style one: use that, /" +
+		return denied("Shared Key cannot distinguish this host-style address of a queue that is named like the account from a path-style one: use the latter, /" +
 			c.account + "/" + c.queue + ", or a shared access signature.")
 	}
 	return nil

@@ -14,15 +14,15 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// received is a request as a server finds it when it begins to check the signature; it is
-// false when the request is refused before.
+// received returns a request as the server sees it when it begins to check the signature, or
+// false if it refuses the request before.
 func received(s *Server, r *http.Request) (*call, bool) {
 	c := &call{server: s, request: r, header: http.Header{}}
 	return c, c.route() == nil && c.accountState != nil && s.checkDate(r.Header) == nil && (!c.secondary || c.operation.isRead())
 }
 
-// signedTexts are the strings of which one must be signed for a request to be taken; none when
-// it is refused whatever was signed.
+// signedTexts returns the strings to sign with which a request is accepted; none if it is refused
+// whatever was signed.
 func signedTexts(c *call, scheme signingScheme) []string {
 	if scheme.check(c) != nil {
 		return nil
@@ -40,13 +40,13 @@ func signedTexts(c *call, scheme signingScheme) []string {
 	return texts
 }
 
-// meaning is what a request asks for, as far as its signature is to hold it. The secondary
-// location has the same to read as the primary one.
+// meaning returns what a request does, as far as its signature must protect it. The secondary
+// location reads the same data as the primary one.
 func meaning(c *call, lite bool) string {
 	h := c.request.Header
 	metadata, f := c.metadata()
 	what := string(c.operation)
-	if lite { // which leaves out parameters that make one operation another
+	if lite { // lite does not sign the parameters that distinguish some operations
 		what = c.request.Method
 	}
 	said := []string{what, c.account, c.queue, c.message, h.Get("Content-Md5"), h.Get("X-Ms-Version"), fmt.Sprint(metadata, f)}
@@ -61,22 +61,23 @@ func meaning(c *call, lite bool) string {
 	return fmt.Sprintf("%q", said)
 }
 
-// seen has who was first with a string to sign. Two with the same must mean the same.
-type seen map[string]string
+// meanings are meanings of requests by string to sign. Two requests with the same string must have
+// the same meaning.
+type meanings map[string]string
 
-func (s seen) add(t *rapid.T, text, meaning string) {
+func (s meanings) add(t *rapid.T, text, meaning string) {
 	if before, ok := s[text]; ok && before != meaning {
 		t.Fatalf("two requests have the same string to sign\n%q\n%s\n%s", text, before, meaning)
 	}
 	s[text] = meaning
 }
 
-// fewLetters are texts that are often equal, and often so when they are joined.
+// fewLetters draws short texts that are often equal, also when joined.
 func fewLetters(letters string) *rapid.Generator[string] {
 	return rapid.StringOfN(rapid.RuneFrom([]rune(letters)), 0, 3, -1)
 }
 
-// atATime is how many requests are compared with each other.
+// atATime is the number of requests that are compared with each other.
 const atATime = 200
 
 // TestSharedKeyTellsParametersApart: no two requests with different parameters have the same
@@ -84,7 +85,7 @@ const atATime = 200
 func TestSharedKeyTellsParametersApart(t *testing.T) {
 	s := New(nil, nil)
 	rapid.Check(t, func(t *rapid.T) {
-		known, taken := seen{}, 0
+		known, taken := meanings{}, 0
 		for range atATime {
 			q := make([]string, rapid.IntRange(0, 3).Draw(t, "parameters"))
 			for i := range q {
@@ -115,7 +116,7 @@ func TestSharedKeyTellsHeadersApart(t *testing.T) {
 	pairs := rapid.SampledFrom([][]string{{"X-Ms-Meta-A", "X-Ms-Meta-B"}, {"X-Ms-Meta-A", "X-Ms-Meta-A:1"}, {"X-Ms-Meta-A:1\nx-ms-meta-b", "X-Ms-Meta-B"},
 		{"X-Ms-Version", "X-Ms-Meta-A"}, {"Content-Md5", "Content-Type"}, {"Content-Encoding", "Content-Md5"}, {"Range", "X-Ms-Meta-A"}})
 	rapid.Check(t, func(t *rapid.T) {
-		known, names := seen{}, rapid.SampledFrom(pairs.Draw(t, "names"))
+		known, names := meanings{}, rapid.SampledFrom(pairs.Draw(t, "names"))
 		dated, length := rapid.SampledFrom([]string{"X-Ms-Date", "Date"}).Draw(t, "dated by"), rapid.Int64Range(-1, 1).Draw(t, "length")
 		for range atATime {
 			r := signed("PUT", "/orders?comp=metadata", "")
@@ -137,9 +138,9 @@ func TestSharedKeyTellsHeadersApart(t *testing.T) {
 	})
 }
 
-// TestHeadersInTheOrderOfTheClient: clients sort names with an underscore in two ways, and both
-// are right.
-func TestHeadersInTheOrderOfTheClient(t *testing.T) {
+// TestBothHeaderOrdersAreAccepted: clients sort names with an underscore in two ways, and the
+// server accepts both.
+func TestBothHeaderOrdersAreAccepted(t *testing.T) {
 	s := New(nil, nil)
 	for queue, sorted := range map[string][]string{
 		"bytes":     {"x-ms-meta-a1b", "x-ms-meta-a_b", "x-ms-meta-ab"}, // azqueue
@@ -155,14 +156,14 @@ func TestHeadersInTheOrderOfTheClient(t *testing.T) {
 		text += "x-ms-version:" + newestVersion + "\n/devstoreaccount1/devstoreaccount1/" + queue
 		r.Header.Set("Authorization", "SharedKey devstoreaccount1:"+mac(DevelopmentKey, text))
 		if a := do(t, s, r); (a.status == 201) != (queue != "neither") {
-			t.Errorf("%s: %d %s", queue, a.status, a.body)
+			t.Errorf("order %s: got status %d, want 201 except for neither: %s", queue, a.status, a.body)
 		}
 	}
 }
 
-// TestSharedKeyTellsAddressesApart: no two addresses of different things have the same string
-// to sign, path-style or host-style, at the primary or the secondary location. These are all
-// that a few names make.
+// TestSharedKeyTellsAddressesApart: no two addresses of different resources have the same string
+// to sign, path-style or host-style, at the primary or the secondary location. The test compares
+// all addresses made of a few names.
 func TestSharedKeyTellsAddressesApart(t *testing.T) {
 	s := New(nil, &Options{Accounts: map[string][]byte{"second": []byte("key")}})
 	parts := []string{"", "orders", "messages", "devstoreaccount1", "devstoreaccount1-secondary", "%64evstoreaccount1", "devstoreaccount1%2Dsecondary", "second"}
@@ -194,7 +195,7 @@ func TestSharedKeyTellsAddressesApart(t *testing.T) {
 					for _, text := range signedTexts(c, scheme) {
 						means := meaning(c, name == "SharedKeyLite")
 						if before, ok := known[text]; ok && before != means {
-							t.Fatalf("%s: %s%s?%s has the string to sign of something else: %s and %s", name, host, path, query, before, means)
+							t.Fatalf("%s: %s%s?%s has the same string to sign as another request: %s and %s", name, host, path, query, before, means)
 						}
 						known[text] = means
 						styles[c.hostStyle]++
@@ -203,18 +204,18 @@ func TestSharedKeyTellsAddressesApart(t *testing.T) {
 			}
 		}
 		if styles[true] < 100 || styles[false] < 100 {
-			t.Errorf("%s: compared so many path-style and host-style: %v", name, styles)
+			t.Errorf("%s: compared %d host-style and %d path-style addresses, want at least 100 of each", name, styles[true], styles[false])
 		}
 	}
 }
 
-// TestSignaturesAreOfOneRequest: no two shared access signatures that allow something else
+// TestSASStringsToSignAreUnambiguous: no two shared access signatures with different permissions
 // have the same string to sign, whatever their kinds.
-func TestSignaturesAreOfOneRequest(t *testing.T) {
+func TestSASStringsToSignAreUnambiguous(t *testing.T) {
 	s := New(nil, nil)
 	names := []string{"sp", "st", "se", "sip", "spr", "si", "ss", "srt", "ses", "skoid", "sktid", "skt", "ske", "sks", "skv", "skdutid", "sduoid"}
 	rapid.Check(t, func(t *rapid.T) {
-		known, taken := seen{}, 0
+		known, taken := meanings{}, 0
 		varied := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 3, 3, rapid.ID).Draw(t, "varied")
 		kind := rapid.SampledFrom([][]string{nil, {"ss", "srt"}, {"skoid"}}).Draw(t, "kind")
 		for range atATime {
@@ -229,7 +230,7 @@ func TestSignaturesAreOfOneRequest(t *testing.T) {
 			u := &url.URL{Path: "/" + DevelopmentAccount + "/" + name + "/messages", RawPath: "/" + DevelopmentAccount + "/" + url.PathEscape(name) + "/messages", RawQuery: q.Encode()}
 			c, ok := received(s, &http.Request{Method: http.MethodGet, Host: "127.0.0.1", URL: u, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}})
 			if !ok {
-				t.Fatalf("%v is refused before", u)
+				t.Fatalf("%v is refused before its signature is checked", u)
 			}
 			given, f := c.signature()
 			if f != nil {
@@ -239,17 +240,17 @@ func TestSignaturesAreOfOneRequest(t *testing.T) {
 			switch {
 			case given.services != "" || given.resources != "":
 				if given.version < encryptionScopeSAS {
-					given.scope = "" // which was none then
+					given.scope = "" // older versions have none
 				}
 				given.identifier = ""
-				forget(&given)
+				clearDelegation(&given)
 				known.add(t, c.accountText(given), fmt.Sprintf("account %+v", given))
 			case given.keyObject != "":
 				given.scope, given.identifier = "", ""
 				known.add(t, string(c.accountState.delegated(given))+c.delegationText(given), fmt.Sprintf("delegation %+v %q", given, c.queue))
 			default:
 				given.scope = ""
-				forget(&given)
+				clearDelegation(&given)
 				known.add(t, c.serviceText(given), fmt.Sprintf("service %+v %q", given, c.queue))
 			}
 		}
@@ -259,12 +260,12 @@ func TestSignaturesAreOfOneRequest(t *testing.T) {
 	})
 }
 
-// forget takes away the fields of a user delegation SAS, which mean nothing in others.
-func forget(s *signature) {
+// clearDelegation clears the fields of a user delegation SAS, which have no meaning in others.
+func clearDelegation(s *signature) {
 	s.keyObject, s.keyTenant, s.keyStart, s.keyExpiry, s.keyService, s.keyVersion, s.userTenant, s.userObject = "", "", "", "", "", "", "", ""
 }
 
-// captured is a request that somebody has signed, and that somebody else has seen.
+// captured returns a signed request that an attacker has seen.
 func captured(verb, path string, headers ...string) *http.Request {
 	r, err := http.NewRequest(verb, "http://"+inProcess+"/"+DevelopmentAccount+path, nil)
 	if err != nil {
@@ -277,12 +278,12 @@ func captured(verb, path string, headers ...string) *http.Request {
 	return r
 }
 
-// TestCapturedRequestsAreNoOthers sends what was signed as something else that has the same
-// string to sign, on each loop as it comes over the wire. Nothing may come of it.
-func TestCapturedRequestsAreNoOthers(t *testing.T) {
+// TestCapturedRequestsCannotBeReinterpreted sends a captured signature with another request that
+// would have the same string to sign, to both loops. The request must be refused.
+func TestCapturedRequestsCannotBeReinterpreted(t *testing.T) {
 	for name, c := range map[string]struct {
 		captured *http.Request
-		line     string // the request line's target in its place
+		line     string // target of the other request
 		host     string
 	}{
 		"peek as a get":                 {captured("GET", "/orders/messages?numofmessages=32&peekonly=true"), "/devstoreaccount1/orders/messages?numofmessages:32%0Apeekonly=true", ""},
@@ -314,11 +315,11 @@ func TestCapturedRequestsAreNoOthers(t *testing.T) {
 				conn, in := dial(t, e)
 				fmt.Fprintf(conn, "%s\r\n", &text)
 				if got := status(t, in, c.captured.Method); got < 400 {
-					t.Errorf("status %d", got)
+					t.Errorf("status: got %d, want 400 or more", got)
 				}
 				for _, q := range []queue.Name{own, {Account: DevelopmentAccount, Queue: "orders"}} {
 					if found, err := engine.Queue(q).Peek(t.Context(), 1); err != nil || len(found) != 1 {
-						t.Errorf("%s was got or cleared: %v %v", q, found, err)
+						t.Errorf("peek of %s: got %v, %v; want its message", q, found, err)
 					}
 				}
 				if _, err := engine.Queue(queue.Name{Account: DevelopmentAccount, Queue: "new"}).Properties(t.Context()); err == nil {
@@ -329,9 +330,9 @@ func TestCapturedRequestsAreNoOthers(t *testing.T) {
 	}
 }
 
-// TestEmptyDateIsNoDate: a request with an empty x-ms-date is signed without its Date, so that
-// it could be sent again at any time with another one.
-func TestEmptyDateIsNoDate(t *testing.T) {
+// TestEmptyDateIsRefused: the signature of a request with an empty x-ms-date does not include its
+// Date, so that the request could be replayed at any time with another Date.
+func TestEmptyDateIsRefused(t *testing.T) {
 	s := New(nil, nil)
 	createOrders(t, s)
 	r := signed("GET", "/orders?comp=metadata", "")
@@ -340,14 +341,14 @@ func TestEmptyDateIsNoDate(t *testing.T) {
 	for _, date := range []time.Time{time.Now(), time.Now().Add(10 * time.Minute)} {
 		r.Header.Set("Date", date.UTC().Format(http.TimeFormat))
 		if a := do(t, s, r); a.status != 403 || !strings.Contains(a.body, "x-ms-date is empty") {
-			t.Errorf("%d %s", a.status, a.body)
+			t.Errorf("got status %d, want 403 with x-ms-date is empty: %s", a.status, a.body)
 		}
 	}
 }
 
-// TestSecondarySuffixIsOfTheAccount: of an address at the secondary location only the end of
-// the account's name may be left out of what is signed.
-func TestSecondarySuffixIsOfTheAccount(t *testing.T) {
+// TestSecondarySuffixIsCutFromTheAccountOnly: the signed address of a request to the secondary
+// location may omit the suffix of the account, but no other.
+func TestSecondarySuffixIsCutFromTheAccountOnly(t *testing.T) {
 	s := New(nil, nil)
 	for _, name := range []string{"orders", "orders-secondary"} {
 		if a := do(t, s, signed("PUT", "/"+name, "")); a.status != 201 {
@@ -373,7 +374,7 @@ func TestSecondarySuffixIsOfTheAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a := do(t, s, r); a.status != 403 {
-			t.Errorf("%s, signed as %s: %d %s", sent, signedAs, a.status, a.body)
+			t.Errorf("%s, signed as %s: got status %d, want 403: %s", sent, signedAs, a.status, a.body)
 		}
 	}
 }

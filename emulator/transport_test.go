@@ -14,8 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// slow is a server with a queue "orders" in it that takes two seconds for each
-// request.
+// slow returns a server with a queue "orders" that takes two seconds for each request.
 func slow(t *testing.T) (*Server, *localqueue.Queue) {
 	t.Helper()
 	engine := localqueue.New(nil)
@@ -41,11 +40,11 @@ func TestCancelInProcess(t *testing.T) {
 		after time.Duration
 		depth int64 // whether the put took effect
 	}{
-		"before it was sent":    {0, 0},
-		"in the first half":     {999 * time.Millisecond, 0},
-		"in the second half":    {1001 * time.Millisecond, 1},
-		"just before the end":   {1999 * time.Millisecond, 1},
-		"not, for it was there": {2001 * time.Millisecond, 1},
+		"before it was sent":  {0, 0},
+		"in the first half":   {999 * time.Millisecond, 0},
+		"in the second half":  {1001 * time.Millisecond, 1},
+		"just before the end": {1999 * time.Millisecond, 1},
+		"after the response":  {2001 * time.Millisecond, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,20 +62,20 @@ func TestCancelInProcess(t *testing.T) {
 				start := time.Now()
 				response, err := s.RoundTrip(r)
 				if took := time.Since(start); took != min(c.after, 2*time.Second) {
-					t.Errorf("took %v", took)
+					t.Errorf("duration: got %v, want %v", took, min(c.after, 2*time.Second))
 				}
 				if response != nil {
 					defer response.Body.Close()
 				}
 				if c.after < 2*time.Second {
 					if response != nil || !errors.Is(err, cause) {
-						t.Errorf("%v, %v", response, err)
+						t.Errorf("RoundTrip: got %v, %v; want the cause of the context", response, err)
 					}
 				} else if err != nil || response.StatusCode != http.StatusCreated {
-					t.Errorf("%v, %v", response, err)
+					t.Errorf("RoundTrip: got %v, %v; want status 201", response, err)
 				}
 				if got := depth(t, q); got != c.depth {
-					t.Errorf("depth %d, want %d", got, c.depth)
+					t.Errorf("depth: got %d, want %d", got, c.depth)
 				}
 				if !body.closed {
 					t.Error("the body was not closed")
@@ -99,10 +98,10 @@ func TestServerTimeout(t *testing.T) {
 		start := time.Now()
 		a := do(t, s, signed("POST", "/orders/messages?timeout=1", wrap("x")))
 		if a.status != 500 || a.header.Get("x-ms-error-code") != "OperationTimedOut" || time.Since(start) != time.Second || depth(t, q) != 0 {
-			t.Errorf("%d %s after %v, depth %d", a.status, a.body, time.Since(start), depth(t, q))
+			t.Errorf("timeout=1: got status %d, %s after %v, depth %d; want 500 OperationTimedOut after 1s, depth 0", a.status, a.body, time.Since(start), depth(t, q))
 		}
 		if a := do(t, s, signed("POST", "/orders/messages?timeout=2", wrap("x"))); a.status != 201 {
-			t.Errorf("%d %s", a.status, a.body)
+			t.Errorf("timeout=2: got status %d, want 201: %s", a.status, a.body)
 		}
 	})
 }
@@ -112,7 +111,7 @@ func TestClockSkew(t *testing.T) {
 		engine := localqueue.New(nil)
 		s := New(engine, nil)
 		for skew, status := range map[time.Duration]int{
-			0:                                 0 + 200,
+			0:                                 200,
 			15 * time.Minute:                  200,
 			15*time.Minute + 1*time.Second:    403,
 			-15 * time.Minute:                 200,
@@ -124,15 +123,14 @@ func TestClockSkew(t *testing.T) {
 			r.Header.Set("x-ms-date", date)
 			r.Header.Set("Authorization", authorization(r, ""))
 			if a := do(t, s, r); a.status != status || status == 403 && a.header.Get("x-ms-error-code") != "AuthenticationFailed" {
-				t.Errorf("%v off: %d %s", skew, a.status, a.body)
+				t.Errorf("skew %v: got status %d, want %d: %s", skew, a.status, status, a.body)
 			}
 		}
 	})
 }
 
-// TestClientIsLeftAlone holds the contract of http.RoundTripper: the request is
-// not changed.
-func TestClientIsLeftAlone(t *testing.T) {
+// TestRoundTripDoesNotChangeTheRequest: the contract of http.RoundTripper.
+func TestRoundTripDoesNotChangeTheRequest(t *testing.T) {
 	s, r := New(nil, nil), signed("PUT", "/orders", "")
 	r.Header["x-ms-meta-lower"] = []string{"1"}
 	before, url := r.Header.Clone(), r.URL.String()
@@ -142,13 +140,13 @@ func TestClientIsLeftAlone(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if response.Request != r || r.URL.String() != url || len(r.Header) != len(before) {
-		t.Errorf("the request became %v %v", r.URL, r.Header)
+		t.Errorf("request afterwards: got %v %v, want it unchanged", r.URL, r.Header)
 	}
 }
 
-// TestHeadersAsTheyArrive: in process a server sees what it would over a socket, without blanks
-// around values, and nothing that cannot be sent.
-func TestHeadersAsTheyArrive(t *testing.T) {
+// TestInProcessHeadersMatchTheWire: in process a server sees the same headers as over a socket,
+// without spaces around values, and none that cannot be sent.
+func TestInProcessHeadersMatchTheWire(t *testing.T) {
 	s := New(nil, nil)
 	r, err := http.NewRequest(http.MethodPut, "http://"+inProcess+"/"+DevelopmentAccount+"/orders", nil)
 	if err != nil {
@@ -158,19 +156,19 @@ func TestHeadersAsTheyArrive(t *testing.T) {
 	sign(r)
 	r.Header.Set("x-ms-meta-a", " 1\t")
 	if a := do(t, s, r); a.status != http.StatusCreated {
-		t.Errorf("%d %s", a.status, a.body)
+		t.Errorf("got status %d, want 201: %s", a.status, a.body)
 	}
 	for name, value := range map[string]string{"x-ms-meta-a": "1\nx-ms-meta-b:2", "x-ms-meta-b": "\r", "x-ms-meta-c\n": "1"} {
 		r := signed("PUT", "/orders", "")
 		r.Header[name] = []string{value}
 		if response, err := s.RoundTrip(r); err == nil {
 			response.Body.Close()
-			t.Errorf("%q: %q was sent", name, value)
+			t.Errorf("header %q with the value %q: got a response, want an error", name, value)
 		}
 	}
 }
 
-func TestFurtherAccounts(t *testing.T) {
+func TestAdditionalAccounts(t *testing.T) {
 	engine := localqueue.New(nil)
 	s := New(engine, &Options{Accounts: map[string][]byte{"second": []byte("key")}})
 	q, err := queueClient("http://"+inProcess+"/second/orders", "second", "a2V5", s)
@@ -187,6 +185,6 @@ func TestFurtherAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := q.Create(t.Context(), nil); err == nil || strings.Contains(err.Error(), DevelopmentKey) {
-		t.Errorf("with another's key: %v", err)
+		t.Errorf("create with another account's key: got %v, want an error without the key", err)
 	}
 }

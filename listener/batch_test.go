@@ -119,6 +119,32 @@ func TestABatchBeginsBeforeItsMessagesTimeOut(t *testing.T) {
 	})
 }
 
+// A batch that does not fill begins when half of the time-out of its first message has passed, or
+// when it has waited, whichever is sooner.
+func TestABatchBeginsAtHalfOfTheTimeout(t *testing.T) {
+	for _, c := range []struct{ timeout, wait, want time.Duration }{
+		{20 * time.Second, time.Minute, 10 * time.Second},
+		{20 * time.Second, 7 * time.Second, 7 * time.Second},
+		{0, time.Minute, time.Minute},
+	} {
+		bubble(t, func(b *bundle) {
+			b.put(3)
+			o := options()
+			o.Timeout = c.timeout
+			began := time.Duration(-1)
+			b.run(New(b.queue, dispatcher.Batch(func(context.Context, []*Message[job]) []error {
+				began = time.Since(b.begin)
+				return nil
+			}, 10, c.wait), o))
+			advance(2 * time.Minute)
+			b.mustFinish()
+			if began != c.want {
+				t.Errorf("time-out %v, wait %v: the batch began after %v, want %v", c.timeout, c.wait, began, c.want)
+			}
+		})
+	}
+}
+
 // The loss of one message's lease while the batch runs does not affect the others.
 func TestALostLeaseOfOneMessageDoesNotEndTheBatch(t *testing.T) {
 	bubble(t, func(b *bundle) {

@@ -28,6 +28,7 @@ type loop struct {
 	setting *Idle        // for which curve was made
 	curve   BackOff      // waits after empty polls
 	errors  *retry.Waits // waits after errors in a row; nil before the first
+	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
 }
 
@@ -62,7 +63,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	visibility := l.dispatcher.Visibility()
 	// Taken before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
-	batch, err := l.queue.Dequeue(l.requests, reserved, visibility)
+	batch, err := l.queue.Dequeue(l.request(), reserved, visibility)
 	l.observe(reserved, batch, time.Since(asked), err)
 	l.health.polled(err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
@@ -81,6 +82,15 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.curve.Reset()
 	l.rescale(len(batch), len(batch) >= reserved)
 	return 0, false
+}
+
+// request returns the context of the next dequeue. A queue may give one that follows an error
+// more time: the time before may have been too short.
+func (l *loop) request() context.Context {
+	if l.errors == nil {
+		return l.requests
+	}
+	return retry.Repeated(l.requests, l.failed)
 }
 
 // observe reports a dequeue to the observer.
@@ -157,8 +167,9 @@ func (l *loop) onError(err error) time.Duration {
 	}
 	l.report.poll(err)
 	if l.errors == nil {
-		l.errors = l.newErrorWaits()
+		l.errors, l.failed = l.newErrorWaits(), 0
 	}
+	l.failed++
 	return l.errors.Next()
 }
 

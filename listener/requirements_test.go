@@ -367,31 +367,6 @@ func TestAFloodOfErrorsIsNotAFloodOfLogs(t *testing.T) {
 	})
 }
 
-// B-02: a clear that times out is repeated by its caller until it succeeds: the port sends one
-// request per call.
-func TestAClearIsRepeatedByItsCaller(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.put(10)
-		m, ok := b.queue.Queue.(queue.Manager)
-		if !ok {
-			t.Fatalf("got %T, want a queue.Manager", b.queue.Queue)
-		}
-		tries := 0
-		clearOnce := func() error {
-			if tries++; tries < 3 {
-				return &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: 500, Code: "OperationTimedOut"}
-			}
-			return m.Clear(b.Context())
-		}
-		for errors.Is(clearOnce(), queue.ErrOutcomeUnknown) {
-			time.Sleep(time.Second)
-		}
-		if tries != 3 || b.depth(b.queue.Queue) != 0 {
-			t.Errorf("got %d tries, %d left; want 3 and 0", tries, b.depth(b.queue.Queue))
-		}
-	})
-}
-
 // L-09, B-08: the visibility can be fixed for each queue, and bounds the wait after a crash.
 func TestEachQueueHasItsVisibility(t *testing.T) {
 	for _, v := range []time.Duration{5 * time.Second, time.Minute, 30 * time.Minute} {

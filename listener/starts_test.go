@@ -106,7 +106,7 @@ func TestAJobThatKillsItsWorkerIsPoisonBehindABadNetwork(t *testing.T) {
 }
 
 // badNetwork fails a third of all requests, half of them after the service has acted.
-var badNetwork = faultqueue.Rates{LostRequest: 0.1, LostAnswer: 0.15, Throttled: 0.03, Unavailable: 0.02}
+var badNetwork = faultqueue.Rates{LostRequest: 0.1, LostResponse: 0.15, Throttled: 0.03, Unavailable: 0.02}
 
 // Behind a bad network no healthy job becomes poison, whether it is short or takes longer than
 // its lease.
@@ -115,7 +115,7 @@ func TestABadNetworkMakesNoHealthyJobPoison(t *testing.T) {
 	if testing.Short() || underRace() {
 		seeds = 3
 	}
-	for _, faults := range []faultqueue.Rates{badNetwork, {LostAnswer: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
+	for _, faults := range []faultqueue.Rates{badNetwork, {LostResponse: 0.3}, {LostRequest: 0.3}, {Duplicate: 0.15, Late: 0.15}} {
 		for seed := range seeds {
 			bubble(t, func(b *bundle) {
 				const jobs = 60

@@ -20,7 +20,7 @@ func TestDrainHandlesAllJobsOfAFaultyQueue(t *testing.T) {
 		millracetest.Send(t, q, orders(300)...)
 		faulty := faultqueue.New(q, &faultqueue.Options{
 			Seed:  1,
-			Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostAnswer: 0.05},
+			Every: faultqueue.Rates{Throttled: 0.1, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05},
 		})
 		var handled atomic.Int64
 		done := counts{}

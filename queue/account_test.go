@@ -90,12 +90,12 @@ func TestNamesArePrintedAsFarAsTheyAreKnown(t *testing.T) {
 func TestSizesOfPages(t *testing.T) {
 	for _, o := range []*queue.ListOptions{nil, {}, {Max: 1}, {Max: queue.MaxPage}} {
 		if err := queue.CheckList(o); err != nil {
-			t.Errorf("%+v: %v", o, err)
+			t.Errorf("%+v: got the error %v, want none", o, err)
 		}
 	}
 	for _, n := range []int{-1, queue.MaxPage + 1} {
 		if err := queue.CheckList(&queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("%d: %v", n, err)
+			t.Errorf("%d: got %v, want ErrInvalid", n, err)
 		}
 	}
 	if a, b, c := (*queue.ListOptions)(nil).Size(), (&queue.ListOptions{}).Size(), (&queue.ListOptions{Max: 7}).Size(); a != queue.MaxPage || b != queue.MaxPage || c != 7 {

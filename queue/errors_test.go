@@ -47,7 +47,7 @@ func TestTransientErrors(t *testing.T) {
 	}
 }
 
-// B-05: everything that the service said is in one line, and stays reachable.
+// The error text is one line with everything that the service reported, which stays reachable.
 //
 // Requirement B-05.
 func TestAnErrorSaysItAll(t *testing.T) {

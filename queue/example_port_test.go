@@ -62,7 +62,7 @@ func ExampleListAll() {
 	// orders-poison <nil>
 }
 
-// An error says what was attempted on what, and can be told apart whatever the backend.
+// An error says what was attempted on which queue, and matches the same sentinels with every backend.
 func ExampleError() {
 	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
 	_, err := q.Enqueue(context.Background(), "order 7", nil)

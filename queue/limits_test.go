@@ -30,7 +30,7 @@ func TestOnlyWhatXMLCarriesIsAccepted(t *testing.T) {
 	}
 	for _, broken := range []string{"\xff", "a\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80"} {
 		if err := queue.CheckText(broken); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("%q: %v", broken, err)
+			t.Errorf("%q: got %v, want ErrInvalid", broken, err)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestQueueNames(t *testing.T) {
 	}
 	for _, bad := range []string{"", "ab", strings.Repeat("a", 64), "-ab", "ab-", "a--b", "Abc", "a_b", "a/b", "a b", "äbc", "a.b"} {
 		if err := queue.CheckName(bad); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got %v, want ErrInvalid", bad, err)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		"metadata size":        queue.CheckMetadata(map[string]string{"a": strings.Repeat("x", 8192)}),
 	} {
 		if !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
 	for name, err := range map[string]error{
@@ -114,7 +114,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		"metadata":            queue.CheckMetadata(map[string]string{"_a1": "some value", "b": "~", "c": ""}),
 	} {
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want none", name, err)
 		}
 	}
 }
@@ -126,11 +126,11 @@ func TestCheckTextLooksEverywhere(t *testing.T) {
 		for _, other := range []string{"x", "\t", "ü", "\x7f", " "} {
 			text := strings.Repeat("x", at) + "%s" + strings.Repeat(other, 40-at)
 			if err := queue.CheckText(strings.Replace(text, "%s", other, 1)); err != nil {
-				t.Errorf("%q at %d: %v", other, at, err)
+				t.Errorf("%q at %d: got the error %v, want none", other, at, err)
 			}
 			for _, bad := range []string{"\x00", "\x1f", "\x80", "\xff", "\uffff"} {
 				if err := queue.CheckText(strings.Replace(text, "%s", bad, 1)); !errors.Is(err, queue.ErrInvalid) {
-					t.Errorf("%q at %d before %q: %v", bad, at, other, err)
+					t.Errorf("%q at %d before %q: got %v, want ErrInvalid", bad, at, other, err)
 				}
 			}
 		}
@@ -169,13 +169,13 @@ func TestARequestIsRefusedByWhatTravels(t *testing.T) {
 		escaped += strings.Repeat("x", queue.MaxRequest-room-queue.RequestSize(escaped))
 		for _, text := range []string{"", plain, escaped} {
 			if err := queue.CheckRequest(text, room); err != nil {
-				t.Errorf("%d bytes with room for %d: %v", len(text), room, err)
+				t.Errorf("%d bytes with room for %d: got the error %v, want none", len(text), room, err)
 			}
 		}
 		for _, text := range []string{plain + "x", escaped + "x"} {
 			err := queue.CheckRequest(text, room)
 			if !errors.Is(err, queue.ErrTooLarge) || strings.Contains(err.Error(), "record attempts") != (room > 0) {
-				t.Errorf("%d bytes with room for %d: %v", len(text), room, err)
+				t.Errorf("%d bytes with room for %d: got %v, want ErrTooLarge", len(text), room, err)
 			}
 		}
 	}

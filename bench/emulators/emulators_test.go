@@ -31,7 +31,7 @@ func TestEveryWorkIsDone(t *testing.T) {
 	}
 }
 
-// What is said to be drained is gone from the queue.
+// TestADrainDeletes: drained messages are deleted from the queue.
 func TestADrainDeletes(t *testing.T) {
 	s, err := startMillrace(false)
 	if err != nil {

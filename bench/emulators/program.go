@@ -73,8 +73,8 @@ func connectionString(line string) string {
 	return strings.TrimSpace(rest)
 }
 
-// processorOf is the processor time that the threads of a process have used, as Linux tells
-// it to the nanosecond.
+// processorOf returns the processor time that the threads of a process have used, which Linux has
+// to the nanosecond.
 func processorOf(pid int) (used time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {

@@ -49,7 +49,7 @@ func startAzurite() (*server, error) {
 	return &server{location: location, stop: func() error { stop(); return nil }}, nil
 }
 
-// bareVariable makes a process of this program the bare server.
+// bareVariable, if set, makes this program run the bare server.
 const bareVariable = "MILLRACE_BENCH_BARE"
 
 // startBare starts this program as the bare server, until its standard input ends.
@@ -67,7 +67,7 @@ func startBare() (*server, error) {
 	return launch(c, func(line string) string { return line }, in.Close)
 }
 
-// launch starts a server, which says on a line where it is, and ends when it is told to.
+// launch starts a server, which prints its location on a line and ends on request.
 func launch(c *exec.Cmd, locationIn func(line string) string, end func() error) (*server, error) {
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -116,7 +116,7 @@ func bareIfAsked() {
 	os.Exit(0)
 }
 
-// listenBare answers everything with the same 32 messages, or nothing, and reads no more
+// listenBare responds to everything with the same 32 messages, or nothing, and reads no more
 // than net/http does.
 func listenBare() (string, func() error, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

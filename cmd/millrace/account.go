@@ -33,7 +33,7 @@ func (a *accountFlag) add(f *flag.FlagSet) {
 // error.
 func (a *accountFlag) set(given string) error {
 	if strings.TrimSpace(given) == "" {
-		return errors.New("it is empty: leave it out for the server on this machine")
+		return errors.New("must not be empty: omit the flag for the server on this machine")
 	}
 	a.given = given
 	return nil
@@ -59,7 +59,7 @@ func (a *accountFlag) open(c *console) (*azurequeue.Account, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", source, err)}
 	}
-	// Getting a token may take several programs and services.
+	// Getting a token may involve several programs and services.
 	account, err := azurequeue.OpenAccount(location, &azurequeue.Options{TryTimeout: 30 * time.Second})
 	return account, locationError(source, err)
 }
@@ -148,7 +148,7 @@ func (r *runner) Run(ctx context.Context) error {
 	case err == nil || errors.As(err, new(interruption)):
 		return err
 	case r.task.finish.Err() != nil:
-		return interruption{errors.New("interrupted; what was under way may have taken effect or not")}
+		return interruption{errors.New("interrupted; the request in progress may or may not have taken effect")}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return interruption{errors.New("interrupted")}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// secretFile is a file with a text.
+// secretFile writes a text to a new file and returns its path.
 func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -24,26 +24,25 @@ func secretFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestTheAccountIsSaidInThreeWays: by the flag, in a file, or in the environment.
-func TestTheAccountIsSaidInThreeWays(t *testing.T) {
+func TestAccountComesFromFlagFileOrEnvironment(t *testing.T) {
 	t.Parallel()
-	location := local(t)
+	location := startServer(t)
 	v := on(location)
-	name := made(t, v)
+	name := createQueue(t, v)
 	nowhere := invocation{env: map[string]string{accountVariable: "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://nowhere.invalid"}}
 	for _, flag := range []string{location, "@" + secretFile(t, location+"\r\n")} {
 		if got := nowhere.ok(t, "queues", "-account", flag, name); got != name+"\n" {
-			t.Errorf("%q", got)
+			t.Errorf("queues -account: got %q, want %s", got, name)
 		}
 	}
 	if got := v.ok(t, "queues", name); got != name+"\n" {
-		t.Errorf("%q", got)
+		t.Errorf("queues with the environment variable: got %q, want %s", got, name)
 	}
 	var a accountFlag
 	for env, want := range map[string]string{"": shortForm, " ": shortForm, "x": "x"} {
 		c := &console{getenv: func(string) string { return env }}
 		if got, _, err := a.location(c); got != want || err != nil {
-			t.Errorf("with %q in the environment: %q, %v", env, got, err)
+			t.Errorf("location with %q in the environment: got %q, %v; want %q", env, got, err, want)
 		}
 	}
 }
@@ -52,7 +51,7 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		location, environment string
-		says                  string
+		want                  string
 	}{
 		{"nowhere", "", "-account: the location is neither"},
 		{"", "nowhere", "AZURE_STORAGE: the location is neither"},
@@ -64,7 +63,7 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 		{"@" + t.TempDir(), "", "is a directory"},
 		{"@" + secretFile(t, " \n"), "", "is empty"},
 		{"@" + secretFile(t, "S3cret\nS3cret"), "", "more than one line"},
-		{"@" + secretFile(t, strings.Repeat("S3cret", 20_000)), "", "one line is wanted"},
+		{"@" + secretFile(t, strings.Repeat("S3cret", 20_000)), "", "it must be one line"},
 		{"@" + secretFile(t, "S3cret"), "", "-account: the location is neither"},
 	} {
 		args := []string{"queues"}
@@ -72,24 +71,25 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 			args = append(args, "-account", c.location)
 		}
 		v := invocation{env: map[string]string{accountVariable: c.environment}}
-		v.fails(t, exitUsage, []string{c.says}, args...)
+		v.fails(t, exitUsage, []string{c.want}, args...)
 		if r := v.call(t, args...); strings.Contains(r.errs, "S3cret") {
-			t.Errorf("%q: it tells a secret: %s", args, r.errs)
+			t.Errorf("%q: the error contains a secret: %s", args, r.errs)
 		}
 	}
-	invocation{}.fails(t, exitUsage, []string{"it is empty: leave it out"}, "queues", "-account", "")
+	invocation{}.fails(t, exitUsage, []string{"must not be empty: omit the flag"}, "queues", "-account", "")
 	invocation{}.fails(t, exitUsage, []string{"needs an argument"}, "queues", "-account")
 }
 
-// TestNoServerIsMissed: who has not started one is told how, at once.
-func TestNoServerIsMissed(t *testing.T) {
+// TestUnreachableServerHintsAtServe: without a server, commands fail at once and say how to start
+// one.
+func TestUnreachableServerHintsAtServe(t *testing.T) {
 	t.Parallel()
 	e, err := emulator.New(nil, nil).Start("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	location := e.ConnectionString()
-	if err := e.Close(); err != nil { // now nobody listens on its port
+	if err := e.Close(); err != nil { // now nothing listens on its port
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -97,24 +97,24 @@ func TestNoServerIsMissed(t *testing.T) {
 	} {
 		on(location).fails(t, exitFailure, []string{"millrace: " + args[0] + ": devstoreaccount1", ": service unavailable: ", "start a server there with millrace serve", e.Addr().String()}, args...)
 	}
-	if r := on(location).reads("1\n2\n").call(t, "put", "orders"); r.status != exitFailure || !strings.Contains(r.errs, "line 1: ") || !strings.Contains(r.errs, "millrace serve") {
-		t.Errorf("%+v", r)
+	if r := on(location).withInput("1\n2\n").call(t, "put", "orders"); r.status != exitFailure || !strings.Contains(r.errs, "line 1: ") || !strings.Contains(r.errs, "millrace serve") {
+		t.Errorf("put: got %+v, want a failure in line 1 with a hint", r)
 	}
 	known := &queue.Error{Kind: queue.ErrUnavailable, Hint: "x"}
 	if text := (&task{}).explain(known).Error(); !strings.Contains(text, "millrace serve") || !strings.Contains(text, accountVariable) {
-		t.Errorf("of the account that nobody chose: %q", text)
+		t.Errorf("error for the default account: got %q, want hints at serve and the variable", text)
 	}
 	if text := (&task{source: accountVariable}).explain(known).Error(); !strings.HasSuffix(text, "; x") {
-		t.Errorf("of one that somebody chose: %q", text)
+		t.Errorf("error for a chosen account: got %q, want its own hint", text)
 	}
 }
 
-// TestASignatureForAQueueIsEnough: what is not needed is not asked for.
-func TestASignatureForAQueueIsEnough(t *testing.T) {
+// TestQueueCommandsWorkWithAServiceSAS: commands on a queue need no permission on the account.
+func TestQueueCommandsWorkWithAServiceSAS(t *testing.T) {
 	t.Parallel()
-	location := local(t)
+	location := startServer(t)
 	v := on(location)
-	name := made(t, v)
+	name := createQueue(t, v)
 	_, endpoint, _ := strings.Cut(location, "QueueEndpoint=")
 	signed := func(permissions string) []string {
 		return []string{"-account", strings.TrimSuffix(endpoint, ";") + "/" + name + "?" + signature(t, name, permissions)}
@@ -131,7 +131,7 @@ func TestASignatureForAQueueIsEnough(t *testing.T) {
 	invocation{}.fails(t, exitUsage, []string{"-account: the location has a path that is not the queue name"}, append([]string{"peek", name + "x"}, signed("r")...)...)
 }
 
-// signature is a shared access signature for one queue, by the development account.
+// signature returns a service SAS for a queue of the development account.
 func signature(t *testing.T, name, permissions string) string {
 	t.Helper()
 	c, err := azqueue.NewSharedKeyCredential(emulator.DevelopmentAccount, emulator.DevelopmentKey)

@@ -52,7 +52,7 @@ func (o *command) do(ctx context.Context, c *console, args []string) error {
 	case o.maxArgs >= 0 && len(args) > o.maxArgs:
 		err = o.tooManyArgs(args[o.maxArgs])
 	case len(args) < o.minArgs:
-		err = usageError{fmt.Errorf("something is missing: write millrace %s %s", o.name, o.args)}
+		err = usageError{fmt.Errorf("missing argument: write millrace %s %s", o.name, o.args)}
 	default:
 		err = o.run(ctx, c, args)
 	}
@@ -76,7 +76,7 @@ func (o *command) tooManyArgs(arg string) error {
 	if o.maxArgs == 0 {
 		return usageError{fmt.Errorf("%s is not a flag: flags begin with a dash; see millrace help %s", quote(arg), o.name)}
 	}
-	return usageError{fmt.Errorf("%s is one too many: write millrace %s %s", quote(arg), o.name, o.args)}
+	return usageError{fmt.Errorf("unexpected argument %s: write millrace %s %s", quote(arg), o.name, o.args)}
 }
 
 // parseInterspersed parses flags anywhere among the arguments, which it returns. After -- there
@@ -101,7 +101,7 @@ func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err err
 // usage returns the help without arguments.
 func usage() string {
 	var b strings.Builder
-	b.WriteString("Millrace serves the protocol of Azure Queue Storage on this machine, and shows, fills and\nclears the queues of any account.\n\nUsage:\n\n")
+	b.WriteString("Millrace serves the Azure Queue Storage protocol on this machine, and creates, fills, shows and\nclears the queues of any account.\n\nUsage:\n\n")
 	for _, o := range commands() {
 		fmt.Fprintf(&b, "  %-34s%s\n", strings.TrimSpace("millrace "+o.name+" "+o.args), o.does)
 	}
@@ -110,13 +110,13 @@ func usage() string {
 }
 
 const usageEnd = `
-millrace help COMMAND says more about one of them, such as its flags. Flags may stand before
-and after the other arguments.
+millrace help COMMAND describes a command and its flags. Flags may come before and after the
+other arguments.
 
-Without -account, commands work on the account that the environment variable AZURE_STORAGE
-says, or else on the server that millrace serve starts on this machine.
+Without -account, commands use the account in the environment variable AZURE_STORAGE, or else
+the server that millrace serve starts on this machine.
 
-Exit status: 0 done, 1 it could not be done, 2 the command line was wrong, 130 interrupted.
+Exit status: 0 success, 1 failure, 2 invalid command line, 130 interrupted.
 `
 
 // listCommands lists the commands for an error.
@@ -125,7 +125,7 @@ func listCommands() string {
 	for _, o := range commands() {
 		names = append(names, o.name)
 	}
-	return "there are " + strings.Join(names, ", ")
+	return "the commands are " + strings.Join(names, ", ")
 }
 
 // help prints a command's help.
@@ -155,7 +155,7 @@ func (o *command) help(out io.Writer) error {
 }
 
 func helpCommand() *command {
-	return &command{name: "help", args: "[COMMAND]", does: "say this, or more about a command", flags: newFlags("help"), maxArgs: 1,
+	return &command{name: "help", args: "[COMMAND]", does: "show this text, or the help of a command", flags: newFlags("help"), maxArgs: 1,
 		run: func(_ context.Context, c *console, args []string) error {
 			if len(args) == 0 {
 				_, err := io.WriteString(c.out, usage())
@@ -166,12 +166,12 @@ func helpCommand() *command {
 					return o.help(c.out)
 				}
 			}
-			return usageError{fmt.Errorf("there is no command %s; %s", quote(args[0]), listCommands())}
+			return usageError{fmt.Errorf("unknown command %s; %s", quote(args[0]), listCommands())}
 		}}
 }
 
 func versionCommand() *command {
-	return &command{name: "version", does: "say which version this is", flags: newFlags("version"),
+	return &command{name: "version", does: "print the version", flags: newFlags("version"),
 		run: func(_ context.Context, c *console, _ []string) error {
 			_, err := fmt.Fprintln(c.out, "millrace", version())
 			return err

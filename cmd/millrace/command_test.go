@@ -11,43 +11,43 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-func TestSayingNothingShowsTheUsage(t *testing.T) {
+func TestNoArgumentsShowTheUsage(t *testing.T) {
 	t.Parallel()
 	r := invocation{}.call(t)
 	if r.status != exitUsage || r.out != "" || r.errs != usage() {
-		t.Errorf("%+v", r)
+		t.Errorf("no arguments: got %+v, want status 2 and the usage on standard error", r)
 	}
 	if r := (invocation{}).call(t, "help"); r.status != exitOK || r.out != usage() || r.errs != "" {
-		t.Errorf("help: %+v", r)
+		t.Errorf("help: got %+v, want the usage on standard output", r)
 	}
 	for _, o := range commands() {
 		if !strings.Contains(usage(), "  millrace "+o.name+" ") {
-			t.Errorf("the usage has no %s", o.name)
+			t.Errorf("the usage does not list %s", o.name)
 		}
 		ways := [][]string{{"help", o.name}, {o.name, "-h"}, {o.name, "--help"}}
 		for _, args := range ways {
 			if got := (invocation{}).ok(t, args...); !strings.HasPrefix(got, "Usage: millrace "+o.name) || !strings.Contains(strings.ToLower(got), strings.ToLower(o.does)) {
-				t.Errorf("%q: %q", args, got)
+				t.Errorf("%q: got %q, want the help of %s", args, got, o.name)
 			}
 		}
 	}
 	for _, line := range strings.Split(usage(), "\n") {
 		if len(line) > 100 {
-			t.Errorf("%q is wide", line)
+			t.Errorf("usage: got a line of %d characters, want at most 100: %q", len(line), line)
 		}
 	}
 }
 
-func TestUnknownCommandsSayWhatThereIs(t *testing.T) {
+func TestUnknownCommandListsTheCommands(t *testing.T) {
 	t.Parallel()
-	const all = "there are serve, queues, create, drop, put, peek, clear, stat, version, help"
-	invocation{}.fails(t, exitUsage, []string{`there is no command "list"; ` + all}, "list")
-	invocation{}.fails(t, exitUsage, []string{`there is no command "list"; ` + all}, "help", "list")
+	const all = "the commands are serve, queues, create, drop, put, peek, clear, stat, version, help"
+	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "list")
+	invocation{}.fails(t, exitUsage, []string{`unknown command "list"; ` + all}, "help", "list")
 	invocation{}.fails(t, exitUsage, []string{"the command comes first", all}, "-json", "queues")
 	invocation{}.fails(t, exitUsage, []string{"give it with -account"}, "AccountName=a;AccountKey=S3cret")
 }
 
-func TestFlagsStandAnywhere(t *testing.T) {
+func TestFlagsMayStandAnywhere(t *testing.T) {
 	for _, c := range []struct {
 		args  string
 		want  string
@@ -70,31 +70,31 @@ func TestFlagsStandAnywhere(t *testing.T) {
 		f.Var(duration{&delay}, "delay", "")
 		got, err := parseInterspersed(f, strings.Fields(c.args))
 		if err != nil || !slices.Equal(got, strings.Fields(c.want)) || delay != c.delay {
-			t.Errorf("%q: %q, %v and %v", c.args, got, delay, err)
+			t.Errorf("%q: got %q, delay %v, %v; want %q, delay %v", c.args, got, delay, err, c.want, c.delay)
 		}
 	}
 	for _, args := range []string{"-x", "a -x", "a -delay", "a -delay 5 b"} {
 		f := newFlags("x")
 		f.Var(duration{new(time.Duration)}, "delay", "")
 		if got, err := parseInterspersed(f, strings.Fields(args)); err == nil {
-			t.Errorf("%q: %q", args, got)
+			t.Errorf("%q: got %q, want an error", args, got)
 		}
 	}
 }
 
-func TestDurationsSayWhatIsWrong(t *testing.T) {
-	for text, says := range map[string]string{
+func TestInvalidDurationsAreExplained(t *testing.T) {
+	for text, want := range map[string]string{
 		"30": "missing unit, write 30s", "1.5": "missing unit, write 1.5s", "-3": "missing unit, write -3s",
 		"": "number with a unit", "soon": "number with a unit", "5d": "number with a unit", "1e3": "number with a unit", "s": "number with a unit",
 	} {
-		if err := (duration{new(time.Duration)}).Set(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", text, err)
+		if err := (duration{new(time.Duration)}).Set(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Set(%q): got %v, want an error with %q", text, err, want)
 		}
 	}
 	var d time.Duration
 	for text, want := range map[string]time.Duration{"30s": 30 * time.Second, "0": 0, "1h30m": 90 * time.Minute} {
 		if err := (duration{&d}).Set(text); err != nil || d != want {
-			t.Errorf("%q: %v, %v", text, d, err)
+			t.Errorf("Set(%q): got %v, %v; want %v", text, d, err, want)
 		}
 	}
 }
@@ -113,16 +113,16 @@ func TestOnlyAClosedOutputIsSilent(t *testing.T) {
 		var errs strings.Builder
 		program := &console{in: strings.NewReader(""), out: brokenOutput{c.err}, err: &errs, getenv: func(string) string { return "" }}
 		if status := program.command(t.Context(), []string{"help"}); status != exitFailure || (errs.Len() == 0) != c.silent {
-			t.Errorf("%v: status %d and %q", c.err, status, &errs)
+			t.Errorf("output fails with %v: got status %d and %q, want 1 and silence %v", c.err, status, &errs, c.silent)
 		}
 	}
-	// A server that hangs up is heard of.
+	// A broken connection to a server is reported.
 	if closedPipe(&queue.Error{Kind: queue.ErrOutcomeUnknown, Err: syscall.EPIPE}) {
-		t.Error("a broken connection is taken for a closed output")
+		t.Error("closedPipe: got true for a broken connection, want false")
 	}
 }
 
-func TestSecretsAreNotSaid(t *testing.T) {
+func TestRedact(t *testing.T) {
 	for text, want := range map[string]string{
 		"open AccountKey=S3cret==;x":      "open AccountKey=REDACTED;x",
 		"https://a/?sv=1&SIG=S3cret&x=1":  "https://a/?sv=1&SIG=REDACTED&x=1",

@@ -29,7 +29,7 @@ func (s *settings) openData() (*data, error) {
 	}
 	store, err := filequeue.Open(s.data)
 	if errors.Is(err, filequeue.ErrCorrupt) {
-		return nil, fmt.Errorf("-data: %w; nothing was changed: move the file away to begin with nothing, or give another directory", err)
+		return nil, fmt.Errorf("-data: %w; nothing was changed: move the file away to start empty, or use another directory", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("-data: %w", err)
@@ -55,7 +55,7 @@ const maxDamage = 10
 // summary describes the data on one line, and its damage on more.
 func (d *data) summary() (line string, damage []string) {
 	if d.found == nil {
-		return "in memory only: gone when this ends", nil
+		return "in memory only: lost when the server stops", nil
 	}
 	for _, one := range d.found.Damage[:min(len(d.found.Damage), maxDamage)] {
 		damage = append(damage, one.String())
@@ -64,11 +64,11 @@ func (d *data) summary() (line string, damage []string) {
 		damage = append(damage, fmt.Sprintf("and %d more", more))
 	}
 	if d.found.Copy != "" {
-		damage = append(damage, "the file as it was is kept as "+d.found.Copy)
+		damage = append(damage, "the original file is kept as "+d.found.Copy)
 	}
 	line = fmt.Sprintf("%s: %s in %s", d.dir, plural(d.found.Messages, "message"), plural(d.found.Queues, "queue"))
 	if d.found.Torn {
-		line += "; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"
+		line += "; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, acknowledged changes may be missing"
 	}
 	return line, damage
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestDataIsCollectedSeldom: with -data, and only then, the next collection is as far away
-// as heapSize is large.
-func TestDataIsCollectedSeldom(t *testing.T) {
+// TestDataDelaysGarbageCollection: only with -data, at least heapSize bytes can be allocated before
+// the next collection.
+func TestDataDelaysGarbageCollection(t *testing.T) {
 	for dir, seldom := range map[string]bool{"": false, t.TempDir(): true} {
 		d, err := (&settings{data: dir}).openData()
 		if err != nil {
@@ -17,7 +17,7 @@ func TestDataIsCollectedSeldom(t *testing.T) {
 		var now runtime.MemStats
 		runtime.ReadMemStats(&now)
 		if got := now.NextGC-now.HeapAlloc > heapSize; got != seldom {
-			t.Errorf("in %q: %d bytes are there, and the next collection comes at %d", dir, now.HeapAlloc, now.NextGC)
+			t.Errorf("-data %q: got %d bytes allocated and the next collection at %d", dir, now.HeapAlloc, now.NextGC)
 		}
 		if err := d.close(); err != nil {
 			t.Error(err)

@@ -18,9 +18,9 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestTheReadmeShowsWhatServeSays at the usual address, which a test cannot have. What the
-// README leaves out ends a line with an ellipsis; versions differ.
-func TestTheReadmeShowsWhatServeSays(t *testing.T) {
+// TestReadmeShowsTheStartupText compares the startup text at the default address with the README.
+// An ellipsis at the end of the README's line matches anything; versions may differ.
+func TestReadmeShowsTheStartupText(t *testing.T) {
 	t.Parallel()
 	_, rest, found := strings.Cut(document(t, "README.md"), "```console\n$ millrace serve\n")
 	shown, _, closed := strings.Cut(rest, "```")
@@ -29,22 +29,22 @@ func TestTheReadmeShowsWhatServeSays(t *testing.T) {
 	}
 	s := new(settings)
 	s.flags()
-	said := s.startupText("127.0.0.1:10001", func(account string) string { return "http://127.0.0.1:10001/" + account }, &data{})
+	text := s.startupText("127.0.0.1:10001", func(account string) string { return "http://127.0.0.1:10001/" + account }, &data{})
 	version := regexp.MustCompile(`^Millrace .+ serves`)
-	got, want := strings.Split(version.ReplaceAllString(said, "Millrace serves"), "\n"), strings.Split(version.ReplaceAllString(shown, "Millrace serves"), "\n")
+	got, want := strings.Split(version.ReplaceAllString(text, "Millrace serves"), "\n"), strings.Split(version.ReplaceAllString(shown, "Millrace serves"), "\n")
 	if len(got) != len(want) {
-		t.Fatalf("it says\n%s\nand the README\n%s", said, shown)
+		t.Fatalf("README: got\n%s\nwant\n%s", shown, text)
 	}
 	for i := range want {
 		beginning, cut := strings.CutSuffix(want[i], "…")
 		if got[i] != want[i] && (!cut || !strings.HasPrefix(got[i], beginning)) {
-			t.Errorf("it says %q, and the README %q", got[i], want[i])
+			t.Errorf("README: got the line %q, want %q", want[i], got[i])
 		}
 	}
 }
 
-// TestEveryFlagOfServeIsInItsPage and no other.
-func TestEveryFlagOfServeIsInItsPage(t *testing.T) {
+// TestServePageListsEveryFlag: docs/serve.md lists the flags of serve, and no others.
+func TestServePageListsEveryFlag(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{}
 	for line := range strings.Lines(document(t, "docs/serve.md")) {
@@ -56,11 +56,11 @@ func TestEveryFlagOfServeIsInItsPage(t *testing.T) {
 	}
 	new(settings).flags().VisitAll(func(f *flag.Flag) {
 		if !listed[f.Name] {
-			t.Errorf("docs/serve.md does not have -%s", f.Name)
+			t.Errorf("docs/serve.md does not list -%s", f.Name)
 		}
 		delete(listed, f.Name)
 	})
 	for name := range listed {
-		t.Errorf("docs/serve.md has -%s, which serve does not", name)
+		t.Errorf("docs/serve.md lists -%s, which is no flag of serve", name)
 	}
 }

@@ -26,14 +26,14 @@ func (t *task) explain(err error) error {
 	}
 	switch {
 	case errors.Is(known.Kind, queue.ErrQueueMissing) && strings.HasSuffix(known.Queue.Queue, poison.Suffix):
-		return &explainedError{fmt.Sprintf("queue %v does not exist; a worker makes it for the first message that is poison", known.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist; a worker creates it for its first poison message", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueMissing):
-		return &explainedError{fmt.Sprintf("queue %v does not exist; make it with millrace create %s, or see with millrace queues which there are", known.Queue, known.Queue.Queue), err}
+		return &explainedError{fmt.Sprintf("queue %v does not exist; create it with millrace create %s, or list the queues with millrace queues", known.Queue, known.Queue.Queue), err}
 	case errors.Is(known.Kind, queue.ErrQueueBeingDeleted):
 		return &explainedError{fmt.Sprintf("queue %v is being deleted; its name is free again after half a minute or more", known.Queue), err}
 	case errors.Is(known.Kind, queue.ErrUnavailable) && known.Status == 0 && t.source == "":
 		again := *known
-		again.Hint = "start the server on this machine with millrace serve, or say with -account or " + accountVariable + " where the queues are"
+		again.Hint = "start the server on this machine with millrace serve, or give the location of the queues in -account or " + accountVariable + ""
 		return &explainedError{withoutOp(&again), err}
 	}
 	return &explainedError{withoutOp(known), err}

@@ -33,10 +33,10 @@ func (s *settings) checkPublicKeys() error {
 		switch {
 		case base64.StdEncoding.EncodeToString(key) == emulator.DevelopmentKey:
 			return fmt.Errorf("-public: the account %s has the key of the development account, which everyone knows: "+
-				"give it one of its own, such as openssl rand -base64 64 makes", name)
+				"give it another one, for example from openssl rand -base64 64", name)
 		case len(key) < minPublicKey:
-			return fmt.Errorf("-public: the key of the account %s has %d of the %d bytes that it takes at least, so that other machines can guess it: "+
-				"give it a longer one, such as openssl rand -base64 64 makes", name, len(key), minPublicKey)
+			return fmt.Errorf("-public: the key of the account %s has %d bytes, fewer than %d, so that other machines could guess it: "+
+				"give it a longer one, for example from openssl rand -base64 64", name, len(key), minPublicKey)
 		}
 	}
 	return nil

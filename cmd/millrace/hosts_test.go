@@ -14,12 +14,12 @@ import (
 	"github.com/millrace/millrace/emulator"
 )
 
-// refusal is what serve says of a command line before it does anything, "" for nothing.
+// refusal returns the usage error of serve for a command line, or "" if it is valid.
 func refusal(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // so that what is taken ends at once
+	cancel() // so that a valid command line ends at once
 	c := &console{in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }}
 	if status := c.command(ctx, append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)); status != exitUsage {
 		return ""
@@ -27,13 +27,13 @@ func refusal(t *testing.T, args ...string) string {
 	return errs.String()
 }
 
-// TestPublicServerWantsKeys: where other machines come in, a key that everyone knows or can
-// guess is refused, and the error says what to do without saying the key.
-func TestPublicServerWantsKeys(t *testing.T) {
+// TestPublicServerRefusesWeakKeys: with -public, a key that everyone knows or can guess is refused,
+// and the error says what to do without the key.
+func TestPublicServerRefusesWeakKeys(t *testing.T) {
 	long := base64.StdEncoding.EncodeToString([]byte("sixteen bytes it"))
 	for name, c := range map[string]struct {
 		keys []string
-		want string // a part of the error; "" for none
+		want string // part of the error; "" for no error
 	}{
 		"well-known":                {[]string{"devstoreaccount1:" + emulator.DevelopmentKey}, "everyone knows"},
 		"well-known, another name":  {[]string{"shop:" + emulator.DevelopmentKey}, "everyone knows"},
@@ -46,45 +46,45 @@ func TestPublicServerWantsKeys(t *testing.T) {
 		for _, key := range c.keys {
 			args = append(args, "-serve-account", key)
 		}
-		said := refusal(t, append(args, "-public")...)
-		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) || c.want != "" && !strings.Contains(said, "openssl rand -base64 64") {
-			t.Errorf("%s: %q", name, said)
+		refused := refusal(t, append(args, "-public")...)
+		if (refused == "") != (c.want == "") || !strings.Contains(refused, c.want) || c.want != "" && !strings.Contains(refused, "openssl rand -base64 64") {
+			t.Errorf("%s: got the error %q, want %q", name, refused, c.want)
 		}
 		for _, key := range c.keys {
-			if _, key, _ = strings.Cut(key, ":"); strings.Contains(said, key) {
-				t.Errorf("%s: it tells the key: %q", name, said)
+			if _, key, _ = strings.Cut(key, ":"); strings.Contains(refused, key) {
+				t.Errorf("%s: the error contains the key: %q", name, refused)
 			}
 		}
-		if said := refusal(t, args...); said != "" {
-			t.Errorf("%s, on this machine only: %q", name, said)
+		if refused := refusal(t, args...); refused != "" {
+			t.Errorf("%s without -public: got the error %q, want none", name, refused)
 		}
 	}
 }
 
 func TestHostFlag(t *testing.T) {
 	for _, host := range []string{"", "millrace:10001", "http://millrace", "a b", "*"} {
-		if said := refusal(t, "-host", host); !strings.Contains(said, "without a port") {
-			t.Errorf("%q: %q", host, said)
+		if refused := refusal(t, "-host", host); !strings.Contains(refused, "without a port") {
+			t.Errorf("-host %q: got the error %q, want without a port", host, refused)
 		}
 	}
-	if said := refusal(t, "-host", "millrace", "-host", "192.0.2.1", "-host", "2001:db8::1"); said != "" {
-		t.Error(said)
+	if refused := refusal(t, "-host", "millrace", "-host", "192.0.2.1", "-host", "2001:db8::1"); refused != "" {
+		t.Errorf("valid hosts: got the error %q, want none", refused)
 	}
 }
 
-// TestPythonReadsStats asks for stats as the Python client does with the connection string
-// that is printed for it: it puts the path of the primary location behind the secondary one,
-// and signs that. It is asked with azqueue here, which signs alike.
-func TestPythonReadsStats(t *testing.T) {
-	s := parsed(t)
+// TestPythonConnectionStringReadsStats reads the stats as the Python client does with the connection
+// string printed for it: that client appends the path of the primary location to the secondary one,
+// and signs the result. The test uses azqueue, which signs in the same way.
+func TestPythonConnectionStringReadsStats(t *testing.T) {
+	s := parsedSettings(t)
 	e, err := emulator.New(nil, nil).Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	var said strings.Builder
-	s.printStartup(&said, e, &data{})
-	_, line, _ := strings.Cut(said.String(), "for Python")
+	var refused strings.Builder
+	s.printStartup(&refused, e, &data{})
+	_, line, _ := strings.Cut(refused.String(), "for Python")
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
 	given := map[string]string{}
 	for setting := range strings.SplitSeq(strings.TrimSuffix(line, ";"), ";") {
@@ -94,7 +94,7 @@ func TestPythonReadsStats(t *testing.T) {
 	scheme, primary, _ := strings.Cut(given["QueueEndpoint"], "://")
 	_, path, ok := strings.Cut(primary, "/")
 	if !ok {
-		t.Fatalf("it says %q", line)
+		t.Fatalf("connection string for Python: got %q, want a queue endpoint with a path", line)
 	}
 	credential, err := azqueue.NewSharedKeyCredential(given["AccountName"], given["AccountKey"])
 	if err != nil {
@@ -109,6 +109,6 @@ func TestPythonReadsStats(t *testing.T) {
 	}
 	stats, err := client.GetStatistics(t.Context(), nil)
 	if err != nil || stats.GeoReplication == nil || *stats.GeoReplication.Status != "live" {
-		t.Errorf("%+v %v", stats, err)
+		t.Errorf("statistics: got %+v, %v; want live", stats, err)
 	}
 }

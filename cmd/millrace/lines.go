@@ -57,7 +57,7 @@ func lines(ctx context.Context, r io.Reader) iter.Seq2[string, error] {
 }
 
 // errLongLine means that a line is longer than a message.
-var errLongLine = fmt.Errorf("it has more than %d bytes, the largest message", queue.MaxText)
+var errLongLine = fmt.Errorf("longer than %d bytes, the largest message", queue.MaxText)
 
 // readLine returns a line without its end, or io.EOF if there is none.
 func readLine(b *bufio.Reader) (string, error) {

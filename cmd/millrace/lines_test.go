@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLinesAreWhatStandsBetweenLineFeeds, however the reader hands them out.
-func TestLinesAreWhatStandsBetweenLineFeeds(t *testing.T) {
+// TestLinesSplitAtLineFeeds: lines are the same however the reader splits the input.
+func TestLinesSplitAtLineFeeds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("a\r\n\nü"))).Draw(t, "text")
 		want := strings.Split(text, "\n")
@@ -31,13 +31,13 @@ func TestLinesAreWhatStandsBetweenLineFeeds(t *testing.T) {
 			got = append(got, line)
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("of %q: %q, want %q", text, got, want)
+			t.Fatalf("lines of %q: got %q, want %q", text, got, want)
 		}
 	})
 }
 
-// TestLinesEnd with the reader's error, or with the context, also during a read.
-func TestLinesEnd(t *testing.T) {
+// TestLinesEndWithAnErrorOrTheContext: the iteration ends with the reader's error or with the context, also during a read.
+func TestLinesEndWithAnErrorOrTheContext(t *testing.T) {
 	broken := errors.New("broken")
 	var got []string
 	for line, err := range lines(t.Context(), io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken))) {
@@ -46,8 +46,8 @@ func TestLinesEnd(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if !slices.Equal(got, []string{"a", ""}) { // what stands before an error may be half a line
-		t.Errorf("%q", got)
+	if !slices.Equal(got, []string{"a", ""}) { // the text before an error may be half a line
+		t.Errorf("lines before an error: got %q, want a", got)
 	}
 
 	r, w := io.Pipe()
@@ -62,6 +62,6 @@ func TestLinesEnd(t *testing.T) {
 		last = err
 	}
 	if !errors.Is(last, context.Canceled) {
-		t.Errorf("it ended with %v", last)
+		t.Errorf("last error: got %v, want Canceled", last)
 	}
 }

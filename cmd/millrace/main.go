@@ -78,7 +78,7 @@ func (c *console) dispatch(ctx context.Context, args []string) error {
 	if strings.HasPrefix(name, "-") {
 		return usageError{fmt.Errorf("the command comes first, then its flags; %s", listCommands())}
 	}
-	return usageError{fmt.Errorf("there is no command %s; %s", quote(name), listCommands())}
+	return usageError{fmt.Errorf("unknown command %s; %s", quote(name), listCommands())}
 }
 
 // printf prints to a person. Errors are ignored: there is nobody to tell.

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// programVariable makes the test binary the command.
+// programVariable, if set, makes the test binary run the command.
 const programVariable = "MILLRACE_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -34,60 +34,60 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// result is what a command line came to.
+// result is the outcome of a command line.
 type result struct {
 	status    int
 	out, errs string
 }
 
-// invocation is the program as a test calls it. The zero value has an empty standard input,
+// invocation is the environment of a call of the program. The zero value has an empty standard input,
 // no terminal and no environment.
 type invocation struct {
-	in    string
-	typed bool
-	env   map[string]string
+	in          string
+	interactive bool
+	env         map[string]string
 }
 
 // call runs the program in this process.
 func (v invocation) call(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	c := &console{in: strings.NewReader(v.in), out: &out, err: &errs, interactive: v.typed, getenv: func(name string) string { return v.env[name] }}
+	c := &console{in: strings.NewReader(v.in), out: &out, err: &errs, interactive: v.interactive, getenv: func(name string) string { return v.env[name] }}
 	status := c.command(t.Context(), args)
 	return result{status, out.String(), errs.String()}
 }
 
-// ok is call for what must succeed. It returns the output.
+// ok calls the program, which must succeed, and returns its output.
 func (v invocation) ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := v.call(t, args...)
 	if r.status != exitOK {
-		t.Fatalf("%q ended with %d: %s", args, r.status, r.errs)
+		t.Fatalf("%q: got status %d, want 0: %s", args, r.status, r.errs)
 	}
 	return r.out
 }
 
-// fails is call for what must end with a status, an error in one line that says all of
-// these, and no output.
-func (v invocation) fails(t *testing.T, status int, says []string, args ...string) {
+// fails calls the program, which must end with the status, without output, and with one line of
+// error that contains all the texts.
+func (v invocation) fails(t *testing.T, status int, want []string, args ...string) {
 	t.Helper()
 	r := v.call(t, args...)
 	if r.status != status || r.out != "" || !strings.HasPrefix(r.errs, "millrace: ") || strings.Count(r.errs, "\n") != 1 {
-		t.Errorf("%q: %+v, want the status %d and one line", args, r, status)
+		t.Errorf("%q: got %+v, want status %d and one line of error", args, r, status)
 	}
-	for _, one := range says {
+	for _, one := range want {
 		if !strings.Contains(r.errs, one) {
-			t.Errorf("%q: it says %q, and not %q", args, r.errs, one)
+			t.Errorf("%q: got the error %q, want %q in it", args, r.errs, one)
 		}
 	}
 }
 
-// accounts has the test on an account of our server, and on one of Azurite where it is
-// installed. Both may hold queues of others.
+// accounts runs the test on an account of our server, and on one of Azurite if it is installed.
+// Other tests may have queues in both.
 func accounts(t *testing.T, test func(t *testing.T, v invocation)) {
 	t.Run("millrace", func(t *testing.T) {
 		t.Parallel()
-		test(t, on(local(t)))
+		test(t, on(startServer(t)))
 	})
 	t.Run("azurite", func(t *testing.T) {
 		t.Parallel()
@@ -95,8 +95,8 @@ func accounts(t *testing.T, test func(t *testing.T, v invocation)) {
 	})
 }
 
-// local starts a server of ours and returns where it is.
-func local(t *testing.T) string {
+// startServer starts a server and returns its location.
+func startServer(t *testing.T) string {
 	t.Helper()
 	e, err := emulator.New(localqueue.New(nil), nil).Start("")
 	if err != nil {
@@ -110,13 +110,13 @@ func local(t *testing.T) string {
 	return e.ConnectionString()
 }
 
-// on is an invocation on the account at a location.
+// on returns an invocation whose default account is that of the location.
 func on(location string) invocation {
 	return invocation{env: map[string]string{accountVariable: location}}
 }
 
-// reads is the invocation with another standard input.
-func (v invocation) reads(in string) invocation {
+// withInput returns the invocation with another standard input.
+func (v invocation) withInput(in string) invocation {
 	v.in = in
 	return v
 }
@@ -126,23 +126,23 @@ var names struct {
 	salt atomic.Uint32
 }
 
-// fresh returns a name that no queue has yet, of an account that tests share.
-func fresh(t *testing.T, v invocation) string {
+// newQueueName returns an unused queue name, for an account that tests share.
+func newQueueName(t *testing.T, v invocation) string {
 	t.Helper()
 	names.salt.CompareAndSwap(0, rand.Uint32())
 	name := fmt.Sprintf("cli-%08x-%d", names.salt.Load(), names.last.Add(1))
 	t.Cleanup(func() {
 		for _, q := range []queue.Manager{v.open(t, name), v.open(t, name+"-poison")} {
-			_ = q.Drop(context.WithoutCancel(t.Context())) // it may not be there
+			_ = q.Drop(context.WithoutCancel(t.Context())) // it may not exist
 		}
 	})
 	return name
 }
 
-// made is a queue that was created.
-func made(t *testing.T, v invocation) string {
+// createQueue creates a queue with a new name and returns the name.
+func createQueue(t *testing.T, v invocation) string {
 	t.Helper()
-	name := fresh(t, v)
+	name := newQueueName(t, v)
 	v.ok(t, "create", name)
 	return name
 }

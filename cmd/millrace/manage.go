@@ -5,31 +5,32 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
 
 func createCommand() *command {
-	return queueCommand("create", "make a queue", "A queue that exists already stays as it is, and that is fine.\n",
+	return queueCommand("create", "create a queue", "An existing queue is left unchanged, which is not an error.\n",
 		func(_ context.Context, t *task, q queue.Manager) error {
 			err := q.Create(t.finish, nil)
 			if errors.Is(err, queue.ErrQueueExists) { // with metadata, which it keeps
 				err = nil
 			}
-			return t.report(err, "Queue %v is there.\n", q.Name())
+			return t.report(err, "Queue %v exists.\n", q.Name())
 		})
 }
 
 func dropCommand() *command {
-	const warning = "This deletes the queue %v with its messages, about %d, for good."
+	const warning = "This permanently deletes the queue %v and its messages, about %d."
 	return confirmedCommand("drop", "delete a queue with all its messages", "", warning,
 		func(_ context.Context, t *task, q queue.Manager) error {
-			return t.report(dropError(q.Drop(t.finish)), "Queue %v is gone.\n", q.Name())
+			return t.report(dropError(q.Drop(t.finish)), "Queue %v is deleted.\n", q.Name())
 		})
 }
 
 func clearCommand() *command {
-	const warning = "This deletes all messages of the queue %v, about %d, for good, also those that workers have."
-	return confirmedCommand("clear", "delete all messages of a queue", " Messages that a worker has are deleted too.", warning,
+	const warning = "This permanently deletes all messages of the queue %v, about %d, also those that workers have leased."
+	return confirmedCommand("clear", "delete all messages of a queue", " Messages that a worker has leased are deleted too.", warning,
 		func(ctx context.Context, t *task, q queue.Manager) error {
 			return t.report(t.clear(ctx, q), "Queue %v has no messages.\n", q.Name())
 		})
@@ -39,7 +40,7 @@ func clearCommand() *command {
 // verbs for the queue and its depth.
 func confirmedCommand(name, does, more, warning string, do func(context.Context, *task, queue.Manager) error) *command {
 	var yes bool
-	c := queueCommand(name, does, "It asks for the queue's name to be typed again."+more+"\n",
+	c := queueCommand(name, does, "You must type the queue's name to confirm."+more+"\n",
 		func(ctx context.Context, t *task, q queue.Manager) error {
 			if err := t.confirm(ctx, q, name, yes, warning); err != nil {
 				return err
@@ -50,12 +51,24 @@ func confirmedCommand(name, does, more, warning string, do func(context.Context,
 	return c
 }
 
-// clear deletes all messages. On a long queue the service deletes what it can within a request,
-// and must be asked again.
+// maxUnanswered is how many clears in a row may have no response.
+const maxUnanswered = 3
+
+// clear deletes all messages. On a long queue the service deletes what it can within one request,
+// and the request must be repeated. A clear without a response is repeated too, with a longer
+// time-out.
 func (t *task) clear(ctx context.Context, q queue.Manager) error {
-	for {
-		err := q.Clear(t.finish)
-		if known := (*queue.Error)(nil); !errors.As(err, &known) || known.Code != "OperationTimedOut" {
+	for sent, unanswered := 0, 0; ; {
+		err := q.Clear(retry.Repeated(t.finish, sent))
+		sent++
+		unanswered++
+		known := (*queue.Error)(nil)
+		switch {
+		case !errors.Is(err, queue.ErrOutcomeUnknown) || t.finish.Err() != nil:
+			return err
+		case errors.As(err, &known) && known.Code == "OperationTimedOut":
+			unanswered = 0
+		case unanswered >= maxUnanswered:
 			return err
 		}
 		if ctx.Err() != nil {
@@ -93,7 +106,7 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 	if err != nil {
 		return dropError(err)
 	}
-	printf(c.err, warning+"\nType its name to go on, %s: ", q.Name(), p.Depth, q.Name().Queue)
+	printf(c.err, warning+"\nType its name to continue, %s: ", q.Name(), p.Depth, q.Name().Queue)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:

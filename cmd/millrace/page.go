@@ -34,7 +34,7 @@ type page struct {
 	server   *emulator.Server // set before it is served
 }
 
-// ServeHTTP answers GET and HEAD.
+// ServeHTTP responds to GET and HEAD.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/favicon.ico" {
 		w.WriteHeader(http.StatusNoContent)
@@ -42,7 +42,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var document bytes.Buffer
 	if err := pageTemplate.Execute(&document, p.view(r)); err != nil {
-		http.Error(w, "The page cannot be made.", http.StatusInternalServerError)
+		http.Error(w, "The page could not be rendered.", http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
@@ -69,9 +69,9 @@ type view struct {
 
 type accountView struct {
 	Name    string
-	Connect []string // connection strings; none when the key is secret
+	Connect []string // connection strings; none if the key is secret
 	Queues  []queueView
-	More    bool // there are more than mostQueues
+	More    bool // there are more than maxQueues
 }
 
 type queueView struct {

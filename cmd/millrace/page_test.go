@@ -18,11 +18,11 @@ import (
 
 const secretKey = "c2VjcmV0IG9mIG1pbmUsIGFsbCBtaW5l"
 
-// served is a page with the settings of these arguments, with one message in the queue
-// "orders" of the account "mine" and the server on a socket.
-func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
+// servedPage returns a page with the settings of these arguments and an endpoint that serves it.
+// The queue "orders" of the account "mine" has one message.
+func servedPage(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	t.Helper()
-	s := parsed(t, append([]string{"-serve-account", "mine:" + secretKey}, args...)...)
+	s := parsedSettings(t, append([]string{"-serve-account", "mine:" + secretKey}, args...)...)
 	p := &page{settings: s, engine: localqueue.New(nil)}
 	q := p.engine.Queue(queue.Name{Account: "mine", Queue: "orders"})
 	if err := q.Create(t.Context(), nil); err != nil {
@@ -40,8 +40,8 @@ func served(t *testing.T, args ...string) (*page, *emulator.Endpoint) {
 	return p, e
 }
 
-// parsed are the settings of these arguments of serve.
-func parsed(t *testing.T, args ...string) *settings {
+// parsedSettings returns the settings for these arguments of serve.
+func parsedSettings(t *testing.T, args ...string) *settings {
 	t.Helper()
 	s := new(settings)
 	if err := s.flags().Parse(args); err != nil {
@@ -53,14 +53,14 @@ func parsed(t *testing.T, args ...string) *settings {
 	return s
 }
 
-// answer is a response that was read.
-type answer struct {
+// gotResponse is a response whose body was read.
+type gotResponse struct {
 	status int
 	header http.Header
 	length int64
 }
 
-func get(t *testing.T, method, url, host string) (answer, string) {
+func get(t *testing.T, method, url, host string) (gotResponse, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -77,16 +77,16 @@ func get(t *testing.T, method, url, host string) (answer, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer{response.StatusCode, response.Header, response.ContentLength}, string(body)
+	return gotResponse{response.StatusCode, response.Header, response.ContentLength}, string(body)
 }
 
 func TestPage(t *testing.T) {
-	p, e := served(t)
+	p, e := servedPage(t)
 	root := "http://" + e.Addr().String() + "/"
 	get(t, "GET", root+"mine?comp=list", "") // one request, refused
 	response, body := get(t, "GET", root, "")
 	if response.status != http.StatusOK || !strings.HasPrefix(response.header.Get("Content-Type"), "text/html") {
-		t.Error(response)
+		t.Errorf("GET: got %+v, want 200 and text/html", response)
 	}
 	for _, want := range []string{
 		"emulator of Azure Queue Storage", "in memory only",
@@ -96,64 +96,64 @@ func TestPage(t *testing.T) {
 		"Millrace " + version(),
 	} {
 		if !strings.Contains(body, want) {
-			t.Errorf("no %q in\n%s", want, body)
+			t.Errorf("page: got\n%s\nwant %q in it", body, want)
 		}
 	}
 	if strings.Contains(body, secretKey) || strings.Contains(body, "AccountName=mine") {
-		t.Errorf("the page tells a key:\n%s", body)
+		t.Errorf("the page contains a secret key:\n%s", body)
 	}
 	head, nothing := get(t, "HEAD", root, "")
 	if head.status != http.StatusOK || nothing != "" || head.length != int64(len(body)) {
-		t.Errorf("HEAD: %d, %d bytes, %q", head.status, head.length, nothing)
+		t.Errorf("HEAD: got status %d, length %d and body %q; want 200, %d and none", head.status, head.length, nothing, len(body))
 	}
 	if icon, _ := get(t, "GET", root+"favicon.ico", ""); icon.status != http.StatusNoContent {
-		t.Error(icon.status)
+		t.Errorf("favicon.ico: got status %d, want 204", icon.status)
 	}
 	if got := p.server.Counts().Requests(); got != 1 {
-		t.Errorf("%d requests were counted, want 1: the page is none", got)
+		t.Errorf("requests counted: got %d, want 1, without those for the page", got)
 	}
 	if _, again := get(t, "GET", root, "127.0.0.1:10001"); !strings.Contains(again, "<pre>"+shortForm+"</pre>") {
-		t.Errorf("no short form in\n%s", again)
+		t.Errorf("page at the default address: got\n%s\nwant the short form of the connection string", again)
 	}
 }
 
-// TestPageTellsOthersNothing: what a page elsewhere makes the browser fetch, and what a
-// public one shows, is no more than what this is.
-func TestPageTellsOthersNothing(t *testing.T) {
-	_, e := served(t)
-	_, named := served(t, "-host", "millrace")
-	_, public := served(t, "-public")
+// TestPageShowsNoDataToOthers: a page that another host's page can fetch, or that a public server
+// shows, says only what it is.
+func TestPageShowsNoDataToOthers(t *testing.T) {
+	_, e := servedPage(t)
+	_, named := servedPage(t, "-host", "millrace")
+	_, public := servedPage(t, "-public")
 	for name, c := range map[string]struct {
 		e    *emulator.Endpoint
 		host string
-		says string
+		want string
 	}{
-		"another host":  {e, "attacker.example:10001", "does not answer to the host"},
+		"another host":  {e, "attacker.example:10001", "does not accept the host"},
 		"allowed host":  {named, "millrace:10001", "emulator of Azure Queue Storage"},
 		"public":        {public, "", "emulator of Azure Queue Storage"},
 		"public's name": {public, "millrace.example", "emulator of Azure Queue Storage"},
 	} {
 		_, body := get(t, "GET", "http://"+c.e.Addr().String()+"/", c.host)
-		if !strings.Contains(body, c.says) {
-			t.Errorf("%s: %s", name, body)
+		if !strings.Contains(body, c.want) {
+			t.Errorf("%s: got %s, want %q in it", name, body, c.want)
 		}
 		for _, unwanted := range []string{"orders", "mine", "devstoreaccount1", "AccountKey", "Requests"} {
 			if strings.Contains(body, unwanted) {
-				t.Errorf("%s: %q in\n%s", name, unwanted, body)
+				t.Errorf("%s: got\n%s\nwant no %q in it", name, body, unwanted)
 			}
 		}
 	}
 	far := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:10001/", nil)
 	far.RemoteAddr = "192.0.2.1:1234"
 	if sameMachine(far) {
-		t.Error("192.0.2.1 is taken for this machine")
+		t.Error("sameMachine: got true for a request from 192.0.2.1")
 	}
 }
 
-// TestPageLeavesTheProtocolAlone: with a page, everything that names an account, shows
-// something or asks for something is answered as without.
-func TestPageLeavesTheProtocolAlone(t *testing.T) {
-	_, e := served(t)
+// TestPageDoesNotReplaceTheProtocol: a request that has credentials, names an account or has
+// parameters is handled by the protocol.
+func TestPageDoesNotReplaceTheProtocol(t *testing.T) {
+	_, e := servedPage(t)
 	root := "http://" + e.Addr().String() + "/"
 	for _, c := range []struct{ method, url, host string }{
 		{"POST", root, ""}, {"PUT", root, ""}, {"DELETE", root, ""},
@@ -164,13 +164,13 @@ func TestPageLeavesTheProtocolAlone(t *testing.T) {
 	} {
 		response, body := get(t, c.method, c.url, c.host)
 		if response.header.Get("x-ms-request-id") == "" || response.status < 400 {
-			t.Errorf("%v: %d %s", c, response.status, body)
+			t.Errorf("%v: got status %d without a request id or below 400: %s", c, response.status, body)
 		}
 	}
 }
 
-// TestPageEscapes: nothing that others chose becomes a part of the document.
-func TestPageEscapes(t *testing.T) {
+// TestPageEscapesHTML: names and paths cannot inject markup.
+func TestPageEscapesHTML(t *testing.T) {
 	var out bytes.Buffer
 	const evil = `"><script>alert(1)</script>`
 	if err := pageTemplate.Execute(&out, view{Version: evil, Data: evil, Open: true,
@@ -179,12 +179,12 @@ func TestPageEscapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "<script") {
-		t.Error(out.String())
+		t.Errorf("page: got a script element in\n%s", &out)
 	}
 }
 
-func TestPageShowsSoManyQueues(t *testing.T) {
-	p, _ := served(t)
+func TestPageLimitsTheQueuesShown(t *testing.T) {
+	p, _ := servedPage(t)
 	for n := range maxQueues {
 		if err := p.engine.Queue(queue.Name{Account: "mine", Queue: fmt.Sprintf("queue-%03d", n)}).Create(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -192,11 +192,11 @@ func TestPageShowsSoManyQueues(t *testing.T) {
 	}
 	queues, more := p.queues(t.Context(), "mine")
 	if len(queues) != maxQueues || !more {
-		t.Errorf("%d queues, more: %v", len(queues), more)
+		t.Errorf("queues: got %d, more %v; want %d, more true", len(queues), more, maxQueues)
 	}
 }
 
-func TestGreeting(t *testing.T) {
+func TestStartupText(t *testing.T) {
 	for _, c := range []struct {
 		args       string
 		has, hasNo []string
@@ -205,7 +205,7 @@ func TestGreeting(t *testing.T) {
 		{"-serve-account devstoreaccount1:" + secretKey, []string{"AccountName=devstoreaccount1;AccountKey=(your key);"}, []string{secretKey, emulator.DevelopmentKey}},
 		{"-public -serve-account mine:" + secretKey, []string{"AccountName=mine;AccountKey=(your key", "without TLS"}, []string{"devstoreaccount1", secretKey}},
 	} {
-		s := parsed(t, strings.Fields(c.args)...)
+		s := parsedSettings(t, strings.Fields(c.args)...)
 		e, err := emulator.New(nil, &emulator.Options{Accounts: s.keys, Public: s.public}).Start("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -215,12 +215,12 @@ func TestGreeting(t *testing.T) {
 		e.Close()
 		for _, want := range c.has {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: no %q in\n%s", c.args, want, &out)
+				t.Errorf("serve %s: got\n%s\nwant %q in it", c.args, &out, want)
 			}
 		}
 		for _, unwanted := range c.hasNo {
 			if strings.Contains(out.String(), unwanted) {
-				t.Errorf("%s: %q in\n%s", c.args, unwanted, &out)
+				t.Errorf("serve %s: got\n%s\nwant no %q in it", c.args, &out, unwanted)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func TestGreeting(t *testing.T) {
 	for i, c := range []struct {
 		s       settings
 		address string
-		says    string
+		want    string
 	}{
 		{settings{}, "127.0.0.1:10001", "millrace create orders"},
 		{settings{}, "127.0.0.1:10002", "export AZURE_STORAGE='" + connectionString("http://here", emulator.DevelopmentAccount, emulator.DevelopmentKey) + "'; millrace create orders"},
@@ -236,13 +236,13 @@ func TestGreeting(t *testing.T) {
 		{settings{public: true}, "127.0.0.1:10001", ""},
 		{settings{keys: ours}, "127.0.0.1:10002", ""},
 	} {
-		if step := c.s.firstCommand(c.address, func(string) string { return "http://here" }); step != c.says {
-			t.Errorf("%d: %q", i, step)
+		if step := c.s.firstCommand(c.address, func(string) string { return "http://here" }); step != c.want {
+			t.Errorf("firstCommand %d: got %q, want %q", i, step, c.want)
 		}
 	}
 	for host, want := range map[string]bool{"127.0.0.1:10001": true, "localhost:10001": true, "127.0.0.1:10002": false, "[::1]:10001": false, "x": false} {
 		if isDefaultAddress(host) != want {
-			t.Errorf("%s: %v", host, !want)
+			t.Errorf("isDefaultAddress(%q) = %v, want %v", host, !want, want)
 		}
 	}
 }
@@ -254,19 +254,19 @@ func TestVersionAndHelp(t *testing.T) {
 		{"serve -h", "-deleting-for duration"},
 	} {
 		if r := (invocation{}).call(t, strings.Fields(c.args)...); r.status != exitOK || !strings.Contains(r.out, c.want) || r.errs != "" {
-			t.Errorf("%s: %+v", c.args, r)
+			t.Errorf("%s: got %+v, want success with %q", c.args, r, c.want)
 		}
 	}
 	released := &debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "v1.2.3"}}
 	local := &debug.BuildInfo{GoVersion: "go1", Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}}
 	if a, b := describe(released), describe(local); a != "v1.2.3 go1" || b != "(devel) 0123456789ab modified go1" {
-		t.Errorf("%q, %q", a, b)
+		t.Errorf("describe: got %q and %q, want v1.2.3 go1 and (devel) 0123456789ab modified go1", a, b)
 	}
 }
 
-// FuzzAccount reads arbitrary accounts. What is taken can be said again; what is not is
-// told without the key.
+// FuzzAccount parses arbitrary values of -serve-account. Accepted keys are the decoded ones, and
+// errors do not contain the key.
 func FuzzAccount(f *testing.F) {
 	f.Add("abc:" + secretKey)
 	f.Add("abc")
@@ -278,10 +278,10 @@ func FuzzAccount(f *testing.F) {
 		if err == nil {
 			decoded, _ := base64.StdEncoding.DecodeString(key)
 			if len(keys) != 1 || !bytes.Equal(keys[name], decoded) {
-				t.Fatalf("%q: %v", given, keys)
+				t.Fatalf("read(%q): got the keys %v, want the decoded one", given, keys)
 			}
 		} else if len(key) > 32 && isAccountName(name) && strings.Contains(err.Error(), key) {
-			t.Fatalf("%q: %v", given, err)
+			t.Fatalf("read(%q): the error contains the key: %v", given, err)
 		}
 	})
 }

@@ -19,35 +19,36 @@ import (
 func peekCommand() *command {
 	var (
 		account accountFlag
-		most    int
+		limit   int
 		asJSON  bool
 	)
 	f := newFlags("peek")
 	account.add(f)
-	f.IntVar(&most, "n", 10, "show so many messages at most, a `number` from 1 to 32")
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a message, one a line")
+	f.IntVar(&limit, "n", 10, "show at most this `number` of messages, 1 to 32")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per message, each on its own line")
 	return &command{name: "peek", args: "QUEUE", does: "show messages without taking them", flags: f, minArgs: 1, maxArgs: 1, more: peekMore,
 		run: func(ctx context.Context, c *console, args []string) error {
-			if most < 1 || most > queue.MaxBatch {
-				return usageError{fmt.Errorf("-n %d is outside 1…%d: that is what the service shows", most, queue.MaxBatch)}
+			if limit < 1 || limit > queue.MaxBatch {
+				return usageError{fmt.Errorf("-n %d is out of range: the service shows 1 to %d messages", limit, queue.MaxBatch)}
 			}
 			return c.onQueue(ctx, &account, args[0], func(ctx context.Context, t *task, q queue.Manager) error {
-				return t.peek(ctx, q, most, asJSON)
+				return t.peek(ctx, q, limit, asJSON)
 			})
 		}}
 }
 
-const peekMore = `It shows messages that a worker could get now. Those that are delayed, or that a worker has, are
-hidden; millrace stat counts them too. Nothing is taken, hidden or counted as a delivery.
+const peekMore = `It shows the visible messages, those that a worker could get now. Messages that are delayed or
+leased by a worker are hidden; millrace stat counts them too. A peek changes nothing: it neither
+hides messages nor counts as a delivery.
 
-An object of -json has "body" when the job is JSON, otherwise "bodyText", or "bodyBase64" for what
-is no text; "text" is the message as it is on the queue. In a poison queue it has "poison", the
-record of why it is there.
+A -json object has "body" if the job is JSON, otherwise "bodyText", or "bodyBase64" if it is not
+text; "text" is the message as stored. In a poison queue it also has "poison", the record of why
+the message is there.
 `
 
 // peek prints visible messages of a queue.
-func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) error {
-	messages, err := q.Peek(ctx, most)
+func (t *task) peek(ctx context.Context, q queue.Queue, limit int, asJSON bool) error {
+	messages, err := q.Peek(ctx, limit)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (t *task) peek(ctx context.Context, q queue.Queue, most int, asJSON bool) e
 		}
 	}
 	if len(messages) == 0 && !asJSON {
-		printf(t.console.err, "No message of %v can be seen now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
+		printf(t.console.err, "No message of %v is visible now; millrace stat %s counts hidden ones too.\n", q.Name(), q.Name().Queue)
 	}
 	return out.Flush()
 }
@@ -76,7 +77,7 @@ type peeked struct {
 	Expires      *time.Time `json:"expires"` // nil when never
 	DequeueCount int64      `json:"dequeueCount"`
 
-	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; none when it could not be read
+	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
@@ -87,7 +88,7 @@ type peeked struct {
 	BodyText   *string         `json:"bodyText,omitempty"`
 	BodyBase64 *string         `json:"bodyBase64,omitempty"`
 
-	Error string `json:"error,omitempty"` // why it could not be read
+	Error string `json:"error,omitempty"` // why it could not be decoded
 	Text  string `json:"text"`
 }
 
@@ -169,7 +170,7 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 		add("%s", plural(s.Attempts, "failed attempt"))
 	}
 	if s.Error != "" {
-		add("it cannot be read: %s", s.Error)
+		add("cannot be decoded: %s", s.Error)
 	}
 	line := strings.Join(strings.Fields(escapeControls(strings.Join(about, ", "))), " ")
 	_, err := fmt.Fprintf(out, "%s\n  %s\n", line, strings.ReplaceAll(escapeControls(s.body()), "\n", "\n  "))

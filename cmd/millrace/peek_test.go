@@ -12,16 +12,16 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-func TestMessagesAreShownAndStay(t *testing.T) {
+func TestPeekShowsMessagesWithoutTakingThem(t *testing.T) {
 	t.Parallel()
 	accounts(t, func(t *testing.T, v invocation) {
-		name := made(t, v)
+		name := createQueue(t, v)
 		r := v.call(t, "peek", name)
 		if r.status != exitOK || r.out != "" || !strings.Contains(r.errs, "No message of ") || !strings.Contains(r.errs, "millrace stat "+name) {
-			t.Errorf("of an empty queue: %+v", r)
+			t.Errorf("peek of an empty queue: got %+v, want success and a hint", r)
 		}
 		if r := v.call(t, "peek", name, "-json"); r != (result{}) {
-			t.Errorf("of an empty queue, in JSON: %+v", r)
+			t.Errorf("peek -json of an empty queue: got %+v, want no output", r)
 		}
 		v.ok(t, "put", name, `{"ID": "1", "more": "<&>"}`)
 		v.ok(t, "put", name, "-plain", "two\nlines")
@@ -29,15 +29,15 @@ func TestMessagesAreShownAndStay(t *testing.T) {
 			got := v.ok(t, "peek", name)
 			for _, want := range []string{", job ", `  {"ID": "1", "more": "<&>"}` + "\n", ", without an envelope, put ", "  two\n  lines\n", "s ago\n"} {
 				if !strings.Contains(got, want) {
-					t.Errorf("it does not say %q: %q", want, got)
+					t.Errorf("peek: got %q, want %q in it", got, want)
 				}
 			}
 			if strings.Contains(got, "delivered") {
-				t.Errorf("a peek is counted: %q", got)
+				t.Errorf("peek: got %q, want no deliveries counted", got)
 			}
 		}
 		if got := v.ok(t, "peek", "-n", "1", name); strings.Count(got, "message ") != 1 {
-			t.Errorf("of one: %q", got)
+			t.Errorf("peek -n 1: got %q, want one message", got)
 		}
 		var shown []peeked
 		for line := range strings.Lines(v.ok(t, "peek", name, "-json", "-n=32")) {
@@ -50,29 +50,29 @@ func TestMessagesAreShownAndStay(t *testing.T) {
 			shown = append(shown, s)
 		}
 		if len(shown) != 2 {
-			t.Fatalf("%+v", shown)
+			t.Fatalf("peek -json: got %+v, want two messages", shown)
 		}
 		job, text := shown[0], shown[1]
 		if job.Format != "envelope" || job.Job == "" || job.Enqueued == nil || job.ID == "" || job.Inserted.IsZero() || job.Expires != nil ||
 			string(job.Body) != `{"ID":"1","more":"<&>"}` || job.BodyText != nil || !strings.HasPrefix(job.Text, "millrace/1?") {
-			t.Errorf("the job is %+v", job)
+			t.Errorf("JSON of the job: got %+v, want an envelope with its body", job)
 		}
 		if text.Format != "plain" || text.Job != "" || text.Body != nil || text.BodyText == nil || *text.BodyText != "two\nlines" || text.Text != "two\nlines" {
-			t.Errorf("the text is %+v", text)
+			t.Errorf("JSON of the plain text: got %+v, want bodyText only", text)
 		}
 	})
 }
 
-func TestPeekHasBounds(t *testing.T) {
+func TestPeekRefusesANumberOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, n := range []string{"0", "-1", "33"} {
-		invocation{}.fails(t, exitUsage, []string{"-n " + n + " is outside 1…32"}, "peek", "orders", "-n", n)
+		invocation{}.fails(t, exitUsage, []string{"-n " + n + " is out of range: the service shows 1 to 32 messages"}, "peek", "orders", "-n", n)
 	}
 	invocation{}.fails(t, exitUsage, []string{`invalid value "x" for flag -n`}, "peek", "orders", "-n", "x")
 }
 
-// TestWhatIsInAMessage: envelopes, records of poison, and texts that are neither.
-func TestWhatIsInAMessage(t *testing.T) {
+// TestDecodedMessages: peek decodes envelopes, poison records, and other texts.
+func TestDecodedMessages(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	seal := func(h codec.Head, body string, f codec.Format) string {
 		text, err := codec.Seal(h, []byte(body), f)
@@ -106,7 +106,7 @@ func TestWhatIsInAMessage(t *testing.T) {
 			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
 			"message id, job job-1, put 2m03s ago, poison of orders after 5 failed attempts: no such order\n  {\"a\":1}\n",
 		},
-		"poison that nobody tried": {
+		"poison without attempts": {
 			queue.Message{Text: string(unread)},
 			[]string{`"reason":"undecodable"`, `"bodyText":"not json"`},
 			"message id, without an envelope, put 2m03s ago, poison of orders (undecodable)\n  not json\n",
@@ -129,7 +129,7 @@ func TestWhatIsInAMessage(t *testing.T) {
 		"an envelope of a later version": {
 			queue.Message{Text: "millrace/9?x\nbody"},
 			[]string{`"error":"open an envelope: newer version than this program reads`, `"text":"millrace/9?x\nbody"`},
-			"message id, put 2m03s ago, it cannot be read: open an envelope: newer version than this program reads: version 9, the newest it knows is 2\n  millrace/9?x\n  body\n",
+			"message id, put 2m03s ago, cannot be decoded: open an envelope: newer version than this program reads: version 9, the newest it knows is 2\n  millrace/9?x\n  body\n",
 		},
 		"what controls a terminal": {
 			queue.Message{Text: "a\x1b]0;x\x07\u009b1m\u202eb\r\tc\u200dd"},
@@ -147,14 +147,14 @@ func TestWhatIsInAMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if human.String() != c.human {
-			t.Errorf("%s: it is shown as\n%q, want\n%q", name, &human, c.human)
+			t.Errorf("%s: got the text\n%q, want\n%q", name, &human, c.human)
 		}
 		if err := printJSON(&object, s); err != nil {
 			t.Fatal(err)
 		}
 		for _, part := range c.json {
 			if !strings.Contains(object.String(), part) {
-				t.Errorf("%s: no %s in %s", name, part, &object)
+				t.Errorf("%s: got the JSON %s, want %s in it", name, &object, part)
 			}
 		}
 	}
@@ -166,16 +166,16 @@ func TestAges(t *testing.T) {
 		time.Hour + 2*time.Minute: "1h02m", 25 * time.Hour: "1d01h", 400 * 24 * time.Hour: "400d00h", 59*time.Minute + 59*time.Second + 600*time.Millisecond: "1h00m",
 	} {
 		if got := age(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
+			t.Errorf("age(%v) = %q, want %q", d, got, want)
 		}
 	}
 }
 
-// TestAPoisonQueueIsNotThereBeforeSomethingIsPoison, and nobody should make one by hand to
-// look into it.
-func TestAPoisonQueueIsNotThereBeforeSomethingIsPoison(t *testing.T) {
+// TestMissingPoisonQueueIsExplained: the error does not suggest creating a poison queue to look
+// into it.
+func TestMissingPoisonQueueIsExplained(t *testing.T) {
 	t.Parallel()
-	v := on(local(t))
-	name := made(t, v)
-	v.fails(t, exitFailure, []string{"peek: queue devstoreaccount1/" + name + "-poison does not exist; a worker makes it for the first message that is poison\n"}, "peek", name+"-poison")
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	v.fails(t, exitFailure, []string{"peek: queue devstoreaccount1/" + name + "-poison does not exist; a worker creates it for its first poison message\n"}, "peek", name+"-poison")
 }

@@ -34,12 +34,12 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
 
-// program is the command in a process of its own.
+// program is the command in its own process.
 type program struct {
 	process *exec.Cmd
 	lines   *bufio.Scanner
-	errs    bytes.Buffer // what it says on standard error; to be read when it has ended
-	said    []string
+	errs    bytes.Buffer // standard error; read only after the process has ended
+	output  []string
 }
 
 func prepare(ctx context.Context, args ...string) *exec.Cmd {
@@ -48,8 +48,7 @@ func prepare(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// start starts millrace serve on a free port and waits until it has said that it
-// serves.
+// start starts millrace serve on a free port and waits for its startup text.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := &program{process: prepare(t.Context(), append([]string{"serve", "-addr", "127.0.0.1:0"}, args...)...)}
@@ -68,32 +67,32 @@ func start(t *testing.T, args ...string) *program {
 		}
 	})
 	p.lines = bufio.NewScanner(out)
-	p.until(t, "Stop it with Ctrl-C.")
+	p.waitForLine(t, "Stop it with Ctrl-C.")
 	return p
 }
 
-// until reads what it says, up to a line.
-func (p *program) until(t *testing.T, line string) {
+// waitForLine reads the output up to a line.
+func (p *program) waitForLine(t *testing.T, line string) {
 	t.Helper()
 	for p.lines.Scan() {
-		p.said = append(p.said, p.lines.Text())
+		p.output = append(p.output, p.lines.Text())
 		if p.lines.Text() == line {
 			return
 		}
 	}
 	_ = p.process.Wait()
-	t.Fatalf("it did not say %q but:\n%s\n%s", line, strings.Join(p.said, "\n"), &p.errs)
+	t.Fatalf("output: got\n%[2]s\n%[3]s\nwant the line %[1]q", line, strings.Join(p.output, "\n"), &p.errs)
 }
 
-// value is what it says under a name in the beginning.
+// value returns the value of a name in the startup text.
 func (p *program) value(t *testing.T, name string) string {
 	t.Helper()
-	for _, line := range p.said {
+	for _, line := range p.output {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			return strings.TrimSpace(rest)
 		}
 	}
-	t.Fatalf("it said nothing of %q:\n%s", name, strings.Join(p.said, "\n"))
+	t.Fatalf("startup text has no %q:\n%s", name, strings.Join(p.output, "\n"))
 	return ""
 }
 
@@ -104,8 +103,8 @@ func (p *program) signal(t *testing.T) {
 	}
 }
 
-// end reads the rest and returns it with the status.
-func (p *program) end(t *testing.T) (rest string, status int) {
+// wait waits for the process to end, and returns the rest of its output and its status.
+func (p *program) wait(t *testing.T) (rest string, status int) {
 	t.Helper()
 	var text strings.Builder
 	for p.lines.Scan() {
@@ -116,21 +115,20 @@ func (p *program) end(t *testing.T) (rest string, status int) {
 		t.Fatal(err)
 	}
 	if p.errs.Len() > 0 {
-		t.Errorf("on standard error: %s", &p.errs)
+		t.Errorf("standard error: got %s, want nothing", &p.errs)
 	}
 	return text.String(), p.process.ProcessState.ExitCode()
 }
 
-// TestServe pastes the connection string into azqueue, and ends the program when it is
-// done.
+// TestServe uses the printed connection string with azqueue, and stops the program.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-log")
 	if got := p.value(t, "data"); !strings.Contains(got, "memory only") {
-		t.Errorf("data %q", got)
+		t.Errorf("data: got %q, want memory only", got)
 	}
 	if _, port, err := net.SplitHostPort(p.value(t, "address")); err != nil || port == "0" {
-		t.Errorf("address %q", p.value(t, "address"))
+		t.Errorf("address: got %q, want a port", p.value(t, "address"))
 	}
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
@@ -147,25 +145,25 @@ func TestServe(t *testing.T) {
 	}
 	got, err := client.DequeueMessage(t.Context(), nil)
 	if err != nil || len(got.Messages) != 1 || *got.Messages[0].MessageText != "hello" {
-		t.Fatal(got, err)
+		t.Fatalf("dequeued: got %v, %v; want hello", got, err)
 	}
 	p.signal(t)
-	rest, status := p.end(t)
+	rest, status := p.wait(t)
 	if status != exitOK {
-		t.Errorf("status %d", status)
+		t.Errorf("status: got %d, want 0", status)
 	}
 	for _, want := range []string{"Stopped.\n", "operation=CreateQueue account=devstoreaccount1 queue=orders status=201", "PutMessage  ", "messages got: 1"} {
 		if !strings.Contains(rest, want) {
-			t.Errorf("it ended without %q:\n%s", want, rest)
+			t.Errorf("output at the end: got\n%s\nwant %q in it", rest, want)
 		}
 	}
 }
 
-// gate is a transport whose posts wait in the middle: the server has begun to answer
-// and reads the body, which is not there until the gate opens.
+// gate is a transport that holds the bodies of posts back until the gate opens: the server has
+// begun to handle the request and waits for the body.
 type gate struct {
 	to      http.Transport
-	reading chan struct{} // has one when the server reads
+	reading chan struct{} // gets a value when the server reads a body
 	open    chan struct{} // closed to let bodies through
 }
 
@@ -179,13 +177,13 @@ func newGate() *gate {
 func (g *gate) Do(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPost {
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got100Continue: func() { g.reading <- struct{}{} }}))
-		r.Header.Set("Expect", "100-continue") // is answered when the handler reads
+		r.Header.Set("Expect", "100-continue") // the server responds to it when the handler reads
 		r.Body = io.NopCloser(io.MultiReader(closed(g.open), r.Body))
 	}
 	return g.to.RoundTrip(r)
 }
 
-// closed is a reader that is empty once the channel is closed.
+// closed is an empty reader that blocks until the channel is closed.
 type closed <-chan struct{}
 
 func (c closed) Read([]byte) (int, error) {
@@ -193,8 +191,8 @@ func (c closed) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// underWay starts putting a message and returns when the server is in the middle of it.
-func underWay(t *testing.T, connection string) (g *gate, result <-chan error) {
+// startPut starts to put a message and returns when the server is reading its body.
+func startPut(t *testing.T, connection string) (g *gate, result <-chan error) {
 	t.Helper()
 	g = newGate()
 	t.Cleanup(g.to.CloseIdleConnections)
@@ -214,53 +212,52 @@ func underWay(t *testing.T, connection string) (g *gate, result <-chan error) {
 	select {
 	case <-g.reading:
 	case err := <-done:
-		t.Fatal("it did not wait for the body:", err)
+		t.Fatal("the put ended before its body was sent:", err)
 	}
 	return g, done
 }
 
-const stopping = "Stopping: requests under way may finish. Once more to stop at once."
+const stopping = "Stopping: requests in progress may finish. Press Ctrl-C again to stop at once."
 
-func TestServeFinishesWhatIsUnderWay(t *testing.T) {
+func TestServeFinishesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-delay", "2ms")
-	g, result := underWay(t, p.value(t, "connection string"))
+	g, result := startPut(t, p.value(t, "connection string"))
 	p.signal(t)
-	p.until(t, stopping)
+	p.waitForLine(t, stopping)
 	close(g.open)
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	if rest, status := p.end(t); status != exitOK || rest != "Stopped.\n" {
-		t.Errorf("status %d and %q", status, rest)
+	if rest, status := p.wait(t); status != exitOK || rest != "Stopped.\n" {
+		t.Errorf("got status %d and %q, want 0 and Stopped.", status, rest)
 	}
 }
 
-func TestASecondSignalCutsOff(t *testing.T) {
+func TestSecondSignalAbortsRequests(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	g, result := underWay(t, p.value(t, "connection string"))
+	g, result := startPut(t, p.value(t, "connection string"))
 	p.signal(t)
-	p.until(t, stopping)
+	p.waitForLine(t, stopping)
 	p.signal(t)
-	if rest, status := p.end(t); status != exitOK || rest != "Stopped. Requests that were under way were cut off.\n" {
-		t.Errorf("status %d and %q", status, rest)
+	if rest, status := p.wait(t); status != exitOK || rest != "Stopped. Requests in progress were aborted.\n" {
+		t.Errorf("got status %d and %q, want 0 and that requests were aborted", status, rest)
 	}
 	close(g.open)
 	if err := <-result; err == nil {
-		t.Error("the request was answered")
+		t.Error("the put succeeded, want an error")
 	}
 }
 
-// TestOneLine holds that whatever is wrong, it says so in one line that has a hint, and
-// ends with the right status.
-func TestOneLine(t *testing.T) {
+// TestErrorsAreOneLineWithAHint: every error is one line with a hint, and has the right status.
+func TestErrorsAreOneLineWithAHint(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() }) // when the parallel ones have ended
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -279,9 +276,9 @@ func TestOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args   string
 		status int
-		says   string
+		want   string
 	}{
-		{"start", exitUsage, `no command "start"`},
+		{"start", exitUsage, `unknown command "start"`},
 		{"version x", exitUsage, `"x" is not a flag`},
 		{"serve now", exitUsage, `"now" is not a flag`},
 		{"serve -port 1", exitUsage, "not defined: -port"},
@@ -290,12 +287,12 @@ func TestOneLine(t *testing.T) {
 		{"serve -delay soon", exitUsage, `invalid value "soon" for flag -delay`},
 		{"serve -delay -1s", exitUsage, "-delay -1s is negative"},
 		{"serve -deleting-for -1s", exitUsage, "-deleting-for -1s is negative"},
-		{"serve -serve-account " + secret, exitUsage, "number 1: it is not name:key"},
+		{"serve -serve-account " + secret, exitUsage, "number 1: not name:key"},
 		{"serve -serve-account ab:" + secret, exitUsage, "3 to 24 lower-case"},
 		{"serve -serve-account Abc:" + secret, exitUsage, "3 to 24 lower-case"},
 		{"serve -serve-account abc:" + secret + "!", exitUsage, "not Base64"},
 		{"serve -serve-account abc:", exitUsage, "not Base64"},
-		{"serve -serve-account abc:" + secret + " -serve-account abc:" + secret, exitUsage, "abc is there twice"},
+		{"serve -serve-account abc:" + secret + " -serve-account abc:" + secret, exitUsage, "abc is given twice"},
 		{"serve -cert " + empty, exitUsage, "both -cert and -key"},
 		{"serve -key " + empty, exitUsage, "both -cert and -key"},
 		{"serve -cert " + empty + " -key " + empty, exitFailure, "PEM files that belong together"},
@@ -303,32 +300,32 @@ func TestOneLine(t *testing.T) {
 		{"serve -addr 127.0.0.1:65536", exitUsage, "not host:port"},
 		{"serve -addr :10001", exitUsage, "-public"},
 		{"serve -addr 0.0.0.0:10001", exitUsage, "-public"},
-		{"serve -public", exitUsage, "-public needs an account"},
+		{"serve -public", exitUsage, "-public requires an account"},
 		{"serve -data " + empty, exitFailure, "not a directory"},
 		{"serve -data " + foreign, exitFailure, "nothing was changed: move the file away"},
 		{"serve -data " + inUse, exitFailure, "in use by process " + strconv.Itoa(os.Getpid()) + ": stop it, or use another directory"},
 		{"serve -faults get:sleepy", exitUsage, "-faults: "},
 		{"serve -limit money=1", exitUsage, "-limit: "},
-		{"serve -addr " + taken.Addr().String(), exitFailure, "address already in use; end what listens there"},
+		{"serve -addr " + taken.Addr().String(), exitFailure, "address already in use; stop the program that listens there"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
 			p := prepare(t.Context(), strings.Fields(c.args)...)
 			var out, errs bytes.Buffer
 			p.Stdout, p.Stderr = &out, &errs
-			_ = p.Run() // its status tells
+			_ = p.Run() // the status is checked below
 			text := errs.String()
 			if got := p.ProcessState.ExitCode(); got != c.status {
-				t.Errorf("status %d, want %d", got, c.status)
+				t.Errorf("status: got %d, want %d", got, c.status)
 			}
-			if !strings.HasPrefix(text, "millrace: ") || strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, c.says) {
-				t.Errorf("it said %q, want one line with %q", text, c.says)
+			if !strings.HasPrefix(text, "millrace: ") || strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, c.want) {
+				t.Errorf("error: got %q, want one line with %q", text, c.want)
 			}
 			if strings.Contains(text, secret) {
-				t.Errorf("it told a key: %q", text)
+				t.Errorf("the error contains a key: %q", text)
 			}
 			if out.Len() > 0 {
-				t.Errorf("on standard output: %s", &out)
+				t.Errorf("standard output: got %s, want nothing", &out)
 			}
 		})
 	}
@@ -346,15 +343,15 @@ func TestServeOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(client.URL(), "https://") {
-		t.Error(client.URL())
+		t.Errorf("URL: got %s, want https", client.URL())
 	}
 	if _, err := client.Create(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// certificateFiles are a certificate for this machine and its key, and what makes a
-// client trust it.
+// certificateFiles returns files with a certificate for this machine and its key, and the roots
+// with which a client trusts it.
 func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -387,14 +384,14 @@ func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", encoded), roots
 }
 
-// TestDataOutlivesTheProgram sends a message, kills the program, damages copies, and finds
-// in one what was sent and in the others that something is wrong.
-func TestDataOutlivesTheProgram(t *testing.T) {
+// TestDataSurvivesAKill sends messages, kills the program, and starts it on the data and on damaged
+// copies, whose damage it must report.
+func TestDataSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := start(t, "-data", dir)
 	if got, want := p.value(t, "data"), dir+": 0 messages in 0 queues"; got != want {
-		t.Errorf("data %q, want %q", got, want)
+		t.Errorf("data: got %q, want %q", got, want)
 	}
 	orders, done := p.queue(t, "orders")
 	if _, err := orders.Create(t.Context(), nil); err != nil {
@@ -409,38 +406,38 @@ func TestDataOutlivesTheProgram(t *testing.T) {
 	if err := p.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if _, status := p.end(t); status == exitOK {
-		t.Error("it was not killed")
+	if _, status := p.wait(t); status == exitOK {
+		t.Error("status of a killed program: got 0")
 	}
 	torn := copyWith(t, dir, "another order", "another")
 
 	p = start(t, "-data", dir)
 	if got, want := p.value(t, "data"), dir+": 2 messages in 1 queue"; got != want {
-		t.Errorf("data %q, want %q", got, want)
+		t.Errorf("data: got %q, want %q", got, want)
 	}
 	orders, done = p.queue(t, "orders")
 	defer done()
 	got, err := orders.DequeueMessage(t.Context(), nil)
 	if err != nil || len(got.Messages) != 1 || *got.Messages[0].MessageText != "one order" {
-		t.Errorf("%+v, %v", got.Messages, err)
+		t.Errorf("dequeued: got %+v, %v; want one order", got.Messages, err)
 	}
 	p.signal(t)
-	if rest, status := p.end(t); status != exitOK {
-		t.Errorf("status %d and %q", status, rest)
+	if rest, status := p.wait(t); status != exitOK {
+		t.Errorf("got status %d and %q, want 0", status, rest)
 	}
 
 	p = start(t, "-data", torn)
-	if got, want := p.value(t, "data"), torn+": 1 message in 1 queue; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, what it had may have been acknowledged"; got != want {
-		t.Errorf("data %q, want %q", got, want)
+	if got, want := p.value(t, "data"), torn+": 1 message in 1 queue; the log ends in the middle of a commit, as after a kill or a power cut; if the disk lost its end, acknowledged changes may be missing"; got != want {
+		t.Errorf("data: got %q, want %q", got, want)
 	}
 	p = start(t, "-data", copyWith(t, dir, "one order", "ONE ORDER"))
 	if got := p.value(t, "damage"); !strings.Contains(got, "message 1") || !strings.Contains(got, "quarantined") {
-		t.Errorf("damage %q", got)
+		t.Errorf("damage: got %q, want message 1 quarantined", got)
 	}
 }
 
-// queue is a queue of the program, by azqueue, and what to call when it is no longer
-// used.
+// queue returns an azqueue client of a queue of the program, and a function to call when it is no
+// longer used.
 func (p *program) queue(t *testing.T, name string) (*azqueue.QueueClient, func()) {
 	t.Helper()
 	transport := &http.Transport{}
@@ -452,7 +449,7 @@ func (p *program) queue(t *testing.T, name string) (*azqueue.QueueClient, func()
 	return client, transport.CloseIdleConnections
 }
 
-// copyWith copies a directory in which a text is no longer what it was.
+// copyWith copies a directory and overwrites a text in its files with another and zeros.
 func copyWith(t *testing.T, dir, text, other string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -476,15 +473,15 @@ func copyWith(t *testing.T, dir, text, other string) string {
 	return to
 }
 
-// TestTroubleOnDemand has the second put refused.
-func TestTroubleOnDemand(t *testing.T) {
+// TestServeInjectsFaults: the second put is refused.
+func TestServeInjectsFaults(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-faults", "put:503@#2", "-seed", "7", "-limit", "requests=1000")
-	if got, want := p.value(t, "faults"), "PutMessage:503@#2 (again with -seed 7)"; got != want {
-		t.Errorf("faults %q, want %q", got, want)
+	if got, want := p.value(t, "faults"), "PutMessage:503@#2 (repeat with -seed 7)"; got != want {
+		t.Errorf("faults: got %q, want %q", got, want)
 	}
 	if got, want := p.value(t, "limits"), "requests=1000 a second"; got != want {
-		t.Errorf("limits %q, want %q", got, want)
+		t.Errorf("limits: got %q, want %q", got, want)
 	}
 	orders, done := p.queue(t, "orders")
 	defer done()
@@ -495,7 +492,7 @@ func TestTroubleOnDemand(t *testing.T) {
 		_, err := orders.EnqueueMessage(t.Context(), "order", nil)
 		var refused *azcore.ResponseError
 		if busy := errors.As(err, &refused) && refused.StatusCode == http.StatusServiceUnavailable && refused.ErrorCode == "ServerBusy"; busy != (n == 1) {
-			t.Errorf("put number %d: %v", n+1, err)
+			t.Errorf("put %d: got %v, want ServerBusy for the second only", n+1, err)
 		}
 	}
 }

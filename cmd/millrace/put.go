@@ -25,19 +25,19 @@ func putCommand() *command {
 	o := new(putOptions)
 	f := newFlags("put")
 	o.account.add(f)
-	f.BoolVar(&o.plain, "plain", false, "send each text as it is, without an envelope; it need not be JSON")
+	f.BoolVar(&o.plain, "plain", false, "send each text unchanged, without an envelope; it need not be JSON")
 	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
 	durationVar(f, &o.delay, "delay", 0, "hide the jobs for this `duration`, such as 30s")
-	durationVar(f, &o.ttl, "ttl", 0, "drop the jobs after this `duration`, such as 24h; without, they never expire")
+	durationVar(f, &o.ttl, "ttl", 0, "delete the jobs after this `duration`, such as 24h; by default they never expire")
 	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, minArgs: 1, maxArgs: -1, more: putMore,
 		hint: func(wrong string) string {
 			if strings.Contains(wrong, "not defined") {
-				return "a text that begins with a dash is given after --; see millrace help put"
+				return "put a text that begins with a dash after --; see millrace help put"
 			}
 			return ""
 		},
 		run: func(ctx context.Context, c *console, args []string) error {
-			if err := checkName(args[0]); err != nil { // first: a text that stands there is in the queue's place
+			if err := checkName(args[0]); err != nil { // first, because a text may stand in the queue's place
 				return err
 			}
 			if err := o.check(args[1:]); err != nil {
@@ -53,8 +53,8 @@ const putMore = `Each text is one job, in JSON, and is sent in the envelope that
 
   millrace put orders '{"ID":"1"}'
 
-Without a text, or with -, each line of the standard input is one job; empty lines are left
-out. A text that begins with a dash is given after --.
+Without a text, or with -, each line of the standard input is one job; empty lines are
+skipped. Put a text that begins with a dash after --.
 `
 
 // standardInput as a text means the lines of the standard input.
@@ -64,21 +64,21 @@ const standardInput = "-"
 func (o *putOptions) check(texts []string) error {
 	switch {
 	case o.plain && o.base64:
-		return errors.New("-plain and -base64 are two ways to send a text: give one of them")
+		return errors.New("-plain and -base64 cannot be combined: give one of them")
 	case o.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how long the jobs are hidden, such as 30s", o.delay)
 	case o.delay > queue.MaxVisibility:
-		return fmt.Errorf("-delay %v is too long: a message can be hidden for %v at most, seven days", o.delay, queue.MaxVisibility)
+		return fmt.Errorf("-delay %v is too long: a message can be hidden for at most %v, seven days", o.delay, queue.MaxVisibility)
 	case o.ttl != 0 && o.ttl < queue.MinTTL:
-		return fmt.Errorf("-ttl %v is too short: a message lives for a second at least; leave it out for one that never expires", o.ttl)
+		return fmt.Errorf("-ttl %v is too short: a message lives for at least a second; omit -ttl for messages that never expire", o.ttl)
 	case queue.Seconds(o.ttl) > math.MaxInt32:
-		return fmt.Errorf("-ttl %v is too long: leave it out for messages that never expire", o.ttl)
+		return fmt.Errorf("-ttl %v is too long: omit it for messages that never expire", o.ttl)
 	case o.ttl != 0 && queue.Seconds(o.delay) >= queue.Seconds(o.ttl):
-		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would be dropped before anybody sees them", o.delay, o.ttl)
+		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would expire before they are visible", o.delay, o.ttl)
 	}
 	for i, text := range texts {
 		if text == standardInput && len(texts) > 1 {
-			return errors.New("- stands for the standard input and comes alone, without other texts")
+			return errors.New("- means the standard input and cannot be combined with other texts")
 		}
 		if text == standardInput {
 			continue
@@ -107,7 +107,7 @@ func (o *putOptions) checkText(text string) error {
 	if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) && wrong.Offset > 0 && wrong.Offset < int64(len(text)) {
 		where = fmt.Sprintf(" at byte %d", wrong.Offset)
 	}
-	return fmt.Errorf("%s is not JSON: %w%s; write it like '{\"ID\":\"1\"}', in quotes for the shell, or say -plain to send it as it is", quote(text), err, where)
+	return fmt.Errorf("%s is not JSON: %w%s; write it like '{\"ID\":\"1\"}', in quotes for the shell, or use -plain to send it unchanged", quote(text), err, where)
 }
 
 func (o *putOptions) format() codec.Format {
@@ -133,20 +133,20 @@ func (t *task) put(ctx context.Context, q queue.Manager, o *putOptions, texts []
 	} else {
 		sent, err = putTexts(ctx, send, texts)
 	}
-	so := fmt.Sprintf("%s put on %v", plural(sent, "job"), q.Name())
+	summary := fmt.Sprintf("%s put on %v", plural(sent, "job"), q.Name())
 	switch {
 	case err == nil:
-		return t.report(nil, "%s.\n", so)
+		return t.report(nil, "%s.\n", summary)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		if t.console.interactive {
 			printf(t.console.err, "\n") // after the ^C
 		}
 		if t.finish.Err() != nil {
-			so += ", and perhaps one more"
+			summary += ", and perhaps one more"
 		}
-		return interruption{fmt.Errorf("interrupted; %s", so)}
+		return interruption{fmt.Errorf("interrupted; %s", summary)}
 	case sent > 0:
-		return &explainedError{fmt.Sprintf("%v; %s before that", err, so), err}
+		return &explainedError{fmt.Sprintf("%v; %s before that", err, summary), err}
 	}
 	return err
 }
@@ -172,9 +172,9 @@ func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) er
 	c := t.console
 	if c.interactive {
 		if !asked {
-			return 0, usageError{errors.New("give the job as a text, or - to type jobs, one a line")}
+			return 0, usageError{errors.New("give the job as a text, or - to type one job per line")}
 		}
-		printf(c.err, "Type one job a line; Ctrl-D ends.\n")
+		printf(c.err, "Type one job per line; Ctrl-D ends.\n")
 	}
 	n := 0
 	for line, err := range lines(ctx, c.in) {

@@ -18,13 +18,13 @@ func queuesCommand() *command {
 	)
 	f := newFlags("queues")
 	account.add(f)
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a queue, one a line, with the metadata")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per queue, each on its own line, with the metadata")
 	return &command{name: "queues", args: "[PREFIX]", does: "list the queues of an account", flags: f, maxArgs: 1,
 		more: "It lists the queues whose names begin with the prefix, one a line.\n",
 		run: func(ctx context.Context, c *console, args []string) error {
 			prefix := strings.Join(args, "")
 			if strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-				return usageError{fmt.Errorf("no name of a queue begins with %s: they have lower-case letters, digits and hyphens", quote(prefix))}
+				return usageError{fmt.Errorf("no queue name begins with %s: names have lower-case letters, digits and hyphens", quote(prefix))}
 			}
 			return c.onAccount(ctx, &account, func(ctx context.Context, t *task) error { return t.list(ctx, prefix, asJSON) })
 		}}
@@ -47,9 +47,9 @@ func (t *task) list(ctx context.Context, prefix string, asJSON bool) error {
 	if listed == 0 && !asJSON {
 		what := "no queues"
 		if prefix != "" {
-			what = fmt.Sprintf("no queues that begin with %q", prefix)
+			what = fmt.Sprintf("no queues whose names begin with %q", prefix)
 		}
-		printf(t.console.err, "There are %s in account %s; make one with millrace create QUEUE.\n", what, t.account.Name())
+		printf(t.console.err, "There are %s in account %s; create one with millrace create QUEUE.\n", what, t.account.Name())
 	}
 	return out.Flush()
 }

@@ -7,28 +7,28 @@ import (
 	"testing"
 )
 
-func TestQueuesAreListed(t *testing.T) {
+func TestQueuesListsQueues(t *testing.T) {
 	t.Parallel()
 	accounts(t, func(t *testing.T, v invocation) {
-		first := made(t, v)
+		first := createQueue(t, v)
 		prefix := first[:strings.LastIndex(first, "-")+1]
 		if got := v.ok(t, "queues", first); got != first+"\n" {
-			t.Errorf("%q", got)
+			t.Errorf("queues with a prefix: got %q, want %s", got, first)
 		}
 		r := v.call(t, "queues", first+"x")
 		if r.status != exitOK || r.out != "" || !strings.Contains(r.errs, `begin with "`+first+`x"`) || !strings.Contains(r.errs, "millrace create QUEUE") {
-			t.Errorf("of none: %+v", r)
+			t.Errorf("queues without a match: got %+v, want success and a hint", r)
 		}
 		if r := v.call(t, "queues", "-json", first+"x"); r != (result{}) {
-			t.Errorf("of none, in JSON: %+v", r)
+			t.Errorf("queues -json without a match: got %+v, want no output", r)
 		}
-		second := made(t, v)
+		second := createQueue(t, v)
 		if err := v.open(t, second).SetMetadata(t.Context(), map[string]string{"owner": "<ada>"}); err != nil {
 			t.Fatal(err)
 		}
 		listed := strings.Fields(v.ok(t, "queues"))
 		if !slices.IsSorted(listed) || !slices.Contains(listed, first) || !slices.Contains(listed, second) {
-			t.Errorf("all: %q", listed)
+			t.Errorf("queues: got %q, want both, sorted", listed)
 		}
 		var objects []string
 		for line := range strings.Lines(v.ok(t, "queues", prefix, "-json")) {
@@ -36,17 +36,17 @@ func TestQueuesAreListed(t *testing.T) {
 				objects = append(objects, line)
 			}
 			if !json.Valid([]byte(line)) {
-				t.Errorf("%q is no JSON", line)
+				t.Errorf("queues -json: got the line %q, want JSON", line)
 			}
 		}
 		if want := `{"name":"` + second + `","metadata":{"owner":"<ada>"}}` + "\n"; len(objects) != 1 || objects[0] != want {
-			t.Errorf("in JSON: %q, want %q", objects, want)
+			t.Errorf("queues -json: got %q, want %q", objects, want)
 		}
 	})
 }
 
-func TestAPrefixThatNoQueueHasIsRefused(t *testing.T) {
+func TestQueuesRefusesAnImpossiblePrefix(t *testing.T) {
 	t.Parallel()
 	invocation{}.fails(t, exitUsage, []string{`begins with "Orders"`, "lower-case"}, "queues", "Orders")
-	invocation{}.fails(t, exitUsage, []string{"one too many", "millrace queues [PREFIX]"}, "queues", "a", "b")
+	invocation{}.fails(t, exitUsage, []string{"unexpected argument", "millrace queues [PREFIX]"}, "queues", "a", "b")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// fromFile begins a value that names a file with the secret: everybody on the machine can see the
+// fromFile begins a value that names a file with the secret: all users of the machine can see the
 // command line.
 const fromFile = "@"
 
@@ -25,7 +25,7 @@ func readSecret(path string) (string, error) {
 		return "", err
 	}
 	if info.Size() > maxSecretFile {
-		return "", fmt.Errorf("%s has %d bytes, and one line is wanted", path, info.Size())
+		return "", fmt.Errorf("%s has %d bytes; it must be one line", path, info.Size())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

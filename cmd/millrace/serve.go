@@ -23,7 +23,7 @@ func serveCommand() *command {
 	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, epilogue: faultRulesHelp,
 		hint: func(wrong string) string {
 			if strings.HasSuffix(wrong, "not defined: -account") {
-				return "serve takes -serve-account name:key, and -account tells the other commands where an account is"
+				return "serve has -serve-account name:key; -account is for the other commands"
 			}
 			return ""
 		},
@@ -60,8 +60,8 @@ func (s *settings) serveData(ctx context.Context, d *data, certificate *tls.Conf
 		start = func(addr string) (*emulator.Endpoint, error) { return server.StartTLS(addr, certificate) }
 	}
 	endpoint, err := start(s.addr)
-	if network := new(net.OpError); errors.As(err, &network) { // the rest is said here
-		return fmt.Errorf("listen on %s: %w; end what listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
+	if network := new(net.OpError); errors.As(err, &network) { // its text repeats the address
+		return fmt.Errorf("listen on %s: %w; stop the program that listens there, or choose another address with -addr, such as 127.0.0.1:0 for any free port", s.addr, network.Err)
 	}
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *service) Run(ctx context.Context) error {
 	case <-s.endpoint.Done(): // it has failed
 		return s.endpoint.Close()
 	}
-	printf(s.out, "Stopping: requests under way may finish. Once more to stop at once.\n")
+	printf(s.out, "Stopping: requests in progress may finish. Press Ctrl-C again to stop at once.\n")
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var watch sync.WaitGroup
@@ -120,7 +120,7 @@ func (s *service) Run(ctx context.Context) error {
 	case err == nil:
 		printf(s.out, "Stopped.\n")
 	case ending.Err() != nil:
-		printf(s.out, "Stopped. Requests that were under way were cut off.\n")
+		printf(s.out, "Stopped. Requests in progress were aborted.\n")
 	default:
 		return err
 	}
@@ -142,20 +142,20 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-const serveMore = `It serves the development account, whose key is public, or the accounts of -serve-account besides.
-A key on the command line can be seen by everybody on the machine: say name:@FILE, or put name:key
-into the environment variable ` + accountsVariable + `.
+const serveMore = `It serves the development account, whose key is public, and the accounts of -serve-account. With
+-public it serves only the latter. All users of the machine can see a key on the command line:
+use name:@FILE, or put name:key into the environment variable ` + accountsVariable + `.
 `
 
 const faultRulesHelp = `
-Rules of -faults are operation:fault@when, separated by blanks or commas:
+The rules of -faults are operation:fault@when, separated by spaces or commas:
 
-  get:503@5%            one in twenty gets, by chance that -seed fixes
-  put:500@1/100         each hundredth put
-  delete:drop@#3,7      the third and the seventh delete are done and not answered
-  *:delay=200ms@10%     a tenth of all requests takes longer
-  update:duplicate      all updates are done twice
+  get:503@5%            one in twenty gets, at random; -seed repeats them
+  put:500@1/100         every hundredth put
+  delete:drop@#3,7      the third and seventh delete are executed, without a response
+  *:delay=200ms@10%     a tenth of all requests is delayed
+  update:duplicate      all updates are executed twice
 
-Operations are *, put, get, peek, update, delete, clear and the service's own names, such as
+Operations are *, put, get, peek, update, delete, clear and the names of the service, such as
 CreateQueue. Faults are 503, 500, 408, reset, drop, duplicate and delay=200ms.
 `

@@ -46,7 +46,7 @@ func (a accountFlags) read(environment string) (map[string][]byte, error) {
 func addKey(keys map[string][]byte, given string) error {
 	name, encoded, ok := strings.Cut(given, ":")
 	if !ok {
-		return errors.New("it is not name:key, nor name:@FILE")
+		return errors.New("not name:key or name:@FILE")
 	}
 	if !isAccountName(name) {
 		return fmt.Errorf("the name %q is not 3 to 24 lower-case letters and digits", name)
@@ -62,7 +62,7 @@ func addKey(keys map[string][]byte, given string) error {
 		return fmt.Errorf("the key of %s is not Base64: make one with openssl rand -base64 64", name)
 	}
 	if keys[name] != nil {
-		return fmt.Errorf("%s is there twice: an account has one key", name)
+		return fmt.Errorf("%s is given twice: an account has one key", name)
 	}
 	keys[name] = key
 	return nil

@@ -25,7 +25,7 @@ func (s *settings) startupText(address string, url func(account string) string, 
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&text, "  %-19s "+format+"\n", append([]any{what}, args...)...)
 	}
-	fmt.Fprintf(&text, "Millrace %s serves the protocol of Azure Queue Storage.\n", version())
+	fmt.Fprintf(&text, "Millrace %s serves the Azure Queue Storage protocol.\n", version())
 	line("address", "%s", address)
 	kept, damage := d.summary()
 	line("data", "%s", kept)
@@ -33,13 +33,13 @@ func (s *settings) startupText(address string, url func(account string) string, 
 		line("  damage", "%s", one)
 	}
 	if len(s.rules) > 0 {
-		line("faults", "%s (again with -seed %d)", s.formatFaults(), s.seed)
+		line("faults", "%s (repeat with -seed %d)", s.formatFaults(), s.seed)
 	}
 	if limits := s.limits.String(); limits != "" {
 		line("limits", "%s a second", limits)
 	}
 	if s.public && s.cert == "" {
-		line("note", "other machines can reach it without TLS, and read what is sent")
+		line("note", "other machines can connect without TLS, so the traffic can be read")
 	}
 	for _, account := range s.accountNames() {
 		line("account", "%s", url(account))
@@ -110,7 +110,7 @@ func connectionString(url, account, key string) string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;QueueEndpoint=%s;", scheme, account, key, url)
 }
 
-// pythonSecondary is what the Python client needs to find the secondary location, from which it
+// pythonSecondary returns the part of a connection string with which the Python client finds the secondary location, from which it
 // reads the stats; otherwise it uses an address in the cloud. It must have no scheme, for which
 // other clients refuse a connection string.
 func pythonSecondary(url string) string {

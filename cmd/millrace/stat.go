@@ -15,13 +15,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-const statMore = `It tells how many messages there are, how many of them a worker could get now, how long the
-oldest of these has been there, how many are in the poison queue, and the metadata.
+const statMore = `It prints the number of messages, how many of them are visible, the age of the oldest visible
+one, the number of messages in the poison queue, and the metadata.
 `
 
 func statCommand() *command {
 	var asJSON bool
-	c := queueCommand("stat", "show what is known about a queue", statMore,
+	c := queueCommand("stat", "show the depth and the metadata of a queue", statMore,
 		func(ctx context.Context, t *task, q queue.Manager) error {
 			s, err := readStat(ctx, q)
 			if err != nil {
@@ -40,16 +40,16 @@ func statCommand() *command {
 type stat struct {
 	Account string `json:"account"`
 	Queue   string `json:"queue"`
-	Depth   int64  `json:"depth"` // about, and hidden ones too
+	Depth   int64  `json:"depth"` // approximate, including hidden messages
 
-	// Visible is how many a worker could get now, as far as a peek sees.
+	// Visible is the number of visible messages, as far as a peek shows them.
 	Visible     int  `json:"visible"`
 	VisibleMore bool `json:"visibleMore"` // there may be more
 
-	// OldestInserted is when the oldest of those was put; nil when there are none.
+	// OldestInserted is when the oldest visible message was put; nil if there is none.
 	OldestInserted *time.Time `json:"oldestInserted"`
 
-	// PoisonDepth is that of the poison queue; nil when there is none.
+	// PoisonDepth is the depth of the poison queue; nil if there is none.
 	PoisonDepth *int64 `json:"poisonDepth"`
 
 	Metadata map[string]string `json:"metadata"`
@@ -99,7 +99,7 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, escapeControls(fmt.Sprintf(format, args...))) // Flush reports the error
 	}
 	row("queue", "%s", queue.Name{Account: s.Account, Queue: s.Queue})
-	row("messages", "%d, hidden ones included", s.Depth)
+	row("messages", "%d, including hidden ones", s.Depth)
 	visible := fmt.Sprint(s.Visible)
 	if s.VisibleMore {
 		visible += " or more"

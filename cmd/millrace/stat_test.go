@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-func TestStatTellsWhatIsKnown(t *testing.T) {
+func TestStatShowsAQueue(t *testing.T) {
 	t.Parallel()
 	accounts(t, func(t *testing.T, v invocation) {
-		name := made(t, v)
+		name := createQueue(t, v)
 		v.ok(t, "put", name, "1", "2")
 		v.ok(t, "put", name, "3", "-delay", "1h")
 		v.ok(t, "create", name+"-poison")
@@ -24,15 +24,15 @@ func TestStatTellsWhatIsKnown(t *testing.T) {
 		}
 		got := v.ok(t, "stat", name)
 		for _, want := range []string{
-			"queue           " + q.Name().String() + "\n", "messages        3, hidden ones included\n", "visible now     2\n",
+			"queue           " + q.Name().String() + "\n", "messages        3, including hidden ones\n", "visible now     2\n",
 			"oldest of them  put ", "s ago\n", "poison          1 in " + name + "-poison\n", "metadata        a=1\n                b=2\n",
 		} {
 			if !strings.Contains(got, want) {
-				t.Errorf("it does not say %q:\n%s", want, got)
+				t.Errorf("stat: got\n%s\nwant %q in it", got, want)
 			}
 		}
 		if got := v.ok(t, "stat", name+"-poison"); strings.Contains(got, "poison   ") || !strings.Contains(got, "visible now     1\n") {
-			t.Errorf("of the poison queue:\n%s", got)
+			t.Errorf("stat of the poison queue: got\n%s\nwant 1 visible and no poison line", got)
 		}
 		var s stat
 		if err := json.Unmarshal([]byte(v.ok(t, "stat", "-json", name)), &s); err != nil {
@@ -40,57 +40,57 @@ func TestStatTellsWhatIsKnown(t *testing.T) {
 		}
 		if s.Queue != name || s.Account != q.Name().Account || s.Depth != 3 || s.Visible != 2 || s.VisibleMore || s.OldestInserted == nil ||
 			s.PoisonDepth == nil || *s.PoisonDepth != 1 || len(s.Metadata) != 2 {
-			t.Errorf("in JSON: %+v", s)
+			t.Errorf("stat -json: got %+v", s)
 		}
-		empty := made(t, v)
-		if got, want := v.ok(t, "stat", empty), "queue        "+v.open(t, empty).Name().String()+"\nmessages     0, hidden ones included\nvisible now  0\n"; got != want {
-			t.Errorf("of an empty queue %q, want %q", got, want)
+		empty := createQueue(t, v)
+		if got, want := v.ok(t, "stat", empty), "queue        "+v.open(t, empty).Name().String()+"\nmessages     0, including hidden ones\nvisible now  0\n"; got != want {
+			t.Errorf("stat of an empty queue: got %q, want %q", got, want)
 		}
-		v.fails(t, exitFailure, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; make it with millrace create " + name + "x, or see with millrace queues which there are\n"}, "stat", name+"x")
+		v.fails(t, exitFailure, []string{"queue " + v.open(t, name+"x").Name().String() + " does not exist; create it with millrace create " + name + "x, or list the queues with millrace queues\n"}, "stat", name+"x")
 	})
 }
 
-// TestStatIsSureOfWhatItSees: a peek sees 32 messages, and there may be more; the oldest
-// need not come first.
-func TestStatIsSureOfWhatItSees(t *testing.T) {
+// TestStatCountsVisibleMessages: a peek shows at most 32 messages, so there may be more, and the
+// oldest need not come first.
+func TestStatCountsVisibleMessages(t *testing.T) {
 	t.Parallel()
-	v := on(local(t))
-	name := made(t, v)
-	v.reads(strings.Repeat("1\n", 31)).ok(t, "put", name)
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	v.withInput(strings.Repeat("1\n", 31)).ok(t, "put", name)
 	if got := v.ok(t, "stat", name); !strings.Contains(got, "visible now     31\n") {
-		t.Error(got)
+		t.Errorf("stat: got %s, want 31 visible", got)
 	}
-	v.reads(strings.Repeat("1\n", 2)).ok(t, "put", name)
+	v.withInput(strings.Repeat("1\n", 2)).ok(t, "put", name)
 	if got := v.ok(t, "stat", name); !strings.Contains(got, "visible now     32 or more\n") || !strings.Contains(got, "messages        33,") {
-		t.Error(got)
+		t.Errorf("stat: got %s, want 32 or more visible of 33", got)
 	}
 	at := time.Now()
 	first := queue.Message{Inserted: at}
 	found, err := readStat(t.Context(), unordered{v.open(t, name), []queue.Message{{Inserted: at.Add(time.Minute)}, first, {Inserted: at.Add(time.Hour)}}})
 	if err != nil || found.OldestInserted == nil || !found.OldestInserted.Equal(at) {
-		t.Errorf("the oldest of three: %+v, %v", found, err)
+		t.Errorf("oldest of three: got %+v, %v; want %v", found, err, at)
 	}
 	var out strings.Builder
 	s := &stat{Account: "a", Queue: "b", OldestInserted: &at, Metadata: map[string]string{"x": "\x1b[1m"}}
 	if err := s.print(&out, at.Add(90*time.Second)); err != nil || !strings.Contains(out.String(), "put 1m30s ago") || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("%q, %v", &out, err)
+		t.Errorf("print: got %q, %v; want the age, and control characters escaped", &out, err)
 	}
 }
 
-// TestStatNeedsNoPoisonQueue: not one that cannot be there, nor one that we may not see.
-func TestStatNeedsNoPoisonQueue(t *testing.T) {
+// TestStatWithoutAPoisonQueue: stat works if the name of the poison queue would be too long.
+func TestStatWithoutAPoisonQueue(t *testing.T) {
 	t.Parallel()
-	v := on(local(t))
-	name := fresh(t, v)
-	name += strings.Repeat("x", 60-len(name)) // with -poison it is too long
+	v := on(startServer(t))
+	name := newQueueName(t, v)
+	name += strings.Repeat("x", 60-len(name)) // too long with -poison
 	v.ok(t, "create", name)
 	if got := v.ok(t, "stat", name); strings.Contains(got, "poison") {
-		t.Error(got)
+		t.Errorf("stat: got %s, want no poison line", got)
 	}
 }
 
-// unordered is a queue whose messages come in another order than they were put in, as the
-// service's may.
+// unordered is a queue that returns messages in another order than they were put, as the
+// service may.
 type unordered struct {
 	queue.Queue
 	messages []queue.Message

@@ -23,13 +23,13 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestAnInterruptedPutSaysHowFarItGot: a signal ends the wait for more lines, and the
-// jobs that were put are counted.
-func TestAnInterruptedPutSaysHowFarItGot(t *testing.T) {
+// TestInterruptedPutCountsItsJobs: a signal ends the wait for more lines, and the error has the
+// number of jobs that were put.
+func TestInterruptedPutCountsItsJobs(t *testing.T) {
 	t.Parallel()
-	location := local(t)
+	location := startServer(t)
 	v := on(location)
-	name := made(t, v)
+	name := createQueue(t, v)
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p := prepare(t.Context(), "put", name)
 		p.Env = append(p.Env, accountVariable+"="+location)
@@ -46,21 +46,21 @@ func TestAnInterruptedPutSaysHowFarItGot(t *testing.T) {
 		if err := q.Clear(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(in, "1\n2\n3"); err != nil { // the third is not yet a line
+		if _, err := io.WriteString(in, "1\n2\n3"); err != nil { // the third line is incomplete
 			t.Fatal(err)
 		}
 		waitForDepth(t, q, 2)
 		if err := p.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = p.Wait() // its status tells
+		_ = p.Wait() // the status is checked below
 		if got := p.ProcessState.ExitCode(); got != exitInterrupted || out.Len() > 0 || errs.String() != "millrace: put: interrupted; 2 jobs put on devstoreaccount1/"+name+"\n" {
-			t.Errorf("%v: status %d, %q and %q", signal, got, &out, &errs)
+			t.Errorf("%v: got status %d, output %q and error %q; want 130 and 2 jobs", signal, got, &out, &errs)
 		}
 	}
 }
 
-// waitForDepth returns when the queue has so many messages.
+// waitForDepth waits until the queue has n messages.
 func waitForDepth(t *testing.T, q queue.Queue, n int64) {
 	t.Helper()
 	for {
@@ -74,18 +74,18 @@ func waitForDepth(t *testing.T, q queue.Queue, n int64) {
 	}
 }
 
-// TestASecondSignalDoesNotWait for a server that does not answer, and says what is not
-// known then.
-func TestASecondSignalDoesNotWait(t *testing.T) {
+// TestSecondSignalDoesNotWaitForTheServer: a second signal aborts a request without a response, and
+// the error says that its outcome is unknown.
+func TestSecondSignalDoesNotWaitForTheServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"put", "orders", "1", "2"}, "put: interrupted; 0 jobs put on devstoreaccount1/orders, and perhaps one more\n"},
-		{[]string{"create", "orders"}, "create: interrupted; what was under way may have taken effect or not\n"},
-		{[]string{"drop", "orders", "-yes"}, "drop: interrupted; what was under way may have taken effect or not\n"},
-		{[]string{"clear", "orders", "-yes"}, "clear: interrupted; what was under way may have taken effect or not\n"},
+		{[]string{"create", "orders"}, "create: interrupted; the request in progress may or may not have taken effect\n"},
+		{[]string{"drop", "orders", "-yes"}, "drop: interrupted; the request in progress may or may not have taken effect\n"},
+		{[]string{"clear", "orders", "-yes"}, "clear: interrupted; the request in progress may or may not have taken effect\n"},
 	} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -102,24 +102,25 @@ func TestASecondSignalDoesNotWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Read(make([]byte, 1)); err != nil { // now a request is under way
+		if _, err := conn.Read(make([]byte, 1)); err != nil { // now a request is in progress
 			t.Fatal(err)
 		}
-		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} { // two of a kind may become one
+		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} { // two equal signals may become one
 			if err := p.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_ = p.Wait() // its status tells
+		_ = p.Wait() // the status is checked below
 		_, _ = conn.Close(), listener.Close()
-		if got := p.ProcessState.ExitCode(); got != exitInterrupted || errs.String() != "millrace: "+c.says {
-			t.Errorf("%q: status %d and %q", c.args, got, &errs)
+		if got := p.ProcessState.ExitCode(); got != exitInterrupted || errs.String() != "millrace: "+c.want {
+			t.Errorf("%q: got status %d and error %q, want 130 and %q", c.args, got, &errs, c.want)
 		}
 	}
 }
 
-// TestOneSignalLetsARequestEnd that changes something, so that it is known what came of it.
-func TestOneSignalLetsARequestEnd(t *testing.T) {
+// TestFirstSignalLetsTheRequestFinish: a request that changes something is not aborted, so that its
+// outcome is known.
+func TestFirstSignalLetsTheRequestFinish(t *testing.T) {
 	t.Parallel()
 	server := emulator.New(localqueue.New(nil), nil)
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -141,18 +142,17 @@ func TestOneSignalLetsARequestEnd(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	for isPending(p.Process.Pid) { // or it may end the process when that has done its work
+	for isPending(p.Process.Pid) { // otherwise it might arrive after the process has finished
 		runtime.Gosched()
 	}
 	close(goOn)
-	_ = p.Wait() // its status tells
-	if got := p.ProcessState.ExitCode(); got != exitOK || out.String() != "Queue devstoreaccount1/orders is there.\n" || errs.Len() > 0 {
-		t.Errorf("status %d, %q and %q", got, &out, &errs)
+	_ = p.Wait() // the status is checked below
+	if got := p.ProcessState.ExitCode(); got != exitOK || out.String() != "Queue devstoreaccount1/orders exists.\n" || errs.Len() > 0 {
+		t.Errorf("got status %d, output %q and error %q; want success", got, &out, &errs)
 	}
 }
 
-// isPending tells whether a signal that was sent to the process has not reached it yet, where
-// the system says so.
+// isPending reports whether a signal to the process is still pending, on systems with /proc.
 func isPending(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -162,14 +162,14 @@ func isPending(pid int) bool {
 	return found && !strings.HasPrefix(signals, "0000000000000000")
 }
 
-// TestWhoReadsNoMoreHearsNoMore: head ends when it has enough, and that is no error.
-func TestWhoReadsNoMoreHearsNoMore(t *testing.T) {
+// TestClosedOutputIsNoError: a reader of the output, such as head, may close it early.
+func TestClosedOutputIsNoError(t *testing.T) {
 	t.Parallel()
-	location := local(t)
+	location := startServer(t)
 	v := on(location)
-	name := made(t, v)
-	// More than a pipe holds, so that the program must still write when nobody reads.
-	v.reads(strings.Repeat(`"`+strings.Repeat("x", 30_000)+"\"\n", 32)).ok(t, "put", name)
+	name := createQueue(t, v)
+	// More than a pipe holds, so that the program still writes after the reader has left.
+	v.withInput(strings.Repeat(`"`+strings.Repeat("x", 30_000)+"\"\n", 32)).ok(t, "put", name)
 	p := prepare(t.Context(), "peek", name, "-n", "32")
 	p.Env = append(p.Env, accountVariable+"="+location)
 	var errs bytes.Buffer
@@ -185,17 +185,17 @@ func TestWhoReadsNoMoreHearsNoMore(t *testing.T) {
 	_ = w.Close()
 	line, err := bufio.NewReaderSize(r, 16).ReadString('\n')
 	_ = r.Close()
-	_ = p.Wait() // it is ended by a signal, or ends by itself
+	_ = p.Wait() // a signal ends it, or it ends by itself
 	if err != nil || !strings.HasPrefix(line, "message ") {
-		t.Errorf("%q, %v", line, err)
+		t.Errorf("first line: got %q, %v; want a message", line, err)
 	}
 	if errs.Len() > 0 {
-		t.Errorf("on standard error: %s", &errs)
+		t.Errorf("standard error: got %s, want nothing", &errs)
 	}
 }
 
-// TestAFullDiskIsNoSuccess, and no secret either.
-func TestAFullDiskIsNoSuccess(t *testing.T) {
+// TestFullDiskFails: a command whose output cannot be written fails.
+func TestFullDiskFails(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux" {
@@ -204,8 +204,8 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	location := local(t)
-	name := made(t, on(location))
+	location := startServer(t)
+	name := createQueue(t, on(location))
 	for _, args := range [][]string{{"queues"}, {"stat", name}, {"create", name}, {"help"}, {"queues", "-json"}} {
 		p := prepare(t.Context(), args...)
 		p.Env = append(p.Env, accountVariable+"="+location)
@@ -213,7 +213,7 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 		p.Stdout, p.Stderr = full, &errs
 		_ = p.Run()
 		if got := p.ProcessState.ExitCode(); got != exitFailure || !strings.Contains(errs.String(), "cannot write the output: ") {
-			t.Errorf("%q: status %d and %q", args, got, &errs)
+			t.Errorf("%q: got status %d and error %q, want 1 and cannot write the output", args, got, &errs)
 		}
 	}
 }

@@ -15,17 +15,17 @@ func version() string {
 }
 
 func describe(info *debug.BuildInfo) string {
-	said := info.Main.Version
-	if said == "" || said == "(devel)" {
-		said = "(devel)"
+	text := info.Main.Version
+	if text == "" || text == "(devel)" {
+		text = "(devel)"
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
-				said += " " + s.Value[:min(12, len(s.Value))]
+				text += " " + s.Value[:min(12, len(s.Value))]
 			case s.Key == "vcs.modified" && s.Value == "true":
-				said += " modified"
+				text += " modified"
 			}
 		}
 	}
-	return strings.Join([]string{said, info.GoVersion}, " ")
+	return strings.Join([]string{text, info.GoVersion}, " ")
 }

@@ -30,18 +30,18 @@ func TestOneServerIsSharedAndStops(t *testing.T) {
 	endpoint = strings.TrimSuffix(endpoint, ";")
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	answer, err := client.Get(endpoint + "?comp=list")
+	response, err := client.Get(endpoint + "?comp=list")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusForbidden {
-		t.Errorf("unsigned request answered %s, want 403", answer.Status)
+	response.Body.Close()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("status of an unsigned request: got %s, want 403", response.Status)
 	}
 	dir := shared.server.dir
 	Stop()
-	if answer, err := client.Get(endpoint); err == nil {
-		answer.Body.Close()
+	if response, err := client.Get(endpoint); err == nil {
+		response.Body.Close()
 		t.Error("still answers after Stop")
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {

@@ -52,8 +52,8 @@ func New(report func(Failure)) *Guard {
 }
 
 // Call calls f on this goroutine. A panic ends in Call. runtime.Goexit cannot be stopped: it is
-// reported, and then runs only the deferred calls of the callers, who must do there what must
-// happen in any case.
+// reported, and then runs only the deferred calls of the callers: what must always happen has to be
+// in deferred calls.
 func (g *Guard) Call(name string, f func()) {
 	returned := false
 	defer func() {

@@ -56,7 +56,7 @@ func TestAFailureIsToldWithNameValueAndStack(t *testing.T) {
 			_, isNull := f.Value.(*runtime.PanicNilError)
 			_, wantNull := c.value.(*runtime.PanicNilError)
 			if f.Hook != "one" || f.Times != 1 || isNull != wantNull || !isNull && f.Value != c.value || !strings.Contains(string(f.Stack), c.stack) {
-				t.Errorf("%s: told %+v", name, f)
+				t.Errorf("%s: reported failure: got %+v", name, f)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func TestAFloodOfFailuresIsThinned(t *testing.T) {
 			times = append(times, f.Times)
 		}
 		if !slices.Equal(times, []int{1, 1, 10, 10, 10, 10}) {
-			t.Errorf("told of %v failures", times)
+			t.Errorf("Times of the reported failures: got %v, want 1 1 10 10 10 10", times)
 		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// fixed are headers that do not change, as those of a careful handler.
+// fixed are constant headers, which cost no allocation.
 var fixed, fixedLength = []string{"x"}, []string{"4"}
 
-// wire is a client on a real socket that makes no garbage.
+// wire is a client on a real socket that does not allocate.
 type wire struct {
 	conn    net.Conn
 	request []byte
@@ -29,7 +29,7 @@ func (w *wire) round(t testing.TB) {
 	}
 }
 
-// newWire returns a client of a server that reads bodies and answers with four bytes.
+// newWire returns a client of a server that reads bodies and responds with four bytes.
 func newWire(t testing.TB, request string) *wire {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,15 +70,15 @@ const deletion = "DELETE /devstoreaccount1/orders/messages/5?popreceipt=abc HTTP
 	"User-Agent: azsdk\r\nAccept: application/xml\r\nauthorization: SharedKey x:y\r\nx-ms-client-request-id: z\r\n" +
 	"X-Ms-Date: today\r\nx-ms-version: 2020-01-01\r\nAccept-Encoding: gzip\r\n"
 
-// TestCost: a request costs the string of its head.
-func TestCost(t *testing.T) {
+// TestOneAllocationPerRequest: a request allocates only the string of its head.
+func TestOneAllocationPerRequest(t *testing.T) {
 	for name, request := range map[string]string{
 		"plain": deletion + "\r\n",
 		"body":  deletion + "Content-Length: 3\r\n\r\nabc",
 	} {
 		w := newWire(t, request)
 		if n := testing.AllocsPerRun(2000, func() { w.round(t) }); n > 1 {
-			t.Errorf("%s: %v allocations a request, want 1", name, n)
+			t.Errorf("%s: allocations per request: got %v, want 1", name, n)
 		}
 	}
 }

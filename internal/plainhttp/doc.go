@@ -54,6 +54,6 @@
 // # Cost
 //
 // An idle connection has a goroutine and a buffer of 4 KiB. A request allocates one string
-// for its head, and nothing else. Pipelined requests that arrive together are answered
-// together.
+// for its head, and nothing else. The responses to pipelined requests that arrive together
+// are sent together.
 package plainhttp

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// held is a handler that answers when it is told to, or when its context ends.
+// held is a handler that responds when it is released, or when its context ends.
 type held struct {
 	entered chan struct{}
 	release chan struct{}
@@ -42,8 +42,8 @@ const (
 	oddHold = "POST /hold HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 )
 
-// answered reads an answer of 200, and returns whether the connection is closed after it.
-func answered(t *testing.T, in *bufio.Reader) (closing bool) {
+// readOK reads a response, which must be 200, and reports whether the connection is closed after it.
+func readOK(t *testing.T, in *bufio.Reader) (closing bool) {
 	t.Helper()
 	response, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -51,21 +51,21 @@ func answered(t *testing.T, in *bufio.Reader) (closing bool) {
 	}
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); string(body) != "done" || err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("%s %q %v", response.Status, body, err)
+		t.Errorf("response: got %s %q, %v; want 200", response.Status, body, err)
 	}
 	return response.Close
 }
 
-// ended holds that the server has closed the connection without a word.
+// ended checks that the server has closed the connection without a response.
 func ended(t *testing.T, in io.Reader) {
 	t.Helper()
 	if text, err := io.ReadAll(in); len(text) > 0 || err != nil {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v; want the connection closed", text, err)
 	}
 }
 
-// TestShutdown: what is idle is closed at once, in whatever way it is; what is under way
-// is answered, here and at net/http.
+// TestShutdown: idle connections of every kind are closed at once, and requests in progress get their
+// responses, here and with net/http.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld()
@@ -74,7 +74,7 @@ func TestShutdown(t *testing.T) {
 		fresh, half, used := l.dial(), l.dial(), l.dial()
 		io.WriteString(half, "GET / HT")
 		io.WriteString(used, get)
-		answered(t, bufio.NewReader(used))
+		readOK(t, bufio.NewReader(used))
 		busy, odd := l.dial(), l.dial()
 		io.WriteString(busy, hold)
 		<-h.entered
@@ -87,19 +87,19 @@ func TestShutdown(t *testing.T) {
 			ended(t, c)
 		}
 		if took := time.Since(begin); took > 0 {
-			t.Errorf("idle connections are closed after %v", took)
+			t.Errorf("idle connections closed: got after %v, want at once", took)
 		}
 		synctest.Wait()
 		select {
 		case err := <-done:
-			t.Errorf("it is over while requests are under way: %v", err)
+			t.Errorf("Shutdown returned %v while requests were in progress", err)
 		default:
 		}
 		close(h.release)
 		for _, c := range []net.Conn{busy, odd} {
 			in := bufio.NewReader(c)
-			if !answered(t, in) {
-				t.Error("the last answer does not say that it is the last")
+			if !readOK(t, in) {
+				t.Error("the last response does not announce the close of the connection")
 			}
 			ended(t, in)
 		}
@@ -107,12 +107,12 @@ func TestShutdown(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.Serve(newPipes()); !errors.Is(err, http.ErrServerClosed) {
-			t.Errorf("it serves again: %v", err)
+			t.Errorf("it serves again: got %v, want ErrServerClosed", err)
 		}
 	})
 }
 
-// TestShutdownGivesUp: with its context, and then the contexts of requests end.
+// TestShutdownGivesUp: when its context ends, so do the contexts of requests.
 func TestShutdownGivesUp(t *testing.T) {
 	for name, text := range map[string]string{"plain": hold, "odd": oddHold} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseBeforeServing: a server that was never used has nothing to wait for.
+// TestCloseBeforeServing: Close does not wait for a server that was never used.
 func TestCloseBeforeServing(t *testing.T) {
 	s := New(&http.Server{Handler: newHeld()})
 	if err := s.Shutdown(t.Context()); err != nil {
@@ -160,9 +160,9 @@ func TestCloseBeforeServing(t *testing.T) {
 	}
 }
 
-// TestShutdownAtAnyMoment has clients come, ask plain and odd things and leave while the
-// server is shut down; each answer that begins is whole. That nothing is left, goleak
-// and the return of Shutdown tell.
+// TestShutdownAtAnyMoment shuts the server down while clients connect, send ordinary and other
+// requests, and leave. Each response that begins must be complete; goleak and the return of Shutdown
+// show that nothing is left.
 func TestShutdownAtAnyMoment(t *testing.T) {
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,7 +193,7 @@ func TestShutdownAtAnyMoment(t *testing.T) {
 					if _, err := in.Peek(1); err != nil {
 						return
 					}
-					answered(t, in)
+					readOK(t, in)
 				}
 			})
 		}
@@ -208,9 +208,9 @@ func TestShutdownAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestPatience: who dawdles is cut off, after as long as was said and a sixteenth more
-// at most.
-func TestPatience(t *testing.T) {
+// TestSlowClientsAreCutOff: the connection of a slow client is closed after its time-out, and at most
+// a sixteenth later.
+func TestSlowClientsAreCutOff(t *testing.T) {
 	const header, request, idle = 10 * time.Second, 30 * time.Second, 2 * time.Minute
 	for name, c := range map[string]struct {
 		sends string
@@ -239,15 +239,15 @@ func TestPatience(t *testing.T) {
 					t.Error(err)
 				}
 				if took := time.Since(begin); took < c.after || took > c.after+c.after/16 {
-					t.Errorf("cut off after %v, want %v", took, c.after)
+					t.Errorf("closed after: got %v, want %v", took, c.after)
 				}
 			})
 		})
 	}
 }
 
-// TestPatienceWithBusyClients: time begins anew with each request.
-func TestPatienceWithBusyClients(t *testing.T) {
+// TestTimeoutsRestartWithEachRequest: a busy client is not cut off.
+func TestTimeoutsRestartWithEachRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, stop := serving(&http.Server{Handler: newHeld(), ReadHeaderTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Minute})
 		defer stop()
@@ -259,14 +259,14 @@ func TestPatienceWithBusyClients(t *testing.T) {
 				io.WriteString(c, piece)
 				time.Sleep(900 * time.Millisecond) // on the clock of the bubble
 			}
-			answered(t, in)
+			readOK(t, in)
 			time.Sleep(59 * time.Second)
 		}
 	})
 }
 
-// TestAnswerThatNobodyReads: writing has its time, too.
-func TestAnswerThatNobodyReads(t *testing.T) {
+// TestUnreadResponseIsCutOff: writing has a time-out too.
+func TestUnreadResponseIsCutOff(t *testing.T) {
 	for name, path := range map[string]string{"buffered": "/", "at once": "/large"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,15 +285,15 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 				time.Sleep(2 * time.Minute) // on the clock of the bubble
 				rest, err := io.ReadAll(c)
 				if len(rest) >= 64<<10 || err != nil {
-					t.Errorf("%d bytes after %v, %v", len(rest), time.Since(begin), err)
+					t.Errorf("got %d bytes after %v, %v; want the connection closed", len(rest), time.Since(begin), err)
 				}
 			})
 		})
 	}
 }
 
-// TestBodyThatFails: the context of a request ends when its body cannot be read.
-func TestBodyThatFails(t *testing.T) {
+// TestFailedBodyEndsTheContext: the context of a request ends when its body cannot be read.
+func TestFailedBodyEndsTheContext(t *testing.T) {
 	errs := make(chan error, 2)
 	_, l, stop := serving(&http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
@@ -310,8 +310,8 @@ func TestBodyThatFails(t *testing.T) {
 	}
 }
 
-// TestPanic: it is logged with its stack and costs one connection; earlier answers are
-// sent. An abort is not logged, and a goroutine that ends itself takes nothing along.
+// TestPanic: a panic is logged with its stack and closes one connection, after earlier responses were
+// sent. An abort is not logged, and runtime.Goexit in a handler affects no other connection.
 func TestPanic(t *testing.T) {
 	for how, logged := range map[string]bool{"panic": true, "abort": false, "exit": false} {
 		t.Run(how, func(t *testing.T) {
@@ -332,18 +332,18 @@ func TestPanic(t *testing.T) {
 			defer stop()
 			s := ask(l, []string{get + "GET /bad HTTP/1.1\r\n" + host + "\r\n" + get})
 			in := bufio.NewReader(strings.NewReader(string(s.sent)))
-			answered(t, in)
+			readOK(t, in)
 			ended(t, in)
-			answered(t, bufio.NewReader(strings.NewReader(string(ask(l, []string{get}).sent))))
+			readOK(t, bufio.NewReader(strings.NewReader(string(ask(l, []string{get}).sent))))
 			if got := strings.Contains(said.String(), "http: panic serving client: on purpose\ngoroutine "); got != logged {
-				t.Errorf("log: %q", said.String())
+				t.Errorf("log: got %q", said.String())
 			}
 		})
 	}
 }
 
-// TestConnectionInContext: hooks get the connection as it was accepted, also when it is
-// handed over, and once each time.
+// TestConnectionInContext: ConnContext gets the accepted connection once, also if it is handed over
+// to net/http.
 func TestConnectionInContext(t *testing.T) {
 	_, l, stop := serving(&http.Server{Handler: http.HandlerFunc(mirror), ConnContext: withScript})
 	defer stop()
@@ -352,9 +352,9 @@ func TestConnectionInContext(t *testing.T) {
 	}
 }
 
-// TestHeldBack: answers to requests that came together go out together, and none waits
-// for a request that is not whole.
-func TestHeldBack(t *testing.T) {
+// TestPipelinedResponsesAreSentTogether: the responses to requests that arrive together are sent
+// together, and none waits for an incomplete request.
+func TestPipelinedResponsesAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, stop := serving(&http.Server{Handler: newHeld()})
 		defer stop()
@@ -364,9 +364,9 @@ func TestHeldBack(t *testing.T) {
 		room := make([]byte, 4096)
 		n, err := c.Read(room) // as much as one write has brought
 		if got := strings.Count(string(room[:n]), "HTTP/1.1 200"); got != 3 || err != nil {
-			t.Errorf("%d answers at once, %v: %q", got, err, room[:n])
+			t.Errorf("responses in one read: got %d, %v: %q", got, err, room[:n])
 		}
 		io.WriteString(c, "def")
-		answered(t, bufio.NewReader(c))
+		readOK(t, bufio.NewReader(c))
 	})
 }

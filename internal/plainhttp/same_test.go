@@ -22,7 +22,7 @@ func withScript(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, scriptKey{}, c)
 }
 
-// seen is everything of a request that a handler can see, but for its context.
+// seen returns everything of a request that a handler can see, except its context.
 func seen(r *http.Request, body []byte, err error) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s %d.%d host=%q length=%d close=%v from=%s te=%v trailer=%v tls=%v\nurl=%+v\n",
@@ -35,7 +35,7 @@ func seen(r *http.Request, body []byte, err error) string {
 	return b.String()
 }
 
-// mirror notes what it sees, and behaves as the path says.
+// mirror records what it sees, and behaves as the path says.
 func mirror(w http.ResponseWriter, r *http.Request) {
 	s := r.Context().Value(scriptKey{}).(*script)
 	var body []byte
@@ -104,20 +104,20 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reply is a response as it went over the wire, in an order that can be compared.
+// reply is a response as sent, in a comparable order.
 type reply struct {
 	status  string
 	headers []string
 	body    string
 }
 
-// replies takes apart what a server has sent.
+// replies parses what a server has sent.
 func replies(t testing.TB, sent []byte) (all []reply) {
 	t.Helper()
 	for len(sent) > 0 {
 		start, rest, ok := bytes.Cut(sent, crlfcrlf)
 		if !ok {
-			t.Fatalf("no end of a head in %q", sent)
+			t.Fatalf("response head without an end in %q", sent)
 		}
 		lines := strings.Split(string(start), "\r\n")
 		r := reply{status: lines[0], headers: lines[1:]}
@@ -142,7 +142,7 @@ func replies(t testing.TB, sent []byte) (all []reply) {
 		slices.Sort(r.headers)
 		if length == len(rest) {
 			// The last one: net/http closes the connection after a body that is too short,
-			// and does not always say so before.
+			// and does not always announce that.
 			r.headers = slices.DeleteFunc(r.headers, func(line string) bool { return line == "Connection: close" })
 		}
 		if bodyless {
@@ -154,7 +154,7 @@ func replies(t testing.TB, sent []byte) (all []reply) {
 	return all
 }
 
-// both is net/http and what imitates it.
+// both is our server and one of net/http.
 type both struct {
 	direct, plain *pipes
 	stop          func()
@@ -180,7 +180,7 @@ func newBoth() *both {
 	return b
 }
 
-// ask plays a script.
+// ask sends the pieces and records what happens.
 func ask(l *pipes, pieces []string) *script {
 	s := newScript(slices.Clone(pieces)...)
 	l.accept <- s
@@ -188,15 +188,15 @@ func ask(l *pipes, pieces []string) *script {
 	return s
 }
 
-// compare holds that the same bytes make handlers see the same and clients get the same.
+// compare checks that handlers see the same and clients get the same on both servers.
 func (b *both) compare(t testing.TB, pieces ...string) {
 	t.Helper()
 	want, got := ask(b.direct, pieces), ask(b.plain, pieces)
 	if !slices.Equal(got.seen, want.seen) {
-		t.Errorf("%q:\nthe handler has seen\n%s\nwith net/http\n%s", pieces, strings.Join(got.seen, "\n\n"), strings.Join(want.seen, "\n\n"))
+		t.Errorf("%q: the handler saw\n%s\nwant, as with net/http,\n%s", pieces, strings.Join(got.seen, "\n\n"), strings.Join(want.seen, "\n\n"))
 	}
 	if got, want := fmt.Sprintf("%+q", replies(t, got.sent)), fmt.Sprintf("%+q", replies(t, want.sent)); got != want {
-		t.Errorf("%q is answered with\n%s\nand by net/http with\n%s", pieces, got, want)
+		t.Errorf("%q: got the response\n%s\nwant, as from net/http,\n%s", pieces, got, want)
 	}
 }
 
@@ -207,7 +207,7 @@ const (
 	head = "HEAD /a HTTP/1.1\r\n" + host + "\r\n"
 )
 
-// ordinary are plain requests.
+// ordinary are ordinary requests.
 var ordinary = []string{
 	get, put, head,
 	"GET /a/b?c=d&e=%2F;f#g HTTP/1.1\r\n" + host + "Connection: Keep-Alive\r\n\r\n",
@@ -241,7 +241,7 @@ var ordinary = []string{
 	"GET /a HTTP/1.1\r\n" + host + "Content-Length: 3\r\n\r\nabc",
 }
 
-// last are plain requests after which the connection is closed, or that do not end.
+// last are ordinary requests that are incomplete, or after which the connection is closed.
 var last = []string{
 	"GET /close HTTP/1.1\r\n" + host + "\r\n",
 	"GET /short HTTP/1.1\r\n" + host + "\r\n",
@@ -253,7 +253,7 @@ var last = []string{
 	"G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nB", "\r\n", "",
 }
 
-// strange are requests that are not plain, those among them that smuggle.
+// strange are other requests, including smuggling attempts.
 var strange = []string{
 	"GET / HTTP/1.0\r\n" + host + "\r\n",
 	"GET / HTTP/1.0\r\n\r\n",
@@ -320,8 +320,7 @@ var strange = []string{
 	"POST /a HTTP/1.1\r\n" + host + "Transfer\x00Encoding: chunked\r\n\r\n0\r\n\r\n",
 }
 
-// TestSameAsNetHTTP sends each request alone, cut into pieces, behind plain ones and
-// before one.
+// TestSameAsNetHTTP sends each request alone, in pieces, after ordinary ones, and before one.
 func TestSameAsNetHTTP(t *testing.T) {
 	b := newBoth()
 	defer b.stop()
@@ -340,9 +339,9 @@ func TestSameAsNetHTTP(t *testing.T) {
 	}
 }
 
-// TestWhatIsHandedOver holds that what is plain stays here, and the rest does not: both
-// would otherwise be answered all the same.
-func TestWhatIsHandedOver(t *testing.T) {
+// TestOnlyOtherRequestsAreHandedOver: ordinary requests are served here, others by net/http. The
+// responses alone would not show the difference.
+func TestOnlyOtherRequestsAreHandedOver(t *testing.T) {
 	overs := make(chan struct{}, 1)
 	_, l, stop := serving(&http.Server{
 		Handler:     http.HandlerFunc(mirror),
@@ -366,17 +365,17 @@ func TestWhatIsHandedOver(t *testing.T) {
 	}
 	for _, text := range ordinary {
 		if over(text, text, text+text) {
-			t.Errorf("%q is handed over", text)
+			t.Errorf("%q is handed over to net/http, want it served here", text)
 		}
 	}
 	for _, text := range strange {
 		if !over(get, text) && !strings.Contains(text, "Content-Length: 1\r") { // which is plain without an end
-			t.Errorf("%q is not handed over", text)
+			t.Errorf("%q is served here, want it handed over to net/http", text)
 		}
 	}
 }
 
-// FuzzSameAsNetHTTP sends anything, in two pieces.
+// FuzzSameAsNetHTTP sends arbitrary bytes in two pieces.
 func FuzzSameAsNetHTTP(f *testing.F) {
 	for _, text := range slices.Concat(ordinary, last, strange) {
 		f.Add([]byte(text+get), 0)

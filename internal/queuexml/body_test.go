@@ -124,7 +124,7 @@ func FuzzParseBody(f *testing.F) {
 				t.Fatalf("%q: we read %q, encoding/xml %q, %v", doc, got, theirs, err)
 			}
 		} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnexpected) {
-			t.Fatalf("%q: an error of no kind: %v", doc, err)
+			t.Fatalf("%q: an error of no kind: got %v, want ErrMalformed and ErrUnexpected", doc, err)
 		}
 		want := legal(text)
 		ours := "<QueueMessage><MessageText>" + string(AppendText(nil, text)) + "</MessageText></QueueMessage>"

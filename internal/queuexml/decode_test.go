@@ -189,7 +189,7 @@ func FuzzParseMessages(f *testing.F) {
 		got, err := parseAll(doc)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnexpected) {
-				t.Fatalf("%q: an error of no kind: %v", doc, err)
+				t.Fatalf("%q: an error of no kind: got %v, want ErrMalformed and ErrUnexpected", doc, err)
 			}
 			return
 		}

@@ -23,8 +23,9 @@ const (
 )
 
 // Do calls op until it succeeds, fails with an error that is not transient, or ctx ends. The key,
-// such as a message id, spreads the waits of different callers. If Do gives up it returns op's
-// last error and not the context's, because it says more.
+// such as a message id, spreads the waits of different callers. The context of each call tells how
+// often the request was sent before: see [Repeats]. If Do gives up it returns op's last error and
+// not the context's, because it says more.
 func Do(ctx context.Context, key string, transient func(error) bool, op func(context.Context) error) error {
 	return Again(ctx, key, nil, transient, op)
 }
@@ -36,8 +37,13 @@ func Again(ctx context.Context, key string, last error, transient func(error) bo
 	if last != nil && !pause.For(series.Next(), ctx.Done()) {
 		return last
 	}
+	sent := 0
+	if last != nil {
+		sent = 1
+	}
 	err := backoff.Retry(func() error {
-		err := op(ctx)
+		err := op(Repeated(ctx, sent))
+		sent++
 		if err != nil {
 			last = err
 			if !transient(err) {
@@ -88,3 +94,21 @@ func (p policy) NextBackOff() time.Duration { return p.Next() }
 
 // Reset does nothing.
 func (policy) Reset() {}
+
+type repeatsKey struct{}
+
+// Repeated returns a context for a request that was sent n times before and failed each time. It
+// is for callers that do not use [Do].
+func Repeated(ctx context.Context, n int) context.Context {
+	if n <= 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, repeatsKey{}, n)
+}
+
+// Repeats returns how often the request of this context was sent before. A queue that bounds its
+// requests gives a repeated one more time, because the time before may have been too short.
+func Repeats(ctx context.Context) int {
+	n, _ := ctx.Value(repeatsKey{}).(int)
+	return n
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,5 +91,34 @@ func TestWaitsGrowToTheirMaximum(t *testing.T) {
 	w.Reset()
 	if got := w.Next(); got > time.Second*5/4 {
 		t.Errorf("the first wait after a reset is %v, want a second ± 25 %%", got)
+	}
+}
+
+// B-01: the context of a repeated request says how often it was sent before, whoever sent it
+// first.
+func TestARequestKnowsHowOftenItWasSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		send func(ctx context.Context, op func(context.Context) error) error
+		want []int
+	}{
+		"Do": {func(ctx context.Context, op func(context.Context) error) error {
+			return retry.Do(ctx, "key", isBusy, op)
+		}, []int{0, 1, 2}},
+		"Again": {func(ctx context.Context, op func(context.Context) error) error {
+			return retry.Again(ctx, "key", errBusy, isBusy, op)
+		}, []int{1, 2, 3}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []int
+			err := c.send(t.Context(), func(ctx context.Context) error {
+				if got = append(got, retry.Repeats(ctx)); len(got) < 3 {
+					return errBusy
+				}
+				return nil
+			})
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%s: sent %v times before, %v; want %v and success", name, got, err, c.want)
+			}
+		})
 	}
 }

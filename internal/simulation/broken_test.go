@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// breakage is a way in which a worker, or the service, could break a promise: the
-// books must notice each. The zero value breaks nothing.
+// breakage is a way in which a worker, or the service, could break a promise. The ledger must find
+// each. The zero value breaks nothing.
 type breakage struct {
 	wire    func(*process, queue.Queue) queue.Queue // between listener and faults
 	handler func(listener.Handler[job]) listener.Handler[job]
@@ -38,8 +38,7 @@ func (b breakage) withDefaults() breakage {
 	return b
 }
 
-// tampered is a queue of which some operations do something else. Nil ones do what they
-// should.
+// tampered is a queue with some operations replaced. Nil ones are not replaced.
 type tampered struct {
 	queue.Queue
 	poison  bool
@@ -83,7 +82,7 @@ func (q *tampered) Delete(ctx context.Context, l queue.Lease) error {
 	return q.Queue.Delete(ctx, l)
 }
 
-// wired is a breakage by tampering with what the listener asks of the queue.
+// wired returns a breakage that replaces operations of the listener's queue.
 func wired(with func(*process) tampered) breakage {
 	return breakage{wire: func(p *process, q queue.Queue) queue.Queue {
 		t := with(p)
@@ -95,9 +94,9 @@ func wired(with func(*process) tampered) breakage {
 // uncounted are the parameters of an envelope that count.
 var uncounted = regexp.MustCompile(`&(n|s)=\d+`)
 
-// TestTheBooksNotice breaks every promise in turn, and the books must say so, in the
-// words of that promise, within a few seeds.
-func TestTheBooksNotice(t *testing.T) {
+// TestLedgerFindsViolations breaks every promise in turn. Within a few seeds the ledger must report
+// that promise.
+func TestLedgerFindsViolations(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		breakage breakage
@@ -119,7 +118,7 @@ func TestTheBooksNotice(t *testing.T) {
 			}}
 		}), "a delete without a success, a discard or a copy"},
 
-		"messages are deleted as they come": {wired(func(*process) tampered {
+		"messages are deleted on arrival": {wired(func(*process) tampered {
 			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
 				batch, err := q.Dequeue(ctx, n, visibility)
 				for _, m := range batch {
@@ -129,7 +128,7 @@ func TestTheBooksNotice(t *testing.T) {
 			}}
 		}), "a delete without a success, a discard or a copy"},
 
-		"a message of the answer is forgotten": {wired(func(*process) tampered {
+		"a message of the response is dropped": {wired(func(*process) tampered {
 			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
 				batch, err := q.Dequeue(ctx, n, visibility)
 				return batch[:max(len(batch)-1, 0)], err
@@ -186,13 +185,13 @@ func TestTheBooksNotice(t *testing.T) {
 
 		"deletes are not sent": {wired(func(*process) tampered {
 			return tampered{remove: func(context.Context, queue.Queue, queue.Lease) error { return nil }}
-		}), "ended in nothing, and nothing explains it"},
+		}), "ended without a settlement, without a cause"},
 
 		"give-backs are not sent": {wired(func(*process) tampered {
 			return tampered{update: func(_ context.Context, _ queue.Queue, l queue.Lease, _ string, _ time.Duration) (queue.Lease, error) {
 				return l, nil
 			}}
-		}), "ended in nothing, and nothing explains it"},
+		}), "ended without a settlement, without a cause"},
 
 		"a message comes twice in one batch": {wired(func(*process) tampered {
 			return tampered{dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
@@ -211,24 +210,24 @@ func TestTheBooksNotice(t *testing.T) {
 			}}
 		}), "a dequeue asks for"},
 
-		"the dead go on": {breakage{wire: func(p *process, _ queue.Queue) queue.Queue {
+		"dead workers go on": {breakage{wire: func(p *process, _ queue.Queue) queue.Queue {
 			return p.world.server(p.plan.name)
 		}}, "a worker acts after its end"},
 
-		"more handlers run than may": {breakage{options: func(o *listener.Options[job]) {
+		"too many handlers run": {breakage{options: func(o *listener.Options[job]) {
 			o.Concurrency += 4
 		}}, "the concurrency is"},
 
-		"more loops run than may": {breakage{options: func(o *listener.Options[job]) {
+		"too many loops run": {breakage{options: func(o *listener.Options[job]) {
 			o.Loops.Max += 3
 			o.Loops.Min += 3
 		}}, "loops"},
 
-		"more attempts are made than may": {breakage{options: func(o *listener.Options[job]) {
+		"too many attempts are made": {breakage{options: func(o *listener.Options[job]) {
 			o.Poison.MaxAttempts += 2
 		}}, "MaxAttempts is"},
 
-		"more deliveries are lost than may": {breakage{options: func(o *listener.Options[job]) {
+		"too many deliveries are lost": {breakage{options: func(o *listener.Options[job]) {
 			o.Poison.MaxLost += 5
 		}}, "MaxLost is"},
 
@@ -246,11 +245,11 @@ func TestTheBooksNotice(t *testing.T) {
 				}
 				return errBroken
 			}
-		}}, "a failure is recorded where there was none"},
+		}}, "a failure is recorded for a run that did not fail"},
 
-		"the producer believes what was not": {breakage{sending: func(q queue.Queue) queue.Queue {
+		"the producer is told of an acceptance that never was": {breakage{sending: func(q queue.Queue) queue.Queue {
 			return &tampered{Queue: q, poison: true, copying: func(context.Context, queue.Queue, string, *queue.EnqueueOptions) (queue.Message, error) {
-				return queue.Message{Lease: queue.Lease{ID: "dreamt"}}, nil
+				return queue.Message{Lease: queue.Lease{ID: "invented"}}, nil
 			}}
 		}}, "an acceptance that never was"},
 	} {
@@ -258,14 +257,14 @@ func TestTheBooksNotice(t *testing.T) {
 			t.Parallel()
 			const within = 40
 			for n := uint64(1); n <= within; n++ {
-				for _, complaint := range run(t, n, c.breakage).complaints {
-					if strings.Contains(complaint, c.words) {
-						t.Logf("seed %d: %s", n, complaint)
+				for _, violation := range run(t, n, c.breakage).violations {
+					if strings.Contains(violation, c.words) {
+						t.Logf("seed %d: %s", n, violation)
 						return
 					}
 				}
 			}
-			t.Errorf("the books of %d seeds do not complain of %q", within, c.words)
+			t.Errorf("violations of %d seeds: none has %q", within, c.words)
 		})
 	}
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// rest is how often it is looked whether all is quiet.
+// rest is the interval between checks whether the queue is empty.
 const rest = 10*time.Second + 1
 
-// The workers that clear up when all is over: healthy is of the next release, so that
-// nothing is too new for it; mover takes away what others kept.
+// The workers at the end: healthy is of the next release, so that no message is too new for it;
+// mover moves the poison that others kept.
 const (
 	healthy = "healthy"
 	mover   = "mover"
 )
 
-// calm is the end of every world: nothing goes wrong any more, and the queue must become
-// empty. First those who survived the storm do what they can, with whatever it has made of
-// them; then a healthy worker does the rest.
+// calm is the end of every world, without faults. First the surviving workers must do what they
+// can, then a healthy worker the rest.
 func (w *world) calm() {
 	var alive []*process
 	for _, p := range w.processes {
@@ -31,9 +30,9 @@ func (w *world) calm() {
 		}
 	}
 	if len(alive) > 0 {
-		w.clear(alive)
+		w.waitUntilEmpty(alive)
 		if len(alive) == 1 {
-			w.muster(alive[0])
+			w.checkCapacity(alive[0])
 		}
 	}
 	for _, p := range alive {
@@ -45,74 +44,74 @@ func (w *world) calm() {
 	for _, one := range w.plan.workers {
 		keeps = keeps || one.policy.keep
 	}
-	p := w.heal(healthy, keeps)
+	p := w.startHealthy(healthy, keeps)
 	if keeps {
-		time.Sleep(150 * time.Minute) // what is kept comes up every hour
+		time.Sleep(150 * time.Minute) // kept poison becomes visible every hour
 	}
-	w.dismiss(p)
+	w.stopWorker(p)
 	if keeps {
-		w.dismiss(w.heal(mover, false))
+		w.stopWorker(w.startHealthy(mover, false))
 	}
 }
 
-// heal starts a worker whose settings are those of the world, and lets it clear up.
-func (w *world) heal(name string, keeps bool) *process {
+// startHealthy starts a worker with the settings of the world and waits until the queue is empty.
+func (w *world) startHealthy(name string, keeps bool) *process {
 	policy, idle := w.plan.policy, 10*time.Second
 	if policy.keep = keeps; keeps { // it will be idle for long
 		idle = time.Minute
 	}
-	p := w.employ(workerPlan{
+	p := w.addProcess(workerPlan{
 		name: name, survives: true, ending: stopped, release: 2, policy: policy,
 		faults:      faultqueue.Options{Seed: uint64(w.plan.dice), UsualLatency: usual, Record: true},
 		concurrency: 16, batch: 16, idleMin: 500 * time.Millisecond, idleMax: idle,
 		loops: listener.Loops{Min: 1, Max: 1}, visibility: dispatcher.Fixed(30 * time.Second),
-		grace: 10 * time.Minute, settle: 15 * time.Second, mostRetryDelay: 5 * time.Second,
+		grace: 10 * time.Minute, settle: 15 * time.Second, maxRetryDelay: 5 * time.Second,
 	})
 	w.surviving.Go(p.live)
 	<-p.born
 	time.Sleep(rest)
-	w.clear([]*process{p})
+	w.waitUntilEmpty([]*process{p})
 	return p
 }
 
-func (w *world) dismiss(p *process) {
+func (w *world) stopWorker(p *process) {
 	close(p.calm)
 	w.surviving.Wait()
 }
 
-// clear waits until the workers have emptied the queue, and complains if that takes
-// longer than it may.
-func (w *world) clear(by []*process) {
-	w.look()
+// waitUntilEmpty waits until the workers have emptied the queue. It is a violation if that takes
+// longer than the deadline.
+func (w *world) waitUntilEmpty(by []*process) {
+	w.updateLeft()
 	begin, d := w.now(), w.deadline(by)
-	complain := func(due time.Duration) func(queue.ID, leftover) {
+	report := func(due time.Duration) func(queue.ID, leftover) {
 		return func(id queue.ID, l leftover) {
 			if due == d.late || !d.hang[id] {
-				w.complain("%s has not emptied the queue in %v: message %s of job %d is left, hidden until %v", by[0].plan.name, due-begin, id, l.job.n, l.hidden)
+				w.addViolation("%s has not emptied the queue in %v: message %s of job %d is left, hidden until %v", by[0].plan.name, due-begin, id, l.job.n, l.hidden)
 			}
 		}
 	}
-	for w.toDo(by, nil) > 0 && w.now() <= d.late {
+	for w.remaining(by, nil) > 0 && w.now() <= d.late {
 		time.Sleep(rest)
-		w.look()
+		w.updateLeft()
 		if w.now() > d.soon && w.now()-rest <= d.soon {
-			w.toDo(by, complain(d.soon))
+			w.remaining(by, report(d.soon))
 		}
 	}
-	w.toDo(by, complain(d.late))
+	w.remaining(by, report(d.late))
 }
 
-// leftover is a message that is in the queue yet.
+// leftover is a message that is still in the queue.
 type leftover struct {
 	job             jobPlan
 	text            string
 	hidden, expires time.Duration
 	newer           bool // an envelope of the next release
-	kept            bool // poison that stays, or so it seems
+	kept            bool // poison that stays, as far as can be seen
 }
 
-// look brings what is left up to date.
-func (w *world) look() {
+// updateLeft reads new entries of the history into left.
+func (w *world) updateLeft() {
 	w.history.mu.Lock()
 	defer w.history.mu.Unlock()
 	for ; w.seen < len(w.history.entries); w.seen++ {
@@ -121,44 +120,44 @@ func (w *world) look() {
 		switch {
 		case e.kind == accepted:
 			w.left[e.id] = leftover{job: w.sent(e.text), text: e.text, hidden: e.hidden, expires: e.until, newer: strings.HasPrefix(e.text, nextMark)}
-		case e.kind == deleted && e.said == "":
+		case e.kind == deleted && e.outcome == "":
 			delete(w.left, e.id)
 		case e.kind == dropped:
 			clear(w.left)
-		case there && e.said == "" && (e.kind == updated || e.kind == delivered):
+		case there && e.outcome == "" && (e.kind == updated || e.kind == delivered):
 			was.hidden, was.text, was.kept = e.until, e.text, e.until > e.at+hour || poisoned(e.text)
 			w.left[e.id] = was
 		}
 	}
 }
 
-// hour is longer than any delay but that of poison which is kept.
+// hour is longer than any delay except that of kept poison.
 const hour = 50 * time.Minute
 
-// poisoned tells whether an envelope says that it is poison.
+// poisoned reports whether an envelope is marked as poison.
 func poisoned(text string) bool {
 	head, _, _ := strings.Cut(text, "\n")
 	return strings.Contains(head, "px=")
 }
 
-// sent returns the job of which the text was sent.
+// sent returns the job that was sent with the text.
 func (w *world) sent(text string) jobPlan {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.jobs[w.texts[text]]
 }
 
-// hangsUntil returns until when a run of the message takes whatever happens.
+// hangsUntil returns until when a run of the message hangs.
 func (w *world) hangsUntil(id queue.ID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hangs[id]
 }
 
-// toDo counts what is left that the workers can do something about, and shows it. They
-// cannot read what is too new for one of them, nor hurry what is kept hidden for an hour,
-// or to the end of its life.
-func (w *world) toDo(by []*process, show func(queue.ID, leftover)) (n int) {
+// remaining counts the messages that the workers should handle, and calls show for each. Messages
+// of a newer release than a worker's are excluded, as are those that are kept hidden for an hour or
+// until they expire.
+func (w *world) remaining(by []*process, show func(queue.ID, leftover)) (n int) {
 	old, keeps := false, false
 	for _, p := range by {
 		old = old || p.plan.release < 2

@@ -8,21 +8,21 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// why explains a delivery after which the message was neither deleted nor given back.
-func (b *books) why(d *delivery) string {
-	a, s := d.account, b.staff[d.who]
+// why returns the cause of a delivery after which the message was neither deleted nor given back, or "".
+func (b *ledger) why(d *delivery) string {
+	a, s := d.message, b.workers[d.who]
 	later := a.deliveries[d.entry.count:]
 	switch {
-	case d.began == nil && s.lostAnswer(d.entry.at):
-		return "the answer to the dequeue was lost"
+	case d.began == nil && s.lostResponse(d.entry.at):
+		return "the response to the dequeue was lost"
 	case d.began == nil && s.arrivals[d.entry.at] == faultqueue.Dequeue:
-		return "the dequeue arrived when nobody waited for it"
+		return "the dequeue arrived after its caller had given up"
 	case d.began == nil && s.doubledDequeue(d.entry.at):
-		return "the dequeue was done twice"
+		return "the dequeue was executed twice"
 	case a.dropped:
 		return "the queue was dropped"
-	case a.acceptance.until > 0 && a.acceptance.until <= d.over()+s.plan.settling()+longestCall:
-		return "its life ended meanwhile"
+	case a.acceptance.until > 0 && a.acceptance.until <= d.over()+s.plan.settling()+maxCall:
+		return "the message expired meanwhile"
 	case s.abandoned[a.id] > 0:
 		return "the handler was abandoned"
 	case s.state.Unsettled > 0 && s.cutShort(d):
@@ -34,9 +34,9 @@ func (b *books) why(d *delivery) string {
 	case d.copied && len(later) == 0 && a.removed != nil:
 		return "deleted by an earlier delivery"
 	case d.copied && s.badCopies:
-		return "the copy was made and its answer lost"
-	case s.slowAnswer(d.entry.at): // then nothing is started, or it ends in nothing
-		return "the answer to the dequeue took too long"
+		return "the copy was made and the response lost"
+	case s.slowResponse(d.entry.at): // no handler starts, or its settlement comes too late
+		return "the response to the dequeue took too long"
 	case d.reported > 0:
 		return "the handler was stuck"
 	case s.diedOver(d):
@@ -45,24 +45,23 @@ func (b *books) why(d *delivery) string {
 	return ""
 }
 
-// failedAfter tells whether such a call about the message failed, or took long, after it
-// was delivered. What the service would have refused in any case is no excuse.
+// failedAfter reports whether such a call about the message failed, or took long, after its
+// delivery. Calls that the service would have refused in any case do not count.
 func (s *worker) failedAfter(d *delivery, op faultqueue.Op) bool {
-	return slices.ContainsFunc(s.failed[d.account.id], func(c faultqueue.Call) bool {
+	return slices.ContainsFunc(s.failed[d.message.id], func(c faultqueue.Call) bool {
 		refused := c.Fault == "" && (c.Error == queue.ErrInvalid.Error() || c.Error == queue.ErrTooLarge.Error())
 		return c.Op == op && s.birth+c.At >= d.entry.at && !refused
 	})
 }
 
-// longestCall is how long one takes at most.
-const longestCall = 25 * time.Second
+// maxCall is the longest duration of a call.
+const maxCall = 25 * time.Second
 
-// longestSettlement is how long it may take to copy, to fail with it and to give back, with
-// slow calls and all that may be tried again.
-const longestSettlement = 2 * time.Minute
+// maxSettlement is the longest duration of a settlement: a failing copy and a give-back, with slow
+// calls and retries.
+const maxSettlement = 2 * time.Minute
 
-// diedOver tells whether the worker died while the delivery was on its way, in its handler
-// or being settled.
+// diedOver reports whether the worker died before the delivery was settled.
 func (s *worker) diedOver(d *delivery) bool {
 	last := d.entry.at
 	switch {
@@ -73,33 +72,32 @@ func (s *worker) diedOver(d *delivery) bool {
 	case d.began != nil:
 		return true
 	}
-	return s.death-last <= longestSettlement
+	return s.death-last <= maxSettlement
 }
 
-// cutShort tells whether the worker may not have been given the time to settle: it was
-// halted, or the handler returned when its patience was over.
+// cutShort reports whether the worker may have had no time to settle: it was halted, or the handler
+// returned after the stop.
 func (s *worker) cutShort(d *delivery) bool {
 	return s.plan.ending == halted || s.plan.ending == hurried || d.ended != nil && s.stopped > 0 && d.ended.at > s.stopped
 }
 
-// lostAnswer tells whether a dequeue that the server answered at the instant never got
-// back.
-func (s *worker) lostAnswer(at time.Duration) bool {
+// lostResponse reports whether the response to a dequeue at the instant was lost.
+func (s *worker) lostResponse(at time.Duration) bool {
 	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Error != "" })
 }
 
-// slowAnswer tells whether one took long.
-func (s *worker) slowAnswer(at time.Duration) bool {
+// slowResponse reports whether the response to a dequeue at the instant was slow.
+func (s *worker) slowResponse(at time.Duration) bool {
 	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Count > 0 && c.Fault == faultqueue.Slow })
 }
 
-// doubledDequeue tells whether one may have been the first of two that the server did for
-// one call, whose answer nobody heard.
+// doubledDequeue reports whether a dequeue at the instant may have been the first of two that the
+// server executed for one call, whose response was dropped.
 func (s *worker) doubledDequeue(at time.Duration) bool {
 	return s.dequeued(at, func(c faultqueue.Call) bool { return c.Fault == faultqueue.Duplicate })
 }
 
-// dequeued tells whether a dequeue was under way at the instant, and was like this.
+// dequeued reports whether a dequeue for which like is true was in progress at the instant.
 func (s *worker) dequeued(at time.Duration, like func(faultqueue.Call) bool) bool {
 	return slices.ContainsFunc(s.dequeues, func(c faultqueue.Call) bool {
 		return c.At+s.birth <= at && at <= c.At+s.birth+c.Took && like(c)

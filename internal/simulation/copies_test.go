@@ -5,40 +5,40 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// copy books a message in the poison queue: whose it is, and whether it should be there.
-func (b *books) copy(e entry) {
+// copy records a message in the poison queue: of which delivery it is, and whether it should be there.
+func (b *ledger) copy(e entry) {
 	b.copies++
 	d, record := b.origin(e)
 	if d == nil {
-		b.complain(e, "a copy of what its worker was never given, or not of its text")
+		b.addViolation(e, "a copy of a message that its worker never got, or of another text")
 		return
 	}
-	a := d.account
+	a := d.message
 	a.copies++
 	d.copied = true
 	if d.began != nil && d.ended == nil {
-		b.complain(e, "a copy while the handler runs")
+		b.addViolation(e, "a copy while the handler runs")
 	}
 	if record.Version == 0 {
 		if !a.bare(b.policy(d)) {
-			b.complain(e, "a copy without a record")
+			b.addViolation(e, "a copy without a record")
 		}
-		return // bare: it has no reason
+		return // a bare copy has no reason
 	}
 	if !d.holds(readable(record.Text)) {
-		b.complain(e, "the record is not of this delivery")
+		b.addViolation(e, "the record is not of this delivery")
 	}
-	if record.Error == "" && d.ended != nil && !a.job.largest && !d.said(didSnooze) {
-		b.complain(e, "the record has lost the error")
+	if record.Error == "" && d.ended != nil && !a.job.largest && !d.endedWith(didSnooze) {
+		b.addViolation(e, "the record lacks the error")
 	}
-	if !b.right(d, record.Reason) {
-		b.complain(e, "the reason %q is not what happened: %d starts lost of %d recorded, %s", record.Reason, d.lost(), d.head.Starts, d.result())
+	if !b.reasonIsRight(d, record.Reason) {
+		b.addViolation(e, "the reason %q is not what happened: %d starts lost of %d recorded, %s", record.Reason, d.lost(), d.head.Starts, d.result())
 	}
 }
 
-// right tells whether the reason for a copy is what happened.
-func (b *books) right(d *delivery, reason poison.Reason) bool {
-	a, p := d.account, b.policy(d)
+// reasonIsRight reports whether the reason for a copy is what happened.
+func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
+	a, p := d.message, b.policy(d)
 	// Poison that could not be moved carries its reason to the next delivery, where no
 	// handler may run.
 	if d.head.Poison != "" {
@@ -50,31 +50,31 @@ func (b *books) right(d *delivery, reason poison.Reason) bool {
 	}
 	switch reason {
 	case poison.ReasonAttempts:
-		return d.said(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
+		return d.endedWith(didFail) && attempt >= p.maxAttempts || d.began == nil && attempt > p.maxAttempts
 	case poison.ReasonLost:
 		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
 		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded != "")
 	case poison.ReasonRejected:
-		return d.said(didPoison)
+		return d.endedWith(didPoison)
 	case poison.ReasonExpiring:
 		return a.acceptance.until != 0
 	}
 	return false
 }
 
-// origin finds the delivery that a copy is of.
-func (b *books) origin(e entry) (found *delivery, _ poison.Record) {
+// origin returns the delivery that was copied.
+func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 	if record, err := poison.ParseRecord(e.text); err == nil {
-		a := b.accounts[record.ID]
+		a := b.messages[record.ID]
 		i := record.DequeueCount - 1
 		if a == nil || i < 0 || i >= int64(len(a.deliveries)) || a.deliveries[i].who != e.who {
 			return nil, record
 		}
 		return a.deliveries[i], record
 	}
-	// Bare: the text says which message, but not which of its deliveries; rather one
-	// that has no copy yet.
+	// A bare copy says which message it is of, but not which delivery: prefer one that has no copy
+	// yet.
 	text := readable(e.text)
 	head, _, _, _ := codec.Open(text, codec.Auto)
 	for _, a := range b.order {

@@ -9,21 +9,21 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Times of the library that no option sets.
+// Times of the library that are not options.
 const (
-	longestErrorWait  = 40 * time.Second // of a loop after errors, with its spread
-	longestProbePause = 20 * time.Second // of an outage, with its spread
-	leastOutage       = 16               // failures in a row that are one
-	wakeUp            = 3 * time.Second  // from a release's instant to its delivery: whole seconds, twice, and a call or two
-	mostStep          = time.Second      // from any step of a message to its next, when nothing goes wrong
-	mostUnasked       = 30 * time.Second // with all open slots taken
-	stuckByDefault    = time.Minute      // after the end of a handler's context
-	settleByDefault   = 15 * time.Second // for a settlement
-	longestHalt       = 4 * time.Second  // to notice that everything is cancelled
+	maxErrorWait     = 40 * time.Second // of a loop after errors, with its spread
+	maxProbePause    = 20 * time.Second // of an outage, with its spread
+	minOutage        = 16               // failures in a row that count as one
+	wakeUp           = 3 * time.Second  // from a release's instant to its delivery: whole seconds, twice, and a call or two
+	maxStep          = time.Second      // between two steps of a message, without faults
+	maxDepthInterval = 30 * time.Second // with all open slots taken
+	stuckByDefault   = time.Minute      // after the end of a handler's context
+	settleByDefault  = 15 * time.Second // for a settlement
+	maxHalt          = 4 * time.Second  // to notice that everything is cancelled
 )
 
-// with is the plan after a change of settings, by the words of Settings: a zero field
-// leaves its setting as it is, and Loops.Max follows Concurrency if it never was set.
+// with returns the plan after a change of settings, as Settings documents it: a zero field leaves
+// its setting unchanged, and Loops.Max follows Concurrency if it was never set.
 func (w workerPlan) with(s listener.Settings) workerPlan {
 	if s.Concurrency > 0 {
 		w.concurrency = s.Concurrency
@@ -40,7 +40,7 @@ func (w workerPlan) with(s listener.Settings) workerPlan {
 	return w
 }
 
-// settled is the plan after all its changes.
+// settled returns the plan after all its changes.
 func (w workerPlan) settled() workerPlan {
 	for _, c := range w.changes {
 		w = w.with(c.Settings)
@@ -48,23 +48,23 @@ func (w workerPlan) settled() workerPlan {
 	return w
 }
 
-// leastLoops is how many loops there must be.
-func (w workerPlan) leastLoops() int {
+// minLoops is how many loops there must be.
+func (w workerPlan) minLoops() int {
 	if w.loops.Max > 0 {
 		return w.loops.Min
 	}
 	return min(w.loops.Min, w.concurrency)
 }
 
-// mostLoops is how many loops there may be.
-func (w workerPlan) mostLoops() int {
+// maxLoops is how many loops there may be.
+func (w workerPlan) maxLoops() int {
 	if w.loops.Max > 0 {
 		return w.loops.Max
 	}
-	return max((w.concurrency+w.batch-1)/w.batch, w.leastLoops())
+	return max((w.concurrency+w.batch-1)/w.batch, w.minLoops())
 }
 
-// severalLoops tells whether there may ever be more than one.
+// severalLoops reports whether there may ever be more than one loop.
 func (w workerPlan) severalLoops() bool {
 	several := w.loops.Max != 1
 	for _, c := range w.changes {
@@ -73,10 +73,10 @@ func (w workerPlan) severalLoops() bool {
 	return several
 }
 
-// capacity is how many handlers run at once with so many loops.
+// capacity returns how many handlers can run at once with that many loops.
 func (w workerPlan) capacity(loops int) int { return min(w.concurrency, loops*w.batch) }
 
-// stuck is how long after the end of its context a handler is reported.
+// stuck returns how long after the end of its context a handler is reported.
 func (w workerPlan) stuck() time.Duration {
 	if w.stuckAfter == 0 {
 		return stuckByDefault
@@ -84,7 +84,7 @@ func (w workerPlan) stuck() time.Duration {
 	return w.stuckAfter
 }
 
-// settling is how long settlements are tried.
+// settling returns how long settlements are tried.
 func (w workerPlan) settling() time.Duration {
 	if w.settle == 0 {
 		return settleByDefault
@@ -92,12 +92,12 @@ func (w workerPlan) settling() time.Duration {
 	return w.settle
 }
 
-// pace is what decides how long workers may take, of which any may get a message.
+// pace bounds how long workers may take, any of which may get a message.
 type pace struct {
 	world     *world
 	capacity  int           // handlers at once
-	blocked   time.Duration // until when runs hang that take slots now
-	discovery time.Duration // until what is visible is found
+	blocked   time.Duration // until when hanging runs occupy slots
+	discovery time.Duration // until a visible message is found
 	lingering time.Duration // of free slots for more of them
 	delay     time.Duration // longest before another attempt
 	attempts  int           // MaxAttempts
@@ -113,7 +113,7 @@ func (w *world) pace(by []*process) pace {
 	for _, p := range by {
 		s := p.plan.settled()
 		hung, until := w.hanging(p)
-		c.capacity += max(s.capacity(s.leastLoops())-hung, 0)
+		c.capacity += max(s.capacity(s.minLoops())-hung, 0)
 		c.blocked = max(c.blocked, until)
 		lingering := max(s.linger, 0)
 		if s.linger == 0 { // it follows how long handlers take
@@ -121,8 +121,8 @@ func (w *world) pace(by []*process) pace {
 		}
 		c.lingering = max(c.lingering, lingering)
 		c.discovery = max(c.discovery, s.idleMax+s.idleMax/10)
-		c.delay = max(c.delay, s.mostRetryDelay)
-		if s.hookPanic > 0 || s.mostRetryDelay == 0 { // then the usual curve holds
+		c.delay = max(c.delay, s.maxRetryDelay)
+		if s.hookPanic > 0 || s.maxRetryDelay == 0 { // then the default curve applies
 			c.delay = max(c.delay, time.Duration(1.1*math.Pow(float64(s.policy.maxAttempts), 4))*time.Second)
 		}
 		c.attempts, c.lost = max(c.attempts, s.policy.maxAttempts), max(c.lost, s.policy.maxLost)
@@ -136,7 +136,7 @@ func (w *world) pace(by []*process) pace {
 	return c
 }
 
-// course is how often a message is run yet at most, and how long its runs take together.
+// course returns how often a message may still run, and how long its runs take together.
 func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	j, n := l.job, c.world.begun(id)
 	if j.form == junk || j.form == broken || j.undecoded != "" {
@@ -144,7 +144,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	}
 	head, _, _, _ := codec.Open(readable(l.text), codec.Auto)
 	failing, again := max(c.attempts-head.Attempts, 0), max(j.times-n, 0)+1
-	switch j.manner {
+	switch j.behaviour {
 	case succeeds, poisons, discards:
 		runs = 1
 	case snoozes:
@@ -158,24 +158,24 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 		return c.world.plan.dice.within(j.shortest, j.longest, "run", string(id), str(n+k), "length")
 	}
 	most := time.Duration(0)
-	for k := range runs + failing + c.lost + 1 + mostSpared {
+	for k := range runs + failing + c.lost + 1 + maxSpared {
 		most = max(most, draw(k))
 	}
 	cut := c.timeout > 0 && c.timeout < most
-	if cut || c.together { // it may fail because it takes too long, or with others
+	if cut || c.together { // it may fail because of its time-out, or with its batch
 		runs = max(runs, failing)
-		if j.manner == snoozes {
+		if j.behaviour == snoozes {
 			runs = again + failing
 		}
 	}
-	if cut && (j.heedless || j.cleaning > 0) { // and be lost when it is stuck
-		runs += c.lost + 1 + mostSpared
+	if cut && (j.heedless || j.cleaning > 0) { // and be lost while it is stuck
+		runs += c.lost + 1 + maxSpared
 	}
-	if n > 0 { // the last one may be running yet
+	if n > 0 { // the last run may still be running
 		long = draw(-1) + j.cleaning
 	}
 	for k := range runs {
-		long += draw(k) + time.Duration(j.saves)*mostStep/10
+		long += draw(k) + time.Duration(j.saves)*maxStep/10
 		if cut {
 			long += j.cleaning
 		}
@@ -187,8 +187,8 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	return runs, long
 }
 
-// deadline is by when workers must have emptied the queue: soon of all messages but those
-// that hang now, and late of all.
+// deadline is the time by which workers must have emptied the queue: soon for all messages except
+// those that hang now, late for all.
 type deadline struct {
 	soon, late time.Duration
 	hang       map[queue.ID]bool
@@ -196,15 +196,15 @@ type deadline struct {
 
 func (w *world) deadline(by []*process) deadline {
 	c := w.pace(by)
-	w.toDo(by, func(id queue.ID, l leftover) { c.course(id, l) }) // to know the longest
+	w.remaining(by, func(id queue.ID, l leftover) { c.course(id, l) }) // computes c.longest
 	soon, hangs := w.now(), w.now()
 	var work, chain, probes time.Duration
 	hang := make(map[queue.ID]bool)
-	w.toDo(by, func(id queue.ID, l leftover) {
+	w.remaining(by, func(id queue.ID, l leftover) {
 		runs, long := c.course(id, l)
 		work += long
-		chain = max(chain, long+2*mostStep+time.Duration(runs)*(2*mostStep+c.pause(l.job)+wakeUp+c.lingering))
-		probes += time.Duration(runs) * longestProbePause
+		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering))
+		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
 			hang[id] = true
 			hangs = max(hangs, l.hidden, until)
@@ -215,17 +215,17 @@ func (w *world) deadline(by []*process) deadline {
 	if !w.mayLookLikeAnOutage(c) {
 		probes = 0
 	}
-	if c.capacity <= 0 { // all slots are taken by what hangs
+	if c.capacity <= 0 { // hanging runs occupy all slots
 		soon, c.capacity = max(soon, c.blocked), 1
 	}
-	long := longestErrorWait + longestProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
+	long := maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
 	return deadline{soon + long, max(soon, hangs) + long, hang}
 }
 
-// pause is the longest before another run of the job.
+// pause returns the longest pause before another run of the job.
 func (c *pace) pause(j jobPlan) time.Duration {
 	switch {
-	case j.manner != retries && j.manner != snoozes:
+	case j.behaviour != retries && j.behaviour != snoozes:
 		return c.delay
 	case j.atOnce && c.timeout == 0 && !c.together:
 		return 0
@@ -233,17 +233,17 @@ func (c *pace) pause(j jobPlan) time.Duration {
 	return max(c.delay, 30*time.Second)
 }
 
-// mayLookLikeAnOutage tells whether enough jobs may fail in a row.
+// mayLookLikeAnOutage reports whether enough jobs may fail in a row.
 func (w *world) mayLookLikeAnOutage(c pace) bool {
 	if w.plan.outage.long > 0 || c.timeout > 0 || c.together {
-		return len(w.plan.jobs) >= leastOutage
+		return len(w.plan.jobs) >= minOutage
 	}
 	n := 0
 	for _, j := range w.plan.jobs {
-		switch j.manner {
+		switch j.behaviour {
 		case fails, never, retries, panics, exits, typedNil:
 			n++
 		}
 	}
-	return n >= leastOutage
+	return n >= minOutage
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// job is what is sent. Step is how far it has come, as its handler has saved it.
+// job is the body of a message. Step is its saved progress.
 type job struct {
 	N, Try int
 	Step   int    `json:",omitempty"`
 	Pad    string `json:",omitempty"`
 }
 
-// The results of a run, as the history has them. A failure has its error after it.
+// The results of a run in the history. The error of a failure follows.
 const (
 	didSucceed = "succeeded"
 	didFail    = "failed"
 	didPoison  = "poisoned"
 	didDiscard = "discarded"
 	didSnooze  = "snoozed"
-	didNothing = "not begun" // the job was never looked at: its batch did not begin
+	didNothing = "not begun" // its batch did not begin
 )
 
 var (
@@ -34,7 +34,8 @@ var (
 	errOutage = errors.New("the database is away")
 )
 
-// careless is an error of the kind that is returned as a nil pointer by mistake.
+// careless is an error whose nil pointer is returned by mistake. Its name is part of the error
+// texts on which seeds depend.
 type careless struct{ text string }
 
 func (e *careless) Error() string { return e.text }
@@ -45,24 +46,24 @@ type handling struct {
 	ctx     context.Context
 	message *listener.Message[job]
 	job     jobPlan
-	n       int // runs of the message before this one, wherever
+	n       int // earlier runs of the message, of all workers
 
-	said string        // the result, as the history has it
-	err  error         // what is returned
-	cut  bool          // the context ended first
-	at   time.Duration // when it began
-	last func()        // panics, or ends the goroutine; nil for neither
+	outcome string        // the result, as the history has it
+	err     error         // what is returned
+	cut     bool          // the context ended first
+	at      time.Duration // when it began
+	last    func()        // panics, or ends the goroutine; nil for neither
 }
 
-// handle does what the plan of the job says. It never takes no time at all: what
-// happens at one instant happens in any order.
+// handle does what the plan of the job says. It always takes some time, because events at the same
+// instant have no order.
 func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 	r := p.begin(ctx, m)
 	defer r.end()
 	time.Sleep(r.within(1, 10*time.Millisecond, "begin"))
 	if p.together != nil {
 		p.parts.Store(m, r)
-		defer time.Sleep(r.within(1, 10*time.Millisecond, "apart")) // its slot is free at an instant of its own
+		defer time.Sleep(r.within(1, 10*time.Millisecond, "apart")) // so that slots become free at different instants
 		return p.together(ctx, m)
 	}
 	r.work()
@@ -75,39 +76,39 @@ func (p *process) handle(ctx context.Context, m *listener.Message[job]) error {
 	return r.err
 }
 
-// begin writes down that a run begins, and when its context ends.
+// begin records the begin of a run, and the end of its context.
 func (p *process) begin(ctx context.Context, m *listener.Message[job]) *handling {
 	w := p.world
-	r := &handling{process: p, ctx: ctx, message: m, job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), said: didNothing}
+	r := &handling{process: p, ctx: ctx, message: m, job: w.job(m.Body.N), n: w.run(m.ID), at: w.now(), outcome: didNothing}
 	w.history.note(entry{kind: began, who: p.plan.name, id: m.ID, count: m.DequeueCount, n: m.Attempt})
 	w.running.Add(1)
 	context.AfterFunc(ctx, func() {
-		// At the end of a run it is ended by its dispatcher, which is no news.
+		// The dispatcher cancels it at the end of a run, which is not recorded.
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !p.isDead() {
-			w.history.note(entry{kind: cutOff, who: p.plan.name, id: m.ID, count: m.DequeueCount, said: cause.Error()})
+			w.history.note(entry{kind: cutOff, who: p.plan.name, id: m.ID, count: m.DequeueCount, outcome: cause.Error()})
 		}
 	})
 	return r
 }
 
-// end writes down how it ended.
+// end records the result of a run.
 func (r *handling) end() {
 	defer r.world.running.Done()
 	if r.isDead() {
 		return
 	}
 	r.longest.Store(max(r.longest.Load(), int64(r.world.now()-r.at))) // no two runs end at one instant
-	full := r.said
+	full := r.outcome
 	if r.err != nil {
 		full += ": " + text(r.err)
 	}
 	if r.cut {
 		full += " (cut off: " + context.Cause(r.ctx).Error() + ")"
 	}
-	r.world.history.note(entry{kind: ended, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, said: full})
+	r.world.history.note(entry{kind: ended, who: r.plan.name, id: r.message.ID, count: r.message.DequeueCount, outcome: full})
 }
 
-// text is the text of an error, also of one that has none.
+// text returns the text of an error, also of a typed nil.
 func text(err error) string {
 	if e, is := err.(*careless); is && e == nil { //nolint:errorlint // that very value, not one wrapped
 		return "a typed nil"
@@ -115,7 +116,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// within draws a time about the run.
+// within draws a duration of the run.
 func (r *handling) within(least, most time.Duration, about string) time.Duration {
 	return r.world.plan.dice.within(least, most, "run", string(r.message.ID), str(r.n), about)
 }
@@ -141,8 +142,8 @@ func (r *handling) work() {
 	r.decide()
 }
 
-// waitForTheDatabase is what a run comes to that cannot do without it, alone or together with
-// the others of its batch.
+// waitForTheDatabase is a run during an outage, alone or with the others of its batch: it hangs, or
+// fails soon.
 func (r *handling) waitForTheDatabase(o outagePlan, others ...*handling) {
 	if r.world.now() >= o.from+o.hangsAfter && r.world.plan.dice.chance(o.hangs, "outage", string(r.message.ID), str(r.n)) {
 		for _, one := range append(others, r) {
@@ -152,23 +153,23 @@ func (r *handling) waitForTheDatabase(o outagePlan, others ...*handling) {
 	} else {
 		r.spend(r.ctx, r.within(1, time.Second, "outage"), true)
 	}
-	r.said, r.err = didFail, errOutage
+	r.outcome, r.err = didFail, errOutage
 }
 
-// decide draws the result of a run that has taken its time.
+// decide sets the result at the end of a run.
 func (r *handling) decide() {
 	switch {
-	case r.err != nil: // a save told it that the message is lost
+	case r.err != nil: // a save found the lease lost
 	case r.cut && r.job.stubborn:
-		r.said = didSucceed
+		r.outcome = didSucceed
 	case r.cut:
-		r.said, r.err = didFail, context.Cause(r.ctx)
+		r.outcome, r.err = didFail, context.Cause(r.ctx)
 	default:
-		r.said, r.err = result(r.job, r.n, r.within(0, 30*time.Second, "delay"))
-		if r.said != didFail {
+		r.outcome, r.err = result(r.job, r.n, r.within(0, 30*time.Second, "delay"))
+		if r.outcome != didFail {
 			return
 		}
-		switch r.job.manner {
+		switch r.job.behaviour {
 		case panics:
 			r.last = func() { panic(r.err) }
 		case exits:
@@ -177,7 +178,7 @@ func (r *handling) decide() {
 	}
 }
 
-// spend lets time pass, and tells whether the context ended first.
+// spend lets time pass, and reports whether the context ended first.
 func (r *handling) spend(ctx context.Context, long time.Duration, heedless bool) (cut bool) {
 	t := time.NewTimer(max(long, 1))
 	defer t.Stop()
@@ -191,13 +192,13 @@ func (r *handling) spend(ctx context.Context, long time.Duration, heedless bool)
 	case <-r.wire.Died():
 		return false
 	case <-over:
-		// The contexts of a whole batch end at one instant; nobody notices at the same.
+		// The contexts of a whole batch end at the same instant; the handlers react at different ones.
 		time.Sleep(r.within(0, 10*time.Millisecond, "heeding"))
 		return true
 	}
 }
 
-// save saves how far the job has come, and tells whether the message is somebody else's.
+// save saves the progress of the job, and reports whether the lease is lost.
 func (r *handling) save() (lost bool) {
 	if r.isDead() {
 		return true
@@ -211,45 +212,44 @@ func (r *handling) save() (lost bool) {
 	if r.isDead() {
 		return true
 	}
-	e.kind, e.said = saved, said(err)
+	e.kind, e.outcome = saved, outcomeOf(err)
 	w.history.note(e)
 	if lost = errors.Is(err, dispatcher.ErrLeaseLost); lost {
-		r.said, r.err, r.cut = didFail, dispatcher.ErrLeaseLost, r.ctx.Err() != nil // err has the request id
+		r.outcome, r.err, r.cut = didFail, dispatcher.ErrLeaseLost, r.ctx.Err() != nil // err has the request id
 	}
 	return lost
 }
 
-// result is what a run that was not cut off says.
+// result returns the result of a run that was not cut off.
 func result(j jobPlan, run int, delay time.Duration) (string, error) {
 	if j.atOnce {
 		delay = 0
 	}
 	switch again := run < j.times; {
-	case j.manner == never, again && (j.manner == fails || j.manner == panics || j.manner == exits):
-		return didFail, j.says(run)
-	case again && j.manner == typedNil:
+	case j.behaviour == never, again && (j.behaviour == fails || j.behaviour == panics || j.behaviour == exits):
+		return didFail, j.failure(run)
+	case again && j.behaviour == typedNil:
 		return didFail, (*careless)(nil)
-	case j.manner == poisons:
-		return didPoison, dispatcher.Poison(j.says(run))
-	case j.manner == discards:
-		return didDiscard, dispatcher.Discard(j.says(run))
-	case again && j.manner == retries:
-		return didFail, dispatcher.Retry(delay, j.says(run))
-	case again && j.manner == snoozes:
+	case j.behaviour == poisons:
+		return didPoison, dispatcher.Poison(j.failure(run))
+	case j.behaviour == discards:
+		return didDiscard, dispatcher.Discard(j.failure(run))
+	case again && j.behaviour == retries:
+		return didFail, dispatcher.Retry(delay, j.failure(run))
+	case again && j.behaviour == snoozes:
 		return didSnooze, dispatcher.Snooze(delay)
 	}
 	return didSucceed, nil
 }
 
-// reader is the codec of a process. What it cannot read takes it a moment, as a
-// handler does.
+// reader is the codec of a process. It takes some time to fail, as a handler does.
 type reader struct{ *process }
 
 func (r reader) Encode(v job) ([]byte, error) { return codec.JSON[job]().Encode(v) }
 
 func (r reader) Decode(body []byte) (job, error) {
 	v, err := codec.JSON[job]().Decode(body)
-	var bad manner
+	var bad behaviour
 	if err == nil {
 		bad = r.world.job(v.N).undecoded
 	}

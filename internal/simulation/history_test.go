@@ -12,17 +12,17 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// kind is what an entry of the history is about.
+// kind is the kind of an entry.
 type kind string
 
 const (
-	accepted  kind = "accepted"   // the server took a message
-	polled    kind = "polled"     // the server answered a dequeue
-	delivered kind = "delivered"  // and handed this out
+	accepted  kind = "accepted"   // the server accepted a message
+	polled    kind = "polled"     // the server responded to a dequeue
+	delivered kind = "delivered"  // and returned this message
 	updated   kind = "updated"    // the server was asked to update
 	deleted   kind = "deleted"    // the server was asked to delete
-	copied    kind = "copied"     // the server took a message into the poison queue
-	dropped   kind = "dropped"    // the queue was deleted with all that was in it
+	copied    kind = "copied"     // the server accepted a message into the poison queue
+	dropped   kind = "dropped"    // the queue was deleted with its messages
 	began     kind = "began"      // a handler
 	ended     kind = "ended"      // a handler
 	died      kind = "died"       // a process
@@ -35,43 +35,41 @@ const (
 
 	configured kind = "configured" // a listener's settings were changed
 	cutOff     kind = "cut off"    // a handler's context ended while it ran
-	batched    kind = "batched"    // several messages are handled in one go
+	batched    kind = "batched"    // a batch is handled
 	saving     kind = "saving"     // a handler saves its progress
-	saved      kind = "saved"      // and what came of it
+	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
 )
 
-// entry is one thing that happened, as it is written down where it happens: at the
-// server's side of all faults, or in the handler.
+// entry is one event, recorded on the server's side of all faults or in the handler.
 type entry struct {
 	at      time.Duration
-	seq     int // the order of things within the world
+	seq     int // order of the events of a world
 	kind    kind
 	who     string
 	id      queue.ID
-	count   int64         // dequeue count, of the delivery it concerns
+	count   int64         // dequeue count of the delivery
 	n       int           // asked for, by a poll; number of the job, at acceptance; attempt, at a start; step, of a save
 	text    string        // of the message
-	receipt queue.Receipt // the one handed out; of an update the new one
-	with    queue.Receipt // the one shown
+	receipt queue.Receipt // the one returned; of an update the new one
+	with    queue.Receipt // the one in the request
 	until   time.Duration // until when it is hidden; when it expires, at acceptance, 0 for never
 	hidden  time.Duration // until when, at acceptance
-	said    string        // a result, or an error
+	outcome string        // result or error
 	state   sample
 
 	settings listener.Settings // that were changed
 }
 
-// sample is a look at a listener from the outside.
+// sample is a part of a listener's State.
 type sample struct {
 	loops, running int
 }
 
-// mostShown is how much of a text the trace has.
-const mostShown = 300
+// maxShown limits a text in the trace, in bytes.
+const maxShown = 300
 
-// String is the line of the trace. Receipts are left out: what they say is in the
-// count.
+// String returns the line of the trace, without receipts, which the count replaces.
 func (e entry) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%14v %-36s %-10s %-9s", e.at, e.id, e.kind, e.who)
@@ -85,18 +83,18 @@ func (e entry) String() string {
 		fmt.Fprintf(&b, " until %v", e.until)
 	}
 	if e.text != "" {
-		fmt.Fprintf(&b, " %q", e.text[:min(len(e.text), mostShown)])
-		if len(e.text) > mostShown {
+		fmt.Fprintf(&b, " %q", e.text[:min(len(e.text), maxShown)])
+		if len(e.text) > maxShown {
 			fmt.Fprintf(&b, " and so on, %d bytes", len(e.text))
 		}
 	}
-	if e.said != "" {
-		fmt.Fprintf(&b, ": %s", e.said)
+	if e.outcome != "" {
+		fmt.Fprintf(&b, ": %s", e.outcome)
 	}
 	return b.String()
 }
 
-// history is all that happened in a world, in the order in which it did.
+// history has all events of a world in their order.
 type history struct {
 	birth time.Time
 
@@ -104,7 +102,7 @@ type history struct {
 	entries []entry // guarded by mu
 }
 
-// note writes down what has just happened.
+// note records an event that has just happened.
 func (h *history) note(e entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// hook is called in every hook of a worker, and panics now and then, as what users write
-// does. Whether it does depends on what the hook is told of.
+// hook is called in every hook of a worker, and sometimes panics, as users' code does. This depends
+// on the hook's arguments.
 func (p *process) hook(name string, about ...string) {
 	if p.plan.hookPanic > 0 && p.world.plan.dice.chance(p.plan.hookPanic, append([]string{p.plan.name, "hook", name}, about...)...) {
 		panic(fmt.Sprintf("the hook %s of %s panics", name, p.plan.name))
@@ -25,14 +25,14 @@ func (p *process) hook(name string, about ...string) {
 func (p *process) hooks(o *listener.Options[job]) {
 	d, w := p.world.plan.dice, p.plan
 	o.OnError = p.onError
-	if w.mostRetryDelay > 0 {
+	if w.maxRetryDelay > 0 {
 		o.RetryDelay = func(attempt int, err error) time.Duration {
 			p.hook("RetryDelay", str(attempt))
-			return d.within(0, w.mostRetryDelay, "retry", str(attempt), said(err))
+			return d.within(0, w.maxRetryDelay, "retry", str(attempt), outcomeOf(err))
 		}
 	}
 	o.Observer.Scaled = func(v listener.Scale) {
-		breathe()
+		yield()
 		p.hook("Scaled", str(v.Loops))
 	}
 	if w.hook {
@@ -47,30 +47,30 @@ func (p *process) hooks(o *listener.Options[job]) {
 	}
 }
 
-// observe sets the hooks that do nothing but panic.
+// observe sets the hooks that only panic.
 func (p *process) observe(o *listener.Observer) {
-	o.Started = func(v dispatcher.Delivery) { p.hook("Started", told(v)) }
-	o.Finished = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", told(v)) }
-	o.Renewed = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", told(v)) }
-	o.Lost = func(v dispatcher.Delivery, _ error) { p.hook("Lost", told(v)) }
+	o.Started = func(v dispatcher.Delivery) { p.hook("Started", describe(v)) }
+	o.Finished = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Finished", describe(v)) }
+	o.Renewed = func(v dispatcher.Delivery, _ time.Duration, _ error) { p.hook("Renewed", describe(v)) }
+	o.Lost = func(v dispatcher.Delivery, _ error) { p.hook("Lost", describe(v)) }
 	o.Settled = func(v dispatcher.Delivery, o dispatcher.Outcome, _ time.Duration) {
-		p.hook("Settled", told(v), o.String())
+		p.hook("Settled", describe(v), o.String())
 	}
-	o.Poisoned = func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", told(v)) }
+	o.Poisoned = func(v dispatcher.Delivery, _ poison.Reason, _ error) { p.hook("Poisoned", describe(v)) }
 	o.Polled = func(v listener.Poll) { p.hook("Polled", v.Took.String()) }
 	o.Received = func(batch []queue.Message) {
 		p.hook("Received", string(batch[0].ID), fmt.Sprint(batch[0].DequeueCount))
 	}
 }
 
-func told(v dispatcher.Delivery) string { return fmt.Sprint(v.ID, v.DequeueCount) }
+func describe(v dispatcher.Delivery) string { return fmt.Sprint(v.ID, v.DequeueCount) }
 
-// onError writes down which handlers are reported as stuck.
+// onError records which handlers are reported as stuck.
 func (p *process) onError(err error) {
 	if stuck := (*dispatcher.StuckError)(nil); errors.As(err, &stuck) && !p.isDead() {
-		e := entry{kind: reported, who: p.plan.name, id: stuck.ID, said: "still runs"}
+		e := entry{kind: reported, who: p.plan.name, id: stuck.ID, outcome: "still runs"}
 		if stuck.GivenUp {
-			e.said = givenUp
+			e.outcome = givenUp
 		}
 		p.world.history.note(e)
 	}
@@ -79,11 +79,11 @@ func (p *process) onError(err error) {
 	}
 }
 
-// givenUp is what a report says of a handler whose slot is another's.
+// givenUp is the outcome of a report of a handler whose slot was given to another.
 const givenUp = "given up"
 
 func (p *process) queueEmpty(idle int) (time.Duration, bool) {
-	breathe()
+	yield()
 	p.hook("QueueEmpty", str(idle))
 	if p.plan.hookExits && p.world.plan.dice.chance(0.1, p.plan.name, "exit", str(idle)) {
 		runtime.Goexit()
@@ -91,7 +91,7 @@ func (p *process) queueEmpty(idle int) (time.Duration, bool) {
 	return p.world.plan.dice.within(p.plan.idleMin, p.plan.idleMax, p.plan.name, "idle", str(idle)), idle > 3
 }
 
-// curve is the waits of one loop after empty polls.
+// curve returns the waits of one loop after empty polls.
 func (p *process) curve() scaling.BackOff { return &curve{process: p} }
 
 type curve struct {
@@ -100,7 +100,7 @@ type curve struct {
 }
 
 func (c *curve) NextBackOff() time.Duration {
-	breathe()
+	yield()
 	c.empty++
 	c.hook("NextBackOff", str(c.empty))
 	grown := c.plan.idleMin << min(c.empty, 20)
@@ -111,6 +111,6 @@ func (c *curve) NextBackOff() time.Duration {
 // Reset is called after a batch and before the next dequeue.
 func (c *curve) Reset() {
 	c.empty = 0
-	breathe()
+	yield()
 	c.hook("Reset")
 }

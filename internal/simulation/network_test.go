@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// way is how processes reach the engine.
+// way is a way in which processes reach the engine.
 type way string
 
 const (
@@ -26,7 +26,7 @@ const (
 	overHTTP1   way = "over http1"
 )
 
-// network is what is between the processes and the engine: nothing, or the whole client,
+// network connects the processes with the engine: directly, or through the whole client,
 // its connections, and the emulator. Connections are pipes, which a bubble understands.
 type network struct {
 	queue   queue.Manager // the jobs, as processes reach them
@@ -38,7 +38,7 @@ type network struct {
 	serving sync.WaitGroup
 }
 
-// worldKey is not secret: it is that of a world that lives for a second.
+// worldKey is the account's key. It is not secret.
 var worldKey = []byte("the key of the account \"world\"")
 
 func newNetwork(over way, engine *localqueue.Engine) *network {
@@ -68,7 +68,7 @@ func (n *network) transport(over way) policy.Transporter {
 	return &http.Client{Transport: t}
 }
 
-// close ends all connections when nobody asks anything any more.
+// close closes all connections, after the last request.
 func (n *network) close() {
 	n.hangUp()
 	if n.closed == nil {
@@ -110,24 +110,23 @@ func (n *network) Close() error { return nil }
 // Addr implements [net.Listener].
 func (n *network) Addr() net.Addr { return &net.UnixAddr{Name: "world", Net: "pipe"} }
 
-// unused is the fallback of a transport that must do all by itself.
+// unused is the fallback of a transport that must never use it.
 type unused struct{}
 
 func (unused) Do(r *http.Request) (*http.Response, error) {
 	panic("not for the fallback: " + r.Method + " " + r.URL.Path)
 }
 
-// TestTheSameOverEveryWay plays worlds over the whole client, with net/http and with the
-// optional transport: the same faults come to the same end, entry by entry, as without a
-// network.
-func TestTheSameOverEveryWay(t *testing.T) {
+// TestEveryTransportPlaysTheSame plays worlds over the whole client, with net/http and with http1.
+// The history must be the same as without a network, entry by entry.
+func TestEveryTransportPlaysTheSame(t *testing.T) {
 	for n := uint64(1); n <= worlds(*seeds, defaultSeeds)/25; n++ {
 		if newPlan(n).hooked {
 			continue
 		}
 		here := run(t, n, breakage{})
 		if here.world == nil {
-			continue // TestSeeds says what is wrong with it
+			continue // TestSeeds reports it
 		}
 		for _, over := range []way{overNetHTTP, overHTTP1} {
 			there := runOver(t, over, n, breakage{})
@@ -136,10 +135,10 @@ func TestTheSameOverEveryWay(t *testing.T) {
 				continue
 			}
 			if what := difference(here.world.history.trace(), there.world.history.trace()); what != "" {
-				t.Errorf("seed %d is not the same %s: %s", n, over, what)
+				t.Errorf("seed %d: the trace differs %s: %s", n, over, what)
 			}
 			if there.world.network.service.Counts().Requests() == 0 {
-				t.Errorf("seed %d sent nothing %s", n, over)
+				t.Errorf("seed %d: got no requests %s", n, over)
 			}
 		}
 	}

@@ -8,21 +8,21 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// usual is how long a call takes when nothing goes wrong.
+// usual is the duration of a call without faults.
 var usual = faultqueue.Range{Min: time.Millisecond, Max: 40 * time.Millisecond}
 
-// operations are those that processes use.
+// operations are the operations that processes use.
 var operations = []faultqueue.Op{faultqueue.Enqueue, faultqueue.Dequeue, faultqueue.Update, faultqueue.Delete, faultqueue.Properties, faultqueue.Create}
 
-// trouble is something that goes wrong for a while, for everybody.
-type trouble struct {
+// incident is a fault that affects all processes for a while.
+type incident struct {
 	from, long time.Duration
-	queue      string        // that it concerns; "" for all
+	queue      string        // affected; "" for all
 	skew       time.Duration // of the service's clock
 	faults     map[faultqueue.Op]faultqueue.Rates
 }
 
-// everything is the same rates for all operations.
+// everything returns the same rates for all operations.
 func everything(r faultqueue.Rates) map[faultqueue.Op]faultqueue.Rates {
 	all := make(map[faultqueue.Op]faultqueue.Rates)
 	for _, op := range operations {
@@ -31,20 +31,20 @@ func everything(r faultqueue.Rates) map[faultqueue.Op]faultqueue.Rates {
 	return all
 }
 
-// trouble draws one of a few, each as it comes in practice.
-func (p *plan) trouble(i int) trouble {
+// incident draws an incident of a kind known in practice.
+func (p *plan) incident(i int) incident {
 	d, about := p.dice, "trouble "+str(i)
-	t := trouble{from: d.within(0, p.horizon, about, "from"), long: d.within(10*time.Second, 4*time.Minute, about, "long")}
+	t := incident{from: d.within(0, p.horizon, about, "from"), long: d.within(10*time.Second, 4*time.Minute, about, "long")}
 	t.long = min(t.long, p.horizon-t.from)
 	away := faultqueue.Rates{Unavailable: 0.5, Throttled: 0.3, LostRequest: 0.2}
 	switch d.number(0, 7, about, "kind") {
 	case 0: // the service is away
 		t.faults = everything(away)
-	case 1: // answers to dequeues get lost
-		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostAnswer: 1}}
-	case 2: // they are slow
+	case 1: // responses to dequeues are lost
+		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {LostResponse: 1}}
+	case 2: // responses to dequeues are slow
 		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 0.9}}
-	case 3: // renewals and what is given back are slow
+	case 3: // renewals and give-backs are slow
 		t.faults = map[faultqueue.Op]faultqueue.Rates{faultqueue.Update: {Slow: 0.9}}
 	case 4: // the service's clock is set
 		t.skew = d.within(-10*time.Minute, 10*time.Minute, about, "skew")
@@ -55,12 +55,12 @@ func (p *plan) trouble(i int) trouble {
 	return t
 }
 
-// poisonAway tells whether there is a time without a poison queue.
+// poisonAway reports whether the poison queue is unavailable at some time.
 func (p *plan) poisonAway() bool {
-	return slices.ContainsFunc(p.troubles, func(t trouble) bool { return t.queue != "" })
+	return slices.ContainsFunc(p.incidents, func(t incident) bool { return t.queue != "" })
 }
 
-// faults draws how a process's way to the service misbehaves.
+// faults draws the faults of a process's calls.
 func (p *plan) faults(who string) faultqueue.Options {
 	d := p.dice
 	o := faultqueue.Options{
@@ -88,10 +88,10 @@ func (p *plan) faults(who string) faultqueue.Options {
 		}
 		r := faultqueue.Rates{
 			Throttled: rate("throttled"), Unavailable: rate("unavailable"), LostRequest: rate("lost request"),
-			LostAnswer: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
+			LostResponse: rate("lost answer"), Duplicate: rate("duplicate"), Slow: rate("slow"), Late: rate("late"),
 		}
 		if who == "producer" && p.policy.bare {
-			r.Duplicate = 0 // nobody could tell which of the two a bare copy is of
+			r.Duplicate = 0 // bare copies of two equal messages cannot be distinguished
 		}
 		if who != "producer" && d.chance(0.1, who, about, "deadly") {
 			r.Death = 0.03
@@ -101,14 +101,14 @@ func (p *plan) faults(who string) faultqueue.Options {
 	return o
 }
 
-// since is the faults of a process that is born at that instant: what goes wrong for
-// everybody, and calm from the horizon on.
+// since returns the faults of a process that begins at that instant: its own, the incidents, and
+// none from the horizon on.
 func (p *plan) since(birth time.Duration, o faultqueue.Options) *faultqueue.Options {
 	if p.faultless {
 		return &o
 	}
 	o.Phases = []faultqueue.Phase{{From: p.horizon - birth, For: 1 << 62, Faults: everything(faultqueue.Rates{})}}
-	for _, t := range p.troubles {
+	for _, t := range p.incidents {
 		o.Phases = append(o.Phases, faultqueue.Phase{From: t.from - birth, For: t.long, Queue: t.queue, Faults: t.faults, Skew: t.skew})
 	}
 	return &o

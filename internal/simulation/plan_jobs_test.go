@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// form is what the text of a message looks like.
+// form is the form of a message's text.
 type form string
 
 const (
@@ -17,44 +17,44 @@ const (
 	foreign   form = "foreign" // JSON without an envelope
 	base64ed  form = "base64"  // the same in Base64
 	junk      form = "junk"    // no job at all
-	broken    form = "broken"  // an envelope with a head that cannot be read
+	broken    form = "broken"  // an envelope with an invalid head
 	newer     form = "newer"   // an envelope of a later version
 )
 
-// manner is what the handler does with a job.
-type manner string
+// behaviour is what the handler does with a job.
+type behaviour string
 
 const (
-	succeeds manner = "succeeds"
-	fails    manner = "fails"     // some times, then succeeds
-	never    manner = "never"     // always fails
-	poisons  manner = "poisons"   // says that it is poison
-	discards manner = "discards"  // says that nobody needs it
-	retries  manner = "retries"   // asks for another attempt some times
-	snoozes  manner = "snoozes"   // is too early some times
-	panics   manner = "panics"    // some times
-	exits    manner = "exits"     // ends its goroutine some times
-	typedNil manner = "typed nil" // returns a nil pointer as an error some times
+	succeeds behaviour = "succeeds"
+	fails    behaviour = "fails"     // some times, then succeeds
+	never    behaviour = "never"     // always fails
+	poisons  behaviour = "poisons"   // says that it is poison
+	discards behaviour = "discards"  // says that it is obsolete
+	retries  behaviour = "retries"   // asks for another attempt some times
+	snoozes  behaviour = "snoozes"   // is too early some times
+	panics   behaviour = "panics"    // some times
+	exits    behaviour = "exits"     // ends its goroutine some times
+	typedNil behaviour = "typed nil" // returns a nil pointer as an error some times
 )
 
-// jobPlan is one job and what becomes of it.
+// jobPlan is one job and the behaviour of its handler.
 type jobPlan struct {
 	n          int
 	at         time.Duration // when it is sent
 	delay, ttl time.Duration // 0 for none
 	form       form
-	largest    bool // its text has as many bytes as it may have
-	manner     manner
-	times      int           // of the manner, before it succeeds
-	atOnce     bool          // asks to be delivered again at once, where it asks
-	unsayable  bool          // its errors have characters that XML cannot carry
-	undecoded  manner        // what the codec does with it: panics or exits; "" for decoding it
+	largest    bool // its text has the maximum size
+	behaviour  behaviour
+	times      int           // of the behaviour, before it succeeds
+	atOnce     bool          // a retry or snooze is without a delay
+	unsayable  bool          // its errors have characters that are not allowed in XML
+	undecoded  behaviour     // what the codec does with it: panics or exits; "" for decoding it
 	shortest   time.Duration // of its runs
 	longest    time.Duration
 	saves      int           // how often a run saves its progress
 	heedless   bool          // does not look at its context
-	stubborn   bool          // looks at it and succeeds all the same
-	cleaning   time.Duration // how long it still runs when its context has ended
+	stubborn   bool          // succeeds although its context has ended
+	cleaning   time.Duration // how long it runs after its context has ended
 }
 
 func (p *plan) job(n int) jobPlan {
@@ -63,20 +63,20 @@ func (p *plan) job(n int) jobPlan {
 		n:         n,
 		at:        d.within(0, p.horizon*3/4, about, "at"),
 		form:      pick(d, []form{enveloped, enveloped, enveloped, enveloped, enveloped, enveloped, enveloped, foreign, foreign, base64ed, junk, broken, newer}, about, "form"),
-		manner:    pick(d, []manner{succeeds, succeeds, succeeds, succeeds, succeeds, fails, fails, never, never, poisons, discards, retries, snoozes, panics, exits, typedNil}, about, "manner"),
+		behaviour: pick(d, []behaviour{succeeds, succeeds, succeeds, succeeds, succeeds, fails, fails, never, never, poisons, discards, retries, snoozes, panics, exits, typedNil}, about, "manner"),
 		times:     d.number(1, 6, about, "times"),
 		atOnce:    d.chance(0.4, about, "at once"),
 		unsayable: d.chance(0.1, about, "unsayable"),
 		shortest:  time.Microsecond,
 	}
 	if p.ordinary && d.chance(0.5, about, "healthy") {
-		j.form, j.manner = enveloped, succeeds
+		j.form, j.behaviour = enveloped, succeeds
 	}
 	if d.chance(0.4, about, "burst") { // many at once, so that batches are full
 		j.at = p.horizon*time.Duration(d.number(0, 2, about, "which burst"))/4 + d.within(0, time.Second, about, "in burst")
 	}
 	if p.outage.long > 0 && d.chance(0.8, about, "in the outage") {
-		j.at, j.manner = p.outage.from+d.within(0, min(p.outage.long, 10*time.Second), about, "in the outage", "at"), succeeds
+		j.at, j.behaviour = p.outage.from+d.within(0, min(p.outage.long, 10*time.Second), about, "in the outage", "at"), succeeds
 	}
 	if !p.faultless && d.chance(0.2, about, "late") { // for those who survive the storm
 		j.at = p.horizon + d.within(0, 10*time.Second, about, "late", "at")
@@ -100,20 +100,20 @@ func (p *plan) job(n int) jobPlan {
 		j.cleaning = d.steep(100*time.Millisecond, 20*time.Second, about, "cleaning")
 	}
 	if j.form == enveloped && d.chance(0.03, about, "undecoded") {
-		j.undecoded = pick(d, []manner{panics, exits}, about, "how undecoded")
+		j.undecoded = pick(d, []behaviour{panics, exits}, about, "how undecoded")
 	}
 	j.largest = j.form != junk && j.form != broken && j.form != newer && d.chance(0.007, about, "largest")
 	p.age(&j)
 	return j
 }
 
-// age draws when a job becomes visible, and how long it lives.
+// age draws a job's delay and TTL.
 func (p *plan) age(j *jobPlan) {
 	d, about, mortal := p.dice, "job "+str(j.n), 0.1
 	if d.chance(0.15, about, "delayed") {
 		j.delay = d.within(time.Second, 2*time.Minute, about, "delay")
 	}
-	if p.poisonAway() { // one that fails has to be recorded before its life ends
+	if p.poisonAway() { // failures must be recorded before the message expires
 		mortal = 0.3
 	}
 	if d.chance(mortal, about, "mortal") {
@@ -121,16 +121,16 @@ func (p *plan) age(j *jobPlan) {
 	}
 }
 
-// says is the error of a job that fails.
-func (j jobPlan) says(run int) error {
+// failure returns the error of a run that fails.
+func (j jobPlan) failure(run int) error {
 	if j.unsayable {
 		return fmt.Errorf("run %d: \uffff %w", run, errBroken)
 	}
 	return fmt.Errorf("run %d: %w", run, errBroken)
 }
 
-// text is what the message of a job carries. It is another one with every try, so that
-// a bare copy in the poison queue tells whose it is.
+// text returns the text of the job's message. It differs for every try, so that a bare copy in the
+// poison queue identifies its message.
 func (j jobPlan) text(at time.Time, try int) string {
 	text := j.padded(at, try, 0)
 	if most := j.most(); j.largest {
@@ -143,8 +143,7 @@ func (j jobPlan) text(at time.Time, try int) string {
 	return text
 }
 
-// most is how many bytes the text of a job may have: a producer leaves room to record
-// attempts in.
+// most returns the maximum size of the text in bytes: a producer leaves room to record attempts.
 func (j jobPlan) most() int {
 	if j.form == enveloped {
 		return queue.MaxText - codec.Room

@@ -6,36 +6,36 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// plan is everything that a seed decides before its world begins.
+// plan has everything that a seed decides before its world begins.
 type plan struct {
 	dice      dice
 	way       way  // how processes reach the engine
-	faultless bool // neither faults nor deaths: the books are exact
+	faultless bool // neither faults nor deaths: the audit is exact
 	ordinary  bool // bounds, visibility and times of all workers are the defaults, and more jobs are healthy
 
-	policy    policyPlan // of workers that have none of their own
+	policy    policyPlan // of workers without their own
 	manyLoops bool       // whether listeners may have more than one
 	hooked    bool       // whether listeners may have a QueueEmpty hook: see doc.go
 
-	horizon  time.Duration // when all that goes wrong has ended, and calm begins
-	jobs     []jobPlan
-	workers  []workerPlan
-	sending  faultqueue.Options
-	troubles []trouble
-	outage   outagePlan
+	horizon   time.Duration // when the faults end and calm begins
+	jobs      []jobPlan
+	workers   []workerPlan
+	sending   faultqueue.Options
+	incidents []incident
+	outage    outagePlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
 }
 
-// policyPlan is when a message is poison for a worker, and where it puts it.
+// policyPlan is a worker's poison policy.
 type policyPlan struct {
 	maxAttempts, maxLost int
 	keep, bare, adopt    bool
 }
 
-// outagePlan is a time in which a thing is away that handlers need, such as a database.
-// The zero value is none.
+// outagePlan is an outage of something that handlers need, such as a database. The zero value is
+// none.
 type outagePlan struct {
 	from, long time.Duration
 	hangs      float64       // share of the runs in it that hang; the others fail soon
@@ -43,7 +43,7 @@ type outagePlan struct {
 	hanging    time.Duration // for how long, whatever becomes of their contexts
 }
 
-// covers tells whether handlers that begin at the instant do without it.
+// covers reports whether the outage affects handlers that begin at the instant.
 func (o outagePlan) covers(at time.Duration) bool { return at >= o.from && at < o.from+o.long }
 
 // newPlan draws the plan of a seed.
@@ -59,9 +59,9 @@ func newPlan(seed uint64) *plan {
 	}
 	p.policy = p.bounds("world")
 	p.policy.bare = d.chance(0.1, "bare")
-	p.befall()
+	p.drawFaults()
 	least := 5
-	if p.outage.long > 0 { // or nobody would notice that it is one
+	if p.outage.long > 0 { // fewer would not be recognized as an outage
 		least = 40
 	}
 	for n := range d.number(least, 60, "jobs") {
@@ -102,8 +102,8 @@ func (p *plan) bounds(whose string) policyPlan {
 	return b
 }
 
-// befall draws what goes wrong for everybody at once.
-func (p *plan) befall() {
+// drawFaults draws the incidents and the outage.
+func (p *plan) drawFaults() {
 	d := p.dice
 	if p.faultless {
 		return
@@ -113,7 +113,7 @@ func (p *plan) befall() {
 		least = 2
 	}
 	for i := range d.number(least, 3, "troubles") {
-		p.troubles = append(p.troubles, p.trouble(i))
+		p.incidents = append(p.incidents, p.incident(i))
 	}
 	if !p.ordinary && d.chance(0.2, "outage") {
 		p.outage = outagePlan{

@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// ending is how a worker process ends before the horizon, at the latest.
+// ending is how a worker process ends.
 type ending string
 
 const (
 	stopped ending = "stopped" // its context ends
-	halted  ending = "halted"  // and its patience at once
+	halted  ending = "halted"  // its context ends, and it is halted at once
 	hurried ending = "hurried" // stopped, and halted while it drains
 	killed  ending = "killed"  // no call after that instant
 )
@@ -23,7 +23,7 @@ const (
 type workerPlan struct {
 	name       string
 	start, end time.Duration
-	survives   bool // goes on in the calm, and has to clear up
+	survives   bool // continues after the horizon and must empty the queue
 	ending     ending
 	hurry      time.Duration // from the stop to the halt
 	faults     faultqueue.Options
@@ -41,12 +41,12 @@ type workerPlan struct {
 	settle             time.Duration
 	stuckAfter         time.Duration
 	giveUp             bool
-	mostRetryDelay     time.Duration // 0 for the usual curve
+	maxRetryDelay      time.Duration // 0 for the usual curve
 
-	together  int           // messages that its handler does in one go; 0 for one at a time
+	together  int           // messages in a batch of its handler; 0 for one at a time
 	company   time.Duration // how long the first waits for others
 	hookPanic float64       // share of the calls of its hooks that panic
-	hookExits bool          // one of its hooks ends the goroutine now and then
+	hookExits bool          // one of its hooks sometimes ends the goroutine
 	changes   []change
 }
 
@@ -59,19 +59,19 @@ type change struct {
 func (p *plan) worker(i int) workerPlan {
 	d, about := p.dice, "worker "+str(i)
 	w := workerPlan{
-		name:           about,
-		start:          d.within(0, p.horizon*2/3, about, "start"),
-		ending:         pick(d, []ending{stopped, stopped, halted, hurried, killed, killed}, about, "ending"),
-		hurry:          d.within(time.Millisecond, 20*time.Second, about, "hurry"),
-		faults:         p.faults(about),
-		policy:         p.policy,
-		concurrency:    d.number(1, 20, about, "concurrency"),
-		batch:          d.number(1, 12, about, "batch"),
-		linger:         pick(d, []time.Duration{0, -1, 50 * time.Millisecond, 2 * time.Second}, about, "linger"),
-		idleMin:        d.within(50*time.Millisecond, time.Second, about, "idle min"),
-		hook:           p.hooked && d.chance(0.7, about, "hook"),
-		grace:          d.within(time.Millisecond, time.Minute, about, "grace"),
-		mostRetryDelay: d.steep(100*time.Millisecond, time.Minute, about, "retry delay"),
+		name:          about,
+		start:         d.within(0, p.horizon*2/3, about, "start"),
+		ending:        pick(d, []ending{stopped, stopped, halted, hurried, killed, killed}, about, "ending"),
+		hurry:         d.within(time.Millisecond, 20*time.Second, about, "hurry"),
+		faults:        p.faults(about),
+		policy:        p.policy,
+		concurrency:   d.number(1, 20, about, "concurrency"),
+		batch:         d.number(1, 12, about, "batch"),
+		linger:        pick(d, []time.Duration{0, -1, 50 * time.Millisecond, 2 * time.Second}, about, "linger"),
+		idleMin:       d.within(50*time.Millisecond, time.Second, about, "idle min"),
+		hook:          p.hooked && d.chance(0.7, about, "hook"),
+		grace:         d.within(time.Millisecond, time.Minute, about, "grace"),
+		maxRetryDelay: d.steep(100*time.Millisecond, time.Minute, about, "retry delay"),
 	}
 	w.end = min(w.start+d.within(time.Second, p.horizon, about, "end"), p.horizon+d.within(0, time.Second, about, "after the horizon"))
 	if p.outage.long > 0 { // enough first attempts fail in a row
@@ -92,7 +92,7 @@ func (p *plan) worker(i int) workerPlan {
 		w.least = d.number(1, w.concurrency, about, "least fetch")
 	}
 	w.idleMax = w.idleMin + d.steep(500*time.Millisecond, 30*time.Second, about, "idle max")
-	if d.chance(0.1, about, "patient") { // only wake-ups let it go on sooner
+	if d.chance(0.1, about, "patient") { // only wake-ups end a wait sooner
 		w.idleMax = 10 * time.Minute
 	}
 	if p.manyLoops {
@@ -106,7 +106,7 @@ func (p *plan) worker(i int) workerPlan {
 	}
 	p.time(&w)
 	p.misbehave(&w)
-	if w.together > 0 { // at one instant a batch could begin or not, as its context ends first or not
+	if w.together > 0 { // at the same instant, a batch could begin before or after its context ends
 		w.grace = max(w.grace, time.Microsecond)
 		if w.ending == halted {
 			w.ending, w.hurry = hurried, time.Microsecond
@@ -144,11 +144,11 @@ func (p *plan) time(w *workerPlan) {
 	}
 }
 
-// misbehave draws how what a user wrote for the worker does.
+// misbehave draws the behaviour of the worker's user code.
 func (p *plan) misbehave(w *workerPlan) {
 	d, about := p.dice, w.name
 	rare := 1.0
-	if p.ordinary { // most of these let healthy jobs be healthy
+	if p.ordinary { // most of these do not make healthy jobs fail
 		rare = 0.1
 	}
 	if d.chance(0.3*rare, about, "together") {
@@ -161,8 +161,7 @@ func (p *plan) misbehave(w *workerPlan) {
 	w.hookExits = d.chance(0.5, about, "hooks exit")
 }
 
-// change draws a change of settings. What may be changed depends on what was said at the
-// start.
+// change draws a change of settings. The settings at the start decide what may change.
 func (p *plan) change(w workerPlan, n int) (change, bool) {
 	d, about := p.dice, w.name+" change "+str(n)
 	c := change{at: d.within(time.Second, p.horizon/2, about, "at")}

@@ -10,8 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-// produce sends every job, again and again until the service has said that it is
-// accepted, or for ten minutes.
+// produce sends every job, and repeats it until it is accepted, for up to ten minutes.
 func (w *world) produce() {
 	wire := faultqueue.New(w.server("producer"), w.plan.since(0, w.plan.sending))
 	onceWire := faultqueue.New(w.server("producer"), w.plan.since(0, undoubled(w.plan.sending)))
@@ -32,7 +31,7 @@ func (w *world) produce() {
 	}
 }
 
-// send puts a job on the queue, and tells whether it was accepted.
+// send puts a job on the queue, and reports whether it was accepted.
 func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	text := j.text(time.Now(), try)
 	w.mu.Lock()
@@ -45,9 +44,9 @@ func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	return err == nil
 }
 
-// undoubled is the faults without duplicates: two messages that no codec can read and
-// that are the same would free their slots at the same instant, and of the largest, whose
-// copies are bare, nobody could tell which is whose.
+// undoubled returns the faults without duplicates. Two equal undecodable messages would free their
+// slots at the same instant, and the copies of two equal messages of the largest size, which are
+// bare, could not be distinguished.
 func undoubled(o faultqueue.Options) faultqueue.Options {
 	o.Faults = maps.Clone(o.Faults)
 	if r, ok := o.Faults[faultqueue.Enqueue]; ok {
@@ -57,12 +56,12 @@ func undoubled(o faultqueue.Options) faultqueue.Options {
 	return o
 }
 
-// recreate deletes the queue and makes it again as soon as the service lets it.
+// recreate deletes the queue and creates it again as soon as the service allows it.
 func (w *world) recreate() {
 	time.Sleep(w.plan.drop)
 	q := w.server("janitor").(queue.Manager)
 	if err := q.Drop(context.Background()); err != nil {
-		w.complain("drop the queue: %v", err)
+		w.addViolation("drop the queue: %v", err)
 	}
 	for q.Create(context.Background(), nil) != nil {
 		time.Sleep(time.Second)

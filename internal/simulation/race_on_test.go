@@ -2,8 +2,7 @@
 
 package simulation
 
-// The race detector makes a seed ten times as slow, and finds in few what it would
-// find in many.
+// With the race detector a seed takes ten times as long, and a few seeds find the same races.
 const (
 	defaultSeeds   = 100
 	defaultReplays = 50

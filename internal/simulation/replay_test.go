@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/queue/faultqueue"
 )
 
-var replays = flag.Int("replays", 0, "how many seeds TestReplay plays twice, from 1; 0 means 200, 50 with the race detector, and a tenth of that with -short")
+var replays = flag.Int("replays", 0, "number of seeds that TestReplay plays twice, from 1; 0 means 200, 50 with the race detector, and a tenth of that with -short")
 
-// TestReplay plays a sample of seeds twice: both times the same happens at the same
-// instants, on the server, in the handlers and on the wires.
+// TestReplay plays seeds twice: the same events must happen at the same instants, on the server, in
+// the handlers and in the fault queues.
 func TestReplay(t *testing.T) {
 	last, differ := worlds(*replays, defaultReplays), 0
 	for n := uint64(1); n <= last; n++ {
@@ -22,24 +22,24 @@ func TestReplay(t *testing.T) {
 		}
 		one, other := run(t, n, breakage{}), run(t, n, breakage{})
 		if one.world == nil || other.world == nil {
-			continue // TestSeeds says what is wrong with it
+			continue // TestSeeds reports it
 		}
 		if what := difference(one.world.trace(), other.world.trace()); what != "" {
 			differ++
-			t.Errorf("seed %d is not the same twice: %s", n, what)
+			t.Errorf("seed %d: two traces differ: %s", n, what)
 		}
 	}
-	t.Logf("of %d worlds %d were not the same twice", last, differ)
+	t.Logf("%d seeds, %d with two traces", last, differ)
 }
 
-// givesBatchesUp tells whether the slots of several handlers may become free at one instant:
-// how many of them a loop that waits gets depends on who is quicker.
+// givesBatchesUp reports whether the slots of several handlers may become free at the same instant.
+// How many of them a waiting loop gets is then a race.
 func (p *plan) givesBatchesUp() bool {
 	return slices.ContainsFunc(p.workers, func(w workerPlan) bool { return w.giveUp && w.together > 0 })
 }
 
-// trace is all that happened, and after it what every process asked of its queue while it
-// lived: the dead have no clock.
+// trace returns the events of the world, and then the calls of every process before its death, after
+// which time has no meaning for it.
 func (w *world) trace() []string {
 	lines := w.history.trace()
 	for _, p := range w.processes {
@@ -52,7 +52,7 @@ func (w *world) trace() []string {
 	return lines
 }
 
-// difference is the first line in which two traces differ, with some before it.
+// difference returns the first line in which two traces differ, with some lines before it.
 func difference(first, second []string) string {
 	if slices.Equal(first, second) {
 		return ""
@@ -67,5 +67,5 @@ func difference(first, second []string) string {
 	for line(first, i) == line(second, i) {
 		i++
 	}
-	return "once\n" + line(first, i) + "\nand once\n" + line(second, i) + "\nafter\n" + strings.Join(first[max(i-6, 0):min(i, len(first))], "\n")
+	return "first\n" + line(first, i) + "\nsecond\n" + line(second, i) + "\nafter\n" + strings.Join(first[max(i-6, 0):min(i, len(first))], "\n")
 }

@@ -33,13 +33,13 @@ func worlds(asked, byDefault int) uint64 {
 }
 
 // run plays a seed in a bubble and audits it. A panic of the bubble, such as the one
-// about goroutines that are left, is a complaint too.
-func run(t *testing.T, seed uint64, b breakage) *books {
+// about goroutines that are left, is a violation too.
+func run(t *testing.T, seed uint64, b breakage) *ledger {
 	t.Helper()
 	return runOver(t, inProcess, seed, b)
 }
 
-func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
+func runOver(t *testing.T, over way, seed uint64, b breakage) (result *ledger) {
 	t.Helper()
 	p := newPlan(seed)
 	p.way = over
@@ -52,7 +52,7 @@ func runOver(t *testing.T, over way, seed uint64, b breakage) (result *books) {
 	defer watchdog.Stop()
 	defer func() {
 		if r := recover(); r != nil {
-			result = &books{complaints: []string{fmt.Sprint(r)}}
+			result = &ledger{violations: []string{fmt.Sprint(r)}}
 		}
 	}()
 	var w *world
@@ -84,7 +84,7 @@ func TestSeeds(t *testing.T) {
 				for _, a := range b.order {
 					deliveries += len(a.deliveries)
 				}
-				if len(b.complaints) > 0 {
+				if len(b.violations) > 0 {
 					failed++
 					report(t, n, b)
 				}
@@ -97,7 +97,7 @@ func TestSeeds(t *testing.T) {
 		last, failed, messages, deliveries, listed(overlaps))
 }
 
-// listed is a line for each, in order.
+// listed returns a line for each count, sorted by name.
 func listed(counts map[string]int) (lines string) {
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		lines += fmt.Sprintf("\n%6d %s", counts[what], what)
@@ -105,14 +105,14 @@ func listed(counts map[string]int) (lines string) {
 	return lines
 }
 
-// report fails the test with what is wrong with a seed, and how to see more of it.
-func report(t *testing.T, n uint64, b *books) {
+// report fails the test with the violations of a seed, and says how to replay it.
+func report(t *testing.T, n uint64, b *ledger) {
 	t.Helper()
-	if len(b.complaints) == 0 {
+	if len(b.violations) == 0 {
 		return
 	}
-	t.Errorf("seed %d: the books do not balance; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
-		n, n, strings.Join(b.complaints, "\n"))
+	t.Errorf("seed %d: promises are broken; to replay: go test ./internal/simulation -run TestSeeds -seed %d\n%s",
+		n, n, strings.Join(b.violations, "\n"))
 	if *seed != 0 && b.world != nil {
 		t.Logf("%s\n%s", b.world.plan.described(), strings.Join(b.world.history.trace(), "\n"))
 		for _, p := range b.world.processes {
@@ -124,7 +124,7 @@ func report(t *testing.T, n uint64, b *books) {
 	}
 }
 
-// described is the plan, one job and one worker a line.
+// described returns the plan with a line for each job and worker.
 func (p *plan) described() string {
 	all := *p
 	all.jobs, all.workers = nil, nil

@@ -10,26 +10,26 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// breathe lets all that happens at this instant happen before what its caller does next.
-// A loop calls it, through its hooks, after it has handed over a batch and has changed how
-// many loops there are: which slots are free then does not depend on who is quicker.
-func breathe() { time.Sleep(time.Nanosecond) }
+// yield lets all other events of this instant happen before the caller goes on. A loop calls it,
+// through its hooks, after it has started a batch and changed the number of loops: which slots are
+// then free does not depend on the scheduler.
+func yield() { time.Sleep(time.Nanosecond) }
 
-// staggered gives every dequeue an instant of its own. When slots become free for two
-// loops at once they would ask at the same instant, and which of them got which answer
-// would depend on the scheduler. All other calls are about a message, or are one at a time,
-// and the fault queue tells them apart.
+// staggered makes every dequeue happen at a different instant. When slots become free for two loops
+// at once, they would poll at the same instant, and the scheduler would decide which of them gets
+// which response. Other calls are about a message, or one at a time, so that the fault queue can
+// distinguish them.
 type staggered struct {
 	queue.Queue
 	process *process
 
 	mu    sync.Mutex
-	loops map[string]*turns // by goroutine; guarded by mu
-	fresh map[string]int    // loops by their names, those of the same instant apart; guarded by mu
+	loops map[string]*loopCalls // by goroutine; guarded by mu
+	fresh map[string]int        // loops by their names, those of the same instant apart; guarded by mu
 }
 
-// turns is a loop as its queue sees it.
-type turns struct {
+// loopCalls counts the dequeues of a loop.
+type loopCalls struct {
 	name     string
 	dequeues int
 }
@@ -40,10 +40,10 @@ func (q *staggered) Dequeue(ctx context.Context, n int, visibility time.Duration
 	return q.Queue.Dequeue(ctx, n, visibility)
 }
 
-// turn tells which loop calls, and how often it did. Loops are named after their first call.
-// Of those that first ask for the same at the same instant any may be the first: there is
-// nothing else that tells them apart.
-func (q *staggered) turn(n int) turns {
+// turn returns which loop calls, and how often it did. Loops are named after their first call. If
+// several first ask for the same number at the same instant, any may be the first, because nothing
+// else distinguishes them.
+func (q *staggered) turn(n int) loopCalls {
 	id := ""
 	if q.process.plan.severalLoops() {
 		var stack [64]byte
@@ -54,7 +54,7 @@ func (q *staggered) turn(n int) turns {
 	t := q.loops[id]
 	if t == nil {
 		name := q.process.world.now().String() + " for " + str(n)
-		t = &turns{name: name + ", " + str(q.fresh[name])}
+		t = &loopCalls{name: name + ", " + str(q.fresh[name])}
 		q.loops[id] = t
 		q.fresh[name]++
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-var without = flag.String("without", "", "what worlds are to do without, to narrow a failure down: some of "+strings.Join(slices.Sorted(maps.Keys(parts)), ","))
+var without = flag.String("without", "", "parts to leave out of the plans, to narrow down a failure, separated by commas: "+strings.Join(slices.Sorted(maps.Keys(parts)), ","))
 
-// parts is what can be left out of a plan.
+// parts are the parts that can be left out of a plan.
 var parts = map[string]func(*plan){
 	"saves":     eachJob(func(j *jobPlan) { j.saves = 0 }),
 	"ttls":      eachJob(func(j *jobPlan) { j.ttl = 0 }),
@@ -21,8 +21,8 @@ var parts = map[string]func(*plan){
 	"unsayable": eachJob(func(j *jobPlan) { j.unsayable = false }),
 	"codecs":    eachJob(func(j *jobPlan) { j.undecoded = "" }),
 	"nils": eachJob(func(j *jobPlan) {
-		if j.manner == typedNil {
-			j.manner = fails
+		if j.behaviour == typedNil {
+			j.behaviour = fails
 		}
 	}),
 	"newer": eachJob(func(j *jobPlan) {
@@ -42,8 +42,8 @@ var parts = map[string]func(*plan){
 			p.workers[i].survives = p.faultless
 		}
 	},
-	"outages":  func(p *plan) { p.outage = outagePlan{} },
-	"troubles": func(p *plan) { p.troubles = nil },
+	"outages":   func(p *plan) { p.outage = outagePlan{} },
+	"incidents": func(p *plan) { p.incidents = nil },
 }
 
 func eachJob(change func(*jobPlan)) func(*plan) {
@@ -62,7 +62,7 @@ func eachWorker(change func(*workerPlan)) func(*plan) {
 	}
 }
 
-// leaveOut takes parts out of a plan; the rest stays as the seed has drawn it.
+// leaveOut removes parts from a plan; the rest stays as the seed decided.
 func (p *plan) leaveOut(names string) error {
 	for name := range strings.SplitSeq(names, ",") {
 		if name == "" {
@@ -70,7 +70,7 @@ func (p *plan) leaveOut(names string) error {
 		}
 		change, known := parts[name]
 		if !known {
-			return fmt.Errorf("worlds have no part %q", name)
+			return fmt.Errorf("plans have no part %q", name)
 		}
 		change(p)
 	}

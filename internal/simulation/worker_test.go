@@ -1,198 +1,157 @@
 package simulation
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/millrace/millrace/dispatcher"
-	"github.com/millrace/millrace/listener"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
-	"github.com/millrace/millrace/scaling"
 )
 
-// process is one worker process: its way to the service, its listener, its death.
-type process struct {
-	world    *world
-	plan     workerPlan
-	wire     *faultqueue.Queue
-	listener *listener.Listener[job]
-	together listener.Handler[job] // of several messages; nil for one at a time
-	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch
-	born     chan struct{}         // closed when it has begun
-	calm     chan struct{}         // ends a worker that survives; nil for the others
+// worker is a process in the ledger.
+type worker struct {
+	*process
+	running int
+	limits  []limit       // what its settings were
+	over    bool          // returned or died
+	stopped time.Duration // when it was told to stop; 0 for not yet
 
-	longest   atomic.Int64    // of the runs that have ended
-	hangs     []time.Duration // until when its runs hang; guarded by world.mu
-	birth     time.Duration   // when its clocks began
-	death     time.Duration   // 0 while it lives
-	state     listener.State
-	err       error              // what Run returned
-	abandoned map[queue.ID]int64 // deliveries
+	dequeues  []faultqueue.Call
+	arrivals  map[time.Duration]faultqueue.Op // calls that arrived after their callers had given up
+	failed    map[queue.ID][]faultqueue.Call  // calls about a message
+	badCopies bool                            // whether any enqueue into the poison queue failed or was doubled
 }
 
-func (p *process) isDead() bool {
-	select {
-	case <-p.wire.Died():
-		return true
+// limit has the settings of a worker from an instant on.
+type limit struct {
+	from time.Duration
+	plan workerPlan
+}
+
+// newWorker returns the worker of a process, with its calls.
+func newWorker(p *process) *worker {
+	s := &worker{
+		process: p, limits: []limit{{0, p.plan}},
+		failed: make(map[queue.ID][]faultqueue.Call), arrivals: make(map[time.Duration]faultqueue.Op),
+	}
+	for _, c := range s.wire.Trace() {
+		bad := c.Fault != "" || c.Error != ""
+		if c.Fault == faultqueue.Arrival {
+			s.arrivals[s.birth+c.At] = c.Op
+		}
+		switch {
+		case c.Op == faultqueue.Dequeue:
+			s.dequeues = append(s.dequeues, c)
+		case c.Op == faultqueue.Enqueue:
+			s.badCopies = s.badCopies || bad
+		case bad:
+			s.failed[c.Message] = append(s.failed[c.Message], c)
+		}
+	}
+	return s
+}
+
+// maxDequeue is how long after a change of settings a dequeue that was made under the old settings
+// may arrive and its messages start.
+const maxDequeue = 25 * time.Second
+
+// concurrency returns how many handlers may run when one starts whose message was delivered at that
+// instant.
+func (s *worker) concurrency(delivered time.Duration) (most int) {
+	for i, l := range s.limits {
+		if i+1 == len(s.limits) || s.limits[i+1].from > delivered-maxDequeue {
+			most = max(most, l.plan.concurrency)
+		}
+	}
+	return most
+}
+
+// bounds returns the most handlers and loops that its settings ever allowed.
+func (s *worker) bounds() (concurrency, loops int) {
+	for _, l := range s.limits {
+		concurrency, loops = max(concurrency, l.plan.concurrency), max(loops, l.plan.maxLoops())
+	}
+	return concurrency, loops
+}
+
+// minLoops is how many loops there must be.
+func (s *worker) minLoops() int { return s.limits[len(s.limits)-1].plan.minLoops() }
+
+// checkWorker checks what is true of a process whatever it does.
+func (b *ledger) checkWorker(s *worker, e entry) {
+	switch e.kind {
+	case died, returned:
+		s.over = true
+		b.returned(s, e)
+	case stopping:
+		s.stopped = e.at
+	case configured:
+		s.limits = append(s.limits, limit{e.at, s.limits[len(s.limits)-1].plan.with(e.settings)})
+	case ended, cutOff, batched, saving, saved: // also of an abandoned handler
+	case sampled:
+		concurrency, loops := s.bounds()
+		if e.state.loops > loops || e.state.loops < s.minLoops() {
+			b.addViolation(e, "%d loops run, want %d to %d", e.state.loops, s.minLoops(), loops)
+		}
+		if e.state.running > concurrency {
+			b.addViolation(e, "State has %d running handlers, the concurrency is %d", e.state.running, concurrency)
+		}
+	case polled, delivered, copied, updated, deleted:
+		if _, late := s.arrivals[e.at]; late {
+			return // the worker has given this call up
+		}
+		if most := s.concurrency(e.at); e.kind == polled && (e.n > s.plan.batch || e.n+s.running > most) {
+			b.addViolation(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, most)
+		}
+		fallthrough
 	default:
-		return false
-	}
-}
-
-// live is the life of a worker from its start to its end.
-func (p *process) live() {
-	w := p.world
-	time.Sleep(p.plan.start - w.now())
-	p.birth = w.now()
-	p.wire = faultqueue.New(w.server(p.plan.name), w.plan.since(p.birth, p.plan.faults))
-	if p.plan.together > 0 {
-		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
-	}
-	p.listener = listener.New(p.queue(), w.breakage.handler(p.handle), p.options())
-
-	close(p.born)
-
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.listener.Run(ctx) }()
-	end := func() {
-		stop()
-		p.listener.Halt() // of the dead, so that nothing of it lingers
-		p.err = <-done
-	}
-
-	defer p.wire.Wait() // what is late may arrive when all is over
-	p.watch(done)
-	if !p.isDead() {
-		w.history.note(entry{kind: stopping, who: p.plan.name})
-		if p.plan.ending == halted {
-			p.listener.Halt()
-		}
-		stop()
-		p.drain(done)
-	}
-	if p.isDead() {
-		p.death = w.now()
-		w.history.note(entry{kind: died, who: p.plan.name})
-		// Nothing waits for what is left of it, which has no time of its own.
-		w.funerals.Go(end)
-		return
-	}
-	end()
-	w.history.note(entry{kind: returned, who: p.plan.name})
-	p.state = p.listener.State()
-	if gone := (*dispatcher.AbandonedError)(nil); errors.As(p.err, &gone) {
-		for _, id := range gone.Messages {
-			p.abandoned[id]++
+		if s.over {
+			b.addViolation(e, "a worker acts after its end")
 		}
 	}
 }
 
-// watch looks at the listener and changes its settings now and then, until the process is
-// to end or dies.
-func (p *process) watch(done chan error) {
-	changes := p.plan.changes
-	for look := 0; ; look++ {
-		next := p.world.plan.dice.within(time.Millisecond, 40*time.Second, p.plan.name, "look", str(look))
-		if p.plan.survives && p.world.now() > p.world.plan.horizon {
-			next *= 10 // there is not much to see
-		}
-		left, change := p.plan.end-p.world.now(), time.Duration(1<<62)
-		if p.plan.survives {
-			left = 1 << 62
-		}
-		if len(changes) > 0 {
-			change = max(p.birth+changes[0].at-p.world.now(), 1)
-		}
-		if left <= 0 {
-			if p.plan.ending == killed {
-				p.wire.Kill()
+// returned checks that a worker has ended in time.
+func (b *ledger) returned(s *worker, e entry) {
+	if most := max(s.plan.grace, 0) + s.plan.settling() + maxHalt; e.kind == returned && e.at > s.stopped+most {
+		b.addViolation(e, "the worker was stopped at %v and should have returned within %v", s.stopped, most)
+	}
+}
+
+// closeWorker checks the counters of a listener against what its queue saw.
+func (b *ledger) closeWorker(s *worker) {
+	if s.death > 0 {
+		return // nobody has read them
+	}
+	if s.err != nil && len(s.abandoned) == 0 {
+		b.addViolation(entry{}, "%s: Run: %v", s.plan.name, s.err)
+	}
+	var polls, empty, received int64
+	for _, c := range s.dequeues {
+		if c.Error == "" && c.Fault != faultqueue.Arrival {
+			polls++
+			received += int64(c.Count)
+			if c.Count == 0 {
+				empty++
 			}
-			return
-		}
-		select {
-		case <-time.After(min(left, next, change)):
-		case <-p.wire.Died():
-			return
-		case <-p.calm:
-			return
-		case err := <-done:
-			p.world.complain("%s: Run returned before it was told to: %v", p.plan.name, err)
-			done <- err
-			return
-		}
-		if change <= min(left, next) {
-			p.configure(changes[0])
-			changes = changes[1:]
-			continue
-		}
-		st := p.listener.State()
-		p.world.history.note(entry{kind: sampled, who: p.plan.name, state: sample{st.Loops, st.Running}})
-	}
-}
-
-// configure changes the settings of the listener.
-func (p *process) configure(c change) {
-	if c.Idle.Min > 0 {
-		c.Idle.New = p.curve
-	}
-	p.world.history.note(entry{kind: configured, who: p.plan.name, settings: c.Settings})
-	if err := p.listener.Configure(c.Settings); err != nil {
-		p.world.complain("%s: %v", p.plan.name, err)
-	}
-}
-
-// drain waits for the end of a stopped worker, which it may hurry, or for its death.
-func (p *process) drain(done chan error) {
-	var hurry <-chan time.Time
-	if p.plan.ending == hurried {
-		hurry = time.After(p.plan.hurry)
-	}
-	for {
-		select {
-		case err := <-done:
-			done <- err
-			return
-		case <-hurry:
-			p.listener.Halt()
-		case <-p.wire.Died():
-			return
 		}
 	}
-}
-
-func (p *process) queue() queue.Queue {
-	q := p.world.breakage.wire(p, p.wire)
-	if p.plan.release == 2 {
-		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
+	st := s.state
+	if st.Polls != polls || st.EmptyPolls != empty || st.Received != received {
+		b.addViolation(entry{}, "%s: State has %d polls, %d empty, %d received; want %d, %d, %d as in the queue's trace",
+			s.plan.name, st.Polls, st.EmptyPolls, st.Received, polls, empty, received)
 	}
-	return &staggered{Queue: q, process: p, loops: make(map[string]*turns), fresh: make(map[string]int)}
-}
-
-func (p *process) options() *listener.Options[job] {
-	d, w := p.world.plan.dice, p.plan
-	o := &listener.Options[job]{
-		Codec:       reader{p},
-		Adopt:       w.policy.adopt,
-		Concurrency: w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
-		Loops:      w.loops,
-		Idle:       scaling.Idle{Min: w.idleMin, Max: w.idleMax, New: p.curve},
-		Visibility: w.visibility, Timeout: w.timeout, Grace: w.grace, SettleTimeout: w.settle,
-		StuckAfter: w.stuckAfter, GiveUp: w.giveUp,
-		Poison: poison.Policy{
-			MaxAttempts: w.policy.maxAttempts, MaxLost: w.policy.maxLost,
-			Bare: w.policy.bare, Keep: w.policy.keep,
-		},
-		Seed:   1 + uint64(d.unit(w.name, "listener")*(1<<53)),
-		Logger: slog.New(slog.DiscardHandler),
+	settled := st.Succeeded + st.Retried + st.Discarded + st.Poisoned + st.Kept + st.Snoozed + st.GivenBack + st.Lost + st.Unsettled
+	abandoned := int64(0)
+	for _, n := range s.abandoned {
+		abandoned += n
 	}
-	p.hooks(o)
-	p.world.breakage.options(o)
-	return o
+	if settled+abandoned != received {
+		b.addViolation(entry{}, "%s: %d messages received, %d deliveries ended, %d abandoned: %+v", s.plan.name, received, settled, abandoned, st)
+	}
+	if len(s.abandoned) == 0 && (st.Running != 0 || st.Settling != 0) || st.Loops != 0 {
+		b.addViolation(entry{}, "%s: State after Run: got %+v, want nothing running", s.plan.name, st)
+	}
+	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.minLoops() {
+		b.addViolation(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.minLoops(), loops)
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// world is one run of a plan: one engine and everybody who uses it.
+// world is one run of a plan: an engine and all processes that use it.
 type world struct {
 	plan      *plan
 	breakage  breakage
@@ -20,24 +20,24 @@ type world struct {
 	engine    *localqueue.Engine
 	network   *network
 	processes []*process
-	surviving sync.WaitGroup // processes that go on in the calm
+	surviving sync.WaitGroup // processes that continue after the horizon
 	running   sync.WaitGroup // handlers, abandoned ones too
-	funerals  sync.WaitGroup // of processes that died
+	ended     sync.WaitGroup // of processes that died
 
-	seen int // entries that look has read; owned by the calm
+	seen int // entries that updateLeft has read; used by calm only
 	left map[queue.ID]leftover
 
 	mu         sync.Mutex
 	jobs       []jobPlan                  // guarded by mu
 	runs       map[queue.ID]int           // begun so far; guarded by mu
-	texts      map[string]int             // what was sent, and of which job; guarded by mu
+	texts      map[string]int             // job by text sent; guarded by mu
 	hangs      map[queue.ID]time.Duration // until when runs of the message hang; guarded by mu
-	complaints []string                   // guarded by mu
+	violations []string                   // guarded by mu
 }
 
 var jobs = queue.Name{Account: "world", Queue: "jobs"}
 
-// play runs a plan to its end. It must be called in a bubble of its own.
+// play runs a plan to its end. It must be called in its own bubble.
 func play(p *plan, b breakage) *world {
 	w := &world{
 		plan: p, breakage: b.withDefaults(), history: &history{birth: time.Now()},
@@ -49,10 +49,10 @@ func play(p *plan, b breakage) *world {
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
 	}
-	w.storm()
+	w.faultyTime()
 	w.calm()
-	w.funerals.Wait()
-	w.running.Wait() // heedless handlers may be on their way yet
+	w.ended.Wait()
+	w.running.Wait() // handlers that ignore their context may still run
 	w.network.close()
 	synctest.Wait()
 	w.count()
@@ -61,10 +61,10 @@ func play(p *plan, b breakage) *world {
 
 func (w *world) now() time.Duration { return time.Since(w.history.birth) }
 
-func (w *world) complain(format string, args ...any) {
+func (w *world) addViolation(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.complaints = append(w.complaints, fmt.Sprintf(format, args...))
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
 // run counts the runs of a message.
@@ -76,7 +76,7 @@ func (w *world) run(id queue.ID) int {
 	return n
 }
 
-// begun is how often the message was run.
+// begun returns how often the message was run.
 func (w *world) begun(id queue.ID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *world) job(n int) jobPlan {
 	return w.jobs[n]
 }
 
-// add makes one more job.
+// add adds a job.
 func (w *world) add(j jobPlan) jobPlan {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *world) add(j jobPlan) jobPlan {
 	return j
 }
 
-// hang notes that a run of the message takes so long whatever happens, and its slot with it.
+// hang notes that a run of the message, and its slot, hang for that long.
 func (w *world) hang(p *process, id queue.ID, long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,12 +120,12 @@ func (w *world) hanging(p *process) (n int, until time.Duration) {
 	return n, until
 }
 
-// server is the queue as a process reaches it when nothing goes wrong.
+// server returns the queue of a process, below all faults.
 func (w *world) server(who string) queue.Queue {
 	return &server{w.network.queue, false, who, w.history}
 }
 
-func (w *world) employ(one workerPlan) *process {
+func (w *world) addProcess(one workerPlan) *process {
 	p := &process{world: w, plan: one, born: make(chan struct{}), abandoned: make(map[queue.ID]int64)}
 	if one.survives {
 		p.calm = make(chan struct{})
@@ -134,16 +134,16 @@ func (w *world) employ(one workerPlan) *process {
 	return p
 }
 
-// storm is the time until the horizon, in which all goes wrong that can, and until all
-// have ended that do not survive it.
-func (w *world) storm() {
+// faultyTime plays the time with faults: until the horizon, and until the processes that do not
+// survive it have ended.
+func (w *world) faultyTime() {
 	var all sync.WaitGroup
 	all.Go(w.produce)
 	if w.plan.drop > 0 {
 		all.Go(w.recreate)
 	}
 	for _, one := range w.plan.workers {
-		if p := w.employ(one); one.survives {
+		if p := w.addProcess(one); one.survives {
 			w.surviving.Go(p.live)
 		} else {
 			all.Go(p.live)
@@ -153,11 +153,11 @@ func (w *world) storm() {
 	time.Sleep(w.plan.horizon - w.now())
 	for _, p := range w.processes {
 		<-p.born
-		p.wire.Wait() // for what is late
+		p.wire.Wait() // for late calls
 	}
 }
 
-// count takes what remains out of both queues, when everything in them is visible.
+// count removes the remaining messages from both queues, after all have become visible.
 func (w *world) count() {
 	time.Sleep(8 * 24 * time.Hour)
 	main := w.engine.Queue(jobs)
@@ -168,7 +168,7 @@ func (w *world) count() {
 		for {
 			batch, err := c.queue.Dequeue(context.Background(), queue.MaxBatch, queue.MaxVisibility)
 			if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
-				w.complain("count what remains: %v", err)
+				w.addViolation("count what remains: %v", err)
 			}
 			if len(batch) == 0 {
 				break

@@ -11,9 +11,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestAnAccountIsWhereItsQueuesAre: an account and a queue are opened at the same
-// locations.
-func TestAnAccountIsWhereItsQueuesAre(t *testing.T) {
+// TestAccountsAndQueuesOpenAtTheSameLocations: OpenAccount and Open accept the same locations.
+func TestAccountsAndQueuesOpenAtTheSameLocations(t *testing.T) {
 	for _, location := range []string{
 		"UseDevelopmentStorage=true",
 		"https://acct.queue.core.windows.net",
@@ -23,7 +22,7 @@ func TestAnAccountIsWhereItsQueuesAre(t *testing.T) {
 	} {
 		a, err := OpenAccount(location, nil)
 		if err != nil {
-			t.Errorf("%q: %v", location, err)
+			t.Errorf("%q: got the error %v, want none", location, err)
 			continue
 		}
 		q, err := Open(location, "orders", nil)
@@ -32,7 +31,7 @@ func TestAnAccountIsWhereItsQueuesAre(t *testing.T) {
 		}
 		same, err := a.Open("orders")
 		if err != nil || same.Name() != q.Name() || a.Name() != q.Name().Account {
-			t.Errorf("%q: %v, %v", location, same, err)
+			t.Errorf("%q: opened through the account: got %v, %v; want the same queue", location, same, err)
 		}
 		_, err = a.Open("other")
 		if of := strings.Contains(location, "/orders"); of != errors.Is(err, queue.ErrInvalid) || err != nil && !strings.Contains(err.Error(), "has a path that is not the queue name") {
@@ -41,15 +40,15 @@ func TestAnAccountIsWhereItsQueuesAre(t *testing.T) {
 	}
 	for _, bad := range []string{"", "acct", "https://acct.queue.core.windows.net/orders/messages?" + someSAS, "AccountName=acct;AccountKey=S3cret!"} {
 		if a, err := OpenAccount(bad, nil); !errors.Is(err, queue.ErrInvalid) || a != nil || strings.Contains(err.Error(), "S3cret") {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got %v, want ErrInvalid", bad, err)
 		}
 	}
 	if _, err := OpenAccount("UseDevelopmentStorage=true", &Options{Connections: -1}); !errors.Is(err, queue.ErrInvalid) {
-		t.Errorf("bad options: %v", err)
+		t.Errorf("bad options: got %v, want ErrInvalid", err)
 	}
 }
 
-func TestRequestsOfAList(t *testing.T) {
+func TestListRequests(t *testing.T) {
 	for want, o := range map[string]*queue.ListOptions{
 		"GET /?comp=list&include=metadata&maxresults=5000":                             nil,
 		"GET /?comp=list&include=metadata&marker=%2Fa%2Fb&maxresults=7&prefix=or+%26x": {Prefix: "or &x", Marker: "/a/b", Max: 7},
@@ -63,29 +62,29 @@ func TestRequestsOfAList(t *testing.T) {
 				}
 			}
 			got = r.Method + " " + r.URL.EscapedPath() + "?" + query.Encode()
-			return answering(503, "")(r)
+			return responding(503, "")(r)
 		})})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = a.List(t.Context(), o)
 		if got != want || !errors.Is(err, queue.ErrThrottled) {
-			t.Errorf("sent %s, %v\nwant %s", got, err, want)
+			t.Errorf("request: got %s, %v\nwant %s", got, err, want)
 		}
 	}
 }
 
-// TestAListThatFails: what the service says of the account is not said of a queue.
-func TestAListThatFails(t *testing.T) {
+// TestListErrorsAreOfTheAccount: an error of the service about the account names no queue.
+func TestListErrorsAreOfTheAccount(t *testing.T) {
 	for _, c := range []struct {
 		answer canned
 		kind   error
 		says   string
 	}{
-		{answering(404, "", "x-ms-error-code", "ResourceNotFound"), queue.ErrInvalid, "check the account's name"},
-		{answering(403, "", "x-ms-error-code", "AuthorizationResourceTypeMismatch"), queue.ErrUnauthorized, "permission"},
-		{answering(200, `<EnumerationResults ServiceEndpoint="https://acct.queue.core.windows.net/"><Queues><Queue><Name></Name></Queue></Queues></EnumerationResults>`), queue.ErrOutcomeUnknown, "no name of a queue"},
-		{answering(200, "<EnumerationResults><Queues><Queue>"), queue.ErrOutcomeUnknown, "EOF"},
+		{responding(404, "", "x-ms-error-code", "ResourceNotFound"), queue.ErrInvalid, "check the account's name"},
+		{responding(403, "", "x-ms-error-code", "AuthorizationResourceTypeMismatch"), queue.ErrUnauthorized, "permission"},
+		{responding(200, `<EnumerationResults ServiceEndpoint="https://acct.queue.core.windows.net/"><Queues><Queue><Name></Name></Queue></Queues></EnumerationResults>`), queue.ErrOutcomeUnknown, "no name of a queue"},
+		{responding(200, "<EnumerationResults><Queues><Queue>"), queue.ErrOutcomeUnknown, "EOF"},
 	} {
 		a, err := OpenAccount("https://acct.queue.core.windows.net?"+someSAS, &Options{Transport: c.answer})
 		if err != nil {
@@ -93,16 +92,16 @@ func TestAListThatFails(t *testing.T) {
 		}
 		page, err := a.List(t.Context(), nil)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "list on acct: ") || errors.Is(err, queue.ErrQueueMissing) {
-			t.Errorf("%v, want %v that says %q", err, c.kind, c.says)
+			t.Errorf("List: got %v, want %v with %q", err, c.kind, c.says)
 		}
 		if len(page.Queues) != 0 || page.Next != "" {
-			t.Errorf("there is an error and a page: %+v", page)
+			t.Errorf("page beside an error: got %+v, want none", page)
 		}
 	}
 }
 
-// A 200 that is no list of queues must not pass for an account without queues.
-func TestA200ThatIsNoListIsNoEmptyAccount(t *testing.T) {
+// A 200 that is not a list of queues is not an account without queues.
+func TestForeign200IsNotAnEmptyAccount(t *testing.T) {
 	for name, page := range foreign {
 		if name == "another document" { // to a list of queues it is the right one
 			page.body = "<QueueMessagesList></QueueMessagesList>"

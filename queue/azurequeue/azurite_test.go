@@ -16,8 +16,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// sign returns a signature for one queue, or for the whole account when its name
-// is empty.
+// sign returns a signature for one queue, or for the whole account if its name is empty.
 func sign(t *testing.T, name, permissions string, expiry time.Time) string {
 	t.Helper()
 	c, err := azqueue.NewSharedKeyCredential(azuritetest.Account, azuritetest.Key)
@@ -57,22 +56,22 @@ func TestSharedAccessSignature(t *testing.T) {
 	} {
 		q := open(t, location, "signed")
 		if q.Name() != admin.Name() {
-			t.Errorf("%s: name is %v", name, q.Name())
+			t.Errorf("%s: name: got %v, want %v", name, q.Name(), admin.Name())
 		}
 		if _, err := q.Enqueue(t.Context(), "x", nil); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want none", name, err)
 			continue
 		}
 		batch, err := q.Dequeue(t.Context(), 1, time.Minute)
 		if err != nil || len(batch) != 1 {
-			t.Fatalf("%s: %v, %v", name, batch, err)
+			t.Fatalf("%s: dequeued: got %v, %v; want one message", name, batch, err)
 		}
 		l, err := q.Update(t.Context(), batch[0].Lease, "y", time.Minute)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want none", name, err)
 		}
 		if err := q.Delete(t.Context(), l); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want none", name, err)
 		}
 	}
 
@@ -84,7 +83,7 @@ func TestSharedAccessSignature(t *testing.T) {
 	} {
 		_, err := open(t, endpoint+"?"+signature, "signed").Enqueue(t.Context(), "x", nil)
 		if !errors.Is(err, queue.ErrUnauthorized) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrUnauthorized", name, err)
 			continue
 		}
 		known := (*queue.Error)(nil)
@@ -94,7 +93,7 @@ func TestSharedAccessSignature(t *testing.T) {
 	}
 	wrong := strings.Replace(location, azuritetest.Key, "d3Jvbmc=", 1)
 	if _, err := open(t, wrong, "signed").Peek(t.Context(), 1); !errors.Is(err, queue.ErrUnauthorized) {
-		t.Errorf("wrong key: %v", err)
+		t.Errorf("wrong key: got %v, want ErrUnauthorized", err)
 	}
 }
 
@@ -108,10 +107,10 @@ func open(t *testing.T, location, name string) *azurequeue.Queue {
 	return q
 }
 
-// What the port calls the largest is taken by servers, put and updated, and comes back.
+// Servers accept the largest text of the port in a put and an update, and return it.
 //
 // Requirement Q-07.
-func TestTheLargestTextsAreTakenByServers(t *testing.T) {
+func TestServersAcceptTheLargestTexts(t *testing.T) {
 	e, err := emulator.New(localqueue.New(nil), nil).Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -132,21 +131,21 @@ func TestTheLargestTextsAreTakenByServers(t *testing.T) {
 			}
 			m, err := q.Enqueue(t.Context(), text, nil)
 			if err != nil {
-				t.Errorf("%s, %s: %v", server, name, err)
+				t.Errorf("%s, %s: got the error %v, want none", server, name, err)
 				continue
 			}
 			l, err := q.Update(t.Context(), m.Lease, text, 0)
 			if err != nil {
-				t.Errorf("%s, %s: %v", server, name, err)
+				t.Errorf("%s, %s: got the error %v, want none", server, name, err)
 			}
 			if seen, err := q.Peek(t.Context(), 1); err != nil || len(seen) != 1 || seen[0].Text != text {
-				t.Errorf("%s, %s: it does not come back: %d messages, %v", server, name, len(seen), err)
+				t.Errorf("%s, %s: peeked: got %d messages, %v; want the text", server, name, len(seen), err)
 			}
 			if err := q.Delete(t.Context(), l); err != nil {
-				t.Errorf("%s, %s: %v", server, name, err)
+				t.Errorf("%s, %s: got the error %v, want none", server, name, err)
 			}
 			if _, err := q.Enqueue(t.Context(), text+"x", nil); !errors.Is(err, queue.ErrTooLarge) {
-				t.Errorf("%s, %s: a byte more: %v", server, name, err)
+				t.Errorf("%s, %s: a byte more: got %v, want ErrTooLarge", server, name, err)
 			}
 		}
 		if err := q.Drop(t.Context()); err != nil {

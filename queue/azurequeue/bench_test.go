@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// instantly answers without a network: what is measured is the client alone.
+// instantly responds without a network, so that only the client is measured.
 func instantly(status int, body string) canned {
 	header := http.Header{"X-Ms-Request-Id": {"rid-1"}, "X-Ms-Version": {"2026-04-06"}, "Date": {"Sat, 01 Jan 2000 00:00:00 GMT"}}
 	return func(r *http.Request) (*http.Response, error) {
@@ -29,9 +29,8 @@ func instantly(status int, body string) canned {
 	}
 }
 
-// BenchmarkCall is what one call costs besides the network: "azqueue" is the SDK
-// called by hand, "plain" is Queue without the decoding policy, "decoding" is Queue
-// as it is.
+// BenchmarkCall measures one call without the network: "azqueue" is the SDK called directly, "plain"
+// is Queue without the decoding policy, "decoding" is Queue.
 func BenchmarkCall(b *testing.B) {
 	message := someMessages[0]
 	message.Text = strings.Repeat("x", 1024)
@@ -90,8 +89,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// What a batch of 32 costs in allocations, the request included. It was 3,150 with
-// the SDK's decoder.
+// TestDequeueAllocations limits the allocations of a dequeue of 32 messages, including the request.
+// With the SDK's decoder there were 3,150.
 func TestDequeueAllocations(t *testing.T) {
 	message := someMessages[0]
 	body := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(slices.Repeat([]queuexml.Message{message}, 32))))
@@ -102,7 +101,7 @@ func TestDequeueAllocations(t *testing.T) {
 		}
 	})
 	if allocations > 200 {
-		t.Errorf("a dequeue of 32 costs %v allocations", allocations)
+		t.Errorf("allocations of a dequeue of 32: got %v, want at most 200", allocations)
 	}
 	t.Logf("%v allocations", allocations)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -26,17 +28,27 @@ func (q *Queue) call(ctx context.Context, op string, id queue.ID, receipt queue.
 	return nil
 }
 
-// call sends one request with a context limited by the try timeout.
+// call sends one request with a context limited by the try time-out.
 func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, send func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return &queue.Error{Detail: "nothing was sent", Err: contextError(ctx)}
 	}
-	try, cancel := context.WithTimeoutCause(ctx, a.tryTimeout, errTryTimeout)
+	try, cancel := context.WithTimeoutCause(ctx, a.timeout(ctx), errTryTimeout)
 	defer cancel()
 	if err := send(try); err != nil {
 		return a.translate(ctx, try, op, receipt, err)
 	}
 	return nil
+}
+
+// maxDoublings is how often the time-out of a request doubles when it is repeated.
+const maxDoublings = 2
+
+// timeout returns the time-out of the next try: TryTimeout, or more for a request that is
+// repeated. If the service answers, but later than that, the same time-out would fail each try.
+func (a *account) timeout(ctx context.Context) time.Duration {
+	longer := a.tryTimeout << min(retry.Repeats(ctx), maxDoublings)
+	return max(a.tryTimeout, longer) // longer may have overflowed
 }
 
 // contextError returns the context's error, which callers match, joined with its cause.

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// counter counts the requests that pass to the next transport.
+// counter counts the requests to the next transport.
 type counter struct {
 	next http.RoundTripper
 	n    atomic.Int64

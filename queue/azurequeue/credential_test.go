@@ -30,17 +30,17 @@ func TestTokenIsSent(t *testing.T) {
 	sent := ""
 	q, err := Open("https://acct.queue.core.windows.net", "orders", &Options{Credential: fakeCredential{}, Transport: canned(func(r *http.Request) (*http.Response, error) {
 		sent = r.Header.Get("Authorization")
-		return answering(204, "")(r)
+		return responding(204, "")(r)
 	})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Delete(t.Context(), someLease); err != nil || sent != "Bearer S3cret-token" {
-		t.Errorf("sent %q, got %v", sent, err)
+		t.Errorf("Authorization: got %q, %v; want the token", sent, err)
 	}
 }
 
-func TestDeniedCredential(t *testing.T) {
+func TestCredentialErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		kind error
@@ -60,18 +60,17 @@ func TestDeniedCredential(t *testing.T) {
 		for op, do := range operations(q) {
 			err := do(t.Context())
 			if !errors.Is(err, c.kind) {
-				t.Errorf("%s: %s gives %v, want %v", op, name, err, c.kind)
+				t.Errorf("%s with %s: got %v, want %v", op, name, err, c.kind)
 			}
 			known := written(t, err, op)
 			if hinted := strings.Contains(known.Hint, "az login"); hinted != errors.Is(c.kind, queue.ErrUnauthorized) {
-				t.Errorf("%s: %s gives the hint %q", op, name, known.Hint)
+				t.Errorf("%s with %s: hint: got %q, want az login only if unauthorized", op, name, known.Hint)
 			}
 		}
 	}
 }
 
-// Without a credential of the caller's there is azidentity's, which is made
-// without asking anyone.
+// Without a credential in the options, azidentity's is used, which is created without a request.
 func TestDefaultCredential(t *testing.T) {
 	q, err := Open("https://acct.queue.core.windows.net/", "orders", nil)
 	if err != nil {
@@ -86,6 +85,6 @@ func TestBadCredentialSetting(t *testing.T) {
 	t.Setenv("AZURE_TOKEN_CREDENTIALS", "nonsense")
 	_, err := Open("https://acct.queue.core.windows.net/", "orders", nil)
 	if !errors.Is(err, queue.ErrUnauthorized) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error is %v", err)
+		t.Errorf("error: got %v, want ErrUnauthorized", err)
 	}
 }

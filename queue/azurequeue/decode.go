@@ -32,8 +32,8 @@ func (l *messageList) withContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, messageListKey{}, l)
 }
 
-// add appends a message. It skips a message without an id or, in a dequeue, without a receipt:
-// nobody could delete that one, so it is left to reappear.
+// add appends a message. It skips a message without an id or, in a dequeue, without a receipt,
+// because it could not be deleted; it becomes visible again.
 func (l *messageList) add(m *queuexml.Message) {
 	if m.ID == "" || l.part == queuexml.Get && m.Receipt == "" {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// openPlain is openCanned with the SDK as it comes, without the decoding policy.
+// openPlain is openCanned without the decoding policy.
 func openPlain(t testing.TB, c canned) *Queue {
 	t.Helper()
 	q := openCanned(t, c)
@@ -30,7 +30,7 @@ func openPlain(t testing.TB, c canned) *Queue {
 	return q
 }
 
-// lists are the calls whose answer is a list of messages.
+// lists are the calls whose response is a message list.
 var lists = map[queuexml.Part]func(*testing.T, *Queue) ([]queue.Message, error){
 	queuexml.Put: func(t *testing.T, q *Queue) ([]queue.Message, error) {
 		m, err := q.Enqueue(t.Context(), "x", nil)
@@ -40,7 +40,7 @@ var lists = map[queuexml.Part]func(*testing.T, *Queue) ([]queue.Message, error){
 	queuexml.Peek: func(t *testing.T, q *Queue) ([]queue.Message, error) { return q.Peek(t.Context(), 32) },
 }
 
-// status is that of a good answer.
+// status is the status of a successful response.
 func status(part queuexml.Part) int {
 	if part == queuexml.Put {
 		return http.StatusCreated
@@ -48,22 +48,22 @@ func status(part queuexml.Part) int {
 	return http.StatusOK
 }
 
-// agree fails unless the fast way and the SDK's read the same from an answer.
+// agree fails the test unless our decoder and the SDK's return the same for a response.
 func agree(t *testing.T, part queuexml.Part, answer canned) {
 	t.Helper()
 	fast, errFast := lists[part](t, openCanned(t, answer))
 	plain, errPlain := lists[part](t, openPlain(t, answer))
 	if fmt.Sprint(errFast) != fmt.Sprint(errPlain) {
-		t.Errorf("part %d: the fast way: %v; the SDK's: %v", part, errFast, errPlain)
+		t.Errorf("part %d: our decoder: got the error %v, want the SDK's: %v", part, errFast, errPlain)
 	}
 	equal := func(a, b queue.Message) bool {
-		// An SDK's time in GMT has a location of that name.
+		// The SDK's times in GMT have a location with that name.
 		sameTimes := a.Inserted.Equal(b.Inserted) && a.Expires.Equal(b.Expires) && a.Until.Equal(b.Until)
 		a.Inserted, a.Expires, a.Until = b.Inserted, b.Expires, b.Until
 		return sameTimes && a == b
 	}
 	if !slices.EqualFunc(fast, plain, equal) {
-		t.Errorf("part %d: the fast way reads %#v\nthe SDK's %#v", part, fast, plain)
+		t.Errorf("part %d: our decoder: got %#v\nwant, as from the SDK's, %#v", part, fast, plain)
 	}
 }
 
@@ -78,8 +78,7 @@ var someMessages = []queuexml.Message{
 	{ID: "0f7a-3", Receipt: "", Text: "no receipt"},
 }
 
-// strange are lists that the SDK reads and our decoder leaves to it, or that
-// neither reads.
+// strange are lists that only the SDK's decoder accepts, or neither decoder.
 var strange = []string{
 	"<QueueMessagesList/>",
 	"<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><New>x</New></QueueMessage></QueueMessagesList>",
@@ -93,23 +92,23 @@ var strange = []string{
 	"<!DOCTYPE x><!-- --><QueueMessagesList xmlns=\"urn:x\"><QueueMessage a='b'><MessageId>1</MessageId><PopReceipt>r</PopReceipt><New/></QueueMessage></QueueMessagesList>\n<!-- -->\n",
 }
 
-// Counts are read up to the largest, and none becomes negative.
+// Counts up to the largest are accepted, and none becomes negative.
 func TestCountsAreReadUpTo2To63(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "999999999999999999": 999999999999999999, "1000000000000000000": 1e18, "9223372036854775807": math.MaxInt64,
 		"9223372036854775808": -1, "9999999999999999999": -1, "18446744073709551617": -1, "-1": -1,
 	} {
-		answer := answering(200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>"+text+"</DequeueCount></QueueMessage></QueueMessagesList>")
+		answer := responding(200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>"+text+"</DequeueCount></QueueMessage></QueueMessagesList>")
 		batch, err := openCanned(t, answer).Dequeue(t.Context(), 1, time.Second)
 		switch {
 		case err == nil && len(batch) == 1 && batch[0].DequeueCount == want:
 		case want < 0 && (errors.Is(err, queue.ErrOutcomeUnknown) || text == "-1"):
 		default:
-			t.Errorf("a count of %s is read as %+v, %v", text, batch, err)
+			t.Errorf("count of %s: got %+v, %v; want %d", text, batch, err, want)
 		}
-		depth, err := openCanned(t, answering(200, "", "x-ms-approximate-messages-count", text)).Properties(t.Context())
+		depth, err := openCanned(t, responding(200, "", "x-ms-approximate-messages-count", text)).Properties(t.Context())
 		if want >= 0 && (err != nil || depth.Depth != want) || want < 0 && !errors.Is(err, queue.ErrOutcomeUnknown) {
-			t.Errorf("a depth of %s is read as %d, %v", text, depth.Depth, err)
+			t.Errorf("depth of %s: got %d, %v; want %d", text, depth.Depth, err, want)
 		}
 	}
 }
@@ -117,37 +116,37 @@ func TestCountsAreReadUpTo2To63(t *testing.T) {
 func TestTheDecodersAgree(t *testing.T) {
 	for part := range lists {
 		for n := range len(someMessages) + 1 {
-			agree(t, part, answering(status(part), string(queuexml.AppendMessages(nil, part, slices.Values(someMessages[:n])))))
-			agree(t, part, answering(status(part), string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages[:n])))))
+			agree(t, part, responding(status(part), string(queuexml.AppendMessages(nil, part, slices.Values(someMessages[:n])))))
+			agree(t, part, responding(status(part), string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages[:n])))))
 		}
 		for _, body := range strange {
-			agree(t, part, answering(status(part), body))
+			agree(t, part, responding(status(part), body))
 		}
 	}
 }
 
 // decodeMessages ignores responses that are not message lists.
-func TestOtherAnswersPassDecodingUntouched(t *testing.T) {
+func TestOtherResponsesAreNotDecoded(t *testing.T) {
 	list := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages)))
 	refusal := string(queuexml.AppendError(nil, "ServerBusy", "Try later.\nRequestId:x", nil))
 	for part := range lists {
 		for _, status := range []int{202, 204, 302, 400, 404, 503} {
-			agree(t, part, answering(status, list))
-			agree(t, part, answering(status, refusal, "x-ms-error-code", "ServerBusy"))
+			agree(t, part, responding(status, list))
+			agree(t, part, responding(status, refusal, "x-ms-error-code", "ServerBusy"))
 		}
 	}
 }
 
-// A body that breaks off is an answer that did not come.
+// A truncated body counts as a missing response.
 //
 // Requirement B-01.
-func TestAnswerBreaksOff(t *testing.T) {
+func TestTruncatedResponse(t *testing.T) {
 	list := string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values(someMessages)))
 	for part := range lists {
 		for _, status := range []int{status(part), 302, 503} {
 			closed := false
 			breaking := func(r *http.Request) (*http.Response, error) {
-				answer, err := answering(status, "")(r)
+				answer, err := responding(status, "")(r)
 				answer.Body = struct {
 					io.Reader
 					io.Closer
@@ -159,7 +158,7 @@ func TestAnswerBreaksOff(t *testing.T) {
 			}
 			_, err := lists[part](t, openCanned(t, breaking))
 			if !errors.Is(err, queue.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "connection reset") || !closed {
-				t.Errorf("part %d, status %d: %v, closed %v", part, status, err, closed)
+				t.Errorf("part %d, status %d: got %v, body closed %v; want ErrOutcomeUnknown and true", part, status, err, closed)
 			}
 		}
 	}
@@ -169,32 +168,32 @@ type closer func()
 
 func (c closer) Close() error { c(); return nil }
 
-// A buffer that is used again must not be part of what was returned.
+// Returned messages do not share memory with a reused buffer.
 func TestMessagesOutliveTheBuffer(t *testing.T) {
 	body := ""
-	q := openCanned(t, func(r *http.Request) (*http.Response, error) { return answering(200, body)(r) })
-	answers := make([][]queue.Message, 20)
+	q := openCanned(t, func(r *http.Request) (*http.Response, error) { return responding(200, body)(r) })
+	responses := make([][]queue.Message, 20)
 	text := func(i int) string { return strings.Repeat(string(rune('a'+i)), 100) }
-	for i := range answers {
+	for i := range responses {
 		m := queuexml.Message{ID: text(i), Receipt: text(i), Text: text(i)}
 		body = string(queuexml.AppendMessages(nil, queuexml.Get, slices.Values([]queuexml.Message{m})))
 		if i%3 == 0 { // for the SDK
 			body = strings.Replace(body, "<QueueMessage>", "<QueueMessage><New/>", 1)
 		}
 		var err error
-		if answers[i], err = q.Dequeue(t.Context(), 1, time.Second); err != nil {
+		if responses[i], err = q.Dequeue(t.Context(), 1, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, batch := range answers {
+	for i, batch := range responses {
 		if len(batch) != 1 || string(batch[0].ID) != text(i) || string(batch[0].Receipt) != text(i) || batch[0].Text != text(i) {
-			t.Errorf("answer %d has become %+v", i, batch)
+			t.Errorf("response %d afterwards: got %+v, want it unchanged", i, batch)
 		}
 	}
 }
 
-// FuzzTheDecodersAgree gives the same bytes to the decoding policy and to the SDK
-// alone, which takes what is no list for an empty one.
+// FuzzTheDecodersAgree decodes the same bytes with the decoding policy and with the SDK alone, which
+// returns an empty list for other documents.
 func FuzzTheDecodersAgree(f *testing.F) {
 	for part := range lists {
 		f.Add(int(part), string(queuexml.AppendMessages(nil, part, slices.Values(someMessages))))
@@ -208,11 +207,11 @@ func FuzzTheDecodersAgree(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, operation int, body string) {
 		part := queuexml.Part(uint(operation) % 3)
-		answer := answering(status(part), body)
+		answer := responding(status(part), body)
 		if checkList([]byte(body)) == nil {
 			agree(t, part, answer)
 		} else if _, err := lists[part](t, openCanned(t, answer)); !errors.Is(err, queue.ErrOutcomeUnknown) {
-			t.Errorf("part %d: %v", part, err)
+			t.Errorf("part %d: got %v, want ErrOutcomeUnknown", part, err)
 		}
 	})
 }

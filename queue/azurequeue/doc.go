@@ -13,9 +13,10 @@
 // service asks for a newer token: the SDK sends that request again, once. Arguments that
 // the service would refuse are refused without a request.
 //
-// A request takes at most [Options.TryTimeout]. If no response arrives the error is
-// [queue.ErrOutcomeUnknown]; if nothing can have been sent it is
-// [queue.ErrUnavailable], or the context's error.
+// A request takes at most [Options.TryTimeout]. One that this module repeats after a
+// failure may take up to four times as long: the time before may have been too short.
+// If no response arrives the error is [queue.ErrOutcomeUnknown]; if nothing can have
+// been sent it is [queue.ErrUnavailable], or the context's error.
 //
 // # Errors
 //

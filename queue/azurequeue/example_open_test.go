@@ -12,7 +12,7 @@ import (
 
 // Against Azure the location is a connection string or
 // https://ACCOUNT.queue.core.windows.net, and there are no options. Here the
-// emulator answers in process.
+// emulator responds in process.
 func ExampleOpen() {
 	ctx := context.Background()
 	server := emulator.New(nil, nil)

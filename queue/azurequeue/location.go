@@ -206,7 +206,7 @@ func development(proxy string) (location, error) {
 	return at, nil
 }
 
-// localHint says what to do if nothing answers on this machine.
+// localHint says what to do if no server responds on this machine.
 const localHint = "start a server there with millrace serve"
 
 // onLoopback reports whether an address is on this machine.

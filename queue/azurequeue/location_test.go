@@ -13,7 +13,7 @@ const (
 	someSAS = "sv=2024-11-04&ss=q&srt=sco&sp=raup&se=2099-01-01&sig=S3cret%2Fsign%3D"
 )
 
-func TestLocations(t *testing.T) {
+func TestParseLocations(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want location
@@ -114,19 +114,19 @@ func TestLocations(t *testing.T) {
 		text, want := c.text, c.want
 		got, err := parse(text)
 		if err != nil {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got the error %v, want none", text, err)
 			continue
 		}
 		if got.account != want.account || got.endpoint != want.endpoint || got.auth != want.auth || got.key != want.key || got.signature != want.signature {
-			t.Errorf("%q:\n got %+v\nwant %+v", text, got, want)
+			t.Errorf("parse(%q): got %+v\nwant %+v", text, got, want)
 		}
 		if want.auth != tokenAuth && len(got.secrets) == 0 {
-			t.Errorf("%q: has no secrets", text)
+			t.Errorf("parse(%q): got no secrets, want some", text)
 		}
 	}
 }
 
-func TestLocationsSayWhereTheyAre(t *testing.T) {
+func TestLocationQueueAndHint(t *testing.T) {
 	for text, want := range map[string]struct{ queue, hint string }{
 		"UseDevelopmentStorage=true":                                       {"", localHint},
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://a":   {"", localHint},
@@ -138,7 +138,7 @@ func TestLocationsSayWhereTheyAre(t *testing.T) {
 		"AccountName=acct;AccountKey=" + someKey:                           {"", ""},
 	} {
 		if at, err := parse(text); err != nil || at.queue != want.queue || at.hint != want.hint {
-			t.Errorf("%q: %+v, %v", text, at, err)
+			t.Errorf("parse(%q): got %+v, %v; want queue %q and hint %q", text, at, err, want.queue, want.hint)
 		}
 	}
 }
@@ -146,10 +146,10 @@ func TestLocationsSayWhereTheyAre(t *testing.T) {
 // A location read from a file ends in a newline.
 func TestLocationIsTrimmed(t *testing.T) {
 	if at, err := parse(" https://acct.queue.core.windows.net/orders\r\n"); err != nil || at.endpoint != "https://acct.queue.core.windows.net/" {
-		t.Errorf("%+v, %v", at, err)
+		t.Errorf("location with white space: got %+v, %v; want it trimmed", at, err)
 	}
 	if _, err := parse(" \n"); !errors.Is(err, queue.ErrInvalid) {
-		t.Errorf("blank: %v", err)
+		t.Errorf("blank: got %v, want ErrInvalid", err)
 	}
 }
 
@@ -183,15 +183,15 @@ func TestBadLocationsAreExplainedWithoutSecrets(t *testing.T) {
 	} {
 		q, err := Open(text, "orders", nil)
 		if !errors.Is(err, queue.ErrInvalid) || q != nil {
-			t.Errorf("%q: %v, want %v", text, err, queue.ErrInvalid)
+			t.Errorf("Open(%q): got %v, want %v", text, err, queue.ErrInvalid)
 			continue
 		}
 		if !strings.Contains(err.Error(), why) {
-			t.Errorf("%q: error %q does not say %q", text, err, why)
+			t.Errorf("Open(%q): got the error %q, want %q in it", text, err, why)
 		}
 		for _, secret := range []string{someKey, "S3cret", "sign%3D"} {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%q: error has a secret in it: %v", text, err)
+				t.Errorf("Open(%q): the error contains a secret: %v", text, err)
 			}
 		}
 	}
@@ -201,12 +201,12 @@ func TestBadNamesAndOptions(t *testing.T) {
 	const good = "UseDevelopmentStorage=true"
 	for _, name := range []string{"", "ab", "Orders", "or--ders", "-orders", "or/ders", "$logs", strings.Repeat("x", 64)} {
 		if _, err := Open(good, name, nil); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("name %q: %v", name, err)
+			t.Errorf("name %q: got %v, want ErrInvalid", name, err)
 		}
 	}
 	for _, o := range []Options{{TryTimeout: -1}, {TryTimeout: 30}, {Connections: -1}, {Credential: fakeCredential{}}} {
 		if _, err := Open(good, "orders", &o); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("options %+v: %v", o, err)
+			t.Errorf("options %+v: got %v, want ErrInvalid", o, err)
 		}
 	}
 }
@@ -219,12 +219,12 @@ func FuzzLocation(f *testing.F) {
 		at, err := parse(text)
 		if err != nil {
 			if !errors.Is(err, queue.ErrInvalid) {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: got %v, want ErrInvalid", text, err)
 			}
 			return
 		}
 		if at.account == "" || !strings.HasSuffix(at.endpoint, "/") || !strings.HasPrefix(at.endpoint, "http") || strings.ContainsAny(at.endpoint, "?#") {
-			t.Errorf("%q: %+v", text, at)
+			t.Errorf("parse(%q): got %+v, want an account and an endpoint without query", text, at)
 		}
 	})
 }

@@ -28,7 +28,9 @@ type Options struct {
 	// connection.
 	Transport policy.Transporter
 
-	// TryTimeout limits one request, including getting a token. Defaults to 10 s.
+	// TryTimeout limits one request, including getting a token. A request that the library repeats,
+	// such as a delete of unknown outcome, may take twice as long the second time and four times
+	// as long from the third on. Defaults to 10 s.
 	TryTimeout time.Duration
 
 	// Connections is the number of idle connections that are kept, about as many as there are

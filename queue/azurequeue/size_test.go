@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The body that azqueue sends has exactly the size that was computed, and one at
-// the limit is sent while one over it is not.
+// The body that azqueue sends has exactly the size of queue.RequestSize. A body at the limit is sent,
+// a larger one is not.
 //
 // Requirement Q-07.
 func TestBodyLimit(t *testing.T) {
@@ -20,19 +20,19 @@ func TestBodyLimit(t *testing.T) {
 	q := openCanned(t, func(r *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(r.Body)
 		length = r.ContentLength
-		return answering(201, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId></QueueMessage></QueueMessagesList>")(r)
+		return responding(201, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId></QueueMessage></QueueMessagesList>")(r)
 	})
 	for _, text := range []string{"", "x", `{"a":"b"}`, "a\r\nb\tc<d>&'", strings.Repeat("世", 1000)} {
 		if _, err := q.Enqueue(t.Context(), text, nil); err != nil {
 			t.Fatal(err)
 		}
 		if want := queue.RequestSize(text); len(body) != want || length != int64(want) {
-			t.Errorf("%q is a body of %d bytes, announced as %d, computed as %d", text, len(body), length, want)
+			t.Errorf("body of %q: got %d bytes and Content-Length %d, want %d", text, len(body), length, want)
 		}
 	}
 	text := largestText()
 	if _, err := q.Enqueue(t.Context(), text, nil); err != nil || len(body) != queue.MaxRequest {
-		t.Errorf("at the limit: %v, body of %d bytes", err, len(body))
+		t.Errorf("text at the limit: got %v and a body of %d bytes, want success and %d", err, len(body), queue.MaxRequest)
 	}
 	body = nil
 	for _, err := range []error{
@@ -40,12 +40,12 @@ func TestBodyLimit(t *testing.T) {
 		func() error { _, err := q.Update(t.Context(), someLease, text+"x", 0); return err }(),
 	} {
 		if !errors.Is(err, queue.ErrTooLarge) || !strings.Contains(err.Error(), "Base64") || body != nil {
-			t.Errorf("a byte over the limit: %v, body of %d bytes", err, len(body))
+			t.Errorf("text over the limit: got %v and a body of %d bytes, want ErrTooLarge and no request", err, len(body))
 		}
 	}
 }
 
-// largestText is a text whose request is as large as may be, because it is escaped.
+// largestText returns a text whose request has the maximum size once it is escaped.
 func largestText() string {
 	quotes := (queue.MaxRequest - queue.RequestSize("")) / 5
 	text := strings.Repeat(`"`, quotes)

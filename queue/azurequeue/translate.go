@@ -34,7 +34,7 @@ func (a *account) translate(ctx, try context.Context, op string, receipt queue.R
 	}
 	if errors.Is(context.Cause(try), errTryTimeout) {
 		// Err stays nil: this deadline is not the caller's.
-		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", a.tryTimeout)}
+		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: fmt.Sprintf("no response within %v", a.timeout(ctx))}
 	}
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Err: a.redactError(err, string(receipt))}
 	if unsent(err) {

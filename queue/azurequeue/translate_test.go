@@ -18,13 +18,13 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// canned answers every request itself.
+// canned responds to every request itself.
 type canned func(*http.Request) (*http.Response, error)
 
 func (c canned) Do(r *http.Request) (*http.Response, error) { return c(r) }
 
-// answering always gives the same answer, with a request id.
-func answering(status int, body string, header ...string) canned {
+// responding always returns the same response, with a request id.
+func responding(status int, body string, header ...string) canned {
 	return func(r *http.Request) (*http.Response, error) {
 		h := http.Header{"X-Ms-Request-Id": {"rid-1"}, "Date": {"Sat, 01 Jan 2000 00:00:00 GMT"}}
 		for i := 0; i < len(header); i += 2 {
@@ -47,7 +47,7 @@ const someReceipt queue.Receipt = "AgAAAAMAAAAAAAAA/rece+ipt="
 
 var someLease = queue.Lease{ID: "0f7a-1", Receipt: someReceipt}
 
-// operations are all calls of a Manager, none of which is refused beforehand.
+// operations are all calls of a Manager, with arguments that are not refused before a request.
 func operations(q queue.Manager) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"enqueue":      func(ctx context.Context) error { _, err := q.Enqueue(ctx, "x", nil); return err },
@@ -68,15 +68,15 @@ func written(t *testing.T, err error, op string) *queue.Error {
 	t.Helper()
 	known := (*queue.Error)(nil)
 	if !errors.As(err, &known) {
-		t.Fatalf("%s: error is %v", op, err)
+		t.Fatalf("%s: error: got %v, want a *queue.Error", op, err)
 	}
 	if known.Op != op || known.Queue != (queue.Name{Account: "acct", Queue: "orders"}) {
-		t.Errorf("%s: error says %q on %v", op, known.Op, known.Queue)
+		t.Errorf("%s: error: got operation %q and queue %v, want %q and acct/orders", op, known.Op, known.Queue, op)
 	}
 	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %s %q", err, err, err, err)} {
 		for _, secret := range []string{"S3cret", "sign%3D", "rece+ipt", url.QueryEscape(string(someReceipt)), "\n"} {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s: error has %q in it: %q", op, secret, text)
+				t.Errorf("%s: the error contains %q: %q", op, secret, text)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func written(t *testing.T, err error, op string) *queue.Error {
 }
 
 // Requirement B-05.
-func TestAnswersMeanErrors(t *testing.T) {
+func TestResponsesBecomeErrors(t *testing.T) {
 	const body = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>%s</Code><Message>The sentence.\nRequestId:rid-1\nTime:2000-01-01 sig=S3cret %s</Message></Error>"
 	for _, c := range []struct {
 		status int
@@ -124,34 +124,34 @@ func TestAnswersMeanErrors(t *testing.T) {
 		if c.code != "" {
 			text, header = fmt.Sprintf(body, c.code, someReceipt), []string{"x-ms-error-code", c.code}
 		}
-		for op, do := range operations(openCanned(t, answering(c.status, text, header...))) {
+		for op, do := range operations(openCanned(t, responding(c.status, text, header...))) {
 			err := do(t.Context())
 			if !errors.Is(err, c.kind) {
-				t.Errorf("%s: %d %s gives %v, want %v", op, c.status, c.code, err, c.kind)
+				t.Errorf("%s: error for %d %s: got %v, want %v", op, c.status, c.code, err, c.kind)
 				continue
 			}
 			known := written(t, err, op)
 			if known.Status != c.status || known.Code != c.code || known.RequestID != "rid-1" {
-				t.Errorf("%s: %d %s is reported as %d %s, request %q", op, c.status, c.code, known.Status, known.Code, known.RequestID)
+				t.Errorf("%s: got %d %s with request id %q, want %d %s with rid-1", op, known.Status, known.Code, known.RequestID, c.status, c.code)
 			}
 			if c.code != "" && !strings.Contains(err.Error(), "The sentence") {
-				t.Errorf("%s: the service's sentence is missing in %v", op, err)
+				t.Errorf("%s: got %v, want the service's message in it", op, err)
 			}
 			answer := (*azcore.ResponseError)(nil)
 			if !errors.As(err, &answer) || answer.StatusCode != c.status {
-				t.Errorf("%s: no *azcore.ResponseError in %v", op, err)
+				t.Errorf("%s: got %v, want an *azcore.ResponseError in it", op, err)
 			} else if answer.RawResponse.Request.URL.RawQuery != "" {
-				t.Errorf("%s: the SDK's error still has the query: %v", op, answer.RawResponse.Request.URL)
+				t.Errorf("%s: URL of the SDK's error: got %v, want it without the query", op, answer.RawResponse.Request.URL)
 			}
 			if (op == "update" || op == "delete") != (known.Message == someLease.ID) {
-				t.Errorf("%s: error is of message %q", op, known.Message)
+				t.Errorf("%s: message of the error: got %q, want the id for update and delete only", op, known.Message)
 			}
 		}
 	}
 }
 
-func TestErrorLine(t *testing.T) {
-	q := openCanned(t, answering(404, "<Error><Code>QueueNotFound</Code><Message>The specified queue does not exist.\nRequestId:1</Message></Error>", "x-ms-error-code", "QueueNotFound"))
+func TestErrorText(t *testing.T) {
+	q := openCanned(t, responding(404, "<Error><Code>QueueNotFound</Code><Message>The specified queue does not exist.\nRequestId:1</Message></Error>", "x-ms-error-code", "QueueNotFound"))
 	err := q.Delete(t.Context(), someLease)
 	const want = "delete on acct/orders of message 0f7a-1: queue does not exist (404 QueueNotFound, request rid-1): The specified queue does not exist; create it first"
 	if err.Error() != want {
@@ -159,10 +159,10 @@ func TestErrorLine(t *testing.T) {
 	}
 }
 
-// A 404 without a code says of update and delete neither that the message is
-// gone nor that the queue is.
-func TestBare404(t *testing.T) {
-	for op, do := range operations(openCanned(t, answering(404, ""))) {
+// After an update or a delete, a 404 without a code does not say whether the message or the queue is
+// missing.
+func Test404WithoutCodeIsAmbiguous(t *testing.T) {
+	for op, do := range operations(openCanned(t, responding(404, ""))) {
 		err := do(t.Context())
 		if missing := errors.Is(err, queue.ErrQueueMissing); missing == (op == "update" || op == "delete") || errors.Is(err, queue.ErrLeaseLost) {
 			t.Errorf("%s: %v", op, err)
@@ -191,7 +191,7 @@ func TestTransportErrors(t *testing.T) {
 		for op, do := range operations(openCanned(t, func(r *http.Request) (*http.Response, error) { return nil, secretURL(r, c.err) })) {
 			err := do(t.Context())
 			if !errors.Is(err, c.kind) || !errors.Is(err, c.err) {
-				t.Errorf("%s: %s gives %v, want %v", op, name, err, c.kind)
+				t.Errorf("%s: error for %s: got %v, want %v", op, name, err, c.kind)
 			}
 			known := written(t, err, op)
 			if known.Status != 0 || errors.Is(c.kind, queue.ErrUnavailable) && known.Hint == "" {
@@ -201,8 +201,8 @@ func TestTransportErrors(t *testing.T) {
 	}
 }
 
-// TestRefusedPort has a real socket refuse: its error prints the whole address.
-func TestRefusedPort(t *testing.T) {
+// TestRefusedConnection: a real socket refuses the connection. Its error contains the whole address.
+func TestRefusedConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -217,19 +217,19 @@ func TestRefusedPort(t *testing.T) {
 	for op, do := range operations(q) {
 		err := do(t.Context())
 		if !errors.Is(err, queue.ErrUnavailable) {
-			t.Errorf("%s: %v", op, err)
+			t.Errorf("%s: got %v, want ErrUnavailable", op, err)
 		}
 		if known := written(t, err, op); !strings.Contains(known.Error(), "refused") {
-			t.Errorf("%s: error does not say why: %v", op, known)
+			t.Errorf("%s: got %v, want refused", op, known)
 		}
 		operation := (*net.OpError)(nil)
 		if !errors.As(err, &operation) {
-			t.Errorf("%s: no *net.OpError in %v", op, err)
+			t.Errorf("%s: got %v, want a *net.OpError in it", op, err)
 		}
 	}
 }
 
-func TestMalformedAnswers(t *testing.T) {
+func TestMalformedResponses(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		body   string
@@ -248,7 +248,7 @@ func TestMalformedAnswers(t *testing.T) {
 		"no depth":       {200, "", nil, "properties"},
 		"bad depth":      {200, "", []string{"x-ms-approximate-messages-count", "many"}, "properties"},
 	} {
-		for op, do := range operations(openCanned(t, answering(c.status, c.body, c.header...))) {
+		for op, do := range operations(openCanned(t, responding(c.status, c.body, c.header...))) {
 			if !strings.Contains(c.ops, op) {
 				continue
 			}
@@ -261,25 +261,24 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-// What is missing in an answer is a zero value, and a message without a receipt
-// is left to whoever gets it next.
+// Missing fields of a response are zero values, and a message without a receipt is skipped.
 func TestIncompleteMessages(t *testing.T) {
 	const body = "<QueueMessagesList><QueueMessage/>" +
 		"<QueueMessage><MessageId>1</MessageId></QueueMessage>" +
 		"<QueueMessage><PopReceipt>r</PopReceipt></QueueMessage>" +
 		"<QueueMessage><MessageId>2</MessageId><PopReceipt>r</PopReceipt></QueueMessage></QueueMessagesList>"
-	q := openCanned(t, answering(200, body))
+	q := openCanned(t, responding(200, body))
 	batch, err := q.Dequeue(t.Context(), 32, time.Second)
 	if err != nil || len(batch) != 1 || batch[0] != (queue.Message{Lease: queue.Lease{ID: "2", Receipt: "r"}}) {
-		t.Errorf("dequeue gives %+v, %v", batch, err)
+		t.Errorf("dequeue: got %+v, %v; want the message with a receipt only", batch, err)
 	}
 	seen, err := q.Peek(t.Context(), 32)
 	if err != nil || len(seen) != 2 || seen[1] != (queue.Message{Lease: queue.Lease{ID: "2"}}) {
-		t.Errorf("peek gives %+v, %v", seen, err)
+		t.Errorf("peek: got %+v, %v; want both messages", seen, err)
 	}
 }
 
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	f.Add(200, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><MessageText/></QueueMessage></QueueMessagesList>", "1")
 	f.Add(201, "<QueueMessagesList><QueueMessage><MessageId>1</MessageId></QueueMessage></QueueMessagesList>", "")
 	f.Add(400, "<Error><Code>X</Code><Message>m</Message></Error>", "")
@@ -287,11 +286,11 @@ func FuzzAnswer(f *testing.F) {
 		if status < 100 || status > 999 {
 			return
 		}
-		for op, do := range operations(openCanned(t, answering(status, body, "x-ms-approximate-messages-count", count))) {
+		for op, do := range operations(openCanned(t, responding(status, body, "x-ms-approximate-messages-count", count))) {
 			if err := do(t.Context()); err != nil {
 				known := (*queue.Error)(nil)
 				if !errors.As(err, &known) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("%s: %q", op, err)
+					t.Errorf("%s: got %q, want a *queue.Error on one line", op, err)
 				}
 			}
 		}

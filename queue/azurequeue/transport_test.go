@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// breaking is a server that answers the first request of a connection and, at
-// the second, closes it without a word: net/http would send a GET again.
+// breaking is a server that responds to the first request of a connection and closes it at the
+// second one without a response. net/http would then repeat a GET.
 func breaking(t *testing.T) (address string, requests *atomic.Int64) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,8 +50,8 @@ func breaking(t *testing.T) (address string, requests *atomic.Int64) {
 	return l.Addr().String(), requests
 }
 
-// One call is one request, also when the connection breaks and whoever's the
-// transport is: a dequeue that net/http repeats hides a second batch.
+// One call is one request, also when the connection breaks, with any transport: a dequeue that
+// net/http repeats would hide a second batch.
 func TestBrokenConnectionIsNotRetried(t *testing.T) {
 	for name, o := range map[string]*Options{"own transport": nil, "another": {Transport: &http.Client{Transport: &http.Transport{}}}} {
 		address, requests := breaking(t)
@@ -60,38 +60,38 @@ func TestBrokenConnectionIsNotRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		if batch, err := q.Dequeue(t.Context(), 1, time.Second); err != nil || len(batch) != 0 {
-			t.Fatalf("%s: first dequeue: %v, %v", name, batch, err)
+			t.Fatalf("%s: first dequeue: got %v, %v; want no messages", name, batch, err)
 		}
 		_, err = q.Dequeue(t.Context(), 1, time.Second)
 		if !errors.Is(err, queue.ErrOutcomeUnknown) {
 			t.Errorf("%s: error is %v", name, err)
 		}
 		if n := requests.Load(); n != 2 {
-			t.Errorf("%s: two calls were %d requests", name, n)
+			t.Errorf("%s: requests of two calls: got %d, want 2", name, n)
 		}
 		q.Close()
 	}
 }
 
-// The SDK repeats requests for these answers unless told not to.
-func TestAnswersAreNotRetried(t *testing.T) {
+// By default the SDK repeats requests after these responses.
+func TestErrorResponsesAreNotRetried(t *testing.T) {
 	for _, status := range []int{408, 429, 500, 502, 503, 504} {
 		requests := 0
 		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
 			requests++
-			return answering(status, "")(r)
+			return responding(status, "")(r)
 		})
 		calls := 0
 		for op, do := range operations(q) {
 			calls++
 			if err := do(t.Context()); err == nil || requests != calls {
-				t.Errorf("%s: %d after %d requests for %d calls: %v", op, status, requests, calls, err)
+				t.Errorf("%s: status %d: got %d requests for %d calls, %v; want one each and an error", op, status, requests, calls, err)
 			}
 		}
 	}
 }
 
-// A redirect is no answer of the service, and following it a second request.
+// The service sends no redirects, and following one would be a second request.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	var requests atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,15 +105,15 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 	defer q.Close()
 	if _, err := q.Enqueue(t.Context(), "x", nil); !errors.Is(err, queue.ErrOutcomeUnknown) || requests.Load() != 1 {
-		t.Errorf("after %d requests: %v", requests.Load(), err)
+		t.Errorf("after %d requests: got %v, want ErrOutcomeUnknown", requests.Load(), err)
 	}
 }
 
-// An empty body that is not http.NoBody must be no body on the wire.
+// An empty body that is not http.NoBody sends no body.
 func TestGetHasNoBodyOnTheWire(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 || len(r.TransferEncoding) != 0 || r.Method != http.MethodGet {
-			t.Errorf("%s with a length of %d and encoding %q", r.Method, r.ContentLength, r.TransferEncoding)
+			t.Errorf("request: got %s with length %d and encoding %q, want a GET without a body", r.Method, r.ContentLength, r.TransferEncoding)
 		}
 		w.Header().Set("x-ms-approximate-messages-count", "3")
 	}))
@@ -124,13 +124,12 @@ func TestGetHasNoBodyOnTheWire(t *testing.T) {
 	}
 	defer q.Close()
 	if p, err := q.Properties(t.Context()); err != nil || p.Depth != 3 {
-		t.Errorf("depth is %d, %v", p.Depth, err)
+		t.Errorf("depth: got %d, %v; want 3", p.Depth, err)
 	}
 }
 
-// TestBurstKeepsItsConnections has 64 calls at once, again and again: they use
-// the connections of the first time.
-func TestBurstKeepsItsConnections(t *testing.T) {
+// TestBurstsReuseConnections repeats 64 concurrent calls, which must reuse the first connections.
+func TestBurstsReuseConnections(t *testing.T) {
 	var opened atomic.Int64
 	arrived := make(chan struct{}, 64)
 	release := make(chan struct{})
@@ -169,6 +168,6 @@ func TestBurstKeepsItsConnections(t *testing.T) {
 		}
 	}
 	if n := opened.Load(); n > 80 { // with a pool of 10 they are over 150
-		t.Errorf("192 calls, 64 at once, opened %d connections", n)
+		t.Errorf("connections of 192 calls, 64 at once: got %d, want at most 80", n)
 	}
 }

@@ -51,7 +51,7 @@ func transports(t *testing.T) map[string]policy.Transporter {
 	return map[string]policy.Transporter{"net/http": nil, "http1": lean}
 }
 
-// overTheWire opens the queue of a server that answers so.
+// overTheWire opens the queue of a server with this response.
 func overTheWire(t *testing.T, transport policy.Transporter, answer http.HandlerFunc) *Queue {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -65,7 +65,7 @@ func overTheWire(t *testing.T, transport policy.Transporter, answer http.Handler
 }
 
 // A 200 that is not a message list must not pass for an empty queue, nor for success:
-// somebody in between has answered. Nobody knows what became of the request.
+// another server has responded. The outcome of the request is unknown.
 func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	for transport, via := range transports(t) {
 		for name, page := range foreign {
@@ -81,12 +81,12 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 			for op, do := range operations(q) {
 				err := do(t.Context())
 				if !errors.Is(err, queue.ErrOutcomeUnknown) {
-					t.Errorf("%s, %s: %s gives %v", transport, op, name, err)
+					t.Errorf("%s, %s: error for %s: got %v, want ErrOutcomeUnknown", transport, op, name, err)
 					continue
 				}
 				known := written(t, err, op)
 				if known.Status != 200 || known.RequestID != "rid-1" {
-					t.Errorf("%s, %s: %s is reported as %d, request %q", transport, op, name, known.Status, known.RequestID)
+					t.Errorf("%s, %s: error for %s: got status %d and request id %q, want 200 and rid-1", transport, op, name, known.Status, known.RequestID)
 				}
 				says := page.says
 				switch list := op == "dequeue" || op == "peek" || op == "enqueue"; {
@@ -96,14 +96,14 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 					says = "" // the service's own have none
 				}
 				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%s, %s: %s is reported without %q: %v", transport, op, name, says, err)
+					t.Errorf("%s, %s: error for %s: got %v, want %q in it", transport, op, name, err, says)
 				}
 			}
 		}
 	}
 }
 
-// An answer that lacks what it must have is reported with what there is of it.
+// A response that lacks a required part is reported with its content.
 func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
 	for op, c := range map[string]struct {
 		status int
@@ -113,10 +113,10 @@ func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
 		"update":     {204, ""},
 		"properties": {200, ""},
 	} {
-		err := operations(openCanned(t, answering(c.status, c.body)))[op](t.Context())
+		err := operations(openCanned(t, responding(c.status, c.body)))[op](t.Context())
 		known := written(t, err, op)
 		if !errors.Is(err, queue.ErrOutcomeUnknown) || known.Status != c.status || known.RequestID != "rid-1" {
-			t.Errorf("%s: %v", op, err)
+			t.Errorf("%s: got %v, want ErrOutcomeUnknown", op, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestForeignAnswersAreQuotedWithoutSecrets(t *testing.T) {
 	for _, status := range []int{200, 201, 302, 403, 502} {
 		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
 			said := fmt.Sprintf("%s %s %s\n\x1b[31m SharedKey acct:S3cret== Bearer S3cret.token", r.Method, r.URL, someReceipt)
-			return answering(status, said, "Content-Type", "text/plain; sig=S3cret", "Location", "https://login.example/?to="+r.URL.String())(r)
+			return responding(status, said, "Content-Type", "text/plain; sig=S3cret", "Location", "https://login.example/?to="+r.URL.String())(r)
 		})
 		for op, do := range operations(q) {
 			err := do(t.Context())
@@ -134,13 +134,13 @@ func TestForeignAnswersAreQuotedWithoutSecrets(t *testing.T) {
 				continue // a 201 to create
 			}
 			if written(t, err, op); strings.Contains(err.Error(), "\x1b") {
-				t.Errorf("%s: a control character in %q", op, err)
+				t.Errorf("%s: got a control character in %q, want none", op, err)
 			}
 			if len(err.Error()) > 600 {
-				t.Errorf("%s: the error has %d bytes: %v", op, len(err.Error()), err)
+				t.Errorf("%s: length of the error: got %d bytes, want at most 600: %v", op, len(err.Error()), err)
 			}
 			if status == 302 && !strings.Contains(err.Error(), "login.example") {
-				t.Errorf("%s: the error does not say to where it was redirected: %v", op, err)
+				t.Errorf("%s: got %v, want the host of the redirect", op, err)
 			}
 		}
 	}
@@ -153,9 +153,9 @@ func TestALoginPageDoesNotCountAsWorked(t *testing.T) {
 		polls := 0
 		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
 			if polls++; polls <= 3 {
-				return answering(200, loginPage, "Content-Type", "text/html")(r)
+				return responding(200, loginPage, "Content-Type", "text/html")(r)
 			}
-			return answering(403, "<Error><Code>AuthenticationFailed</Code><Message>No.</Message></Error>", "x-ms-error-code", "AuthenticationFailed")(r)
+			return responding(403, "<Error><Code>AuthenticationFailed</Code><Message>No.</Message></Error>", "x-ms-error-code", "AuthenticationFailed")(r)
 		})
 		reported := 0
 		l := listener.New(q, func(context.Context, *listener.Message[string]) error { return nil }, &listener.Options[string]{
@@ -169,10 +169,10 @@ func TestALoginPageDoesNotCountAsWorked(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := l.Run(ctx); !errors.Is(err, queue.ErrUnauthorized) {
-			t.Errorf("Run returned %v after %d polls, want the refusal", err, polls)
+			t.Errorf("Run: got %v after %d polls, want ErrUnauthorized", err, polls)
 		}
 		if reported != 3 {
-			t.Errorf("the page was reported %d times, want 3", reported)
+			t.Errorf("reports of the page: got %d, want 3", reported)
 		}
 	})
 }
@@ -185,9 +185,9 @@ func TestAListenerWaitsOutALoginPage(t *testing.T) {
 		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
 			if time.Since(begin) < 10*time.Minute {
 				polls++
-				return answering(200, "", "Content-Type", "text/html")(r)
+				return responding(200, "", "Content-Type", "text/html")(r)
 			}
-			return answering(200, "<QueueMessagesList/>")(r)
+			return responding(200, "<QueueMessagesList/>")(r)
 		})
 		l := listener.New(q, func(context.Context, *listener.Message[string]) error { return nil },
 			&listener.Options[string]{Codec: codec.Text(), Logger: slog.New(slog.DiscardHandler), OnError: func(error) {}})
@@ -197,13 +197,13 @@ func TestAListenerWaitsOutALoginPage(t *testing.T) {
 			t.Error(err)
 		}
 		if polls > 40 { // at once a second they were 600
-			t.Errorf("%d polls in ten minutes behind a page", polls)
+			t.Errorf("polls in ten minutes behind a login page: got %d, want at most 40", polls)
 		}
 	})
 }
 
 // A redirect is not followed, whoever's client it is: what proves who we are is for the
-// service alone, and another host's page no answer.
+// service alone, and another host's page is not its response.
 func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -222,13 +222,13 @@ func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
 			})
 			for op, do := range operations(q) {
 				if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
-					t.Errorf("%s, %s: %d gives %v", name, op, status, err)
+					t.Errorf("%s, %s: error for %d: got %v, want ErrOutcomeUnknown", name, op, status, err)
 				}
 			}
 		}
 	}
 	if n := elsewhere.Load(); n != 0 {
-		t.Errorf("%d requests went elsewhere", n)
+		t.Errorf("requests to the redirect's target: got %d, want 0", n)
 	}
 	if own.CheckRedirect != nil {
 		t.Error("the caller's client was changed")
@@ -246,7 +246,7 @@ func TestACheckRedirectOfTheCallersIsKept(t *testing.T) {
 	defer client.CloseIdleConnections()
 	q := overTheWire(t, client, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
 	if err := q.Clear(t.Context()); err == nil || asked != 1 {
-		t.Errorf("it was asked %d times, %v", asked, err)
+		t.Errorf("calls of CheckRedirect: got %d, %v; want 1 and an error", asked, err)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
 		if got := a.redact(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("redact(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestRequests(t *testing.T) {
 		if len(r.Header["User-Agent"]) != 0 {
 			t.Errorf("headers are %v", r.Header)
 		}
-		return answering(503, "")(r)
+		return responding(503, "")(r)
 	})
 	ctx := t.Context()
 	for want, do := range map[string]func(){

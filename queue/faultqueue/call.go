@@ -16,12 +16,12 @@ func (q *Queue) do(ctx context.Context, op Op, about string, id queue.ID, bad er
 }
 
 // call runs one operation with its fault. The fault depends on subject; errors name id.
-func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (answer T, _ error) {
+func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID, bad error, act func(context.Context) (T, error)) (result T, _ error) {
 	if bad == nil {
 		bad = queue.CheckName(q.inner.Name().Queue)
 	}
 	if bad != nil { // a client would not send it, so it has no fault
-		return answer, queue.Explain(bad, string(op), q.inner.Name(), id)
+		return result, queue.Explain(bad, string(op), q.inner.Name(), id)
 	}
 	if ctx.Err() != nil && !q.injector.isDead() {
 		return act(ctx) // the inner queue returns the error
@@ -30,25 +30,25 @@ func call[T any](ctx context.Context, q *Queue, op Op, about string, id queue.ID
 	if f.fault == Late {
 		sendLate(ctx, q.injector, f, id, act)
 	}
-	answer, count, err := inject(ctx, q.injector, f, act)
-	q.injector.record(f, messageID(answer, id), count, err)
+	result, count, err := inject(ctx, q.injector, f, act)
+	q.injector.record(f, messageID(result, id), count, err)
 	if injected := (*queue.Error)(nil); errors.As(err, &injected) && injected.Op == "" {
 		err = queue.Explain(injected, string(op), q.inner.Name(), id)
 	}
-	return answer, err
+	return result, err
 }
 
 // messageID returns the id of the message that a result is about: an enqueue creates one.
-func messageID(answer any, id queue.ID) queue.ID {
-	if made, ok := answer.(queue.Message); ok {
-		return made.ID
+func messageID(result any, id queue.ID) queue.ID {
+	if created, ok := result.(queue.Message); ok {
+		return created.ID
 	}
 	return id
 }
 
 // messageCount returns how many messages a result has.
-func messageCount(answer any) int {
-	batch, _ := answer.([]queue.Message)
+func messageCount(result any) int {
+	batch, _ := result.([]queue.Message)
 	return len(batch)
 }
 
@@ -67,8 +67,8 @@ func sendLate[T any](ctx context.Context, w *injector, f injection, id queue.ID,
 			w.record(f, id, 0, Missing.asError())
 			return
 		}
-		answer, err := act(ctx)
-		w.record(f, messageID(answer, id), messageCount(answer), err)
+		result, err := act(ctx)
+		w.record(f, messageID(result, id), messageCount(result), err)
 	}()
 }
 
@@ -92,7 +92,7 @@ func (w *injector) waitLate() {
 
 // inject runs one request with its fault. It also returns the number of messages in the response,
 // even if that was lost.
-func inject[T any](ctx context.Context, w *injector, f injection, act func(context.Context) (T, error)) (answer T, count int, _ error) {
+func inject[T any](ctx context.Context, w *injector, f injection, act func(context.Context) (T, error)) (result T, count int, _ error) {
 	var nothing T
 	if f.fault == Death {
 		if f.kills {
@@ -117,18 +117,18 @@ func inject[T any](ctx context.Context, w *injector, f injection, act func(conte
 		if err = w.transit(ctx, f.duplicateDelay); err != nil {
 			return nothing, 0, err
 		}
-		answer, err = act(ctx)
+		result, err = act(ctx)
 	default:
-		answer, err = act(ctx)
+		result, err = act(ctx)
 	}
-	count = messageCount(answer)
+	count = messageCount(result)
 	if err := w.transit(ctx, f.responseDelay); err != nil {
 		return nothing, count, err
 	}
 	if failed := f.fault.asError(); failed != nil {
 		return nothing, count, failed
 	}
-	return answer, count, err
+	return result, count, err
 }
 
 // transit waits while a request or a response is in flight. It fails if the process dies or ctx

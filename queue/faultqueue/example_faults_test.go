@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Half of all answers to an enqueue get lost. The producer sends again until it
-// knows, and so some messages are there twice.
-func Example_lostAnswers() {
+// Half of all responses to an enqueue are lost. The producer sends again until the
+// outcome is known, so that some messages are enqueued twice.
+func Example_lostResponses() {
 	ctx := context.Background()
 	orders := localqueue.New(nil).Queue(queue.Name{Account: "local", Queue: "orders"})
 	if err := orders.Create(ctx, nil); err != nil {
@@ -22,7 +22,7 @@ func Example_lostAnswers() {
 	}
 	q := faultqueue.New(orders, &faultqueue.Options{
 		Seed:    1,
-		Faults:  map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {LostAnswer: 0.5}},
+		Faults:  map[faultqueue.Op]faultqueue.Rates{faultqueue.Enqueue: {LostResponse: 0.5}},
 		Latency: faultqueue.Range{Min: time.Microsecond},
 	})
 	for i := range 10 {

@@ -33,9 +33,9 @@ const (
 	// LostRequest: the request does not arrive. The error is [queue.ErrOutcomeUnknown].
 	LostRequest Fault = "lost request"
 
-	// LostAnswer: the server acts, but its response does not arrive. The error is
+	// LostResponse: the server acts, but its response does not arrive. The error is
 	// [queue.ErrOutcomeUnknown]. A dequeued batch stays hidden.
-	LostAnswer Fault = "lost answer"
+	LostResponse Fault = "lost response"
 
 	// Duplicate: a proxy sends the request twice, the second time after the server has acted on
 	// the first, and the caller gets the second response. An enqueue makes two messages; a
@@ -69,7 +69,7 @@ func (r Rates) choose(u float64) Fault {
 		fault Fault
 	}{
 		{r.Throttled, Throttled}, {r.Unavailable, Unavailable}, {r.LostRequest, LostRequest},
-		{r.LostAnswer, LostAnswer}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Late, Late}, {r.Death, Death},
+		{r.LostResponse, LostResponse}, {r.Duplicate, Duplicate}, {r.Slow, Slow}, {r.Late, Late}, {r.Death, Death},
 	} {
 		if u < c.rate {
 			return c.fault
@@ -86,7 +86,7 @@ func (f Fault) asError() *queue.Error {
 		return &queue.Error{Kind: queue.ErrThrottled, Status: 503, Code: "ServerBusy", RequestID: "injected"}
 	case Unavailable:
 		return &queue.Error{Kind: queue.ErrUnavailable, Status: 500, Code: "InternalError", RequestID: "injected"}
-	case LostRequest, LostAnswer:
+	case LostRequest, LostResponse:
 		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: connection reset"}
 	case Late:
 		return &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "injected: no response in time"}

@@ -52,13 +52,13 @@ type Options struct {
 // Rates are the shares of calls, 0 to 1, with each [Fault]. A call has at most one fault; if the
 // sum exceeds 1 the later ones never happen. The zero value is no faults.
 type Rates struct {
-	Throttled   float64
-	Unavailable float64
-	LostRequest float64
-	LostAnswer  float64
-	Duplicate   float64
-	Slow        float64
-	Late        float64
+	Throttled    float64
+	Unavailable  float64
+	LostRequest  float64
+	LostResponse float64
+	Duplicate    float64
+	Slow         float64
+	Late         float64
 
 	// Death is the share of calls in which the process dies. Half of those take effect first.
 	Death float64

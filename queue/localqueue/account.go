@@ -10,7 +10,7 @@ import (
 )
 
 // Account is one account of an [Engine]: a [queue.Account]. It is safe for concurrent use.
-// Make one with [Engine.Account].
+// [Engine.Account] returns one.
 type Account struct {
 	engine *Engine
 	name   string

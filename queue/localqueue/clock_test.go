@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// wallClock is a wall clock that can be set, while the bubble's clock goes on.
+// wallClock is a wall clock that can be set; the bubble's clock is not affected.
 type wallClock struct{ off time.Duration }
 
 func (w *wallClock) read(t time.Time) instant { return wallTime(t.Add(w.off)) }
@@ -55,7 +55,7 @@ func receive(t *testing.T, q *Queue, when, want string) (m queue.Message) {
 // TestSettingTheWallClockMovesNoMessage: setting the wall clock hides, reveals and expires
 // no message, and times are shown by the new wall clock.
 func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
-	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forth": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forth": 150 * 365 * 24 * time.Hour} {
+	for what, step := range map[string]time.Duration{"back": -10 * time.Hour, "forward": 10 * time.Hour, "to 1970": -40 * 365 * 24 * time.Hour, "far forward": 150 * 365 * 24 * time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wall, q := steppedEngine(t)
@@ -69,7 +69,7 @@ func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
 				receive(t, q, "hidden", "")
 				m := send(t, q, "after", &queue.EnqueueOptions{Delay: time.Minute, TTL: queue.Forever})
 				if now := time.Now().Add(step).UTC().Truncate(time.Second); !m.Inserted.Equal(now) && step > -100_000*time.Hour {
-					t.Errorf("inserted at %v, want %v", m.Inserted, now)
+					t.Errorf("Inserted: got %v, want %v", m.Inserted, now)
 				}
 				time.Sleep(29 * time.Second)
 				receive(t, q, "when the lease has ended", "leased")
@@ -80,7 +80,7 @@ func TestSettingTheWallClockMovesNoMessage(t *testing.T) {
 				receive(t, q, "when the delay has ended", "after")
 				time.Sleep(time.Hour)
 				if p, err := q.Properties(t.Context()); err != nil || p.Depth != 2 {
-					t.Errorf("depth %d, %v; want 2: all but the short-lived", p.Depth, err)
+					t.Errorf("depth: got %d, %v; want 2, without the short-lived message", p.Depth, err)
 				}
 			})
 		})
@@ -96,7 +96,7 @@ func TestClockDisciplineMovesNoShownTime(t *testing.T) {
 		for range 10 {
 			wall.off += 90 * time.Millisecond
 			if m, err := q.Peek(t.Context(), 1); err != nil || !m[0].Inserted.Equal(first.Inserted) {
-				t.Fatalf("inserted %v, then %v, %v", first.Inserted, m[0].Inserted, err)
+				t.Fatalf("Inserted: got %v, %v; want %v", m[0].Inserted, err, first.Inserted)
 			}
 		}
 	})
@@ -151,7 +151,7 @@ func TestEveryCommitHasATime(t *testing.T) {
 			wall.off -= time.Hour
 			send(t, q, "a", nil)
 			if want := storage.CommittedAt(began.Add(time.Duration(n+1) * time.Minute).UnixNano()); store.last != want {
-				t.Errorf("commit %d has time %d, want %d", n, store.last, want)
+				t.Errorf("time of commit %d: got %d, want %d", n, store.last, want)
 			}
 		}
 		if err := e.Close(); err != nil {

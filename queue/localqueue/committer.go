@@ -13,15 +13,14 @@ import (
 )
 
 // committer makes changes in memory durable. A caller changes memory under the lock of its
-// queue, adds the change to the current batch, and waits until that batch is committed
-// before it answers. One goroutine commits: while it waits for the disk the next batch
-// fills, so all concurrent callers share a commit.
+// queue, adds the change to the current batch, and returns when that batch is committed. One
+// goroutine commits: while it waits for the disk the next batch fills, so all concurrent callers
+// share a commit.
 //
-// All changes have one order, and two things follow. A change commits with what it depends
-// on or after it, so no answer rests on something that may still be lost; an answer that
-// only reads waits for the newest change of what it read. And when a commit fails,
-// everything after it is undone too, newest first, which brings memory back to what is on
-// disk.
+// All changes have one order, with two consequences. A change commits together with what it
+// depends on, or after it, so no result depends on something that may still be lost; a call that
+// only reads waits for the newest change of what it read. And if a commit fails, everything after
+// it is undone too, newest first, so that memory is again what is on disk.
 type committer struct {
 	store storage.Store
 	clock *clock
@@ -179,8 +178,8 @@ func (c *committer) commitPending() {
 }
 
 // maxGather is how long a commit waits for more callers to share it. It is short compared
-// with a round trip to the service, and long compared with the time a caller needs from one
-// answer to its next request.
+// with a round trip to the service, and long compared with the time a caller needs between
+// two requests.
 const maxGather = time.Millisecond
 
 // gather waits for half of the callers that shared the last commit or came while it was
@@ -261,7 +260,7 @@ func (c *committer) commit(b *batch) (more bool, err error) {
 	return more, nil
 }
 
-// rollBack undoes b, of which nothing was kept, and everything after b, which depends on
+// rollBack undoes b, which the store did not commit, and everything after b, which depends on
 // it.
 func (c *committer) rollBack(b *batch, cause error, took time.Duration) {
 	c.gate.Lock()

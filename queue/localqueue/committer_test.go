@@ -85,8 +85,8 @@ func (v mapView) Text(k storage.MessageKey) (string, error) {
 
 func (v mapView) Close() {}
 
-// shadow is an engine over a failing store, and one in memory that repeats only what the
-// first one answered.
+// shadow is an engine over a failing store, and one in memory that repeats only the calls that the
+// store did not fail.
 type shadow struct {
 	store        *mapStore
 	over, memory *Queue
@@ -97,7 +97,7 @@ type shadow struct {
 type act func(q *Queue, which int) ([]queue.Message, error)
 
 // apply makes a call on the engine over the store and, unless the store failed it, on the
-// one in memory, and compares the answers.
+// one in memory, and compares the results.
 func (w *shadow) apply(t *rapid.T, one act) {
 	got, err := one(w.over, 0)
 	if errors.Is(err, queue.ErrUnavailable) {
@@ -105,7 +105,7 @@ func (w *shadow) apply(t *rapid.T, one act) {
 	}
 	want, wanted := one(w.memory, 1)
 	if (err == nil) != (wanted == nil) || len(got) != len(want) {
-		t.Fatalf("%d messages, %v; want %d, %v", len(got), err, len(want), wanted)
+		t.Fatalf("messages: got %d, %v; want %d, %v", len(got), err, len(want), wanted)
 	}
 	for i := range got {
 		if got[i].Receipt != "" {
@@ -166,7 +166,7 @@ func (w *shadow) check(t *rapid.T) {
 		got, err := w.over.Peek(context.Background(), queue.MaxBatch)
 		want, wanted := w.memory.Peek(context.Background(), queue.MaxBatch)
 		if err != nil || wanted != nil || len(got) != len(want) {
-			t.Fatalf("%d messages, %v; want %d, %v", len(got), err, len(want), wanted)
+			t.Fatalf("messages: got %d, %v; want %d, %v", len(got), err, len(want), wanted)
 		}
 		slices.SortFunc(got, byText) // an undone change may have changed the order
 		slices.SortFunc(want, byText)
@@ -181,8 +181,8 @@ func byText(a, b queue.Message) int {
 	return cmp.Or(cmp.Compare(a.Text, b.Text), a.Inserted.Compare(b.Inserted), cmp.Compare(a.DequeueCount, b.DequeueCount))
 }
 
-// TestAFailedCommitChangesNothing: a call whose commit failed has changed nothing, nor have
-// the calls that waited behind it.
+// TestAFailedCommitChangesNothing: a call whose commit fails changes nothing, and neither do
+// the calls that wait behind it.
 func TestAFailedCommitChangesNothing(t *testing.T) {
 	checkInBubbles(t, func(t *rapid.T) {
 		w := &shadow{store: newMapStore()}
@@ -216,7 +216,7 @@ func TestAFailedCommitChangesNothing(t *testing.T) {
 	})
 }
 
-// together makes several calls while a commit is under way that then fails.
+// together makes several calls during a commit that then fails.
 func (w *shadow) together(t *rapid.T) {
 	hold := make(chan struct{})
 	w.store.set(errNoSpace, hold)
@@ -234,7 +234,7 @@ func (w *shadow) together(t *rapid.T) {
 	w.store.set(nil, nil)
 }
 
-// overMap returns a queue of an engine over a store, until the test ends.
+// overMap returns a queue of an engine over a store, which the test's end closes.
 func overMap(t *testing.T) (*mapStore, *Queue) {
 	t.Helper()
 	store := newMapStore()
@@ -273,30 +273,30 @@ func TestACommitWaitsAMomentForOthers(t *testing.T) {
 		store, q := overMap(t)
 		for range 10 {
 			if took := enqueueAtOnce(t, q, 1); took != 0 {
-				t.Errorf("one caller alone waited %v", took)
+				t.Errorf("single caller: got a wait of %v, want none", took)
 			}
 		}
 		hold := make(chan struct{})
 		store.set(nil, hold)
 		var all sync.WaitGroup
 		all.Go(func() { enqueueAtOnce(t, q, 1) })
-		synctest.Wait() // its commit is under way
+		synctest.Wait() // its commit is in progress
 		all.Go(func() { enqueueAtOnce(t, q, 20) })
 		synctest.Wait() // so that they all share the next one
 		close(hold)
 		all.Wait()
 		store.set(nil, nil)
 		if took := enqueueAtOnce(t, q, 1); took != maxGather {
-			t.Errorf("after many, one waited %v, want %v", took, maxGather)
+			t.Errorf("single caller after many: got a wait of %v, want %v", took, maxGather)
 		}
 		if took := enqueueAtOnce(t, q, 1); took != 0 {
-			t.Errorf("the next one waited %v", took)
+			t.Errorf("next single caller: got a wait of %v, want none", took)
 		}
 	})
 }
 
-// TestAnUncertainCommitIsAnUnknownOutcome: if the store cannot tell, neither can the
-// engine, and later calls are refused as unchanged.
+// TestAnUncertainCommitIsAnUnknownOutcome: if the store does not know whether it committed, the
+// outcome is unknown, and later calls fail without having changed anything.
 func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
@@ -310,12 +310,12 @@ func TestAnUncertainCommitIsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestCommitsAreShared: all calls that wait for a commit under way share the next one.
+// TestCommitsAreShared: all calls that wait for a commit in progress share the next one.
 func TestCommitsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, q := overMap(t)
 		synctest.Wait()
-		before := store.commits // nobody commits now
+		before := store.commits // no commit is in progress
 		hold := make(chan struct{})
 		store.set(nil, hold)
 		var all sync.WaitGroup
@@ -330,7 +330,7 @@ func TestCommitsAreShared(t *testing.T) {
 		close(hold)
 		all.Wait()
 		if got := store.commits - before; got != 2 {
-			t.Errorf("100 enqueues took %d commits, want the one under way and one more", got)
+			t.Errorf("commits for 100 enqueues: got %d, want the one in progress and one more", got)
 		}
 	})
 }

@@ -19,9 +19,9 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceInRealTime(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits for real seconds")
+		t.Skip("the test waits for real seconds")
 	}
-	engine := localqueue.New(&localqueue.Options{DeletingFor: 1}) // real seconds are precious
+	engine := localqueue.New(&localqueue.Options{DeletingFor: 1}) // shortens the wait
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(_ *testing.T, name string) queue.Manager {
 			return engine.Queue(queue.Name{Account: "local", Queue: name})

@@ -5,7 +5,7 @@
 //
 // # Delivery
 //
-// Delivery is at least once. Messages are handed out in the order in which they become
+// Delivery is at least once. Messages are delivered in the order in which they become
 // visible, then in the order in which they were enqueued. The service promises no order, so
 // do not depend on this one. A message becomes visible at the exact instant; the times
 // shown are truncated to whole seconds, as on the wire.
@@ -17,7 +17,7 @@
 // # Durability
 //
 // An engine made with [New] keeps nothing when the process ends. One made with [Open]
-// answers a call only after the store has committed everything that the answer reveals. A
+// returns from a call only after the store has committed everything that the result reveals. A
 // call that fails with [queue.ErrUnavailable] has changed nothing; a call whose context
 // ends while it waits for the store fails with [queue.ErrOutcomeUnknown]. Package filequeue
 // is a store in a directory.
@@ -45,10 +45,10 @@
 // clock of the process, so setting the wall clock neither hides, reveals nor expires a
 // message. Where the monotonic clock stops while a machine is suspended, leases and TTLs
 // stop too, like the leases of the workers on that machine. Over a [storage.Store], the clock
-// starts no earlier than the newest time in the store: if the wall clock is behind that
+// starts no earlier than the newest time in the store. If the wall clock is behind that
 // after a restart, visible messages stay visible, and hidden ones stay hidden for as long
-// as was left. If the wall clock is far ahead at a restart, messages expire whose TTL is
-// over by it: the engine cannot tell that from a long pause.
+// as remained. If the wall clock is far ahead at a restart, messages whose TTL has ended by
+// it expire: the engine cannot distinguish that from a long pause.
 //
 // Times are shown by the current wall clock, so that clients can compare them with their
 // own. After the wall clock was set by more than a second, the times shown for a message

@@ -16,8 +16,8 @@ var ErrClosed = errors.New("the engine is closed")
 // Engine holds accounts, their queues and their messages. Use [New] for one in memory and
 // [Open] for one over a [storage.Store]. It is safe for concurrent use.
 //
-// Accounts exist as soon as they are named. The engine does no authorization; that is the
-// emulator's.
+// Accounts exist as soon as they are named. The engine does no authorization; the
+// emulator does.
 type Engine struct {
 	deletingFor time.Duration
 	identity    identity
@@ -45,7 +45,7 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 	}
 }
 
-// Close waits for calls under way and closes the store, if there is one. Later calls fail
+// Close waits for calls in progress and closes the store, if there is one. Later calls fail
 // with [ErrClosed]; closing again does nothing.
 func (e *Engine) Close() error {
 	if e.committer == nil {

@@ -20,7 +20,7 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	run := func(seed uint64) (out []string) {
 		ctx := context.Background()
 		e := New(&Options{Seed: seed, DeletingFor: -1})
-		for range 2 { // the second time the queue is another one
+		for range 2 { // the second time it is a new queue
 			q := e.Queue(name("seeded"))
 			if err := q.Create(ctx, nil); err != nil {
 				t.Fatal(err)
@@ -47,17 +47,17 @@ func TestSameSeedSameIDsAndReceipts(t *testing.T) {
 	}
 	one := run(1)
 	if !slices.Equal(one, run(1)) {
-		t.Error("the same seed gave different ids")
+		t.Error("ids and receipts differ with the same seed, want the same")
 	}
 	sets := map[string]bool{}
 	for _, s := range slices.Concat(one, run(2), run(0), run(0)) {
 		if sets[s] {
-			t.Errorf("%q twice", s)
+			t.Errorf("id or receipt %q occurs twice", s)
 		}
 		sets[s] = true
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(one[0]) {
-		t.Errorf("id %q is not a GUID", one[0])
+		t.Errorf("id: got %q, want a GUID", one[0])
 	}
 }
 
@@ -69,7 +69,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 		create := func(want error) {
 			t.Helper()
 			if err := q.Create(ctx, nil); !errors.Is(err, want) {
-				t.Fatalf("create: %v, want %v", err, want)
+				t.Fatalf("create: got %v, want %v", err, want)
 			}
 		}
 		for range 3 {
@@ -87,7 +87,7 @@ func TestDropAndCreateAgain(t *testing.T) {
 		}
 		create(nil)
 		if a := e.account("a", false); len(a.deleting) != 0 || len(a.deletingOrder) != 0 {
-			t.Errorf("free names are kept: %v %v", a.deleting, a.deletingOrder)
+			t.Errorf("names being deleted: got %v, %v; want none", a.deleting, a.deletingOrder)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestCreateComparesMetadataWithoutCaseOfNames(t *testing.T) {
 		{map[string]string{"1": ""}, false, queue.ErrInvalid},
 	} {
 		if created, err := e.Create(ctx, name("owned"), c.metadata); created != c.created || !errors.Is(err, c.err) {
-			t.Errorf("%d: %v, %v", i, created, err)
+			t.Errorf("create %d: got %v, %v; want %v, %v", i, created, err, c.created, c.err)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestMetadataIsNotShared(t *testing.T) {
 	p, _ := q.Properties(ctx)
 	p.Metadata["a"] = "3"
 	if p, _ = q.Properties(ctx); p.Metadata["a"] != "1" {
-		t.Errorf("metadata became %v", p.Metadata)
+		t.Errorf("metadata: got %v, want a=1", p.Metadata)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestListPagesInOrder(t *testing.T) {
 		for _, q := range page.Queues {
 			names = append(names, q.Name)
 			if len(q.Metadata) != 1 {
-				t.Errorf("%s has the metadata %v", q.Name, q.Metadata)
+				t.Errorf("metadata of %s: got %v, want one", q.Name, q.Metadata)
 			}
 		}
 		if o.Marker = page.Next; o.Marker == "" {
@@ -165,23 +165,23 @@ func TestListPagesInOrder(t *testing.T) {
 		}
 	}
 	if len(names) != 249 || !slices.IsSorted(names) || names[0] != "list-000" || slices.Contains(names, "list-100") || pages != 2 {
-		t.Errorf("%d names in %d pages and one: %v", len(names), pages, names)
+		t.Errorf("list: got %d names in %d pages, want 249 in 3, sorted: %v", len(names), pages+1, names)
 	}
 	if page, err := e.Account("a").List(ctx, nil); err != nil || len(page.Queues) != 252 || page.Next != "" {
-		t.Errorf("all: %d, %q, %v", len(page.Queues), page.Next, err)
+		t.Errorf("whole list: got %d queues, next %q, %v; want 252", len(page.Queues), page.Next, err)
 	}
 	if page, err := e.Account("nobody").List(ctx, nil); err != nil || len(page.Queues) != 0 {
-		t.Errorf("an account without queues: %+v, %v", page, err)
+		t.Errorf("list of an account without queues: got %+v, %v", page, err)
 	}
 	for _, n := range []int{-1, queue.MaxPage + 1} {
 		if _, err := e.Account("a").List(ctx, &queue.ListOptions{Max: n}); !errors.Is(err, queue.ErrInvalid) {
-			t.Errorf("a page of %d: %v", n, err)
+			t.Errorf("page of %d queues: got %v, want ErrInvalid", n, err)
 		}
 	}
 }
 
-// TestConcurrentCallsDoNotRace makes all calls on a few queues at once, for the race
-// detector, and accepts only errors that other calls explain.
+// TestConcurrentCallsDoNotRace makes all calls on a few queues concurrently, for the race detector.
+// Only errors that other calls can cause are accepted.
 func TestConcurrentCallsDoNotRace(t *testing.T) {
 	ctx := context.Background()
 	e := New(&Options{DeletingFor: -1})

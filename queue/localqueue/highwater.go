@@ -1,9 +1,8 @@
 package localqueue
 
-// highWater holds upper limits of the sequences and receipts given out, as the store knows
-// them. They are reserved in advance, so that no number is given out twice after a crash
-// and few commits carry them. The next engine over the store skips what is left of a
-// reservation.
+// highWater holds upper limits, known to the store, of the sequences and receipts issued. They are
+// reserved in advance, so that no number is issued twice after a crash and few commits record them.
+// The next engine over the store skips the rest of a reservation.
 type highWater struct {
 	enqueued uint64
 	receipts uint64

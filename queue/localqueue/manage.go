@@ -23,7 +23,7 @@ func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	return p, nil
 }
 
-// Create makes the queue; see [queue.Queue.Create]. [Engine.Create] also reports whether it
+// Create creates the queue; see [queue.Queue.Create]. [Engine.Create] also reports whether it
 // is new.
 func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
 	_, err := q.engine.Create(ctx, q.name, metadata)
@@ -87,9 +87,8 @@ func (q *Queue) Drop(ctx context.Context) error {
 	return nil
 }
 
-// Create makes a queue, as [queue.Queue.Create] does, and reports whether it is new. False
-// means that it existed with the same metadata, which the service answers with 204 instead
-// of 201.
+// Create creates a queue, as [queue.Queue.Create] does, and reports whether it is new. False means
+// that it existed with the same metadata; the service then responds with 204 instead of 201.
 func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[string]string) (created bool, err error) {
 	const op = "create"
 	if err := ready(ctx, queue.CheckName(name.Queue)); err != nil {
@@ -109,7 +108,7 @@ func (e *Engine) Create(ctx context.Context, name queue.Name, metadata map[strin
 	return created, nil
 }
 
-// create also returns the newest change that its answer reveals.
+// create also returns the newest change that its result reveals.
 func (e *Engine) create(a *accountState, name queue.Name, metadata map[string]string) (bool, *ticket, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -50,7 +50,7 @@ func (m *model) live() []*modelMessage {
 	return visible
 }
 
-// check finds the message of a lease as the service documents it.
+// check returns the message of a lease, or the error that the service documents.
 func (m *model) check(l queue.Lease) (*modelMessage, error) {
 	m.live()
 	for _, x := range m.messages {
@@ -78,9 +78,9 @@ func (m *modelMessage) shown() queue.Message {
 	}
 }
 
-// checkInBubbles runs each check of a property in a bubble of its own: rapid watches the
-// clock, which in a single bubble would soon be years ahead. A panic with which rapid ends
-// a run is passed on to rapid's goroutine.
+// checkInBubbles runs each check of a property in its own bubble: rapid limits its time by the
+// clock, which in a single bubble would soon be years ahead. rapid's panic that ends a run is raised
+// again on rapid's goroutine.
 func checkInBubbles(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, func(r *rapid.T) {
 		var thrown any
@@ -128,14 +128,14 @@ func TestAgainstModel(t *testing.T) {
 			}
 			got, err := change(l, v)
 			if !errors.Is(err, want) {
-				t.Fatalf("update: %v, want %v", err, want)
+				t.Fatalf("update: got %v, want %v", err, want)
 			}
 			if want != nil {
 				return
 			}
 			x.due, x.text, x.receipt = time.Now().Add(ceil(v)), text(x.text), got.Receipt
 			if got != x.shown().Lease || slices.Contains(leases, got) {
-				t.Fatalf("lease %#v, want %#v", got, x.shown().Lease)
+				t.Fatalf("lease: got %#v, want %#v", got, x.shown().Lease)
 			}
 			leases = append(leases, got)
 		}
@@ -144,7 +144,7 @@ func TestAgainstModel(t *testing.T) {
 				p, err := q.Properties(ctx)
 				m.live()
 				if err != nil || p.Depth != int64(len(m.messages)) {
-					t.Fatalf("depth %d, %v; want %d", p.Depth, err, len(m.messages))
+					t.Fatalf("depth: got %d, %v; want %d", p.Depth, err, len(m.messages))
 				}
 			},
 			"time passes": func(t *rapid.T) {
@@ -179,7 +179,7 @@ func TestAgainstModel(t *testing.T) {
 				want = want[:min(n, len(want))]
 				got, err := q.Dequeue(ctx, n, v)
 				if err != nil || len(got) != len(want) {
-					t.Fatalf("dequeued %d, %v; want %d", len(got), err, len(want))
+					t.Fatalf("dequeued: got %d, %v; want %d", len(got), err, len(want))
 				}
 				for i, x := range want {
 					x.count++
@@ -194,7 +194,7 @@ func TestAgainstModel(t *testing.T) {
 				want = want[:min(n, len(want))]
 				got, err := q.Peek(ctx, n)
 				if err != nil || len(got) != len(want) {
-					t.Fatalf("peeked %d, %v; want %d", len(got), err, len(want))
+					t.Fatalf("peeked: got %d, %v; want %d", len(got), err, len(want))
 				}
 				for i, x := range want {
 					w := x.shown()
@@ -215,7 +215,7 @@ func TestAgainstModel(t *testing.T) {
 				l := rapid.SampledFrom(leases).Draw(t, "lease")
 				x, want := m.check(l)
 				if err := q.Delete(ctx, l); !errors.Is(err, want) {
-					t.Fatalf("delete: %v, want %v", err, want)
+					t.Fatalf("delete: got %v, want %v", err, want)
 				}
 				m.messages = slices.DeleteFunc(m.messages, func(y *modelMessage) bool { return y == x })
 			},

@@ -283,8 +283,8 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, e
 	return nil, 0, settled(ctx, seen, errQueueMissing)
 }
 
-// end ends what begin started. The answer must wait for the ticket: until then, what it
-// reveals may be undone.
+// end ends what begin started. The call must wait for the ticket before it returns: until then,
+// what its result reveals may be undone.
 func (q *Queue) end(s *queueState) *ticket {
 	seen := s.pending
 	s.mu.Unlock()

@@ -19,7 +19,7 @@ type queueState struct {
 	metadata map[string]string // guarded by mu; replaced, never changed
 	policy   []byte            // guarded by mu; replaced, never changed
 	enqueued uint64            // guarded by mu; the sequence of the newest message
-	receipts uint64            // guarded by mu; receipts given out
+	receipts uint64            // guarded by mu; receipts issued
 	reserved highWater         // guarded by mu; the numbers reserved in the store
 	backlog  backlog           // guarded by mu
 	pending  *ticket           // guarded by mu; the newest change of the above

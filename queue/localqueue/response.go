@@ -4,7 +4,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// response collects the messages of an answer while the lock is held.
+// response collects the messages of a result while the lock is held.
 type response struct {
 	clock    *clock
 	messages []queue.Message

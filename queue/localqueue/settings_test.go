@@ -12,51 +12,51 @@ import (
 func TestAccessPolicy(t *testing.T) {
 	ctx := context.Background()
 	q := New(&Options{DeletingFor: -1}).Queue(name("policies"))
-	wants := func(want string) {
+	checkPolicy := func(want string) {
 		t.Helper()
 		got, err := q.AccessPolicy(ctx)
 		if err != nil || string(got) != want || want == "" && got != nil {
-			t.Fatalf("policy %q, %v; want %q", got, err, want)
+			t.Fatalf("AccessPolicy: got %q, %v; want %q", got, err, want)
 		}
 	}
 	if _, err := q.AccessPolicy(ctx); !errors.Is(err, queue.ErrQueueMissing) {
-		t.Errorf("of no queue: %v", err)
+		t.Errorf("AccessPolicy of a missing queue: got %v, want ErrQueueMissing", err)
 	}
 	if err := q.SetAccessPolicy(ctx, []byte("x")); !errors.Is(err, queue.ErrQueueMissing) {
-		t.Errorf("for no queue: %v", err)
+		t.Errorf("SetAccessPolicy of a missing queue: got %v, want ErrQueueMissing", err)
 	}
 	if err := q.Create(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	wants("")
+	checkPolicy("")
 	given := []byte("first")
 	if err := q.SetAccessPolicy(ctx, given); err != nil {
 		t.Fatal(err)
 	}
 	given[0] = 'F'
-	wants("first")
+	checkPolicy("first")
 	got, _ := q.AccessPolicy(ctx)
 	got[0] = 'F'
-	wants("first")
+	checkPolicy("first")
 	if err := q.SetAccessPolicy(ctx, make([]byte, maxSettings+1)); !errors.Is(err, queue.ErrTooLarge) {
-		t.Errorf("too large: %v", err)
+		t.Errorf("SetAccessPolicy of too many bytes: got %v, want ErrTooLarge", err)
 	}
-	wants("first")
+	checkPolicy("first")
 	if err := errors.Join(q.Drop(ctx), q.Create(ctx, nil)); err != nil {
 		t.Fatal(err)
 	}
-	wants("")
+	checkPolicy("")
 	if err := errors.Join(q.SetAccessPolicy(ctx, []byte("again")), q.SetAccessPolicy(ctx, nil)); err != nil {
 		t.Fatal(err)
 	}
-	wants("")
+	checkPolicy("")
 }
 
 func TestServiceProperties(t *testing.T) {
 	ctx := context.Background()
 	e := New(nil)
 	if got, err := e.ServiceProperties(ctx, "a"); got != nil || err != nil {
-		t.Errorf("of an account without any: %q, %v", got, err)
+		t.Errorf("ServiceProperties before they are set: got %q, %v; want none", got, err)
 	}
 	given := []byte("a's")
 	if err := errors.Join(e.SetServiceProperties(ctx, "a", given), e.SetServiceProperties(ctx, "b", []byte("b's"))); err != nil {
@@ -65,16 +65,16 @@ func TestServiceProperties(t *testing.T) {
 	given[0] = 'x'
 	for account, want := range map[string]string{"a": "a's", "b": "b's"} {
 		if got, err := e.ServiceProperties(ctx, account); err != nil || string(got) != want {
-			t.Errorf("%s: %q, %v", account, got, err)
+			t.Errorf("ServiceProperties(%s): got %q, %v; want %q", account, got, err, want)
 		}
 	}
 	if err := e.SetServiceProperties(ctx, "a", bytes.Repeat(given, maxSettings)); !errors.Is(err, queue.ErrTooLarge) {
-		t.Errorf("too large: %v", err)
+		t.Errorf("SetServiceProperties of too many bytes: got %v, want ErrTooLarge", err)
 	}
 	if err := e.SetServiceProperties(ctx, "a", []byte{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := e.ServiceProperties(ctx, "a"); got != nil || err != nil {
-		t.Errorf("after none was set: %q, %v", got, err)
+		t.Errorf("ServiceProperties after setting none: got %q, %v; want none", got, err)
 	}
 }

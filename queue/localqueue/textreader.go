@@ -19,7 +19,7 @@ type textReader struct {
 }
 
 type missingText struct {
-	index    int // in the answer
+	index    int // in the result
 	sequence uint64
 }
 
@@ -63,7 +63,7 @@ func (t *textReader) fill(out []queue.Message) (storage.MessageKey, error) {
 }
 
 // quarantine removes a message whose text is damaged from the queue: otherwise it would be
-// dequeued again and again, and block others. The messages dequeued with it become visible
+// dequeued repeatedly, and block others. The messages dequeued with it become visible
 // again by themselves. It returns the error for the caller.
 func (q *Queue) quarantine(ctx context.Context, key storage.MessageKey, cause error) error {
 	failure := &queue.Error{Kind: queue.ErrUnavailable, Err: cause, Hint: "try again"}

@@ -13,7 +13,7 @@ import (
 func TestTimelineAgainstASortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := timeline{index: byDue}
-		var all []*message // those in the line
+		var all []*message // messages in the timeline
 		made := uint64(0)
 		at := rapid.Int64Range(0, 9)
 		sorted := func(limit instant) []*message {
@@ -31,28 +31,28 @@ func TestTimelineAgainstASortedSlice(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				if line.len() != len(all) {
-					t.Fatalf("%d entries, want %d", line.len(), len(all))
+					t.Fatalf("len: got %d, want %d", line.len(), len(all))
 				}
-				stands := func(e entry, position int) {
+				checkEntry := func(e entry, position int) {
 					if e.message.position != [indexes]int{position, absent} || e.at != e.message.due || e.sequence != e.message.sequence {
-						t.Fatalf("entry %d is %+v of %+v", position, e, e.message)
+						t.Fatalf("entry %d: got %+v, which differs from its message %+v", position, e, e.message)
 					}
 				}
 				for i, e := range line.heap {
-					stands(e, i)
+					checkEntry(e, i)
 				}
 				live := 0
 				for i, e := range line.run.entries {
 					if e.message != nil {
-						stands(e.entry, inRun(line.run.offset+i))
+						checkEntry(e.entry, inRun(line.run.offset+i))
 						live++
 					}
 				}
 				if live != line.run.live {
-					t.Fatalf("%d in the run, which says %d", live, line.run.live)
+					t.Fatalf("run.live: got %d, want %d", line.run.live, live)
 				}
 				if len(all) > 0 && line.first().message != sorted(never)[0] {
-					t.Fatal("the first is not the earliest")
+					t.Fatalf("first: got %v, want the earliest, %v", line.first().message, sorted(never)[0])
 				}
 			},
 			"put": func(t *rapid.T) {
@@ -67,7 +67,7 @@ func TestTimelineAgainstASortedSlice(t *testing.T) {
 				line.add(m, m.due)
 				all = append(all, m)
 			},
-			"add many": func(t *rapid.T) { // so that holes become many enough to be taken away
+			"add many": func(t *rapid.T) { // so that there are enough holes for tidy to remove them
 				due := instant(at.Draw(t, "at"))
 				for range rapid.IntRange(1, 2*shrinkAbove).Draw(t, "how many") {
 					made++
@@ -100,14 +100,14 @@ func TestTimelineAgainstASortedSlice(t *testing.T) {
 				m := all[i]
 				all = slices.Delete(all, i, i+1)
 				line.remove(m)
-				line.remove(m) // once more does nothing
+				line.remove(m) // the second call does nothing
 			},
 			"earliest": func(t *rapid.T) {
 				limit := instant(at.Draw(t, "limit"))
 				n := rapid.IntRange(1, 32).Draw(t, "n")
 				want := sorted(limit)
 				if got := line.earliest(nil, n, limit); !slices.Equal(got, want[:min(n, len(want))]) {
-					t.Fatalf("the %d earliest until %d are %v, want %v", n, limit, got, want)
+					t.Fatalf("earliest %d until %d: got %v, want %v", n, limit, got, want)
 				}
 			},
 		})

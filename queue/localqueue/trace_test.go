@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// TestWorkedTrace is the paper's own trace, to the second: two producers enqueue m1
-// and m2; C1 dequeues m1 for 30 s and crashes; C2 dequeues and deletes m2, dequeues m1
-// after the 30 s, and deletes it.
+// TestWorkedTrace plays the trace in the source, to the second: two producers enqueue m1
+// and m2; C1 dequeues m1 for 30 s and crashes; C2 dequeues and deletes m2, dequeues m1 after the
+// 30 s, and deletes it.
 func TestWorkedTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -29,12 +29,12 @@ func TestWorkedTrace(t *testing.T) {
 			must(err)
 			if want == "" {
 				if len(batch) > 0 {
-					t.Fatalf("got %q", batch[0].Text)
+					t.Fatalf("dequeued: got %q, want nothing", batch[0].Text)
 				}
 				return queue.Message{}
 			}
 			if len(batch) != 1 || batch[0].Text != want || batch[0].DequeueCount != count {
-				t.Fatalf("got %+v, want %q", batch, want)
+				t.Fatalf("dequeued: got %+v, want %q with count %d", batch, want, count)
 			}
 			return batch[0]
 		}
@@ -52,11 +52,11 @@ func TestWorkedTrace(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		m1 := take("m1", 2) // C2
 		if err := q.Delete(ctx, crashed.Lease); !errors.Is(err, queue.ErrReceiptMismatch) {
-			t.Fatalf("C1 comes back: %v", err)
+			t.Fatalf("delete by C1 with its old lease: got %v, want ErrReceiptMismatch", err)
 		}
 		must(q.Delete(ctx, m1.Lease))
 		if p, err := q.Properties(ctx); err != nil || p.Depth != 0 {
-			t.Fatalf("at the end %+v, %v", p, err)
+			t.Fatalf("properties at the end: got %+v, %v; want depth 0", p, err)
 		}
 	})
 }

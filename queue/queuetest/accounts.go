@@ -115,7 +115,7 @@ func (e *accountEnv) names(page queue.Page) []string {
 	for _, q := range page.Queues {
 		name, ours := strings.CutPrefix(q.Name, e.prefix)
 		if !ours {
-			e.Errorf("%q does not begin with %q", q.Name, e.prefix)
+			e.Errorf("listed queue: got %q, want the prefix %q", q.Name, e.prefix)
 		}
 		all = append(all, name)
 	}
@@ -126,7 +126,7 @@ func (e *accountEnv) names(page queue.Page) []string {
 func (e *accountEnv) same(got, want []string, what string) {
 	e.Helper()
 	if !slices.Equal(got, want) {
-		e.Errorf("%s: %q, want %q", what, got, want)
+		e.Errorf("%s: got %q, want %q", what, got, want)
 	}
 }
 
@@ -139,10 +139,10 @@ var accountTests = []struct {
 		q, err := e.account.Open(e.prefix + "x")
 		e.ok(err)
 		if want := (queue.Name{Account: e.account.Name(), Queue: e.prefix + "x"}); want.Account == "" || q.Name() != want {
-			e.Errorf("its name is %+v, want %+v", q.Name(), want)
+			e.Errorf("name of the queue: got %+v, want %+v", q.Name(), want)
 		}
 		if n := e.sent() - before; n != 0 {
-			e.Errorf("opening has sent %d requests", n)
+			e.Errorf("requests sent by Open: got %d, want 0", n)
 		}
 		e.is(q.Drop(e.ctx), queue.ErrQueueMissing, "drop of a queue that was only opened")
 		e.make("x", nil)
@@ -152,7 +152,7 @@ var accountTests = []struct {
 		again, err := e.account.Open(e.prefix + "x")
 		e.ok(err)
 		if seen, err := again.Peek(e.ctx, 1); err != nil || len(seen) != 1 || seen[0].Text != "text" {
-			e.Errorf("opened again it holds %+v, %v", seen, err)
+			e.Errorf("peek of the queue opened again: got %+v, %v; want its message", seen, err)
 		}
 	}},
 	{"OpenRefusesBadNames", func(e *accountEnv) {
@@ -161,16 +161,16 @@ var accountTests = []struct {
 			q, err := e.account.Open(name)
 			e.is(err, queue.ErrInvalid, fmt.Sprintf("open %q", name))
 			if q != nil {
-				e.Errorf("open %q: there is an error and a queue", name)
+				e.Errorf("open %q: got a queue beside the error, want nil", name)
 			}
 		}
 		if n := e.sent() - before; n != 0 {
-			e.Errorf("opening has sent %d requests", n)
+			e.Errorf("requests sent by Open: got %d, want 0", n)
 		}
 	}},
 	{"ListOfNone", func(e *accountEnv) {
 		if page := e.page("", "", 0); len(page.Queues) != 0 || page.Next != "" {
-			e.Errorf("there are %+v", page)
+			e.Errorf("list: got %+v, want no queues", page)
 		}
 	}},
 	{"ListHasQueuesThatExistWithTheirMetadata", func(e *accountEnv) {
@@ -181,10 +181,10 @@ var accountTests = []struct {
 		e.same(e.names(page), []string{"a", "b", "c"}, "the list")
 		if len(page.Queues) == 3 {
 			if got := page.Queues[0].Metadata; len(got) != 0 {
-				e.Errorf("a has the metadata %v", got)
+				e.Errorf("metadata of a: got %v", got)
 			}
 			if got := page.Queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
-				e.Errorf("b has the metadata %v", got)
+				e.Errorf("metadata of b: got %v", got)
 			}
 		}
 		e.ok(gone.Drop(e.ctx))
@@ -212,7 +212,7 @@ var accountTests = []struct {
 			}
 			e.same(all, want, fmt.Sprintf("with the prefix %q", prefix))
 			if n := e.sent() - before; e.requests != nil && n != 1 {
-				e.Errorf("one page was %d requests", n)
+				e.Errorf("requests of one page: got %d, want 1", n)
 			}
 		}
 	}},
@@ -227,7 +227,7 @@ var accountTests = []struct {
 			before := e.sent()
 			e.same(e.walk("q", "", size), want, fmt.Sprintf("in pages of %d", size))
 			if least := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < least {
-				e.Errorf("in pages of %d: %d requests", size, e.sent()-before)
+				e.Errorf("requests with pages of %d: got %d", size, e.sent()-before)
 			}
 		}
 	}},
@@ -261,7 +261,7 @@ var accountTests = []struct {
 				e.Errorf("the error says %q on %v", known.Op, known.Queue)
 			}
 			if len(page.Queues) != 0 {
-				e.Errorf("there is an error and a page: %+v", page)
+				e.Errorf("page beside an error: got %+v, want none", page)
 			}
 		}
 		ended, cancel := context.WithCancel(e.ctx)
@@ -272,14 +272,14 @@ var accountTests = []struct {
 			_, err := e.account.List(ctx, nil)
 			e.is(err, want, "list with an ended context")
 			if errors.Is(err, queue.ErrOutcomeUnknown) {
-				e.Errorf("nothing was sent, and the outcome is unknown: %v", err)
+				e.Errorf("call without a request: got %v, want an error other than ErrOutcomeUnknown", err)
 			}
 		}
 		if n := e.sent() - before; n != 0 {
-			e.Errorf("it has sent %d requests", n)
+			e.Errorf("requests: got %d, want 0", n)
 		}
 		if _, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix, Max: queue.MaxPage}); err != nil {
-			e.Errorf("the largest page: %v", err)
+			e.Errorf("the largest page: got the error %v, want none", err)
 		}
 	}},
 	{"AnyPrefixInPagesOfAnySize", func(e *accountEnv) {

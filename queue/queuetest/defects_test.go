@@ -15,9 +15,8 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// A suite that passes whatever it is given is worth nothing. Each defect here is
-// a mistake that a queue could well have, put around one that has none; the suite
-// must find it.
+// Each defect is a mistake that a queue could have, wrapped around a correct queue. The suite must
+// find it.
 type defect struct {
 	name  string
 	found string // the test that must find it
@@ -82,7 +81,7 @@ var accountDefects = []struct {
 	}},
 }
 
-// lists changes what is asked for, or what is answered.
+// lists changes the arguments or the result of a list.
 type lists struct {
 	queue.Account
 	ask    func(queue.ListOptions) queue.ListOptions
@@ -150,14 +149,14 @@ func TestSuiteFindsDefects(t *testing.T) {
 			cmd.Env = append(os.Environ(), chosen+"="+d.name+d.found)
 			out, err := cmd.CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.found) {
-				t.Errorf("not found: %v\n%s", err, out)
+				t.Errorf("the suite did not find the defect: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// TestSuitePassesWhatHasNone is the other half: without a defect all pass.
-func TestSuitePassesWhatHasNone(t *testing.T) {
+// TestSuitePassesWithoutDefects: the suite passes the wrapped queue without a defect.
+func TestSuitePassesWithoutDefects(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{Bubble: true, Open: func(_ *testing.T, name string) queue.Manager { return local(name) }})
 }
 
@@ -180,7 +179,7 @@ func (q early) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]
 	return q.Manager.Dequeue(ctx, n, max(visibility-time.Second, time.Second))
 }
 
-// forgiving lets every receipt there ever was stand for the newest one.
+// forgiving accepts every old receipt as the newest one.
 type forgiving struct {
 	queue.Manager
 	newest map[queue.ID]queue.Receipt

@@ -68,7 +68,7 @@ func (e *env) ok(err error) {
 func (e *env) is(err, kind error, doing string) {
 	e.Helper()
 	if !errors.Is(err, kind) {
-		e.Errorf("%s: error is %q, want %q", doing, fmt.Sprint(err), kind)
+		e.Errorf("%s: error: got %q, want %q", doing, fmt.Sprint(err), kind)
 	} else {
 		e.written(err)
 	}
@@ -80,19 +80,19 @@ func (e *env) written(err error) {
 	e.Helper()
 	known := (*queue.Error)(nil)
 	if !errors.As(err, &known) {
-		e.Errorf("error %v (%T) has no *queue.Error in it", err, err)
+		e.Errorf("error: got %v (%T), want a *queue.Error in it", err, err)
 		return
 	}
 	if known.Op == "" || known.Queue == (queue.Name{}) {
-		e.Errorf("error %v says neither what failed nor where", err)
+		e.Errorf("error: got %v, want the operation and the queue in it", err)
 	}
 	text := err.Error()
 	if strings.ContainsAny(text, "\r\n") {
-		e.Errorf("error has more than one line: %q", text)
+		e.Errorf("error: got several lines, want one: %q", text)
 	}
 	for _, s := range e.h.Secrets {
 		if strings.Contains(text, s) {
-			e.Errorf("error has the secret %q in it: %q", s, text)
+			e.Errorf("the error contains the secret %q: %q", s, text)
 		}
 	}
 }

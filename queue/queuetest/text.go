@@ -51,7 +51,7 @@ var textTests = []test{
 		e.create()
 		for name, text := range e.texts() {
 			if sent := e.enqueue(text, nil); sent.Text != text {
-				e.Errorf("%s: the enqueued message says %q", name, short(sent.Text))
+				e.Errorf("%s: text of the enqueued message: got %q", name, short(sent.Text))
 			}
 			if seen := e.peek(1); len(seen) != 1 || seen[0].Text != text {
 				e.Errorf("%s: peek shows %+v, want %q", name, seen, short(text))

@@ -9,7 +9,7 @@ import (
 )
 
 var visibilityTests = []test{
-	{"EmptyQueueAnswersAtOnce", func(e *env) {
+	{"EmptyQueueReturnsAtOnce", func(e *env) {
 		e.create()
 		for _, n := range []int{1, queue.MaxBatch} {
 			if batch := e.dequeue(n, time.Second); len(batch) != 0 {

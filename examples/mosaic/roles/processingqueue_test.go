@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -140,5 +143,72 @@ func TestAQueueThatCannotBeOpenedIsAnError(t *testing.T) {
 	_, err := Open(t.Context(), func(string) (queue.Queue, error) { return nil, broken }, blob.Memory(), nil)
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// hidingQueue records for how long its dequeues hide messages.
+type hidingQueue struct {
+	queue.Queue
+	mu     sync.Mutex
+	hidden []time.Duration // guarded by mu
+}
+
+func (q *hidingQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.mu.Lock()
+	q.hidden = append(q.hidden, visibility)
+	q.mu.Unlock()
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+// PM-11, PM-15: the timeout and the threshold of a queue's metadata are those that its messages
+// are accepted with.
+func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
+	for _, c := range []struct {
+		metadata map[string]string
+		hidden   time.Duration
+		attempts int
+	}{
+		{nil, 30 * time.Second, 5},
+		{map[string]string{"defaulttimeout": "60", "poisonthreshold": "2"}, time.Minute, 2},
+		{map[string]string{"defaulttimeout": "7", "poisonthreshold": "7"}, 7 * time.Second, 7},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			engine := localqueue.New(nil)
+			raw := &hidingQueue{Queue: engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})}
+			if err := raw.Create(t.Context(), c.metadata); err != nil {
+				t.Fatal(err)
+			}
+			q, err := openQueue[SliceResponse](t.Context(), shared{
+				open:   func(string) (queue.Queue, error) { return raw, nil },
+				logger: slog.New(slog.DiscardHandler),
+				sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
+				failed:  func(context.Context, uuid.UUID, string) error { return nil },
+				strange: func(context.Context, Head) error { return nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
+				t.Fatal(err)
+			}
+			attempts := 0
+			l := q.accept(func(context.Context, *listener.Message[SliceResponse]) error { attempts++; return io.ErrUnexpectedEOF }, tuning{})
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- l.Run(ctx) }()
+			time.Sleep(10 * time.Minute)
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for i, hidden := range raw.hidden {
+				if hidden != c.hidden {
+					t.Fatalf("metadata %v: dequeue %d hides for %v, want %v", c.metadata, i, hidden, c.hidden)
+				}
+			}
+			if attempts != c.attempts {
+				t.Errorf("metadata %v: %d attempts, want %d", c.metadata, attempts, c.attempts)
+			}
+		})
 	}
 }

@@ -53,7 +53,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		in := bufio.NewReader(bytes.NewReader(bytes.TrimPrefix(wire, []byte("kept"))))
 		got, err := http.ReadRequest(in)
 		if err != nil {
-			t.Errorf("%s %v: %v", r.Method, r.URL, err)
+			t.Errorf("%s %v: got the error %v, want none", r.Method, r.URL, err)
 			continue
 		}
 		body, err := io.ReadAll(got.Body)

@@ -55,7 +55,7 @@ func TestAnswersThatAreTaken(t *testing.T) {
 			c := cannedConn(text, pieces)
 			answer, again, err := c.readResponse()
 			if err != nil {
-				t.Errorf("%.80q: %v", text, err)
+				t.Errorf("%.80q: got the error %v, want none", text, err)
 				continue
 			}
 			body, err := io.ReadAll(answer.Body)
@@ -150,10 +150,10 @@ func theirs(text string) (*http.Response, []byte, int, error) {
 	}
 }
 
-// FuzzAnswer holds that whatever we take net/http takes too, as the same answer,
+// FuzzResponse holds that whatever we take net/http takes too, as the same answer,
 // and that both stop at the same byte; and that it does not matter in what pieces
 // it comes.
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 204 No Content\r\nx-ms-request-id: 1\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\n\r\nHTTP/1.1 ",
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: keep-alive, close\r\n\r\nabc",

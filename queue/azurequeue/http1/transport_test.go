@@ -98,7 +98,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 			transport := New(&Options{Fallback: noFallback(t)})
 			for range c.good {
 				if _, err := said(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", "")); err != nil {
-					t.Errorf("%s, %s: %v", name, method, err)
+					t.Errorf("%s, %s: got the error %v, want none", name, method, err)
 				}
 			}
 			_, err := said(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", ""))
@@ -123,7 +123,7 @@ func TestClosedIdleConnectionIsNoticed(t *testing.T) {
 	defer transport.Close()
 	for i := range 5 {
 		if _, err := said(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
-			t.Errorf("request %d: %v", i, err)
+			t.Errorf("request %d: got the error %v, want none", i, err)
 		}
 		// Until the server's end has arrived.
 		for idle(transport, func(c *conn) bool { return c.isReusable() }) > 0 {

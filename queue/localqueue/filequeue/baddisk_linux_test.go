@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// redirect sends later writes to a file to another one, as a disk that fails or loses
-// writes would. Mapped memory stays as it was.
+// redirect sends later writes of a file to another file, to simulate a disk that fails or loses
+// writes. Mapped memory is not affected.
 func redirect(t *testing.T, f *os.File, path string, flag int) {
 	t.Helper()
 	other, err := os.OpenFile(path, flag, 0o600)
@@ -41,7 +41,7 @@ func TestCloseOnADiskThatLosesWrites(t *testing.T) {
 	}
 	redirect(t, s.file, elsewhere, os.O_RDWR)
 	if err := s.Close(); !errors.Is(err, errLostWrite) {
-		t.Errorf("the stop: %v", err)
+		t.Errorf("Close: got %v, want errLostWrite", err)
 	}
 	reopenedWhole(t, dir, texts)
 }
@@ -53,12 +53,12 @@ func TestCloseOnADiskThatFails(t *testing.T) {
 	put(t, s, texts, 1, "in the log only")
 	redirect(t, s.file, s.path(), os.O_RDONLY)
 	if err := s.Close(); err != nil {
-		t.Logf("the stop: %v", err)
+		t.Logf("Close: %v", err)
 	}
 	reopenedWhole(t, dir, texts)
 }
 
-// TestTheStoreWorksWithoutLogs when the tree cannot record them.
+// TestTheStoreWorksWithoutLogs: if the tree cannot record that there are logs, commits go into the tree.
 func TestTheStoreWorksWithoutLogs(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
@@ -69,14 +69,14 @@ func TestTheStoreWorksWithoutLogs(t *testing.T) {
 	path := s.path()
 	redirect(t, s.file, path, os.O_RDONLY)
 	if err := s.startLogs(); err != nil || s.logsReady {
-		t.Errorf("%v, ready: %v", err, s.logsReady)
+		t.Errorf("startLogs: got %v, logs ready %v; want nil, false", err, s.logsReady)
 	}
 	redirect(t, s.file, path, os.O_RDWR)
 	before := treeCommits(t, s)
 	put(t, s, texts, 2, "in the tree")
 	put(t, s, texts, 3, "in a log again")
-	if got := treeCommits(t, s) - before; got != 2 || !s.logsReady { // and one that says that there are logs
-		t.Errorf("it took %d commits of the tree, logs are ready: %v", got, s.logsReady)
+	if got := treeCommits(t, s) - before; got != 2 || !s.logsReady { // the second records that there are logs
+		t.Errorf("got %d commits to the tree, logs ready %v; want 2, true", got, s.logsReady)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
@@ -114,23 +114,23 @@ func TestAPageLostWhileOpenDoesNotEndTheProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := view.Text(key(7)); err == nil || errors.Is(err, storage.ErrDamaged) {
-				t.Errorf("a text on a page that is lost: %v", err)
+				t.Errorf("text on a lost page: got %v, want an error other than ErrDamaged", err)
 			}
 			if text, err := view.Text(key(1000)); err != nil || text != "in the log" {
-				t.Errorf("a text in the log: %q, %v", text, err)
+				t.Errorf("text in the log: got %q, %v", text, err)
 			}
 			view.Close()
-			for range 2 { // it stays so
+			for range 2 { // the error is permanent
 				if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check again"}, storage.MessageRemoved(key(7))}); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
-					t.Errorf("a checkpoint: %v", err)
+					t.Errorf("checkpoint: got %v, want damaged while it was open", err)
 				}
 			}
 			if err := s.Close(); err == nil || !strings.Contains(err.Error(), "damaged while it was open") {
-				t.Errorf("the stop: %v", err)
+				t.Errorf("Close: got %v, want damaged while it was open", err)
 			}
 			found, texts := reopenedTexts(t, dir)
 			if found.Damaged == 0 {
-				t.Errorf("opened again, %d messages, and no damage is reported", len(texts))
+				t.Errorf("opened again: got %d messages and no damage, want damage reported", len(texts))
 			}
 		})
 	}

@@ -21,7 +21,7 @@ var text = strings.Repeat("x", 1024)
 // callers is the number of concurrent callers: they share commits.
 const callers = 64
 
-// each calls one n times, from concurrent callers.
+// each calls one n times from concurrent callers.
 func each(b testing.TB, n int, one func(context.Context) error) {
 	b.Helper()
 	var left atomic.Int64

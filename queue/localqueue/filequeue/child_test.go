@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// A child is this program with the task "work", which it does until it is killed.
+// A child process runs the task "work" until it is killed.
 func init() {
 	tasks["work"] = func(dir, generation string) error {
 		fmt.Println("opening")
@@ -47,19 +47,18 @@ func work(dir, generation string) error {
 	return errors.Join(failures...)
 }
 
-// worker prints what it is about to do and what was answered,
-// a line at a time:
+// worker prints what it is about to do and what was acknowledged, one line each:
 //
-//   - text        enqueued
-//     ? text        about to be deleted, or cleared
-//   - text        deleted, or cleared
-//     > old new     about to be replaced
-//     = old new     replaced
+//	"+ text"      enqueued
+//	"? text"      about to be deleted, or cleared
+//	"- text"      deleted, or cleared
+//	"> old new"   about to be replaced
+//	"= old new"   replaced
 type worker struct {
 	q      *localqueue.Queue
 	name   string
-	clears bool     // clears its queue now and then, which no other generation knows
-	left   []string // in that queue
+	clears bool     // clears its queue, which no other generation uses
+	left   []string // texts in that queue
 	number int
 }
 
@@ -68,10 +67,10 @@ func (w *worker) text() string {
 	return fmt.Sprintf("%s.%d", w.name, w.number)
 }
 
-// said writes one line in one write, which the pipe keeps whole among concurrent writers.
-func said(format string, args ...any) {
+// printLine prints a line in one write, which a pipe keeps whole among concurrent writers.
+func printLine(format string, args ...any) {
 	if _, err := fmt.Fprintf(os.Stdout, format+"\n", args...); err != nil {
-		os.Exit(0) // the test has gone
+		os.Exit(0) // the test has ended
 	}
 }
 
@@ -102,7 +101,7 @@ func (w *worker) enqueue(ctx context.Context) (texts []string, err error) {
 		if _, err := w.q.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever}); err != nil {
 			return nil, err
 		}
-		said("+ %s", text)
+		printLine("+ %s", text)
 		texts = append(texts, text)
 	}
 	return texts, nil
@@ -118,18 +117,18 @@ func (w *worker) settle(ctx context.Context) error {
 		switch i {
 		case 0:
 			text := w.text()
-			said("> %s %s", m.Text, text)
+			printLine("> %s %s", m.Text, text)
 			if _, err := w.q.Update(ctx, m.Lease, text, 0); err != nil {
 				return err
 			}
-			said("= %s %s", m.Text, text)
+			printLine("= %s %s", m.Text, text)
 		case 1: // left
 		default:
-			said("? %s", m.Text)
+			printLine("? %s", m.Text)
 			if err := w.q.Delete(ctx, m.Lease); err != nil {
 				return err
 			}
-			said("- %s", m.Text)
+			printLine("- %s", m.Text)
 		}
 	}
 	return nil
@@ -141,13 +140,13 @@ func (w *worker) clear(ctx context.Context, now bool) error {
 		return nil
 	}
 	for _, text := range w.left {
-		said("? %s", text)
+		printLine("? %s", text)
 	}
 	if err := w.q.Clear(ctx); err != nil {
 		return err
 	}
 	for _, text := range w.left {
-		said("- %s", text)
+		printLine("- %s", text)
 	}
 	w.left = nil
 	return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// TestPagesSplitAndMergeWithoutDamage commits changes of messages in random order, many at
-// a time, so that pages of the tree split, merge and become empty at every level. The file
-// must then be sound, with every message.
+// TestPagesSplitAndMergeWithoutDamage commits many changes of messages in random order, so that
+// pages of the tree split, merge and become empty at every level. The file must then be sound, with
+// every message.
 func TestPagesSplitAndMergeWithoutDamage(t *testing.T) {
 	const queues, rounds, most = 20, 40, 400
 	dir := memoryDirectory(t)

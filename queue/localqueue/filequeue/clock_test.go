@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// daysLater runs one run of a program whose clock starts that many days after 2000.
+// daysLater runs a program whose clock starts that many days after 2000.
 func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testing.T, q *localqueue.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,13 +56,13 @@ func visible(t *testing.T, q *localqueue.Queue, when string, want ...string) {
 	}
 	slices.Sort(texts)
 	if !slices.Equal(texts, want) {
-		t.Errorf("%s: %q, want %q", when, texts, want)
+		t.Errorf("visible messages %s: got %q, want %q", when, texts, want)
 	}
 }
 
-// TestAClockSetBackOverARestart: visible messages stay visible, hidden ones stay hidden no
-// longer than was asked for, and no TTL grows, however far the clock was set back, and also
-// after it was set forward and back.
+// TestAClockSetBackOverARestart: however far the clock is set back, also after it was set forward,
+// visible messages stay visible, hidden ones are not hidden for longer than requested, and no TTL
+// grows.
 func TestAClockSetBackOverARestart(t *testing.T) {
 	for _, c := range []struct {
 		step      string
@@ -87,7 +87,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 					visible(t, q, "at once", "at once", "short-lived")
 					m := enqueued(t, q, "new", 0, time.Hour)
 					if now := time.Now().UTC(); !m.Inserted.Equal(now) || !m.Expires.Equal(now.Add(time.Hour)) {
-						t.Errorf("inserted %v, expires %v, and it is %v", m.Inserted, m.Expires, now)
+						t.Errorf("got inserted %v and expires %v, want %v and an hour later", m.Inserted, m.Expires, now)
 					}
 					time.Sleep(30 * time.Second)
 					visible(t, q, "after the lease", "at once", "new", "old", "short-lived")

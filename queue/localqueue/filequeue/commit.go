@@ -60,7 +60,7 @@ func (s *Store) commit(changes []storage.Change) (more bool, err error) {
 // its own, for which there must be space: see reserveSize.
 const maxTouched = 512
 
-// treeChanges is how many messages of the tree the changes are about, at most.
+// treeChanges returns how many messages of the tree the changes may affect.
 func treeChanges(changes []storage.Change) (n int) {
 	for _, c := range changes {
 		switch c := c.(type) {
@@ -107,7 +107,7 @@ func (s *Store) appendToLog(changes []storage.Change) (err error) {
 	return nil
 }
 
-// uncertain ends all writing, because nobody knows what the disk has.
+// uncertain refuses all further commits, because it is unknown what the disk has.
 func (s *Store) uncertain(cause error) error {
 	s.broken = fmt.Errorf("an earlier commit failed; stop and open the directory again: %w", cause)
 	return fmt.Errorf("%w: %w", storage.ErrUncertain, cause)

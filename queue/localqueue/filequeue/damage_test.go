@@ -21,14 +21,14 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// sample is a file to damage, and all texts that it ever had.
+// sample is a file to damage, with all texts that it ever had.
 type sample struct {
 	file  []byte
 	texts map[string]bool
 	depth int
 }
 
-// sampleFile is made once: every damaged file begins as a copy of it.
+// sampleFile makes the sample once; every damaged file is a copy of it.
 var sampleFile = sync.OnceValues(func() (sample, error) {
 	dir, err := os.MkdirTemp("", "filequeue-sample")
 	if err != nil {
@@ -106,9 +106,9 @@ type tester interface {
 	Fatalf(string, ...any)
 }
 
-// inspectDamaged opens a directory with a damaged file. Either it is refused, or it reports
-// the damage and serves no text that was never there; opening it again finds it sound. It
-// returns what was found, or why it was refused.
+// inspectDamaged opens a directory with a damaged file. Either Open refuses it, or it reports the
+// damage and serves only texts of the sample, and a second Open finds no damage. It returns what
+// Open found, or its error.
 func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
 	dir, remove := scratch(t)
@@ -116,8 +116,8 @@ func inspectDamaged(t tester, file []byte, texts map[string]bool) (Found, error)
 	return inspectDamagedIn(t, dir, file, texts)
 }
 
-// inspectDamagedIn is inspectDamaged in a directory that may have been used before: its
-// reserve then need not be written again.
+// inspectDamagedIn is inspectDamaged in a directory that may have been used before, whose reserve
+// is then not written again.
 func inspectDamagedIn(t tester, dir string, file []byte, texts map[string]bool) (Found, error) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(dir, "queues.*"))
@@ -133,24 +133,24 @@ func inspectDamagedIn(t tester, dir string, file []byte, texts map[string]bool) 
 	first, served, err := serveAll(t, dir, texts)
 	if err != nil {
 		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
-			t.Fatalf("refused with %v", err)
+			t.Fatalf("Open: got %v, want ErrCorrupt or ErrNewer", err)
 		}
 		if left, err := os.ReadFile(filepath.Join(dir, fileName)); err != nil || !slices.Equal(left, file) {
-			t.Fatal("it was refused and changed")
+			t.Fatal("Open refused the file and changed it")
 		}
 		return first, err
 	}
 	if first.Copy != "" {
 		if kept, err := os.ReadFile(first.Copy); err != nil || !slices.Equal(kept, file) {
-			t.Fatalf("the copy is not the file as it was: %v", err)
+			t.Fatalf("the copy differs from the original file: %v", err)
 		}
 	}
 	second, again, err := serveAll(t, dir, texts)
 	if err != nil || second.Damaged > 0 {
-		t.Fatalf("opened again: %v, %v; at first: %v", err, second.Damage, first.Damage)
+		t.Fatalf("second Open: got %v and the damage %v, want none; first: %v", err, second.Damage, first.Damage)
 	}
 	if !slices.Equal(served, again) {
-		t.Fatalf("%d messages at first, %d when opened again", len(served), len(again))
+		t.Fatalf("second Open: got %d messages, want %d as before", len(again), len(served))
 	}
 	return first, nil
 }
@@ -168,14 +168,13 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	for m := range saved.Messages {
 		text, err := view.Text(m.MessageKey)
 		if err != nil || !texts[text] {
-			t.Fatalf("served %.40q, %v", text, err)
+			t.Fatalf("served text: got %.40q, %v; want one of the sample", text, err)
 		}
 		served = append(served, text)
 		all[m.MessageKey] = text
 	}
 	view.Close()
-	// It can be written to, through every part of the tree that a commit touches, and that does
-	// nothing to the messages.
+	// Commits to every part of the tree succeed and do not affect the messages.
 	key := storage.MessageKey{Queue: saved.Ordinal + 1, Sequence: 1}
 	name := queue.Name{Account: account, Queue: "another"}
 	var moved storage.MessagesUpdated
@@ -206,8 +205,8 @@ func serveAll(t tester, dir string, texts map[string]bool) (Found, []string, err
 	return found, served, nil
 }
 
-// patched returns the file with bytes replaced: each patch is three bytes of offset,
-// big-endian, and the value.
+// patched returns the file with bytes replaced: each patch is a big-endian offset of three bytes,
+// and the value.
 func patched(file, patches []byte) []byte {
 	file = slices.Clone(file)
 	for ; len(patches) >= 4; patches = patches[4:] {
@@ -225,7 +224,7 @@ func TestAnUndamagedFileHasNoDamage(t *testing.T) {
 	}
 }
 
-// TestRandomDamageIsReported damages files at random, in the ways in which disks do.
+// TestRandomDamageIsReported damages files at random, as disks do.
 func TestRandomDamageIsReported(t *testing.T) {
 	s := sampled(t)
 	page := os.Getpagesize()
@@ -251,7 +250,7 @@ func TestRandomDamageIsReported(t *testing.T) {
 		}
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Messages < s.depth && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left, and no damage is reported", found.Messages, s.depth)
+			t.Fatalf("got %d of %d messages and no damage, want damage reported", found.Messages, s.depth)
 		}
 	})
 }
@@ -267,7 +266,7 @@ func TestAZeroedPageIsReported(t *testing.T) {
 		if err != nil {
 			t.Errorf("page %d: %v", at/page, err)
 		} else if found.Messages < s.depth && found.Damaged == 0 {
-			t.Errorf("page %d: %d messages are left, found %+v", at/page, found.Messages, found)
+			t.Errorf("page %d: got %d messages without damage, want damage reported", at/page, found.Messages)
 		}
 	}
 }
@@ -286,14 +285,14 @@ func TestADamagedRecordIsQuarantined(t *testing.T) {
 	s := sampled(t)
 	at := strings.Index(string(s.file), "2.19 xxx")
 	file := slices.Clone(s.file)
-	for i := 0; at >= 0 && i < len(file)-8; i++ { // an older page may have it too
+	for i := 0; at >= 0 && i < len(file)-8; i++ { // an older page may contain it too
 		if string(file[i:i+8]) == "2.19 xxx" {
 			file[i+5] = 'y'
 		}
 	}
 	found, err := inspectDamaged(t, file, s.texts)
 	if err != nil || found.Messages != s.depth-1 || found.Damaged == 0 || found.Quarantined != 1 {
-		t.Errorf("found %+v, %v", found, err)
+		t.Errorf("Open: got %+v, %v; want %d messages and one quarantined", found, err, s.depth-1)
 	}
 	if d := found.Damage[0]; d.Queue.Queue != "queue-2" || d.Sequence != 20 {
 		t.Errorf("damage %v, want message 20 of queue-2", d)
@@ -317,7 +316,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{}, uint32(0))
 	f.Add([]byte{0, 0, 16, 0}, uint32(0))
 	f.Add([]byte{}, uint32(5000))
-	for i := range 8 { // headers of pages, where most of the trouble is
+	for i := range 8 { // page headers, where damage has most effect
 		patch := binary.BigEndian.AppendUint32(nil, uint32((rand.IntN(len(s.file)/4096)*4096+i*2)<<8)|uint32(i*37))
 		f.Add(patch, uint32(0))
 	}
@@ -327,7 +326,7 @@ func FuzzOpen(f *testing.F) {
 		file = file[:len(file)-int(less)%len(file)]
 		found, err := inspectDamagedIn(t, dir, file, s.texts)
 		if err == nil && found.Damaged == 0 && (found.Messages != s.depth || found.Queues != 3) {
-			t.Fatalf("%d messages of %d queues are left, and no damage is reported", found.Messages, found.Queues)
+			t.Fatalf("got %d messages of %d queues and no damage, want damage reported", found.Messages, found.Queues)
 		}
 	})
 }

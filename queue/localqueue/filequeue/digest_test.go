@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// snapshots are the file after each of many commits, all of which change every bucket that
-// is too large to be inline.
+// snapshots returns the file after each of many commits. Each commit changes every bucket that is
+// too large to be inline.
 func snapshots(t *testing.T) (files [][]byte) {
 	t.Helper()
 	s := begun(t, memoryDirectory(t))
@@ -44,7 +44,7 @@ func newestRoot(t *testing.T, file []byte) uint64 {
 	return newest.root
 }
 
-// bucketRoots returns where in the file the root page of each bucket is said, and which it is.
+// bucketRoots returns the field with the number of each bucket's root page.
 func bucketRoots(t *testing.T, file []byte) map[string]field {
 	t.Helper()
 	size := os.Getpagesize()
@@ -70,7 +70,7 @@ func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
 		t.Helper()
 		tried[what]++
 		if found, err := inspectDamagedIn(named{t, what}, dir, file, map[string]bool{"text": true}); err != nil || found.Damaged == 0 {
-			t.Errorf("%s: found %+v, %v", what, found, err)
+			t.Errorf("%s: got %+v, %v; want damage reported", what, found, err)
 		}
 	}
 	for _, file := range files[:len(files)-1] {
@@ -82,7 +82,7 @@ func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
 			}
 			n := old.get(file)
 			if n == root.get(newest) || !bytes.Equal(page(n), newest[int(n)*size:][:size]) {
-				continue // it was written over since
+				continue // overwritten since
 			}
 			damaged := bytes.Clone(newest)
 			root.set(damaged, n)
@@ -95,7 +95,7 @@ func TestAPageOfAnEarlierCommitIsDetected(t *testing.T) {
 	}
 	for _, name := range []string{string(bodyBucket), string(headBucket), string(queueBucket), string(nameBucket), "root"} {
 		if tried[name] == 0 {
-			t.Errorf("no page of %q was tried", name)
+			t.Errorf("no earlier page of %q was tried", name)
 		}
 	}
 	t.Logf("tried %v", tried)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// put commits one message and returns the texts of all that were put.
+// put commits one message and adds it to texts.
 func put(t testing.TB, s *Store, texts map[uint64]string, sequence uint64, text string) {
 	t.Helper()
 	commit(t, s, added(sequence, text))
@@ -25,11 +25,11 @@ func reopenedWhole(t *testing.T, dir string, want map[uint64]string) {
 	t.Helper()
 	found, texts := reopenedTexts(t, dir)
 	if found.Damaged > 0 || found.Torn || len(texts) != len(want) {
-		t.Errorf("%s: found %+v and %d messages, want %d", dir, found, len(texts), len(want))
+		t.Errorf("%s: got %+v and %d messages, want %d without damage", dir, found, len(texts), len(want))
 	}
 	for n, text := range want {
 		if texts[n] != text {
-			t.Errorf("%s: message %d is %q, want %q", dir, n, texts[n], text)
+			t.Errorf("%s: message %d: got %q, want %q", dir, n, texts[n], text)
 		}
 	}
 }
@@ -56,8 +56,8 @@ func TestARenamedDirectoryIsStillUsed(t *testing.T) {
 	reopenedWhole(t, away, mine)
 }
 
-// TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted: and Close removes nothing of a second
-// store in the same directory.
+// TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted also checks that Close removes nothing of a
+// second store in the same directory.
 func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
@@ -74,9 +74,9 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	second, theirs := begun(t, dir), map[uint64]string{}
 	put(t, second, theirs, 1, "of the second")
 	first.checkedAt = time.Time{} // a second passes
-	for range 2 {                 // it stays so
+	for range 2 {                 // the error is permanent
 		if _, err := first.Commit([]storage.Change{added(2, "lost")}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
-			t.Errorf("a commit to a deleted log: %v", err)
+			t.Errorf("commit to a deleted log: got %v, want deleted while it was in use", err)
 		}
 	}
 	first.reserve.release()
@@ -85,7 +85,7 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	}
 	put(t, second, theirs, 2, "of the second, after the stop of the first")
 	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
-		t.Errorf("the room for deletes of the second: %v", err)
+		t.Errorf("reserve of the second store: got %v, want it to exist", err)
 	}
 	second.abandon(t)
 	reopenedWhole(t, dir, theirs)
@@ -98,21 +98,21 @@ func TestNoCheckpointIsAcknowledgedAfterTheTreeIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Commit([]storage.Change{storage.AccountSaved{Name: "check"}}); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
-		t.Errorf("a commit to a deleted tree: %v", err)
+		t.Errorf("commit to a deleted tree: got %v, want deleted while it was in use", err)
 	}
 	s.abandon(t)
 	if found, _ := reopenedTexts(t, dir); found.Damaged == 0 {
-		t.Error("the tree is missing, there are logs, and no damage is reported")
+		t.Error("no damage is reported although the tree is missing and there are logs")
 	}
 	if kept, err := filepath.Glob(filepath.Join(dir, logName+"-*.damaged-1")); err != nil || len(kept) != 2 {
-		t.Errorf("kept %v of the logs, %v", kept, err)
+		t.Errorf("kept logs: got %v, %v; want 2", kept, err)
 	}
 	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 {
-		t.Errorf("opened again: %v", found.Damage)
+		t.Errorf("opened again: got the damage %v, want none", found.Damage)
 	}
 }
 
-// TestTheErrorSaysThatTheDirectoryWasDeleted: when a file must be created in it.
+// TestTheErrorSaysThatTheDirectoryWasDeleted: also when a file must be created in it.
 func TestTheErrorSaysThatTheDirectoryWasDeleted(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
@@ -121,15 +121,15 @@ func TestTheErrorSaysThatTheDirectoryWasDeleted(t *testing.T) {
 	}
 	s.reserve.release()
 	if err := s.reserve.allocate(); err == nil || !strings.Contains(err.Error(), dir+" was deleted while it was in use") {
-		t.Errorf("room for deletes: %v", err)
+		t.Errorf("allocate: got %v, want was deleted while it was in use", err)
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
 		t.Errorf("the stop: %v", err)
 	}
 }
 
-// TestADeletedLockStillKeepsOthersOut: a second store is refused before it repairs a file
-// that another one writes.
+// TestADeletedLockStillKeepsOthersOut: Open refuses a file that another store writes before it
+// repairs it.
 func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	dir := memoryDirectory(t)
 	s, texts := begun(t, dir), map[uint64]string{}
@@ -138,14 +138,14 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second: %v", err)
+		t.Errorf("second Open: got %v, want ErrLocked", err)
 	}
 	put(t, s, texts, 2, "kept too")
 	newest, _, err := readMetas(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := make([]byte, s.pageSize) // of the newest commit, in both places: the file must be rebuilt
+	page := make([]byte, s.pageSize) // of the newest commit, twice, so that the file must be rebuilt
 	if _, err := s.file.ReadAt(page, int64(newest.slot)*int64(s.pageSize)); err != nil {
 		t.Fatal(err)
 	}
@@ -154,19 +154,19 @@ func TestADeletedLockStillKeepsOthersOut(t *testing.T) {
 	}
 	before := contentsOf(t, dir)
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second, when the file must be rebuilt: %v", err)
+		t.Errorf("second Open of a file to rebuild: got %v, want ErrLocked", err)
 	}
 	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
-		t.Error("it changed the files")
+		t.Error("the second Open changed the files")
 	}
 	s.abandon(t)
 	if _, kept := reopenedTexts(t, dir); !maps.Equal(kept, texts) {
-		t.Errorf("%d messages are left of %d", len(kept), len(texts))
+		t.Errorf("messages: got %d, want %d", len(kept), len(texts))
 	}
 }
 
-// TestOnlyOwnFilesAreRemoved: where a deleted file cannot be detected, Close still removes
-// nothing of a second store.
+// TestOnlyOwnFilesAreRemoved: Close removes nothing of a second store, also on systems where a
+// deleted file cannot be detected.
 func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	dir := memoryDirectory(t)
 	first := begun(t, dir)
@@ -185,7 +185,7 @@ func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 		t.Errorf("the stop: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
-		t.Errorf("the room for deletes of the second: %v", err)
+		t.Errorf("reserve of the second store: got %v, want it to exist", err)
 	}
 	second.abandon(t)
 	reopenedWhole(t, dir, theirs)
@@ -215,9 +215,9 @@ func TestADamagedFileIsCopiedWithoutHardLinks(t *testing.T) {
 	defer store.abandon(t)
 	found := store.Found()
 	if want := filepath.Join(dir, fileName+".damaged-2"); found.Damaged == 0 || found.Copy != want {
-		t.Errorf("found %+v, want a copy in %s", found, want)
+		t.Errorf("Open: got %+v, want damage and a copy in %s", found, want)
 	}
 	if kept, err := os.ReadFile(found.Copy); err != nil || !slices.Equal(kept, file) {
-		t.Errorf("the copy is not the file as it was: %v", err)
+		t.Errorf("the copy differs from the original file: %v", err)
 	}
 }

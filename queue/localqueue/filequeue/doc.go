@@ -3,19 +3,18 @@
 //
 // # Durability
 //
-// Whatever the engine has answered is on disk: a kill or a power cut loses no acknowledged
-// change and brings back no deleted message, provided that the disk keeps what it reports
-// as written. A call that was not answered may or may not have taken effect. Concurrent
+// Every change that the engine has acknowledged is on disk: a kill or a power cut loses no
+// acknowledged change and restores no deleted message, provided that the disk keeps what it
+// reports as written. A call that has not returned may or may not have taken effect. Concurrent
 // calls share one wait for the disk.
 //
 // A commit of ordinary changes is one record in a write-ahead log: one write and one wait
-// for the disk, whatever it changes. Behind the record, in the same write, stands an end
-// mark, which the next record overwrites. When the log is full, at a mebibyte, or has
-// touched many messages, a checkpoint writes it into a tree, the file queues.db. The tree
-// never overwrites a page that a commit still needs: an interrupted commit leaves the one
-// before. Rare changes, such as a new queue, go into the tree at once. Two logs alternate,
-// so that the log of the checkpoint before is there as long as that checkpoint. After a
-// close the tree has everything, and there are no logs.
+// for the disk, whatever it changes. The same write ends with an end mark, which the next
+// record overwrites. When the log is full, at a mebibyte, or has changed many messages, a
+// checkpoint writes it into a tree, the file queues.db. The tree never overwrites a page that a
+// commit still needs: an interrupted commit leaves the previous one. Rare changes, such as a
+// new queue, go into the tree at once. Two logs alternate, so that the log before a checkpoint
+// is kept until the next. After Close the tree has everything, and there are no logs.
 //
 // # Damage
 //
@@ -25,14 +24,14 @@
 // an end mark, or with the beginning of an interrupted commit, which is [Found.Torn]: some
 // kinds of damage look the same, so the missing commit may have been acknowledged. Anything
 // else at the end is damage. A damaged record is quarantined inside the file, and the
-// others are available. If pages are damaged, the file is kept as a copy, and what could be
-// read is written into a new one: the newest commit, else the one before, else every page,
-// and then deleted messages may be back. [Store.Found] lists the damage: print it. A file
+// others are available. If pages are damaged, the file is kept as a copy, and a new file is
+// made of what can be read: the newest commit, else the previous one, else the records of all
+// pages, which may include deleted messages. [Store.Found] lists the damage: print it. A file
 // that cannot be used at all is [ErrCorrupt] and is not changed. A message that turns out
 // to be damaged later is quarantined when it is dequeued, and the caller gets an error.
 //
-// If a page of the tree cannot be read any more while the engine runs, or has changed, the
-// call that needs it fails. When that fails a commit, or the disk turns out to have lost a
+// If a page of the tree becomes unreadable or changes while the engine runs, the call that
+// needs it fails. If that call is a commit, or the disk turns out to have lost a
 // write, the store refuses all further commits: close it and open it again, which repairs
 // what can be repaired. If, besides, the disk fails to write a commit to the tree, the
 // process may end as if it were killed.
@@ -40,10 +39,10 @@
 // # The directory
 //
 // A store holds the directory open and keeps using it when it is renamed; another store may
-// then use the old name. If its files are deleted, no commit is acknowledged from a second
-// later on, and errors say why. A store removes no file that it did not make.
+// then use the old name. If its files are deleted, no commit is acknowledged after a second
+// at most, and errors say why. A store removes no file that it did not create.
 //
-// A directory of an earlier version is read if it was closed in order, and refused
+// A directory of an earlier version is read if it was closed cleanly, and refused
 // otherwise.
 //
 // # A full disk

@@ -18,5 +18,5 @@ var (
 
 // errOldLogs means that an earlier version was killed with the directory open: this version
 // cannot read its logs.
-var errOldLogs = errors.New("the logs are of an earlier version of this program that was not shut down cleanly; nothing was changed; " +
-	"open the directory with that version, shut it down cleanly, then open it with this one")
+var errOldLogs = errors.New("the logs are of an earlier version of this program that was not shut down cleanly; " +
+	"nothing was changed; open the directory with that version, shut it down cleanly, then open it with this one")

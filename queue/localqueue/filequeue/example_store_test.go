@@ -46,7 +46,7 @@ func useTwice(dir string) {
 		log.Fatal(err)
 	}
 
-	engine = open(dir) // another day
+	engine = open(dir) // as after a restart
 	batch, err := engine.Queue(orders).Peek(ctx, 1)
 	if err != nil {
 		log.Fatal(err)

@@ -33,12 +33,12 @@ func fullStore(t *testing.T, messages uint64) *Store {
 func refused(t *testing.T, s *Store) {
 	t.Helper()
 	if _, err := s.Commit([]storage.Change{added(9999, "refused")}); err == nil || !strings.Contains(err.Error(), "the disk is still full") {
-		t.Fatalf("a put: %v", err)
+		t.Fatalf("put: got %v, want the disk is still full", err)
 	}
 }
 
-// TestAFullDiskThatWasDrainedTakesPutsAgain: the last deletes are only in the log, and
-// their space counts without a restart.
+// TestAFullDiskThatWasDrainedTakesPutsAgain: the space of deletes that are only in the log is
+// available without a restart.
 func TestAFullDiskThatWasDrainedTakesPutsAgain(t *testing.T) {
 	for how, drain := range map[string]func(t *testing.T, s *Store){
 		"deleted": func(t *testing.T, s *Store) {
@@ -89,6 +89,6 @@ func TestRefusedPutsTakeOneCheckpoint(t *testing.T) {
 	}
 	commit(t, s, storage.MessageRemoved(key(8)))
 	if got := treeCommits(t, s) - before; got != 1 {
-		t.Errorf("a delete was committed to the tree, want the log")
+		t.Errorf("delete: got a commit to the tree, want one to the log")
 	}
 }

@@ -18,21 +18,21 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// TestAFullDiskLosesNothing limits how large a file may be: at first below what the
-// file has to grow to, then in the middle of what it has already.
+// TestAFullDiskLosesNothing limits the file size: first below what the file must grow to, then
+// below its current size.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	if last := runTask(t, "fill", memoryDirectory(t)); last != "all is there" {
-		t.Errorf("its last line is %q", last)
+		t.Errorf("last line: got %q, want all is there", last)
 	}
 }
 
-// TestARecordThatDoesNotFitIsNotReplayed: a commit that could be written only in part is
-// not there, even after a kill.
+// TestARecordThatDoesNotFitIsNotReplayed: a commit that was written only in part is not recovered,
+// even after a kill.
 func TestARecordThatDoesNotFitIsNotReplayed(t *testing.T) {
 	dir := memoryDirectory(t)
 	runTask(t, "half", dir)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 2 || texts[1] != "before" || texts[3] != "after" {
-		t.Errorf("found %+v, %d texts", found, len(texts))
+		t.Errorf("got %+v and %d texts, want before and after without damage", found, len(texts))
 	}
 }
 
@@ -69,7 +69,7 @@ func writeHalf(dir, _ string) error {
 	if err == nil || !strings.Contains(err.Error(), syscall.EFBIG.Error()) || errors.Is(err, storage.ErrUncertain) || s.logs[s.active].size < 60_000 {
 		return fmt.Errorf("half a record: %w", err)
 	}
-	return errors.Join(limit(1<<40), commit(added(3, "after"))) // and this process ends without closing anything
+	return errors.Join(limit(1<<40), commit(added(3, "after"))) // the process ends without closing anything
 }
 
 func fillTheDisk(dir, _ string) error {
@@ -91,7 +91,7 @@ func fillTheDisk(dir, _ string) error {
 		f.some,
 		func() error { return limit(8 << 20) }, f.refused, // the tree cannot grow
 		func() error { return limit(1 << 40) }, f.acceptedAgain,
-		f.remove, f.describe, // by which the log is empty
+		f.remove, f.describe, // the log is empty then
 		func() error { return limit(2 * uint64(os.Getpagesize())) }, f.notDescribed, // of the tree only the meta pages can be written
 		func() error { return limit(1 << 40) }, f.acceptedAgain, f.describe, f.some,
 		e.Close,
@@ -114,13 +114,13 @@ func limit(bytes uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now)
 }
 
-// filling is a queue and the messages that it has accepted.
+// filling is a queue and its accepted messages.
 type filling struct {
 	queue *localqueue.Queue
 	kept  map[string]queue.Lease
 	sent  int
 
-	described string // what its metadata says
+	described string // its metadata
 }
 
 func (f *filling) enqueue() error {
@@ -142,15 +142,15 @@ func (f *filling) some() error {
 	return nil
 }
 
-// refused enqueues until there is no room. The error says so, and is one to try again
-// after. Meanwhile what was accepted is there, and nothing else.
+// refused enqueues until there is no space. The error must say so and be ErrUnavailable, and the
+// queue must have the accepted messages and no others.
 func (f *filling) refused() error {
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
 		if err := f.enqueue(); err != nil {
 			return f.full(err, "truncate")
 		}
 	}
-	return errors.New("it is never full")
+	return errors.New("the disk did not become full in a minute")
 }
 
 // full checks the error of a call that failed for want of space.
@@ -160,7 +160,7 @@ func (f *filling) full(err error, call string) error {
 	}
 	p, failed := f.queue.Properties(context.Background())
 	if failed != nil || p.Depth != int64(len(f.kept)) || p.Metadata["deletes"] != f.described {
-		return fmt.Errorf("%d messages and %v are there, not %d and %q, %w", p.Depth, p.Metadata, len(f.kept), f.described, failed)
+		return fmt.Errorf("got %d messages and the metadata %v, want %d and %q: %w", p.Depth, p.Metadata, len(f.kept), f.described, failed)
 	}
 	fmt.Println(err)
 	return nil
@@ -177,7 +177,7 @@ func (f *filling) describe() error {
 }
 
 func (f *filling) notDescribed() error {
-	f.sent++ // else it would be described as it is
+	f.sent++ // so that the metadata changes
 	return f.full(f.describe(), "write")
 }
 
@@ -193,7 +193,7 @@ func (f *filling) remove() error {
 	return nil
 }
 
-// acceptedAgain waits for the engine to try.
+// acceptedAgain waits until the engine tries again.
 func (f *filling) acceptedAgain() error {
 	var err error
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
@@ -201,7 +201,7 @@ func (f *filling) acceptedAgain() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is room, and yet: %w", err)
+	return fmt.Errorf("refused although there is space: %w", err)
 }
 
 func (f *filling) reopened(dir string) error {
@@ -210,7 +210,7 @@ func (f *filling) reopened(dir string) error {
 		return err
 	}
 	if found := s.Found(); found.Damaged > 0 || found.Messages != len(f.kept) {
-		return fmt.Errorf("found %d messages, not %d, and damage: %v", found.Messages, len(f.kept), found.Damage)
+		return fmt.Errorf("got %d messages, want %d, and the damage %v", found.Messages, len(f.kept), found.Damage)
 	}
 	e, err := localqueue.Open(s, nil)
 	if err != nil {

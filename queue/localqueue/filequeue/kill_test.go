@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-var kills = flag.Int("kills", 24, "how many times TestAKillLosesNothingAcknowledged kills the process that works")
+var kills = flag.Int("kills", 24, "number of times that TestAKillLosesNothingAcknowledged kills its child process")
 
-// fate is what the lines of a child say about a text.
+// fate is the state of a text according to the lines of a child.
 type fate int
 
 const (
-	unheard fate = iota // an enqueue that was not answered, if anything
+	unknown fate = iota // at most an enqueue that was not acknowledged
 	present
-	perhaps // a change was begun and not answered
+	perhaps // a change was begun and not acknowledged
 	gone
 )
 
-// ledger is what must be in a directory, according to the answers its users got.
+// ledger has the texts that must be in a directory, according to what was acknowledged.
 type ledger struct {
 	fates    map[string]fate
-	replaced map[string]string // new text to old, begun and not answered
+	replaced map[string]string // new text to old: begun and not acknowledged
 }
 
 // read reads one line of a child.
@@ -45,12 +45,12 @@ func (l *ledger) read(line string) error {
 		l.fates[fields[1]], l.fates[fields[2]] = gone, present
 		delete(l.replaced, fields[2])
 	default:
-		return fmt.Errorf("a child says %q", line)
+		return fmt.Errorf("invalid line of a child: %q", line)
 	}
 	return nil
 }
 
-// check compares the directory with the ledger and continues with what is there.
+// check compares the directory with the ledger, and continues with the texts in the directory.
 func (l *ledger) check(t *testing.T, dir string) {
 	t.Helper()
 	there := textsIn(t, dir)
@@ -64,7 +64,7 @@ func (l *ledger) check(t *testing.T, dir string) {
 	}
 	for text, old := range l.replaced {
 		if l.fates[text] == perhaps && l.fates[old] == perhaps && there[text] == there[old] {
-			t.Errorf("%s was being replaced by %s: both are there: %v", old, text, there[text])
+			t.Errorf("%s was being replaced by %s: got both present %v, want exactly one", old, text, there[text])
 		}
 	}
 	clear(l.replaced)
@@ -89,7 +89,7 @@ func textsIn(t *testing.T, dir string) map[string]bool {
 		}
 	}()
 	if f := s.Found(); f.Damaged > 0 {
-		t.Errorf("a kill left damage: %v", f.Damage)
+		t.Errorf("damage after a kill: got %v, want none", f.Damage)
 	}
 	saved, view := loaded(t, s)
 	defer view.Close()
@@ -103,29 +103,29 @@ func textsIn(t *testing.T, dir string) map[string]bool {
 			t.Fatal(err)
 		}
 		if texts[text] {
-			t.Errorf("%s is there twice", text)
+			t.Errorf("message %s is present twice", text)
 		}
 		texts[text] = true
 	}
 	return texts
 }
 
-// TestAKillLosesNothingAcknowledged kills a working process again and again, on one
-// directory: no acknowledged message is lost, and no deleted one comes back.
+// TestAKillLosesNothingAcknowledged repeatedly kills a process that works on one directory: no
+// acknowledged message may be lost, and no deleted one may reappear.
 func TestAKillLosesNothingAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	l := &ledger{fates: map[string]fate{}, replaced: map[string]string{}}
-	answered := 0
+	lines := 0
 	for generation := range *kills {
-		answered += l.kill(t, dir, generation)
+		lines += l.kill(t, dir, generation)
 		l.check(t, dir)
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%d kills, %d lines, %d texts are left", *kills, answered, len(l.fates))
-	if answered == 0 {
-		t.Error("nothing was ever answered")
+	t.Logf("%d kills, %d lines, %d texts are left", *kills, lines, len(l.fates))
+	if lines == 0 {
+		t.Error("the children acknowledged nothing")
 	}
 }
 
@@ -149,7 +149,7 @@ func (l *ledger) kill(t *testing.T, dir string, generation int) (lines int) {
 	}
 	_ = c.Wait() // it was killed
 	if lines < until {
-		t.Fatalf("the child ended after %d lines by itself", lines)
+		t.Fatalf("the child ended by itself after %d lines, want %d", lines, until)
 	}
 	return lines
 }

@@ -12,19 +12,19 @@ func TestADirectoryHasOneUser(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("the second of this process: %v", err)
+		t.Errorf("second Open of this process: got %v, want ErrLocked and the directory", err)
 	}
-	if said := whetherItOpens(t, dir); said != "locked" {
-		t.Errorf("another process: %s", said)
+	if said := openInChild(t, dir); said != "locked" {
+		t.Errorf("Open in another process: got %s, want locked", said)
 	}
 	closed(t, e)
-	if said := whetherItOpens(t, dir); said != "opened" {
-		t.Errorf("another process, afterwards: %s", said)
+	if said := openInChild(t, dir); said != "opened" {
+		t.Errorf("Open in another process after Close: got %s, want opened", said)
 	}
 	opened(t, dir)
 }
 
-func whetherItOpens(t *testing.T, dir string) string {
+func openInChild(t *testing.T, dir string) string {
 	t.Helper()
 	return runTask(t, "open", dir)
 }
@@ -35,13 +35,13 @@ func TestAPathThatIsNotAStoreIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(file); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("a file: %v", err)
+		t.Errorf("Open of a file: got %v, want an error with its path", err)
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte(strings.Repeat("not ours", 4096)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a file of another program: %v", err)
+		t.Errorf("Open of another program's file: got %v, want ErrCorrupt", err)
 	}
 }

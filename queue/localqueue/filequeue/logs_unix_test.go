@@ -12,13 +12,13 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to
-// record them. The directory opens without logs until there is.
+// TestLogsBeginLaterWhenTheTreeIsFull: there is space for logs, but not for the tree to record them.
+// Until there is, the store works without logs.
 func TestLogsBeginLaterWhenTheTreeIsFull(t *testing.T) {
 	dir := memoryDirectory(t)
 	runTask(t, "begin", dir)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || found.Torn || len(texts) != 3 || texts[1] != "before" || texts[3] != "in a log" {
-		t.Errorf("found %+v, texts %v", found, texts)
+		t.Errorf("got %+v and the texts %v, want three without damage", found, texts)
 	}
 }
 
@@ -51,5 +51,5 @@ func beginWithoutRoom(dir, _ string) error {
 	if !s.logsReady || s.number == s.checkpointed {
 		return fmt.Errorf("with room again, logs are ready: %v; the tree has %d of %d commits", s.logsReady, s.checkpointed, s.number)
 	}
-	return nil // and this process ends without closing anything
+	return nil // the process ends without closing anything
 }

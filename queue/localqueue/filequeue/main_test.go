@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // account is the account of all queues of the tests.
 const account = "test"
 
-// opened opens an engine over a directory, until the test ends.
+// opened opens an engine over a directory, which the test's end closes.
 func opened(t testing.TB, dir string) *localqueue.Engine {
 	t.Helper()
 	s, err := Open(dir)
@@ -48,7 +48,7 @@ func loaded(t tester, s *Store) (storage.Saved, storage.View) {
 	return saved, view
 }
 
-// over opens an engine over a store, until the test ends.
+// over opens an engine over a store, which the test's end closes.
 func over(t testing.TB, s *Store) *localqueue.Engine {
 	t.Helper()
 	e, err := localqueue.Open(s, &localqueue.Options{DeletingFor: 1})
@@ -67,7 +67,7 @@ func closed(t testing.TB, e *localqueue.Engine) {
 	}
 }
 
-// made returns an existing queue.
+// made creates a queue.
 func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 	t.Helper()
 	q := e.Queue(queue.Name{Account: account, Queue: name})
@@ -77,8 +77,8 @@ func made(t testing.TB, e *localqueue.Engine, name string) *localqueue.Queue {
 	return q
 }
 
-// memoryDirectory returns a directory on a file system in memory, if there is one: for
-// tests that are not about the disk.
+// memoryDirectory returns a directory on an in-memory file system, if there is one, for tests that
+// are not about the disk.
 func memoryDirectory(t testing.TB) string {
 	t.Helper()
 	dir, remove := scratch(t)
@@ -86,7 +86,7 @@ func memoryDirectory(t testing.TB) string {
 	return dir
 }
 
-// scratch is memoryDirectory until it is removed, also for one of many checks of a test.
+// scratch is memoryDirectory with a function to remove it, for one of many checks of a test.
 func scratch(t tester) (dir string, remove func()) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "filequeue")

@@ -16,13 +16,13 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// twins are an engine in memory and one over a file, which must answer alike. The one over
-// the file is closed and reopened now and then, or crashes.
+// twins are an in-memory engine and one over a file, whose results must be equal. The one over the
+// file is sometimes closed and reopened, or crashes.
 type twins struct {
 	dir          string
 	memory, file *localqueue.Engine
-	leases       []pair // ever given out
-	crashes      bool   // the one over the file, when it is closed
+	leases       []pair // all leases returned
+	crashes      bool   // Close of the one over the file is a crash
 }
 
 // crashing is a store that, after a crash, is abandoned instead of closed.
@@ -70,7 +70,7 @@ func (w *twins) on(name string) (memory, file *localqueue.Queue) {
 	return w.memory.Queue(n), w.file.Queue(n)
 }
 
-// kinds are the errors that both must have in common.
+// kinds are the errors that must be equal on both.
 var kinds = []error{queue.ErrQueueMissing, queue.ErrQueueExists, queue.ErrQueueBeingDeleted, queue.ErrReceiptMismatch, queue.ErrMessageGone, queue.ErrInvalid}
 
 func sameErrors(t tester, a, b error) {
@@ -85,8 +85,7 @@ func sameErrors(t tester, a, b error) {
 	}
 }
 
-// sameMessages compares everything except ids and receipts, which each engine has its own
-// of.
+// sameMessages compares everything except ids and receipts, which differ.
 func (w *twins) sameMessages(t tester, a, b []queue.Message) {
 	t.Helper()
 	if len(a) != len(b) {
@@ -112,7 +111,7 @@ func TestAgainstMemory(t *testing.T) {
 		synctest.Test(t, func(*testing.T) {
 			w := &twins{dir: dir, memory: localqueue.New(nil)}
 			w.open(r)
-			// What rapid throws to end a run belongs to its own goroutine.
+			// rapid's panic that ends a run must be raised on its own goroutine.
 			defer func() { thrown = recover(); _ = w.file.Close() }()
 			w.run(r)
 		})
@@ -237,7 +236,7 @@ func (w *twins) sameLeases(t tester, a, b queue.Lease, errA, errB error) {
 	w.leases = append(w.leases, pair{a, b})
 }
 
-// sameFiles looks at all messages that are left, hidden ones too, once they are
+// sameFiles compares all remaining messages, including hidden ones, once they are
 // visible.
 func (w *twins) sameFiles(t *rapid.T) {
 	time.Sleep(2 * time.Hour)
@@ -252,6 +251,6 @@ func (w *twins) sameFiles(t *rapid.T) {
 	slices.SortFunc(w.leases, order)
 	distinct := slices.CompactFunc(slices.Clone(w.leases), func(a, b pair) bool { return order(a, b) == 0 })
 	if len(distinct) != len(w.leases) {
-		t.Fatalf("%d receipts were given out twice", len(w.leases)-len(distinct))
+		t.Fatalf("%d receipts were issued twice", len(w.leases)-len(distinct))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// This file reads bbolt's format without bbolt, which trusts its pages: a damaged one makes
-// it read outside its memory or loop, in a goroutine of its own, where nobody can recover.
+// This file reads bbolt's format without bbolt, which trusts its pages: with a damaged one it
+// reads outside its memory or loops, in its own goroutine, where a panic cannot be recovered.
 // So every bound is checked here first, and bbolt gets only sound files. The format is
 // bbolt's version 2, in native byte order.
 const (
@@ -79,7 +79,7 @@ func inspect(file io.ReaderAt, size int64) (in *inspector, whole bool, err error
 		return nil, false, err
 	}
 	pages := uint64(size) / uint64(m.pageSize)
-	if m.high > pages && m.high > 1<<40 { // never: the meta page has a checksum
+	if m.high > pages && m.high > 1<<40 { // impossible, because the meta page has a checksum
 		return nil, false, errNoMeta
 	}
 	return &inspector{file: file, size: size, meta: m, previous: last, seen: make([]uint64, pages/64+1)}, last.pageSize != 0, nil

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var changedFields = flag.Int("fields", 300, "how many changed fields of pages TestEveryDamagedPageFieldIsReported tries")
+var changedFields = flag.Int("fields", 300, "number of changed page fields that TestEveryDamagedPageFieldIsReported tries")
 
 // field is a number in a file that bbolt trusts.
 type field struct {
@@ -68,9 +68,9 @@ func pageFields(file []byte, at int, where string) (found []field) {
 	return found
 }
 
-// TestEveryDamagedPageFieldIsReported changes every number that bbolt trusts, one at a
-// time, on used and on free pages. No file that is opened makes bbolt panic, then or later,
-// and none that lacks something is opened without reporting it.
+// TestEveryDamagedPageFieldIsReported changes numbers that bbolt trusts, one at a time, on used and
+// on free pages. An opened file must never make bbolt panic, and missing messages must be reported
+// as damage.
 func TestEveryDamagedPageFieldIsReported(t *testing.T) {
 	s := sampled(t)
 	size := os.Getpagesize()
@@ -97,14 +97,14 @@ func TestEveryDamagedPageFieldIsReported(t *testing.T) {
 		found, err := inspectDamagedIn(named{t, what}, dir, file, s.texts)
 		switch {
 		case err != nil:
-			t.Errorf("%s: refused: %v", what, err)
+			t.Errorf("%s: got %v, want the file opened", what, err)
 		case found.Damaged > 0:
 			damaged++
 		case found.Messages != s.depth || found.Queues != 3:
-			t.Errorf("%s: %d messages of %d queues are left, and no damage is reported", what, found.Messages, found.Queues)
+			t.Errorf("%s: got %d messages of %d queues and no damage, want damage reported", what, found.Messages, found.Queues)
 		}
 	}
-	t.Logf("of %d changed numbers %d were found", *changedFields, damaged)
+	t.Logf("%d of %d changed fields were reported as damage", damaged, *changedFields)
 }
 
 // named prefixes failures with what was tried.
@@ -162,12 +162,12 @@ func fieldNamed(t *testing.T, file []byte, pattern string) field {
 			}
 		}
 	}
-	t.Fatalf("no field is a %s", pattern)
+	t.Fatalf("no field matches %s", pattern)
 	return field{}
 }
 
-// TestFieldsThatBboltTrustsAreChecked: they count as damage to a page, and bbolt gets a
-// rebuilt file.
+// TestFieldsThatBboltTrustsAreChecked: an invalid field is page damage, and bbolt gets a rebuilt
+// file.
 func TestFieldsThatBboltTrustsAreChecked(t *testing.T) {
 	s := sampled(t)
 	size := os.Getpagesize()
@@ -179,18 +179,18 @@ func TestFieldsThatBboltTrustsAreChecked(t *testing.T) {
 	}
 	fixed := func(n uint64) func(uint64) uint64 { return func(uint64) uint64 { return n } }
 	for what, damage := range map[string]func(file []byte){
-		"an inline bucket has a page number":       set(`inline id`, fixed(48)),
-		"an inline bucket has that of a live page": set(`inline id`, fixed(fieldNamed(t, s.file, `^page id`).get(s.file))),
-		"an inline bucket has an overflow":         set(`inline overflow`, fixed(1)),
-		"an inline bucket is a branch":             set(`inline flags`, fixed(branchPage)),
-		"an inline bucket has entries too many":    set(`inline count`, func(was uint64) uint64 { return was + 1 }),
-		"an inline bucket has a page besides":      set(`^root entry 0 root$`, fixed(freeLeaf(t, s.file))),
-		"an entry ends early":                      set(`^page entry 0 value size`, func(was uint64) uint64 { return was - 1 }),
-		"a page is another":                        set(`^page id`, func(was uint64) uint64 { return was + 1 }),
-		"a page has another's overflow":            set(`^page overflow`, func(was uint64) uint64 { return was + 1 }),
-		"a branch leads to the page before":        set(`^page entry 1 child`, func(was uint64) uint64 { return was - 1 }),
-		"a branch has one child":                   leaveOneChild(t),
-		"the meta pages changed places": func(file []byte) {
+		"an inline bucket has a page number":    set(`inline id`, fixed(48)),
+		"an inline bucket has a used page's id": set(`inline id`, fixed(fieldNamed(t, s.file, `^page id`).get(s.file))),
+		"an inline bucket has an overflow":      set(`inline overflow`, fixed(1)),
+		"an inline bucket is a branch":          set(`inline flags`, fixed(branchPage)),
+		"an inline bucket has too many entries": set(`inline count`, func(was uint64) uint64 { return was + 1 }),
+		"an inline bucket also has a page":      set(`^root entry 0 root$`, fixed(freeLeaf(t, s.file))),
+		"an entry ends early":                   set(`^page entry 0 value size`, func(was uint64) uint64 { return was - 1 }),
+		"a page has another id":                 set(`^page id`, func(was uint64) uint64 { return was + 1 }),
+		"a page has another overflow":           set(`^page overflow`, func(was uint64) uint64 { return was + 1 }),
+		"a branch leads to the page before":     set(`^page entry 1 child`, func(was uint64) uint64 { return was - 1 }),
+		"a branch has one child":                leaveOneChild(t),
+		"the meta pages are exchanged": func(file []byte) {
 			first := slices.Clone(file[:size])
 			copy(file[:size], file[size:2*size])
 			copy(file[size:2*size], first)
@@ -202,7 +202,7 @@ func TestFieldsThatBboltTrustsAreChecked(t *testing.T) {
 		damage(file)
 		found, err := inspectDamaged(named{t, what}, file, s.texts)
 		if err != nil || found.Damaged == 0 || found.Copy == "" {
-			t.Errorf("%s: found %+v, %v", what, found, err)
+			t.Errorf("%s: got %+v, %v; want damage and a copy", what, found, err)
 		}
 	}
 }
@@ -233,6 +233,6 @@ func TestAMetaPageThatWasNotWrittenIsDetected(t *testing.T) {
 	other := int(1-n.slot) * size
 	copy(file[other:other+size], before[other:])
 	if found, err := inspectDamaged(t, file, map[string]bool{"text": true}); err != nil || found.Damaged == 0 {
-		t.Errorf("found %+v, %v", found, err)
+		t.Errorf("got %+v, %v; want damage reported", found, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// TestTenThousandQueuesAreReopened: each with its messages.
+// TestTenThousandQueuesAreReopened: each queue has its message.
 func TestTenThousandQueuesAreReopened(t *testing.T) {
 	const queues = 10_000
 	ctx := context.Background()

@@ -29,13 +29,13 @@ func TestAReadOnlyDirectoryIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(said, "permission denied") || !strings.Contains(said, dir) {
-		t.Errorf("it says %q", said)
+		t.Errorf("error: got %q, want permission denied and the directory", said)
 	}
 }
 
 func init() { tasks["open read-only"] = openReadOnly }
 
-// openReadOnly opens a directory without the right of an administrator to write everywhere.
+// openReadOnly opens a directory as a user other than root, who could write anywhere.
 func openReadOnly(dir, _ string) error {
 	if os.Geteuid() == 0 {
 		if err := syscall.Setuid(65534); err != nil {

@@ -111,7 +111,7 @@ func readDeleting(key, record []byte) (l storage.DeletingName, err error) {
 }
 
 // A tombstone marks messages of a queue, up to a sequence, as deleted while they are still
-// in the file. Its key says everything.
+// in the file. Its key has all its data.
 func tombstoneRecord(key []byte) []byte {
 	return appendChecksum([]byte{recordVersion}, 0, tombstoneBucket, key)
 }

@@ -27,14 +27,14 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 	for {
 		batch, err := q.Dequeue(t.Context(), queue.MaxBatch, time.Hour)
 		if err != nil {
-			t.Fatalf("%d of %d are left: %v", left, n, err)
+			t.Fatalf("%d of %d messages are left: %v", left, n, err)
 		}
 		if len(batch) == 0 {
 			break
 		}
 		for _, m := range batch {
 			if err := q.Delete(t.Context(), m.Lease); err != nil {
-				t.Fatalf("%d of %d are left: %v", left, n, err)
+				t.Fatalf("%d of %d messages are left: %v", left, n, err)
 			}
 			left--
 		}
@@ -43,7 +43,7 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 		t.Errorf("%d of %d messages are lost", left, n)
 	}
 	if again := fillToTheEnd(t, q); again < n/2 {
-		t.Errorf("%d messages fitted at first, %d after they were drained", n, again)
+		t.Errorf("messages after the drain: got %d, want at least half of the first %d", again, n)
 	}
 	closed(t, e)
 }
@@ -57,7 +57,7 @@ func smallDisk(t *testing.T) string {
 		if azuritetest.Required("mount") {
 			t.Fatal(err)
 		}
-		t.Skipf("NOT TRIED ON A DISK THAT IS FULL: that takes the right to mount one: %v", err)
+		t.Skipf("NOT TRIED ON A FULL DISK: mounting one is not permitted: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	reopenedWhole(t, dir, map[uint64]string{9999: largeText})
 }
 
-// TestALogBeginsWhenThereIsSpace: a store opened on a disk that others have filled works
+// TestALogBeginsWhenThereIsSpace: a store that is opened on a full disk works
 // without logs until there is space.
 func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 	dir := smallDisk(t)
@@ -130,7 +130,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := s.Found(); s.logsReady || found.Damaged > 0 || found.Messages != len(texts) {
-		t.Errorf("found %+v, logs are ready: %v", found, s.logsReady)
+		t.Errorf("got %+v, logs ready %v; want %d messages without logs", found, s.logsReady, len(texts))
 	}
 	for n := uint64(25); n < 30; n++ {
 		commit(t, s, storage.MessageRemoved(key(n)))
@@ -148,7 +148,7 @@ func TestALogBeginsWhenThereIsSpace(t *testing.T) {
 	before := treeCommits(t, s)
 	put(t, s, texts, 101, "in the log")
 	if got := treeCommits(t, s) - before; got != 0 || !s.logsReady {
-		t.Errorf("with room again it took %d commits of the tree", got)
+		t.Errorf("put with space again: got %d commits to the tree, want 0 and logs", got)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)

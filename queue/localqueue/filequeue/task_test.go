@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// The variables that make this program do one of the tasks instead of its tests: for what
-// needs a process of its own.
+// The variables that make the test binary run a task instead of tests, for tests that need a child
+// process.
 const (
 	taskName      = "FILEQUEUE_TEST_TASK"
 	taskDirectory = "FILEQUEUE_TEST_DIRECTORY" // where
-	taskArgument  = "FILEQUEUE_TEST_ARGUMENT"  // what else it must know
+	taskArgument  = "FILEQUEUE_TEST_ARGUMENT"  // another argument
 )
 
-var tasks = map[string]func(dir, argument string) error{"open": sayWhetherItOpens}
+var tasks = map[string]func(dir, argument string) error{"open": printWhetherItOpens}
 
 func taskIfAsked() {
 	task := os.Getenv(taskName)
@@ -61,8 +61,8 @@ func runTask(t *testing.T, task, dir string) (last string) {
 	return last
 }
 
-// sayWhetherItOpens says what came of opening a directory.
-func sayWhetherItOpens(dir, _ string) error {
+// printWhetherItOpens opens a directory and prints the outcome.
+func printWhetherItOpens(dir, _ string) error {
 	s, err := Open(dir)
 	switch {
 	case errors.Is(err, ErrLocked):

@@ -17,10 +17,10 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-var trials = flag.Int("trials", 1500, "how many times TestRandomDamageToLogsIsReported damages a log, but for a tenth with -short")
+var trials = flag.Int("trials", 1500, "number of logs that TestRandomDamageToLogsIsReported damages; a tenth with -short")
 
-// busySample is a directory after a kill, with 200 acknowledged puts and 60 deletes, all of
-// them only in the log.
+// busySample returns a directory after a kill, with 200 acknowledged puts and 60 deletes that are
+// only in the log.
 func busySample(t testing.TB) killed {
 	t.Helper()
 	dir := memoryDirectory(t)
@@ -90,26 +90,26 @@ func TestATornRecordIsReportedAsTorn(t *testing.T) {
 		clear(torn[end:])
 		found, texts := k.found(t, map[string][]byte{name: torn})
 		if found.Damaged > 0 || !found.Torn || !maps.Equal(texts, without) {
-			t.Errorf("torn after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
+			t.Errorf("torn after %d bytes: got %+v and %d messages, want torn and %d", end-at, found, len(texts), len(without))
 		}
 		found, texts = k.found(t, map[string][]byte{name: torn[:end]})
 		if found.Damaged > 0 || !found.Torn || !maps.Equal(texts, without) {
-			t.Errorf("cut after %d bytes: found %+v and %d messages, want %d", end-at, found, len(texts), len(without))
+			t.Errorf("truncated after %d bytes: got %+v and %d messages, want torn and %d", end-at, found, len(texts), len(without))
 		}
 	}
 	if found, texts := k.found(t, nil); found.Damaged > 0 || found.Torn || !maps.Equal(texts, k.texts) {
-		t.Errorf("whole: found %+v and %d messages, want %d", found, len(texts), len(k.texts))
+		t.Errorf("unchanged log: got %+v and %d messages, want %d", found, len(texts), len(k.texts))
 	}
 }
 
-// TestAMissingEndMarkIsReportedAsTorn: a commit whose end mark did not reach the disk is
-// there, and later ones may be missing.
+// TestAMissingEndMarkIsReportedAsTorn: a commit whose end mark did not reach the disk is recovered,
+// and later ones may be missing.
 func TestAMissingEndMarkIsReportedAsTorn(t *testing.T) {
 	k := killedSample(t)
 	name, at := k.newestLog(t)
 	b := slices.Clone(k.files[name])
 	mark := at + (recordHeader+len(appendChanges(nil, []storage.Change{added(0, k.texts[0])}))+sector-1)/sector*sector
-	copy(b[mark:], k.files[name][mark+sector:mark+2*sector]) // what was there before
+	copy(b[mark:], k.files[name][mark+sector:mark+2*sector]) // the previous content
 	if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged > 0 || !found.Torn || !maps.Equal(texts, k.texts) {
 		t.Errorf("found %+v and %d messages, want %d", found, len(texts), len(k.texts))
 	}
@@ -137,7 +137,7 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 		b := slices.Clone(k.files[active])
 		copy(b[:sector], older)
 		if bytes.Equal(b, k.files[active]) {
-			t.Errorf("%s: nothing was changed", what)
+			t.Errorf("%s: the record is the same", what)
 		}
 		if found, _ := k.found(t, map[string][]byte{active: b}); found.Damaged == 0 {
 			t.Errorf("%s: found %+v", what, found)
@@ -145,14 +145,14 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 	}
 }
 
-// TestDamageAtTheEndOfALogIsReported damages it in ways that no interrupted commit does.
+// TestDamageAtTheEndOfALogIsReported damages it unlike any interrupted commit.
 func TestDamageAtTheEndOfALogIsReported(t *testing.T) {
 	k := killedSample(t)
 	name, last := k.newestLog(t)
 	whole := k.files[name]
 	for what, at := range map[string][]int{
-		"the header of the last record":            {last},
-		"the last two records, behind the headers": {last - sector + 100, last + 100},
+		"the header of the last record":           {last},
+		"the last two records, after the headers": {last - sector + 100, last + 100},
 	} {
 		b := slices.Clone(whole)
 		for _, at := range at {
@@ -191,21 +191,21 @@ func TestATruncatedLogIsReported(t *testing.T) {
 	zeroed := slices.Clone(whole)
 	clear(zeroed[(end-1)/4096*4096:][:4096])
 	for what, b := range map[string][]byte{
-		"cut to nothing":                 {},
-		"cut to 8 KiB":                   whole[:8<<10],
-		"cut before the last record":     whole[:end-2*sector],
-		"cut before the mark of the end": whole[:end-sector],
-		"its last page zeroed":           zeroed,
-		"all zeros":                      make([]byte, len(whole)),
+		"cut to nothing":             {},
+		"cut to 8 KiB":               whole[:8<<10],
+		"cut before the last record": whole[:end-2*sector],
+		"cut before the end mark":    whole[:end-sector],
+		"its last page zeroed":       zeroed,
+		"all zeros":                  make([]byte, len(whole)),
 	} {
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if found.Damaged == 0 {
-			t.Errorf("%s: %d of %d messages are there, and no damage is reported", what, len(texts), len(k.texts))
+			t.Errorf("%s: got %d of %d messages and no damage, want damage reported", what, len(texts), len(k.texts))
 		}
 	}
 }
 
-// TestDamageAtTheBeginningOfBothLogsIsReported: the records behind it are kept.
+// TestDamageAtTheBeginningOfBothLogsIsReported: the records after it are kept.
 func TestDamageAtTheBeginningOfBothLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	changed := map[string][]byte{}
@@ -215,12 +215,12 @@ func TestDamageAtTheBeginningOfBothLogsIsReported(t *testing.T) {
 	}
 	found, texts := k.found(t, changed)
 	if found.Damaged < 2 || len(texts) < len(k.texts)-1 {
-		t.Errorf("found %+v and %d messages, want %d but for one", found, len(texts), len(k.texts))
+		t.Errorf("found %+v and %d messages, want at least %d", found, len(texts), len(k.texts)-1)
 	}
 }
 
-// TestATornWriteIsNoDamage leaves any subset of the sectors of the last write on disk, as a
-// power cut may: all acknowledged commits are there, and no damage is reported.
+// TestATornWriteIsNoDamage leaves random sectors of the last write on disk, as a power cut may: all
+// acknowledged commits must be recovered, and no damage reported.
 func TestATornWriteIsNoDamage(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
@@ -233,7 +233,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 		return b
 	}
 	acknowledged := map[uint64]string{}
-	for n := range uint64(45) { // so that the log has been written over
+	for n := range uint64(45) { // so that the log has been overwritten
 		acknowledged[n] = strings.Repeat("a", int(n*97)%3000)
 		commit(t, s, added(n, acknowledged[n]))
 		if n%20 == 19 {
@@ -264,7 +264,7 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 		if texts[100] == last {
 			delete(texts, 100)
 		} else if whole {
-			t.Errorf("trial %d: all of the last write arrived, and it is not there", trial)
+			t.Errorf("trial %d: the last write arrived completely, but is not recovered", trial)
 		}
 		if found.Damaged > 0 || !maps.Equal(texts, acknowledged) {
 			t.Fatalf("trial %d: %+v and %d messages, want %d", trial, found, len(texts), len(acknowledged))
@@ -272,15 +272,15 @@ func TestATornWriteIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestRandomDamageToLogsIsReported truncates logs anywhere, zeroes pages and flips bits.
-// Whatever is then missing or back is reported, and never as unacknowledged.
+// TestRandomDamageToLogsIsReported truncates logs, zeroes pages and flips bits. Messages that are
+// then missing or restored must be reported, and never as unacknowledged.
 func TestRandomDamageToLogsIsReported(t *testing.T) {
 	k := busySample(t)
 	name, end := k.busyLog(t)
 	random := rand.New(rand.NewPCG(6, 6))
 	dir, remove := scratch(t)
 	defer remove()
-	lost, told, torn, spared, tries := 0, 0, 0, 0, *trials
+	lost, harmless, torn, unnoticed, tries := 0, 0, 0, 0, *trials
 	if testing.Short() {
 		tries /= 10
 	}
@@ -289,30 +289,30 @@ func TestRandomDamageToLogsIsReported(t *testing.T) {
 		what := damageLog(random, &b, end)
 		found, texts := k.reopened(t, dir, map[string][]byte{name: b})
 		differs := !maps.Equal(texts, k.texts)
-		switch said := found.Damaged > 0 || found.Torn; {
-		case differs && !said:
-			t.Fatalf("trial %d, %s: %d messages, want %d, and no damage is reported", trial, what, len(texts), len(k.texts))
+		switch reported := found.Damaged > 0 || found.Torn; {
+		case differs && !reported:
+			t.Fatalf("trial %d, %s: got %d messages, want %d, and no damage reported", trial, what, len(texts), len(k.texts))
 		case differs && found.Torn:
 			lost, torn = lost+1, torn+1
 		case differs:
 			lost++
-		case said:
-			told++
+		case reported:
+			harmless++
 		default:
-			spared++
+			unnoticed++
 		}
 		for n, text := range texts {
 			if text != k.ever[n] {
-				t.Fatalf("trial %d, %s: message %d is %q", trial, what, n, text)
+				t.Fatalf("trial %d, %s: message %d: got %q, want %q", trial, what, n, text, k.ever[n])
 			}
 		}
 		if again, same := reopenedTexts(t, dir); again.Damaged > 0 || again.Torn || !maps.Equal(texts, same) {
 			t.Fatalf("trial %d, %s: opened again: %+v and %d messages; at first %+v and %d", trial, what, again, len(same), found, len(texts))
 		}
 	}
-	t.Logf("of %d damaged logs %d lost something or brought it back, all of which was reported, of %d that it may be a torn commit; %d lost nothing and it was said, %d lost nothing", tries, lost, torn, told, spared)
+	t.Logf("%d damaged logs: %d with missing or restored messages, all reported, %d of them as torn; %d reported without a difference, %d without a report", tries, lost, torn, harmless, unnoticed)
 	if lost == 0 {
-		t.Error("no damage did any")
+		t.Error("no damage had an effect")
 	}
 }
 

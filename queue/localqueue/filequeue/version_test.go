@@ -28,7 +28,7 @@ func firstVersion(t *testing.T, s *Store, logs uint64) {
 	}
 }
 
-// TestADirectoryOfAnEarlierVersionIsRead if it was closed in order; from then on it has
+// TestADirectoryOfAnEarlierVersionIsRead: if it was closed cleanly, it is read and then has
 // everything that this version writes.
 func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	dir := memoryDirectory(t)
@@ -46,7 +46,7 @@ func TestADirectoryOfAnEarlierVersionIsRead(t *testing.T) {
 	}
 	put(t, s, texts, 2, "new")
 	if err := s.finalCheckpoint(); err != nil || s.digest.others.count == 0 {
-		t.Errorf("%v, the digest is %+v", err, s.digest)
+		t.Errorf("got the error %v and the digest %+v, want one of all records", err, s.digest)
 	}
 	s.abandon(t)
 	reopenedWhole(t, dir, texts)
@@ -63,10 +63,10 @@ func TestLogsOfAnEarlierVersionAreRefused(t *testing.T) {
 	s.abandon(t)
 	before := contentsOf(t, dir)
 	if _, err := Open(dir); !errors.Is(err, errOldLogs) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("opened: %v", err)
+		t.Errorf("Open: got %v, want errOldLogs", err)
 	}
 	if after := contentsOf(t, dir); !reflect.DeepEqual(before, after) {
-		t.Error("it was changed")
+		t.Error("Open changed the directory")
 	}
 }
 

@@ -94,19 +94,19 @@ func TestOrdinaryChangesDoNotTouchTheTree(t *testing.T) {
 		commit(t, s, storage.MessageRemoved(key(n+1)))
 	}
 	if got := treeCommits(t, s) - before; got != 0 || len(s.pending.messages) != 0 {
-		t.Errorf("300 commits of 100 messages made %d of the tree, and %d are to come", got, len(s.pending.messages))
+		t.Errorf("300 commits: got %d commits to the tree and %d pending messages, want none", got, len(s.pending.messages))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if want := []string{filepath.Join(dir, lockName), filepath.Join(dir, fileName), filepath.Join(dir, reserveName)}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("closed, the directory has %v, want %v, %v", names, want, err)
+		t.Errorf("files after Close: got %v, %v; want %v", names, err, want)
 	}
 }
 
-// TestACheckpointEmptiesTheLog when it is full, when much of the tree has changed, and when
-// a change comes that a record cannot hold. No kill after it loses anything.
+// TestACheckpointEmptiesTheLog: there is a checkpoint when the log is full, when much of the tree has
+// changed, and for a change that a record cannot hold. A kill after it loses nothing.
 func TestACheckpointEmptiesTheLog(t *testing.T) {
 	kilobyte := strings.Repeat("x", 1000)
 	for name, change := range map[string]func(n uint64) storage.Change{
@@ -149,14 +149,14 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 			delete(want, 7)
 			s.abandon(t)
 			if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || !maps.Equal(texts, want) {
-				t.Errorf("found %v and %d messages, want %d", found, len(texts), len(want))
+				t.Errorf("opened again: got %v and %d messages, want %d", found, len(texts), len(want))
 			}
 		})
 	}
 }
 
-// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were and whatever
-// became of them.
+// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were, also if they were
+// replaced or deleted since.
 func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
 	commit(t, s, added(1, "in the tree"), added(2, "rewritten in the tree"))
@@ -170,7 +170,7 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 		t.Helper()
 		for n, want := range map[uint64]string{1: "in the tree", 2: "rewritten in the tree", 3: "in the log", 4: "rewritten in the log"} {
 			if got, err := view.Text(key(n)); err != nil || got != want {
-				t.Errorf("%s: %q, %v, want %q", when, got, err, want)
+				t.Errorf("text %s: got %q, %v; want %q", when, got, err, want)
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 	}
 	for n, want := range map[uint64]string{2: "new", 4: "new", 5: "later"} {
 		if got, err := newer.Text(key(n)); err != nil || got != want {
-			t.Errorf("a new view: %q, %v, want %q", got, err, want)
+			t.Errorf("text of a new view: got %q, %v; want %q", got, err, want)
 		}
 	}
 	view.Close()
@@ -203,7 +203,7 @@ func TestViewsOutliveCheckpoints(t *testing.T) {
 	}
 }
 
-// killed is a directory after a kill: the tree, both logs, and what must be there. The last
+// killed is a directory after a kill: the tree, both logs, and the expected texts. The last
 // commit adds the message 0.
 type killed struct {
 	files map[string][]byte
@@ -211,7 +211,7 @@ type killed struct {
 	ever  map[uint64]string // those that were removed, too; nil when that does not matter
 }
 
-// killedSample has had a checkpoint, and then as much again in the log.
+// killedSample returns a directory with a checkpoint and as many later commits in the log.
 func killedSample(t testing.TB) killed {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
@@ -262,7 +262,7 @@ func (k killed) newestLog(t testing.TB) (name string, at int) {
 	return "", 0
 }
 
-// with is the directory with other files.
+// with returns the directory with other files.
 func (k killed) with(t tester, changed map[string][]byte) (dir string, remove func()) {
 	t.Helper()
 	dir, remove = scratch(t)
@@ -280,8 +280,8 @@ func (k killed) with(t tester, changed map[string][]byte) (dir string, remove fu
 	return dir, remove
 }
 
-// found opens the directory twice. The first time it may be damaged, but must have no text
-// that never was there. The second time it must be sound and have the same.
+// found opens the directory twice. The first time it may be damaged, but must not have an unknown
+// text. The second time it must be sound and have the same texts.
 func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]string) {
 	t.Helper()
 	dir, remove := k.with(t, changed)
@@ -289,12 +289,12 @@ func (k killed) found(t tester, changed map[string][]byte) (Found, map[uint64]st
 	found, texts := reopenedTexts(t, dir)
 	for n, text := range texts {
 		if k.ever != nil && text != k.ever[n] {
-			t.Fatalf("message %d is %.40q", n, text)
+			t.Fatalf("message %d: got the unknown text %.40q", n, text)
 		}
 	}
 	again, same := reopenedTexts(t, dir)
 	if again.Damaged > 0 || again.Torn && !found.Torn || !maps.Equal(texts, same) {
-		t.Fatalf("opened again: %+v and %d messages; at first %+v and %d", again, len(same), found, len(texts))
+		t.Fatalf("opened again: got %+v and %d messages, want no damage and %d; first: %+v", again, len(same), len(texts), found)
 	}
 	return found, texts
 }
@@ -310,10 +310,10 @@ func TestDamageToALogIsReported(t *testing.T) {
 		}
 		found, texts := k.found(t, map[string][]byte{name: b})
 		if len(texts) < len(k.texts) && found.Damaged == 0 {
-			t.Fatalf("%d of %d messages are left and no damage is reported", len(texts), len(k.texts))
+			t.Fatalf("got %d of %d messages and no damage, want damage reported", len(texts), len(k.texts))
 		}
 		if texts[0] == "" {
-			t.Fatal("the last message is lost and its record was not damaged")
+			t.Fatal("the last message is lost although its record was not damaged")
 		}
 	})
 }
@@ -326,12 +326,12 @@ func TestAMissingLogIsReported(t *testing.T) {
 		}
 		found, _ := k.found(t, map[string][]byte{name: nil})
 		if found.Damaged == 0 {
-			t.Errorf("without %s no damage is reported", name)
+			t.Errorf("without %s: got no damage, want damage reported", name)
 		}
 	}
 }
 
-// TestAKillBeforeTheLogsExistLosesNothing: a process was killed after it had made the tree.
+// TestAKillBeforeTheLogsExistLosesNothing: a process was killed after it had created the tree.
 func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 	dir := memoryDirectory(t)
 	d, err := openDirectory(dir)
@@ -343,11 +343,11 @@ func TestAKillBeforeTheLogsExistLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := reopenedTexts(t, dir); found.Damaged > 0 {
-		t.Errorf("found %v", found.Damage)
+		t.Errorf("damage: got %v, want none", found.Damage)
 	}
 }
 
-// TestADamagedTreeFallsBackToTheCommitBefore: that commit and the logs have everything.
+// TestADamagedTreeFallsBackToTheCommitBefore: the previous commit and the logs have everything.
 func TestADamagedTreeFallsBackToTheCommitBefore(t *testing.T) {
 	k := killedSample(t)
 	size := os.Getpagesize()
@@ -360,7 +360,7 @@ func TestADamagedTreeFallsBackToTheCommitBefore(t *testing.T) {
 	clear(tree[newest : newest+size])
 	found, texts := k.found(t, map[string][]byte{fileName: tree})
 	if found.Damaged == 0 || !maps.Equal(texts, k.texts) {
-		t.Errorf("found %+v and %d messages, want %d", found, len(texts), len(k.texts))
+		t.Errorf("got %+v and %d messages, want %d", found, len(texts), len(k.texts))
 	}
 }
 
@@ -376,14 +376,14 @@ func TestATextIsNeverReadAsARecord(t *testing.T) {
 	s.abandon(t)
 	b, err := os.ReadFile(filepath.Join(dir, to.name))
 	if err != nil || bytes.Index(b, fields)%sector != 0 {
-		t.Fatalf("the forged record stands at %d, not at a sector, %v", bytes.Index(b, fields), err)
+		t.Fatalf("position of the forged record: got %d, want the beginning of a sector, %v", bytes.Index(b, fields), err)
 	}
 	copy(b, make([]byte, sector)) // the real one is torn
 	if err := os.WriteFile(filepath.Join(dir, to.name), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, texts := reopenedTexts(t, dir); len(texts) != 0 {
-		t.Errorf("there are %d messages", len(texts))
+		t.Errorf("messages: got %d", len(texts))
 	}
 }
 
@@ -403,15 +403,15 @@ func TestTheTreeIsWrittenWhenTheLogCannotBe(t *testing.T) {
 	before := treeCommits(t, s)
 	commit(t, s, added(2, "in the tree"))
 	if got := treeCommits(t, s) - before; got != 1 {
-		t.Errorf("it took %d commits of the tree", got)
+		t.Errorf("commits to the tree: got %d", got)
 	}
 	s.abandon(t)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || len(texts) != 2 {
-		t.Errorf("found %+v, %v", found, texts)
+		t.Errorf("opened again: got %+v and the texts %v", found, texts)
 	}
 }
 
-// TestAFailedAppendIsNotReplayed: a record is no commit if the wait for the disk failed.
+// TestAFailedAppendIsNotReplayed: a record is not a commit if the wait for the disk failed.
 func TestAFailedAppendIsNotReplayed(t *testing.T) {
 	l := newLog(t)
 	whole := func() (n int) {
@@ -435,15 +435,15 @@ func TestAFailedAppendIsNotReplayed(t *testing.T) {
 	l.end -= sector // as after an error
 	before := whole()
 	if err := l.writeEndMark(1); err != nil || before != 2 || whole() != 1 {
-		t.Errorf("%d records, then %d, %v", before, whole(), err)
+		t.Errorf("records: got %d before and %d after, %v", before, whole(), err)
 	}
 	r, err := l.read()
 	if err != nil || r.tail(1, l.end) != tailIntact {
-		t.Errorf("the log ends as %v, %v", r.tail(1, l.end), err)
+		t.Errorf("tail: got %v, %v", r.tail(1, l.end), err)
 	}
 }
 
-// newLog returns an empty log, until the test ends.
+// newLog returns an empty log, which the test's end closes.
 func newLog(t testing.TB) *wal {
 	t.Helper()
 	d, err := openDirectory(memoryDirectory(t))
@@ -497,7 +497,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 		}
 		got, err := readChanges(appendChanges(nil, changes))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%v came out as %v, %v", changes, got, err)
+			t.Fatalf("changes read: got %v, %v; want %v", got, err, changes)
 		}
 	})
 }
@@ -513,18 +513,18 @@ func FuzzReplay(f *testing.F) {
 		b := patched(k.files[name], patches)
 		found, texts := k.found(t, map[string][]byte{name: b[:len(b)-int(less)%len(b)]})
 		if found.Damaged == 0 && !found.Torn && !maps.Equal(texts, k.texts) {
-			t.Fatalf("%d messages are there, want %d, and no damage is reported", len(texts), len(k.texts))
+			t.Fatalf("got %d messages, want %d, and no damage reported", len(texts), len(k.texts))
 		}
 	})
 }
 
-// FuzzReadChanges reads arbitrary fields of a record.
+// FuzzReadChanges parses arbitrary fields of a record.
 func FuzzReadChanges(f *testing.F) {
 	f.Add(appendChanges(nil, []storage.Change{added(1, "text"), storage.MessagesUpdated{added(1, "").MessageState}, storage.MessageRemoved(key(1)), storage.CommittedAt(7)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		changes, err := readChanges(b)
 		if err == nil && !bytes.Equal(appendChanges(nil, changes), b) {
-			t.Errorf("%x was read as %v", b, changes)
+			t.Errorf("changes of %x: got %v, which are written differently", b, changes)
 		}
 	})
 }

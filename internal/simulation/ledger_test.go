@@ -7,32 +7,32 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// books are what the history of a world comes to, message by message. They are kept
-// from the outside alone: from what the server did and what handlers said. They know
-// the promises of docs/design.md and nothing of how they are kept.
-type books struct {
+// ledger is the state of every message of a world, computed from its history: from what the server
+// did and what handlers returned. It checks the promises of docs/design.md and knows nothing of
+// the implementation.
+type ledger struct {
 	world    *world
-	accounts map[queue.ID]*account
-	order    []*account
+	messages map[queue.ID]*message
+	order    []*message
 	receipts map[queue.Receipt]*delivery
-	staff    map[string]*worker
+	workers  map[string]*worker
 	acked    []entry
 	stays    int // copies in the poison queue at the end
 	copies   int // ever made
 
-	complaints []string
+	violations []string
 	overlaps   map[string]int // messages that ended in several places, by these and the causes
 }
 
-// audit reads a history and complains about everything that breaks a promise.
-func audit(w *world) *books {
-	b := &books{
-		world: w, accounts: make(map[queue.ID]*account), receipts: make(map[queue.Receipt]*delivery),
-		staff: make(map[string]*worker), overlaps: make(map[string]int),
-		complaints: slices.Clone(w.complaints),
+// audit reads a history and returns its ledger, with every broken promise as a violation.
+func audit(w *world) *ledger {
+	b := &ledger{
+		world: w, messages: make(map[queue.ID]*message), receipts: make(map[queue.Receipt]*delivery),
+		workers: make(map[string]*worker), overlaps: make(map[string]int),
+		violations: slices.Clone(w.violations),
 	}
 	for _, p := range w.processes {
-		b.staff[p.plan.name] = hire(p)
+		b.workers[p.plan.name] = newWorker(p)
 	}
 	for _, e := range w.history.entries {
 		b.read(e)
@@ -42,26 +42,26 @@ func audit(w *world) *books {
 	}
 	b.closeProducer()
 	for _, p := range w.processes {
-		b.closeWorker(b.staff[p.plan.name])
+		b.closeWorker(b.workers[p.plan.name])
 	}
 	if b.stays != b.copies {
-		b.complain(entry{}, "%d copies were made and %d are in the poison queue", b.copies, b.stays)
+		b.addViolation(entry{}, "%d copies were made and %d are in the poison queue", b.copies, b.stays)
 	}
 	return b
 }
 
-func (b *books) complain(e entry, format string, args ...any) {
+func (b *ledger) addViolation(e entry, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if e.kind != "" {
 		what += "\n\tat " + e.String()
 	}
-	b.complaints = append(b.complaints, what)
+	b.violations = append(b.violations, what)
 }
 
-// read books one entry.
-func (b *books) read(e entry) {
-	if s := b.staff[e.who]; s != nil {
-		b.onDuty(s, e)
+// read adds one entry.
+func (b *ledger) read(e entry) {
+	if s := b.workers[e.who]; s != nil {
+		b.checkWorker(s, e)
 	}
 	switch e.kind {
 	case accepted:
@@ -77,12 +77,12 @@ func (b *books) read(e entry) {
 	case copyStays:
 		b.stays++
 	}
-	a := b.accounts[e.id]
+	a := b.messages[e.id]
 	e.text = readable(e.text)
 	switch e.kind {
 	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains:
 		if a == nil {
-			b.complain(e, "a message that was never accepted")
+			b.addViolation(e, "a message that was never accepted")
 			return
 		}
 	}
@@ -102,12 +102,12 @@ func (b *books) read(e entry) {
 	}
 }
 
-// closeProducer checks that what the producer was told is true.
-func (b *books) closeProducer() {
+// closeProducer checks that the messages which the producer believes accepted were accepted.
+func (b *ledger) closeProducer() {
 	for _, e := range b.acked {
-		a := b.accounts[e.id]
+		a := b.messages[e.id]
 		if a == nil || a.job.n != e.n {
-			b.complain(e, "the producer was told of an acceptance that never was")
+			b.addViolation(e, "the producer was told of an acceptance that never was")
 		}
 	}
 }

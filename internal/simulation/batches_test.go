@@ -12,15 +12,14 @@ import (
 type flaw string
 
 const (
-	none    flaw = ""
-	hollow  flaw = "hollow"  // none at all, though not nil
-	short   flaw = "short"   // one is missing
-	brittle flaw = "brittle" // its handler panics
-	fleeing flaw = "fleeing" // its handler ends the goroutine
+	none          flaw = ""
+	noResults     flaw = "noResults" // an empty slice
+	missingResult flaw = "short"     // one result is missing
+	panicking     flaw = "panicking" // its handler panics
+	exiting       flaw = "exiting"   // its handler ends the goroutine
 )
 
-// handleTogether does the jobs of several messages in one go: it takes as long as the
-// longest of them.
+// handleTogether handles a batch: it takes as long as the longest of its jobs.
 func (p *process) handleTogether(ctx context.Context, ms []*listener.Message[job]) []error {
 	w := p.world
 	runs := make([]*handling, len(ms))
@@ -48,14 +47,14 @@ func (p *process) handleTogether(ctx context.Context, ms []*listener.Message[job
 	for _, r := range runs {
 		switch {
 		case outage:
-			r.said, r.err = didFail, errOutage
+			r.outcome, r.err = didFail, errOutage
 		case wrong != none:
-			r.said, r.err = didFail, errBroken
+			r.outcome, r.err = didFail, errBroken
 		default:
 			r.cut = cut || r.ctx.Err() != nil
 			r.decide()
 		}
-		if r.last != nil { // not one of several can do that
+		if r.last != nil { // one message of a batch cannot panic or exit
 			r.last = nil
 		}
 	}
@@ -68,7 +67,7 @@ func (p *process) flaw(leader *handling) flaw {
 	if !p.world.plan.dice.chance(0.1, append(about, "flawed")...) {
 		return none
 	}
-	return pick(p.world.plan.dice, []flaw{hollow, short, brittle, fleeing}, append(about, "flaw")...)
+	return pick(p.world.plan.dice, []flaw{noResults, missingResult, panicking, exiting}, append(about, "flaw")...)
 }
 
 // results is what the handler of the batch returns, if it returns.
@@ -80,16 +79,16 @@ func results(runs []*handling, wrong flaw) []error {
 		good = good && r.err == nil
 	}
 	switch wrong {
-	case hollow:
+	case noResults:
 		return []error{}
-	case short:
+	case missingResult:
 		if len(errs) == 1 {
-			return []error{} // nil would mean that all is well
+			return []error{} // nil would mean success
 		}
 		return errs[1:]
-	case brittle:
+	case panicking:
 		panic(errBroken)
-	case fleeing:
+	case exiting:
 		runtime.Goexit()
 	}
 	if good {

@@ -9,18 +9,18 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The envelopes of this release, and of the next. They differ in nothing else: a worker
-// of the next release is one that reads and writes the other mark, and so sees what those
-// of this release did with its messages.
+// The marks of the envelopes of this release and of the next, which differ in nothing else. A
+// worker of the next release reads and writes both marks, and so sees what workers of this release
+// did with its messages.
 const (
 	thisMark = "millrace/1"
 	nextMark = "millrace/2"
 )
 
-// inNewer returns the text as the next release would write it.
+// inNewer returns the text with the mark of the next release.
 func inNewer(text string) string { return nextMark + strings.TrimPrefix(text, thisMark) }
 
-// readable returns the text as a worker reads it that knows it.
+// readable returns the text with the mark of this release.
 func readable(text string) string {
 	if rest, is := strings.CutPrefix(text, nextMark); is {
 		return thisMark + rest

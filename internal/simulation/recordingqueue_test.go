@@ -9,8 +9,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// server is the queue as one process reaches it when nothing goes wrong: it
-// writes down what the server does, in the order in which it does it.
+// server is the queue of one process, below all faults. It records what the server does, in order.
 type server struct {
 	queue.Manager
 	poison  bool
@@ -52,7 +51,7 @@ func (s *server) Dequeue(ctx context.Context, n int, visibility time.Duration) (
 	if ctx.Err() != nil {
 		return batch, err
 	}
-	s.history.append(entry{kind: polled, who: s.who, n: n, said: said(err)})
+	s.history.append(entry{kind: polled, who: s.who, n: n, outcome: outcomeOf(err)})
 	until := time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second
 	for _, m := range batch {
 		s.history.append(entry{kind: delivered, who: s.who, id: m.ID, count: m.DequeueCount, text: m.Text, receipt: m.Receipt, until: until})
@@ -66,7 +65,7 @@ func (s *server) Update(ctx context.Context, l queue.Lease, text string, visibil
 	fresh, err := s.Manager.Update(ctx, l, text, visibility)
 	if ctx.Err() == nil {
 		s.history.append(entry{
-			kind: updated, who: s.who, id: l.ID, text: text, with: l.Receipt, receipt: fresh.Receipt, said: said(err),
+			kind: updated, who: s.who, id: l.ID, text: text, with: l.Receipt, receipt: fresh.Receipt, outcome: outcomeOf(err),
 			until: time.Since(s.history.birth) + time.Duration(queue.Seconds(visibility))*time.Second,
 		})
 	}
@@ -78,7 +77,7 @@ func (s *server) Delete(ctx context.Context, l queue.Lease) error {
 	defer s.history.mu.Unlock()
 	err := s.Manager.Delete(ctx, l)
 	if ctx.Err() == nil {
-		s.history.append(entry{kind: deleted, who: s.who, id: l.ID, with: l.Receipt, said: said(err)})
+		s.history.append(entry{kind: deleted, who: s.who, id: l.ID, with: l.Receipt, outcome: outcomeOf(err)})
 	}
 	return err
 }
@@ -93,15 +92,15 @@ func (s *server) Drop(ctx context.Context) error {
 	return err
 }
 
-// said is what an error is, as the trace has it: the same in every [way].
-func said(err error) string {
+// outcomeOf returns the text of an error in the trace, which is the same in every [way].
+func outcomeOf(err error) string {
 	if err == nil {
 		return ""
 	}
 	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Kind != nil {
 		return e.Kind.Error()
 	}
-	for _, known := range []error{context.Canceled, dispatcher.ErrLeaseExpired} { // what is around them differs
+	for _, known := range []error{context.Canceled, dispatcher.ErrLeaseExpired} { // the wrapping text differs
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -1,0 +1,69 @@
+package roles
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/picture"
+)
+
+// PM-18: a slice counts once, however often it was laid, and only for its own request.
+func TestASliceCountsOnceForItsRequest(t *testing.T) {
+	j := jobs{blob.Memory()}
+	id, other := uuid.New(), uuid.New()
+	for n := range 3 {
+		for range 3 {
+			for _, ref := range []blob.Ref{laidRef(id, n), laidRef(other, n), cutRef(id, n)} {
+				if err := j.store.Put(t.Context(), ref, strings.NewReader("a slice")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got, err := j.stored(t.Context(), id); err != nil || got != n+1 {
+			t.Errorf("%d slices, each laid three times: counted %d, %v", n+1, got, err)
+		}
+	}
+}
+
+// PM-18: no number of responses finishes a job while a slice is missing, however many are laid.
+func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
+	for laid := 1; laid < testSlices; laid++ {
+		t.Run(strconv.Itoa(laid), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 0)
+				p := w.open(nil)
+				w.start(p)
+				id := uuid.New()
+				if err := (jobs{w.store}).writePlan(t.Context(), id, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
+					t.Fatal(err)
+				}
+				for n := range laid {
+					if err := w.store.Put(t.Context(), laidRef(id, n), strings.NewReader("a slice")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for n := range 3 * testSlices {
+					err := p.Broker.queues.sliceResponses.Submit(t.Context(), SliceResponse{
+						Head: p.Broker.queues.sliceResponses.Head("x", id), SliceURI: laidRef(id, n%laid), SliceSequence: n % laid, Slices: testSlices,
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				there, err := blob.Exists(t.Context(), w.store, outputRef(id, picture.PNG))
+				if err != nil || there || w.poisoned() != 0 || w.depth() != 0 {
+					t.Errorf("%d of %d slices laid: mosaic stored: %v, %v, %d messages poison, %d left; want none", laid, testSlices, there, err, w.poisoned(), w.depth())
+				}
+				p.end()
+			})
+		})
+	}
+}

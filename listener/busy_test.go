@@ -1,0 +1,136 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/scaling"
+)
+
+// L-01: loops beyond a lower Max end while the queue stays busy and no poll is empty.
+func TestSurplusLoopsEndWhileTheQueueIsBusy(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(8000)
+		b.queue.latency = 100 * time.Millisecond
+		l := New(b.queue, nothing, withLoops(6))
+		b.run(l)
+		advance(2 * time.Second)
+		if n := l.State().Loops; n != 6 {
+			t.Fatalf("%d loops under load, want 6", n)
+		}
+		for _, most := range []int{4, 1} {
+			if err := l.Configure(Settings{Loops: Loops{Max: most}}); err != nil {
+				t.Fatal(err)
+			}
+			advance(time.Second)
+			if n := l.State().Loops; n != most {
+				t.Errorf("%d loops a second after Max became %d", n, most)
+			}
+		}
+		if st := l.State(); st.EmptyPolls != 0 || st.Received == 8000 {
+			t.Errorf("%d empty polls, %d of 8000 received: the queue was not busy", st.EmptyPolls, st.Received)
+		}
+		b.mustFinish()
+	})
+}
+
+// L-15: the edge from idle to busy is one, however many batches the work comes in, full ones or
+// small ones, and the next edge needs an empty poll.
+func TestTheEdgeFromIdleToBusyIsOneForSeveralBatches(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var detected atomic.Int64
+		b.queue.latency = 100 * time.Millisecond
+		o := options()
+		o.Concurrency = 320
+		o.QueueWorkDetected = func(scaling.Load) int { detected.Add(1); return 1 }
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(10 * time.Second)
+
+		b.put(200) // seven batches, six of them full
+		advance(10 * time.Second)
+		st := l.State()
+		if st.Succeeded != 200 || detected.Load() != 1 {
+			t.Errorf("200 jobs: %d done, detected %d times; want 200, once", st.Succeeded, detected.Load())
+		}
+		for range 100 { // some for each poll, never a full batch
+			b.put(1)
+			advance(25 * time.Millisecond)
+		}
+		if n := l.State().EmptyPolls; n > st.EmptyPolls+10 { // those before the first of them was seen
+			t.Errorf("%d empty polls during the trickle", n-st.EmptyPolls)
+		}
+		if n := detected.Load(); n != 2 {
+			t.Errorf("detected %d times after a trickle of small batches, want 2", n)
+		}
+		advance(10 * time.Second)
+		b.put(1)
+		advance(10 * time.Second)
+		b.mustFinish()
+		if n := detected.Load(); n != 3 {
+			t.Errorf("detected %d times after another idle time, want 3", n)
+		}
+	})
+}
+
+// Slots that are reserved when an outage begins are given back: only a probe is fetched.
+func TestAnOutageThatBeginsWhileALoopWaitsForSlotsFetchesAProbe(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(100)
+		o := options()
+		o.Concurrency, o.MinFetch, o.Linger = 16, 16, time.Hour // the loop waits for all slots
+		l := New(b.queue, func(context.Context, *Message[job]) error {
+			time.Sleep(time.Second)
+			return errors.New("the database is down")
+		}, o)
+		b.run(l)
+		advance(1700 * time.Millisecond) // before the first pause of 0.75…1.25 s is over
+		if polls := b.queue.sent("dequeue"); len(polls) != 1 || polls[0].n != 16 {
+			t.Errorf("dequeues %+v before the pause was over, want one for 16 messages", polls)
+		}
+		advance(time.Second)
+		if polls := b.queue.sent("dequeue"); len(polls) != 2 || polls[1].n != 1 {
+			t.Errorf("dequeues %+v after the pause, want a second one for 1 message", polls)
+		}
+		b.mustFinish()
+	})
+}
+
+// Free slots wait for more of them for a fifth of the handling time, at least 100 ms and at most
+// a second.
+func TestTheLingerFollowsTheHandlingTimeUpToASecond(t *testing.T) {
+	for takes, want := range map[time.Duration]time.Duration{
+		50 * time.Millisecond: 100 * time.Millisecond,
+		2 * time.Second:       400 * time.Millisecond,
+		4 * time.Second:       800 * time.Millisecond,
+		20 * time.Second:      time.Second,
+	} {
+		bubble(t, func(b *bundle) {
+			b.put(100)
+			o := options()
+			o.Concurrency, o.MinFetch = 2, 2
+			l := New(b.queue, func(ctx context.Context, m *Message[job]) error {
+				if m.Body.N == 0 { // keeps one of the two slots
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return sleep(ctx, takes)
+			}, o)
+			b.run(l)
+			for len(b.queue.sent("dequeue")) < 60 {
+				advance(time.Second)
+			}
+			l.Halt()
+			b.mustFinish()
+			polls := b.queue.sent("dequeue")[50:]
+			for i := 1; i < len(polls); i++ {
+				if lingered := polls[i].at.Sub(polls[i-1].at) - takes; lingered != want || polls[i].got != 1 {
+					t.Fatalf("handlers of %v: a free slot lingered for %v and fetched %d messages, want %v and 1", takes, lingered, polls[i].got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// head returns the head of the only message of the queue, visible or not, and whether it is
+// visible.
+func (b *bundle) head() (h codec.Head, visible bool) {
+	b.Helper()
+	batch, err := b.queue.Queue.Peek(b.Context(), 2)
+	if err != nil {
+		b.Fatal(err)
+	}
+	visible = len(batch) == 1
+	for len(batch) == 0 { // until it is visible
+		advance(time.Second)
+		if batch, err = b.queue.Queue.Peek(b.Context(), 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+	h, _, _, err = codec.Open(batch[0].Text, codec.Auto)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h, visible
+}
+
+// A handler that is interrupted at the end of the grace period has not failed, whether it returns
+// an error, Retry or Snooze, or any result because its context was cancelled: its message is
+// given back at once, and no attempt is recorded. What it decided for other reasons counts.
+func TestWhatIsInterruptedAtTheEndOfTheGracePeriodIsNoAttempt(t *testing.T) {
+	failed := errors.New("failed")
+	for name, c := range map[string]struct {
+		result func(ctx context.Context) error
+		want   dispatcher.Outcome
+	}{
+		"error":              {func(context.Context) error { return failed }, dispatcher.GivenBack},
+		"Retry":              {func(context.Context) error { return dispatcher.Retry(time.Hour, failed) }, dispatcher.GivenBack},
+		"Snooze":             {func(context.Context) error { return dispatcher.Snooze(time.Hour) }, dispatcher.GivenBack},
+		"Poison, cancelled":  {func(ctx context.Context) error { return dispatcher.Poison(ctx.Err()) }, dispatcher.GivenBack},
+		"Discard, cancelled": {func(ctx context.Context) error { return dispatcher.Discard(ctx.Err()) }, dispatcher.GivenBack},
+		"Poison":             {func(context.Context) error { return dispatcher.Poison(failed) }, dispatcher.Poisoned},
+		"Discard":            {func(context.Context) error { return dispatcher.Discard(failed) }, dispatcher.Discarded},
+		"success":            {func(context.Context) error { return nil }, dispatcher.Deleted},
+	} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			o := options()
+			o.Grace = 5 * time.Second
+			var got []dispatcher.Outcome
+			o.Observer.Settled = func(_ dispatcher.Delivery, outcome dispatcher.Outcome, _ time.Duration) { got = append(got, outcome) }
+			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return c.result(ctx) }, o)
+			b.run(l)
+			advance(time.Second)
+			b.mustFinish()
+			if len(got) != 1 || got[0] != c.want {
+				t.Fatalf("%s: outcomes %v, want %v once", name, got, c.want)
+			}
+			if c.want != dispatcher.GivenBack {
+				return
+			}
+			if h, visible := b.head(); h.Attempts != 0 || !visible {
+				t.Errorf("%s: %d attempts are recorded, visible at once: %v; want 0 and true", name, h.Attempts, visible)
+			}
+		})
+	}
+}
+
+// A handler that succeeded after its lease had expired tries one delete: if that fails nobody
+// knows whose the message is.
+func TestAnExpiredLeaseIsWorthOneDelete(t *testing.T) {
+	for _, kind := range []error{queue.ErrUnavailable, queue.ErrOutcomeUnknown, queue.ErrThrottled} {
+		bubble(t, func(b *bundle) {
+			b.put(1)
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "update" || op == "delete" {
+					return &queue.Error{Op: op, Kind: kind}
+				}
+				return act()
+			}
+			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return nil }, fixed(30*time.Second))
+			b.run(l)
+			advance(29*time.Second + 900*time.Millisecond) // it ended by our clock a second before the service's
+			if n := len(b.queue.sent("delete")); n != 1 {
+				t.Errorf("%v: %d deletes with the expired lease, want 1", kind, n)
+			}
+			if st := l.State(); st.Unsettled != 1 || st.Succeeded != 0 {
+				t.Errorf("%v: unsettled %d, succeeded %d, want 1 and 0", kind, st.Unsettled, st.Succeeded)
+			}
+			l.Halt()
+			b.mustFinish()
+		})
+	}
+}
+
+// A message that is gone when its copy is in the poison queue, because it expired meanwhile, was
+// moved: it is not lost, and nobody is told of an error of the delete.
+func TestAMessageThatIsGoneAfterItsCopyWasMoved(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.queue.intercept = func(op string, act func() error) error {
+			err := act()
+			if op == "enqueue" && err == nil {
+				clearQueue(b)
+			}
+			return err
+		}
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		l := New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no stock")) }, o)
+		b.run(l)
+		advance(time.Minute)
+		b.mustFinish()
+		if st := l.State(); st.Poisoned != 1 || st.Lost != 0 || st.Unsettled != 0 || st.Late != 0 {
+			t.Errorf("poisoned %d, lost %d, unsettled %d, late %d; want 1 and nothing else", st.Poisoned, st.Lost, st.Unsettled, st.Late)
+		}
+		if n := len(b.poisonRecords()); n != 1 {
+			t.Errorf("%d copies, want 1", n)
+		}
+		delivery := (*dispatcher.DeliveryError)(nil)
+		if len(told.list) != 1 || !errors.As(told.list[0], &delivery) || delivery.Outcome != dispatcher.Poisoned || errors.Is(told.list[0], queue.ErrMessageGone) {
+			t.Errorf("told %v, want of the poison alone", told.list)
+		}
+	})
+}
+
+// A message that cannot be moved to the poison queue says why it is poison and how many attempts
+// failed: the last one too, if it failed, and not a rejection, nor a body that nobody read.
+func TestPoisonThatStaysRecordsItsFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		result error
+		text   string
+		want   int
+		reason poison.Reason
+	}{
+		"failed":      {errors.New("no stock"), `millrace/1?id=7` + "\n" + `{"N":1}`, 2, poison.ReasonAttempts},
+		"rejected":    {dispatcher.Poison(errors.New("no stock")), `millrace/1?id=7` + "\n" + `{"N":1}`, 0, poison.ReasonRejected},
+		"undecodable": {nil, `millrace/1?id=7&n=1` + "\n" + `words`, 1, poison.ReasonUndecodable},
+	} {
+		for _, keep := range []bool{false, true} {
+			bubble(t, func(b *bundle) {
+				b.putText(c.text)
+				b.queue.intercept = func(op string, act func() error) error {
+					if op == "enqueue" {
+						return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+					}
+					return act()
+				}
+				o := options()
+				o.Poison.MaxAttempts, o.Poison.Keep = 2, keep
+				o.RetryDelay = func(int, error) time.Duration { return time.Second }
+				l := New(b.queue, func(context.Context, *Message[job]) error { return c.result }, o)
+				b.run(l)
+				advance(5 * time.Second)
+				b.mustFinish()
+				if h, _ := b.head(); h.Attempts != c.want || h.Poison != string(c.reason) {
+					t.Errorf("%s, kept %v: the head says %d attempts and poison %q, want %d and %q", name, keep, h.Attempts, h.Poison, c.want, c.reason)
+				}
+			})
+		}
+	}
+}
+
+// A snooze for which the message's life is too short is poison and no failed attempt.
+func TestASnoozeBeyondTheMessagesLifeIsNoFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		result error
+		want   int
+	}{
+		"snoozed": {dispatcher.Snooze(time.Hour), 0},
+		"failed":  {errors.New("no stock"), 1},
+	} {
+		bubble(t, func(b *bundle) {
+			b.sendWithTTL(time.Minute)
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "enqueue" {
+					return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+				}
+				return act()
+			}
+			o := fixed(30 * time.Second)
+			o.Timeout = 40 * time.Second
+			l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return c.result }, o)
+			b.run(l)
+			advance(41 * time.Second)
+			l.Halt()
+			b.mustFinish()
+			if h, _ := b.head(); h.Attempts != c.want || h.Poison != string(poison.ReasonExpiring) {
+				t.Errorf("%s: the head says %d attempts and poison %q, want %d and %q", name, h.Attempts, h.Poison, c.want, poison.ReasonExpiring)
+			}
+		})
+	}
+}
+
+// P-05: every copy in the poison queue stays for ever, also of a message that expires, in a queue
+// that had to be created, after tries that failed, after another lease, and of the bare text.
+func TestNoCopyExpires(t *testing.T) {
+	rejects := func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no stock")) }
+	for name, c := range map[string]struct {
+		fails   time.Duration // how long enqueues fail after they took effect
+		slow    time.Duration // how long each takes
+		set     func(*Options[job])
+		handler Handler[job]
+		updates bool // whether its message is updated on the way
+	}{
+		"rejected":                 {handler: rejects},
+		"copied several times":     {fails: 3 * time.Second, handler: rejects},
+		"copied with a new lease":  {slow: 9 * time.Second, updates: true, handler: rejects, set: func(o *Options[job]) { o.Visibility.First = 10 * time.Second }},
+		"copied after a give-back": {fails: time.Minute, updates: true, handler: rejects},
+		"bare":                     {handler: rejects, set: func(o *Options[job]) { o.Poison.Bare = true }},
+		"expiring": {handler: func(ctx context.Context, _ *Message[job]) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}},
+	} {
+		bubble(t, func(b *bundle) {
+			b.sendWithTTL(10 * time.Minute)
+			b.queue.intercept = func(op string, act func() error) error {
+				if op != "enqueue" {
+					return act()
+				}
+				time.Sleep(c.slow)
+				if err := act(); err != nil || time.Since(b.begin) >= c.fails {
+					return err
+				}
+				return &queue.Error{Op: op, Kind: queue.ErrOutcomeUnknown}
+			}
+			o := options()
+			if c.set != nil {
+				c.set(o)
+			}
+			b.run(New(b.queue, c.handler, o))
+			advance(11 * time.Minute)
+			b.mustFinish()
+			copies := b.poisoned()
+			if updates := len(b.queue.sent("update")); len(copies) == 0 || c.updates && updates == 0 {
+				t.Errorf("%s: %d copies, %d updates; want some copies, and updates: %v", name, len(copies), updates, c.updates)
+			}
+			for i, m := range copies {
+				if m.Expires.Year() != 9999 {
+					t.Errorf("%s: copy %d of %d expires at %v, want never", name, i+1, len(copies), m.Expires)
+				}
+			}
+		})
+	}
+}
