@@ -53,7 +53,6 @@ func TestPutSendsJobs(t *testing.T) {
 			{"", []string{"7", "-ttl", "1h"}, "1 job put on ", []string{`envelope 7`}},
 			{"", []string{"7", "-delay", "1h"}, "1 job put on ", nil},
 		} {
-
 			name := createQueue(t, v)
 			if got := v.withInput(c.in).ok(t, append([]string{"put", name}, c.args...)...); !strings.Contains(got, c.output) || !strings.Contains(got, name) {
 				t.Errorf("put %q: got the output %q, want %q and the queue's name", c.args, got, c.output)
