@@ -113,7 +113,8 @@ func TestBytesAndTextPassThrough(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that no text makes Open panic, and that it reads only Base64 of JSON as Base64.
+// FuzzOpen checks that no text makes Open panic, and that it reads only Base64 of JSON or XML
+// as Base64.
 func FuzzOpen(f *testing.F) {
 	f.Add(`{"a":1}`)
 	f.Add("eyJhIjoxfQ==")
@@ -132,13 +133,22 @@ func FuzzOpen(f *testing.F) {
 				t.Fatalf("plain: got %q, want %q", body, text)
 			}
 		case codec.Base64:
-			if !json.Valid(body) {
-				t.Fatalf("%q: got Base64 of %q, want JSON", text, body)
+			if !json.Valid(bytes.TrimPrefix(body, []byte("\uFEFF"))) && !isDocument(body) {
+				t.Fatalf("%q: got Base64 of %q, want JSON or XML", text, body)
+			}
+			if want, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err != nil || !bytes.Equal(body, want) {
+				t.Fatalf("%q: got %q, want %q, %v", text, body, want, err)
 			}
 		default:
 			t.Fatalf("format: got %v, want plain or base64", format)
 		}
 	})
+}
+
+// isDocument reports whether the XML codec would decode the body as some type.
+func isDocument(body []byte) bool {
+	_, err := codec.XML[struct{}]().Decode(body)
+	return err == nil
 }
 
 func ExampleOpen() {
