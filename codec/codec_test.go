@@ -65,6 +65,10 @@ func TestAutoReadsMessagesOfOtherClients(t *testing.T) {
 		{"just words", "just words", codec.Plain},
 		{"aGVsbG8=", "aGVsbG8=", codec.Plain}, // Base64, but not of JSON
 		{"", "", codec.Plain},
+		{"PGEvPg==", "<a/>", codec.Base64},
+		{"PGE+", "PGE+", codec.Plain}, // Base64 of what only begins like XML
+		{"\uFEFF{}", "\uFEFF{}", codec.Plain},
+		{"77u/e30=", "\uFEFF{}", codec.Base64},
 	} {
 		_, body, format, err := codec.Open(c.text, codec.Auto)
 		if err != nil || string(body) != c.wantBody || format != c.wantFormat {

@@ -179,6 +179,9 @@ func TestAWrongFormatIsNamed(t *testing.T) {
 	if newer := read("millrace/9?\n", codec.Auto); !errors.Is(newer, codec.ErrNewer) || strings.Contains(newer.Error(), "tried") {
 		t.Errorf("got %v", newer)
 	}
+	if err := codec.Explain("{}", codec.Plain, codec.ErrNewer); err != codec.ErrNewer { //nolint:errorlint // it is returned as it is
+		t.Errorf("got %v, want it unchanged", err)
+	}
 	if err := codec.Explain("{}", codec.Auto, nil); err != nil {
 		t.Errorf("nothing failed, and got %v", err)
 	}

@@ -148,6 +148,7 @@ func TestBadXMLSaysWhy(t *testing.T) {
 	for _, body := range []string{
 		"\uFEFF<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- one --><parcel/>\n<!-- two --><?end?>\n",
 		`<parcel later="yes"><Later><Much/></Later></parcel>`,
+		`<?xml version="1.0" encoding="us-ascii"?><parcel/>`,
 	} {
 		if _, err := codec.XML[parcel]().Decode([]byte(body)); err != nil {
 			t.Errorf("Decode(%q): %v", body, err)
