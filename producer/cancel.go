@@ -30,7 +30,7 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 	err := retry.Do(ctx, string(sent.ID), queue.Transient, func(ctx context.Context) error {
 		err := p.queue.Delete(ctx, sent.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
-			return nil // the try without an answer deleted it
+			return nil // the try without a response deleted it
 		}
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err

@@ -51,7 +51,7 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// answer to an earlier request was lost. Both messages have the same job id; Lease is that of
+	// response to an earlier request was lost. Both messages have the same job id; Lease is that of
 	// the later one.
 	MaybeTwice bool
 }

@@ -38,18 +38,18 @@ type Result struct {
 }
 
 // SendAll sends all jobs of a sequence, several at a time and in no order, each as [Producer.Send]
-// does. It returns when the service has answered for every job that it took, with what became of
-// each, in the order of the sequence; the error is nil if the sequence ended and all were accepted.
+// does. It returns when no request is under way any more, with a result for every job that it took,
+// in the order of the sequence. The error is nil if the sequence ended and all jobs were accepted.
 //
-// The next job is taken only when it can be sent at once, so a sequence may be endless and need not
-// fit into memory. A job that cannot be sent as it is, such as one that is too large, stops no
-// other. No further job is taken when the context ends, and after an error that would meet every
-// job: the queue is missing, access is denied, or the service did not accept a job within
-// Options.Timeout. Whoever goes on after an error sends the jobs without a result, those with
-// an error, and knows by [queue.ErrOutcomeUnknown] which of these may be there already.
+// The next job is taken only when it can be sent at once, so a sequence need not fit into memory;
+// with a Report its results need not either. A job that cannot be sent as it is, such as one that
+// is too large, stops no other. No further job is taken when the context ends, and after an error
+// that would meet every job: the queue is missing, access is denied, or the service did not accept
+// a job within Options.Timeout. To go on after that, send the jobs without a result and those with
+// an error; [queue.ErrOutcomeUnknown] tells which of these may be in the queue already.
 //
-// A panic of the sequence, of the codec or another function of the options comes out of SendAll
-// when the jobs on their way have been answered.
+// A panic of the sequence, of the codec or of another function of the options comes out of SendAll
+// when no request is under way any more.
 func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllOptions[T]) ([]Result, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
