@@ -131,6 +131,9 @@ func checkHeadText(name, value string) error {
 	if len(value) > MaxHeadText {
 		return fmt.Errorf("the %s has %d bytes, the limit is %d", name, len(value), MaxHeadText)
 	}
+	if isPrintable(value) {
+		return nil
+	}
 	for i, r := range value {
 		if unicode.IsControl(r) {
 			return fmt.Errorf("the %s %.40q has the control character %U at byte %d", name, value, r, i)
@@ -140,6 +143,16 @@ func checkHeadText(name, value string) error {
 		return fmt.Errorf("the %s %.40q is not UTF-8", name, value)
 	}
 	return nil
+}
+
+// isPrintable reports whether s is printable ASCII, as most texts of a head are.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // checkTrace checks the form of the trace context as W3C Trace Context, sections 3.2 and 3.3,
