@@ -11,7 +11,7 @@ import (
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z0-9_]*)\(`)
 
-// TestEveryFuzzTargetHasACorpus: what fuzzing found is kept, so that a plain run tries it again.
+// TestEveryFuzzTargetHasACorpus: inputs that fuzzing found are kept, so that an ordinary test run uses them.
 func TestEveryFuzzTargetHasACorpus(t *testing.T) {
 	targets := 0
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
@@ -26,12 +26,12 @@ func TestEveryFuzzTargetHasACorpus(t *testing.T) {
 			targets++
 			corpus := filepath.Join(filepath.Dir(path), "testdata", "fuzz", found[1])
 			if entries, err := os.ReadDir(corpus); err != nil || len(entries) == 0 {
-				t.Errorf("%s has no corpus in %s: %v", path, corpus, err)
+				t.Errorf("%s: corpus in %s: got %d files, %v; want at least one", path, corpus, len(entries), err)
 			}
 		}
 		return nil
 	})
 	if err != nil || targets == 0 {
-		t.Fatalf("%d fuzz targets, %v", targets, err)
+		t.Fatalf("fuzz targets: got %d, %v; want at least one", targets, err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	serveIfAsked() // the tests' server is this program, too
+	serveIfAsked() // the server of the tests is this program too
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// short is a plan that takes no time worth mentioning.
+// short is a plan that takes almost no time.
 func short(contenders ...contender) plan {
 	return plan{
 		handlers: []time.Duration{0, 20 * time.Millisecond}, latencies: []time.Duration{0}, secure: []bool{false, true}, concurrency: []int{64},
@@ -26,7 +26,7 @@ func short(contenders ...contender) plan {
 	}
 }
 
-// Every contender consumes, and the table says so.
+// Every contender consumes messages, and the table shows it.
 func TestEveryContenderWorks(t *testing.T) {
 	p := short(contenders...)
 	s, err := startServer(p.endpoints())
@@ -47,7 +47,7 @@ func TestEveryContenderWorks(t *testing.T) {
 		}
 		for i, taken := range r.rounds[0] {
 			if taken.messages <= 0 || taken.wall <= 0 || taken.processor <= 0 {
-				t.Errorf("%v in %v: %+v", contenders[i], r.cell, taken)
+				t.Errorf("%v in %v: got %+v, want messages, time and allocations", contenders[i], r.cell, taken)
 			}
 		}
 	}
@@ -56,14 +56,14 @@ func TestEveryContenderWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(table.String(), "\n"); lines != 2+2*len(contenders) || !strings.Contains(table.String(), "| TLS | 3200 | millrace |") {
-		t.Errorf("the table is\n%s", table.String())
+		t.Errorf("table: got\n%s\nwant a row for each cell and contender", table.String())
 	}
 }
 
 func TestMistakesAreNamed(t *testing.T) {
 	for _, args := range [][]string{{"-handlers", "x"}, {"-contenders", "nobody"}, {"-only", "("}, {"-concurrency", ""}, {"-tls", "perhaps"}} {
 		if err := run(t.Context(), args); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v: got no error, want one", args)
 		}
 	}
 }
@@ -74,16 +74,16 @@ func TestMedian(t *testing.T) {
 		r.rounds = append(r.rounds, []sample{{messages: 1, wall: time.Second}, {messages: n, wall: time.Second}})
 	}
 	if m := r.median(1, func(own, first sample) float64 { return own.perSecond() / first.perSecond() }); m != 3 {
-		t.Errorf("median of 3, 1, 9 is %v", m)
+		t.Errorf("median of 3, 1, 9: got %v, want 3", m)
 	}
 	r.rounds = r.rounds[:2]
 	if m := r.median(1, func(own, _ sample) float64 { return own.perSecond() }); m != 2 {
-		t.Errorf("median of 3, 1 is %v", m)
+		t.Errorf("median of 3, 1: got %v, want 2", m)
 	}
 }
 
-// BenchmarkConsume is the cell of no waiting at all with 64 handlers at once, 100
-// ms of it an iteration: for a look. The program is for measuring.
+// BenchmarkConsume runs the cell without waiting and with 64 handlers for 100 ms an iteration. It gives
+// a first impression; to measure, run the program.
 func BenchmarkConsume(b *testing.B) {
 	p := short()
 	s, err := startServer(p.endpoints())

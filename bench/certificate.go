@@ -23,9 +23,8 @@ const (
 )
 
 // trustedCertificate returns a new directory with a certificate for this machine, and its
-// key. This process trusts it whatever its transport, which is how contenders can have the
-// one that they always have: Go reads the file that SSL_CERT_FILE names once, when it first
-// verifies a certificate.
+// key. This process trusts it with every transport, so that contenders keep their usual one: Go reads
+// the file in SSL_CERT_FILE once, when it first verifies a certificate.
 func trustedCertificate() (directory string, err error) {
 	made := newCertificate()
 	if made.err != nil {
@@ -52,8 +51,8 @@ type pair struct {
 	err              error
 }
 
-// newCertificate makes the certificate of this process: there is one, since it is trusted
-// once.
+// newCertificate creates the certificate of this process. There is only one, because the file of
+// trusted certificates is read once.
 var newCertificate = sync.OnceValue(func() pair {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// job is what a contender has to do.
+// job is the work of a contender.
 type job struct {
 	location    string // a connection string
 	queue       string
@@ -15,24 +15,24 @@ type job struct {
 	handler     time.Duration // how long each waits
 }
 
-// connections is how many idle connections everybody's pool keeps: handlers'
-// deletes may be on the wire beside the next handlers', and the dequeues.
+// connections returns the size of every contender's connection pool. Deletes may be in flight together
+// with those of the next handlers and the dequeues.
 func (j job) connections() int { return 2*j.concurrency + 64 }
 
-// loops is how many goroutines fetch.
+// loops returns how many goroutines fetch.
 func (j job) loops() int { return (j.concurrency + 31) / 32 }
 
-// handle is the handler: it waits, as for a database. Zero does nothing at all.
+// handle is the handler: it waits, as for a database, or does nothing if the time is zero.
 func (j job) handle() {
 	if j.handler > 0 {
 		time.Sleep(j.handler)
 	}
 }
 
-// running is a contender at work.
+// running is a running contender.
 type running struct {
 	done func() int64 // messages handled and deleted so far
-	stop func() error // ends it, waits, and tells what went wrong
+	stop func() error // stops it, waits and returns its error
 }
 
 // contender is a way to consume a queue.
@@ -43,7 +43,7 @@ type contender struct {
 
 func (c contender) String() string { return c.name }
 
-// The first is what the others are compared with.
+// The others are compared with the first.
 var contenders = []contender{
 	{"ideal", startIdeal},
 	{"sample", startSample},
@@ -53,8 +53,7 @@ var contenders = []contender{
 	{"loop-http1", startLoopHTTP1},
 }
 
-// byDefault leaves out the loops, which tell what the listener costs from what its
-// queue does.
+// byDefault leaves out the loops, which separate the cost of the listener from that of its queue.
 var byDefault = contenders[:4]
 
 func contenderNames() string {
@@ -71,5 +70,5 @@ func contenderByName(name string) (contender, error) {
 			return c, nil
 		}
 	}
-	return contender{}, fmt.Errorf("there is no contender %q: they are %s", name, contenderNames())
+	return contender{}, fmt.Errorf("unknown contender %q: choose from %s", name, contenderNames())
 }

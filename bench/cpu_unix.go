@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used so far, in user and in system mode.
+// processorTime returns the user and system time that this process has used.
 func processorTime() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue/http1"
 )
 
-// startListenerHTTP1 is the listener over the transport that is not net/http's.
+// startListenerHTTP1 starts the listener over the transport http1.
 func startListenerHTTP1(ctx context.Context, j job) (*running, error) {
 	transport := http1.New(&http1.Options{Connections: j.connections()})
 	q, err := open(j, transport)

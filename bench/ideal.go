@@ -14,8 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// sdkQueue is azqueue with a pool of connections that is big enough, which is what
-// a careful user of it has.
+// sdkQueue returns a queue of azqueue with a large enough connection pool, as a careful user
+// configures it.
 func sdkQueue(j job) (*azqueue.QueueClient, *http.Transport, error) {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -28,9 +28,9 @@ func sdkQueue(j job) (*azqueue.QueueClient, *http.Transport, error) {
 	return q, transport, err
 }
 
-const visibility = 60 // seconds, longer than any cell
+const visibility = 60 // seconds; longer than any cell takes
 
-// taken is a message in the hands of a loop: how to delete it.
+// taken deletes a dequeued message.
 type taken func(context.Context) error
 
 // fetch dequeues up to n messages.
@@ -55,9 +55,9 @@ func sdkFetch(q *azqueue.QueueClient) fetch {
 	}
 }
 
-// startIdeal starts the best loop that one would write by hand: a semaphore of
-// slots; each fetcher takes one and up to 31 more that are free, dequeues that
-// many, and each message's goroutine handles, deletes and frees.
+// startIdeal starts the best loop that one would write by hand: a semaphore of slots, from which each
+// fetcher takes one and up to 31 more that are free. It dequeues that many messages, and a goroutine
+// for each handles it, deletes it and frees its slot.
 func startIdeal(_ context.Context, j job) (*running, error) {
 	q, transport, err := sdkQueue(j)
 	if err != nil {
@@ -108,9 +108,8 @@ func startSemaphore(j job, get fetch, closing func() error) *running {
 	return w.running(closing)
 }
 
-// startSample starts the loops of the source's sample: each dequeues a batch,
-// handles all of it in parallel, waits, deletes each, and takes the next turn. The
-// deletes are in parallel, too, in its favour.
+// startSample starts the loops of the source's sample: each dequeues a batch, handles it in parallel,
+// waits, deletes each message and repeats. Its deletes are in parallel too, in its favour.
 func startSample(_ context.Context, j job) (*running, error) {
 	q, transport, err := sdkQueue(j)
 	if err != nil {
@@ -143,7 +142,7 @@ func startSample(_ context.Context, j job) (*running, error) {
 
 // workers are the goroutines of a hand-written loop.
 type workers struct {
-	ctx      context.Context // ends when fetching must
+	ctx      context.Context // ends when fetching must stop
 	cancel   context.CancelFunc
 	fetchers sync.WaitGroup
 	handlers sync.WaitGroup
@@ -185,7 +184,7 @@ func (w *workers) running(closing func() error) *running {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if err := errors.Join(w.err, closing()); err != nil {
-				return fmt.Errorf("it failed: %w", err)
+				return fmt.Errorf("consume the queue: %w", err)
 			}
 			return nil
 		},

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = file.Close() }() // only read by hand
+		defer func() { _ = file.Close() }() // only a person reads it
 		p.profile = file
 	}
 	s, err := startServer(p.endpoints())
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	return writeTable(os.Stdout, results)
 }
 
-// listVar is a flag whose value is a list. Its default is what is there.
+// listVar defines a flag whose value is a list. Its default is the present value.
 func listVar[T any](flags *flag.FlagSet, into *[]T, parse func(string) (T, error), name, usage string) {
 	var defaults []string
 	for _, v := range *into {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/pause"
 )
 
-// plan is what is measured, and how often.
+// plan says what is measured and how often.
 type plan struct {
 	handlers    []time.Duration
 	latencies   []time.Duration
@@ -25,10 +25,10 @@ type plan struct {
 	warmUp      time.Duration
 	window      time.Duration
 	size        int
-	profile     io.Writer // of the processor; nil for none
+	profile     io.Writer // for a CPU profile; nil for none
 }
 
-// cell is one line of work that every contender gets.
+// cell is one configuration, which is measured for every contender.
 type cell struct {
 	concurrency int
 	handler     time.Duration
@@ -40,7 +40,7 @@ func (c cell) String() string {
 	return fmt.Sprintf("c%d/handler%v/latency%v/%s", c.concurrency, c.handler, c.latency, c.wire())
 }
 
-// wire is what the requests go over.
+// wire returns what requests are sent over.
 func (c cell) wire() string {
 	if c.secure {
 		return "TLS"
@@ -50,8 +50,8 @@ func (c cell) wire() string {
 
 func (c cell) endpoint() endpoint { return endpoint{c.latency, c.secure} }
 
-// bound is how many messages a second the waiting alone allows, when a slot is
-// held through handler and delete.
+// bound returns how many messages a second are possible if a slot is occupied during handler and
+// delete, and nothing but their waiting takes time.
 func (c cell) bound() float64 {
 	return float64(c.concurrency) / (c.handler + c.latency).Seconds()
 }
@@ -75,7 +75,7 @@ func (p plan) cells() []cell {
 	return all
 }
 
-// endpoints are what the server must have.
+// endpoints returns the endpoints that the server must have.
 func (p plan) endpoints() []endpoint {
 	var all []endpoint
 	for _, latency := range p.latencies {
@@ -86,7 +86,7 @@ func (p plan) endpoints() []endpoint {
 	return all
 }
 
-// sample is one window of one contender.
+// sample is a measurement of one contender in one window.
 type sample struct {
 	messages  int64
 	wall      time.Duration
@@ -97,15 +97,15 @@ type sample struct {
 func (s sample) perSecond() float64          { return float64(s.messages) / s.wall.Seconds() }
 func (s sample) perProcessorSecond() float64 { return float64(s.messages) / s.processor.Seconds() }
 
-// result is all of a cell: a sample of each contender in each round.
+// result has all samples of a cell: one of each contender in each round.
 type result struct {
 	cell       cell
 	contenders []contender
 	rounds     [][]sample // by round and contender
 }
 
-// measure takes turns: in every round every cell has every contender once, so that
-// what else goes on in the machine hits all alike.
+// measure runs every contender once in every cell and round. They take turns, so that other load on the
+// machine affects all alike.
 func (p plan) measure(ctx context.Context, s *server, progress func(string)) ([]result, error) {
 	var results []result
 	for _, c := range p.cells() {
@@ -135,18 +135,17 @@ func (p plan) measure(ctx context.Context, s *server, progress func(string)) ([]
 	return results, nil
 }
 
-// full is how many messages are kept in the queue: more than anybody takes between
-// two looks at it.
+// full is how many messages are kept in the queue, more than a contender takes between two checks.
 const full = 8192
 
-// once measures one contender once, on a queue of its own.
+// once measures one contender once, on its own queue.
 func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sample, error) {
 	queue := fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	if err := s.keepFull(queue, full+c.concurrency, p.size); err != nil {
 		return sample{}, err
 	}
-	defer func() { _ = s.drop(queue) }() // a server that is gone has failed the window already
-	runtime.GC()                         // so that nobody pays for what others left
+	defer func() { _ = s.drop(queue) }() // if the server has died, the window has failed already
+	runtime.GC()                         // so that no contender pays for another's garbage
 	r, err := who.start(ctx, job{location: s.locations[c.endpoint()], queue: queue, concurrency: c.concurrency, handler: c.handler})
 	if err != nil {
 		return sample{}, err
@@ -168,20 +167,20 @@ func (p plan) once(ctx context.Context, s *server, c cell, who contender) (sampl
 		err = ctx.Err()
 	}
 	if err == nil && before.messages == 0 {
-		err = fmt.Errorf("nothing was done in %v", p.window)
+		err = fmt.Errorf("no message was handled in %v", p.window)
 	}
 	return before, err
 }
 
-// opened waits until so many messages are done that the connections are open: over TLS each
-// begins with a handshake, which costs as much as many messages.
+// opened waits until enough messages are done for all connections to be open: over TLS each begins with
+// a handshake, which costs as much as many messages.
 func opened(ctx context.Context, r *running, c cell) {
 	for begin := time.Now(); r.done() < int64(8*c.concurrency) && time.Since(begin) < 20*time.Second && ctx.Err() == nil; {
 		pause.For(20*time.Millisecond, ctx.Done())
 	}
 }
 
-// look reads all counters at one instant, as well as that goes.
+// look reads all counters at nearly the same instant.
 func look(r *running) (sample, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
@@ -195,8 +194,8 @@ func (s sample) minus(o sample) sample {
 	return sample{s.messages - o.messages, s.wall - o.wall, s.processor - o.processor, s.mallocs - o.mallocs}
 }
 
-// median of what a contender's samples, each beside the first contender's of its
-// round, are worth.
+// median returns the median over the rounds of a figure that worth computes from a contender's sample
+// and the first contender's.
 func (r result) median(who int, worth func(own, first sample) float64) float64 {
 	var all []float64
 	for _, samples := range r.rounds {

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// open opens Millrace's queue, on net/http when there is no transport.
+// open opens a queue of azurequeue, with net/http if there is no transport.
 func open(j job, transport policy.Transporter) (*azurequeue.Queue, error) {
 	return azurequeue.Open(j.location, j.queue, &azurequeue.Options{Transport: transport, Connections: j.connections(), TryTimeout: time.Minute})
 }
@@ -27,7 +27,7 @@ func startListener(ctx context.Context, j job) (*running, error) {
 	return listen(ctx, j, q, q.Close), nil
 }
 
-// listen starts a listener with its defaults but for what a cell fixes.
+// listen starts a listener with the defaults for everything that a cell does not set.
 func listen(ctx context.Context, j job, q *azurequeue.Queue, closing func() error) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	var failure error // of Run; written before ended is closed
@@ -52,15 +52,14 @@ func listen(ctx context.Context, j job, q *azurequeue.Queue, closing func() erro
 			default:
 			}
 			if err := errors.Join(failure, closing()); err != nil {
-				return fmt.Errorf("it failed: %w", err)
+				return fmt.Errorf("run the listener: %w", err)
 			}
 			return nil
 		},
 	}
 }
 
-// startLoop starts the ideal loop over Millrace's queue: what the decoding policy
-// brings by itself.
+// startLoop starts the ideal loop over azurequeue, to measure the decoding policy alone.
 func startLoop(_ context.Context, j job) (*running, error) {
 	q, err := open(j, nil)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // endpoints, separated by commas.
 const serveVariable = "MILLRACE_BENCH_SERVE"
 
-// endpoint is a way into the server.
+// endpoint is an endpoint of the server.
 type endpoint struct {
 	latency time.Duration
 	secure  bool // over TLS
@@ -40,17 +40,16 @@ func parseEndpoint(text string) (e endpoint, err error) {
 	return e, err
 }
 
-// server is the emulator in a process of its own, spoken to over standard input
-// and output: a line each way.
+// server is the emulator in a separate process, controlled by lines on its standard input and output.
 type server struct {
 	process   *exec.Cmd
 	in        io.WriteCloser
 	out       *bufio.Scanner
 	locations map[endpoint]string
-	directory string // with the certificate of the endpoints with TLS; removed at the end
+	directory string // of the certificate for TLS; removed at the end
 }
 
-// startServer starts these endpoints, all over the same queues.
+// startServer starts a server with these endpoints, all for the same queues.
 func startServer(endpoints []endpoint) (_ *server, err error) {
 	s := &server{locations: make(map[endpoint]string)}
 	if s.directory, err = trustedCertificate(); err != nil {
@@ -94,16 +93,16 @@ func startServer(endpoints []endpoint) (_ *server, err error) {
 
 // stop ends the process and waits for it.
 func (s *server) stop() error {
-	closed := s.in.Close() // which is how it is told
+	closed := s.in.Close() // ends the process
 	return errors.Join(closed, s.process.Wait(), os.RemoveAll(s.directory))
 }
 
-// keepFull creates a queue and keeps at least so many messages of that size in it.
+// keepFull creates a queue and keeps at least this number of messages of this size in it.
 func (s *server) keepFull(queue string, messages, size int) error {
 	return s.tell("full %s %d %d", queue, messages, size)
 }
 
-// drop ends keepFull and takes the queue away.
+// drop ends keepFull and deletes the queue.
 func (s *server) drop(queue string) error { return s.tell("drop %s", queue) }
 
 func (s *server) tell(format string, args ...any) error {
@@ -111,10 +110,10 @@ func (s *server) tell(format string, args ...any) error {
 		return err
 	}
 	if !s.out.Scan() {
-		return errors.New("the server is gone")
+		return errors.New("the server has ended")
 	}
 	if answer := s.out.Text(); answer != "ok" {
-		return errors.New("the server says: " + answer)
+		return errors.New("server: " + answer)
 	}
 	return nil
 }
@@ -149,7 +148,7 @@ func serve(endpoints string) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = e.Close() }() // the process ends
+		defer func() { _ = e.Close() }() // the process ends anyway
 		fmt.Println(e.ConnectionString())
 	}
 	f := filler{engine: engine, stops: make(map[string]func())}
@@ -186,7 +185,7 @@ func (f *filler) obey(line string) error {
 	if n, _ := fmt.Sscanf(line, "drop %s", &name); n == 1 {
 		return f.drop(name)
 	}
-	return fmt.Errorf("%q is no command", line)
+	return fmt.Errorf("unknown command %q", line)
 }
 
 func (f *filler) queue(name string) queue.Manager {
@@ -215,7 +214,7 @@ func (f *filler) keepFull(name string, messages, size int) error {
 				pause.Stop()
 				return
 			case <-pause.C:
-				_ = fill() // what fails here shows as a queue that runs empty
+				_ = fill() // a failure shows as an empty queue
 			}
 		}
 	})
@@ -226,7 +225,7 @@ func (f *filler) keepFull(name string, messages, size int) error {
 func (f *filler) drop(name string) error {
 	stop, ok := f.stops[name]
 	if !ok {
-		return fmt.Errorf("there is no %s", name)
+		return fmt.Errorf("unknown queue %s", name)
 	}
 	stop()
 	delete(f.stops, name)

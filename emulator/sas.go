@@ -40,8 +40,10 @@ type signature struct {
 	userTenant, userObject                                            string // skdutid, sduoid
 }
 
-// authenticateSAS refuses a request that its shared access signature does not allow. token is
-// that of the user to whom the signature is bound, or "".
+// authenticateSAS refuses a request that its shared access signature does not allow, with
+// status 403: an invalid, expired or wrong signature with the code AuthenticationFailed, a valid one
+// that does not allow the request with AuthorizationFailure or one of the Authorization…Mismatch
+// codes. token is that of the user to whom the signature is bound, or "".
 func (c *call) authenticateSAS(token string) *failure {
 	s, f := c.signature()
 	if f != nil {

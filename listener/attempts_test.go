@@ -135,7 +135,7 @@ func TestANewerEnvelopeIsLeftToANewerWorker(t *testing.T) {
 		advance(time.Minute)
 		batch, err := b.queue.Queue.Peek(b.Context(), 1)
 		if err != nil || len(batch) != 1 || batch[0].Text != text {
-			t.Errorf("got %v, %v; want len(batch) 1, batch[0].Text %v, no error", batch, err, text)
+			t.Errorf("peek: got %v, %v; want one message with the text %v", batch, err, text)
 		}
 		if n := l.State().Snoozed; n < 20 || n > 21 {
 			t.Errorf("got %d snoozes in ten minutes; want between 20 and 21", n)

@@ -156,7 +156,7 @@ func TestALostLeaseOfOneMessageDoesNotEndTheBatch(t *testing.T) {
 				select {
 				case <-time.After(2 * time.Minute):
 				case <-ctx.Done():
-					b.Errorf("the batch's context ended: %v", context.Cause(ctx))
+					b.Errorf("context of the batch: got its end %v, want it active", context.Cause(ctx))
 				}
 			}
 			return nil

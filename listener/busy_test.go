@@ -27,11 +27,11 @@ func TestSurplusLoopsEndWhileTheQueueIsBusy(t *testing.T) {
 			}
 			advance(time.Second)
 			if n := l.State().Loops; n != most {
-				t.Errorf("%d loops a second after Max became %d", n, most)
+				t.Errorf("loops a second after the change of Max: got %d, want %d", n, most)
 			}
 		}
 		if st := l.State(); st.EmptyPolls != 0 || st.Received == 8000 {
-			t.Errorf("%d empty polls, %d of 8000 received: the queue was not busy", st.EmptyPolls, st.Received)
+			t.Errorf("busy queue: got %d empty polls and %d received; want none and fewer than 8000", st.EmptyPolls, st.Received)
 		}
 		b.mustFinish()
 	})
@@ -54,14 +54,14 @@ func TestTheEdgeFromIdleToBusyIsOneForSeveralBatches(t *testing.T) {
 		advance(10 * time.Second)
 		st := l.State()
 		if st.Succeeded != 200 || detected.Load() != 1 {
-			t.Errorf("200 jobs: %d done, detected %d times; want 200, once", st.Succeeded, detected.Load())
+			t.Errorf("200 jobs: got %d done, work detected %d times; want 200, once", st.Succeeded, detected.Load())
 		}
 		for range 100 { // some for each poll, never a full batch
 			b.put(1)
 			advance(25 * time.Millisecond)
 		}
 		if n := l.State().EmptyPolls; n > st.EmptyPolls+10 { // those before the first of them was seen
-			t.Errorf("%d empty polls during the trickle", n-st.EmptyPolls)
+			t.Errorf("empty polls during the trickle: got %d, want at most 10", n-st.EmptyPolls)
 		}
 		if n := detected.Load(); n != 2 {
 			t.Errorf("detected %d times after a trickle of small batches, want 2", n)

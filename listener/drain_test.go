@@ -65,7 +65,7 @@ func TestMessagesFetchedAfterTheStopAreGivenBackAtOnce(t *testing.T) {
 		}
 		batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second)
 		if err != nil || len(batch) != 32 {
-			t.Errorf("got %d of 32 messages are visible, %v; want len(batch) 32, no error", len(batch), err)
+			t.Errorf("visible messages: got %d, %v; want 32", len(batch), err)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestTheGracePeriodEnds(t *testing.T) {
 			t.Errorf("got %d cancelled as stopping, state %+v; want causes 5, GivenBack 5, Retried 0", causes.Load(), st)
 		}
 		if batch, err := b.queue.Queue.Dequeue(b.Context(), 32, time.Second); err != nil || len(batch) != 5 {
-			t.Errorf("got %d of 5 messages are visible, %v; want len(batch) 5, no error", len(batch), err)
+			t.Errorf("visible messages: got %d, %v; want 5", len(batch), err)
 		}
 	})
 }

@@ -406,7 +406,7 @@ func TestAFloodOfHookFailuresIsReportedAtIntervals(t *testing.T) {
 		advance(2 * time.Second) // an idle loop sleeps for up to 1.1 s
 		b.mustFinish()
 		if len(reported.list) != 2 {
-			b.Fatalf("got reports: %d failures; want len(told) 2", len(reported.list))
+			b.Fatalf("reports: got %d, want 2", len(reported.list))
 		}
 		var e *dispatcher.HookError
 		if !errors.As(reported.list[1], &e) || e.Times != n || !strings.Contains(e.Error(), "500 times") {

@@ -69,7 +69,7 @@ func TestAProgramImportsThisPackageAndOneQueue(t *testing.T) {
 	many := listener.Batch(func(context.Context, []*listener.Message[job]) []error { return nil }, 8, 0)
 	l := listener.New(localqueue.New(nil).Queue(queue.Name{Account: "a", Queue: "jobs"}), listener.All(one, many), o)
 	if err := l.Configure(listener.Settings{Idle: listener.Idle{Max: time.Second}}); err == nil {
-		t.Error("a listener that does not run was configured")
+		t.Error("Configure of a listener that does not run: got no error, want one")
 	}
 	if st := l.State(); st.Phase != listener.Waiting {
 		t.Errorf("Phase: got %v, want %v", st.Phase, listener.Waiting)

@@ -217,7 +217,7 @@ func TestARenewalWhoseResponseIsLostEndsAsALostLease(t *testing.T) {
 		advance(5 * time.Minute)
 		b.mustFinish()
 		if len(causes) != 1 || !errors.Is(causes[0], dispatcher.ErrLeaseLost) {
-			t.Errorf("got causes %v; want len(causes) 1, causes[0] dispatcher.ErrLeaseLost", causes)
+			t.Errorf("causes: got %v, want one ErrLeaseLost", causes)
 		}
 		if st := l.State(); st.Succeeded != 1 || st.Lost != 1 || b.depth(b.queue.Queue) != 0 {
 			t.Errorf("got state %+v; want Succeeded 1, Lost 1, depth 0", st)

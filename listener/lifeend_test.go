@@ -31,7 +31,7 @@ func TestALeaseEndsWithTheMessagesLife(t *testing.T) {
 		}
 		records := b.poisonRecords()
 		if len(records) != 1 || records[0].Reason != poison.ReasonExpiring {
-			t.Errorf("got records %+v; want len(records) 1, Reason ReasonExpiring", records)
+			t.Errorf("poison records: got %+v, want one with ReasonExpiring", records)
 		}
 		b.mustFinish()
 	})

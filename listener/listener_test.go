@@ -271,7 +271,7 @@ func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.putText(text)
 			l := New(b.queue, func(context.Context, *Message[job]) error {
-				t.Errorf("%q was handled", text)
+				t.Errorf("message %q: got handled, want it poison", text)
 				return nil
 			}, options())
 			b.run(l)
@@ -290,7 +290,7 @@ func TestAMalformedMessageIsPoisonAtOnce(t *testing.T) {
 		b.putText("{")
 		naiveParse(b)
 		if goneAfterOneDelivery(b) {
-			t.Error("the check passes the source's caught parse error, so it proves nothing")
+			t.Error("check of the source's caught parse error: got a pass, want a failure")
 		}
 	})
 }
@@ -349,7 +349,7 @@ func TestAFailureAffectsOnlyItsOwnMessage(t *testing.T) {
 		const n = 32
 		b.put(n)
 		if isolated(naiveBatch(b), n) {
-			t.Error("the check passes the source's query, so it proves nothing")
+			t.Error("check of the source's query: got a pass, want a failure")
 		}
 	})
 }
@@ -408,7 +408,7 @@ func TestWorkResetsTheWaits(t *testing.T) {
 	})
 	bubble(t, func(b *bundle) {
 		if short(waitAfterError(b, func(b *bundle) { naiveInterval(b, idleMax) })) {
-			t.Error("the check passes the source's interval, so it proves nothing")
+			t.Error("check of the source's interval: got a pass, want a failure")
 		}
 	})
 }

@@ -32,7 +32,8 @@ type loop struct {
 	created bool         // it created the queue, and no dequeue has succeeded since
 }
 
-// run dequeues until the listener stops or the loop ends.
+// run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
+// allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
 func (l *loop) run(ctx context.Context) {
 	for {
 		reserved := l.dispatcher.Reserve(ctx)

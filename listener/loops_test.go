@@ -256,7 +256,7 @@ func TestTheLastLoopsCannotEndTogether(t *testing.T) {
 			}
 			return false
 		}); s == 1 {
-			t.Error("the check passes the source's decision, so it proves nothing")
+			t.Error("check of the source's decision: got a pass, want a failure")
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestLoopsThatSeeTheSameWorkDoNotOvershoot(t *testing.T) {
 		active.Add(int64(missing))
 		return missing
 	}); n == target {
-		t.Error("the check passes the source's start of loops, so it proves nothing")
+		t.Error("check of the source's start of loops: got a pass, want a failure")
 	}
 
 	pool = loopPool{bounds: Loops{Min: 1, Max: 7}, changed: func(int) {}}
@@ -359,7 +359,7 @@ func TestAQueueThatWasNeverIdleScalesUp(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.put(2_000)
 		if n := naiveEdge(b, want); n == want {
-			t.Error("the check passes the source's edge, so it proves nothing")
+			t.Error("check of the source's edge: got a pass, want a failure")
 		}
 	})
 }

@@ -53,15 +53,15 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 			got = jobs.FieldByName(field.Name)
 		}
 		if !got.IsValid() || got.IsZero() {
-			t.Errorf("%s is not passed on", field.Name)
+			t.Errorf("%s: got it zero, want it passed on", field.Name)
 		}
 	}
 	if observer := o.session().Options.Observer; observer.Settled == nil {
-		t.Error("the dispatcher gets no observer")
+		t.Error("observer of the dispatcher: got none, want one")
 	}
 	for field := range jobs.Type().Fields() {
 		if jobs.FieldByIndex(field.Index).IsZero() {
-			t.Errorf("the adapter gets no %s", field.Name)
+			t.Errorf("%s of the adapter: got it zero, want it passed on", field.Name)
 		}
 	}
 }

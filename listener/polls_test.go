@@ -161,15 +161,15 @@ func TestLoopsThatAreIdleTogetherDoNotPollTogether(t *testing.T) {
 		}
 		for i := 5; i < len(polls); i++ { // the first poll of each is at the start
 			if polls[i] == polls[i-1] {
-				t.Errorf("%s: polls %d and %d are both at %v", name, i-1, i, polls[i])
+				t.Errorf("%s: polls %d and %d: got both at %v, want different times", name, i-1, i, polls[i])
 				break
 			}
 		}
 		if again := idlePolls(t, 7, idle); !slices.Equal(again, polls) {
-			t.Errorf("%s: a seed is not the same twice: %v and then %v", name, polls, again)
+			t.Errorf("%s: polls of one seed: got %v and then %v, want the same", name, polls, again)
 		}
 		if other := idlePolls(t, 8, idle); slices.Equal(other, polls) {
-			t.Errorf("%s: two seeds poll at the same times: %v", name, polls)
+			t.Errorf("%s: polls of two seeds: got the same times %v, want different ones", name, polls)
 		}
 	}
 }

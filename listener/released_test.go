@@ -98,7 +98,7 @@ func TestAMessageGivenBackAfterALateRenewalIsFetchedAtOnce(t *testing.T) {
 		b.run(l)
 		advance(time.Hour)
 		if st := l.State(); len(begun) != 2 || begun[1] > time.Minute || st.GivenBack != 1 {
-			t.Errorf("got handlers begun at %v, state %+v; want len(begun) 2, begun[1] at most %v, GivenBack 1", begun, st, time.Minute)
+			t.Errorf("starts of handlers: got %v, state %+v; want two, the second within %v, GivenBack 1", begun, st, time.Minute)
 		}
 		b.mustFinish()
 	})

@@ -108,7 +108,7 @@ func TestAStuckReportShowsWhatTheHandlersOfTheQueueStarted(t *testing.T) {
 			b.Fatal(err)
 		}
 		if strings.Contains(all.String(), "millrace.queue") {
-			b.Errorf("a goroutine without a handler has the label:\n%s", all.String())
+			b.Errorf("goroutines with the label: got one without a handler, want none:\n%s", all.String())
 		}
 		b.mustFinish()
 	})

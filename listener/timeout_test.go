@@ -35,7 +35,7 @@ func TestAHandlerSeesItsDeadline(t *testing.T) {
 		}
 		select {
 		case <-ctxEnded:
-			t.Errorf("the context ended early: %v", ended)
+			t.Errorf("context before its deadline: got its end %v, want it active", ended)
 		default:
 		}
 		advance(time.Second + 100*time.Millisecond)

@@ -10,14 +10,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	bareIfAsked() // that server is this program, too
+	bareIfAsked() // the bare server is this program too
 	flag.Parse()
 	status := m.Run()
 	removeProgram()
 	os.Exit(status)
 }
 
-// own are the servers that need nothing but Go.
+// own are the servers that need only Go.
 const own = "memory,disk,bare"
 
 func TestEveryWorkIsDone(t *testing.T) {
@@ -27,7 +27,7 @@ func TestEveryWorkIsDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(table.String(), "\n"); lines != 2+2*3 || !strings.Contains(table.String(), "| drain500 | 4 | memory |") {
-		t.Errorf("the table is\n%s", table.String())
+		t.Errorf("table: got\n%s\nwant a row for each server and kind of work", table.String())
 	}
 }
 
@@ -47,18 +47,18 @@ func TestADrainDeletes(t *testing.T) {
 	}
 	done, err := c.drain(t.Context(), 200)
 	if err != nil || done < 200 || done > 300 {
-		t.Fatalf("%d were drained, %v", done, err)
+		t.Fatalf("drained: got %d, %v; want 200 to 300", done, err)
 	}
 	p, err := c.queue.GetProperties(t.Context(), nil)
 	if err != nil || *p.ApproximateMessagesCount != 300-done {
-		t.Errorf("%d of 300 are left after %d, %v", *p.ApproximateMessagesCount, done, err)
+		t.Errorf("messages left: got %d, %v; want %d", *p.ApproximateMessagesCount, err, 300-done)
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestInvalidFlagsAreErrors(t *testing.T) {
 	for _, args := range [][]string{{"-contenders", "nobody"}, {"-work", "sleep"}, {"-connections", "x"}, {"-connections", "0"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v: got no error, want one", args)
 		}
 	}
 }
@@ -69,6 +69,6 @@ func TestMedian(t *testing.T) {
 		r.rounds = append(r.rounds, []sample{{messages: n, wall: time.Second}})
 	}
 	if m := r.median(func(all []sample) float64 { return all[0].perSecond() }); m != 3 {
-		t.Errorf("median of 3, 1, 9 is %v", m)
+		t.Errorf("median of 3, 1, 9: got %v, want 3", m)
 	}
 }

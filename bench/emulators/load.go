@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// textSize is the size of a message, of characters that XML leaves alone.
+// textSize is the size of a message in bytes, of characters that XML does not escape.
 const textSize = 1024
 
-// portion is how many messages are drained between two refills: few against the depth, so
-// that the depth is what it is said to be, or all of it when it is small.
+// portion is how many messages are drained between two refills: few compared with the depth, so that
+// the depth stays nearly constant, or all of them if the depth is small.
 const portion = 500
 
 var (
@@ -28,7 +28,7 @@ var (
 	visibility = int32(60)
 )
 
-// client is azqueue, once for each measurement: one queue, so many connections.
+// client is the azqueue client of one measurement: one queue and a number of connections.
 type client struct {
 	queue       *azqueue.QueueClient
 	http        *http.Client
@@ -52,15 +52,15 @@ func open(ctx context.Context, location string, connections int) (*client, error
 	return c, err
 }
 
-// close takes the queue away: servers that keep all messages in one place would have the
-// next one pay for it.
+// close deletes the queue. Otherwise a server that keeps all messages together would be slower in the
+// next measurement.
 func (c *client) close(ctx context.Context) error {
 	_, err := c.queue.Delete(ctx, nil)
 	c.http.CloseIdleConnections()
 	return err
 }
 
-// each runs one on every connection until it says that it is enough.
+// each calls one repeatedly on every connection, until it returns false or an error.
 func (c *client) each(ctx context.Context, one func(context.Context) (more bool, err error)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range c.connections {
@@ -75,11 +75,11 @@ func (c *client) each(ctx context.Context, one func(context.Context) (more bool,
 	return g.Wait()
 }
 
-// put enqueues so many messages.
+// put enqueues this number of messages.
 func (c *client) put(ctx context.Context, messages int64) error {
-	var taken atomic.Int64
+	var begun atomic.Int64
 	return c.each(ctx, func(ctx context.Context) (bool, error) {
-		if taken.Add(1) > messages {
+		if begun.Add(1) > messages {
 			return false, nil
 		}
 		_, err := c.queue.EnqueueMessage(ctx, text, nil)
@@ -87,7 +87,8 @@ func (c *client) put(ctx context.Context, messages int64) error {
 	})
 }
 
-// drain takes and deletes so many messages, or what a batch brings more.
+// drain dequeues and deletes this number of messages, or a few more with the last batch. It returns how
+// many.
 func (c *client) drain(ctx context.Context, messages int64) (int64, error) {
 	var done atomic.Int64
 	err := c.each(ctx, func(ctx context.Context) (bool, error) {
@@ -112,7 +113,7 @@ func (c *client) drain(ctx context.Context, messages int64) (int64, error) {
 // work is what is measured.
 type work struct {
 	name  string
-	depth int64 // how many messages wait; of an enqueue, before it
+	depth int64 // messages in the queue before each portion
 	drain bool
 }
 
@@ -128,12 +129,12 @@ var works = []work{
 type sample struct {
 	messages  int64
 	wall      time.Duration
-	processor time.Duration // of the server; zero when not known
+	processor time.Duration // of the server; zero if unknown
 }
 
 func (s sample) perSecond() float64 { return float64(s.messages) / s.wall.Seconds() }
 
-// measure does the work in portions for at least the window, and counts the portions only.
+// measure does the work in portions until they have taken at least the window. Refills do not count.
 func (w work) measure(ctx context.Context, s *server, connections int, window time.Duration) (total sample, err error) {
 	c, err := open(ctx, s.location, connections)
 	if err != nil {
@@ -160,7 +161,7 @@ func (w work) measure(ctx context.Context, s *server, connections int, window ti
 	return total, nil
 }
 
-// timed does one portion.
+// timed measures one portion.
 func (w work) timed(ctx context.Context, s *server, c *client) (one sample, err error) {
 	before, err := s.used()
 	if err != nil {

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// plan is what is measured, and how often.
+// plan says what is measured and how often.
 type plan struct {
 	contenders  []contender
 	works       []work
@@ -39,10 +39,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	p := plan{}
 	flags := flag.NewFlagSet("emulators", flag.ContinueOnError)
 	who := flags.String("contenders", "azurite,memory,disk,bare", "which servers; the others are compared with the first")
-	what := flags.String("work", "enqueue,drain500,drain5000", "what they get to do: enqueue, or dequeue and delete with so many waiting")
-	connections := flags.String("connections", "16,64", "how many connections, each with one request at a time")
+	what := flags.String("work", "enqueue,drain500,drain5000", "the work: enqueue, or dequeue and delete with this many messages waiting")
+	connections := flags.String("connections", "16,64", "numbers of connections, each with one request at a time")
 	flags.IntVar(&p.rounds, "rounds", 3, "how often each is measured")
-	flags.DurationVar(&p.window, "for", 2*time.Second, "how long at least, not counting refills")
+	flags.DurationVar(&p.window, "for", 2*time.Second, "minimum time of a measurement, not counting refills")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	for one := range strings.SplitSeq(*connections, ",") {
 		n, err := strconv.Atoi(one)
 		if err != nil || n < 1 {
-			err3 = fmt.Errorf("%q is no number of connections", one)
+			err3 = fmt.Errorf("%q is not a number of connections", one)
 		}
 		p.connections = append(p.connections, n)
 	}
@@ -66,19 +66,19 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return writeTable(out, results)
 }
 
-// choose finds those with these names.
+// choose returns the elements with these names.
 func choose[T fmt.Stringer](names string, all []T) (found []T, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(all, func(one T) bool { return one.String() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no %q: there are %v", name, all)
+			return nil, fmt.Errorf("unknown %q: choose from %v", name, all)
 		}
 		found = append(found, all[i])
 	}
 	return found, nil
 }
 
-// result is a kind of work with so many connections: a sample of each contender in each
+// result has the samples of a kind of work with a number of connections: one of each contender in each
 // round.
 type result struct {
 	work        work
@@ -87,8 +87,8 @@ type result struct {
 	rounds      [][]sample
 }
 
-// measure has the contenders take turns, so that what else goes on in the machine hits all
-// alike. Each measurement gets a fresh server.
+// measure lets the contenders take turns, so that other load on the machine affects all alike. Each
+// measurement has a new server.
 func (p plan) measure(ctx context.Context, progress io.Writer) ([]result, error) {
 	var all []result
 	for _, w := range p.works {
@@ -142,7 +142,7 @@ func writeTable(out io.Writer, results []result) error {
 	return err
 }
 
-// median is that of a figure over the rounds.
+// median returns the median of a figure over the rounds.
 func (r result) median(figure func([]sample) float64) float64 {
 	var all []float64
 	for _, round := range r.rounds {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// program builds millrace once and says where it is. Whoever is done calls removeProgram.
+// program builds millrace once and returns its path. Call removeProgram at the end.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "millrace-bench")
 	if err != nil {
@@ -22,8 +22,8 @@ var program = sync.OnceValues(func() (string, error) {
 	programDir = dir
 	path := filepath.Join(dir, "millrace")
 	build := exec.Command("go", "build", "-o", path, "github.com/millrace/millrace/cmd/millrace")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build millrace: %w: %s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build millrace: %w: %s", err, output)
 	}
 	return path, nil
 })
@@ -32,12 +32,12 @@ var programDir string // set by program
 
 func removeProgram() {
 	if programDir != "" {
-		_ = os.RemoveAll(programDir) // it is in a directory for what may be removed
+		_ = os.RemoveAll(programDir) // it is a temporary directory
 	}
 }
 
-// startMillrace starts "millrace serve", with its data on disk or not. The directory is
-// one for temporary files, which TMPDIR moves to another disk.
+// startMillrace starts "millrace serve" with its data in memory or on disk, in a temporary directory.
+// TMPDIR selects another disk.
 func startMillrace(onDisk bool) (*server, error) {
 	path, err := program()
 	if err != nil {
@@ -64,7 +64,7 @@ func startMillrace(onDisk bool) (*server, error) {
 	return s, nil
 }
 
-// connectionString is what a line of millrace says that it is; "" for other lines.
+// connectionString returns the connection string in a line of output; "" for other lines.
 func connectionString(line string) string {
 	rest, found := strings.CutPrefix(strings.TrimSpace(line), "connection string")
 	if !found {
@@ -73,22 +73,22 @@ func connectionString(line string) string {
 	return strings.TrimSpace(rest)
 }
 
-// processorOf returns the processor time that the threads of a process have used, which Linux has
-// to the nanosecond.
+// processorOf returns the processor time that the threads of a process have used. Linux counts it in
+// nanoseconds.
 func processorOf(pid int) (used time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return 0, err
 	}
 	for _, path := range threads {
-		said, err := os.ReadFile(path)
+		text, err := os.ReadFile(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return 0, err
 		}
-		first, _, _ := strings.Cut(string(said), " ")
+		first, _, _ := strings.Cut(string(text), " ")
 		n, err := strconv.ParseInt(first, 10, 64)
 		if err != nil {
 			return 0, err
@@ -96,7 +96,7 @@ func processorOf(pid int) (used time.Duration, err error) {
 		used += time.Duration(n)
 	}
 	if used == 0 {
-		return 0, errors.New("this system does not tell")
+		return 0, errors.New("this system does not count processor time by process")
 	}
 	return used, nil
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/millrace/millrace/internal/queuexml"
 )
 
-// server is a server in a process of its own.
+// server is a server in a separate process.
 type server struct {
 	location  string                        // a connection string
-	processor func() (time.Duration, error) // that it has used so far; nil when that is not known
+	processor func() (time.Duration, error) // used so far; nil if unknown
 	stop      func() error
 }
 
@@ -33,7 +33,7 @@ type contender struct {
 
 func (c contender) String() string { return c.name }
 
-// The first is what the others are compared with.
+// The others are compared with the first.
 var contenders = []contender{
 	{"azurite", startAzurite},
 	{"memory", func() (*server, error) { return startMillrace(false) }},
@@ -67,7 +67,7 @@ func startBare() (*server, error) {
 	return launch(c, func(line string) string { return line }, in.Close)
 }
 
-// launch starts a server, which prints its location on a line and ends on request.
+// launch starts a server that prints its location on a line. end asks it to end.
 func launch(c *exec.Cmd, locationIn func(line string) string, end func() error) (*server, error) {
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -89,7 +89,7 @@ func launch(c *exec.Cmd, locationIn func(line string) string, end func() error) 
 		return errors.Join(err, c.Wait())
 	}
 	if s.location == "" {
-		return nil, errors.Join(fmt.Errorf("%s did not say where it is", c.Path), s.stop())
+		return nil, errors.Join(fmt.Errorf("%s did not print its location", c.Path), s.stop())
 	}
 	if _, err := processorOf(c.Process.Pid); err == nil {
 		s.processor = func() (time.Duration, error) { return processorOf(c.Process.Pid) }
@@ -97,8 +97,7 @@ func launch(c *exec.Cmd, locationIn func(line string) string, end func() error) 
 	return s, nil
 }
 
-// bareIfAsked makes this process the bare server, and does not return, if it was started as
-// one.
+// bareIfAsked runs the bare server, and does not return, if this process was started for it.
 func bareIfAsked() {
 	if os.Getenv(bareVariable) == "" {
 		return
@@ -116,15 +115,15 @@ func bareIfAsked() {
 	os.Exit(0)
 }
 
-// listenBare responds to everything with the same 32 messages, or nothing, and reads no more
-// than net/http does.
+// listenBare starts a server that responds to every GET with the same 32 messages, to a POST with one,
+// and to others without a body. It parses nothing but what net/http does.
 func listenBare() (string, func() error, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}
 	go func() {
-		_ = http.Serve(listener, http.HandlerFunc(answer)) // until the listener is closed, with the process
+		_ = http.Serve(listener, http.HandlerFunc(respond)) // until the listener is closed, with the process
 	}()
 	location := fmt.Sprintf("AccountName=%s;AccountKey=%s;QueueEndpoint=http://%s/%s;",
 		emulator.DevelopmentAccount, emulator.DevelopmentKey, listener.Addr(), emulator.DevelopmentAccount)
@@ -136,8 +135,8 @@ var always = map[string][]byte{
 	http.MethodPost: canned(queuexml.Put, 1),
 }
 
-func answer(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // a client that left is no concern of ours
+func respond(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // fails only if the client has left
 	body, some := always[r.Method]
 	switch {
 	case !some:

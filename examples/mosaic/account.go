@@ -16,8 +16,8 @@ import (
 // embedded is the location of an account in this process.
 const embedded = "embedded"
 
-// account is where the queues are. It is reached over HTTP by the same client
-// wherever it is.
+// account is the storage account with the queues. The same HTTP client reaches an embedded one and a
+// remote one.
 type account struct {
 	location string
 	endpoint *emulator.Endpoint // nil unless embedded
@@ -25,8 +25,8 @@ type account struct {
 	requests atomic.Int64 // every request is one transaction on the bill
 }
 
-// openAccount starts the emulator if the account is embedded, and refuses a location
-// that is none. It sends nothing.
+// openAccount starts the emulator if the account is embedded, and refuses an invalid location. It
+// sends no request.
 func openAccount(location string) (*account, error) {
 	a := &account{location: location}
 	if location == embedded {
@@ -37,7 +37,7 @@ func openAccount(location string) (*account, error) {
 		a.endpoint, a.location = endpoint, endpoint.ConnectionString()
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 64 // more than there are calls at once
+	transport.MaxIdleConnsPerHost = 64 // more than there are concurrent calls
 	a.client = &http.Client{
 		Transport: transport,
 		// The service never redirects, and following would be a second request.
@@ -49,7 +49,7 @@ func openAccount(location string) (*account, error) {
 	return a, nil
 }
 
-// probe is a name to try a location with.
+// probe is a queue name for checking a location.
 const probe = "probe"
 
 // Do sends a request and counts it.
@@ -58,19 +58,18 @@ func (a *account) Do(r *http.Request) (*http.Response, error) {
 	return a.client.Do(r)
 }
 
-// queue opens one queue. A location that is none is a wrong call.
+// queue opens one queue. An invalid location is a usage error.
 func (a *account) queue(name string) (queue.Queue, error) {
 	q, err := azurequeue.Open(a.location, name, &azurequeue.Options{Transport: a})
 	if errors.Is(err, queue.ErrInvalid) {
 		known := (*queue.Error)(nil)
 		errors.As(err, &known)
-		return nil, wrongCall("-account: %s; %s", known.Detail, known.Hint)
+		return nil, usageErrorf("-account: %s; %s", known.Detail, known.Hint)
 	}
 	return q, err
 }
 
-// patience is how long the first requests are repeated. A login may ask programs and
-// services for a token before anything is sent.
+// patience is how long the first requests are retried. For a login, getting a token takes time too.
 func (a *account) patience() time.Duration {
 	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(a.location)), "https:") {
 		return 30 * time.Second
@@ -78,8 +77,8 @@ func (a *account) patience() time.Duration {
 	return 3 * time.Second
 }
 
-// idle is how long listeners wait when there is nothing to do. In this process a poll
-// costs nothing, and somebody waits for the picture.
+// idle is how long listeners wait between polls of an empty queue. In this process a poll costs
+// nothing, and a user waits for the mosaic.
 func (a *account) idle() scaling.Idle {
 	if a.endpoint != nil {
 		return scaling.Idle{Min: 20 * time.Millisecond, Max: 250 * time.Millisecond}
@@ -87,7 +86,7 @@ func (a *account) idle() scaling.Idle {
 	return scaling.Idle{}
 }
 
-// close ends the connections and the emulator.
+// close closes the connections and stops the emulator.
 func (a *account) close() error {
 	a.client.CloseIdleConnections()
 	if a.endpoint == nil {

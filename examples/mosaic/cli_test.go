@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// result is what a run of the program left.
+// result is the result of a run.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -34,8 +34,8 @@ func mosaicUntil(ctx context.Context, args ...string) result {
 	return result{status, stdout.String(), stderr.String()}
 }
 
-// needs fails a test that cannot be done on this machine. Only Windows, which does not let
-// everybody make links, skips it.
+// needs fails a test that this machine does not support. Only on Windows, which does not let every user
+// make links, the test is skipped.
 func needs(t *testing.T, err error) {
 	t.Helper()
 	switch {
@@ -47,7 +47,7 @@ func needs(t *testing.T, err error) {
 	}
 }
 
-// photo writes a picture that is different everywhere.
+// photo writes a picture without equal parts.
 func photo(t *testing.T, path string, width, height int) image.Image {
 	t.Helper()
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -60,8 +60,7 @@ func photo(t *testing.T, path string, width, height int) image.Image {
 	return img
 }
 
-// fewTiles makes a folder of tiles that are quickly read: making a library takes long
-// under the race detector.
+// fewTiles makes a folder of a few tiles, because generating a library is slow under the race detector.
 func fewTiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -122,7 +121,7 @@ func read(t *testing.T, path string) image.Image {
 	return img
 }
 
-// left lists a folder, hidden files included.
+// left lists a folder including hidden files.
 func left(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -135,7 +134,7 @@ func left(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// temporary makes the program's temporary folder one of the test, to see what it leaves.
+// temporary sets the program's temporary folder, so that the test sees what is left in it.
 func temporary(t *testing.T) string {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -148,27 +147,27 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 	t.Chdir(dir)
 	r := mosaic(t)
 	if r.status != statusDone || r.stderr != "" {
-		t.Fatalf("status %d, stderr %q; want status %v, stderr \"\"", r.status, r.stderr, statusDone)
+		t.Fatalf("got status %d, stderr %q; want status %d and no stderr", r.status, r.stderr, statusDone)
 	}
 	path := filepath.Join(dir, "mosaic.png")
 	for _, want := range []string{path, "960×640", "slices                8", "messages              18", "loops at peak", "storage transactions", "time"} {
 		if !strings.Contains(r.stdout, want) {
-			t.Errorf("the summary does not say %q:\n%s", want, r.stdout)
+			t.Errorf("summary: want %q in it, got\n%s", want, r.stdout)
 		}
 	}
 	if got := read(t, path).Bounds(); got != image.Rect(0, 0, 960, 640) {
-		t.Errorf("the mosaic is %v; want %v", got, image.Rect(0, 0, 960, 640))
+		t.Errorf("bounds of the mosaic: got %v, want %v", got, image.Rect(0, 0, 960, 640))
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("left in the folder: %v; want len(got) 1", got)
+		t.Errorf("files in the folder: got %v, want 1", got)
 	}
 	if got := left(t, tmp); len(got) != 0 {
-		t.Errorf("left among the temporary files: %v; want len(got) 0", got)
+		t.Errorf("temporary files: got %v, want none", got)
 	}
 }
 
-// TestEveryCellIsTheNearestTile finds out for itself, from the files alone, which tile
-// each cell must be: by an exhaustive search, with other arithmetic than the program's.
+// TestEveryCellIsTheNearestTile determines from the files alone which tile each cell must be, by an
+// exhaustive search with other arithmetic than the program's.
 func TestEveryCellIsTheNearestTile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -176,7 +175,7 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 	in := photo(t, filepath.Join(dir, "in.png"), 83, 64)
 	library := map[string]image.Image{}
 	for i := range 60 {
-		// A texture, so that a tile shows where it is; and an odd number of colours.
+		// A texture, so that pixels identify their place in a tile; and an odd number of colours.
 		img := image.NewNRGBA(image.Rect(0, 0, tile, tile))
 		for p := range tile * tile {
 			img.SetNRGBA(p%tile, p/tile, color.NRGBA{uint8(i * 37), uint8(i*101 + p), uint8(i*59 + p*p), 255})
@@ -198,14 +197,14 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 	out := filepath.Join(dir, "out.png")
 	r := mosaic(t, "render", "-in", filepath.Join(dir, "in.png"), "-out", out, "-tile", "5", "-slices", "5", "-tiles", filepath.Join(dir, "tiles"))
 	if r.status != statusDone {
-		t.Fatalf("status %d: %s; want status %v", r.status, r.stderr, statusDone)
+		t.Fatalf("got status %d: %s; want status %d", r.status, r.stderr, statusDone)
 	}
 	if strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "broken.jpg") {
-		t.Errorf("stderr: %s; want one line on stderr with \"broken.jpg\"", r.stderr)
+		t.Errorf("stderr: got %s, want one line with \"broken.jpg\"", r.stderr)
 	}
 	got := read(t, out)
 	if want := image.Rect(0, 0, 80, 60); got.Bounds() != want {
-		t.Fatalf("the mosaic is %v, want %v: the picture cropped to whole tiles", got.Bounds(), want)
+		t.Fatalf("bounds of the mosaic: got %v, want %v: the picture cropped to whole tiles", got.Bounds(), want)
 	}
 	for y := 0; y < 60; y += tile {
 		for x := 0; x < 80; x += tile {
@@ -220,7 +219,7 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 			for p := range tile * tile {
 				a := color.NRGBAModel.Convert(got.At(x+p%tile, y+p/tile))
 				if b := color.NRGBAModel.Convert(library[best].At(p%tile, p/tile)); a != b {
-					t.Fatalf("cell %d,%d is not %s, the nearest: pixel %d is %v, want %v", x/tile, y/tile, best, p, a, b)
+					t.Fatalf("cell %d,%d, nearest tile %s: pixel %d: got %v, want %v", x/tile, y/tile, best, p, a, b)
 				}
 			}
 		}
@@ -248,16 +247,16 @@ func TestFormatsSizesAndDefaults(t *testing.T) {
 		out := filepath.Join(dir, c.out)
 		r := mosaic(t, append([]string{"render", "-in", filepath.Join(dir, c.in), "-out", out, "-tiles", folder}, c.flags...)...)
 		if r.status != statusDone || !strings.Contains(r.stdout, "slices                "+c.slices+"\n") {
-			t.Errorf("%v: status %d, %s%s", c, r.status, r.stderr, r.stdout)
+			t.Errorf("%v: got status %d, %s%s; want status %d and %s slices", c, r.status, r.stderr, r.stdout, statusDone, c.slices)
 			continue
 		}
 		if got := read(t, out).Bounds().Size(); got != c.size {
-			t.Errorf("%v: the mosaic is %v; want %v", c, got, c.size)
+			t.Errorf("%v: bounds of the mosaic: got %v, want %v", c, got, c.size)
 		}
 	}
 }
 
-func TestWrongCalls(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.png"), filepath.Join(dir, "out.png")
 	photo(t, in, 40, 40)
@@ -272,15 +271,15 @@ func TestWrongCalls(t *testing.T) {
 	} {
 		r := mosaic(t, args...)
 		if r.status != statusUsage || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") || r.stdout != "" {
-			t.Errorf("%q: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
+			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d and one line on stderr", args, r.status, r.stdout, r.stderr, statusUsage)
 		}
 	}
 	if got := left(t, dir); len(got) != 1 {
-		t.Errorf("left in the folder: %v; want len(got) 1", got)
+		t.Errorf("files in the folder: got %v, want 1", got)
 	}
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}, {"render", "-h"}, {"render", "-in", in, "--help"}} {
 		if r := mosaic(t, args...); r.status != statusDone || r.stdout != usage || r.stderr != "" {
-			t.Errorf("%q: status %d, stdout %q, stderr %q; want status %v, stdout %v, stderr \"\"", args, r.status, r.stdout, r.stderr, statusDone, usage)
+			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d, stdout %q, no stderr", args, r.status, r.stdout, r.stderr, statusDone, usage)
 		}
 	}
 }
@@ -329,30 +328,30 @@ func TestFailedJobs(t *testing.T) {
 	} {
 		r := mosaic(t, append([]string{"render"}, args...)...)
 		if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") {
-			t.Errorf("%q: status %d, stderr %q", args, r.status, r.stderr)
+			t.Errorf("%q: got status %d, stderr %q; want status %d and one line on stderr", args, r.status, r.stderr, statusFailed)
 		}
 	}
 	if data, err := os.ReadFile(out); err != nil || string(data) != "what was there" {
-		t.Errorf("the file that was there is %q, %v; want string(data) \"what was there\", no error", data, err)
+		t.Errorf("existing output: got %q, %v; want it unchanged", data, err)
 	}
 	for _, name := range left(t, dir) {
 		if strings.HasPrefix(name, ".") || strings.Contains(name, "partial") {
-			t.Errorf("left in the folder: %s", name)
+			t.Errorf("folder: got the partial file %s, want none", name)
 		}
 	}
 	if got := left(t, tmp); len(got) != 0 {
-		t.Errorf("left among the temporary files: %v; want len(got) 0", got)
+		t.Errorf("temporary files: got %v, want none", got)
 	}
 }
 
-func TestAnAccountThatIsNotThereIsGivenUp(t *testing.T) {
+func TestAnUnreachableAccountIsGivenUp(t *testing.T) {
 	t.Parallel()
 	a, err := openAccount(embedded)
 	if err != nil {
 		t.Fatal(err)
 	}
 	location := a.location
-	if err := a.close(); err != nil { // now nobody listens on its port
+	if err := a.close(); err != nil { // now nothing listens on its port
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -362,7 +361,7 @@ func TestAnAccountThatIsNotThereIsGivenUp(t *testing.T) {
 	defer cancel()
 	r := mosaicUntil(ctx, "render", "-in", in, "-out", out, "-account", location, "-blobs", filepath.Join(dir, "blobs"))
 	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "refused") {
-		t.Errorf("status %d, stderr %q; want status %v, one line on stderr with \"refused\"", r.status, r.stderr, statusFailed)
+		t.Errorf("got status %d, stderr %q; want status %d, one line with \"refused\"", r.status, r.stderr, statusFailed)
 	}
 }
 
@@ -380,16 +379,16 @@ func TestALinkedOutputReplacesTheFileBehindTheLink(t *testing.T) {
 		t.Fatal(r.stderr)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
-		t.Errorf("the link: %v, %v; want info.Mode().Type() %v, no error", info, err, os.ModeSymlink)
+		t.Errorf("link: got %v, %v; want a symbolic link", info, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v, %v; want info.Mode().Perm() %v, no error", info, err, 0o600)
+		t.Errorf("file: got %v, %v; want mode 0600", info, err)
 	}
 	read(t, file)
 }
 
-// TestThePictureIsNotWrittenOnto, by whatever name: it would be lost.
-func TestThePictureIsNotWrittenOnto(t *testing.T) {
+// The output must not be the input file, even under another name.
+func TestTheInputIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	photo(t, "in.png", 40, 40)
@@ -407,22 +406,22 @@ func TestThePictureIsNotWrittenOnto(t *testing.T) {
 	entries := len(left(t, dir))
 	for _, in := range []string{"in.png", "soft.png", "hard.png"} {
 		for _, out := range []string{"in.png", "./in.png", "sub/../in.png", filepath.Join(dir, "in.png"), "soft.png", "hard.png", "dir/in.png", "dir/soft.png"} {
-			// Nothing else is looked at, let alone done: the tiles and the account are none.
+			// It is refused before the tiles and the account, which are invalid, are looked at.
 			r := mosaic(t, "render", "-in", in, "-out", out, "-tiles", "missing", "-account", "nowhere", "-blobs", "blobs")
 			if r.status != statusUsage || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "-out "+out+" is the picture of -in "+in) {
-				t.Errorf("%s onto %s: %+v", in, out, r)
+				t.Errorf("%s onto %s: got %+v, want status %d and one line on stderr", in, out, r, statusUsage)
 			}
 		}
 	}
 	if after, err := os.ReadFile("in.png"); err != nil || !bytes.Equal(after, before) {
-		t.Errorf("the picture is another: %v", err)
+		t.Errorf("input file: got it changed, %v; want it unchanged", err)
 	}
 	if got := left(t, dir); len(got) != entries {
-		t.Errorf("left in the folder: %v; want len(got) %v", got, entries)
+		t.Errorf("files in the folder: got %v, want %d", got, entries)
 	}
 	// A copy is another file.
 	writeBytes(t, "copy.png", before)
 	if r := mosaic(t, "render", "-in", "in.png", "-out", "copy.png", "-tiles", fewTiles(t)); r.status != statusDone {
-		t.Errorf("onto a copy: %+v; want status %v", r, statusDone)
+		t.Errorf("onto a copy: got %+v, want status %d", r, statusDone)
 	}
 }

@@ -1,9 +1,9 @@
-// Command mosaic turns a photograph into a photo mosaic, by way of four queues and
-// three worker roles: see README.md for the commands and package roles for how it
-// works. It is the whole of Millrace in one program: typed listeners and producers
-// over Azure Queue Storage, or over the emulator that it starts for itself.
+// Command mosaic turns a photograph into a photo mosaic with three worker roles that
+// communicate over four queues. README.md describes the commands, package roles how it
+// works. It shows typed listeners and producers over Azure Queue Storage, or over an
+// emulator that it starts itself.
 //
-// The files of this package are the command line around the roles: what was asked
-// for (cli.go), the account (account.go), the making (render.go), and what is shown
-// of it (progress.go, summary.go).
+// The files of this package are the command line around the roles: arguments (cli.go), the
+// account (account.go), the work (render.go) and the output (output.go, progress.go,
+// summary.go).
 package main

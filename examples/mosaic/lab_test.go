@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// What is here is written for the tests alone, from CIE 15 and IEC 61966-2-1.
+// The tests have their own implementation of CIE 15 and IEC 61966-2-1.
 
 // linear is the transfer function of sRGB.
 func linear(v uint8) float64 {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// newLogger logs to w, briefly: the time is now and the reader sits in front of it. What its
-// listeners say when they start and stop is left out: the progress line says more.
+// newLogger returns a logger of warnings and errors, without times: a user reads them as they appear.
+// Records of listeners that start and stop are below its level; the progress line says more.
 func newLogger(w io.Writer) *slog.Logger {
 	return slog.New(quieter{slog.NewTextHandler(w, &slog.HandlerOptions{
 		Level: slog.LevelWarn,
@@ -22,9 +22,8 @@ func newLogger(w io.Writer) *slog.Logger {
 	})})
 }
 
-// quieter leaves out what listeners say of deliveries that ended as they should:
-// duplicates that were discarded, messages given back when stopping, and poison,
-// which ends a request and is reported as its end.
+// quieter drops records about deliveries with an expected outcome: discarded duplicates, messages
+// given back when stopping, and poison, which ends a request and is reported as its end.
 type quieter struct{ slog.Handler }
 
 func (q quieter) Handle(ctx context.Context, r slog.Record) error {

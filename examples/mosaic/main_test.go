@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/azuritetest"
 )
 
-// asMosaic makes this test binary the program itself, for what only a process of its
-// own can show: signals, being killed, the exit status.
+// asMosaic makes this test binary the program itself, for tests that need a process: of signals, kills
+// and the exit status.
 const asMosaic = "MOSAIC_TEST_MAIN"
 
 func TestMain(m *testing.M) {

@@ -11,27 +11,26 @@ import (
 	"path/filepath"
 )
 
-// output is the file that the mosaic goes to.
+// output is the file of the mosaic.
 type output struct {
 	path string
-	mode fs.FileMode // of the file that is there, or what a new one gets
+	mode fs.FileMode // of the existing file, or of a new one
 }
 
-// notOnto refuses an output that is the input, by whatever name: through a link, or spelt
-// in another way. What is no file yet, or cannot be looked at, is for others to refuse.
+// notOnto refuses an output that is the input file, even under another name, as through a link. A file
+// that does not exist or cannot be read is refused later.
 func notOnto(in, out string) error {
 	a, inErr := os.Stat(in)
 	b, outErr := os.Stat(out)
 	if inErr == nil && outErr == nil && os.SameFile(a, b) {
-		return wrongCall("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
+		return usageErrorf("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
 	}
 	return nil
 }
 
-// newOutput finds out whether the file can be written, before any work is spent on
-// what to write. Nothing of it stays.
+// newOutput checks that the file can be written, before the mosaic is made. It leaves no file behind.
 func newOutput(path string) (*output, error) {
-	// A link stays a link: it is the file behind it that is replaced.
+	// A symbolic link is kept; its target is replaced.
 	if behind, err := filepath.EvalSymlinks(path); err == nil {
 		path = behind
 	}
@@ -59,8 +58,8 @@ func newOutput(path string) (*output, error) {
 	return o, nil
 }
 
-// writable holds a file that is protected against writing to what it says, though
-// its folder would let us replace it.
+// writable refuses a write-protected file. A rename could replace it, because that needs only
+// permission for the folder.
 func writable(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -69,13 +68,13 @@ func writable(path string) error {
 	return f.Close()
 }
 
-// create makes a file beside the output, so that it can be renamed to it.
+// create creates a file in the folder of the output, so that it can be renamed.
 func (o *output) create() (*os.File, error) {
 	name := filepath.Join(filepath.Dir(o.path), "."+filepath.Base(o.path)+"."+rand.Text()[:8]+".partial")
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, o.mode)
 }
 
-// replace writes the whole of r to the output, or nothing.
+// replace replaces the output with the content of r, or leaves it unchanged.
 func (o *output) replace(ctx context.Context, r io.Reader) (err error) {
 	f, err := o.create()
 	if err != nil {
@@ -83,7 +82,7 @@ func (o *output) replace(ctx context.Context, r io.Reader) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // the cause is worth more than that this failed too
+			_ = os.Remove(f.Name()) // the first error is the cause
 		}
 	}()
 	_, err = io.Copy(f, r)
@@ -105,8 +104,7 @@ func (o *output) replace(ctx context.Context, r io.Reader) (err error) {
 	return nil
 }
 
-// failure says what failed for the file that the user named, not for one he does not
-// know.
+// failure returns an error with the file that the user named instead of the temporary one.
 func (o *output) failure(err error) error {
 	var (
 		path *fs.PathError

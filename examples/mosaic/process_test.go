@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 )
 
-// program is the program in a process of its own.
+// program is a running process of the program.
 type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -45,7 +45,7 @@ func start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// until reads what the program says up to a line with the text.
+// until reads the program's output up to a line with the text.
 func (p *program) until(text string) {
 	p.t.Helper()
 	for {
@@ -54,7 +54,7 @@ func (p *program) until(text string) {
 			return
 		}
 		if err != nil {
-			p.t.Fatalf("it ended without saying %q: %s", text, p.stderr.String())
+			p.t.Fatalf("output: got its end, want %q; stderr: %s", text, p.stderr.String())
 		}
 	}
 }
@@ -79,26 +79,26 @@ func (p *program) wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// stopped holds that the program ended as one that was told to stop, leaving nothing.
+// stopped checks that the program ended as after an interruption and left no files.
 func (p *program) stopped(dir string) {
 	p.t.Helper()
 	if status := p.wait(); status != statusFailed {
-		p.t.Errorf("status %d", status)
+		p.t.Errorf("status: got %d, want %d", status, statusFailed)
 	}
 	if got := p.stderr.String(); got != "mosaic: "+errStopped.Error()+"\n" {
-		p.t.Errorf("stderr: %s", got)
+		p.t.Errorf("stderr: got %s, want %v", got, errStopped)
 	}
 	if got := left(p.t, p.tmp); len(got) != 0 {
-		p.t.Errorf("left among the temporary files: %v", got)
+		p.t.Errorf("temporary files: got %v, want none", got)
 	}
 	for _, name := range left(p.t, dir) {
 		if strings.HasPrefix(name, ".") || name == "out.png" {
-			p.t.Errorf("left in the folder: %s", name)
+			p.t.Errorf("folder: got the partial file %s, want none", name)
 		}
 	}
 }
 
-// work is a job that takes long enough to be stopped in the middle.
+// work returns arguments for a job that takes long enough to be interrupted.
 func work(t *testing.T, dir string, flags ...string) []string {
 	in := filepath.Join(dir, "in.png")
 	if _, err := os.Stat(in); err != nil {
@@ -110,7 +110,7 @@ func work(t *testing.T, dir string, flags ...string) []string {
 func TestOneSignalStopsCleanly(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "SIGTERM": syscall.SIGTERM} {
-		for _, when := range []string{"to choose from", "slices are laid"} {
+		for _, when := range []string{"to choose from", "slices are finished"} {
 			t.Run(name+" at "+when, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
@@ -127,7 +127,7 @@ func TestTwoSignalsStopAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := start(t, work(t, dir)...)
-	p.until("slices are laid")
+	p.until("slices are finished")
 	p.signal(os.Interrupt)
 	p.signal(os.Interrupt)
 	p.stopped(dir)
@@ -146,7 +146,7 @@ func TestASignalStopsThePreparation(t *testing.T) {
 	p.stopped(dir)
 }
 
-// accounts are accounts that outlive the program: our emulator, and Azurite where it is
+// accounts returns accounts that outlive the program: one of our emulator, and one of Azurite if it is
 // installed.
 func accounts(t *testing.T, test func(t *testing.T, location string)) {
 	t.Run("emulator", func(t *testing.T) {
@@ -168,8 +168,8 @@ func accounts(t *testing.T, test func(t *testing.T, location string)) {
 	})
 }
 
-// TestKilledAndRunAgain kills a run in the middle. The next one on the same account has
-// the leftovers before it in every queue, and must not care.
+// TestKilledAndRunAgain kills a run. The next one on the same account succeeds, although every queue
+// still has messages of the first.
 func TestKilledAndRunAgain(t *testing.T) {
 	t.Parallel()
 	accounts(t, func(t *testing.T, location string) {
@@ -177,13 +177,13 @@ func TestKilledAndRunAgain(t *testing.T) {
 		blobs := filepath.Join(dir, "blobs")
 		shared := []string{"-account", location, "-blobs", blobs}
 		victim := start(t, work(t, dir, shared...)...)
-		victim.until("slices are laid")
+		victim.until("slices are finished")
 		victim.signal(syscall.SIGKILL)
 		if status := victim.wait(); status != -1 {
-			t.Fatalf("status %d: it was finished before it was killed; want status -1", status)
+			t.Fatalf("status: got %d, want -1: it finished before it was killed", status)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "out.png")); err == nil {
-			t.Error("a killed run has left an output")
+			t.Error("output of a killed run: got a file, want none")
 		}
 
 		small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
@@ -194,8 +194,8 @@ func TestKilledAndRunAgain(t *testing.T) {
 		}
 		read(t, out)
 
-		// The leftovers are there for whoever comes next: work is going on until every
-		// request has ended, or its messages are hidden.
+		// The rest is left for the next run, which continues until every request has ended or its
+		// messages are hidden.
 		store, err := blob.Dir(blobs)
 		if err != nil {
 			t.Fatal(err)
@@ -211,14 +211,14 @@ func TestKilledAndRunAgain(t *testing.T) {
 			}
 		}
 		if ends == 0 {
-			t.Error("no request has ended")
+			t.Error("ended requests: got none, want one")
 		}
 		drop(t, location)
 	})
 }
 
-// TestBlobsInAnotherFolderAreRefusedAtOnce has what a killed run has left on the account. A
-// program that looks for its blobs elsewhere says where it looked, and what to do.
+// TestBlobsInAnotherFolderAreRefusedAtOnce: a program with another folder for blobs than the killed run
+// that left messages names both folders and says what to do.
 func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	e, err := emulator.New(nil, nil).Start("") // an account of its own: it is in use
@@ -234,10 +234,10 @@ func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	theirs, ours := filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
 	victim := start(t, work(t, dir, "-account", location, "-blobs", theirs)...)
-	victim.until("slices are laid")
+	victim.until("slices are finished")
 	victim.signal(syscall.SIGKILL)
 	if status := victim.wait(); status != -1 {
-		t.Fatalf("status %d: it was finished before it was killed; want status -1", status)
+		t.Fatalf("status: got %d, want -1: it finished before it was killed", status)
 	}
 	small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
 	photo(t, small, 64, 64)
@@ -250,21 +250,21 @@ func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{"blobs in " + theirs + " on ", "looks in " + ours + " on ", "messages", "-blobs", "millrace clear imagerequest"} {
 		if !strings.Contains(r.stderr, want) {
-			t.Errorf("it does not say %q: %s", want, r.stderr)
+			t.Errorf("stderr: got %s, want %q in it", r.stderr, want)
 		}
 	}
 	if _, err := os.Stat(out); err == nil {
-		t.Error("it has left an output")
+		t.Error("output: got a file, want none")
 	}
 	clearAll(t, location)
-	for _, blobs := range []string{ours, theirs} { // when nothing is left, either may have the account
+	for _, blobs := range []string{ours, theirs} { // without messages, either may use the account
 		if r := render(blobs); r.status != statusDone {
-			t.Errorf("with %s: %+v; want status %v", blobs, r, statusDone)
+			t.Errorf("with %s: got %+v, want status %d", blobs, r, statusDone)
 		}
 	}
 }
 
-// clearAll does what the error says.
+// clearAll clears the queues, as the error advises.
 func clearAll(t *testing.T, location string) {
 	t.Helper()
 	for _, name := range []string{"imagerequest", "slicerequest", "sliceresponse", "imageresponse"} {
@@ -278,7 +278,7 @@ func clearAll(t *testing.T, location string) {
 	}
 }
 
-// drop takes the queues away, for the next test and because Azurite gets slow.
+// drop deletes the queues, for the next test and because Azurite becomes slow.
 func drop(t *testing.T, location string) {
 	t.Helper()
 	for _, name := range []string{"imagerequest", "slicerequest", "sliceresponse", "imageresponse"} {
@@ -287,7 +287,7 @@ func drop(t *testing.T, location string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = q.Drop(context.WithoutCancel(t.Context())) // it may not be there
+			_ = q.Drop(context.WithoutCancel(t.Context())) // it may not exist
 			if err := q.Close(); err != nil {
 				t.Error(err)
 			}

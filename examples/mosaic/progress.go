@@ -10,16 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far the work is: with a bar where stderr is a terminal, with a
-// few lines on stdout elsewhere, so that stderr has nothing but what went wrong. It
-// is safe for concurrent use.
+// progress shows the progress: with a bar if stderr is a terminal, and otherwise with a few lines on
+// stdout, so that stderr has only errors. It is safe for concurrent use.
 type progress struct {
 	stdout, stderr io.Writer
 	terminal       bool
 
 	mu     sync.Mutex
 	bar    *progressbar.ProgressBar // nil before there are slices, and without a terminal; guarded by mu
-	most   int                      // slices shown; guarded by mu
+	shown  int                      // highest number of slices shown; guarded by mu
 	lines  int                      // tenths of all slices that were printed; guarded by mu
 	closed bool                     // guarded by mu
 }
@@ -29,7 +28,7 @@ func newProgress(stdout, stderr io.Writer) *progress {
 	return &progress{stdout: stdout, stderr: stderr, terminal: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// say tells what is done next.
+// say prints what is done next.
 func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,34 +39,34 @@ func (p *progress) say(format string, args ...any) {
 	say(p.stdout, format+"\n", args...)
 }
 
-// slices tells how many slices are laid. Numbers that come late are passed over.
+// slices shows how many slices are finished. It ignores numbers that arrive out of order.
 func (p *progress) slices(laid, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.most > 0 && laid <= p.most {
+	if p.closed || p.shown > 0 && laid <= p.shown {
 		return
 	}
-	p.most = laid
+	p.shown = laid
 	if p.terminal {
 		if p.bar == nil {
 			p.bar = newBar(p.stderr, all)
 		}
-		_ = p.bar.Set(laid) // its errors are those of the terminal
-		if laid == all {    // which has cleared the bar
-			say(p.stderr, "putting the mosaic together\n")
+		_ = p.bar.Set(laid) // fails only if the terminal does
+		if laid == all {    // the bar has cleared itself
+			say(p.stderr, "composing the mosaic\n")
 		}
 		return
 	}
 	if tenths := laid * 10 / all; tenths > p.lines {
 		p.lines = tenths
-		say(p.stdout, "%d of %d slices are laid\n", laid, all)
+		say(p.stdout, "%d of %d slices are finished\n", laid, all)
 	}
 }
 
 func newBar(w io.Writer, all int) *progressbar.ProgressBar {
 	return progressbar.NewOptions(all,
 		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetDescription("laying slices"),
+		progressbar.OptionSetDescription("rendering slices"),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionThrottle(50*time.Millisecond),
@@ -76,7 +75,7 @@ func newBar(w io.Writer, all int) *progressbar.ProgressBar {
 	)
 }
 
-// close takes the bar away.
+// close clears the bar.
 func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,34 +18,33 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 )
 
-// dataFolder is where pictures are kept for an account that outlives the program: a
-// message that is found later needs its blobs.
+// dataFolder is where blobs are stored if the account outlives the program: a message that is received
+// later needs its blobs.
 const dataFolder = "./mosaic-data"
 
-// grace is how long handlers may finish when the mosaic is done, or when the user has
-// had enough. What they work on then is given back.
+// grace is how long handlers may finish after the mosaic is done or the user interrupts. Messages
+// still being handled then are given back.
 const grace = 2 * time.Second
 
-// errStopped is the end of a program that was told to stop.
+// errStopped is the error of an interrupted program.
 var errStopped = errors.New("stopped before the mosaic was finished")
 
-// render makes the mosaic. Signals are heeded from its first step to its last.
+// render makes the mosaic. Signals interrupt it at every step.
 func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
 	show := newProgress(stdout, stderr)
 	defer show.close()
 	return millrace.Run(ctx, &rendering{settings: s, show: show, logger: newLogger(show)})
 }
 
-// rendering is one mosaic in the making: a [millrace.Runner], of which the roles are a
-// part.
+// rendering makes one mosaic. It is a [millrace.Runner] that runs the roles.
 type rendering struct {
 	settings
 	show   *progress
 	logger *slog.Logger
 }
 
-// Halt does nothing: what takes time is either the roles, which hear of a second
-// signal themselves, or ends soon after the first.
+// Halt does nothing: a second signal reaches the roles directly, and every other step ends soon after
+// the first.
 func (*rendering) Halt() {}
 
 // Run makes the mosaic and shows what was done.
@@ -53,7 +52,7 @@ func (r *rendering) Run(ctx context.Context) error {
 	done, err := r.run(ctx)
 	r.show.close()
 	if err != nil {
-		// Why something failed after the stop is of no interest.
+		// Errors after the interruption are its consequences.
 		if ctx.Err() != nil {
 			return errStopped
 		}
@@ -118,7 +117,7 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	}, nil
 }
 
-// plan says how the picture is to be cut, or that it cannot be.
+// plan returns how the picture is cut into tiles and slices.
 func (r *rendering) plan(source *source) (picture.Plan, error) {
 	header, err := source.header()
 	if err != nil {
@@ -133,7 +132,7 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 		slices = min(slices, whole.Rows)
 	}
 	if slices > whole.Rows {
-		return whole, wrongCall("-slices %d: %s has %d rows of tiles, and a slice is at least one", slices, source.name, whole.Rows)
+		return whole, usageErrorf("-slices %d: %s has %d rows of tiles, and a slice is at least one", slices, source.name, whole.Rows)
 	}
 	if size := whole.Size(); r.format == picture.JPEG && max(size.X, size.Y) > maxJPEGSide {
 		return whole, fmt.Errorf("cannot write %s: a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png", r.out, maxJPEGSide, size.X, size.Y)
@@ -142,21 +141,20 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 	return whole, nil
 }
 
-// maxJPEGSide is the most that the header of a JPEG can say.
+// maxJPEGSide is the maximum in the header of a JPEG.
 const maxJPEGSide = 1<<16 - 1
 
-// elsewhere says what to do about blobs in two places.
+// elsewhere adds what to do if programs use different blob stores.
 func elsewhere(err error) error {
 	if e := (*roles.ElsewhereError)(nil); errors.As(err, &e) {
-		return fmt.Errorf("%w; give -blobs the same folder, or wait until the others are done; messages that nobody "+
-			"works on any more go away with millrace clear imagerequest, and the same for slicerequest, sliceresponse and imageresponse", e)
+		return fmt.Errorf("%w; give -blobs the same folder, or wait until the others are done; abandoned messages are "+
+			"deleted by millrace clear imagerequest, and the same for slicerequest, sliceresponse and imageresponse", e)
 	}
 	return err
 }
 
-// openBlobs opens the store, and returns where it is and how to close it. A temporary one
-// is in files too: a large picture, its slices and the mosaic are too much to keep in
-// memory beside what is being worked on.
+// openBlobs opens the store and returns its place and a function that closes it. Even a temporary
+// store is in files, because a large picture, its slices and the mosaic need too much memory.
 func (r *rendering) openBlobs() (_ blob.Store, place string, _ func() error, _ error) {
 	path, remove := r.blobs, func() error { return nil }
 	switch {
@@ -177,7 +175,7 @@ func (r *rendering) openBlobs() (_ blob.Store, place string, _ func() error, _ e
 	return store, placeOf(path), func() error { return errors.Join(store.Close(), remove()) }, nil
 }
 
-// placeOf says where a folder is, to people who may sit at another machine.
+// placeOf describes a folder for people on any machine.
 func placeOf(folder string) string {
 	if absolute, err := filepath.Abs(folder); err == nil {
 		folder = absolute
@@ -188,7 +186,7 @@ func placeOf(folder string) string {
 	return folder
 }
 
-// library makes the tiles, or reads them.
+// library generates the tiles, or makes them from a folder.
 func (r *rendering) library(ctx context.Context) (*tiles.Library, error) {
 	if r.tiles == "" {
 		return tiles.Generate(r.tile)
@@ -219,10 +217,10 @@ type skippedTile struct {
 	err  error
 }
 
-// maxSkippedShown bounds the lines about broken tiles.
+// maxSkippedShown is the maximum number of warnings about skipped tiles.
 const maxSkippedShown = 10
 
-// order hands the picture in.
+// order submits the picture.
 func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *source, plan picture.Plan, library *tiles.Library, output *output) (*roles.Order, error) {
 	in, err := source.open()
 	if err != nil {
@@ -236,7 +234,7 @@ func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *sou
 	})
 }
 
-// clientID is who asks.
+// clientID returns the user's name.
 func clientID() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -257,7 +255,7 @@ func (r *rendering) make(ctx context.Context, system *roles.System, order *roles
 	case finished && err == nil:
 		return nil
 	case errors.As(err, &failed):
-		// The user knows; a later run need not find what is left.
+		// The user sees the error, so a later run need not find the rest.
 		if e := order.Abandon(context.WithoutCancel(ctx)); e != nil {
 			r.logger.Warn("cannot clean up", "error", e)
 		}
@@ -272,14 +270,14 @@ func (r *rendering) make(ctx context.Context, system *roles.System, order *roles
 	return errStopped
 }
 
-// waiting is a [millrace.Runner] that ends with the order, and so ends the others.
+// waiting is a [millrace.Runner] that returns when the order ends, which stops the other runners.
 type waiting struct {
 	order  *roles.Order
 	system *roles.System
 }
 
 func (w waiting) Run(ctx context.Context) error {
-	_ = w.order.Wait(ctx) // the order itself tells how it ended
+	_ = w.order.Wait(ctx) // Order.Finished returns the error
 	w.system.Yield()
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// source is the picture that is to become a mosaic: a file, or the sample.
+// source is the input picture: a file or the sample.
 type source struct {
 	name   string // for people
 	path   string // of the file
@@ -38,7 +38,7 @@ func (s *source) open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, s.failure(err)
 	}
-	// It is read twice, which a pipe cannot be; opening one may wait for ever.
+	// It is read twice, which a pipe does not allow; opening one may block for ever.
 	if !info.Mode().IsRegular() {
 		return nil, s.failure(errors.New("it is not a file"))
 	}
@@ -49,7 +49,7 @@ func (s *source) open() (io.ReadCloser, error) {
 	return f, nil
 }
 
-// header reads how large the picture is, and refuses what cannot be decoded.
+// header reads the header, and refuses a picture that cannot be decoded.
 func (s *source) header() (picture.Header, error) {
 	r, err := s.open()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// summary is what was done.
+// summary is the report of a finished mosaic.
 type summary struct {
 	out          string
 	plan         picture.Plan
@@ -36,7 +36,7 @@ func (s summary) print(w io.Writer) {
 	say(w, "  time                  %.1f s\n", s.took.Seconds())
 }
 
-// grouped writes a number with commas between its thousands.
+// grouped formats a number with commas between thousands.
 func grouped(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -14,8 +14,8 @@ import (
 
 const dying = "AZURITETEST_DYING"
 
-// TestDying is a test binary that starts Azurite and is killed before it can stop
-// it. It runs only inside TestKilledBinaryLeavesNothingBehind.
+// TestDying starts Azurite and waits to be killed. It runs only in the child process of
+// TestKilledBinaryLeavesNothingBehind.
 func TestDying(t *testing.T) {
 	if os.Getenv(dying) == "" {
 		t.Skip("run by TestKilledBinaryLeavesNothingBehind")
@@ -26,7 +26,7 @@ func TestDying(t *testing.T) {
 }
 
 func TestKilledBinaryLeavesNothingBehind(t *testing.T) {
-	ConnectionString(t) // skips where there is none
+	ConnectionString(t) // skips the test without Azurite
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDying$")
 	cmd.Env = append(os.Environ(), dying+"=1")
 	output, err := cmd.StdoutPipe()
@@ -45,9 +45,9 @@ func TestKilledBinaryLeavesNothingBehind(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if url == "" {
-		t.Fatal("it did not start")
+		t.Fatal("output of the child: got no \"started\" line, want one")
 	}
-	Until(t, "nobody listens any more", func() bool {
+	Until(t, "Azurite no longer listens", func() bool {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err == nil {
 			c.Close()

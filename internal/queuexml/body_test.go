@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseBodyTakes(t *testing.T) {
+func TestParseBodyAccepts(t *testing.T) {
 	for doc, want := range map[string]string{
 		"<QueueMessage><MessageText>hello</MessageText></QueueMessage>":                                                                   "hello",
 		"<QueueMessage><MessageText></MessageText></QueueMessage>":                                                                        "",
@@ -24,10 +24,10 @@ func TestParseBodyTakes(t *testing.T) {
 	} {
 		got, err := ParseBody([]byte(doc))
 		if err != nil || got != want {
-			t.Errorf("%q: %q, %v; want %q", doc, got, err, want)
+			t.Errorf("%q: got %q, %v; want %q", doc, got, err, want)
 		}
 		if theirs, err := decoded(doc); err != nil || theirs != want {
-			t.Errorf("%q: encoding/xml reads %q, %v; want %q", doc, theirs, err, want)
+			t.Errorf("%q: encoding/xml: got %q, %v; want %q", doc, theirs, err, want)
 		}
 	}
 }
@@ -78,17 +78,16 @@ func TestParseBodyRefuses(t *testing.T) {
 		"<QueueMessage a='1'b='2'><MessageText/></QueueMessage>":                                         ErrMalformed,
 	} {
 		if got, err := ParseBody([]byte(doc)); !errors.Is(err, want) {
-			t.Errorf("%q: %q, %v; want %v", doc, got, err, want)
+			t.Errorf("%q: got %q, %v; want %v", doc, got, err, want)
 		}
 	}
 }
 
-// TestParseBodyQuotesNoText holds the promise that an error never quotes what
-// was in the message.
+// TestParseBodyQuotesNoText: an error never quotes the content of the message.
 func TestParseBodyQuotesNoText(t *testing.T) {
 	for _, text := range []string{"secret&;", "secret<b/>", "secret&secret;", "secret\x00", "secret]]>secret"} {
 		if _, err := ParseBody([]byte("<QueueMessage><MessageText>" + text + "</MessageText></QueueMessage>")); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got error %v, want one that does not quote it", text, err)
 		}
 	}
 }
@@ -108,8 +107,8 @@ func decoded(doc string) (string, error) {
 	return *body.Text, nil
 }
 
-// FuzzParseBody holds that whatever we take, encoding/xml takes too, with the
-// same text; and that we take whatever encoding/xml, and we, have written.
+// FuzzParseBody checks that encoding/xml accepts every body that ParseBody accepts, with the same text,
+// and that ParseBody accepts what encoding/xml and this package write.
 func FuzzParseBody(f *testing.F) {
 	for _, seed := range []string{"", "hello", "a\r\nb", "&amp;", "<![CDATA[x]]>", "]]>", "\uFEFF", "<?xml version=\"1.0\"?>", "<!-- x -->", "\xff\x00", "привет"} {
 		f.Add("", seed)
@@ -121,10 +120,10 @@ func FuzzParseBody(f *testing.F) {
 		if got, err := ParseBody([]byte(doc)); err == nil {
 			theirs, err := decoded(doc)
 			if err != nil || theirs != got {
-				t.Fatalf("%q: we read %q, encoding/xml %q, %v", doc, got, theirs, err)
+				t.Fatalf("%q: got %q, want as encoding/xml %q, %v", doc, got, theirs, err)
 			}
 		} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnexpected) {
-			t.Fatalf("%q: an error of no kind: got %v, want ErrMalformed and ErrUnexpected", doc, err)
+			t.Fatalf("%q: got error %v, want ErrMalformed or ErrUnexpected", doc, err)
 		}
 		want := legal(text)
 		ours := "<QueueMessage><MessageText>" + string(AppendText(nil, text)) + "</MessageText></QueueMessage>"
@@ -134,16 +133,16 @@ func FuzzParseBody(f *testing.F) {
 		}
 		for _, written := range []string{ours, "<QueueMessage><MessageText>" + b.String() + "</MessageText></QueueMessage>"} {
 			if got, err := ParseBody([]byte(written)); err != nil || got != want {
-				t.Fatalf("%q: read %q, %v; want %q", written, got, err, want)
+				t.Fatalf("%q: got %q, %v; want %q", written, got, err, want)
 			}
 		}
 		if theirs, err := decoded(ours); err != nil || theirs != want {
-			t.Fatalf("%q: encoding/xml reads %q, %v; want %q", ours, theirs, err, want)
+			t.Fatalf("%q: encoding/xml: got %q, %v; want %q", ours, theirs, err, want)
 		}
 	})
 }
 
-// legal is s with U+FFFD for what XML cannot carry, byte by byte where it is
+// legal returns s with U+FFFD in place of every character that XML does not allow and every byte that is
 // not UTF-8.
 func legal(s string) string {
 	var b strings.Builder
@@ -161,7 +160,7 @@ func TestTextRoundTrip(t *testing.T) {
 		text := legal(rapid.String().Draw(t, "text"))
 		doc := "<QueueMessage><MessageText>" + string(AppendText(nil, text)) + "</MessageText></QueueMessage>"
 		if got, err := ParseBody([]byte(doc)); err != nil || got != text {
-			t.Fatalf("%q became %q, %v", text, got, err)
+			t.Fatalf("written and read: got %q, %v; want %q", got, err, text)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func parseAll(doc string) (messages []Message, err error) {
 	return messages, err
 }
 
-func TestParseMessagesTakes(t *testing.T) {
+func TestParseMessagesAccepts(t *testing.T) {
 	whole := Message{
 		ID: "id", Receipt: "r+/=", Text: "a & b", DequeueCount: 3,
 		Inserted:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -43,7 +43,7 @@ func TestParseMessagesTakes(t *testing.T) {
 		</QueueMessagesList>`: {whole, {}},
 	} {
 		if got, err := parseAll(doc); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v; want %+v", doc, got, err, want)
+			t.Errorf("%s: got %+v, %v; want %+v", doc, got, err, want)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestParseMessagesRefuses(t *testing.T) {
 		strings.Replace(wrap, "%", "<InsertionTime/>", 1):                                 ErrUnexpected,
 	} {
 		if got, err := parseAll(doc); !errors.Is(err, want) {
-			t.Errorf("%s: %+v, %v; want %v", doc, got, err, want)
+			t.Errorf("%s: got %+v, %v; want %v", doc, got, err, want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestParseMessagesRefuses(t *testing.T) {
 func TestParseTimeRefuses(t *testing.T) {
 	const good = "Thu, 29 Feb 2024 23:59:59 GMT"
 	if _, ok := parseTime([]byte(good)); !ok {
-		t.Fatalf("%s is refused", good)
+		t.Fatalf("%s: got it refused, want it accepted", good)
 	}
 	for _, text := range []string{
 		"", good + " ", "Thu, 30 Feb 2024 23:59:59 GMT", "Thu, 00 Feb 2024 23:59:59 GMT", "Thu, 29 Feb 2023 23:59:59 GMT",
@@ -89,13 +89,12 @@ func TestParseTimeRefuses(t *testing.T) {
 		"Thu, 29 Feb 2024 23:59:59 UTC", "Thu; 29 Feb 2024 23:59:59 GMT", "Thu, +9 Feb 2024 23:59:59 GMT",
 	} {
 		if at, ok := parseTime([]byte(text)); ok {
-			t.Errorf("%q is %v", text, at)
+			t.Errorf("%q: got %v, want it refused", text, at)
 		}
 	}
 }
 
-// TestParseMessagesQuotesNoText holds the promise that an error never quotes what
-// was in a message.
+// TestParseMessagesQuotesNoText: an error never quotes the content of a message.
 func TestParseMessagesQuotesNoText(t *testing.T) {
 	for _, content := range []string{
 		"<MessageText>secret&;</MessageText>", "<MessageText>secret<secret/></MessageText>", "<PopReceipt>secret&secret;</PopReceipt>",
@@ -103,7 +102,7 @@ func TestParseMessagesQuotesNoText(t *testing.T) {
 	} {
 		_, err := parseAll("<QueueMessagesList><QueueMessage>" + content + "</QueueMessage></QueueMessagesList>")
 		if err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("%q: got error %v, want one that does not quote it", content, err)
 		}
 	}
 }
@@ -128,12 +127,12 @@ func TestParseMessagesReadsBackWhatIsWritten(t *testing.T) {
 		}
 		got, err := parseAll(string(AppendMessages(nil, part, slices.Values(want))))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("read %+v, %v; want %+v", got, err, want)
+			t.Fatalf("written and read: got %+v, %v; want %+v", got, err, want)
 		}
 	})
 }
 
-// decodedList reads a list with encoding/xml, the values as texts.
+// decodedList reads a list with encoding/xml, with the values as texts.
 func decodedList(doc string) ([]Message, error) {
 	var list struct {
 		XMLName  xml.Name `xml:"QueueMessagesList"`
@@ -178,7 +177,7 @@ func decodedList(doc string) ([]Message, error) {
 	return messages, nil
 }
 
-// FuzzParseMessages holds that whatever we take encoding/xml takes too, with the
+// FuzzParseMessages checks that encoding/xml accepts every list that ParseMessages accepts, with the
 // same values.
 func FuzzParseMessages(f *testing.F) {
 	for _, part := range []Part{Put, Get, Peek} {
@@ -189,13 +188,13 @@ func FuzzParseMessages(f *testing.F) {
 		got, err := parseAll(doc)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnexpected) {
-				t.Fatalf("%q: an error of no kind: got %v, want ErrMalformed and ErrUnexpected", doc, err)
+				t.Fatalf("%q: got error %v, want ErrMalformed or ErrUnexpected", doc, err)
 			}
 			return
 		}
 		theirs, err := decodedList(doc)
 		if err != nil || !reflect.DeepEqual(got, theirs) {
-			t.Fatalf("%q: we read %+v, encoding/xml %+v, %v", doc, got, theirs, err)
+			t.Fatalf("%q: got %+v, want as encoding/xml %+v, %v", doc, got, theirs, err)
 		}
 	})
 }
@@ -221,12 +220,12 @@ func BenchmarkParseMessages(b *testing.B) {
 	}
 }
 
-// A batch costs one allocation a message and a handful for the whole.
+// A batch costs one allocation for each message and a few more.
 func TestParseMessagesAllocatesOnceAMessage(t *testing.T) {
 	m := message
 	m.Text = "millrace/1?id=0f7a&at=1\n" + strings.Repeat("x", 1024)
 	doc := AppendMessages(nil, Get, slices.Values(slices.Repeat([]Message{m}, 32)))
 	if n := testing.AllocsPerRun(10, func() { ParseMessages(doc, func(*Message) {}) }); n > 48 {
-		t.Errorf("32 messages cost %v allocations", n)
+		t.Errorf("allocations for 32 messages: got %v, want at most 48", n)
 	}
 }

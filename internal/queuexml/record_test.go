@@ -22,7 +22,7 @@ func TestPoliciesReadBack(t *testing.T) {
 		doc := AppendPolicies(nil, want)
 		got, err := ParsePolicies(doc)
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v, %v; want %+v\n%s", got, err, want, doc)
+			t.Fatalf("written and read: got %+v, %v; want %+v\n%s", got, err, want, doc)
 		}
 		var other struct {
 			Policies []struct {
@@ -31,11 +31,11 @@ func TestPoliciesReadBack(t *testing.T) {
 			} `xml:"SignedIdentifier"`
 		}
 		if err := xml.Unmarshal(doc, &other); err != nil || len(other.Policies) != len(want) {
-			t.Fatalf("%+v, %v", other, err)
+			t.Fatalf("encoding/xml: got %+v, %v; want %d policies", other, err, len(want))
 		}
 		for i, p := range other.Policies {
 			if p.ID != want[i].ID || p.Expiry != want[i].Expiry {
-				t.Fatalf("another parser reads %+v, want %+v", p, want[i])
+				t.Fatalf("encoding/xml: got %+v, want %+v", p, want[i])
 			}
 		}
 	})
@@ -73,7 +73,7 @@ func TestPropertiesReadBack(t *testing.T) {
 		}
 		doc := AppendProperties(nil, want)
 		if got, err := ParseProperties(doc); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v, %v; want %+v\n%s", got, err, want, doc)
+			t.Fatalf("written and read: got %+v, %v; want %+v\n%s", got, err, want, doc)
 		}
 		if err := xml.Unmarshal(doc, new(struct{ XMLName xml.Name })); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestRecordsRefused(t *testing.T) {
 		{key, "<KeyInfo><Expiry>a</Expiry></KeyInfo><KeyInfo/>", ErrMalformed},
 	} {
 		if err := c.parse(c.doc); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", c.doc, err, c.want)
+			t.Errorf("%s: got %v, want %v", c.doc, err, c.want)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestRecordsRefused(t *testing.T) {
 func TestParseKeyInfo(t *testing.T) {
 	got, err := ParseKeyInfo([]byte("\uFEFF" + Prolog + "<!-- a --><KeyInfo >\n<Expiry>b&amp;</Expiry> <DelegatedUserTid><![CDATA[c]]></DelegatedUserTid><Start/>\n</KeyInfo >\n"))
 	if want := (KeyInfo{Expiry: "b&", DelegatedTenant: "c"}); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }
 
@@ -128,23 +128,22 @@ func TestAppendDelegationKey(t *testing.T) {
 	want := Prolog + "<UserDelegationKey><SignedOid>&lt;o&gt;</SignedOid><SignedTid>t</SignedTid><SignedStart>s</SignedStart><SignedExpiry>e</SignedExpiry>" +
 		"<SignedService>q</SignedService><SignedVersion>v</SignedVersion><Value>a+b=</Value></UserDelegationKey>"
 	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := string(AppendDelegationKey(nil, DelegationKey{DelegatedTenant: "d"})); !strings.Contains(got, "<SignedDelegatedUserTid>d</SignedDelegatedUserTid>") {
-		t.Error(got)
+		t.Errorf("got %s, want the tenant of the delegated user in it", got)
 	}
 }
 
 func TestAppendStatistics(t *testing.T) {
 	got := string(AppendStatistics(nil, "live", time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)))
 	if want := Prolog + "<StorageServiceStats><GeoReplication><Status>live</Status><LastSyncTime>Fri, 02 Jan 2026 03:04:05 GMT</LastSyncTime></GeoReplication></StorageServiceStats>"; got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-// FuzzRecords reads arbitrary documents as each of the kinds. Whatever is taken
-// is well formed to another parser too, and stays the same when it is written
-// and read again.
+// FuzzRecords parses arbitrary documents as each kind of record. encoding/xml finds every accepted
+// document well formed, and it stays the same when it is written and read again.
 func FuzzRecords(f *testing.F) {
 	f.Add(AppendPolicies(nil, []Policy{{ID: "a", Start: "b"}, {ID: "c"}}))
 	include := true
@@ -155,20 +154,20 @@ func FuzzRecords(f *testing.F) {
 			switch {
 			case err == nil:
 				if err := xml.Unmarshal(doc, new(struct{ XMLName xml.Name })); err != nil {
-					t.Errorf("taken, but %v", err)
+					t.Errorf("accepted document: got the error %v of encoding/xml, want none", err)
 				}
 				if err := again(); err != nil {
-					t.Error(err)
+					t.Errorf("written and read again: got the error %v, want none", err)
 				}
 			case !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnexpected) && !errors.Is(err, ErrValue):
-				t.Errorf("error %v", err)
+				t.Errorf("got error %v, want ErrMalformed, ErrUnexpected or ErrValue", err)
 			}
 		}
 		policies, err := ParsePolicies(doc)
 		check(err, func() error {
 			again, err := ParsePolicies(AppendPolicies(nil, policies))
 			if !reflect.DeepEqual(again, policies) {
-				t.Errorf("%+v became %+v", policies, again)
+				t.Errorf("written and read again: got %+v, want %+v", again, policies)
 			}
 			return err
 		})
@@ -176,7 +175,7 @@ func FuzzRecords(f *testing.F) {
 		check(err, func() error {
 			again, err := ParseProperties(AppendProperties(nil, properties))
 			if !reflect.DeepEqual(again, properties) {
-				t.Errorf("%+v became %+v", properties, again)
+				t.Errorf("written and read again: got %+v, want %+v", again, properties)
 			}
 			return err
 		})

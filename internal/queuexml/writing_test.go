@@ -35,11 +35,11 @@ func TestAppendMessages(t *testing.T) {
 	} {
 		got := string(AppendMessages(nil, part, slices.Values([]Message{message})))
 		if want := Prolog + "<QueueMessagesList><QueueMessage><MessageId>id</MessageId>" + want + "</QueueMessage></QueueMessagesList>"; got != want {
-			t.Errorf("part %d:\n%s\nwant\n%s", part, got, want)
+			t.Errorf("part %d: got\n%s\nwant\n%s", part, got, want)
 		}
 	}
 	if got := string(AppendMessages(nil, Get, slices.Values([]Message(nil)))); got != Prolog+"<QueueMessagesList></QueueMessagesList>" {
-		t.Errorf("no messages: %s", got)
+		t.Errorf("no messages: got %s, want an empty list", got)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAppendMessagesReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got.Messages, want) {
-			t.Fatalf("read %+v, want %+v", got.Messages, want)
+			t.Fatalf("written and read: got %+v, want %+v", got.Messages, want)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestAppendError(t *testing.T) {
 	want := "kept" + Prolog + "<Error><Code>OutOfRange</Code><Message>a &lt; b\nc</Message>" +
 		"<QueryParameterName>x&amp;y</QueryParameterName><Reason></Reason></Error>"
 	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestAppendListing(t *testing.T) {
 				`<Queue><Name>two</Name><Metadata></Metadata></Queue><Queue><Name>three</Name></Queue></Queues><NextMarker>n</NextMarker></EnumerationResults>`},
 	} {
 		if got := string(AppendListing(nil, c.listing)); got != Prolog+c.want {
-			t.Errorf("%s\nwant\n%s", got, Prolog+c.want)
+			t.Errorf("got\n%s\nwant\n%s", got, Prolog+c.want)
 		}
 	}
 }
@@ -118,13 +118,13 @@ func BenchmarkAppendMessages(b *testing.B) {
 	b.SetBytes(int64(len(doc)))
 }
 
-// TestAppendTimeIsTheFormat compares it with the format of net/http.
+// TestAppendTimeIsTheFormat: AppendTime writes the format of net/http.
 func TestAppendTimeIsTheFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(-1<<37, 1<<38).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).
 			In(time.FixedZone("", rapid.IntRange(-50_000, 50_000).Draw(t, "east")))
 		if got, want := string(AppendTime(nil, at)), at.UTC().Format(http.TimeFormat); got != want {
-			t.Fatalf("%q, want %q", got, want)
+			t.Fatalf("got %q, want %q", got, want)
 		}
 	})
 }

@@ -75,14 +75,14 @@ func (a *Account) list(ctx context.Context, o *queue.ListOptions) (queue.Page, e
 	}
 	var page queue.Page
 	err := a.account.call(ctx, opList, "", func(ctx context.Context) error {
-		var answer *http.Response
-		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &answer)) // one page, one request
+		var resp *http.Response
+		r, err := a.account.service.NewListQueuesPager(sdk).NextPage(policy.WithCaptureResponse(ctx, &resp)) // one page, one request
 		if err != nil {
 			return err
 		}
 		if r.ServiceEndpoint == nil { // a document without an endpoint is not a queue list
-			body, _ := runtime.Payload(answer)
-			return foreignResponse(answer, body)
+			body, _ := runtime.Payload(resp)
+			return foreignResponse(resp, body)
 		}
 		for _, q := range r.Queues {
 			if q == nil || value(q.Name) == "" {

@@ -35,7 +35,7 @@ func TestAccountsAndQueuesOpenAtTheSameLocations(t *testing.T) {
 		}
 		_, err = a.Open("other")
 		if of := strings.Contains(location, "/orders"); of != errors.Is(err, queue.ErrInvalid) || err != nil && !strings.Contains(err.Error(), "has a path that is not the queue name") {
-			t.Errorf("%q: opening another queue: %v", location, err)
+			t.Errorf("%q: opening another queue: got %v, want success, or ErrInvalid if the location is a queue's address", location, err)
 		}
 	}
 	for _, bad := range []string{"", "acct", "https://acct.queue.core.windows.net/orders/messages?" + someSAS, "AccountName=acct;AccountKey=S3cret!"} {
@@ -77,16 +77,16 @@ func TestListRequests(t *testing.T) {
 // TestListErrorsAreOfTheAccount: an error of the service about the account names no queue.
 func TestListErrorsAreOfTheAccount(t *testing.T) {
 	for _, c := range []struct {
-		answer canned
-		kind   error
-		says   string
+		response canned
+		kind     error
+		says     string
 	}{
 		{responding(404, "", "x-ms-error-code", "ResourceNotFound"), queue.ErrInvalid, "check the account's name"},
 		{responding(403, "", "x-ms-error-code", "AuthorizationResourceTypeMismatch"), queue.ErrUnauthorized, "permission"},
 		{responding(200, `<EnumerationResults ServiceEndpoint="https://acct.queue.core.windows.net/"><Queues><Queue><Name></Name></Queue></Queues></EnumerationResults>`), queue.ErrOutcomeUnknown, "no name of a queue"},
 		{responding(200, "<EnumerationResults><Queues><Queue>"), queue.ErrOutcomeUnknown, "EOF"},
 	} {
-		a, err := OpenAccount("https://acct.queue.core.windows.net?"+someSAS, &Options{Transport: c.answer})
+		a, err := OpenAccount("https://acct.queue.core.windows.net?"+someSAS, &Options{Transport: c.response})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func TestSharedAccessSignature(t *testing.T) {
 		}
 		known := (*queue.Error)(nil)
 		if errors.As(err, &known); known.Status != 403 || known.Hint == "" || strings.Contains(err.Error(), signature) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want status 403 and a hint, without the signature", name, err)
 		}
 	}
 	wrong := strings.Replace(location, azuritetest.Key, "d3Jvbmc=", 1)

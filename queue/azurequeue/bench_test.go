@@ -97,7 +97,7 @@ func TestDequeueAllocations(t *testing.T) {
 	q := openCanned(t, instantly(200, body))
 	allocations := testing.AllocsPerRun(50, func() {
 		if batch, err := q.Dequeue(t.Context(), 32, time.Second); err != nil || len(batch) != 32 {
-			t.Fatal(len(batch), err)
+			t.Fatalf("dequeue: got %d messages, %v; want 32", len(batch), err)
 		}
 	})
 	if allocations > 200 {

@@ -45,7 +45,7 @@ func (a *account) call(ctx context.Context, op string, receipt queue.Receipt, se
 const maxDoublings = 2
 
 // timeout returns the time-out of the next try: TryTimeout, or more for a request that is
-// repeated. If the service answers, but later than that, the same time-out would fail each try.
+// repeated. If the service responds, but later than that, the same time-out would fail each try.
 func (a *account) timeout(ctx context.Context) time.Duration {
 	longer := a.tryTimeout << min(retry.Repeats(ctx), maxDoublings)
 	return max(a.tryTimeout, longer) // longer may have overflowed

@@ -58,7 +58,7 @@ func TestConformanceOfTheEmulatorInProcess(t *testing.T) {
 }
 
 func TestConformanceOfTheEmulatorOverASocket(t *testing.T) {
-	t.Parallel() // it waits, most of the time
+	t.Parallel() // it spends most of its time waiting
 	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestConformanceOfTheEmulatorOverASocket(t *testing.T) {
 }
 
 func TestConformanceOfAzurite(t *testing.T) {
-	t.Parallel() // it waits, most of the time
+	t.Parallel() // it spends most of its time waiting
 	location := azuritetest.ConnectionString(t)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -75,35 +75,35 @@ func (decodeMessages) Do(r *policy.Request) (*http.Response, error) {
 	}
 	// The pipeline would allocate a new buffer for each body.
 	runtime.SkipBodyDownload(r)
-	answer, err := r.Next()
+	resp, err := r.Next()
 	if err != nil {
-		return answer, err
+		return resp, err
 	}
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
-		_, err := runtime.Payload(answer) // as the pipeline would have done
-		return answer, err
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
+		_, err := runtime.Payload(resp) // as the pipeline would have done
+		return resp, err
 	}
 	buffer := documentBuffers.Get().(*bytes.Buffer)
-	if err := download(buffer, answer); err != nil {
-		return answer, err
+	if err := download(buffer, resp); err != nil {
+		return resp, err
 	}
 	if l.decode(buffer.Bytes()); !l.decoded {
 		// For any other document the SDK's decoder would report an empty list.
 		switch err := checkList(buffer.Bytes()); {
 		case err == nil:
-			answer.Body = io.NopCloser(buffer) // the SDK owns the buffer now
-			return answer, nil
+			resp.Body = io.NopCloser(buffer) // the SDK owns the buffer now
+			return resp, nil
 		case errors.Is(err, errNotAList):
-			return nil, foreignResponse(answer, buffer.Bytes()) // likewise
+			return nil, foreignResponse(resp, buffer.Bytes()) // likewise
 		default:
-			return nil, &unusableResponseError{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), why: err.Error()}
+			return nil, &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(requestIDHeader), why: err.Error()}
 		}
 	}
 	if buffer.Cap() <= maxPooled {
 		documentBuffers.Put(buffer)
 	}
-	answer.Body = io.NopCloser(strings.NewReader(emptyList))
-	return answer, nil
+	resp.Body = io.NopCloser(strings.NewReader(emptyList))
+	return resp, nil
 }
 
 // documentBuffers hold responses while they are decoded.
@@ -112,13 +112,13 @@ var documentBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // maxPooled is the largest buffer that is kept, in bytes: 32 messages of 64 KiB fit.
 const maxPooled = 4 << 20
 
-func download(into *bytes.Buffer, answer *http.Response) error {
+func download(into *bytes.Buffer, resp *http.Response) error {
 	into.Reset()
-	if n := answer.ContentLength; 0 < n && n <= maxPooled {
+	if n := resp.ContentLength; 0 < n && n <= maxPooled {
 		into.Grow(int(n) + bytes.MinRead) // ReadFrom needs this much spare room
 	}
-	_, err := into.ReadFrom(answer.Body)
-	if closed := answer.Body.Close(); err == nil {
+	_, err := into.ReadFrom(resp.Body)
+	if closed := resp.Body.Close(); err == nil {
 		err = closed
 	}
 	return err

@@ -27,7 +27,7 @@ type location struct {
 	key       string // Base64
 	signature string // a query without the question mark
 	secrets   []string
-	hint      string // what to do if nothing answers
+	hint      string // what to do if no server responds
 }
 
 // The development account of the emulators. Its key is public.

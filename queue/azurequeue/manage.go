@@ -16,14 +16,14 @@ import (
 func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
 	var p queue.Properties
 	err := q.call(ctx, "properties", "", "", nil, func(ctx context.Context) error {
-		var answer *http.Response
-		r, err := q.client.GetProperties(policy.WithCaptureResponse(ctx, &answer), nil)
+		var resp *http.Response
+		r, err := q.client.GetProperties(policy.WithCaptureResponse(ctx, &resp), nil)
 		if err != nil {
 			return err
 		}
 		if value(r.ApproximateMessagesCount) < 0 || r.ApproximateMessagesCount == nil { // a missing depth is not 0
-			if body, err := runtime.Payload(answer); err == nil && len(body) > 0 {
-				return foreignResponse(answer, body) // the service sends no body
+			if body, err := runtime.Payload(resp); err == nil && len(body) > 0 {
+				return foreignResponse(resp, body) // the service sends no body
 			}
 			return incompleteResponse(http.StatusOK, r.RequestID, "depth and an empty body")
 		}

@@ -20,11 +20,11 @@ import (
 // translate turns an error of azqueue into a [*queue.Error] without secrets. ctx is the caller's
 // context, try the one with our timeout.
 func (a *account) translate(ctx, try context.Context, op string, receipt queue.Receipt, err error) *queue.Error {
-	if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) {
-		return a.translateErrorResponse(op, receipt, answer)
+	if resp := (*azcore.ResponseError)(nil); errors.As(err, &resp) {
+		return a.translateErrorResponse(op, receipt, resp)
 	}
-	if answer := (*unusableResponseError)(nil); errors.As(err, &answer) {
-		return a.translateUnusableResponse(answer, receipt)
+	if resp := (*unusableResponseError)(nil); errors.As(err, &resp) {
+		return a.translateUnusableResponse(resp, receipt)
 	}
 	if denied := (*credentialError)(nil); errors.As(err, &denied) {
 		return a.translateCredentialError(ctx, denied)
@@ -63,14 +63,14 @@ func unsent(err error) bool {
 		errors.As(err, &name) || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-func (a *account) translateErrorResponse(op string, receipt queue.Receipt, answer *azcore.ResponseError) *queue.Error {
-	e := &queue.Error{Status: answer.StatusCode, Code: answer.ErrorCode}
-	e.Hint, e.Kind = classify(op, answer.StatusCode, answer.ErrorCode)
-	if r := answer.RawResponse; r != nil {
+func (a *account) translateErrorResponse(op string, receipt queue.Receipt, resp *azcore.ResponseError) *queue.Error {
+	e := &queue.Error{Status: resp.StatusCode, Code: resp.ErrorCode}
+	e.Hint, e.Kind = classify(op, resp.StatusCode, resp.ErrorCode)
+	if r := resp.RawResponse; r != nil {
 		e.RequestID = a.redact(r.Header.Get(requestIDHeader), string(receipt))
 		r.Request = withoutSecrets(r.Request)
 	}
-	e.Err = &responseError{answer, a.serviceMessage(answer, receipt)}
+	e.Err = &responseError{resp, a.serviceMessage(resp, receipt)}
 	return e
 }
 
@@ -145,22 +145,22 @@ func (e *responseError) Unwrap() error { return e.response }
 // serviceMessage returns the message of the error document, without the full stop and without the
 // lines that repeat request id and time. For any other document it returns the status text and a
 // description of the content.
-func (a *account) serviceMessage(answer *azcore.ResponseError, receipt queue.Receipt) string {
-	if answer.RawResponse == nil {
+func (a *account) serviceMessage(resp *azcore.ResponseError, receipt queue.Receipt) string {
+	if resp.RawResponse == nil {
 		return ""
 	}
 	var document struct{ Message string }
-	body, err := runtime.Payload(answer.RawResponse) // the pipeline has read it
+	body, err := runtime.Payload(resp.RawResponse) // the pipeline has read it
 	if err == nil && xml.Unmarshal(body, &document) == nil && document.Message != "" {
 		line, _, _ := strings.Cut(strings.TrimSpace(document.Message), "\n")
 		return a.redact(strings.TrimSuffix(strings.TrimSpace(line), "."), string(receipt))
 	}
-	text := http.StatusText(answer.StatusCode)
-	if host := redirectHost(answer.RawResponse); host != "" {
+	text := http.StatusText(resp.StatusCode)
+	if host := redirectHost(resp.RawResponse); host != "" {
 		text += " to the host " + a.redact(host, string(receipt))
 	}
 	if err == nil && len(body) > 0 {
-		text = strings.TrimPrefix(text+": "+a.describe(answer.RawResponse, body, receipt), ": ")
+		text = strings.TrimPrefix(text+": "+a.describe(resp.RawResponse, body, receipt), ": ")
 	}
 	return text
 }

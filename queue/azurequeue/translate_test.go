@@ -76,7 +76,7 @@ func written(t *testing.T, err error, op string) *queue.Error {
 	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %s %q", err, err, err, err)} {
 		for _, secret := range []string{"S3cret", "sign%3D", "rece+ipt", url.QueryEscape(string(someReceipt)), "\n"} {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s: the error contains %q: %q", op, secret, text)
+				t.Errorf("%s: got the error %q, want none with %q in it", op, text, secret)
 			}
 		}
 	}
@@ -137,11 +137,11 @@ func TestResponsesBecomeErrors(t *testing.T) {
 			if c.code != "" && !strings.Contains(err.Error(), "The sentence") {
 				t.Errorf("%s: got %v, want the service's message in it", op, err)
 			}
-			answer := (*azcore.ResponseError)(nil)
-			if !errors.As(err, &answer) || answer.StatusCode != c.status {
+			resp := (*azcore.ResponseError)(nil)
+			if !errors.As(err, &resp) || resp.StatusCode != c.status {
 				t.Errorf("%s: got %v, want an *azcore.ResponseError in it", op, err)
-			} else if answer.RawResponse.Request.URL.RawQuery != "" {
-				t.Errorf("%s: URL of the SDK's error: got %v, want it without the query", op, answer.RawResponse.Request.URL)
+			} else if resp.RawResponse.Request.URL.RawQuery != "" {
+				t.Errorf("%s: URL of the SDK's error: got %v, want it without the query", op, resp.RawResponse.Request.URL)
 			}
 			if (op == "update" || op == "delete") != (known.Message == someLease.ID) {
 				t.Errorf("%s: message of the error: got %q, want the id for update and delete only", op, known.Message)
@@ -165,7 +165,7 @@ func Test404WithoutCodeIsAmbiguous(t *testing.T) {
 	for op, do := range operations(openCanned(t, responding(404, ""))) {
 		err := do(t.Context())
 		if missing := errors.Is(err, queue.ErrQueueMissing); missing == (op == "update" || op == "delete") || errors.Is(err, queue.ErrLeaseLost) {
-			t.Errorf("%s: %v", op, err)
+			t.Errorf("%s: got %v, want ErrQueueMissing, or neither that nor ErrLeaseLost for update and delete", op, err)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestTransportErrors(t *testing.T) {
 			}
 			known := written(t, err, op)
 			if known.Status != 0 || errors.Is(c.kind, queue.ErrUnavailable) && known.Hint == "" {
-				t.Errorf("%s: %s gives %v", op, name, err)
+				t.Errorf("%s: error for %s: got %v, want no status, and a hint if nothing was sent", op, name, err)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func TestMalformedResponses(t *testing.T) {
 				continue
 			}
 			if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
-				t.Errorf("%s: %s gives %v", op, name, err)
+				t.Errorf("%s: error for %s: got %v, want ErrOutcomeUnknown", op, name, err)
 			} else {
 				written(t, err, op)
 			}

@@ -64,7 +64,7 @@ func TestBrokenConnectionIsNotRetried(t *testing.T) {
 		}
 		_, err = q.Dequeue(t.Context(), 1, time.Second)
 		if !errors.Is(err, queue.ErrOutcomeUnknown) {
-			t.Errorf("%s: error is %v", name, err)
+			t.Errorf("%s: second dequeue: got %v, want ErrOutcomeUnknown", name, err)
 		}
 		if n := requests.Load(); n != 2 {
 			t.Errorf("%s: requests of two calls: got %d, want 2", name, n)

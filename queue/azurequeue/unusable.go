@@ -24,7 +24,7 @@ const foreignHint = "this is not a response of a queue service: check the addres
 type unusableResponseError struct {
 	status    int
 	requestID string
-	answer    *http.Response // to describe the content; nil if the service sent it
+	resp      *http.Response // to describe the content; nil if the service sent it
 	body      []byte
 	why       string // what the service's response lacks; "" if another server sent it
 }
@@ -32,8 +32,8 @@ type unusableResponseError struct {
 func (u *unusableResponseError) Error() string { return "unusable response: " + u.why }
 
 // foreignResponse is a response that another server sent in place of the service.
-func foreignResponse(answer *http.Response, body []byte) *unusableResponseError {
-	return &unusableResponseError{status: answer.StatusCode, requestID: answer.Header.Get(requestIDHeader), answer: answer, body: body}
+func foreignResponse(resp *http.Response, body []byte) *unusableResponseError {
+	return &unusableResponseError{status: resp.StatusCode, requestID: resp.Header.Get(requestIDHeader), resp: resp, body: body}
 }
 
 // incompleteResponse is a response of the service that lacks a required part.
@@ -46,7 +46,7 @@ const requestIDHeader = "x-ms-request-id"
 func (a *account) translateUnusableResponse(u *unusableResponseError, receipt queue.Receipt) *queue.Error {
 	e := &queue.Error{Kind: queue.ErrOutcomeUnknown, Status: u.status, RequestID: a.redact(u.requestID, string(receipt)), Detail: u.why}
 	if u.why == "" {
-		e.Detail, e.Hint = "the response is "+a.describe(u.answer, u.body, receipt), foreignHint
+		e.Detail, e.Hint = "the response is "+a.describe(u.resp, u.body, receipt), foreignHint
 	}
 	return e
 }
@@ -59,7 +59,7 @@ const (
 
 // describe summarizes a response for an error: type, size and first bytes, on one line and
 // redacted. A message list contains receipts and is never quoted.
-func (a *account) describe(answer *http.Response, body []byte, receipt queue.Receipt) string {
+func (a *account) describe(resp *http.Response, body []byte, receipt queue.Receipt) string {
 	if len(body) == 0 {
 		return "an empty body"
 	}
@@ -70,7 +70,7 @@ func (a *account) describe(answer *http.Response, body []byte, receipt queue.Rec
 		text = a.redact(text[:min(len(text), maxScanned)], string(receipt))
 		return strings.ToValidUTF8(text[:min(len(text), maxQuoted)], "")
 	}
-	kind := quoted(answer.Header.Get("Content-Type"))
+	kind := quoted(resp.Header.Get("Content-Type"))
 	if kind == "" {
 		kind = "unknown type"
 	}
@@ -79,9 +79,9 @@ func (a *account) describe(answer *http.Response, body []byte, receipt queue.Rec
 
 // redirectHost returns the host that a response redirects to, or "". The rest of the address may
 // repeat our query.
-func redirectHost(answer *http.Response) string {
-	to, err := url.Parse(answer.Header.Get("Location"))
-	if answer.StatusCode < 300 || answer.StatusCode >= 400 || err != nil || to.Hostname() == "" {
+func redirectHost(resp *http.Response) string {
+	to, err := url.Parse(resp.Header.Get("Location"))
+	if resp.StatusCode < 300 || resp.StatusCode >= 400 || err != nil || to.Hostname() == "" {
 		return ""
 	}
 	return to.Hostname()

@@ -24,11 +24,10 @@ import (
 
 const loginPage = `<!DOCTYPE html><html><head><title>Guest network</title></head><body>Accept our terms</body></html>`
 
-// foreign are 200 responses that are not message lists, with a part of what the error
-// must say.
+// foreign are 200 responses that are not message lists, each with a part of the error's text.
 var foreign = map[string]struct{ contentType, body, says string }{
 	"a login page":            {"text/html; charset=utf-8", loginPage, "98 bytes of text/html; charset=utf-8 starting with \"<!DOCTYPE html><html>"},
-	"a page that is no XML":   {"text/html", "<html><p>Accept<br>our terms", "starting with \"<html><p>Accept"},
+	"a page that is not XML":  {"text/html", "<html><p>Accept<br>our terms", "starting with \"<html><p>Accept"},
 	"nothing":                 {"application/xml", "", "an empty body"},
 	"blanks":                  {"application/xml", " \r\n", "3 bytes of application/xml starting with \"\""},
 	"JSON":                    {"application/json", `{"error":"denied"}`, `starting with "{\"error\":\"denied\"}"`},
@@ -44,17 +43,17 @@ var foreign = map[string]struct{ contentType, body, says string }{
 	"a list in another":       {"application/xml", `<Answer><QueueMessagesList/></Answer>`, "a message list where none is expected"},
 }
 
-// transports are the two ways to the service, each to be closed.
+// transports returns the two HTTP clients under test.
 func transports(t *testing.T) map[string]policy.Transporter {
 	lean := http1.New(nil)
 	t.Cleanup(func() { lean.Close() })
 	return map[string]policy.Transporter{"net/http": nil, "http1": lean}
 }
 
-// overTheWire opens the queue of a server with this response.
-func overTheWire(t *testing.T, transport policy.Transporter, answer http.HandlerFunc) *Queue {
+// overTheWire opens a queue of a server with this handler.
+func overTheWire(t *testing.T, transport policy.Transporter, handler http.HandlerFunc) *Queue {
 	t.Helper()
-	s := httptest.NewServer(answer)
+	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	q, err := Open(s.URL+"/acct?"+someSAS, "orders", &Options{Transport: transport})
 	if err != nil {
@@ -64,9 +63,9 @@ func overTheWire(t *testing.T, transport policy.Transporter, answer http.Handler
 	return q
 }
 
-// A 200 that is not a message list must not pass for an empty queue, nor for success:
-// another server has responded. The outcome of the request is unknown.
-func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
+// A 200 that is not a message list means that another server responded. It is neither an empty
+// queue nor a success: the outcome of the request is unknown.
+func TestForeign200IsNotAnEmptyQueue(t *testing.T) {
 	for transport, via := range transports(t) {
 		for name, page := range foreign {
 			q := overTheWire(t, via, func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +92,7 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 				case !list && strings.Contains(page.body, "<QueueMessagesList"):
 					says = "a message list where none is expected"
 				case !list && page.body == "":
-					says = "" // the service's own have none
+					says = "" // the service sends no body either
 				}
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%s, %s: error for %s: got %v, want %q in it", transport, op, name, err, says)
@@ -103,8 +102,8 @@ func TestA200ThatIsNoListIsNoEmptyQueue(t *testing.T) {
 	}
 }
 
-// A response that lacks a required part is reported with its content.
-func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
+// A response that lacks a required part is an error with its status and request id.
+func TestIncompleteResponseIsOutcomeUnknown(t *testing.T) {
 	for op, c := range map[string]struct {
 		status int
 		body   string
@@ -116,17 +115,17 @@ func TestIncompleteAnswersSayWhichTheyWere(t *testing.T) {
 		err := operations(openCanned(t, responding(c.status, c.body)))[op](t.Context())
 		known := written(t, err, op)
 		if !errors.Is(err, queue.ErrOutcomeUnknown) || known.Status != c.status || known.RequestID != "rid-1" {
-			t.Errorf("%s: got %v, want ErrOutcomeUnknown", op, err)
+			t.Errorf("%s: got %v, want ErrOutcomeUnknown with status %d and request id rid-1", op, err, c.status)
 		}
 	}
 }
 
-// What came may repeat what was sent.
-func TestForeignAnswersAreQuotedWithoutSecrets(t *testing.T) {
+// A foreign response may repeat the request, secrets included.
+func TestForeignResponsesAreQuotedWithoutSecrets(t *testing.T) {
 	for _, status := range []int{200, 201, 302, 403, 502} {
 		q := openCanned(t, func(r *http.Request) (*http.Response, error) {
-			said := fmt.Sprintf("%s %s %s\n\x1b[31m SharedKey acct:S3cret== Bearer S3cret.token", r.Method, r.URL, someReceipt)
-			return responding(status, said, "Content-Type", "text/plain; sig=S3cret", "Location", "https://login.example/?to="+r.URL.String())(r)
+			echo := fmt.Sprintf("%s %s %s\n\x1b[31m SharedKey acct:S3cret== Bearer S3cret.token", r.Method, r.URL, someReceipt)
+			return responding(status, echo, "Content-Type", "text/plain; sig=S3cret", "Location", "https://login.example/?to="+r.URL.String())(r)
 		})
 		for op, do := range operations(q) {
 			err := do(t.Context())
@@ -146,8 +145,8 @@ func TestForeignAnswersAreQuotedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// A listener that has only ever met a login page has not worked: a refusal that follows
-// ends it, as it does at the start.
+// A listener that has received nothing but a login page has not worked yet: as at the start, a
+// refused authorization ends it.
 func TestALoginPageDoesNotCountAsWorked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
@@ -177,7 +176,7 @@ func TestALoginPageDoesNotCountAsWorked(t *testing.T) {
 	})
 }
 
-// A listener behind a login page backs off, and works when the network does.
+// A listener behind a login page backs off, and works once the network does.
 func TestAListenerWaitsOutALoginPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -194,20 +193,20 @@ func TestAListenerWaitsOutALoginPage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := l.Run(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("Run: got the error %v, want none", err)
 		}
-		if polls > 40 { // at once a second they were 600
+		if polls > 40 { // one a second would be 600
 			t.Errorf("polls in ten minutes behind a login page: got %d, want at most 40", polls)
 		}
 	})
 }
 
-// A redirect is not followed, whoever's client it is: what proves who we are is for the
-// service alone, and another host's page is not its response.
+// No client follows a redirect, not even the caller's: credentials are for the service alone, and
+// another host's page is not its response.
 func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
-	var elsewhere atomic.Int64
+	var redirected atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		elsewhere.Add(1)
+		redirected.Add(1)
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	defer other.Close()
@@ -222,22 +221,22 @@ func TestARedirectIsNotFollowedByTheCallersClientEither(t *testing.T) {
 			})
 			for op, do := range operations(q) {
 				if err := do(t.Context()); !errors.Is(err, queue.ErrOutcomeUnknown) {
-					t.Errorf("%s, %s: error for %d: got %v, want ErrOutcomeUnknown", name, op, status, err)
+					t.Errorf("%s, %s: error for status %d: got %v, want ErrOutcomeUnknown", name, op, status, err)
 				}
 			}
 		}
 	}
-	if n := elsewhere.Load(); n != 0 {
+	if n := redirected.Load(); n != 0 {
 		t.Errorf("requests to the redirect's target: got %d, want 0", n)
 	}
 	if own.CheckRedirect != nil {
-		t.Error("the caller's client was changed")
+		t.Error("CheckRedirect of the caller's client: got a function, want nil as before")
 	}
 	own.CloseIdleConnections()
 }
 
-// Whoever says what is to happen at a redirect is heard.
-func TestACheckRedirectOfTheCallersIsKept(t *testing.T) {
+// The CheckRedirect of the caller's client is called.
+func TestTheCallersCheckRedirectIsKept(t *testing.T) {
 	asked := 0
 	client := &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		asked++
@@ -250,7 +249,7 @@ func TestACheckRedirectOfTheCallersIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
+func TestCredentialsAreRedacted(t *testing.T) {
 	a := &account{}
 	for text, want := range map[string]string{
 		"Authorization: SharedKey acct:S3cret== and": "Authorization: SharedKey REDACTED and",
@@ -260,7 +259,7 @@ func TestWhatProvesWhoWeAreIsTakenOutOfTexts(t *testing.T) {
 		"the ring bearer, and a shared key":          "the ring bearer, and a shared key",
 	} {
 		if got := a.redact(text); got != want {
-			t.Errorf("redact(%q) = %q, want %q", text, got, want)
+			t.Errorf("redact(%q): got %q, want %q", text, got, want)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// The requests, as the Queue service REST API has them: visibility timeout and
-// TTL are always there and rounded up, an update always has its text.
+// Requests are those of the Queue service REST API. Visibility timeout and TTL are always sent and
+// rounded up, and an update always has its text.
 func TestRequests(t *testing.T) {
 	var got string
 	q := openCanned(t, func(r *http.Request) (*http.Response, error) {
@@ -28,7 +28,7 @@ func TestRequests(t *testing.T) {
 			got = strings.TrimSpace(got)
 		}
 		if len(r.Header["User-Agent"]) != 0 {
-			t.Errorf("headers are %v", r.Header)
+			t.Errorf("headers: got %v, want no User-Agent", r.Header)
 		}
 		return responding(503, "")(r)
 	})
@@ -55,7 +55,7 @@ func TestRequests(t *testing.T) {
 	} {
 		got = ""
 		if do(); got != want {
-			t.Errorf("sent %s\nwant %s", got, want)
+			t.Errorf("request: got %s\nwant %s", got, want)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (e *accountEnv) page(prefix, marker string, size int) queue.Page {
 	page, err := e.account.List(e.ctx, &queue.ListOptions{Prefix: e.prefix + prefix, Marker: marker, Max: size})
 	e.ok(err)
 	if size > 0 && len(page.Queues) > size {
-		e.Fatalf("a page of %d has %d queues", size, len(page.Queues))
+		e.Fatalf("queues on a page: got %d, want at most %d", len(page.Queues), size)
 	}
 	return page
 }
@@ -102,7 +102,7 @@ func (e *accountEnv) walk(prefix, marker string, size int) []string {
 			return all
 		}
 		if pages > 1000 {
-			e.Fatalf("the list does not end: %q", page.Next)
+			e.Fatalf("marker after 1000 pages: got %q, want the end of the list", page.Next)
 		}
 		marker = page.Next
 	}
@@ -181,10 +181,10 @@ var accountTests = []struct {
 		e.same(e.names(page), []string{"a", "b", "c"}, "the list")
 		if len(page.Queues) == 3 {
 			if got := page.Queues[0].Metadata; len(got) != 0 {
-				e.Errorf("metadata of a: got %v", got)
+				e.Errorf("metadata of a: got %v, want none", got)
 			}
 			if got := page.Queues[1].Metadata; !maps.Equal(got, map[string]string{"owner": "ada", "empty": ""}) {
-				e.Errorf("metadata of b: got %v", got)
+				e.Errorf("metadata of b: got %v, want owner ada and empty", got)
 			}
 		}
 		e.ok(gone.Drop(e.ctx))
@@ -226,8 +226,8 @@ var accountTests = []struct {
 		for size := 1; size <= 8; size++ {
 			before := e.sent()
 			e.same(e.walk("q", "", size), want, fmt.Sprintf("in pages of %d", size))
-			if least := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < least {
-				e.Errorf("requests with pages of %d: got %d", size, e.sent()-before)
+			if minimum := (len(want) + size - 1) / size; e.requests != nil && e.sent()-before < minimum {
+				e.Errorf("requests with pages of %d: got %d, want at least %d", size, e.sent()-before, minimum)
 			}
 		}
 	}},
@@ -239,7 +239,7 @@ var accountTests = []struct {
 		page := e.page("", "", 2)
 		e.same(e.names(page), []string{"a", "b"}, "the first page")
 		if page.Next == "" {
-			e.Fatal("it says that it is the last")
+			e.Fatal("marker of the first page: got none, want one")
 		}
 		e.ok(all["b"].Drop(e.ctx)) // before the page
 		e.ok(all["c"].Drop(e.ctx)) // with which it begins
@@ -258,7 +258,7 @@ var accountTests = []struct {
 			page, err := e.account.List(e.ctx, &queue.ListOptions{Max: size})
 			e.is(err, queue.ErrInvalid, fmt.Sprintf("a page of %d", size))
 			if known := (*queue.Error)(nil); errors.As(err, &known) && (known.Op != "list" || known.Queue != queue.Name{Account: e.account.Name()}) {
-				e.Errorf("the error says %q on %v", known.Op, known.Queue)
+				e.Errorf("error: got operation %q on %v, want list on %s", known.Op, known.Queue, e.account.Name())
 			}
 			if len(page.Queues) != 0 {
 				e.Errorf("page beside an error: got %+v, want none", page)

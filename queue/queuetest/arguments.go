@@ -22,7 +22,7 @@ var argumentTests = []test{{"BadArgumentsSpendNoRequest", func(e *env) { // sect
 		e.is(err, kind, what)
 		if e.h.Requests != nil {
 			if now := e.h.Requests(e.q); now != before {
-				e.Errorf("%s: spent %d requests", what, now-before)
+				e.Errorf("%s: requests: got %d, want 0", what, now-before)
 				before = now
 			}
 		}
@@ -73,10 +73,10 @@ var argumentTests = []test{{"BadArgumentsSpendNoRequest", func(e *env) { // sect
 		refused("set bad metadata", queue.ErrInvalid, e.q.SetMetadata(e.ctx, metadata))
 	}
 	if calls < 60 {
-		e.Errorf("only %d calls were tried", calls)
+		e.Errorf("calls with bad arguments: got %d, want at least 60", calls)
 	}
 
 	if seen := e.peek(queue.MaxBatch); len(seen) != 1 || seen[0].Text != "x" || seen[0].DequeueCount != 0 {
-		e.Errorf("after all refusals the queue holds %+v", seen)
+		e.Errorf("queue after all refusals: got %+v, want its message unchanged", seen)
 	}
 }}}

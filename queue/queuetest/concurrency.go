@@ -40,7 +40,7 @@ var concurrencyTests = []test{
 					for _, m := range batch {
 						mu.Lock()
 						if _, twice := taken[m.ID]; twice || m.DequeueCount != 1 {
-							e.Errorf("message %q was given out twice (delivery %d)", m.Text, m.DequeueCount)
+							e.Errorf("message %q: got delivery %d, delivered before %v; want one delivery", m.Text, m.DequeueCount, twice)
 						}
 						taken[m.ID] = m
 						mu.Unlock()
@@ -53,7 +53,7 @@ var concurrencyTests = []test{
 		}
 		all.Wait()
 		if len(taken) != messages {
-			e.Errorf("%d of %d messages were given out", len(taken), messages)
+			e.Errorf("messages delivered: got %d, want %d", len(taken), messages)
 		}
 		e.depth(0, "after all were deleted")
 	}},
@@ -63,7 +63,7 @@ var concurrencyTests = []test{
 		m := e.one(long)
 		won := e.race(func() error { return e.q.Delete(e.ctx, m.Lease) })
 		if won != 1 {
-			e.Errorf("%d deletes of one message succeeded", won)
+			e.Errorf("successful deletes of one message: got %d, want 1", won)
 		}
 		e.depth(0, "after the race")
 	}},
@@ -73,7 +73,7 @@ var concurrencyTests = []test{
 		m := e.one(long)
 		won := e.race(func() error { _, err := e.q.Update(e.ctx, m.Lease, "y", long); return err })
 		if won != 1 {
-			e.Errorf("%d updates with one receipt succeeded", won)
+			e.Errorf("successful updates with one receipt: got %d, want 1", won)
 		}
 	}},
 }
@@ -88,7 +88,7 @@ func (e *env) race(do func() error) int {
 			if err := do(); err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, queue.ErrLeaseLost) {
-				e.Errorf("the loser of a race got %v, want a lost lease", err)
+				e.Errorf("loser of a race: got %v, want ErrLeaseLost", err)
 			}
 		})
 	}

@@ -149,7 +149,7 @@ func TestSuiteFindsDefects(t *testing.T) {
 			cmd.Env = append(os.Environ(), chosen+"="+d.name+d.found)
 			out, err := cmd.CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.found) {
-				t.Errorf("the suite did not find the defect: %v\n%s", err, out)
+				t.Errorf("suite with the defect: got %v, want a failure of its test\n%s", err, out)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// long is longer than any test on a real backend: what is hidden for long stays hidden on a slow
-// machine.
+// long is longer than any test runs on a real backend, so that a message hidden for long stays
+// hidden even on a slow machine.
 const long = time.Hour
 
 // env is the environment of one test. The test's goroutine owns it, except for race.
@@ -46,7 +46,7 @@ func newEnv(t *testing.T, h Harness) *env {
 func (e *env) open() queue.Manager {
 	e.Helper()
 	q := e.h.Open(e.T, fmt.Sprintf("conform-%08x-%d", salt, names.Add(1)))
-	e.Cleanup(func() { _ = q.Drop(context.Background()) }) // most tests have no queue left, or never had one
+	e.Cleanup(func() { _ = q.Drop(context.Background()) }) // fails if the test dropped the queue or never created it
 	return q
 }
 
@@ -92,7 +92,7 @@ func (e *env) written(err error) {
 	}
 	for _, s := range e.h.Secrets {
 		if strings.Contains(text, s) {
-			e.Errorf("the error contains the secret %q: %q", s, text)
+			e.Errorf("error: got %q, want none with the secret %q in it", text, s)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (e *env) dequeue(n int, visibility time.Duration) []queue.Message {
 	batch, err := e.q.Dequeue(e.ctx, n, visibility)
 	e.ok(err)
 	if len(batch) > n {
-		e.Fatalf("dequeue of %d returned %d", n, len(batch))
+		e.Fatalf("dequeue: got %d messages, want at most %d", len(batch), n)
 	}
 	return batch
 }
@@ -137,7 +137,7 @@ func (e *env) one(visibility time.Duration) queue.Message {
 func (e *env) none(when string) {
 	e.Helper()
 	if batch := e.dequeue(queue.MaxBatch, long); len(batch) > 0 {
-		e.Fatalf("%s %d messages are visible, such as %q (delivery %d)", when, len(batch), short(batch[0].Text), batch[0].DequeueCount)
+		e.Fatalf("visible messages %s: got %d, the first %q (delivery %d); want none", when, len(batch), short(batch[0].Text), batch[0].DequeueCount)
 	}
 }
 

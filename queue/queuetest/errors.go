@@ -35,20 +35,20 @@ var errorTests = []test{{"ErrorsSayWhatWhereAndWhy", func(e *env) { // B-05
 	} {
 		known := (*queue.Error)(nil)
 		if !errors.As(c.err, &known) {
-			e.Errorf("%s: error %v is not a *queue.Error", c.op, c.err)
+			e.Errorf("%s: error: got %v, want a *queue.Error", c.op, c.err)
 			continue
 		}
 		e.written(c.err)
 		if known.Op != c.op || known.Queue != e.q.Name() || known.Message != c.id || known.Kind == nil {
-			e.Errorf("%s: error says %q on %v of %q: %v", c.op, known.Op, known.Queue, known.Message, known.Kind)
+			e.Errorf("%s: error: got %q on %v of %q, kind %v; want %q on %v of %q, any kind", c.op, known.Op, known.Queue, known.Message, known.Kind, c.op, e.q.Name(), c.id)
 		}
 		for _, receipt := range []queue.Receipt{m.Receipt, taken.Receipt} {
 			if strings.Contains(c.err.Error(), string(receipt)) {
-				e.Errorf("%s: error has a receipt in it: %v", c.op, c.err)
+				e.Errorf("%s: error: got %v, want it without the receipt", c.op, c.err)
 			}
 		}
 		if e.h.HTTP && (known.Status != c.status || known.Code != c.code || (known.RequestID == "") != (c.status == 0)) {
-			e.Errorf("%s: error has status %d, code %q and request id %q, want %d and %q", c.op, known.Status, known.Code, known.RequestID, c.status, c.code)
+			e.Errorf("%s: error: got status %d, code %q and request id %q; want %d and %q", c.op, known.Status, known.Code, known.RequestID, c.status, c.code)
 		}
 	}
 }}}

@@ -99,10 +99,10 @@ func (m *model) dequeue(t *rapid.T) {
 	for _, got := range batch {
 		one := m.messages[got.ID]
 		if one.count++; got.DequeueCount != one.count {
-			t.Fatalf("delivery %d of %s has the count %d", one.count, got.ID, got.DequeueCount)
+			t.Fatalf("dequeue count of %s: got %d, want %d", got.ID, got.DequeueCount, one.count)
 		}
 		if got.Receipt == one.receipt || got.Receipt == "" {
-			t.Fatalf("a delivery brought no new receipt")
+			t.Fatalf("receipt of %s: got %q, want a new one", got.ID, got.Receipt)
 		}
 		one.receipt, one.visible = got.Receipt, time.Now().Add(visibility)
 		m.leases = append(m.leases, got.Lease)
@@ -118,7 +118,7 @@ func (m *model) peek(t *rapid.T) {
 	m.matches(t, seen, n)
 	for _, got := range seen {
 		if one := m.messages[got.ID]; got.DequeueCount != one.count || got.Receipt != "" {
-			t.Fatalf("peek shows %+v after %d deliveries", got, one.count)
+			t.Fatalf("peek: got %+v, want dequeue count %d and no receipt", got, one.count)
 		}
 	}
 }
@@ -128,15 +128,15 @@ func (m *model) peek(t *rapid.T) {
 func (m *model) matches(t *rapid.T, batch []queue.Message, n int) {
 	visible := m.live(true)
 	if len(batch) != min(n, len(visible)) {
-		t.Fatalf("got %d messages, asked for %d, %d are visible", len(batch), n, len(visible))
+		t.Fatalf("messages: got %d, want %d: asked for %d, %d are visible", len(batch), min(n, len(visible)), n, len(visible))
 	}
 	for _, got := range batch {
 		one := visible[got.ID]
 		if one == nil {
-			t.Fatalf("got %s, which is not visible or came twice", got.ID)
+			t.Fatalf("got message %s, want each visible message at most once", got.ID)
 		}
 		if got.Text != one.text {
-			t.Fatalf("text of %s is %q, want %q", got.ID, got.Text, one.text)
+			t.Fatalf("text of %s: got %q, want %q", got.ID, got.Text, one.text)
 		}
 		delete(visible, got.ID)
 	}
@@ -167,11 +167,11 @@ func (m *model) update(t *rapid.T) {
 	text := rapid.SampledFrom([]string{"", "e", `"f"`}).Draw(t, "text")
 	renewed, err := m.q.Update(m.e.ctx, l, text, visibility)
 	if !errors.Is(err, want) {
-		t.Fatalf("update gave %v, want %v", err, want)
+		t.Fatalf("update: got %v, want %v", err, want)
 	}
 	if err == nil {
 		if renewed.ID != l.ID || renewed.Receipt == l.Receipt {
-			t.Fatalf("update renewed the lease of %s as that of %s", l.ID, renewed.ID)
+			t.Fatalf("renewed lease: got id %s, receipt %q; want id %s and a new receipt", renewed.ID, renewed.Receipt, l.ID)
 		}
 		one.text, one.receipt, one.visible = text, renewed.Receipt, time.Now().Add(visibility)
 		m.leases = append(m.leases, renewed)
@@ -181,7 +181,7 @@ func (m *model) update(t *rapid.T) {
 func (m *model) remove(t *rapid.T) {
 	l, one, want := m.draw(t)
 	if err := m.q.Delete(m.e.ctx, l); !errors.Is(err, want) {
-		t.Fatalf("delete gave %v, want %v", err, want)
+		t.Fatalf("delete: got %v, want %v", err, want)
 	}
 	if one != nil {
 		delete(m.messages, l.ID)
@@ -210,7 +210,7 @@ func (m *model) depth(t *rapid.T) {
 		t.Fatal(err)
 	}
 	if live := len(m.live(false)); p.Depth < int64(live) || p.Depth > int64(len(m.messages)) {
-		t.Fatalf("depth is %d with %d live messages of %d: %s", p.Depth, live, len(m.messages), m)
+		t.Fatalf("depth: got %d, want %d to %d: %s", p.Depth, live, len(m.messages), m)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // passes runs a test inside an example, which has no *testing.T, and reports whether it passed.
-// Of a test that passes nothing is printed, also under -v: what an example prints is compared.
+// A test that passes prints nothing, even with -v, because the output of an example is compared.
 func passes(test func(*testing.T)) bool {
 	verbose := flag.Lookup("test.v").Value
 	before := verbose.String()
@@ -18,6 +18,6 @@ func passes(test func(*testing.T)) bool {
 			panic(err)
 		}
 	}()
-	all := func(_, _ string) (bool, error) { return true, nil } // -run chose the example
+	all := func(_, _ string) (bool, error) { return true, nil } // -run selected the example
 	return testing.RunTests(all, []testing.InternalTest{{Name: "Test", F: test}})
 }

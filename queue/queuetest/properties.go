@@ -14,7 +14,7 @@ func (e *env) depth(want int64, when string) {
 		p, err := e.q.Properties(e.ctx)
 		e.ok(err)
 		if p.Depth < want {
-			e.Fatalf("%s depth is %d, fewer than the %d there are", when, p.Depth, want)
+			e.Fatalf("depth %s: got %d, want at least %d", when, p.Depth, want)
 		}
 		return p.Depth == want
 	})
@@ -34,7 +34,7 @@ func (e *env) metadata(want map[string]string, when string) {
 		lower[strings.ToLower(name)] = value
 	}
 	if !maps.Equal(got, lower) || len(got) != len(p.Metadata) {
-		e.Errorf("%s metadata are %v, want %v", when, p.Metadata, want)
+		e.Errorf("metadata %s: got %v, want %v", when, p.Metadata, want)
 	}
 }
 
@@ -75,13 +75,13 @@ var propertyTests = []test{
 	}},
 	{"MetadataLimit", func(e *env) {
 		e.create()
-		most := map[string]string{}
+		largest := map[string]string{}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			most[name] = strings.Repeat("x", queue.MaxMetadata/4-1)
+			largest[name] = strings.Repeat("x", queue.MaxMetadata/4-1)
 		}
-		e.ok(e.q.SetMetadata(e.ctx, most))
-		e.metadata(most, "at the limit")
-		most["d"] += "x"
-		e.is(e.q.SetMetadata(e.ctx, most), queue.ErrInvalid, "a byte over the limit")
+		e.ok(e.q.SetMetadata(e.ctx, largest))
+		e.metadata(largest, "at the limit")
+		largest["d"] += "x"
+		e.is(e.q.SetMetadata(e.ctx, largest), queue.ErrInvalid, "a byte over the limit")
 	}},
 }

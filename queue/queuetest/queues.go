@@ -13,7 +13,7 @@ var queueTests = []test{
 		e.ok(e.q.Create(e.ctx, nil))
 		e.ok(e.q.Create(e.ctx, map[string]string{}))
 		if m := e.one(long); m.Text != "x" {
-			e.Errorf("after a second create the message is %q", m.Text)
+			e.Errorf("message after a second create: got %q, want \"x\"", m.Text)
 		}
 		e.is(e.q.Create(e.ctx, map[string]string{"a": "1"}), queue.ErrQueueExists, "create with other metadata")
 		e.metadata(nil, "after a refused create")
@@ -44,8 +44,8 @@ var queueTests = []test{
 			e.is(err, queue.ErrQueueBeingDeleted, "create right after a drop")
 			e.until("the name is free again", func() bool { err = e.q.Create(e.ctx, nil); return err == nil })
 		}
-		e.none("after the queue was made anew")
-		e.metadata(nil, "after the queue was made anew")
+		e.none("after the queue was created again")
+		e.metadata(nil, "after the queue was created again")
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete with a lease from the dropped queue")
 	}},
 	{"ClearDeletesAllMessages", func(e *env) {
@@ -58,12 +58,12 @@ var queueTests = []test{
 		e.ok(e.q.Clear(e.ctx))
 		e.depth(0, "after clear")
 		e.none("after clear")
-		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete of a message that was cleared")
+		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete of a cleared message")
 		e.metadata(map[string]string{"a": "1"}, "after clear")
 		e.enqueue("new", nil)
 		e.after(2 * time.Second)
 		if got := texts(e.dequeue(queue.MaxBatch, long)); len(got) != 1 || got[0] != "new" {
-			e.Errorf("after clear and one enqueue there are %q", got)
+			e.Errorf("messages after clear and one enqueue: got %q, want only \"new\"", got)
 		}
 	}},
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// receiptTests use receipts that are expired, spent, of another message or unknown. Azurite
-// responds in the same way, and the service documents it.
+// receiptTests use receipts that are expired, superseded, of another message or unknown. What they
+// expect is documented by the service and implemented by Azurite.
 var receiptTests = []test{
-	{"LapsedButNotTakenAgainStillDeletes", func(e *env) {
+	{"ExpiredLeaseStillDeletesUntilRedelivery", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(time.Second)
@@ -17,7 +17,7 @@ var receiptTests = []test{
 		e.ok(e.q.Delete(e.ctx, m.Lease))
 		e.none("after the delete")
 	}},
-	{"LapsedButNotTakenAgainStillUpdates", func(e *env) {
+	{"ExpiredLeaseStillUpdatesUntilRedelivery", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(time.Second)
@@ -27,7 +27,7 @@ var receiptTests = []test{
 		e.none("after the update hid it")
 		e.ok(e.q.Delete(e.ctx, l))
 	}},
-	{"TakenAgainFencesTheFirst", func(e *env) {
+	{"RedeliveryInvalidatesTheFirstReceipt", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		first := e.one(time.Second)
@@ -36,7 +36,7 @@ var receiptTests = []test{
 		l, err := e.q.Update(e.ctx, first.Lease, "stolen", 0)
 		e.is(err, queue.ErrReceiptMismatch, "update with the first receipt")
 		if l != (queue.Lease{}) {
-			e.Errorf("a failed update returned the lease %+v", l)
+			e.Errorf("lease of a failed update: got %+v, want zero", l)
 		}
 		e.none("after the refused update")
 		e.ok(e.q.Delete(e.ctx, second.Lease))
@@ -48,7 +48,7 @@ var receiptTests = []test{
 		renewed, err := e.q.Update(e.ctx, old.Lease, old.Text, long)
 		e.ok(err)
 		if renewed.ID != old.ID || renewed.Receipt == old.Receipt || renewed.Receipt == "" {
-			e.Errorf("renewed lease is %#v", renewed)
+			e.Errorf("renewed lease: got %#v, want id %s and a new receipt", renewed, old.ID)
 		}
 		e.is(e.q.Delete(e.ctx, old.Lease), queue.ErrReceiptMismatch, "delete with the superseded receipt")
 		_, err = e.q.Update(e.ctx, old.Lease, old.Text, long)
@@ -63,7 +63,7 @@ var receiptTests = []test{
 		e.is(e.q.Delete(e.ctx, m.Lease), queue.ErrMessageGone, "delete twice")
 		_, err := e.q.Update(e.ctx, m.Lease, "x", 0)
 		e.is(err, queue.ErrMessageGone, "update after the delete")
-		e.none("after all")
+		e.none("after the delete")
 	}},
 	{"ExpiredIsGone", func(e *env) {
 		e.create()
@@ -79,7 +79,7 @@ var receiptTests = []test{
 		l, err := e.q.Update(e.ctx, m.Lease, "y", 0)
 		e.ok(err)
 		e.ok(e.q.Delete(e.ctx, l))
-		e.none("after the producer took it back")
+		e.none("after the producer deleted it")
 
 		m = e.enqueue("z", nil)
 		taken := e.one(long)
@@ -93,7 +93,7 @@ var receiptTests = []test{
 		e.enqueue("b", nil)
 		other := e.one(long)
 		if one.Receipt == other.Receipt {
-			e.Fatalf("two dequeues gave the same receipt")
+			e.Fatalf("receipts of two messages: got %q twice, want two", one.Receipt)
 		}
 		mixed := queue.Lease{ID: one.ID, Receipt: other.Receipt}
 		e.is(e.q.Delete(e.ctx, mixed), queue.ErrReceiptMismatch, "delete with another message's receipt")
@@ -106,28 +106,28 @@ var receiptTests = []test{
 		e.create()
 		m := e.enqueue("x", nil)
 		unknown := queue.Lease{ID: "00000000-0000-4000-8000-000000000000", Receipt: m.Receipt}
-		e.is(e.q.Delete(e.ctx, unknown), queue.ErrMessageGone, "delete of an id that never was")
+		e.is(e.q.Delete(e.ctx, unknown), queue.ErrMessageGone, "delete of an unknown id")
 		_, err := e.q.Update(e.ctx, unknown, "x", 0)
-		e.is(err, queue.ErrMessageGone, "update of an id that never was")
+		e.is(err, queue.ErrMessageGone, "update of an unknown id")
 	}},
 	{"IdIsOpaque", func(e *env) {
-		// Nothing an id may hold reaches past its message: joined carelessly,
-		// messages/.. is the queue.
+		// No id may address anything but a message: if it were joined to the path without escaping,
+		// messages/.. would be the queue.
 		e.create()
 		m := e.enqueue("x", nil)
 		for _, id := range []queue.ID{".", "..", "../messages", "a/b", "a?b=c", "a b", "%2e%2e", "#", "ä"} {
 			l := queue.Lease{ID: id, Receipt: m.Receipt}
 			if err := e.q.Delete(e.ctx, l); err == nil {
-				e.Errorf("delete of a message %q succeeded", id)
+				e.Errorf("delete of a message %q: got no error, want one", id)
 			} else {
 				e.written(err)
 			}
 			if _, err := e.q.Update(e.ctx, l, "y", 0); err == nil {
-				e.Errorf("update of a message %q succeeded", id)
+				e.Errorf("update of a message %q: got no error, want one", id)
 			}
 		}
 		if got := e.one(long); got.ID != m.ID || got.Text != "x" {
-			e.Errorf("the only message is now %+v", got)
+			e.Errorf("the only message: got %+v, want it unchanged", got)
 		}
 	}},
 }

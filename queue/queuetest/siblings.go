@@ -11,17 +11,17 @@ var siblingTests = []test{
 	{"Name", func(e *env) {
 		n := e.q.Name()
 		if n.Account == "" || !strings.HasPrefix(n.Queue, "conform-") {
-			e.Errorf("name is %+v", n)
+			e.Errorf("name: got %+v, want an account and the queue that was opened", n)
 		}
 	}},
 	{"SiblingIsAQueueOfItsOwn", func(e *env) {
 		s := e.q.Sibling("-poison")
 		if got, want := s.Name(), (queue.Name{Account: e.q.Name().Account, Queue: e.q.Name().Queue + "-poison"}); got != want {
-			e.Fatalf("sibling is %v, want %v", got, want)
+			e.Fatalf("name of the sibling: got %v, want %v", got, want)
 		}
 		e.create()
 		_, err := s.Enqueue(e.ctx, "x", nil)
-		e.is(err, queue.ErrQueueMissing, "enqueue into a sibling that was not made")
+		e.is(err, queue.ErrQueueMissing, "enqueue into a sibling that does not exist")
 		e.ok(s.Create(e.ctx, map[string]string{"a": "1"}))
 		_, err = s.Enqueue(e.ctx, "poison", nil)
 		e.ok(err)
@@ -30,27 +30,27 @@ var siblingTests = []test{
 		batch, err := s.Dequeue(e.ctx, queue.MaxBatch, long)
 		e.ok(err)
 		if got := texts(batch); len(got) != 1 || got[0] != "poison" {
-			e.Fatalf("the sibling holds %q", got)
+			e.Fatalf("messages of the sibling: got %q, want only \"poison\"", got)
 		}
-		// A lease is of its queue.
+		// A lease is valid only in its queue.
 		e.is(e.q.Delete(e.ctx, batch[0].Lease), queue.ErrLeaseLost, "delete of the sibling's message")
 		e.metadata(nil, "with metadata on the sibling")
 		m, ok := s.(queue.Manager)
 		if !ok {
-			e.Fatal("the sibling is no queue.Manager, though its queue is")
+			e.Fatalf("sibling of a queue.Manager: got %T, want a queue.Manager too", s)
 		}
 		e.ok(m.Drop(e.ctx))
 		if m := e.one(long); m.Text != "good" {
-			e.Errorf("after the sibling was dropped there is %q", m.Text)
+			e.Errorf("message after the sibling was dropped: got %q, want \"good\"", m.Text)
 		}
 	}},
 	{"SiblingOfASibling", func(e *env) {
 		s := e.q.Sibling("-a").Sibling("-b")
 		if got, want := s.Name().Queue, e.q.Name().Queue+"-a-b"; got != want {
-			e.Errorf("name is %q, want %q", got, want)
+			e.Errorf("name: got %q, want %q", got, want)
 		}
 		if got := e.q.Sibling("").Name(); got != e.q.Name() {
-			e.Errorf("sibling without a suffix is %v", got)
+			e.Errorf("name of the sibling without a suffix: got %v, want %v", got, e.q.Name())
 		}
 	}},
 	{"BadSiblingNameIsRefusedAtTheFirstCall", func(e *env) {
@@ -66,12 +66,12 @@ var siblingTests = []test{
 				"enqueue": errorOf(s.Enqueue(e.ctx, "x", nil)),
 			} {
 				if !errors.Is(err, queue.ErrInvalid) {
-					e.Errorf("%s on the sibling %q: %v, want %v", op, suffix, err, queue.ErrInvalid)
+					e.Errorf("%s on the sibling %q: got %v, want %v", op, suffix, err, queue.ErrInvalid)
 				}
 			}
 		}
 		if e.h.Requests != nil && e.h.Requests(e.q) != before {
-			e.Errorf("bad names spent %d requests", e.h.Requests(e.q)-before)
+			e.Errorf("requests with bad names: got %d, want 0", e.h.Requests(e.q)-before)
 		}
 	}},
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// awkward are texts that a careless XML round trip would change.
+// awkward are texts that a faulty XML round trip would change.
 var awkward = map[string]string{
 	"empty":             "",
 	"blank":             " ",
@@ -24,7 +24,7 @@ var awkward = map[string]string{
 	"edges of XML":      "\u0020\uD7FF\uE000\uFFFD\U00010000\U0010FFFF",
 	"byte order mark":   "\uFEFFx\uFEFF",
 	"C1 controls":       "\u007f\u0080\u0085\u009f\u2028",
-	"combining":         "e\u0301 é", // not to be normalised
+	"combining":         "e\u0301 é", // must not be normalised
 	"Base64":            "AAECAwQFBgcICQ==",
 	"percent and plus":  "%41+%2B%%",
 	"null word":         "null",
@@ -51,14 +51,14 @@ var textTests = []test{
 		e.create()
 		for name, text := range e.texts() {
 			if sent := e.enqueue(text, nil); sent.Text != text {
-				e.Errorf("%s: text of the enqueued message: got %q", name, short(sent.Text))
+				e.Errorf("%s: text of the enqueued message: got %q, want %q", name, short(sent.Text), short(text))
 			}
 			if seen := e.peek(1); len(seen) != 1 || seen[0].Text != text {
-				e.Errorf("%s: peek shows %+v, want %q", name, seen, short(text))
+				e.Errorf("%s: peek: got %+v, want %q", name, seen, short(text))
 			}
 			m := e.one(long)
 			if m.Text != text {
-				e.Errorf("%s: dequeue gives %q, want %q", name, short(m.Text), short(text))
+				e.Errorf("%s: dequeue: got %q, want %q", name, short(m.Text), short(text))
 			}
 			e.ok(e.q.Delete(e.ctx, m.Lease))
 		}
@@ -72,14 +72,14 @@ var textTests = []test{
 			e.ok(err)
 			m = e.one(long)
 			if m.Text != text {
-				e.Errorf("%s: after an update dequeue gives %q, want %q", name, short(m.Text), short(text))
+				e.Errorf("%s: dequeue after an update: got %q, want %q", name, short(m.Text), short(text))
 			}
 			_, err = e.q.Update(e.ctx, m.Lease, "x", 0)
 			e.ok(err)
 		}
 	}},
 	{"EscapedTextIsBoundedToo", func(e *env) { // Q-07
-		// 64 KiB of quotes are 320 KiB as XML, more than a request may have.
+		// 64 KiB of quotes become 320 KiB of XML, more than the limit of a request.
 		e.create()
 		_, err := e.q.Enqueue(e.ctx, strings.Repeat(`"`, queue.MaxText), nil)
 		if e.h.HTTP {
@@ -96,11 +96,11 @@ var textTests = []test{
 		e.create()
 		a, b := e.enqueue("same", nil), e.enqueue("same", nil)
 		if a.ID == b.ID || a.ID == "" {
-			e.Errorf("ids are %q and %q", a.ID, b.ID)
+			e.Errorf("ids: got %q and %q, want two", a.ID, b.ID)
 		}
 		batch := e.take(2, long)
 		if batch[0].ID == batch[1].ID {
-			e.Errorf("dequeue gave the same message twice")
+			e.Errorf("dequeue: got message %s twice, want two messages", batch[0].ID)
 		}
 	}},
 }

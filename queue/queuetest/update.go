@@ -12,23 +12,23 @@ var updateTests = []test{
 		l, err := e.q.Update(e.ctx, m.Lease, "between", long)
 		e.ok(err)
 		if l.Until.Sub(m.Inserted) < long-time.Second {
-			e.Errorf("hidden until %v, inserted at %v", l.Until, m.Inserted)
+			e.Errorf("lease after an update: got the end %v, want at least %v after %v", l.Until, long-time.Second, m.Inserted)
 		}
 		e.none("while leased")
 		_, err = e.q.Update(e.ctx, l, "after", 0)
 		e.ok(err)
 		if again := e.one(long); again.Text != "after" || again.ID != m.ID || again.DequeueCount != 2 {
-			e.Errorf("after two updates got %q as delivery %d", again.Text, again.DequeueCount)
+			e.Errorf("dequeue after two updates: got %q as delivery %d, want \"after\" as 2", again.Text, again.DequeueCount)
 		}
 	}},
-	{"VisibilityZeroIsAtOnce", func(e *env) {
+	{"VisibilityZeroReleasesAtOnce", func(e *env) {
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
 		_, err := e.q.Update(e.ctx, m.Lease, m.Text, 0)
 		e.ok(err)
 		if batch := e.dequeue(1, long); len(batch) != 1 || batch[0].ID != m.ID {
-			e.Errorf("right after the release dequeue gave %+v", batch)
+			e.Errorf("dequeue right after the release: got %+v, want the message", batch)
 		}
 	}},
 	{"UpdateExtendsTheLease", func(e *env) {
@@ -43,7 +43,7 @@ var updateTests = []test{
 		e.ok(e.q.Delete(e.ctx, l))
 	}},
 	{"UpdateCountsFromNow", func(e *env) {
-		// Not from the end of the lease it replaces: it can shorten one too.
+		// It does not count from the end of the old lease, so an update can also shorten a lease.
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
@@ -53,21 +53,21 @@ var updateTests = []test{
 			e.none("1.9 s into a visibility of 1.5 s, which is 2 s on the wire,")
 			e.exactly(100 * time.Millisecond)
 			if batch := e.dequeue(1, long); len(batch) != 1 {
-				e.Error("2 s into a visibility of 1.5 s the message is still hidden")
+				e.Errorf("2 s into a visibility of 1.5 s: got %d messages, want 1", len(batch))
 			}
 			return
 		}
 		e.one(long)
 	}},
 	{"UpdateWithEmptyTextErases", func(e *env) {
-		// It is a text like any other; to keep the body, resend it.
+		// The empty text is a text like any other. To keep the text, an update must send it again.
 		e.create()
 		e.enqueue("x", nil)
 		m := e.one(long)
 		_, err := e.q.Update(e.ctx, m.Lease, "", 0)
 		e.ok(err)
 		if m := e.one(long); m.Text != "" {
-			e.Errorf("text is %q", m.Text)
+			e.Errorf("text: got %q, want it empty", m.Text)
 		}
 	}},
 }

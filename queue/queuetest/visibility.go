@@ -13,19 +13,19 @@ var visibilityTests = []test{
 		e.create()
 		for _, n := range []int{1, queue.MaxBatch} {
 			if batch := e.dequeue(n, time.Second); len(batch) != 0 {
-				e.Errorf("dequeue of %d gave %d messages", n, len(batch))
+				e.Errorf("dequeue of %d: got %d messages, want none", n, len(batch))
 			}
 		}
 	}},
 	{"DequeueCountIsOneAtTheFirst", func(e *env) {
 		e.create()
 		if m := e.enqueue("x", nil); m.DequeueCount != 0 {
-			e.Errorf("count is %d before any delivery", m.DequeueCount)
+			e.Errorf("dequeue count before any delivery: got %d, want 0", m.DequeueCount)
 		}
 		for want := int64(1); want <= 4; want++ {
 			m := e.one(long)
 			if m.DequeueCount != want {
-				e.Errorf("delivery %d has the count %d", want, m.DequeueCount)
+				e.Errorf("dequeue count: got %d, want %d", m.DequeueCount, want)
 			}
 			_, err := e.q.Update(e.ctx, m.Lease, m.Text, 0)
 			e.ok(err)
@@ -36,13 +36,13 @@ var visibilityTests = []test{
 		sent := e.enqueue("hello", nil)
 		m := e.one(time.Minute)
 		if m.ID != sent.ID || m.Text != "hello" || m.Receipt == "" || m.Receipt == sent.Receipt {
-			e.Errorf("dequeued %+v, sent %+v", m, sent)
+			e.Errorf("dequeue: got %+v, want, with another receipt, %+v", m, sent)
 		}
 		if !m.Inserted.Equal(sent.Inserted) || !m.Expires.Equal(sent.Expires) || m.Inserted.IsZero() {
-			e.Errorf("times are %v and %v, at the enqueue they were %v and %v", m.Inserted, m.Expires, sent.Inserted, sent.Expires)
+			e.Errorf("insertion and expiry: got %v and %v, want those of the enqueue, %v and %v", m.Inserted, m.Expires, sent.Inserted, sent.Expires)
 		}
 		if hidden := m.Until.Sub(m.Inserted); hidden < time.Minute-time.Second || m.Until.IsZero() {
-			e.Errorf("until is %v, %v after the insertion", m.Until, hidden)
+			e.Errorf("end of the lease: got %v, %v after the insertion; want a minute", m.Until, hidden)
 		}
 	}},
 	{"HiddenWhileLeasedThenBack", func(e *env) {
@@ -57,7 +57,7 @@ var visibilityTests = []test{
 		}
 		again := e.one(long)
 		if again.ID != sent.ID || again.DequeueCount != 2 || again.Receipt == first.Receipt {
-			e.Errorf("redelivered as %+v after %+v", again, first)
+			e.Errorf("redelivery: got %+v, want delivery 2 with another receipt than %+v", again, first)
 		}
 		e.none("while leased again")
 	}},
@@ -70,13 +70,13 @@ var visibilityTests = []test{
 			e.none("1.9 s into a visibility of 1.5 s, which is 2 s on the wire,")
 			e.exactly(100 * time.Millisecond)
 			if batch := e.dequeue(1, long); len(batch) != 1 {
-				e.Fatal("2 s into a visibility of 1.5 s the message is still hidden")
+				e.Fatalf("2 s into a visibility of 1.5 s: got %d messages, want 1", len(batch))
 			}
 			return
 		}
-		// The server says until when, in whole seconds of its own.
+		// The server returns the end of the lease in whole seconds of its clock.
 		if m.Until.Sub(m.Inserted) < time.Second {
-			e.Errorf("hidden from about %v until %v", m.Inserted, m.Until)
+			e.Errorf("end of the lease: got %v, want at least a second after %v", m.Until, m.Inserted)
 		}
 		e.one(long)
 	}},
@@ -85,10 +85,10 @@ var visibilityTests = []test{
 		later := e.enqueue("later", &queue.EnqueueOptions{Delay: long})
 		e.none("while delayed")
 		if seen := e.peek(queue.MaxBatch); len(seen) != 0 {
-			e.Errorf("peek shows a delayed message: %+v", seen)
+			e.Errorf("peek of a delayed message: got %+v, want none", seen)
 		}
 		if p, err := e.q.Properties(e.ctx); err != nil || p.Depth < 1 {
-			e.Errorf("depth is %d with a delayed message (%v)", p.Depth, err)
+			e.Errorf("depth with a delayed message: got %d, %v; want at least 1", p.Depth, err)
 		}
 		e.ok(e.q.Delete(e.ctx, later.Lease))
 
@@ -98,7 +98,7 @@ var visibilityTests = []test{
 			e.exactly(100 * time.Millisecond)
 		}
 		if m := e.one(long); m.Text != "soon" || m.DequeueCount != 1 {
-			e.Errorf("got %q as delivery %d", m.Text, m.DequeueCount)
+			e.Errorf("dequeue: got %q as delivery %d, want \"soon\" as 1", m.Text, m.DequeueCount)
 		}
 	}},
 	{"LongestDelay", func(e *env) {
@@ -109,7 +109,7 @@ var visibilityTests = []test{
 			e.none("a second before the delay ends")
 			e.exactly(time.Second)
 			if got := e.one(long); got.ID != m.ID {
-				e.Errorf("got %+v", got)
+				e.Errorf("dequeue: got %+v, want message %s", got, m.ID)
 			}
 		}
 	}},
@@ -122,15 +122,15 @@ var visibilityTests = []test{
 		}
 		slices.Sort(want)
 		if n := len(e.peek(queue.MaxBatch)); n != queue.MaxBatch {
-			e.Errorf("peek of 32 gave %d of 40", n)
+			e.Errorf("peek of 32 in a queue of 40: got %d messages, want 32", n)
 		}
 		first := e.dequeue(queue.MaxBatch, long)
 		if len(first) != queue.MaxBatch {
-			e.Errorf("dequeue of 32 gave %d of 40", len(first))
+			e.Errorf("dequeue of 32 in a queue of 40: got %d messages, want 32", len(first))
 		}
 		all := append(first, e.take(40-len(first), long)...)
 		if got := texts(all); !slices.Equal(got, want) {
-			e.Errorf("dequeued %q", got)
+			e.Errorf("texts of all messages: got %q, want %q", got, want)
 		}
 		e.none("after all 40")
 	}},
@@ -146,7 +146,8 @@ var visibilityTests = []test{
 		}
 	}},
 	{"OneOfABatchCanBeDeleted", func(e *env) {
-		// Azurite gives a whole batch one receipt: it opens one message only.
+		// Azurite gives all messages of a batch the same receipt. It must still be valid for one message
+		// only.
 		e.create()
 		for _, text := range []string{"a", "b", "c"} {
 			e.enqueue(text, nil)
@@ -163,7 +164,7 @@ var visibilityTests = []test{
 		}
 		left := texts(e.take(2, long))
 		if slices.Contains(left, gone.Text) {
-			e.Errorf("deleted %q, left are %q", gone.Text, left)
+			e.Errorf("messages after the delete of %q: got %q, want the other two", gone.Text, left)
 		}
 	}},
 }

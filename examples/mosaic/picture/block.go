@@ -6,8 +6,8 @@ import "image"
 type rowReader[P pixel] func(img image.Image, x, y int, dst []P)
 
 // readBlock fills dst, row by row, with the pixels of r. A turned image is read
-// along its stored rows and scattered: reading it along upright rows would
-// touch another cache line for each pixel.
+// along its stored rows, because reading along upright rows would touch another cache line
+// for each pixel.
 func readBlock[P pixel](img image.Image, r image.Rectangle, dst []P, read rowReader[P]) {
 	cols := r.Dx()
 	t, ok := img.(*turned)

@@ -59,7 +59,7 @@ func TestCellsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			if g.Cols != 6 || g.Rows != 4 || len(g.Means) != 24 {
-				t.Fatalf("grid is %d×%d with %d means; want g.Cols 6, g.Rows 4, len(g.Means) 24", g.Cols, g.Rows, len(g.Means))
+				t.Fatalf("grid: got %d×%d with %d means, want 6×4 with 24", g.Cols, g.Rows, len(g.Means))
 			}
 			for i, got := range g.Means {
 				var want Linear
@@ -74,7 +74,7 @@ func TestCellsAreExact(t *testing.T) {
 					tolerance = 2e-5 // rounded to the alpha before we see it
 				}
 				if !near(got, want, tolerance) {
-					t.Fatalf("cell %d is %v, want %v", i, got, want)
+					t.Fatalf("cell %d: got %v, want %v", i, got, want)
 				}
 			}
 		})
@@ -83,7 +83,7 @@ func TestCellsAreExact(t *testing.T) {
 
 // A cell measures the same to the last bit in the whole picture, in a slice and
 // in a picture that is stored turned.
-func TestCellsDoNotDependOnTheWay(t *testing.T) {
+func TestCellsDoNotDependOnStorageOrSlicing(t *testing.T) {
 	all := photos(61, 47)
 	rapid.Check(t, func(t *rapid.T) {
 		img := all[rapid.SampledFrom([]string{"YCbCr420", "YCbCr410", "NRGBA", "Paletted", "NRGBA64"}).Draw(t, "kind")]
@@ -104,7 +104,7 @@ func TestCellsDoNotDependOnTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(whole.Means, flat.Means) {
-			t.Fatal("a turned picture measures differently from one that was copied upright")
+			t.Fatal("cells of a turned picture: got others, want those of its upright copy")
 		}
 		var joined []Linear
 		for i := range p.Slices {
@@ -115,7 +115,7 @@ func TestCellsDoNotDependOnTheWay(t *testing.T) {
 			joined = append(joined, g.Means...)
 		}
 		if !slices.Equal(whole.Means, joined) {
-			t.Fatal("slices measure differently from the whole")
+			t.Fatal("cells of slices: got others, want those of the whole picture")
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestAverageSharesPixelsByArea(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(g.Means) != cols*rows {
-			t.Fatalf("got %d means for %d×%d cells; want len(g.Means) %v", len(g.Means), cols, rows, cols*rows)
+			t.Fatalf("means of %d×%d cells: got %d, want %d", cols, rows, len(g.Means), cols*rows)
 		}
 		overlap := func(cell, cells, px, pixels int) float64 {
 			lo := math.Max(float64(cell)/float64(cells), float64(px)/float64(pixels))
@@ -172,7 +172,7 @@ func TestAverageSharesPixelsByArea(t *testing.T) {
 				}
 			}
 			if !near(got, want, 1e-9) {
-				t.Fatalf("cell %d is %v, want %v", i, got, want)
+				t.Fatalf("cell %d: got %v, want %v", i, got, want)
 			}
 			n := float64(len(g.Means))
 			mean.R, mean.G, mean.B = mean.R+got.R/n, mean.G+got.G/n, mean.B+got.B/n
@@ -182,7 +182,7 @@ func TestAverageSharesPixelsByArea(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !near(mean, one.Means[0], 1e-10) {
-			t.Fatalf("the cells average to %v and the picture to %v", mean, one.Means[0])
+			t.Fatalf("mean of the cells: got %v, want that of the picture, %v", mean, one.Means[0])
 		}
 	})
 }
@@ -208,7 +208,7 @@ func TestAverageOfWideRows(t *testing.T) {
 				want += Decode8(uint8(x)) * (math.Min(hi, float64(x+1)) - math.Max(lo, float64(x)))
 			}
 			if want /= hi - lo; math.Abs(m.R-want) > 1e-9 {
-				t.Fatalf("cell %d of %d is %v, want %v", i, cols, m.R, want)
+				t.Fatalf("cell %d of %d: got %v, want %v", i, cols, m.R, want)
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func TestCellsRefuse(t *testing.T) {
 		"no column": second(Average(img, img.Rect, 0, 1)),
 	} {
 		if err == nil {
-			t.Errorf("%s: no error; want an error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (s *sequence) load() (err error) {
 		}
 		s.next++
 	}()
-	s.slice = nil // let it go before the next one is decoded
+	s.slice = nil // released before the next one is decoded
 	r, err := s.open(s.next)
 	if err != nil {
 		return err

@@ -44,24 +44,24 @@ func TestPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b := p.Bounds(); b.Dx() > w || b.Dy() > h || w-b.Dx() >= tile || h-b.Dy() >= tile || b.Dx()%tile+b.Dy()%tile != 0 {
-			t.Fatalf("%d×%d is cropped to %v", w, h, b)
+			t.Fatalf("%d×%d cropped: got %v, want whole tiles within the picture", w, h, b)
 		}
 		y, low, high := 0, math.MaxInt, 0
 		for i := range n {
 			r := p.Slice(i)
 			if r.Min != image.Pt(0, y) || r.Max.X != p.Size().X || r.Dy()%tile != 0 {
-				t.Fatalf("slice %d is %v and starts at row %d", i, r, y)
+				t.Fatalf("slice %d: got %v, want it to start at row %d with the picture's width", i, r, y)
 			}
 			y = r.Max.Y
 			low, high = min(low, r.Dy()/tile), max(high, r.Dy()/tile)
 		}
 		if y != p.Size().Y || low < 1 || high-low > 1 {
-			t.Fatalf("slices end at %d of %d and have %d to %d rows; want y %v, low at least 1, high-low at most 1", y, p.Size().Y, low, high, p.Size().Y)
+			t.Fatalf("slices: got the end %d and %d to %d rows; want the end %d and rows that differ by one at most", y, low, high, p.Size().Y)
 		}
 	})
 	for _, c := range [][4]int{{100, 100, 0, 1}, {100, 100, 101, 1}, {100, 100, 10, 0}, {100, 100, 10, 11}, {0, 0, 1, 1}} {
 		if _, err := NewPlan(c[0], c[1], c[2], c[3]); err == nil {
-			t.Errorf("NewPlan%v: no error; want an error", c)
+			t.Errorf("NewPlan%v: got no error, want one", c)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestCutKeepsPixels(t *testing.T) {
 					t.Fatal(err)
 				}
 				if deep(got) != deep(img) {
-					t.Errorf("%s: the depth changed; want deep(got) %v", name, deep(img))
+					t.Errorf("%s: more than 8 bits a channel: got %v, want %v", name, deep(got), deep(img))
 				}
 				r := p.Slice(i)
 				want, have := make([]rgb16, r.Dx()*r.Dy()), make([]rgb16, r.Dx()*r.Dy())
@@ -97,7 +97,7 @@ func TestCutKeepsPixels(t *testing.T) {
 				readBlock(got, got.Bounds(), have, row16)
 				for k := range want {
 					if want[k] != have[k] {
-						t.Fatalf("%s, orientation %d, slice %d: pixel %d is %v, want %v", name, o, i, k, have[k], want[k])
+						t.Fatalf("%s, orientation %d, slice %d: pixel %d: got %v, want %v", name, o, i, k, have[k], want[k])
 					}
 				}
 			}
@@ -124,7 +124,7 @@ func TestComposeRestoresThePicture(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), want.Bytes()) {
-				t.Fatalf("the %v composed of slices differs from one written at once", f)
+				t.Fatalf("%v composed of slices: got other bytes, want those of one written at once", f)
 			}
 		}
 	})
@@ -154,7 +154,7 @@ func TestComposeErrors(t *testing.T) {
 		for _, f := range []Format{PNG, JPEG} {
 			err := Compose(io.Discard, f, c.size, 2, c.open)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s as %v: error is %v, want %q", name, f, err, c.want)
+				t.Errorf("%s as %v: got error %v, want %q", name, f, err, c.want)
 			}
 		}
 	}
@@ -164,20 +164,20 @@ func TestEncodeErrors(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 70_000, 1))
 	full := errors.New("the disk is full")
 	if err := Encode(io.Discard, img, img.Rect, JPEG); err == nil || !strings.Contains(err.Error(), ".png") {
-		t.Errorf("a JPEG too wide: %v; want an error, an error with \".png\"", err)
+		t.Errorf("JPEG too wide: got %v, want an error with \".png\"", err)
 	}
 	if err := Encode(io.Discard, img, img.Rect, PNG); err != nil {
-		t.Errorf("a wide PNG: %v; want no error", err)
+		t.Errorf("wide PNG: got the error %v, want none", err)
 	}
 	if err := Encode(io.Discard, img, img.Rect, Format(9)); !errors.Is(err, ErrFormat) {
-		t.Errorf("an unknown format: %v; want err ErrFormat", err)
+		t.Errorf("unknown format: got %v, want ErrFormat", err)
 	}
 	if err := Encode(io.Discard, img, image.Rect(0, 0, 1, 2), PNG); err == nil {
-		t.Error("no error for a part that is outside")
+		t.Error("part outside the picture: got no error, want one")
 	}
 	for _, f := range []Format{PNG, JPEG} {
 		if err := Encode(failingWriter{full}, img, image.Rect(0, 0, 600, 1), f); !errors.Is(err, full) {
-			t.Errorf("%v on a full disk: %v", f, err)
+			t.Errorf("%v on a full disk: got %v, want its error", f, err)
 		}
 	}
 }
@@ -189,12 +189,12 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]Format{"a.png": PNG, "b/c.PNG": PNG, "a.jpg": JPEG, "a.b.JpEg": JPEG} {
 		if got, err := FormatOf(name); err != nil || got != want {
-			t.Errorf("%s: got %v, %v; want got %v, no error", name, got, err, want)
+			t.Errorf("%s: got %v, %v; want %v", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"", "png", "a.gif", "a.png.txt", ".jpg/x"} {
 		if _, err := FormatOf(name); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: error is %v; want err ErrFormat", name, err)
+			t.Errorf("%s: got error %v, want ErrFormat", name, err)
 		}
 	}
 }

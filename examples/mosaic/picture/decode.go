@@ -17,9 +17,9 @@ import (
 //
 // The size is known, and held against [MaxPixels] and [MaxDecodeBytes], before
 // any pixel is decoded. The errors are [ErrNotPicture], [ErrDamaged] and
-// [ErrTooLarge] with an explanation, or whatever r failed with. They do not
+// [ErrTooLarge] with an explanation, or the error of r. They do not
 // name the file, which only the caller knows. A broken EXIF block is never an
-// error: the picture then stands as it is stored.
+// error: the picture is then not turned.
 func Decode(r io.Reader) (image.Image, error) {
 	src := newSource(r)
 	h, all, err := inspect(src)
@@ -34,8 +34,8 @@ func Decode(r io.Reader) (image.Image, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if h.DecodeBytes-h.retained > wasteful {
-		// Hundreds of megabytes of decoder state just became garbage. Given back
-		// now, they do not count as half of what the process may grow to.
+		// Hundreds of megabytes of decoder state have just become garbage. Collected now, they
+		// do not let the heap grow further.
 		debug.FreeOSMemory()
 	}
 	return turn(img, o), nil

@@ -53,7 +53,7 @@ func upstood(src image.Image, o int) *image.RGBA64 {
 func samePixels(t *testing.T, got, want image.Image) {
 	t.Helper()
 	if got.Bounds() != want.Bounds() {
-		t.Fatalf("bounds are %v, want %v", got.Bounds(), want.Bounds())
+		t.Fatalf("bounds: got %v, want %v", got.Bounds(), want.Bounds())
 	}
 	b := got.Bounds()
 	for y := b.Min.Y; y < b.Max.Y; y++ {
@@ -61,7 +61,7 @@ func samePixels(t *testing.T, got, want image.Image) {
 			g := color.RGBA64Model.Convert(got.At(x, y))
 			w := color.RGBA64Model.Convert(want.At(x, y))
 			if g != w {
-				t.Fatalf("pixel (%d,%d) is %v, want %v", x, y, g, w)
+				t.Fatalf("pixel (%d,%d): got %v, want %v", x, y, g, w)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestDecodeStandsUpright(t *testing.T) {
 					for i, p := range block {
 						c := color.RGBAModel.Convert(want.At(r.Min.X+i%r.Dx(), r.Min.Y+i/r.Dx())).(color.RGBA)
 						if p != (rgb8{c.R, c.G, c.B}) {
-							t.Fatalf("pixel %d of %v is %v, want %v", i, r, p, c)
+							t.Fatalf("pixel %d of %v: got %v, want %v", i, r, p, c)
 						}
 					}
 				}
@@ -109,7 +109,7 @@ func TestDecodeStandsUpright(t *testing.T) {
 					t.Fatal(err)
 				}
 				if size := got.Bounds().Size(); name != "png behind pixels" && image.Pt(h.Width, h.Height) != size {
-					t.Errorf("Inspect says %d×%d, Decode %v", h.Width, h.Height, size)
+					t.Errorf("Inspect: got %d×%d, want as Decode %v", h.Width, h.Height, size)
 				}
 			})
 		}
@@ -135,7 +135,7 @@ func TestDecodeIgnoresBrokenEXIF(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: got %v; want no error", name, err)
 			} else if got.Bounds() != img.Bounds() {
-				t.Errorf("%s: bounds are %v; want got.Bounds() %v", name, got.Bounds(), img.Bounds())
+				t.Errorf("%s: bounds: got %v, want %v", name, got.Bounds(), img.Bounds())
 			}
 		}
 	}
@@ -162,9 +162,9 @@ func TestDecodeErrors(t *testing.T) {
 	} {
 		_, err := Decode(bytes.NewReader(c.file))
 		if !errors.Is(err, c.want) {
-			t.Errorf("%s: error is %v, want %v", name, err, c.want)
+			t.Errorf("%s: got error %v, want %v", name, err, c.want)
 		} else if strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error has several lines: %v", name, err)
+			t.Errorf("%s: got error %q, want one line", name, err)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestDecodePassesOnFailuresOfTheReader(t *testing.T) {
 		for _, n := range []int{0, 5, 100, len(file) / 2} {
 			_, err := Decode(io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(broken)))
 			if !errors.Is(err, broken) || errors.Is(err, ErrDamaged) {
-				t.Errorf("after %d bytes: error is %v, want %v", n, err, broken)
+				t.Errorf("after %d bytes: got error %v, want %v", n, err, broken)
 			}
 		}
 	}
@@ -196,13 +196,13 @@ func TestDecodeGIFLaysTheFirstFrameOnWhite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if img.Bounds() != image.Rect(0, 0, 8, 6) {
-		t.Fatalf("bounds are %v; want img.Bounds() %v", img.Bounds(), image.Rect(0, 0, 8, 6))
+		t.Fatalf("bounds: got %v, want %v", img.Bounds(), image.Rect(0, 0, 8, 6))
 	}
 	for p, want := range map[image.Point]rgb8{{X: 2, Y: 1}: {255, 0, 0}, {X: 3, Y: 1}: {255, 255, 255}, {X: 0, Y: 0}: {255, 255, 255}, {X: 4, Y: 2}: {255, 0, 0}} {
 		var got [1]rgb8
 		row8(img, p.X, p.Y, got[:])
 		if got[0] != want {
-			t.Errorf("pixel %v is %v, want %v", p, got[0], want)
+			t.Errorf("pixel %v: got %v, want %v", p, got[0], want)
 		}
 	}
 }

@@ -9,13 +9,11 @@ import (
 	"github.com/bep/imagemeta"
 )
 
-// exifOrientation finds the orientation in an EXIF block (a TIFF file in
-// miniature). Whatever is wrong with the block, the answer is upright: nobody
-// wants to lose a photograph over its metadata.
+// exifOrientation returns the orientation in an EXIF block (a small TIFF file). For a broken block it
+// returns upright, because a photograph must not be refused for its metadata.
 func exifOrientation(tiff []byte) (o orientation) {
 	o = upright
-	// imagemeta parses bytes from strangers; should it panic on some of them, the
-	// photograph is still good.
+	// imagemeta parses untrusted bytes. If it panics on some, the photograph is still usable.
 	defer func() {
 		if recover() != nil {
 			o = upright
@@ -60,12 +58,11 @@ func wrapPNG(tiff []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(pngSignature)+4:]))
 }
 
-// maxEXIF is the largest EXIF block looked for behind the pixels of a PNG.
+// maxEXIF is the largest EXIF block that is read after the pixels of a PNG.
 const maxEXIF = 1 << 20
 
-// exifWatcher looks for an eXIf chunk in the bytes of a PNG as they pass by on
-// their way to the decoder. A PNG may have it behind the pixels, where the scan
-// of the header does not come.
+// exifWatcher looks for an eXIf chunk in the bytes of a PNG while the decoder reads them. A PNG may have
+// it after the pixels, which the scan of the header does not reach.
 type exifWatcher struct {
 	r       io.Reader
 	head    []byte // of the chunk being read, up to 8 bytes
@@ -106,7 +103,7 @@ func (w *exifWatcher) watch(p []byte) {
 	}
 }
 
-// orientation is valid once the whole PNG went by.
+// orientation is valid once the whole PNG was read.
 func (w *exifWatcher) orientation() orientation {
 	if len(w.exif) < 4 {
 		return upright

@@ -20,7 +20,7 @@ const (
 // between tiles ring visibly.
 const jpegQuality = 92
 
-// maxJPEGSide is the most a JPEG header can declare (ITU-T T.81, B.2.2).
+// maxJPEGSide is the maximum that a JPEG header can declare (ITU-T T.81, B.2.2).
 const maxJPEGSide = 1<<16 - 1
 
 // FormatOf chooses the format to write from the extension of a file name: .png,

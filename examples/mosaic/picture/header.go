@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Header is what the start of a picture's file says about it.
+// Header describes a picture by the start of its file.
 type Header struct {
 	Format        string // "jpeg", "png" or "gif"
 	Width, Height int    // in pixels, upright
@@ -20,9 +20,8 @@ type Header struct {
 
 // Inspect reads the header of a picture and applies the same limits as
 // [Decode], without decoding any pixel. It reads ahead: to decode the picture
-// afterwards, open it again. The errors are those of Decode. (One thing is
-// beyond it: a PNG may carry its EXIF block behind the pixels. Then Width and
-// Height are as stored.)
+// afterwards, open it again. The errors are those of Decode. If a
+// PNG has its EXIF block after the pixels, Width and Height are as stored.
 func Inspect(r io.Reader) (Header, error) {
 	h, _, err := inspect(newSource(r))
 	return h, err
@@ -49,7 +48,7 @@ func inspect(src *source) (Header, io.Reader, error) {
 	return h, io.MultiReader(bytes.NewReader(s.seen), s.r), nil
 }
 
-// check holds the declared size against the limits.
+// check compares the declared size with the limits.
 func (h Header) check() error {
 	if h.Width <= 0 || h.Height <= 0 {
 		return fmt.Errorf("%w: it declares a size of %d×%d", ErrDamaged, h.Width, h.Height)
@@ -73,8 +72,8 @@ func tenths(n, unit int64) string {
 	return fmt.Sprintf("%d.%d", t/10, t%10)
 }
 
-// source remembers a failure of the reader beneath the decoders, so that a
-// broken connection is not mistaken for a broken picture.
+// source records the error of the reader below the decoders, so that a broken connection is not
+// mistaken for a damaged picture.
 type source struct {
 	r   io.Reader
 	err error

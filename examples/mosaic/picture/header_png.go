@@ -46,7 +46,7 @@ chunks:
 		case name == "IDAT" || name == "IEND":
 			break chunks
 		case n > maxHeader:
-			transparent = true // cannot look further, so expect the worst
+			transparent = true // the scan ends here, so assume the worst
 			break chunks
 		}
 		chunk, err := s.take(8 + int(n) + 4)
@@ -93,8 +93,8 @@ func pngBytes(width, height int64, depth, kind int, interlaced, transparent bool
 		// is merged; the last one has half the pixels.
 		decode += retained / 2
 	}
-	// The decoder keeps two rows and the encoder of a slice six. That is nothing,
-	// except for a picture of one endless row.
+	// The decoder keeps two rows and the encoder of a slice six. That matters only for a picture with
+	// one very long row.
 	decode += 8 * width * pixel
 	return retained, decode
 }

@@ -75,12 +75,12 @@ func TestInspectEstimatesMemory(t *testing.T) {
 		switch {
 		case c.tooLarge:
 			if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "limit") {
-				t.Errorf("%s: error is %v, want ErrTooLarge", name, err)
+				t.Errorf("%s: got error %v, want ErrTooLarge", name, err)
 			}
 		case err != nil:
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want none", name, err)
 		case h.DecodeBytes < c.lo*mp || h.DecodeBytes > c.hi*mp:
-			t.Errorf("%s: %d bytes, want %d to %d MB", name, h.DecodeBytes, c.lo, c.hi)
+			t.Errorf("%s: DecodeBytes: got %d, want %d to %d MB", name, h.DecodeBytes, c.lo, c.hi)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestInspectRefuses(t *testing.T) {
 		"endless metadata":     append([]byte{0xff, markerSOI}, bytes.Repeat(append([]byte{0xff, markerAPP1, 0xff, 0xff}, make([]byte, 0xfffd)...), 300)...),
 	} {
 		if _, err := Inspect(bytes.NewReader(file)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: error is %v, want ErrDamaged", name, err)
+			t.Errorf("%s: got error %v, want ErrDamaged", name, err)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestInspectKnowsWhatIsKept(t *testing.T) {
 				n = len(m.Pix)
 			}
 			if int64(n) != h.retained {
-				t.Errorf("got %s as %s: keeps %d bytes, expected %d; want int64(n) %v", name, format, n, h.retained, h.retained)
+				t.Errorf("%s as %s: bytes of the decoded picture: got %d, want %d", name, format, n, h.retained)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type turned struct {
 	o   orientation
 }
 
-// turn gives src as it should be seen.
+// turn returns an upright view of src.
 func turn(src image.Image, o orientation) image.Image {
 	if o == upright {
 		return src
@@ -86,8 +86,7 @@ func (t *turned) storedRect(r image.Rectangle) image.Rectangle {
 	return image.Rect(min(p.X, q.X), min(p.Y, q.Y), max(p.X, q.X)+1, max(p.Y, q.Y)+1)
 }
 
-// place says where element (x, y) of a stored grid of cols×rows stands in the
-// upright grid.
+// place returns where element (x, y) of a stored grid of cols×rows is in the upright grid.
 func (o orientation) place(x, y, cols, rows int) (int, int) {
 	if o.flipsX() {
 		x = cols - 1 - x

@@ -95,8 +95,8 @@ func row8(img image.Image, x, y int, dst []rgb8) {
 	}
 }
 
-// rowYCbCr converts with color.YCbCrToRGB and nothing more precise, so that the
-// pixels are those everybody else gets from this image.
+// rowYCbCr converts with color.YCbCrToRGB, not more precisely, so that the pixels are those that other
+// programs get from this image.
 func rowYCbCr(img *image.YCbCr, x, y int, dst []rgb8) {
 	luma := img.Y[img.YOffset(x, y):]
 	luma = luma[:len(dst)]
@@ -147,7 +147,7 @@ func row16(img image.Image, x, y int, dst []rgb16) {
 	}
 }
 
-// at16 reads any image there is, slowly.
+// at16 reads a pixel of any image, slowly.
 func at16(img image.Image, x, y int) rgb16 {
 	var c color.RGBA64
 	switch img := img.(type) {

@@ -9,7 +9,7 @@ import (
 func TestSampleIsColourful(t *testing.T) {
 	img := Sample()
 	if img.Bounds() != image.Rect(0, 0, 960, 640) || !img.Opaque() {
-		t.Fatalf("the sample is %v, opaque %v", img.Bounds(), img.Opaque())
+		t.Fatalf("sample: got %v, opaque %v; want 960×640, opaque", img.Bounds(), img.Opaque())
 	}
 	g, err := Cells(img, img.Bounds(), 16)
 	if err != nil {
@@ -20,6 +20,6 @@ func TestSampleIsColourful(t *testing.T) {
 		seen[[3]uint8{Encode8(m.R) >> 4, Encode8(m.G) >> 4, Encode8(m.B) >> 4}] = true
 	}
 	if len(seen) < 200 {
-		t.Errorf("its cells have %d different colours; want at least 200", len(seen))
+		t.Errorf("different colours of cells: got %d, want at least 200", len(seen))
 	}
 }

@@ -16,7 +16,7 @@ func TestTransferFunction(t *testing.T) {
 	for i := range 256 {
 		v := uint8(i)
 		if got := Encode8(Decode8(v)); got != v {
-			t.Errorf("Encode8(Decode8(%d)) = %d; want %v", v, got, v)
+			t.Errorf("Encode8(Decode8(%d)): got %d, want %d", v, got, v)
 		}
 		if Decode8(v) != Decode16(uint16(i)*257) {
 			t.Errorf("Decode8(%d) differs from Decode16; want Decode8(v) %v", v, Decode16(uint16(i)*257))
@@ -25,11 +25,11 @@ func TestTransferFunction(t *testing.T) {
 		if i > 0 {
 			mid := eotf((float64(i) - 0.5) / 255)
 			if Encode8(mid*(1-1e-9)) != v-1 || Encode8(mid*(1+1e-9)) != v {
-				t.Errorf("Encode8 does not round to the nearest around %d; want Encode8(mid*(1-1e-9)) %v, Encode8(mid*(1+1e-9)) %v", v, v-1, v)
+				t.Errorf("Encode8 around the boundary of %d and %d: got another value, want the nearest", v-1, v)
 			}
 		}
 	}
 	if Encode8(-1) != 0 || Encode8(2) != 255 || Encode8(math.NaN()) != 0 {
-		t.Error("Encode8 does not clamp")
+		t.Error("Encode8 outside 0 to 1: got another value, want 0 or 255")
 	}
 }

@@ -18,30 +18,31 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Messages only refer to blobs, so programs that share the queues must share the store. A
-// store has an id, kept in it. The account is bound to one store: its id is in the metadata
+// Messages only refer to blobs, so programs that share the queues must share the store. A store
+// has an id, which is kept in it. The account is bound to one store, whose id is in the metadata
 // of the queue of image requests. A program with another store is refused when it opens the
-// account, unless no message is left of those who bound it; then the account is bound anew.
-// Two programs that begin at the same moment may both be let in. So every message carries
-// the id of its store as well, and the program that the account is not bound to ends as soon
-// as it meets a message of the other or hears nothing of its own.
+// account. If no messages are left, it binds the account to its own store instead. Two programs
+// that start at the same moment may both succeed. So every message has the id of its store too,
+// and a program with the wrong store ends as soon as it receives a message of the other program,
+// or when its own orders make no progress.
 
 // Names of the metadata that bind an account.
 const (
 	boundStore = "blobstore" // the id of the store
-	boundPlace = "blobplace" // where it is, for people; escaped, as metadata is ASCII
+	boundPlace = "blobplace" // its place, for people; escaped, because metadata is ASCII
 )
 
-// maxPlace bounds the escaped place: metadata has bounds, and others are in it too.
+// maxPlace is the maximum length of the escaped place, which shares the limit of the metadata with
+// other values.
 const maxPlace = 2 << 10
 
-// ElsewhereError means that the account is in use with other blobs than this program's.
+// ElsewhereError means that the account is in use with another blob store than this program's.
 type ElsewhereError struct {
-	Here, There string // where the blobs of this program and of the others are; "" when not known
-	Messages    int64  // of theirs that are left, about; 0 when not known
+	Here, There string // places of the blobs of this program and of the others; "" if unknown
+	Messages    int64  // about how many messages of the others are left; 0 if unknown
 }
 
-// Error says where both keep their blobs.
+// Error returns the places of both stores.
 func (e *ElsewhereError) Error() string {
 	left := ""
 	if e.Messages > 0 {
@@ -58,7 +59,7 @@ func known(place string) string {
 	return place
 }
 
-// identify returns the id of a store, which is given one if it has none.
+// identify returns the id of a store, after creating one if it has none.
 func identify(ctx context.Context, store blob.Store) (uuid.UUID, error) {
 	for {
 		id, err := readID(ctx, store)
@@ -70,7 +71,7 @@ func identify(ctx context.Context, store blob.Store) (uuid.UUID, error) {
 		if !errors.Is(err, blob.ErrExists) {
 			return id, err
 		}
-		// Another program was quicker.
+		// Another program has just created it.
 	}
 }
 
@@ -91,15 +92,15 @@ func readID(ctx context.Context, store blob.Store) (uuid.UUID, error) {
 	return id, nil
 }
 
-// binding is which store the account is bound to.
+// binding binds an account to a store.
 type binding struct {
-	queue queue.Queue // that carries it
+	queue queue.Queue // its metadata holds the binding
 	store uuid.UUID   // of this program
 	place string
 }
 
-// read returns the store that the account is bound to, uuid.Nil when it is to none, and
-// where that is.
+// read returns the id of the store that the account is bound to, uuid.Nil if there is none, and its
+// place.
 func (b *binding) read(ctx context.Context) (uuid.UUID, string, error) {
 	found, err := b.queue.Properties(ctx)
 	if err != nil {
@@ -109,9 +110,9 @@ func (b *binding) read(ctx context.Context) (uuid.UUID, string, error) {
 	return id, place, nil
 }
 
-// parseBinding takes what makes no sense for none.
+// parseBinding returns uuid.Nil for an invalid id, as if there were none.
 func parseBinding(metadata map[string]string) (id uuid.UUID, place string) {
-	for name, value := range metadata { // HTTP does not keep the case of names
+	for name, value := range metadata { // HTTP does not preserve the case of names
 		switch strings.ToLower(name) {
 		case boundStore:
 			id, _ = uuid.Parse(value)
@@ -122,8 +123,9 @@ func parseBinding(metadata map[string]string) (id uuid.UUID, place string) {
 	return id, place
 }
 
-// bind binds the account to the store of this program, or says that it is in use with
-// another. The metadata and the messages left are those that were found.
+// bind binds the account to the store of this program. It fails with an [*ElsewhereError] if the
+// account is in use with another store. It takes the metadata and the number of messages that were
+// found.
 func (b *binding) bind(ctx context.Context, metadata map[string]string, left int64, logger *slog.Logger) error {
 	id, place := parseBinding(metadata)
 	if id == b.store {
@@ -134,7 +136,7 @@ func (b *binding) bind(ctx context.Context, metadata map[string]string, left int
 	}
 	m, ok := b.queue.(queue.Manager)
 	if !ok {
-		return nil // messages tell, if they must
+		return nil // a mismatch is detected by the ids in messages
 	}
 	metadata = maps.Clone(metadata)
 	if metadata == nil {
@@ -149,7 +151,7 @@ func (b *binding) bind(ctx context.Context, metadata map[string]string, left int
 	}
 	err := persist(ctx, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 	if errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid) {
-		logger.Warn("the account cannot be bound to the blobs of this program, so others that look elsewhere are found out late", "error", err)
+		logger.Warn("the account cannot be bound to the blobs of this program, so programs with other blobs are detected late", "error", err)
 		return nil
 	}
 	if err != nil {
@@ -158,7 +160,7 @@ func (b *binding) bind(ctx context.Context, metadata map[string]string, left int
 	return b.check(ctx)
 }
 
-// check returns an [*ElsewhereError] when the account is bound to another store.
+// check returns an [*ElsewhereError] if the account is bound to another store.
 func (b *binding) check(ctx context.Context) error {
 	id, place, err := b.read(ctx)
 	if err == nil && id != uuid.Nil && id != b.store {
@@ -167,17 +169,17 @@ func (b *binding) check(ctx context.Context) error {
 	return err
 }
 
-// strange tells whether a message has its blobs in another store. Those of earlier releases
-// do not say.
-func (b *binding) strange(h Head) bool {
+// foreign reports whether a message has its blobs in another store. Messages of earlier releases have
+// no store id and count as ours.
+func (b *binding) foreign(h Head) bool {
 	return h.Blobs != uuid.Nil && h.Blobs != b.store
 }
 
-// strange decides what becomes of a message, before anything else does. One whose blobs are
-// in another store is poison if the account is bound to ours: its program finds out that it
-// is not the one. Otherwise the message is left to the others, and this program ends.
-func (b *Broker) strange(ctx context.Context, h Head) error {
-	if !b.binding.strange(h) {
+// refuseForeign refuses a message whose blobs are in another store, before it is handled. If the
+// account is bound to our store the message is poison, which tells its program. Otherwise the message
+// is left to the others, and this program ends.
+func (b *Broker) refuseForeign(ctx context.Context, h Head) error {
+	if !b.binding.foreign(h) {
 		return nil
 	}
 	id, place, err := b.binding.read(ctx)
@@ -191,7 +193,7 @@ func (b *Broker) strange(ctx context.Context, h Head) error {
 	return dispatcher.Snooze(standBack)
 }
 
-// end ends this program, which cannot do its work.
+// end ends this program, because its store is not that of the account.
 func (b *Broker) end(err error) {
 	b.mislead.Do(func() {
 		b.elsewhere = err
@@ -199,8 +201,7 @@ func (b *Broker) end(err error) {
 	})
 }
 
-// misled is a [millrace.Runner] that ends with an error when the program looks for blobs in
-// the wrong place.
+// misled is a [millrace.Runner] that fails when the program turns out to use the wrong store.
 type misled struct{ broker *Broker }
 
 func (m misled) Run(ctx context.Context) error {

@@ -39,7 +39,7 @@ func TestAStoreHasOneID(t *testing.T) {
 		wg.Wait()
 		for _, id := range ids {
 			if id != ids[0] || id == uuid.Nil {
-				t.Errorf("%s: the ids are %v; want id %v, id not %v", name, ids, ids[0], uuid.Nil)
+				t.Errorf("%s: ids: got %v, want one id, not zero", name, ids)
 			}
 		}
 	}
@@ -48,11 +48,11 @@ func TestAStoreHasOneID(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id, err := identify(t.Context(), broken); err == nil {
-		t.Errorf("what is no id is taken for %v; want an error", id)
+		t.Errorf("invalid id in the store: got %v and no error, want an error", id)
 	}
 }
 
-// at opens a process whose blobs are in a store of its own, on the queues themselves.
+// at opens a process with another store on the queues of the world, without faults.
 func (w *world) at(store blob.Store, place string) (*process, error) {
 	return w.atQueues(store, place, func(name string) (queue.Queue, error) { return w.queue(name), nil })
 }
@@ -67,17 +67,17 @@ func (w *world) atQueues(store blob.Store, place string, open func(string) (queu
 	return p, err
 }
 
-// isElsewhere holds that an error says where the blobs of both are.
+// isElsewhere checks that an error names the places of both stores.
 func isElsewhere(t *testing.T, err error, here, there string, messages int64) {
 	t.Helper()
 	e := (*ElsewhereError)(nil)
 	if !errors.As(err, &e) || *e != (ElsewhereError{here, there, messages}) {
-		t.Errorf("got %v, want the blobs in %s and not in %s, with %d messages", err, there, here, messages)
+		t.Errorf("got %v, want an ElsewhereError with the blobs in %s, not in %s, and %d messages", err, there, here, messages)
 		return
 	}
 	for _, place := range []string{here, there} {
 		if !strings.Contains(err.Error(), place) {
-			t.Errorf("it does not say %q: %v", place, err)
+			t.Errorf("got error %v, want %q in it", err, place)
 		}
 	}
 }
@@ -93,9 +93,9 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 		t.Errorf("metadata: got %v, %v; want PoisonThreshold 7, the binding of the store and no error", p.Metadata, err)
 	}
 	if _, err := w.at(mine, b); err != nil {
-		t.Errorf("with no message left: %v; want no error", err)
+		t.Errorf("without messages left: got the error %v, want none", err)
 	}
-	first, err := w.at(theirs, a) // and back
+	first, err := w.at(theirs, a) // binds it back
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +103,9 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 	_, err = w.at(mine, b)
 	isElsewhere(t, err, b, a, 1)
 	if _, err := w.at(theirs, a); err != nil {
-		t.Errorf("with the same blobs: %v; want no error", err)
+		t.Errorf("with the same blobs: got the error %v, want none", err)
 	}
-	// A message that a worker has is left too.
+	// A message that a worker has leased counts too.
 	if _, err := w.queue(imageRequests).Dequeue(t.Context(), 1, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -115,19 +115,19 @@ func TestAnAccountInUseWithOtherBlobsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.at(mine, b); err != nil {
-		t.Errorf("after a clear: %v; want no error", err)
+		t.Errorf("after a clear: got the error %v, want none", err)
 	}
 }
 
-// ordered is an order of a process, and how its Wait ended.
+// ordered is an order of a process, with the error of its Wait.
 func (w *world) ordered(p *process) (*client, <-chan error) {
 	c, ended := w.submit(p), make(chan error, 1)
 	go func() { ended <- c.Wait(w.t.Context()) }()
 	return c, ended
 }
 
-// untilMisled runs a process until it finds out that it looks in the wrong place, as
-// millrace.Run would, and returns how it ended.
+// untilMisled runs a process, as millrace.Run would, until it detects that it uses the wrong store,
+// and returns its error.
 func (w *world) untilMisled(p *process) error {
 	ctx, stop := context.WithCancel(w.t.Context())
 	defer stop()
@@ -138,10 +138,10 @@ func (w *world) untilMisled(p *process) error {
 	return <-ended
 }
 
-// TestBlobsElsewhereAreFoundOutAtOnce has two programs that began at the same moment, before
-// either had sent a message: the account is bound to the one that came last. The other ends,
-// whether it meets a message of the one or only misses its own.
-func TestBlobsElsewhereAreFoundOutAtOnce(t *testing.T) {
+// TestADifferentStoreIsDetectedSoon starts two programs with different stores at the same moment,
+// before either has sent a message. The account is bound to the later one. The other one ends, whether
+// it receives a message of the later one or its own order makes no progress.
+func TestADifferentStoreIsDetectedSoon(t *testing.T) {
 	for name, meets := range map[string]bool{"and meets": true, "and waits": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -167,24 +167,24 @@ func TestBlobsElsewhereAreFoundOutAtOnce(t *testing.T) {
 					c, _ = w.ordered(winner)
 				}
 				if took := time.Since(begin); took > 10*time.Second {
-					t.Errorf("it was found out after %v; want at most %v", took, 10*time.Second)
+					t.Errorf("time until the mismatch was detected: got %v, want at most %v", took, 10*time.Second)
 				}
 				<-c.finished
 				w.check(c)
 				winner.end()
 				if log := winner.log.String(); strings.Count(log, "level=WARN") > 1 {
-					t.Errorf("it is said more than once: %s; want at most 1", log)
+					t.Errorf("log: got %s, want at most one record", log)
 				}
 			})
 		})
 	}
 }
 
-// plainQueue is a queue that is no [queue.Manager].
+// plainQueue hides that a queue is a [queue.Manager].
 type plainQueue struct{ queue.Queue }
 
-// TestAnAccountThatCannotBeBound is worked on, and messages tell whose blobs are elsewhere.
-func TestAnAccountThatCannotBeBound(t *testing.T) {
+// An account that cannot be bound is used all the same. The messages show which store they use.
+func TestAnAccountThatCannotBeBoundIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		plain := func(name string) (queue.Queue, error) { return plainQueue{w.queue(name)}, nil }
@@ -198,24 +198,24 @@ func TestAnAccountThatCannotBeBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if log := other.log.String(); !strings.Contains(log, "cannot be bound") {
-			t.Errorf("nothing is said of it: %s; want log with \"cannot be bound\"", log)
+			t.Errorf("log: got %s, want \"cannot be bound\" in it", log)
 		}
 		w.submit(one)
 		isElsewhere(t, w.untilMisled(other), "/other", "", 0)
 		if d := w.depth(); d != 1 {
-			t.Errorf("%d messages are left, want the one of the other program", d)
+			t.Errorf("messages left: got %d, want 1, of the other program", d)
 		}
 	})
 }
 
-// TestAnAccountThatAnotherBindsMeanwhile is not ours, though nobody was there before.
-func TestAnAccountThatAnotherBindsMeanwhile(t *testing.T) {
+// A program that is overtaken by another one while it binds an unbound account is refused.
+func TestAnAccountThatAnotherProgramBindsMeanwhileIsRefused(t *testing.T) {
 	w := newWorld(t, 0)
 	_, err := w.atQueues(blob.Memory(), "/slow", func(name string) (queue.Queue, error) { return overtakenQueue{w.queue(name)}, nil })
 	isElsewhere(t, err, "/slow", "/quick", 0)
 }
 
-// overtakenQueue is one whose metadata another program sets right after this one.
+// overtakenQueue is a queue whose metadata another program sets right after this one.
 type overtakenQueue struct{ queue.Manager }
 
 func (q overtakenQueue) SetMetadata(ctx context.Context, metadata map[string]string) error {
@@ -225,15 +225,15 @@ func (q overtakenQueue) SetMetadata(ctx context.Context, metadata map[string]str
 	return q.Manager.SetMetadata(ctx, map[string]string{boundStore: uuid.NewString(), boundPlace: "/quick"})
 }
 
-// deniedQueue is one whose metadata may not be set.
+// deniedQueue is a queue that refuses to set its metadata.
 type deniedQueue struct{ queue.Manager }
 
 func (q deniedQueue) SetMetadata(context.Context, map[string]string) error {
 	return &queue.Error{Op: "set metadata", Queue: q.Name(), Kind: queue.ErrUnauthorized}
 }
 
-// TestMessagesOfEarlierReleases do not say where their blobs are, and are worked on.
-func TestMessagesOfEarlierReleases(t *testing.T) {
+// Messages of earlier releases have no store id and are handled.
+func TestMessagesOfEarlierReleasesAreHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p, err := w.at(w.store, "/here")

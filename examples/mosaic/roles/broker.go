@@ -27,11 +27,11 @@ type Broker struct {
 	logger  *slog.Logger
 	health  health
 
-	misled    chan struct{} // closed when this program looks for blobs in the wrong place
+	misled    chan struct{} // closed when this program turns out to use the wrong store
 	mislead   sync.Once
-	elsewhere error // why; set before misled is closed
+	elsewhere error // the reason; set before misled is closed
 
-	patience time.Duration
+	patience time.Duration // without a sign of life, before an order fails
 
 	mu     sync.Mutex
 	orders map[uuid.UUID]*Order // of this process; guarded by mu
@@ -39,9 +39,9 @@ type Broker struct {
 
 // Request describes the mosaic that a client wants.
 type Request struct {
-	ClientID string         // who wants it
+	ClientID string         // name of the client
 	Picture  io.Reader      // a JPEG, PNG or GIF, read once
-	Library  *tiles.Library // what to lay it from; its Size is that of a cell
+	Library  *tiles.Library // of tiles; its Size is that of a cell
 	Slices   int            // 1 … rows of cells
 	Format   picture.Format // of the mosaic
 
@@ -60,7 +60,7 @@ type Order struct {
 	broker *Broker
 	Request
 
-	turn      chan struct{} // held by who delivers
+	turn      chan struct{} // held while delivering; a channel, so that waiting ends with the context
 	delivered bool          // guarded by turn
 	finished  chan struct{} // closed when it is known how the order ended
 
@@ -182,7 +182,7 @@ func (b *Broker) fail(ctx context.Context, id uuid.UUID, reason string) error {
 	}
 	if o := b.order(id); o != nil && e.Failed != "" {
 		o.finish(&FailedError{Reason: e.Failed})
-	} else if e.Failed != "" && before == nil { // each of its messages may end it
+	} else if e.Failed != "" && before == nil { // each of its messages may report the end; log the first
 		b.logger.Warn("a request of an earlier run, or of another program, has failed", "request", id, "reason", e.Failed)
 	}
 	return nil
@@ -194,8 +194,8 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	if o := b.order(id); o != nil {
 		err := o.take(ctx, m.Body.ImageURI)
 		if o.isDelivered() {
-			// Whatever comes: what cannot be cleaned up now is when the message is
-			// delivered again, perhaps to a later run.
+			// Even if the clean-up failed: it is repeated when the message is delivered again,
+			// perhaps to a later run.
 			o.finish(nil)
 		}
 		return err
@@ -203,7 +203,7 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	if err := b.jobs.discard(ctx, id); err != nil {
 		return err
 	}
-	// Its client is another program, which also looks for the end of its request, or one that
+	// The client is another program, which will see the end of its request in the store, or one that
 	// was killed.
 	if _, err := b.jobs.store.Size(ctx, m.Body.ImageURI); err != nil {
 		return b.jobs.gone(ctx, id, err)
@@ -308,7 +308,7 @@ func (o *Order) deliver(ctx context.Context, output blob.Ref) error {
 	content := &watched{r: r}
 	err = o.Deliver(content)
 	switch {
-	case content.err != nil: // the store failed, or we are stopping: again
+	case content.err != nil: // the store failed or the context ended: retry
 		return fmt.Errorf("read the mosaic: %w", content.err)
 	case err != nil:
 		o.finish(&KeptError{b.where(output), err})
@@ -361,7 +361,7 @@ func (o *Order) Wait(ctx context.Context) error {
 		case now := <-tick.C:
 			if err := o.look(ctx, &life, now); err != nil {
 				if o.isDelivered() {
-					err = nil // only the cleaning up has failed
+					err = nil // only the clean-up failed
 				}
 				o.finish(err)
 			}
@@ -369,14 +369,14 @@ func (o *Order) Wait(ctx context.Context) error {
 	}
 }
 
-// vital is the time of the last sign of life.
+// vital has the times of the last signs of life.
 type vital struct {
 	slices int
-	laid   time.Time // when slices grew
+	laid   time.Time // when slices last increased
 	polls  int64
-	polled time.Time // when polls grew
-	read   time.Time // when the store could be read
-	bound  time.Time // when the account was last seen to be used with it
+	polled time.Time // when polls last increased
+	read   time.Time // when the store was last read
+	bound  time.Time // when the binding was last checked
 }
 
 // look checks for the end of the request and for signs of life. It returns the error with which
@@ -403,7 +403,7 @@ func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 		life.polls, life.polled = polls, now
 	}
 	if err := b.health.lastError(); err != nil && now.Sub(life.polled) > silence {
-		return fmt.Errorf("the queues have not answered for %v: %w", silence, err)
+		return fmt.Errorf("the queues have not responded for %v: %w", silence, err)
 	}
 	if now.Sub(life.laid) > idle && now.Sub(o.lastSeen()) > idle && now.Sub(life.bound) > idle {
 		life.bound = now
@@ -445,7 +445,7 @@ func (o *Order) takeLate(ctx context.Context, uri string) error {
 	case err == nil:
 		o.finish(nil)
 		return nil
-	case errors.Is(err, errEnded): // but with nothing there
+	case errors.Is(err, errEnded): // and the mosaic is gone
 		return fmt.Errorf("take delivery of %v: %w", output, blob.ErrMissing)
 	default:
 		return err

@@ -23,7 +23,7 @@ type jobController struct {
 	memory memory
 	lanes  *lanes // one picture at a time is decoded whole
 	locks  *locks
-	stored func(id uuid.UUID, stored, slices int) // told how far a request is
+	stored func(id uuid.UUID, stored, slices int) // receives the progress of a request
 }
 
 // plan is the handler of image requests: it cuts the picture, stores the slices and then sends
@@ -91,8 +91,8 @@ func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
 func (c *jobController) collect(ctx context.Context, m *listener.Message[SliceResponse]) error {
 	err := c.gather(ctx, m)
 	if errors.Is(err, errDelivered) {
-		// Another slice's message had all of it done while this one was on its way,
-		// which is nothing that anyone need hear of.
+		// Another slice's message completed the request while this one was on its way.
+		// That is expected and not reported.
 		return nil
 	}
 	return err
@@ -119,7 +119,7 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 	}
 	c.stored(id, stored, p.Slices)
 	if stored < p.Slices {
-		// The slice that is stored last has a message that comes later still.
+		// The slice that is stored last has a message that arrives even later.
 		return nil
 	}
 	// The last messages arrive at the same time; one of their handlers does the work.
@@ -131,8 +131,8 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 	return c.complete(ctx, m, p)
 }
 
-// lookBack is discard for a handler that may have lost its message: it goes on when its context
-// has ended, for a while, and tries again, because nobody else comes to take away what was left.
+// lookBack is discard for a handler that may have lost its lease. It continues for a while after the
+// context ended, and retries, because no other step would clean up.
 func (c *jobController) lookBack(ctx context.Context, id uuid.UUID) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -144,28 +144,28 @@ func (c *jobController) lookBack(ctx context.Context, id uuid.UUID) (err error) 
 	return err
 }
 
-// complete stores the mosaic, unless it is stored, and answers, unless that was done.
+// complete stores the mosaic and sends the image response, each unless that was done before.
 func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
 	id := m.Body.RequestID
 	if responded, err := c.jobs.noted(ctx, id, factResponded); err != nil || responded {
 		return err
 	}
-	// Whoever waited while another did all this may find even the note swept away. The
-	// end is written before that, so it is asked for after the note.
+	// If another handler did all this while this one waited for the lock, even the note may have
+	// been swept. The end is recorded before the sweep, so it is checked after the note.
 	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
 	}
 	err := c.assemble(ctx, id, p)
-	// Also when that failed, or when the message is somebody else's by now: the mosaic may be
-	// stored all the same, after the request has ended and was swept.
+	// Even if that failed, or the lease is lost: the mosaic may have been stored after the request
+	// ended and was swept.
 	if err := c.lookBack(ctx, id); err != nil {
 		return err
 	}
 	switch {
 	case errors.Is(err, blob.ErrExists):
-		// Whoever stored it answers, and holds its message until it has: if that was
-		// us and we were cut off, this is the second delivery of that message. On a
-		// first delivery it is somebody else, who needs no help.
+		// The handler that stored it sends the response, and keeps its message until then. If it
+		// was interrupted, this may be the second delivery of that message. On a first delivery
+		// the mosaic was stored by another handler, which will respond itself.
 		if m.DequeueCount == 1 {
 			return nil
 		}
@@ -185,8 +185,8 @@ func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceR
 	return c.jobs.discard(ctx, id)
 }
 
-// assemble stores the mosaic that the slices make, and fails with [blob.ErrExists] if
-// there is one.
+// assemble composes the mosaic from its slices and stores it. It fails with [blob.ErrExists] if it is
+// stored already.
 func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) error {
 	output := outputRef(id, p.format())
 	if there, err := blob.Exists(ctx, c.jobs.store, output); err != nil {
@@ -208,12 +208,12 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 	return u.finish(err)
 }
 
-// bytesPerPixel of a picture of 8 bits a channel, as Go decodes it.
+// bytesPerPixel is the size of a pixel of 8 bits a channel, as Go decodes it.
 const bytesPerPixel = 4
 
-// decode reads a picture from the store once its room in memory is free, and extra
-// bytes a pixel beside it. A picture that cannot be decoded is poison. The caller
-// calls free when it lets go of the picture.
+// decode reads a picture from the store once the memory for it, and extra bytes per pixel, are free. A
+// picture that cannot be decoded is poison. The caller calls free when it has finished with the
+// picture.
 func decode(ctx context.Context, store blob.Store, ref blob.Ref, memory memory, extra int64) (_ image.Image, free func(), err error) {
 	var header picture.Header
 	err = reading(ctx, store, ref, func(r io.Reader) (err error) {
@@ -239,7 +239,7 @@ func decode(ctx context.Context, store blob.Store, ref blob.Ref, memory memory, 
 	return img, free, nil
 }
 
-// reading opens a picture for the time of one function.
+// reading opens a picture, calls use and closes it.
 func reading(ctx context.Context, store blob.Store, ref blob.Ref, use func(io.Reader) error) error {
 	r, err := store.Open(ctx, ref)
 	if err != nil {

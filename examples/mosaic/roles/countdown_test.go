@@ -9,12 +9,12 @@ import (
 	"github.com/millrace/millrace/blob"
 )
 
-// countdown cuts the power of a process after so many operations on the store: with
-// every number, each gap between two steps is hit.
+// countdown kills a process after a number of operations on the store. A test that tries every number
+// interrupts it between any two steps.
 type countdown struct {
 	power *power
 	mu    sync.Mutex
-	left  int // guarded by mu
+	left  int // operations until the process dies; guarded by mu
 }
 
 func (c *countdown) tick() error {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// PM-18: a slice counts once, however often it was laid, and only for its own request.
+// PM-18: a slice counts once, however often it was rendered, and only for its own request.
 func TestASliceCountsOnceForItsRequest(t *testing.T) {
 	j := jobs{blob.Memory()}
 	id, other := uuid.New(), uuid.New()
@@ -26,12 +26,12 @@ func TestASliceCountsOnceForItsRequest(t *testing.T) {
 			}
 		}
 		if got, err := j.stored(t.Context(), id); err != nil || got != n+1 {
-			t.Errorf("%d slices, each laid three times: counted %d, %v", n+1, got, err)
+			t.Errorf("count after slice %d was stored three times: got %d, %v; want %d", n, got, err, n+1)
 		}
 	}
 }
 
-// PM-18: no number of responses finishes a job while a slice is missing, however many are laid.
+// PM-18: no number of responses finishes a job while a slice is missing, however many there are.
 func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 	for laid := 1; laid < testSlices; laid++ {
 		t.Run(strconv.Itoa(laid), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAJobIsNotFinishedBeforeItsLastSlice(t *testing.T) {
 				synctest.Wait()
 				there, err := blob.Exists(t.Context(), w.store, outputRef(id, picture.PNG))
 				if err != nil || there || w.poisoned() != 0 || w.depth() != 0 {
-					t.Errorf("%d of %d slices laid: mosaic stored: %v, %v, %d messages poison, %d left; want none", laid, testSlices, there, err, w.poisoned(), w.depth())
+					t.Errorf("%d of %d slices finished: got mosaic stored %v, %v, %d poison messages, %d messages left; want none", laid, testSlices, there, err, w.poisoned(), w.depth())
 				}
 				p.end()
 			})

@@ -1,5 +1,5 @@
-// Package roles is the photo mosaic service: three roles that know each other
-// only by four queues and a blob store.
+// Package roles is the photo mosaic service: three roles that communicate only over
+// four queues and a blob store.
 //
 //	ClientInterface ── imagerequest ──> JobController ── slicerequest ──> ImageProcessor
 //	       ▲                                │    ▲                              │
@@ -15,22 +15,22 @@
 //
 // Queues deliver at least once, so every step may run any number of times,
 // concurrently, and may be interrupted anywhere. The result of a step is what it
-// has stored, never which messages came: slices are counted in the store, so that
-// a duplicate cannot finish a job early; the mosaic is stored by a create, so that
-// it is composed once. A request ends with a small record, which is created once
-// and stays. A message of a request that has ended is discarded; a message whose
-// blob is missing while its request continues is poison at once. The record is
-// written before anything is cleaned up, and a step looks for it after it has
-// stored something, so that a late step cleans up after itself.
+// has stored, never which messages it received: slices are counted in the store, so
+// that a duplicate cannot finish a job early, and the mosaic is stored by a create,
+// so that it is stored once. A request ends with a small record, which is created
+// once and stays. A message of a request that has ended is discarded. A message
+// whose blob is missing while its request continues is poison at once. The record is
+// written before the clean-up, and every step checks for it after it has stored
+// something, so that a late step cleans up after itself.
 //
 // Programs that share the queues must share the store. The queue of image requests says in
 // its metadata which store that is. A program with another store fails with an
 // [ElsewhereError] when it opens the account, or as soon as it detects the mismatch.
 //
-// A request without crashes and redeliveries is 2n+2 messages for n slices.
+// A request with n slices takes 2n+2 messages, without crashes and redeliveries.
 //
 // # Concurrency and shutdown
 //
-// Everything runs under the contexts it is given and ends with them. Pictures are
-// decoded within a budget of memory that the roles of one process share.
+// All work ends with the context it is given. The roles of one process share a memory
+// budget for decoding pictures.
 package roles

@@ -15,13 +15,12 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// faults decides what goes wrong, as a function of a seed, the operation and how
-// often that was done: a seed tells the same story again, as far as the order of
-// goroutines does not matter.
+// faults decides what fails, as a function of a seed, the operation and how often it was called. So a
+// seed repeats the same faults, as far as they do not depend on the order of goroutines.
 type faults struct {
 	seed uint64
 	rate int           // in 1,000
-	slow time.Duration // the longest that an operation takes, half before its effect and half after
+	slow time.Duration // the longest an operation takes, half before its effect and half after
 
 	mu    sync.Mutex
 	times map[string]int // guarded by mu
@@ -44,7 +43,7 @@ func (f *faults) roll(op string) int {
 	return int((sum >> 33) % 1000)
 }
 
-// around does an operation that may fail before it has any effect, or after.
+// around calls an operation, and may fail before or after its effect.
 func (f *faults) around(op string, do func() error) error {
 	roll := f.roll(op)
 	if f.slow > 0 {
@@ -75,8 +74,8 @@ func (f *faults) happened() int {
 	return f.hits
 }
 
-// power is that of one process: when it is off, whatever the process still does has
-// no effect and no answer.
+// power is the power supply of a process. When it is off, the operations of the process have no effect
+// and no result.
 type power struct{ off atomic.Bool }
 
 var errPower = errors.New("the process is dead")
@@ -93,7 +92,7 @@ type faultyStore struct {
 	next   blob.Store
 	faults *faults
 	power  *power
-	made   atomic.Int64 // mosaics that this process began to store
+	made   atomic.Int64 // mosaics that this process started to store
 }
 
 func (s *faultyStore) do(op string, ref blob.Ref, do func() error) error {
@@ -138,7 +137,7 @@ func (s *faultyStore) List(ctx context.Context, container, prefix string) iter.S
 	}
 }
 
-// powered stops a write half-way when the power fails.
+// powered interrupts a write when the power fails.
 func (s *faultyStore) powered(r io.Reader) io.Reader { return poweredReader{r, s.power} }
 
 type poweredReader struct {
@@ -153,8 +152,8 @@ func (p poweredReader) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// faultyQueue is a queue as one process sees it. It sometimes accepts a message
-// twice, and sometimes delivers one again soon, though it is being handled.
+// faultyQueue is a queue as one process sees it. It sometimes accepts a message twice, and sometimes
+// redelivers one soon, while it is still being handled.
 type faultyQueue struct {
 	queue.Queue
 	faults *faults
@@ -191,7 +190,7 @@ func (q *faultyQueue) Dequeue(ctx context.Context, n int, visibility time.Durati
 		return err
 	})
 	if err != nil {
-		return nil, err // an answer that was lost hides its messages
+		return nil, err // a lost response leaves its messages hidden
 	}
 	return batch, nil
 }

@@ -21,7 +21,7 @@ const (
 	factPlan      = "plan"      // how the picture is cut
 	factRequested = "requested" // all slices were requested
 	factResponded = "responded" // the image response was sent
-	factEnd       = "end"       // how the request ended; stays when all else is gone
+	factEnd       = "end"       // how the request ended; never deleted
 )
 
 // jobs is the state of all requests in the store, shared by the roles of all processes.
@@ -51,14 +51,14 @@ type end struct {
 	Output string `json:"output,omitempty"`
 }
 
-// errEnded is the cause of discarding a message of a request that has ended, and
-// errDelivered of one whose mosaic has reached its client, or is kept for it.
+// errEnded is the reason to discard a message of a request that has ended, and errDelivered of one
+// whose mosaic was delivered to its client or is kept for it.
 var (
 	errEnded     = errors.New("its request has ended")
 	errDelivered = fmt.Errorf("%w, with a mosaic", errEnded)
 )
 
-// maxFact bounds what is read of a fact. They are small.
+// maxFact limits the bytes read of a fact. Facts are small.
 const maxFact = 1 << 20
 
 func (j jobs) read(ctx context.Context, id uuid.UUID, fact string, v any) error {
@@ -118,7 +118,7 @@ func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
 	if errors.Is(err, blob.ErrExists) {
 		first, err := j.ended(ctx, id)
 		if err == nil && first == nil {
-			err = fmt.Errorf("%v came and went", stateRef(id, factEnd))
+			err = fmt.Errorf("%v was deleted while it was read", stateRef(id, factEnd))
 		}
 		if err != nil {
 			return end{}, err
@@ -128,8 +128,8 @@ func (j jobs) finish(ctx context.Context, id uuid.UUID, e end) (end, error) {
 	return e, err
 }
 
-// delivered ends a request whose mosaic has reached its client, and cleans up. If
-// another process has kept the mosaic for the client, that is over.
+// delivered ends a request whose mosaic was delivered, and cleans up. A mosaic that another process has
+// kept for the client is deleted too.
 func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
 	e, err := j.finish(ctx, id, end{})
 	if err == nil && e.Output != "" {
@@ -141,9 +141,8 @@ func (j jobs) delivered(ctx context.Context, id uuid.UUID) error {
 	return j.sweep(ctx, id, false)
 }
 
-// discard returns the reason to discard a message if its request has ended, and
-// first takes away what late steps may have stored. It is asked before a step, and
-// after whatever a step has stored.
+// discard returns the reason to discard a message if its request has ended, after deleting what late
+// steps may have stored. It is called before every step, and after every store of a step.
 func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
 	e, err := j.ended(ctx, id)
 	if err != nil || e == nil {
@@ -158,9 +157,9 @@ func (j jobs) discard(ctx context.Context, id uuid.UUID) error {
 	return dispatcher.Discard(errEnded)
 }
 
-// gone explains a blob that a step needs and that is missing. If its request has
-// ended meanwhile that is as it should be; otherwise no waiting brings it back.
-// Any other error is returned as it is.
+// gone returns the error for a step whose blob is missing. If the request has ended meanwhile, the
+// message is discarded; otherwise it is poison, because waiting would not help. Other errors are
+// returned unchanged.
 func (j jobs) gone(ctx context.Context, id uuid.UUID, err error) error {
 	if !errors.Is(err, blob.ErrMissing) {
 		return err

@@ -11,31 +11,30 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-// spare is how many messages a process may have at hand beside those it works on. More
-// would keep from others what they could do.
+// spare is how many messages a process may hold in addition to those it works on. More would keep
+// work from idle processes.
 const spare = 2
 
-// A message that has to stand back comes again after a while, ever longer.
+// A message of another process that has to wait is snoozed, longer each time.
 const (
-	standBack     = 2 * time.Second
-	mostStandBack = 10 * time.Second
+	standBack    = 2 * time.Second
+	maxStandBack = 10 * time.Second
 )
 
-// lanes let so many handlers work at a time. While this process has orders of its own,
-// the messages of others, such as an earlier run has left, are worked on one at a time
-// in a side lane: they do not take the turn of the process's own, nor are they in their
-// way in the queue.
+// lanes limit how many handlers work at a time. While this process has orders of its own, messages of
+// other requests, such as those left by an earlier run, are handled one at a time in a side lane. So
+// they neither delay the process's own orders nor block the queue.
 type lanes struct {
-	own  func(uuid.UUID) bool // tells whether a request is of this process
-	busy func() bool          // tells whether this process has any
+	own  func(uuid.UUID) bool // reports whether a request belongs to this process
+	busy func() bool          // reports whether this process has unfinished requests
 
 	mu      sync.Mutex
-	free    int             // lanes, but for the side lane; guarded by mu
-	side    bool            // somebody is in the side lane; guarded by mu
-	waiting []chan struct{} // handlers that wait, own ones first; guarded by mu
-	owners  int             // how many of them are own; guarded by mu
+	free    int             // free lanes, without the side lane; guarded by mu
+	side    bool            // the side lane is taken; guarded by mu
+	waiting []chan struct{} // handlers that wait, those of own requests first; guarded by mu
+	owners  int             // how many of them are of own requests; guarded by mu
 
-	closed chan struct{} // closed when others are not let in any more
+	closed chan struct{} // closed when other requests get no lane any more
 	once   sync.Once
 }
 
@@ -43,10 +42,10 @@ func newLanes(n int, own func(uuid.UUID) bool, busy func() bool) *lanes {
 	return &lanes{own: own, busy: busy, free: n, closed: make(chan struct{})}
 }
 
-// close sends away who waits with somebody else's message: that is left to others.
+// close ends the wait of messages of other requests, which are left to other processes.
 func (l *lanes) close() { l.once.Do(func() { close(l.closed) }) }
 
-// do works in a lane. The error is work's, or why it was not let in.
+// do calls work in a lane. It returns the error of work, or the reason why there was no lane.
 func (l *lanes) do(ctx context.Context, id uuid.UUID, deliveries int64, work func() error) error {
 	leave, err := l.enter(ctx, id, deliveries)
 	if err != nil {
@@ -56,8 +55,8 @@ func (l *lanes) do(ctx context.Context, id uuid.UUID, deliveries int64, work fun
 	return work()
 }
 
-// enter waits for a lane for the request, whose message came for the how-manieth time.
-// The caller leaves the lane by calling leave. The error is what the handler returns.
+// enter waits for a lane for a message of the request with this number of deliveries. The caller calls
+// leave when it is done. The handler returns the error.
 func (l *lanes) enter(ctx context.Context, id uuid.UUID, deliveries int64) (leave func(), err error) {
 	own := l.own(id)
 	var closed <-chan struct{}
@@ -77,7 +76,7 @@ func (l *lanes) enter(ctx context.Context, id uuid.UUID, deliveries int64) (leav
 		l.side = true
 		l.mu.Unlock()
 		if taken {
-			return nil, dispatcher.Snooze(min(standBack*time.Duration(min(deliveries, 100)), mostStandBack))
+			return nil, dispatcher.Snooze(min(standBack*time.Duration(min(deliveries, 100)), maxStandBack))
 		}
 		return l.leaveSide, nil
 	case l.free > 0:
@@ -100,13 +99,13 @@ func (l *lanes) enter(ctx context.Context, id uuid.UUID, deliveries int64) (leav
 	case <-closed:
 		err = dispatcher.Snooze(0)
 	}
-	if !l.forget(turn) { // let in at the same moment
+	if !l.forget(turn) { // it got a lane at the same moment
 		l.leave()
 	}
 	return nil, err
 }
 
-// forget takes away who does not wait any more, if it still did.
+// forget removes a waiting handler and reports whether it still waited.
 func (l *lanes) forget(turn chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +120,7 @@ func (l *lanes) forget(turn chan struct{}) bool {
 	return true
 }
 
-// leave lets the next one in.
+// leave passes the lane to the next waiting handler, or frees it.
 func (l *lanes) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

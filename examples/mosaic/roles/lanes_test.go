@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 )
 
-func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
+func TestOwnRequestsGoFirstAndOthersAreGivenBackAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := uuid.New()
 		busy := false
@@ -44,18 +44,18 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := l.enter(t.Context(), uuid.New(), 1); err == nil || err.Error() != dispatcher.Snooze(0).Error() {
-			t.Errorf("a second one, while there is own work: %v; want an error, err.Error() %v", err, dispatcher.Snooze(0).Error())
+			t.Errorf("second message of another request: got %v, want a snooze", err)
 		}
 		leaveSide()
 		busy = false
 		enter(t.Context(), "own", own)
 		lose(ended)
 		if got := <-order; got != ended.Error() {
-			t.Errorf("the one whose lease was lost: %s; want %v", got, ended.Error())
+			t.Errorf("ended context: got %s, want %v", got, ended)
 		}
 		leave()
 		if a, b := <-order, <-order; a != "own" || b != "other" {
-			t.Errorf("got %s, then %s; want a \"own\", b \"other\"", a, b)
+			t.Errorf("order: got %s, then %s; want own, then other", a, b)
 		}
 
 		leave, err = l.enter(t.Context(), own, 1)
@@ -66,10 +66,10 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 		l.close()
 		l.close()
 		if got := <-order; got != dispatcher.Snooze(0).Error() {
-			t.Errorf("who waited: %s; want %v", got, dispatcher.Snooze(0).Error())
+			t.Errorf("waiting handler after close: got %s, want a snooze", got)
 		}
 		if _, err := l.enter(t.Context(), uuid.New(), 1); err == nil {
-			t.Errorf("who comes late: %v; want an error", err)
+			t.Errorf("handler after close: got %v, want an error", err)
 		}
 		leave()
 		if leave, err = l.enter(t.Context(), own, 1); err != nil {
@@ -77,7 +77,7 @@ func TestOwnHandlersGoFirstAndOthersAreSentAwayAtTheEnd(t *testing.T) {
 		}
 		leave()
 		if l.free != 1 {
-			t.Errorf("got %d lanes are free; want l.free 1", l.free)
+			t.Errorf("free lanes: got %d, want 1", l.free)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/listener"
 )
 
-// lateStore lets a mosaic be stored when its request has been ended by others, and swept.
+// lateStore stores a mosaic only after its request was ended by another process and swept.
 type lateStore struct {
 	blob.Store
 	end func()
@@ -30,9 +30,9 @@ func (s *lateStore) Create(ctx context.Context, ref blob.Ref, r io.Reader) error
 	return errors.New("the answer is lost")
 }
 
-// A worker that has lost its message stores the mosaic after the request has ended, and does
-// not hear that it did. Nobody comes to take away what it left: it does so itself.
-func TestAMosaicThatIsStoredTooLateIsTakenAway(t *testing.T) {
+// A worker that lost its lease stores the mosaic after the request has ended, without learning that it
+// did. No other process would clean up, so it deletes the mosaic itself.
+func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		all := w.store
@@ -42,7 +42,7 @@ func TestAMosaicThatIsStoredTooLateIsTakenAway(t *testing.T) {
 		c := w.submit(p)
 		var left bool
 		var failure error
-		first.end = sync.OnceFunc(func() { // now all slices are laid
+		first.end = sync.OnceFunc(func() { // now all slices are finished
 			jobs := jobs{&lateStore{Store: all, end: func() {
 				if err := (jobs{all}).delivered(t.Context(), c.ID); err != nil {
 					t.Error(err)
@@ -63,7 +63,7 @@ func TestAMosaicThatIsStoredTooLateIsTakenAway(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		p.end()
 		if left || !errors.Is(failure, errDelivered) {
-			t.Errorf("the mosaic is left: %v; the late worker says %v", left, failure)
+			t.Errorf("late mosaic: got stored %v, error of the worker %v; want it deleted and errDelivered", left, failure)
 		}
 	})
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 )
 
-// maxLibraries is how many libraries a process keeps at hand. One is the rule; more
-// are in use while requests of several clients are worked on.
+// maxLibraries is how many libraries a process caches. Usually there is one; several clients may use
+// more.
 const maxLibraries = 2
 
-// libraries are the tile libraries last used, by reference. They never change, so
-// they never grow old.
+// libraries caches the tile libraries used last, by reference. Libraries never change, so the cache
+// never becomes stale.
 type libraries struct {
 	store blob.Store
 
-	// turn is held by the one handler that looks for a library: handlers of one
-	// request come at the same time, and want the same one read once. A channel,
-	// so that waiting for it ends with the context.
+	// turn is held by the handler that gets a library, so that concurrent handlers of one
+	// request read it once. It is a channel, so that waiting ends with the context.
 	turn chan struct{}
 
 	mu   sync.Mutex
@@ -37,8 +36,8 @@ func newLibraries(store blob.Store) *libraries {
 	return &libraries{store: store, turn: make(chan struct{}, 1)}
 }
 
-// get returns a library. One that cannot be read is poison; one that is missing is
-// [blob.ErrMissing].
+// get returns a library. The error is poison if it is invalid, and [blob.ErrMissing] if it does not
+// exist.
 func (l *libraries) get(ctx context.Context, ref blob.Ref) (*tiles.Library, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -78,7 +77,7 @@ func (l *libraries) find(ref blob.Ref) *tiles.Library {
 	return nil
 }
 
-// hold keeps a library at hand, in place of the one not used for longest.
+// hold caches a library and evicts the least recently used one if there are too many.
 func (l *libraries) hold(ref blob.Ref, library *tiles.Library) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,11 +7,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// locks let one handler at a time do something for a request. Waiting ends with the
-// context, as no mutex would.
+// locks are locks by request. Unlike for a mutex, waiting ends with the context.
 type locks struct {
 	mu   sync.Mutex
-	held map[uuid.UUID]chan struct{} // closed when let go; guarded by mu
+	held map[uuid.UUID]chan struct{} // closed on unlock; guarded by mu
 }
 
 func newLocks() *locks { return &locks{held: make(map[uuid.UUID]chan struct{})} }

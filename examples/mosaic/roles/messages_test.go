@@ -59,14 +59,14 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 		m, want := c.m, c.want
 		got, err := json.Marshal(m)
 		if err != nil || string(got) != "{"+want+"}" {
-			t.Errorf("%T is written as\n%s, %v; want\n{%s}", m, got, err, want)
+			t.Errorf("encoded %T: got\n%s, %v; want\n{%s}", m, got, err, want)
 		}
 		if err := m.Validate(); err != nil {
-			t.Errorf("got %T: %v; want no error", m, err)
+			t.Errorf("decoding %T: got the error %v, want none", m, err)
 		}
 		back := reflect.New(reflect.TypeOf(m))
 		if err := json.Unmarshal(got, back.Interface()); err != nil || back.Elem().Interface() != m {
-			t.Errorf("got %T came back as %+v, %v; want back.Elem().Interface() %v, no error", m, back.Elem(), err, m)
+			t.Errorf("decoded %T: got %+v, %v; want %+v", m, back.Elem(), err, m)
 		}
 		if id, ok := requestOf(string(got)); !ok || id != testID {
 			t.Errorf("requestOf(%T): got %v, %v; want %v", m, id, ok, testID)
@@ -96,7 +96,7 @@ func TestEncodingAndDecodingMessagesAreInverses(t *testing.T) {
 		}
 		var got SliceRequest
 		if err := json.Unmarshal(text, &got); err != nil || got != m {
-			t.Fatalf("got %+v came back as %+v, %v; want got %v, no error", m, got, err, m)
+			t.Fatalf("encoded and decoded: got %+v, %v; want %+v", got, err, m)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		{"imageUri", done(func(m *ImageResponse) { m.ImageURI = outputRef(other, picture.PNG) })},
 	} {
 		if err := c.m.Validate(); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.m.queue()) {
-			t.Errorf("%d: %+v: %v, want an error about %s", i, c.m, err, c.says)
+			t.Errorf("%d: %+v: got %v, want an error about %s", i, c.m, err, c.says)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestTheRequestIsFoundInReadableTexts(t *testing.T) {
 			t.Errorf("requestOf(%q): got %v, want none", text, id)
 		}
 	}
-	// A message that is invalid otherwise has a request all the same.
+	// A message that is otherwise invalid still has a request id.
 	if id, ok := requestOf(`{"requestId":"7d9ac1be-5b0c-4d3f-9a3e-0d6f2c1b8e55","tileSize":"x"}`); !ok || id != testID {
 		t.Errorf("requestOf: got %v, %v; want %v", id, ok, testID)
 	}

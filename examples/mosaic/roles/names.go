@@ -17,7 +17,7 @@ const (
 	imageResponses = "imageresponse"
 )
 
-// The containers. Those of the slices are called as the queues that speak of them.
+// The containers. Those of slices have the names of the queues whose messages refer to them.
 const (
 	imageInput   = "imageinput"
 	imageLibrary = "imagelibrary"
@@ -25,16 +25,16 @@ const (
 	jobState     = "jobs"
 )
 
-// storeRef is where a store keeps its id.
+// storeRef is the blob with the id of the store.
 var storeRef = blob.Ref{Container: "store", Name: "id"}
 
-// inputRef is where the original picture of a request is.
+// inputRef is the blob of a request's original picture.
 func inputRef(id uuid.UUID) blob.Ref { return blob.Ref{Container: imageInput, Name: id.String()} }
 
-// libraryRef is where a tile library is: one blob for its content, whoever uses it.
+// libraryRef is the blob of a tile library. Equal libraries share one.
 func libraryRef(id string) blob.Ref { return blob.Ref{Container: imageLibrary, Name: id + ".tar"} }
 
-// outputRef is where the mosaic is, under a name that picture viewers open.
+// outputRef is the blob of the mosaic. Its name has the extension of a picture.
 func outputRef(id uuid.UUID, f picture.Format) blob.Ref {
 	return blob.Ref{Container: imageOutput, Name: id.String() + extension(f)}
 }
@@ -46,8 +46,8 @@ func extension(f picture.Format) string {
 	return ".png"
 }
 
-// cutRef and laidRef are where a slice is before and after its processing. The
-// numbers have leading zeros, so that a list is in their order.
+// cutRef and laidRef are the blobs of a slice before and after it is rendered. The numbers have
+// leading zeros, so that a list is in their order.
 func cutRef(id uuid.UUID, sequence int) blob.Ref  { return sliceRef(sliceRequests, id, sequence) }
 func laidRef(id uuid.UUID, sequence int) blob.Ref { return sliceRef(sliceResponses, id, sequence) }
 
@@ -55,7 +55,7 @@ func sliceRef(container string, id uuid.UUID, sequence int) blob.Ref {
 	return blob.Ref{Container: container, Name: fmt.Sprintf("%s/%06d", id, sequence)}
 }
 
-// stateRef is where one fact about a request is.
+// stateRef is the blob of one fact about a request.
 func stateRef(id uuid.UUID, fact string) blob.Ref {
 	return blob.Ref{Container: jobState, Name: id.String() + "/" + fact}
 }

@@ -37,7 +37,7 @@ type ImageProcessingQueue[T Message] struct {
 	failed   func(context.Context, uuid.UUID, string) error // a message of the request becomes poison
 	sent     func(uuid.UUID)                                // a message was sent
 	seen     func(uuid.UUID)                                // a handler gets a message
-	strange  func(context.Context, Head) error              // what becomes of a message whose blobs are in another store; nil for one that is as it should be
+	refuse   func(context.Context, Head) error              // refuses a message whose blobs are in another store
 }
 
 // shared has the parts that the four queues share.
@@ -48,15 +48,15 @@ type shared struct {
 	sent   func(id uuid.UUID)
 	seen   func(id uuid.UUID)
 
-	store   uuid.UUID
-	strange func(context.Context, Head) error
+	store  uuid.UUID
+	refuse func(context.Context, Head) error
 }
 
 // openQueue opens the queue for messages of type T, creates it if it does not exist, and reads
 // its settings. Transient failures are retried until ctx ends.
 func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[T], error) {
 	var message T
-	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, strange: s.strange}
+	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, refuse: s.refuse}
 	var err error
 	if q.RawQueue, err = s.open(q.Name); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func persist(ctx context.Context, op func(context.Context) error) error {
 // invalid one, with a warning.
 func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
 	q.Timeout = DefaultTimeout
-	const longest = int64(queue.MaxVisibility / time.Second)
-	if seconds, ok := q.setting(metadata, "defaulttimeout", 1, longest); ok {
+	const maxSeconds = int64(queue.MaxVisibility / time.Second)
+	if seconds, ok := q.setting(metadata, "defaulttimeout", 1, maxSeconds); ok {
 		q.Timeout = time.Duration(seconds) * time.Second
 		if q.Timeout < dispatcher.MinVisibility {
 			q.logger.Warn("a visibility timeout too short to be renewed is raised", "queue", q.Name, "defaulttimeout", seconds, "used", dispatcher.MinVisibility)
@@ -123,16 +123,16 @@ func (q *ImageProcessingQueue[T]) configure(metadata map[string]string) {
 
 // setting reads a number within bounds. Names are matched in any case, because HTTP does not
 // preserve it.
-func (q *ImageProcessingQueue[T]) setting(metadata map[string]string, name string, least, most int64) (int64, bool) {
+func (q *ImageProcessingQueue[T]) setting(metadata map[string]string, name string, lowest, highest int64) (int64, bool) {
 	for key, text := range metadata {
 		if !strings.EqualFold(key, name) {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if err == nil && n >= least && n <= most {
+		if err == nil && n >= lowest && n <= highest {
 			return n, true
 		}
-		q.logger.Warn("queue metadata makes no sense, using the default", "queue", q.Name, name, text, "allowed", fmt.Sprintf("%d…%d", least, most))
+		q.logger.Warn("invalid queue metadata, using the default", "queue", q.Name, name, text, "allowed", fmt.Sprintf("%d…%d", lowest, highest))
 	}
 	return 0, false
 }
@@ -169,7 +169,7 @@ func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *liste
 		if err := m.Body.Validate(); err != nil {
 			return dispatcher.Poison(err)
 		}
-		if err := q.strange(ctx, m.Body.head()); err != nil {
+		if err := q.refuse(ctx, m.Body.head()); err != nil {
 			return err
 		}
 		q.seen(m.Body.head().RequestID)

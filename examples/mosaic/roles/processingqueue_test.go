@@ -32,8 +32,8 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 		},
 		logger: slog.New(slog.NewTextHandler(&log, nil)),
 		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
-		failed:  func(context.Context, uuid.UUID, string) error { return nil },
-		strange: func(context.Context, Head) error { return nil },
+		failed: func(context.Context, uuid.UUID, string) error { return nil },
+		refuse: func(context.Context, Head) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestSettingsComeFromTheMetadata(t *testing.T) {
 		{"60", "3", time.Minute, 3, 0},
 		{"604800", "2147483647", 7 * 24 * time.Hour, 1<<31 - 1, 0},
 		{"5", "1", least, 1, 0},
-		{"4", "1", least, 1, 1}, // raised: too short to be renewed
+		{"4", "1", least, 1, 1}, // raised, because it is too short to be renewed
 		{"1", "1", least, 1, 1},
 		{"0", "0", 30 * time.Second, poison.DefaultMaxAttempts, 2},
 		{"-1", "-5", 30 * time.Second, poison.DefaultMaxAttempts, 2},
@@ -84,14 +84,14 @@ func TestAMissingQueueIsCreatedAndAnExistingOneKept(t *testing.T) {
 	raw := engine.Queue(queue.Name{Account: "test", Queue: sliceResponses})
 	openTest(t, engine)
 	if _, err := raw.Properties(t.Context()); err != nil {
-		t.Errorf("it was not made: %v; want no error", err)
+		t.Errorf("new queue: got the error %v, want none", err)
 	}
 	if err := raw.SetMetadata(t.Context(), map[string]string{"owner": "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	openTest(t, engine)
 	if p, err := raw.Properties(t.Context()); err != nil || p.Metadata["owner"] != "ada" {
-		t.Errorf("metadata: got %v, %v; want owner ada, no error", p.Metadata, err)
+		t.Errorf("metadata of the existing queue: got %v, %v; want owner ada", p.Metadata, err)
 	}
 }
 
@@ -102,10 +102,10 @@ func TestInvalidMessagesAreNotSent(t *testing.T) {
 	m := goodSliceResponse()
 	m.SliceSequence = 1
 	if err := q.Submit(t.Context(), m); err == nil {
-		t.Error("it was sent")
+		t.Error("sending an invalid message: got no error, want one")
 	}
 	if p, err := q.RawQueue.Properties(t.Context()); err != nil || p.Depth != 0 {
-		t.Errorf("got depth %d, %v; want p.Depth 0, no error", p.Depth, err)
+		t.Errorf("depth: got %d, %v; want 0", p.Depth, err)
 	}
 	if err := q.Submit(t.Context(), goodSliceResponse()); err != nil {
 		t.Error(err)
@@ -129,10 +129,10 @@ func TestAnInvalidMessageIsPoisonAtOnce(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if n := w.depth(); n != 0 {
-			t.Errorf("got %d messages left; want 0", n)
+			t.Errorf("messages left: got %d, want 0", n)
 		}
 		if n, want := w.poisoned(), int64(len(bad)*len(allQueues)); n != want {
-			t.Errorf("%d messages are poison, want %d", n, want)
+			t.Errorf("poison messages: got %d, want %d", n, want)
 		}
 		p.end()
 	})
@@ -142,7 +142,7 @@ func TestAQueueThatCannotBeOpenedIsAnError(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := Open(t.Context(), func(string) (queue.Queue, error) { return nil, broken }, blob.Memory(), nil)
 	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
+		t.Errorf("Open: got %v, want %v", err, broken)
 	}
 }
 
@@ -182,8 +182,8 @@ func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 				open:   func(string) (queue.Queue, error) { return raw, nil },
 				logger: slog.New(slog.DiscardHandler),
 				sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
-				failed:  func(context.Context, uuid.UUID, string) error { return nil },
-				strange: func(context.Context, Head) error { return nil },
+				failed: func(context.Context, uuid.UUID, string) error { return nil },
+				refuse: func(context.Context, Head) error { return nil },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -203,11 +203,11 @@ func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 			}
 			for i, hidden := range raw.hidden {
 				if hidden != c.hidden {
-					t.Fatalf("metadata %v: dequeue %d hides for %v, want %v", c.metadata, i, hidden, c.hidden)
+					t.Fatalf("metadata %v: visibility timeout of dequeue %d: got %v, want %v", c.metadata, i, hidden, c.hidden)
 				}
 			}
 			if attempts != c.attempts {
-				t.Errorf("metadata %v: %d attempts, want %d", c.metadata, attempts, c.attempts)
+				t.Errorf("metadata %v: attempts: got %d, want %d", c.metadata, attempts, c.attempts)
 			}
 		})
 	}

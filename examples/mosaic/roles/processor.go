@@ -31,7 +31,7 @@ func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceR
 	switch there, err := blob.Exists(ctx, p.jobs.store, laid); {
 	case err != nil:
 		return err
-	case !there: // otherwise this is a duplicate, or we were cut off before answering
+	case !there: // otherwise this is a duplicate, or the response was not sent
 		err := p.lanes.do(ctx, id, m.DequeueCount, func() error { return p.lay(ctx, m.Body, laid) })
 		if err != nil {
 			return p.jobs.gone(ctx, id, err)
@@ -71,7 +71,7 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest, laid blob.Ref)
 	u := newUpload(func(r io.Reader) error { return p.jobs.store.Create(ctx, laid, r) })
 	err = u.finish(picture.Encode(u, mosaic, mosaic.Bounds(), picture.PNG))
 	if errors.Is(err, blob.ErrExists) {
-		return nil // somebody was quicker with the same
+		return nil // another handler has just stored the same
 	}
 	return err
 }

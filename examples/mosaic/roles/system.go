@@ -20,36 +20,36 @@ import (
 	"github.com/millrace/millrace/scaling"
 )
 
-// DefaultPatience is that of [Options].
+// DefaultPatience is the default of Options.Patience.
 const DefaultPatience = 5 * time.Minute
 
-// Options configure a [System]. Nil and the zero value are the defaults.
+// Options configure a [System]. Nil and the zero value mean the defaults.
 type Options struct {
-	// Idle sets how long a listener waits when its queue is empty. Defaults to that
-	// of package listener.
+	// Idle is how long listeners wait between polls of an empty queue. Defaults to the
+	// default of package listener.
 	Idle scaling.Idle
 
-	// Grace is how long handlers may finish after the stop. Defaults to that of
+	// Grace is how long handlers may finish after the stop. Defaults to the default of
 	// package listener.
 	Grace time.Duration
 
 	// Processors is how many slices are rendered at once. Defaults to GOMAXPROCS.
 	Processors int
 
-	// Place says where the store is, for people: programs that look elsewhere show it.
-	// Defaults to "", not known.
+	// Place describes where the store is, for the errors of programs with another store.
+	// Defaults to "", unknown.
 	Place string
 
-	// Patience is how long an order may go without a sign of life, beside the time for
-	// which its messages may be hidden. Defaults to 5 min.
+	// Patience is how long an order may show no sign of life, in addition to the time for
+	// which its messages may be hidden, before it fails. Defaults to 5 min.
 	Patience time.Duration
 
-	// Logger receives errors and reports of work that others left. Defaults to
-	// slog.Default().
+	// Logger receives errors, and records about requests of other programs and earlier runs.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// System is the three roles in one process. Make one with [Open]; it is safe for
+// System runs the three roles in one process. Create one with [Open]. It is safe for
 // concurrent use.
 type System struct {
 	// Broker is the client interface.
@@ -60,7 +60,7 @@ type System struct {
 	lanes     []*lanes
 }
 
-// worker is a listener, of whatever type of message.
+// worker is a listener for any type of message.
 type worker interface {
 	millrace.Runner
 	State() listener.State
@@ -74,8 +74,8 @@ type queues struct {
 	imageResponses *ImageProcessingQueue[ImageResponse]
 }
 
-// Open makes the roles. It creates missing queues, retrying transient failures until ctx ends, and
-// starts nothing: run what [System.Runners] returns.
+// Open creates a System and missing queues. It retries transient failures until ctx ends. It starts no
+// role: run the result of [System.Runners].
 func Open(ctx context.Context, open func(name string) (queue.Queue, error), store blob.Store, o *Options) (*System, error) {
 	var options Options
 	if o != nil {
@@ -101,7 +101,7 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	if err != nil {
 		return nil, err
 	}
-	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, strange: b.strange})
+	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, refuse: b.refuseForeign})
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +120,11 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	}
 	s := &System{Broker: b, libraries: libs, lanes: []*lanes{cutting, laying}}
 	s.listeners = []worker{
-		// These two are long work: a batch would keep from others what they could do.
-		// Beside the lanes there is the side lane.
+		// Handlers of these two run long, so a larger batch would keep work from idle processes.
+		// One handler more than lanes runs in the side lane.
 		qs.imageRequests.accept(controller.plan, with(1+1+spare, 1)),
 		qs.sliceRequests.accept(processor.process, with(options.Processors+1+spare, 1)),
-		// These are short, but for the one that puts a mosaic together.
+		// These are short, except for composing a mosaic.
 		qs.sliceResponses.accept(controller.collect, with(16, 16)),
 		qs.imageResponses.accept(b.complete, with(4, 4)),
 	}
@@ -147,13 +147,13 @@ func openQueues(ctx context.Context, s shared) (*queues, error) {
 	return &qs, group.Wait()
 }
 
-// depth is how many messages the queues had when they were opened.
+// depth returns how many messages the queues had when they were opened.
 func (q *queues) depth() int64 {
 	return q.imageRequests.found.Depth + q.sliceRequests.found.Depth + q.sliceResponses.found.Depth + q.imageResponses.found.Depth
 }
 
-// Runners are the listeners of the roles, for [millrace.Run], and one that ends all of
-// them with an [*ElsewhereError] when the account turns out to be in use with other blobs.
+// Runners returns the listeners of the roles for [millrace.Run], and a runner that fails with an
+// [*ElsewhereError] if the account turns out to be in use with another blob store.
 func (s *System) Runners() []millrace.Runner {
 	all := make([]millrace.Runner, len(s.listeners), len(s.listeners)+1)
 	for i, l := range s.listeners {
@@ -162,19 +162,19 @@ func (s *System) Runners() []millrace.Runner {
 	return append(all, misled{s.Broker})
 }
 
-// Preload keeps a library at hand that this process has anyway, so that its image
-// processor need not read it back from the store.
+// Preload caches a library, so that the image processor of this process does not read it from the
+// store.
 func (s *System) Preload(l *tiles.Library) { s.libraries.hold(libraryRef(l.ID()), l) }
 
-// Yield gives back what this process holds of other requests and has not begun with.
-// A process that is about to stop calls it, so that its stop is not spent on them.
+// Yield gives back messages of other requests that wait to be handled. A process calls it before it
+// stops, so that the stop does not wait for them.
 func (s *System) Yield() {
 	for _, l := range s.lanes {
 		l.close()
 	}
 }
 
-// LoopsPeak is how many dequeue loops ran at most, added up over the queues.
+// LoopsPeak returns the sum over the queues of the highest number of dequeue loops.
 func (s *System) LoopsPeak() (n int) {
 	for _, l := range s.listeners {
 		n += l.State().LoopsPeak
@@ -184,13 +184,13 @@ func (s *System) LoopsPeak() (n int) {
 
 // health records whether the queues respond.
 type health struct {
-	polls func() int64 // how many polls were ever answered
+	polls func() int64 // returns the number of polls that had a response
 
 	mu   sync.Mutex
 	last error // of the polls; guarded by mu
 }
 
-// failed receives every error of the listeners and keeps those of the service.
+// failed receives every error of the listeners and records those of polls.
 func (h *health) failed(err error) {
 	if delivery := (*dispatcher.DeliveryError)(nil); errors.As(err, &delivery) {
 		return

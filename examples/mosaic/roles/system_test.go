@@ -34,26 +34,26 @@ func TestARequestTakesTwoMessagesPerSliceAndTwoMore(t *testing.T) {
 		w.check(c)
 		w.onlyEnds(c.ID)
 		if got := p.store.made.Load(); got != 1 {
-			t.Errorf("the mosaic was put together %d times; want 1", got)
+			t.Errorf("mosaics composed: got %d, want 1", got)
 		}
 		if got := p.sent.Load(); got != 2*testSlices+2 || c.Sent() != int(got) {
-			t.Errorf("%d messages were sent, the order knows of %d, want %d", got, c.Sent(), 2*testSlices+2)
+			t.Errorf("messages sent: got %d, and %d counted by the order; want %d", got, c.Sent(), 2*testSlices+2)
 		}
 		if n := w.poisoned(); n != 0 {
-			t.Errorf("got %d messages poison; want 0", n)
+			t.Errorf("poison messages: got %d, want 0", n)
 		}
 		if log := p.log.String(); log != "" {
-			t.Errorf("logged: %s; want log \"\"", log)
+			t.Errorf("log: got %s, want it empty", log)
 		}
 	})
 }
 
-// slowly has nothing go wrong, but everything take time, so that steps overlap.
+// slowly injects no faults, but delays every operation, so that steps overlap.
 func slowly(seed uint64) *faults {
 	return &faults{seed: seed, slow: 400 * time.Millisecond, times: map[string]int{}}
 }
 
-func TestTwoProcessesShareRequestsWithoutOneMessageMore(t *testing.T) {
+func TestTwoProcessesShareRequestsWithoutExtraMessages(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { twoProcesses(t, seed) })
 	}
@@ -78,13 +78,13 @@ func twoProcesses(t *testing.T, seed uint64) {
 		w.check(b)
 		w.onlyEnds(a.ID, b.ID)
 		if got, want := one.sent.Load()+two.sent.Load(), int64(2*(2*testSlices+2)); got != want {
-			t.Errorf("%d messages, want %d", got, want)
+			t.Errorf("messages sent: got %d, want %d", got, want)
 		}
 	})
 }
 
-// TestAnotherProcessTakesTheResponse has the asking process take part in nothing, so
-// that all it learns is in the store.
+// In TestAnotherProcessTakesTheResponse the ordering process runs no role, so that it learns only from
+// the store.
 func TestAnotherProcessTakesTheResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
@@ -99,16 +99,16 @@ func TestAnotherProcessTakesTheResponse(t *testing.T) {
 		w.check(c)
 		w.onlyEnds(c.ID)
 		if log := working.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, c.ID.String()) {
-			t.Errorf("the working process said: %s", log)
+			t.Errorf("log of the working process: got %s, want one line with the id of the request", log)
 		}
 	})
 }
 
 // PM-17, PM-18: with any faults, each request ends with one mosaic.
 //
-// TestRequestsSucceedWithAnyFaults has two processes do everything while messages come
-// twice, leases run out under running handlers, answers are lost, and every request
-// and every blob operation fails now before its effect, now after it.
+// TestRequestsSucceedWithAnyFaults runs two processes while messages are delivered twice, leases expire
+// under running handlers, responses are lost, and requests and blob operations fail before or after
+// their effect.
 func TestRequestsSucceedWithAnyFaults(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
@@ -130,8 +130,8 @@ func TestRequestsSucceedWithAnyFaults(t *testing.T) {
 					}
 					ids = append(ids, c.ID)
 				}
-				// Requests whose submission failed after it took effect are requests all
-				// the same, which nobody waits for.
+				// A request whose submission failed after its effect exists too, but nobody
+				// waits for it.
 				w.settle()
 				one.end()
 				two.end()
@@ -140,19 +140,18 @@ func TestRequestsSucceedWithAnyFaults(t *testing.T) {
 				}
 				w.onlyEndsOf(ids)
 				if n := w.poisoned(); n != 0 {
-					t.Errorf("got %d messages poison; want 0", n)
+					t.Errorf("poison messages: got %d, want 0", n)
 				}
 				if f.happened() == 0 {
-					t.Error("nothing went wrong: this proves nothing")
+					t.Error("faults injected: got none, want some")
 				}
 			})
 		})
 	}
 }
 
-// onlyEndsOf is onlyEnds where mosaics may have been kept: of requests that nobody
-// waits for, and of those whose delivery could not be noted before another process had
-// the response again.
+// onlyEndsOf is onlyEnds if mosaics may have been kept: those of requests that nobody waits for, and
+// those whose delivery could not be recorded before another process received the response again.
 func (w *world) onlyEndsOf(ids []uuid.UUID) {
 	w.t.Helper()
 	for _, name := range w.blobs() {
@@ -170,13 +169,13 @@ func (w *world) onlyEndsOf(ids []uuid.UUID) {
 		case container == imageOutput && e != nil && e.Output != "":
 		case container == imageInput && e == nil && !slices.Contains(ids, id): // its request was never sent
 		default:
-			w.t.Errorf("left in the store: %s, whose request ended as %+v", name, e)
+			w.t.Errorf("store: got %s, whose request ended as %+v; want it deleted", name, e)
 		}
 	}
 }
 
-// TestKilledAnywhereAndRunAgain kills a process after every number of operations it
-// may have done, and starts another.
+// TestKilledAnywhereAndRunAgain kills a process after each possible number of operations, and starts
+// another.
 func TestKilledAnywhereAndRunAgain(t *testing.T) {
 	for after := 0; ; after += 3 {
 		finished := false
@@ -200,10 +199,10 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 			c := w.submit(heir)
 			begin := time.Now()
 			if err := c.Wait(t.Context()); err != nil {
-				t.Fatalf("after %d operations: %v; want no error", after, err)
+				t.Fatalf("after %d operations: got the error %v, want none", after, err)
 			}
 			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("after %d operations: the new request took %v; want at most %v", after, took, 10*time.Second)
+				t.Errorf("after %d operations: time of the new request: got %v, want at most %v", after, took, 10*time.Second)
 			}
 			w.settle()
 			heir.end()
@@ -214,12 +213,12 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 				case strings.HasSuffix(rest, "/"+factEnd), container == imageOutput:
 				case container == imageInput && (old == nil || strings.HasPrefix(rest, old.ID.String())):
 				default:
-					t.Errorf("after %d operations: left in the store: %s", after, name)
+					t.Errorf("after %d operations: store: got %s, want it deleted", after, name)
 				}
 			}
 			if old != nil && !finished {
 				if log := heir.log.String(); strings.Count(log, old.ID.String()) == 0 && w.poisoned() == 0 && !w.endedQuietly(old.ID) {
-					t.Errorf("after %d operations: nothing is known of the old request; log: %s", after, log)
+					t.Errorf("after %d operations: old request: got no end and no record in the log, want one; log: %s", after, log)
 				}
 			}
 		})
@@ -229,13 +228,13 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 	}
 }
 
-// endedQuietly tells whether the request has an end.
+// endedQuietly reports whether the request has an end.
 func (w *world) endedQuietly(id uuid.UUID) bool {
 	e, err := jobs{w.store}.ended(context.Background(), id)
 	return err == nil && e != nil
 }
 
-// submitOrDie is submit on a process that may be dead before it has sent anything.
+// submitOrDie is submit on a process that may die before it sends the request.
 func (w *world) submitOrDie(p *process) *client {
 	c := &client{}
 	var b bytes.Buffer
@@ -266,7 +265,7 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 		w.start(p)
 		o, err := p.Broker.Submit(t.Context(), Request{
 			ClientID: "tester", Picture: strings.NewReader("no picture"), Library: testLibrary(t), Slices: testSlices,
-			Deliver: func(io.Reader) error { t.Error("something was delivered"); return nil },
+			Deliver: func(io.Reader) error { t.Error("delivery: got one, want none"); return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -274,10 +273,10 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 		begin := time.Now()
 		failed := (*FailedError)(nil)
 		if err := o.Wait(t.Context()); !errors.As(err, &failed) || !strings.Contains(err.Error(), picture.ErrNotPicture.Error()) {
-			t.Errorf("the order ended with %v", err)
+			t.Errorf("end of the order: got %v, want a FailedError with %v", err, picture.ErrNotPicture)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("got a duration of %v; want at most %v", took, 2*time.Second)
+			t.Errorf("time until the order failed: got %v, want at most %v", took, 2*time.Second)
 		}
 		if err := o.Abandon(t.Context()); err != nil {
 			t.Error(err)
@@ -286,12 +285,12 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 		p.end()
 		w.onlyEnds(o.ID)
 		if n := w.poisoned(); n != 1 {
-			t.Errorf("%d messages are poison, want 1", n)
+			t.Errorf("poison messages: got %d, want 1", n)
 		}
 	})
 }
 
-// TestAStepThatKeepsFailingFailsTheRequest has one slice fail for ever.
+// TestAStepThatKeepsFailingFailsTheRequest makes one slice fail for ever.
 func TestAStepThatKeepsFailingFailsTheRequest(t *testing.T) {
 	for _, who := range []string{"the asking process", "another process"} {
 		t.Run(who, func(t *testing.T) {
@@ -307,7 +306,7 @@ func TestAStepThatKeepsFailingFailsTheRequest(t *testing.T) {
 				c := w.submit(asking)
 				err := c.Wait(t.Context())
 				if failed := (*FailedError)(nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), "no space left") {
-					t.Errorf("the order ended with %v", err)
+					t.Errorf("end of the order: got %v, want a FailedError with \"no space left\"", err)
 				}
 				w.settle()
 				working.end()
@@ -315,14 +314,14 @@ func TestAStepThatKeepsFailingFailsTheRequest(t *testing.T) {
 					t.Error("something was delivered")
 				}
 				if n := w.poisoned(); n != 1 {
-					t.Errorf("%d messages are poison, want 1", n)
+					t.Errorf("poison messages: got %d, want 1", n)
 				}
 			})
 		})
 	}
 }
 
-// noRoom has no room for slice 2.
+// noRoom is a store without space for slice 2.
 type noRoom struct{ blob.Store }
 
 func (s *noRoom) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
@@ -332,15 +331,15 @@ func (s *noRoom) Create(ctx context.Context, ref blob.Ref, r io.Reader) error {
 	return s.Store.Create(ctx, ref, r)
 }
 
-// TestWorkersThatDieFailTheRequest has a message nobody ever finished: no handler runs,
-// and yet who waits must learn of it.
+// TestWorkersThatDieFailTheRequest has a message that every worker died of. No handler runs for it any
+// more, but its request must fail, because its client waits.
 func TestWorkersThatDieFailTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		asking := w.open(nil)
 		c := w.submit(asking)
 		q := w.queue(imageRequests)
-		for starts := range 3 { // three workers begin and die, the first without a record of it
+		for starts := range 3 { // three workers start it and die, the first before recording the start
 			batch, err := q.Dequeue(t.Context(), 1, time.Second)
 			if err != nil || len(batch) != 1 {
 				t.Fatal(batch, err)
@@ -361,7 +360,7 @@ func TestWorkersThatDieFailTheRequest(t *testing.T) {
 		}
 		w.start(asking)
 		if err := c.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "worker died") {
-			t.Errorf("the order ended with %v; want an error, an error with \"worker died\"", err)
+			t.Errorf("end of the order: got %v, want an error with \"worker died\"", err)
 		}
 		asking.end()
 	})
@@ -387,27 +386,26 @@ func TestADeliveryThatFailsKeepsTheMosaic(t *testing.T) {
 		}
 		kept := (*KeptError)(nil)
 		if err := o.Wait(t.Context()); !errors.Is(err, full) || !errors.As(err, &kept) || kept.Where != outputRef(o.ID, picture.PNG).String() {
-			t.Errorf("the order ended with %v", err)
+			t.Errorf("end of the order: got %v, want a KeptError with its cause and the mosaic", err)
 		}
-		time.Sleep(time.Minute) // nobody is to lose patience with the response
+		time.Sleep(time.Minute) // the response must not become poison meanwhile
 		p.end()
 
-		// A later run finds the response, and keeps what it speaks of.
+		// A later run receives the response and keeps its mosaic.
 		heir := w.open(nil)
 		w.start(heir)
 		w.settle()
 		heir.end()
 		if there, err := blob.Exists(t.Context(), w.store, outputRef(o.ID, picture.PNG)); !there || err != nil {
-			t.Errorf("the mosaic: %v, %v", there, err)
+			t.Errorf("mosaic stored: got %v, %v; want true", there, err)
 		}
 		if log := heir.log.String(); !strings.Contains(log, o.ID.String()) {
-			t.Errorf("the later run said: %s", log)
+			t.Errorf("log of the later run: got %s, want the id of the request in it", log)
 		}
 	})
 }
 
-// TestMessagesWithoutBlobsArePoison has what is left when somebody deletes the blobs:
-// no message may go round for ever.
+// TestMessagesWithoutBlobsArePoison: if the blobs are deleted, no message is retried for ever.
 func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
@@ -443,16 +441,15 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 		w.settle()
 		p.end()
 		if n := w.poisoned(); n != 4 {
-			t.Errorf("%d messages are poison, want 4", n)
+			t.Errorf("poison messages: got %d, want 4", n)
 		}
 		if n := p.retried(); n != 0 {
-			t.Errorf("got %d deliveries were given back to be tried again; want 0", n)
+			t.Errorf("deliveries to be retried: got %d, want 0", n)
 		}
 	})
 }
 
-// naiveCollector is the job controller that counts messages, to show that the check
-// below catches it.
+// naiveCollector is a job controller that counts messages. The check below must detect it.
 type naiveCollector struct{ left int }
 
 func (n *naiveCollector) collect() (finished bool) {
@@ -462,8 +459,8 @@ func (n *naiveCollector) collect() (finished bool) {
 
 // PM-18: distinct slices are counted.
 func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
-	// early sends the response of one slice as often as there are slices, and reports
-	// whether the job is then taken for finished.
+	// early sends the response of one slice as many times as there are slices, and reports whether
+	// the job then counts as finished.
 	early := func(collect func() bool) bool {
 		finished := false
 		for range testSlices {
@@ -472,7 +469,7 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 		return finished
 	}
 	if naive := (&naiveCollector{left: testSlices}); !early(naive.collect) {
-		t.Error("the check lets counting messages pass: it proves nothing")
+		t.Error("check of a controller that counts messages: got a pass, want a failure")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
@@ -499,7 +496,7 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 		})
 		p.end()
 		if finished {
-			t.Error("one slice, told of often enough, finished the job")
+			t.Error("job after repeated responses of one slice: got it finished, want it unfinished")
 		}
 	})
 }

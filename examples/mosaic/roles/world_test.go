@@ -27,8 +27,7 @@ import (
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-// Size of the picture of these tests: large enough to be cut, small enough to be
-// made a thousand times.
+// Size of the test picture: large enough to be cut, small enough to be rendered a thousand times.
 const (
 	testTile   = 4
 	testCols   = 5
@@ -38,7 +37,7 @@ const (
 
 var allQueues = []string{imageRequests, sliceRequests, sliceResponses, imageResponses}
 
-// world is the account and the store that processes share.
+// world has the account and the store that processes share.
 type world struct {
 	t      *testing.T
 	engine *localqueue.Engine
@@ -91,7 +90,7 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// open makes a process, and start runs its listeners.
+// open opens a process; start runs its listeners.
 func (w *world) open(f *faults) *process {
 	w.t.Helper()
 	p := &process{log: &lockedBuffer{}}
@@ -102,7 +101,7 @@ func (w *world) open(f *faults) *process {
 	open := func(name string) (queue.Queue, error) {
 		return &faultyQueue{w.queue(name), f, &p.power, &p.sent}, nil
 	}
-	// Opening is tested elsewhere: faults begin with the work.
+	// Opening with faults is tested elsewhere; here they begin with the work.
 	rate := f.rate
 	f.rate = 0
 	s, err := Open(w.t.Context(), open, p.store, &Options{
@@ -123,12 +122,12 @@ func (w *world) start(p *process) {
 	go func() {
 		defer close(p.ended)
 		if err := runAll(ctx, p.Runners()); err != nil && !p.power.off.Load() {
-			w.t.Errorf("the listeners ended with: %v", err)
+			w.t.Errorf("listeners: got the error %v, want none", err)
 		}
 	}()
 }
 
-// runAll is millrace.Run without signals, which have no place in a bubble.
+// runAll is millrace.Run without signals, which a bubble does not support.
 func runAll(ctx context.Context, rs []millrace.Runner) error {
 	errs := make([]error, len(rs))
 	var all sync.WaitGroup
@@ -139,14 +138,14 @@ func runAll(ctx context.Context, rs []millrace.Runner) error {
 	return errors.Join(errs...)
 }
 
-// end stops a process in good order.
+// end stops a process gracefully.
 func (p *process) end() {
 	p.stop()
 	<-p.ended
 }
 
-// kill ends a process as kill -9 would: nothing it does has any effect any more, and
-// its messages stay hidden.
+// kill ends a process as kill -9 would: its operations have no effect any more, and its messages stay
+// hidden until their leases expire.
 func (p *process) kill() {
 	p.power.off.Store(true)
 	p.stop()
@@ -156,7 +155,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// client is who ordered a mosaic.
+// client ordered a mosaic.
 type client struct {
 	*Order
 	mu        sync.Mutex
@@ -169,7 +168,7 @@ func (c *client) deliveries() [][]byte {
 	return slices.Clone(c.delivered)
 }
 
-// submit orders a mosaic, again until it is accepted.
+// submit orders a mosaic, and retries until it is accepted.
 func (w *world) submit(p *process) *client {
 	w.t.Helper()
 	c := &client{}
@@ -232,12 +231,12 @@ func testLibrary(t testing.TB) *tiles.Library {
 	return l
 }
 
-// check compares what was delivered with a mosaic made without queues.
+// check compares the delivered mosaic with one made without queues.
 func (w *world) check(c *client) {
 	w.t.Helper()
 	got := c.deliveries()
 	if len(got) != 1 {
-		w.t.Fatalf("delivered %d times", len(got))
+		w.t.Fatalf("deliveries: got %d, want 1", len(got))
 	}
 	img, err := picture.Decode(bytes.NewReader(got[0]))
 	if err != nil {
@@ -253,20 +252,19 @@ func (w *world) check(c *client) {
 		w.t.Fatal(err)
 	}
 	if img.Bounds() != whole {
-		w.t.Fatalf("the mosaic is %v, want %v", img.Bounds(), whole)
+		w.t.Fatalf("bounds of the mosaic: got %v, want %v", img.Bounds(), whole)
 	}
 	for y := range whole.Dy() {
 		for x := range whole.Dx() {
 			a, b := color.RGBAModel.Convert(img.At(x, y)), color.RGBAModel.Convert(want.At(x, y))
 			if a != b {
-				w.t.Fatalf("pixel %d,%d is %v, want %v", x, y, a, b)
+				w.t.Fatalf("pixel %d,%d: got %v, want %v", x, y, a, b)
 			}
 		}
 	}
 }
 
-// settle lets everything that is on its way happen: leases run out, delays end,
-// duplicates come.
+// settle waits until nothing is pending: leases expire, delays end and duplicates arrive.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 500 {
@@ -278,7 +276,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.t.Errorf("the queues did not get empty: %d messages", w.depth())
+	w.t.Errorf("messages in the queues: got %d, want 0", w.depth())
 }
 
 func (w *world) depth() (n int64) {
@@ -307,7 +305,7 @@ func (w *world) poisoned() (n int64) {
 	return n
 }
 
-// blobs lists all that is stored, but for the libraries.
+// blobs lists all blobs except libraries.
 func (w *world) blobs() (names []string) {
 	for _, container := range []string{imageInput, sliceRequests, sliceResponses, imageOutput, jobState} {
 		for ref, err := range w.store.List(context.Background(), container, "") {
@@ -320,7 +318,7 @@ func (w *world) blobs() (names []string) {
 	return names
 }
 
-// only holds that nothing is left of the requests but how they ended.
+// only checks that nothing is left of the requests except their ends.
 func (w *world) onlyEnds(ids ...uuid.UUID) {
 	w.t.Helper()
 	var want []string
@@ -329,6 +327,6 @@ func (w *world) onlyEnds(ids ...uuid.UUID) {
 	}
 	slices.Sort(want)
 	if got := w.blobs(); !slices.Equal(got, want) {
-		w.t.Errorf("left in the store:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		w.t.Errorf("blobs: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// A library travels as a tar archive of two files, in this order, so that a
-// person can look into it with everyday tools and a program can read it as a
-// stream: index.json, and tiles.png with all tiles side by side.
+// A library is written as a tar archive of two files: index.json, and then tiles.png with all tiles side
+// by side. So people can inspect it with common tools, and programs can read it as a stream.
 const (
 	indexName = "index.json"
 	sheetName = "tiles.png"
@@ -30,7 +29,7 @@ const (
 )
 
 // ErrBadLibrary means that a stream is not a library as [Library.Write] writes
-// it, or that it was damaged on its way.
+// it, or that it was damaged.
 var ErrBadLibrary = errors.New("not a tile library")
 
 type index struct {
@@ -69,7 +68,7 @@ type indexedTile struct {
 	Mean [3]float64 `json:"mean"`
 }
 
-// sheet says where the tiles are in the picture of all of them.
+// sheet is the layout of the picture with all tiles.
 type sheet struct{ size, n, cols int }
 
 func newSheet(size, n int) sheet {
@@ -138,9 +137,9 @@ func (l *Library) write(w io.Writer) error {
 }
 
 // Read reads a library that [Library.Write] wrote. It trusts nothing: numbers
-// and sizes are held against the limits of a library before memory is spent on
-// them, and the content must have the ID it claims. What is wrong with the
-// stream is an [ErrBadLibrary]; a failure of r is returned as such.
+// and sizes are compared with the limits of a library before memory is allocated,
+// and the content must have the declared ID. The error is [ErrBadLibrary] for an
+// invalid stream, or the error of r.
 func Read(r io.Reader) (*Library, error) {
 	src := &sourceReader{r: r}
 	l, err := read(src)
@@ -153,7 +152,7 @@ func Read(r io.Reader) (*Library, error) {
 	return l, nil
 }
 
-// sourceReader tells a broken connection from broken content.
+// sourceReader records the error of its reader, to distinguish it from invalid content.
 type sourceReader struct {
 	r   io.Reader
 	err error
@@ -231,8 +230,8 @@ func readSheet(tr *tar.Reader, s sheet, tiles []Tile) error {
 	if err != nil {
 		return err
 	}
-	// The first kilobyte tells the size; only a sheet of just the right size is
-	// decoded, so a few bytes cannot claim gigabytes.
+	// The first kilobyte has the size. Only a sheet of exactly the expected size is decoded, so that a
+	// few bytes cannot make it allocate gigabytes.
 	br := bufio.NewReaderSize(r, 1024)
 	head, _ := br.Peek(1024) // a shorter file is left to DecodeConfig
 	cfg, err := png.DecodeConfig(bytes.NewReader(head))

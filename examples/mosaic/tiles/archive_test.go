@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// written is what Write makes of a library.
+// written returns what Write writes of a library.
 func written(t interface{ Fatal(...any) }, l *Library) []byte {
 	var b bytes.Buffer
 	if err := l.Write(&b); err != nil {
@@ -49,10 +49,10 @@ func TestArchiveRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, l) {
-			t.Fatal("the library came back changed")
+			t.Fatal("library after Write and Read: got a changed one, want the same")
 		}
 		if !bytes.Equal(written(t, got), file) {
-			t.Fatal("the same library is written differently")
+			t.Fatal("second Write: got other bytes, want the same")
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestArchiveOfGeneratedLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.ID() != l.ID() || len(l.ID()) != 64 {
-		t.Errorf("ID is %s, want %s", got.ID(), l.ID())
+		t.Errorf("ID: got %s, want %s", got.ID(), l.ID())
 	}
 	t.Logf("%d tiles take %d KiB", l.Len(), len(file)>>10)
 }
@@ -95,7 +95,7 @@ func smallLibrary(t testing.TB) *Library {
 	return l
 }
 
-// parts takes the two files out of a good archive.
+// parts returns the two files of a valid archive.
 func parts(t testing.TB) (ix, sheet string) {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(written(t, smallLibrary(t))))
@@ -153,12 +153,12 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		_, err := Read(bytes.NewReader(c.file))
 		if !errors.Is(err, ErrBadLibrary) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error is %v, want %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 	cable := errors.New("the cable was cut")
 	if _, err := Read(io.MultiReader(bytes.NewReader(written(t, smallLibrary(t))[:700]), iotest.ErrReader(cable))); !errors.Is(err, cable) || errors.Is(err, ErrBadLibrary) {
-		t.Errorf("a failing reader gives %v", err)
+		t.Errorf("failing reader: got %v, want its error and not ErrBadLibrary", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestNewRefuses(t *testing.T) {
 		"infinite":    with(func(t *Tile) { t.Mean.R = math.Inf(1) }),
 	} {
 		if _, err := New(1, list); err == nil {
-			t.Errorf("%s: no error; want an error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }
@@ -197,13 +197,13 @@ func FuzzRead(f *testing.F) {
 		l, err := Read(bytes.NewReader(file))
 		if err != nil {
 			if !errors.Is(err, ErrBadLibrary) {
-				t.Fatalf("error is %v; want err ErrBadLibrary", err)
+				t.Fatalf("got error %v, want ErrBadLibrary", err)
 			}
 			return
 		}
 		again, err := Read(bytes.NewReader(written(t, l)))
 		if err != nil || again.ID() != l.ID() {
-			t.Fatalf("a library that was read cannot be written and read: %v; want again.ID() %v, no error", err, l.ID())
+			t.Fatalf("a library that was read, written and read again: got %v, want the library %s", err, l.ID())
 		}
 	})
 }

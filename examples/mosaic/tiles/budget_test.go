@@ -16,7 +16,7 @@ func TestBudgetIsKept(t *testing.T) {
 			for i := range 200 {
 				n := b.take(int64((w*37 + i*13) % 250)) // some more than there is
 				if u := used.Add(n); u > total {
-					t.Errorf("got %d of %d in use; want at most %v", u, total, total)
+					t.Errorf("in use: got %d, want at most %d", u, total)
 				}
 				used.Add(-n)
 				b.give(n)
@@ -25,6 +25,6 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 	workers.Wait()
 	if b.left != total {
-		t.Errorf("got %d of %d left; want b.left %v", b.left, total, total)
+		t.Errorf("left at the end: got %d, want %d", b.left, total)
 	}
 }

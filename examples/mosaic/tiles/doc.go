@@ -2,7 +2,7 @@
 // from.
 //
 // A [Library] holds tiles of one size. It comes from a folder of photographs
-// ([FromDir]), from thin air ([Generate]) or from a stream that another process
+// ([FromDir]), is generated ([Generate]), or comes from a stream that another process
 // wrote ([Read], [Library.Write]). [Library.Nearest] finds the tile whose mean
 // colour looks most like a given colour, and [Library.Render] lays a whole grid
 // of cells.

@@ -14,9 +14,8 @@ import (
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// decodeBudget is how many bytes of pictures FromDir decodes at a time. Ten
-// photographs of 12 megapixels fit; the largest permitted picture is decoded
-// alone.
+// decodeBudget limits the bytes of pictures that FromDir decodes at a time. Ten photographs of 12
+// megapixels fit; the largest permitted picture is decoded alone.
 const decodeBudget = 400_000_000
 
 // FromDir makes a library of the pictures in a folder: every regular file, or
@@ -100,8 +99,7 @@ func pictureNames(dir string) ([]string, error) {
 		default:
 			continue
 		}
-		// Stat follows links. A link that leads nowhere is kept, so that opening
-		// it says so.
+		// Stat follows links. A dangling link is kept, so that opening it reports the error.
 		if info, err := os.Stat(filepath.Join(dir, e.Name())); err != nil || info.Mode().IsRegular() {
 			names = append(names, e.Name())
 		}
@@ -136,8 +134,8 @@ func fromFile(path string, size int, memory *budget) (Tile, error) {
 	return t, err
 }
 
-// reading opens a file for the time of one function. Its own errors leave out
-// the path, which whoever reports them already has.
+// reading opens a file, calls use and closes it. Its own errors omit the path, which the caller
+// reports.
 func reading(path string, use func(f *os.File) error) error {
 	f, err := os.Open(path)
 	if err != nil {

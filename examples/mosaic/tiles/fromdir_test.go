@@ -98,16 +98,16 @@ func TestFromDir(t *testing.T) {
 		names = append(names, l.Tile(i).Name)
 	}
 	if want := []string{"a.jpg", "b.PNG", "c.Jpeg", "d.gif", "link.png", "one.png"}; !slices.Equal(names, want) {
-		t.Errorf("tiles are %q, want %q", names, want)
+		t.Errorf("tiles: got %q, want %q", names, want)
 	}
 	if want := []string{"broken.jpg", "huge.png", "lost.png", "text.png"}; !slices.Equal(order, want) {
-		t.Errorf("reported are %q, want %q", order, want)
+		t.Errorf("reported: got %q, want %q", order, want)
 	}
 	for file, want := range map[string]error{
 		"broken.jpg": picture.ErrDamaged, "huge.png": picture.ErrTooLarge, "text.png": picture.ErrNotPicture, "lost.png": fs.ErrNotExist,
 	} {
 		if err := reported[file]; !errors.Is(err, want) || strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: error is %v, want %v", file, err, want)
+			t.Errorf("%s: got error %v, want %v", file, err, want)
 		}
 	}
 	red := labOf8(255, 0, 0)
@@ -125,7 +125,7 @@ func TestFromDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again.ID() != l.ID() {
-		t.Error("a second reading gives another library")
+		t.Error("library of a second reading: got another, want the same")
 	}
 }
 
@@ -147,17 +147,17 @@ func TestFromDirErrors(t *testing.T) {
 	} {
 		_, err := FromDir(t.Context(), c.dir, c.size, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error is %v, want %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 	if _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing folder gives %v; want err fs.ErrNotExist", err)
+		t.Errorf("missing folder: got %v, want fs.ErrNotExist", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed Ctrl-C")
 	cancel(stop)
 	if _, err := FromDir(ctx, broken, 16, nil); !errors.Is(err, stop) {
-		t.Errorf("cancelled, it returns %v", err)
+		t.Errorf("cancelled: got %v, want the cause", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestTileKeepsTheMean(t *testing.T) {
 			m := tile.Mean
 			want := []byte{picture.Encode8(m.R), picture.Encode8(m.G), picture.Encode8(m.B), 255}
 			if !bytes.Equal(tile.Pix, want) {
-				t.Errorf("size 1 is %v, want %v", tile.Pix, want)
+				t.Errorf("size 1: got %v, want %v", tile.Pix, want)
 			}
 		}
 	}

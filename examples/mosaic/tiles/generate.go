@@ -59,7 +59,7 @@ func palette() []Lab {
 			for j := -14; j <= 14; j++ {
 				lab := Lab{L: 3 + float64(k)*a/2, A: float64(i)*a + shift, B: float64(j)*a + shift}
 				c := lab.light()
-				if least(c) >= -outside && most(c) <= 1+outside*2 && lab.L < 100 {
+				if minLight(c) >= -outside && maxLight(c) <= 1+outside*2 && lab.L < 100 {
 					list = append(list, lab)
 				}
 			}
@@ -87,8 +87,8 @@ func (a Lab) light() picture.Linear {
 	}
 }
 
-func least(c picture.Linear) float64 { return min(c.R, c.G, c.B) }
-func most(c picture.Linear) float64  { return max(c.R, c.G, c.B) }
+func minLight(c picture.Linear) float64 { return min(c.R, c.G, c.B) }
+func maxLight(c picture.Linear) float64 { return max(c.R, c.G, c.B) }
 
 // paint colours an ornament so that its mean is about the given colour.
 func paint(c Lab, mask []uint8, side int) image.Image {

@@ -30,7 +30,7 @@ func generated(t testing.TB, size int) *Library {
 	return l
 }
 
-// The colours of a 17³ grid through sRGB must find a tile that is near.
+// Every colour of a 17³ grid through sRGB has a near tile.
 func TestGenerateCoversSRGB(t *testing.T) {
 	l := generated(t, 16)
 	if l.Len() < 1000 || l.Len() > 1600 {
@@ -55,26 +55,26 @@ func TestGenerateMakesDistinctTexturedTiles(t *testing.T) {
 		l := generated(t, size)
 		seen := map[[32]byte]string{}
 		means := map[picture.Linear]string{}
-		least := 8 // of 255
+		minimum := 8 // of 255
 		if size < 8 {
-			least = 3 // fine patterns merge in so few pixels
+			minimum = 3 // fine patterns merge in so few pixels
 		}
 		for i := range l.Len() {
 			tile := l.Tile(i)
 			if size >= 4 {
 				if other, ok := seen[sha256.Sum256(tile.Pix)]; ok {
-					t.Errorf("size %d: %s and %s are the same", size, tile.Name, other)
+					t.Errorf("size %d: %s and %s: got the same pixels, want different ones", size, tile.Name, other)
 				}
 				seen[sha256.Sum256(tile.Pix)] = tile.Name
-				if contrast(tile.Pix) < least {
-					t.Errorf("size %d: %s is nearly plain: its channels vary by %d; want at least %v", size, tile.Name, contrast(tile.Pix), least)
+				if contrast(tile.Pix) < minimum {
+					t.Errorf("size %d: contrast of %s: got %d, want at least %d", size, tile.Name, contrast(tile.Pix), minimum)
 				}
 			}
 			if other, ok := means[tile.Mean]; ok {
-				t.Errorf("size %d: %s and %s have the same mean", size, tile.Name, other)
+				t.Errorf("size %d: %s and %s: got the same mean, want different ones", size, tile.Name, other)
 			}
 			means[tile.Mean] = tile.Name
-			// Scaling must not shift the colour, but for the rounding of pixels.
+			// Scaling must not shift the colour, except by the rounding of pixels.
 			if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 1.5 {
 				t.Errorf("size %d: the pixels of %s are ΔE %.2f from its mean; want at most %v", size, tile.Name, d, 1.5)
 			}
@@ -112,16 +112,16 @@ func TestGenerateIsDeterministic(t *testing.T) {
 	}
 	l := generated(t, 16)
 	if again.ID() != l.ID() {
-		t.Error("two libraries differ")
+		t.Error("second library: got another, want the same")
 	}
 	for i := range l.Len() {
 		if !bytes.Equal(again.Tile(i).Pix, l.Tile(i).Pix) {
-			t.Fatalf("tile %d differs", i)
+			t.Fatalf("tile %d of the second library: got another, want the same", i)
 		}
 	}
 	for _, size := range []int{-1, 0, 65} {
 		if _, err := Generate(size); err == nil {
-			t.Errorf("Generate(%d): no error; want an error", size)
+			t.Errorf("Generate(%d): got no error, want one", size)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestNearestInGeneratedLibrary(t *testing.T) {
 	for range 2000 {
 		q := Lab{rng.Float64() * 100, rng.Float64()*200 - 100, rng.Float64()*200 - 100}
 		if got, want := l.Nearest(q), exhaustive(labs, q); got != want {
-			t.Fatalf("nearest to %v is %d, want %d", q, got, want)
+			t.Fatalf("nearest to %v: got %d, want %d", q, got, want)
 		}
 	}
 }

@@ -31,16 +31,16 @@ func TestLabReference(t *testing.T) {
 		{255, 255, 0, Lab{97.14, -21.56, 94.48}},
 	} {
 		if got := labOf8(c.r, c.g, c.b); DeltaE(got, c.want) > 0.03 {
-			t.Errorf("sRGB %d,%d,%d is %.3f, want %v", c.r, c.g, c.b, got, c.want)
+			t.Errorf("sRGB %d,%d,%d: got %.3f, want %v", c.r, c.g, c.b, got, c.want)
 		}
 	}
 	for v := range 256 {
 		if c := labOf8(uint8(v), uint8(v), uint8(v)); math.Abs(c.A) > 1e-9 || math.Abs(c.B) > 1e-9 {
-			t.Errorf("grey %d is not grey: %v; want math.Abs(c.A) at most %v, math.Abs(c.B) at most %v", v, c, 1e-9, 1e-9)
+			t.Errorf("grey %d: got %v, want A and B of 0", v, c)
 		}
 	}
 	if d := DeltaE(Lab{50, 10, -10}, Lab{53, 14, 2}); d != 13 {
-		t.Errorf("ΔE is %v, want 13", d)
+		t.Errorf("ΔE: got %v, want 13", d)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestLabInverse(t *testing.T) {
 		c := picture.Linear{R: v.Draw(t, "r"), G: v.Draw(t, "g"), B: v.Draw(t, "b")}
 		back := LabOf(c).light()
 		if math.Abs(back.R-c.R)+math.Abs(back.G-c.G)+math.Abs(back.B-c.B) > 1e-8 {
-			t.Fatalf("got %v comes back as %v; want at most %v", c, back, 1e-8)
+			t.Fatalf("inverse: got %v, want %v", back, c)
 		}
 	})
 }

@@ -17,10 +17,10 @@ const (
 	// MaxSize is the largest side of a tile, in pixels.
 	MaxSize = 64
 
-	// MaxTiles is the most tiles a library may have.
+	// MaxTiles is the maximum number of tiles of a library.
 	MaxTiles = 100_000
 
-	// MaxBytes is the most memory the pixels of a library may take: 256 MiB, or
+	// MaxBytes is the maximum size of the pixels of a library: 256 MiB, or
 	// 16,384 tiles of the largest size.
 	MaxBytes = 256 << 20
 
@@ -39,8 +39,8 @@ type Tile struct {
 }
 
 // Library is a set of tiles of one size, sorted by name. Make one with [New],
-// [FromDir], [Generate] or [Read]; the zero value has no tiles, so
-// there is nothing that Nearest could answer.
+// [FromDir], [Generate] or [Read]; the zero value has no tiles,
+// and its Nearest panics.
 type Library struct {
 	size  int
 	tiles []Tile

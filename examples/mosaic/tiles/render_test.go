@@ -21,7 +21,7 @@ func TestRenderLaysTheNearestTiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Rect != image.Rect(0, 0, 20*4, 20*4) || !m.Opaque() {
-		t.Fatalf("the mosaic is %v, opaque %v", m.Rect, m.Opaque())
+		t.Fatalf("mosaic: got bounds %v, opaque %v; want the size of the grid, opaque", m.Rect, m.Opaque())
 	}
 	for i, mean := range g.Means {
 		want := l.Tile(l.Nearest(LabOf(mean))).Pix
@@ -31,7 +31,7 @@ func TestRenderLaysTheNearestTiles(t *testing.T) {
 			got = append(got, m.Pix[at:at+16]...)
 		}
 		if !bytes.Equal(got, want) {
-			t.Fatalf("cell %d is not the nearest tile", i)
+			t.Fatalf("cell %d: got another tile, want the nearest", i)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestRenderRefuses(t *testing.T) {
 		"too large": {Cols: 5000, Rows: 2501, Means: make([]picture.Linear, 5000*2501)},
 	} {
 		if _, err := l.Render(g); err == nil {
-			t.Errorf("%s: no error; want an error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }
@@ -67,6 +67,6 @@ func BenchmarkRender(b *testing.B) {
 
 func TestRenderWithoutTiles(t *testing.T) {
 	if _, err := new(Library).Render(picture.Grid{Cols: 1, Rows: 1, Means: make([]picture.Linear, 1)}); err == nil {
-		t.Error("no error")
+		t.Error("got no error, want one")
 	}
 }

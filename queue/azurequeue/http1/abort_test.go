@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// overtaken is a connection on which the answer has come whole when its request is given
-// up: what is read last returns when the deadline that ends the request is set.
-type overtaken struct {
+// lateAbort is a connection whose request is cancelled when its response has already arrived: the
+// first Read returns once the deadline that aborts the request is set.
+type lateAbort struct {
 	net.Conn
 	giveUp  func()
 	aborted chan struct{}
 }
 
-func (o *overtaken) Read(p []byte) (int, error) {
+func (o *lateAbort) Read(p []byte) (int, error) {
 	n, err := o.Conn.Read(p)
 	if o.giveUp != nil && n > 0 {
 		o.giveUp()
@@ -31,15 +31,15 @@ func (o *overtaken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (o *overtaken) SetDeadline(t time.Time) error {
+func (o *lateAbort) SetDeadline(t time.Time) error {
 	err := o.Conn.SetDeadline(t)
 	close(o.aborted)
 	return err
 }
 
-// A request that was given up may have left its connection with a deadline in the past,
-// whatever came of it: nobody gets it.
-func TestAConnectionIsNotKeptAfterItsRequestWasGivenUp(t *testing.T) {
+// A cancelled request may leave its connection with a deadline in the past, even if the response
+// arrived. The connection must not return to the pool.
+func TestTheConnectionOfACancelledRequestIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened, ended atomic.Int64
 		o := piped(echoing(&opened, &ended))
@@ -49,37 +49,38 @@ func TestAConnectionIsNotKeptAfterItsRequestWasGivenUp(t *testing.T) {
 			c, err := dial(ctx, network, address)
 			if first {
 				first = false
-				c = &overtaken{Conn: c, giveUp: stop, aborted: make(chan struct{})}
+				c = &lateAbort{Conn: c, giveUp: stop, aborted: make(chan struct{})}
 			}
 			return c, err
 		}
 		transport := New(o)
 		defer transport.Close()
-		text, err := said(t, transport, newRequest(t, "GET", "http://host/", "").WithContext(stopped))
+		text, err := fetch(t, transport, newRequest(t, "GET", "http://host/", "").WithContext(stopped))
 		if err == nil && text != "hello" || err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf("cancelled request: got %q, %v; want hello or Canceled", text, err)
 		}
 		if n := idle(transport, func(*conn) bool { return true }); n != 0 {
-			t.Errorf("%d connections are kept", n)
+			t.Errorf("idle connections: got %d, want 0", n)
 		}
-		if text, err := said(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil || text != "hello" {
-			t.Errorf("the next request: %q, %v", text, err)
+		if text, err := fetch(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil || text != "hello" {
+			t.Errorf("next request: got %q, %v; want hello", text, err)
 		}
 		if opened.Load() != 2 {
-			t.Errorf("%d connections were opened, want 2", opened.Load())
+			t.Errorf("connections opened: got %d, want 2", opened.Load())
 		}
 	})
 }
 
-// A body that is closed twice gives its buffer back once: two answers must not share it.
-func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
-	for range 100 { // the pool need not keep what it is given
-		answer, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false).readResponse()
+// A body that is closed twice returns its buffer to the pool once. Otherwise two responses would
+// share it.
+func TestABodyClosedTwiceReturnsItsBufferOnce(t *testing.T) {
+	for range 100 { // the pool may drop buffers
+		resp, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false).readResponse()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if err := answer.Body.Close(); err != nil {
+			if err := resp.Body.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +101,7 @@ func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
 			all = append(all, string(text))
 		}
 		if got := strings.Join(all, " "); got != "one two six" {
-			t.Fatalf("three answers at once are %q", got)
+			t.Fatalf("three responses at once: got %q, want \"one two six\"", got)
 		}
 		for _, b := range bodies {
 			b.Close()
@@ -108,15 +109,15 @@ func TestABodyThatIsClosedTwiceGivesItsBufferBackOnce(t *testing.T) {
 	}
 }
 
-// A body that could not be read whole gives its buffer back, too, and once.
-func TestAnswersOfBrokenConnectionsShareNoBuffer(t *testing.T) {
+// A body that breaks off returns its buffer once too.
+func TestResponsesAfterABrokenOneShareNoBuffer(t *testing.T) {
 	for range 100 {
 		for _, broken := range []string{"Content-Length: 9\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc", "Content-Length: x\r\n\r\n", "Content-Length: 0\r\n\r\n"} {
-			if answer, _, err := cannedConn("HTTP/1.1 200 OK\r\n"+broken, false).readResponse(); err == nil {
-				if answer.Body != http.NoBody {
-					t.Fatalf("%q has a body", broken)
+			if resp, _, err := cannedConn("HTTP/1.1 200 OK\r\n"+broken, false).readResponse(); err == nil {
+				if resp.Body != http.NoBody {
+					t.Fatalf("%q: got a body, want none", broken)
 				}
-				answer.Body.Close()
+				resp.Body.Close()
 			}
 			one, _, err := cannedConn("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none", false).readResponse()
 			if err != nil {
@@ -127,7 +128,7 @@ func TestAnswersOfBrokenConnectionsShareNoBuffer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if text, err := io.ReadAll(one.Body); string(text) != "one" || err != nil {
-				t.Fatalf("after %q: %q, %v", broken, text, err)
+				t.Fatalf("body after %q: got %q, %v; want \"one\"", broken, text, err)
 			}
 			one.Body.Close()
 			two.Body.Close()

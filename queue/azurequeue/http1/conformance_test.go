@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// counter counts the requests that pass to the transport.
+// counter counts the requests to the transport.
 type counter struct {
 	next *http1.Transport
 	n    atomic.Int64
@@ -48,12 +48,12 @@ func (c *counters) requests(q queue.Manager) int {
 type refusing struct{ t *testing.T }
 
 func (f refusing) Do(r *http.Request) (*http.Response, error) {
-	f.t.Errorf("a request of azqueue's is unusual: %s %s", r.Method, r.URL.Path)
+	f.t.Errorf("%s %s: got a request to the fallback, want none", r.Method, r.URL.Path)
 	return http.DefaultTransport.RoundTrip(r)
 }
 
 func TestConformanceOfTheEmulator(t *testing.T) {
-	t.Parallel() // it waits, most of the time
+	t.Parallel() // it spends most of its time waiting
 	e, err := emulator.New(localqueue.New(&localqueue.Options{DeletingFor: 1}), nil).Start("")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestConformanceOfTheEmulator(t *testing.T) {
 }
 
 func TestConformanceOfAzurite(t *testing.T) {
-	t.Parallel() // it waits, most of the time
+	t.Parallel() // it spends most of its time waiting
 	location := azuritetest.ConnectionString(t)
 	transport := http1.New(&http1.Options{Fallback: refusing{t}})
 	t.Cleanup(func() { transport.Close() })

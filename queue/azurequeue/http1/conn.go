@@ -68,29 +68,29 @@ func (c *conn) abort() { _ = c.raw.SetDeadline(time.Unix(1, 0)) }
 func (c *conn) close() { _ = c.raw.Close() }
 
 // roundTrip sends a request, reads its response and reports whether the connection can be reused.
-func (c *conn) roundTrip(request []byte) (answer *http.Response, again bool, err error) {
+func (c *conn) roundTrip(request []byte) (resp *http.Response, reusable bool, err error) {
 	if _, err := c.stream.Write(request); err != nil {
 		return c.readRefusal(err)
 	}
-	answer, again, err = c.readResponse()
+	resp, reusable, err = c.readResponse()
 	if errors.Is(err, io.EOF) {
 		err = errClosedEarly
 	}
-	return answer, again && c.r == c.w, err
+	return resp, reusable && c.r == c.w, err
 }
 
 // readRefusal reads the response of a server that stopped reading the request, which explains
 // more than the write error. Only an error status is accepted.
-func (c *conn) readRefusal(broken error) (answer *http.Response, again bool, err error) {
-	answer, _, err = c.readResponse()
+func (c *conn) readRefusal(broken error) (resp *http.Response, reusable bool, err error) {
+	resp, _, err = c.readResponse()
 	if err != nil {
 		return nil, false, broken
 	}
-	if answer.StatusCode < http.StatusBadRequest {
-		_ = answer.Body.Close() // returns its buffer
+	if resp.StatusCode < http.StatusBadRequest {
+		_ = resp.Body.Close() // returns its buffer
 		return nil, false, broken
 	}
-	return answer, false, nil
+	return resp, false, nil
 }
 
 // fill reads at least one byte into the buffer.

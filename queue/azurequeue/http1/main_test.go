@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.fuzz").Value.String() == "" {
-		flag.Set("test.parallel", "32") // the tests of real backends wait, they do not compute
+		flag.Set("test.parallel", "32") // tests against servers spend most of their time waiting
 	}
 	code := m.Run()
 	azuritetest.Stop()

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-// newRequest is what a client would hand over.
+// newRequest returns a request as a client passes it.
 func newRequest(t testing.TB, method, address, body string, header ...string) *http.Request {
 	t.Helper()
 	var from io.Reader
@@ -24,12 +24,12 @@ func newRequest(t testing.TB, method, address, body string, header ...string) *h
 		t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
-		r.Header[header[i]] = append(r.Header[header[i]], header[i+1]) // as it is written, like the SDK
+		r.Header[header[i]] = append(r.Header[header[i]], header[i+1]) // without changing its case, like the SDK
 	}
 	return r
 }
 
-// What is sent is what a server reads.
+// A server reads the request that was passed.
 func TestRequestsOnTheWire(t *testing.T) {
 	for _, r := range []*http.Request{
 		newRequest(t, "GET", "http://host:10001/acct/q/messages?numofmessages=32&sig=a%2Fb%3D", "", "x-ms-version", "2026-04-06", "X-Ms-Date", "Sat, 01 Jan 2000 00:00:00 GMT"),
@@ -47,7 +47,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		}
 		wire, usual, err := appendRequest([]byte("kept"), r)
 		if !usual || err != nil {
-			t.Errorf("%s %v: %v, %v", r.Method, r.URL, usual, err)
+			t.Errorf("%s %v: got usual %v, %v; want true", r.Method, r.URL, usual, err)
 			continue
 		}
 		in := bufio.NewReader(bytes.NewReader(bytes.TrimPrefix(wire, []byte("kept"))))
@@ -58,23 +58,23 @@ func TestRequestsOnTheWire(t *testing.T) {
 		}
 		body, err := io.ReadAll(got.Body)
 		if err != nil || !bytes.Equal(body, sent) || got.ContentLength != int64(len(sent)) || in.Buffered() != 0 {
-			t.Errorf("%s %v: body of %d bytes, announced %d, %v", r.Method, r.URL, len(body), got.ContentLength, err)
+			t.Errorf("%s %v: got a body of %d bytes, length %d, %v; want %d bytes", r.Method, r.URL, len(body), got.ContentLength, err, len(sent))
 		}
 		if got.Method != r.Method || got.RequestURI != r.URL.RequestURI() || got.Host != r.URL.Host {
-			t.Errorf("%s %v: %s %s on %s", r.Method, r.URL, got.Method, got.RequestURI, got.Host)
+			t.Errorf("%s %v: got %s %s on %s, want the same", r.Method, r.URL, got.Method, got.RequestURI, got.Host)
 		}
 		for name, values := range r.Header {
 			if name == "Host" || name == "Content-Length" || name == "User-Agent" {
 				continue
 			}
 			if have := got.Header.Values(name); strings.Join(have, "|") != strings.TrimSpace(strings.Join(values, "|")) {
-				t.Errorf("%s %v: header %s is %q, want %q", r.Method, r.URL, name, have, values)
+				t.Errorf("%s %v: header %s: got %q, want %q", r.Method, r.URL, name, have, values)
 			}
 		}
 	}
 }
 
-// unusual are requests that the fallback must get.
+// unusual returns requests that must go to the fallback.
 func unusual(t testing.TB) map[string]*http.Request {
 	all := map[string]*http.Request{
 		"method":            newRequest(t, "PATCH", "http://host/", ""),
@@ -113,7 +113,7 @@ type transporter func(*http.Request) (*http.Response, error)
 
 func (f transporter) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestTheUnusualGoesToTheFallback(t *testing.T) {
+func TestUnusualRequestsGoToTheFallback(t *testing.T) {
 	for name, r := range unusual(t) {
 		sent := r
 		body := r.Body
@@ -122,31 +122,31 @@ func TestTheUnusualGoesToTheFallback(t *testing.T) {
 			got = true
 			if r.Body != nil && name != "large" {
 				if text, err := io.ReadAll(r.Body); err != nil || string(text) != "x" {
-					t.Errorf("%s: the fallback gets the body %q, %v", name, text, err)
+					t.Errorf("%s: body in the fallback: got %q, %v; want x", name, text, err)
 				}
 			}
 			if name == "length left out" && r.ContentLength != -1 {
-				t.Errorf("%s: the fallback gets a length of %d", name, r.ContentLength)
+				t.Errorf("%s: ContentLength in the fallback: got %d, want -1", name, r.ContentLength)
 			}
-			return nil, errors.New("that was it")
+			return nil, errors.New("fallback called")
 		})})
-		if _, err := said(t, fallback, r); !got || err == nil {
-			t.Errorf("%s: the fallback did not get it: %v", name, err)
+		if _, err := fetch(t, fallback, r); !got || err == nil {
+			t.Errorf("%s: got %v, fallback called %v; want its error", name, err, got)
 		}
 		if sent.Body != body {
-			t.Errorf("%s: the caller's request was changed", name)
+			t.Errorf("%s: body of the caller's request: got another, want it unchanged", name)
 		}
 	}
 	proxied := New(&Options{
 		Proxy:    func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy:3128") },
-		Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("that was it") }),
+		Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("fallback called") }),
 	})
-	if _, err := said(t, proxied, newRequest(t, "GET", "http://host/", "")); err == nil || err.Error() != "that was it" {
-		t.Errorf("through a proxy: %v", err)
+	if _, err := fetch(t, proxied, newRequest(t, "GET", "http://host/", "")); err == nil || err.Error() != "fallback called" {
+		t.Errorf("through a proxy: got %v, want the fallback's error", err)
 	}
 }
 
-// A body that cannot be read, or is not what was announced, sends nothing.
+// A request whose body cannot be read or has another length than announced is not sent.
 func TestBadBodySendsNothing(t *testing.T) {
 	dialled := New(&Options{DialContext: nil, Fallback: transporter(func(*http.Request) (*http.Response, error) { return nil, errors.New("fallback") })})
 	for name, c := range map[string]struct {
@@ -165,8 +165,8 @@ func TestBadBodySendsNothing(t *testing.T) {
 			io.Reader
 			io.Closer
 		}{c.body, closing(func() { closed++ })}
-		if _, err := said(t, dialled, r); err == nil || !strings.Contains(err.Error(), "body") || closed != 1 {
-			t.Errorf("%s: %v, closed %d times", name, err, closed)
+		if _, err := fetch(t, dialled, r); err == nil || !strings.Contains(err.Error(), "body") || closed != 1 {
+			t.Errorf("%s: got %v, body closed %d times; want an error about the body, closed once", name, err, closed)
 		}
 	}
 }

@@ -27,27 +27,27 @@ var errMalformed = errors.New("malformed response")
 func malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
 // readResponse reads a response and reports whether the connection can be reused.
-func (c *conn) readResponse() (readResponse *http.Response, again bool, err error) {
+func (c *conn) readResponse() (_ *http.Response, reusable bool, err error) {
 	for range maxInformational {
 		head, err := c.readHead()
 		if err != nil {
 			return nil, false, err
 		}
-		answer, err := parseHead(head)
+		resp, err := parseHead(head)
 		if err != nil {
 			return nil, false, err
 		}
-		if answer.StatusCode == http.StatusSwitchingProtocols {
+		if resp.StatusCode == http.StatusSwitchingProtocols {
 			return nil, false, malformed("unexpected protocol switch")
 		}
-		if answer.StatusCode < 200 {
+		if resp.StatusCode < 200 {
 			continue
 		}
-		again, err := c.readBody(answer)
+		reusable, err := c.readBody(resp)
 		if err != nil {
 			return nil, false, toUnexpectedEOF(err)
 		}
-		return answer, again, nil
+		return resp, reusable, nil
 	}
 	return nil, false, malformed("too many informational responses")
 }
@@ -95,7 +95,7 @@ func parseHead(head string) (*http.Response, error) {
 		return nil, malformed("invalid status code")
 	}
 	lines := strings.Count(rest, "\r\n") - 1
-	answer := &http.Response{
+	resp := &http.Response{
 		Status:     line[len(version):],
 		StatusCode: int(status),
 		Proto:      line[:len("HTTP/1.1")],
@@ -113,14 +113,14 @@ func parseHead(head string) (*http.Response, error) {
 		if value = httpsyntax.Trim(value); !httpsyntax.IsValue(value) {
 			return nil, malformed("control character in a header")
 		}
-		if known := answer.Header[name]; known != nil {
-			answer.Header[name] = append(known, value)
+		if known := resp.Header[name]; known != nil {
+			resp.Header[name] = append(known, value)
 			continue
 		}
 		values[i] = value
-		answer.Header[name] = values[i : i+1 : i+1]
+		resp.Header[name] = values[i : i+1 : i+1]
 	}
-	return answer, nil
+	return resp, nil
 }
 
 // parseNumber parses up to most digits, without a sign.

@@ -14,9 +14,9 @@ import (
 	"testing/iotest"
 )
 
-// canned is a connection on which an answer has come, in pieces.
+// canned is a connection on which a response has arrived.
 type canned struct {
-	net.Conn // panics when anything else is asked of it
+	net.Conn // nil: any other call panics
 	r        io.Reader
 }
 
@@ -30,11 +30,11 @@ func cannedConn(text string, pieces bool) *conn {
 	return newConn(canned{r: r})
 }
 
-func TestAnswersThatAreTaken(t *testing.T) {
+func TestValidResponses(t *testing.T) {
 	for text, want := range map[string]struct {
 		status int
 		body   string
-		again  bool
+		reuse  bool // of the connection
 	}{
 		"HTTP/1.1 204 No Content\r\nx-ms-request-id: 1\r\n\r\n": {204, "", true},
 		"HTTP/1.1 204\r\n\r\n":                                                    {204, "", true},
@@ -53,29 +53,29 @@ func TestAnswersThatAreTaken(t *testing.T) {
 	} {
 		for _, pieces := range []bool{false, true} {
 			c := cannedConn(text, pieces)
-			answer, again, err := c.readResponse()
+			resp, again, err := c.readResponse()
 			if err != nil {
 				t.Errorf("%.80q: got the error %v, want none", text, err)
 				continue
 			}
-			body, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != want.status || string(body) != want.body {
-				t.Errorf("%.80q: %d %.80q, %v", text, answer.StatusCode, body, err)
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != want.status || string(body) != want.body {
+				t.Errorf("%.80q: got %d %.80q, %v; want %d %.80q", text, resp.StatusCode, body, err, want.status, want.body)
 			}
-			if again = again && (c.r == c.w || pieces); !pieces && again != want.again {
-				t.Errorf("%.80q: can be used again: %v", text, again)
+			if again = again && (c.r == c.w || pieces); !pieces && again != want.reuse {
+				t.Errorf("%.80q: connection is reusable: got %v, want %v", text, again, want.reuse)
 			}
-			if err := answer.Body.Close(); err != nil {
-				t.Error(err)
+			if err := resp.Body.Close(); err != nil {
+				t.Errorf("%.80q: Close: got the error %v, want none", text, err)
 			}
-			if n, err := answer.Body.Read(make([]byte, 1)); n != 0 || err == nil {
-				t.Errorf("%.80q: a closed body has %d bytes, %v", text, n, err)
+			if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err == nil {
+				t.Errorf("%.80q: Read of a closed body: got %d bytes, %v; want an error", text, n, err)
 			}
 		}
 	}
 }
 
-func TestAnswersThatAreRefused(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for text, want := range map[string]error{
 		"":                                  io.EOF,
@@ -122,37 +122,36 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		ok + "Long: " + strings.Repeat("x", 300<<10):                                                  errMalformed,
 	} {
 		for _, pieces := range []bool{false, true} {
-			if answer, _, err := cannedConn(text, pieces).readResponse(); !errors.Is(err, want) {
-				t.Errorf("%.80q: %+v, %v; want %v", text, answer, err, want)
+			if resp, _, err := cannedConn(text, pieces).readResponse(); !errors.Is(err, want) {
+				t.Errorf("%.80q: got %+v, %v; want the error %v", text, resp, err, want)
 			}
 		}
 	}
 	if _, _, err := cannedConn(fmt.Sprintf("%sContent-Length: %d\r\n\r\n", ok, maxBody+1), false).readResponse(); err == nil {
-		t.Error("a body of more than the limit is taken")
+		t.Error("body over the limit: got no error, want one")
 	}
 }
 
-// theirs reads an answer with net/http, informational ones skipped, and tells how
-// much of the text was used.
-func theirs(text string) (*http.Response, []byte, int, error) {
+// netHTTP reads a response with net/http, skipping informational ones, and returns how many bytes of
+// the text it used.
+func netHTTP(text string) (*http.Response, []byte, int, error) {
 	source := strings.NewReader(text)
 	in := bufio.NewReader(source)
 	for {
-		answer, err := http.ReadResponse(in, nil)
+		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
 			return nil, nil, 0, err
 		}
-		if answer.StatusCode < 200 && answer.StatusCode != http.StatusSwitchingProtocols {
+		if resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
 			continue
 		}
-		body, err := io.ReadAll(answer.Body)
-		return answer, body, len(text) - source.Len() - in.Buffered(), err
+		body, err := io.ReadAll(resp.Body)
+		return resp, body, len(text) - source.Len() - in.Buffered(), err
 	}
 }
 
-// FuzzResponse holds that whatever we take net/http takes too, as the same answer,
-// and that both stop at the same byte; and that it does not matter in what pieces
-// it comes.
+// FuzzResponse checks that net/http accepts every response that readResponse accepts, as the same
+// response, and stops at the same byte; and that it makes no difference in what pieces it arrives.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 204 No Content\r\nx-ms-request-id: 1\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\n\r\nHTTP/1.1 ",
@@ -164,39 +163,39 @@ func FuzzResponse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c := cannedConn(text, false)
-		answer, again, err := c.readResponse()
+		resp, again, err := c.readResponse()
 		c2 := cannedConn(text, true)
-		answer2, again2, err2 := c2.readResponse()
+		resp2, again2, err2 := c2.readResponse()
 		if (err == nil) != (err2 == nil) {
-			t.Fatalf("%q: %v, and byte by byte %v", text, err, err2)
+			t.Fatalf("%q: got the error %v, and byte by byte %v; want the same", text, err, err2)
 		}
 		if err != nil {
 			return
 		}
-		body, _ := io.ReadAll(answer.Body)
-		body2, _ := io.ReadAll(answer2.Body)
-		if answer.StatusCode != answer2.StatusCode || !reflect.DeepEqual(answer.Header, answer2.Header) || !bytes.Equal(body, body2) || again != again2 {
-			t.Fatalf("%q: %+v %q, and byte by byte %+v %q", text, answer, body, answer2, body2)
+		body, _ := io.ReadAll(resp.Body)
+		body2, _ := io.ReadAll(resp2.Body)
+		if resp.StatusCode != resp2.StatusCode || !reflect.DeepEqual(resp.Header, resp2.Header) || !bytes.Equal(body, body2) || again != again2 {
+			t.Fatalf("%q: got %+v %q, and byte by byte %+v %q; want the same", text, resp, body, resp2, body2)
 		}
-		want, wantBody, used, err := theirs(text)
+		want, wantBody, used, err := netHTTP(text)
 		if err != nil {
-			t.Fatalf("%q: we take it, net/http says %v", text, err)
+			t.Fatalf("%q: got no error, want that of net/http: %v", text, err)
 		}
 		for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer", "Cache-Control", "Connection"} { // net/http edits them
-			answer.Header.Del(name)
+			resp.Header.Del(name)
 			want.Header.Del(name)
 		}
-		if answer.StatusCode != want.StatusCode || answer.ProtoMinor != want.ProtoMinor || !reflect.DeepEqual(answer.Header, want.Header) || !bytes.Equal(body, wantBody) {
-			t.Fatalf("%q: we read %+v %q, net/http %+v %q", text, answer, body, want, wantBody)
+		if resp.StatusCode != want.StatusCode || resp.ProtoMinor != want.ProtoMinor || !reflect.DeepEqual(resp.Header, want.Header) || !bytes.Equal(body, wantBody) {
+			t.Fatalf("%q: got %+v %q, want as net/http %+v %q", text, resp, body, want, wantBody)
 		}
 		if again && want.Close {
-			t.Fatalf("%q: net/http would not use the connection again", text)
+			t.Fatalf("%q: got a reusable connection, want it closed as by net/http", text)
 		}
 		if again && len(text)-(c.w-c.r)-unread(c) != used {
-			t.Fatalf("%q: we stop %d bytes before the end, net/http after %d of %d", text, c.w-c.r+unread(c), used, len(text))
+			t.Fatalf("%q: got %d bytes unread, want as net/http, which used %d of %d", text, c.w-c.r+unread(c), used, len(text))
 		}
 	})
 }
 
-// unread is what a canned connection still has.
+// unread returns how many bytes of a canned connection have not been read.
 func unread(c *conn) int { return c.raw.(canned).r.(*strings.Reader).Len() }

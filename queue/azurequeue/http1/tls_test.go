@@ -20,8 +20,8 @@ func (w writes) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// A request goes out in as few records as it fits into, each a write of its own, also on a
-// new connection, where TLS begins with small ones.
+// A request is sent in as few TLS records as possible, each one write, also on a new connection,
+// where TLS begins with small records.
 func TestASmallRequestIsOneWrite(t *testing.T) {
 	address, o, _ := serveFlights(t, true, func(s *served) { io.WriteString(s.wire, s.text()) })
 	var n atomic.Int64
@@ -31,14 +31,14 @@ func TestASmallRequestIsOneWrite(t *testing.T) {
 	}
 	transport := New(o)
 	defer transport.Close()
-	if _, err := said(t, transport, newRequest(t, "GET", address, "")); err != nil { // and the handshake
+	if _, err := fetch(t, transport, newRequest(t, "GET", address, "")); err != nil { // includes the handshake
 		t.Fatal(err)
 	}
 	before := n.Load()
-	if _, err := said(t, transport, newRequest(t, "PUT", address, strings.Repeat("x", 10_000))); err != nil {
+	if _, err := fetch(t, transport, newRequest(t, "PUT", address, strings.Repeat("x", 10_000))); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.Load() - before; got != 1 {
-		t.Errorf("a request of 10 kB was %d writes, want 1", got)
+		t.Errorf("writes of a request of 10 kB: got %d, want 1", got)
 	}
 }

@@ -65,12 +65,12 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	*out = whole
-	answer, err := t.send(r.Context(), h, whole)
+	resp, err := t.send(r.Context(), h, whole)
 	if err != nil {
 		return nil, err
 	}
-	answer.Request = r
-	return answer, nil
+	resp.Request = r
+	return resp, nil
 }
 
 // send does one round trip on an idle or a new connection.
@@ -86,24 +86,24 @@ func (t *Transport) send(ctx context.Context, h *host, request []byte) (*http.Re
 		}
 	}
 	watch := context.AfterFunc(ctx, c.abort)
-	answer, again, err := c.roundTrip(request)
+	resp, reusable, err := c.roundTrip(request)
 	if !watch() { // abort has been called
 		c.close()
 		if err != nil {
 			return nil, context.Cause(ctx)
 		}
-		return answer, nil
+		return resp, nil
 	}
 	if err != nil {
 		c.close()
 		return nil, fmt.Errorf("request to %s failed: %w", h.name, err)
 	}
-	if again {
+	if reusable {
 		t.putIdle(h, c)
 	} else {
 		c.close()
 	}
-	return answer, nil
+	return resp, nil
 }
 
 // Close closes idle connections. Later requests still work, each on a connection that is closed

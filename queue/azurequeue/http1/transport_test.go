@@ -19,31 +19,31 @@ import (
 	"time"
 )
 
-// noFallback fails a test that would need one.
+// noFallback returns a fallback that fails the test when it is used.
 func noFallback(t *testing.T) transporter {
 	return func(r *http.Request) (*http.Response, error) {
-		t.Errorf("%s %v went to the fallback", r.Method, r.URL)
+		t.Errorf("%s %v: got a request to the fallback, want none", r.Method, r.URL)
 		return nil, errors.New("fallback")
 	}
 }
 
-// said sends a request and returns the answer's body.
-func said(t *testing.T, transport *Transport, r *http.Request) (string, error) {
+// fetch sends a request and returns the body of the response.
+func fetch(t *testing.T, transport *Transport, r *http.Request) (string, error) {
 	t.Helper()
-	answer, err := transport.Do(r)
+	resp, err := transport.Do(r)
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
-	if answer.Request != r {
-		t.Error("the answer does not know its request")
+	defer resp.Body.Close()
+	if resp.Request != r {
+		t.Errorf("Response.Request: got %p, want %p", resp.Request, r)
 	}
-	text, err := io.ReadAll(answer.Body)
+	text, err := io.ReadAll(resp.Body)
 	return string(text), err
 }
 
-// scripted is a server that answers each connection's requests in order, and closes
-// the connection when the script ends.
+// scripted starts a server that sends the script's responses on each connection, in order, and then
+// closes the connection.
 func scripted(t *testing.T, script ...string) (address string, requests, connections *atomic.Int64) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,14 +61,14 @@ func scripted(t *testing.T, script ...string) (address string, requests, connect
 			work.Go(func() {
 				defer c.Close()
 				in := bufio.NewReader(c)
-				for _, answer := range script {
+				for _, response := range script {
 					r, err := http.ReadRequest(in)
 					if err != nil {
 						return
 					}
 					io.Copy(io.Discard, r.Body)
 					requests.Add(1)
-					io.WriteString(c, answer)
+					io.WriteString(c, response)
 				}
 			})
 		}
@@ -79,8 +79,8 @@ func scripted(t *testing.T, script ...string) (address string, requests, connect
 
 const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// A connection that breaks under a request is an error, at its first request and at
-// a later one: whether the server acted is not known, so nothing is repeated.
+// A connection that breaks during a request is an error, at its first request and at a later one.
+// Whether the server executed the request is unknown, so it is not repeated.
 //
 // Requirement B-01.
 func TestNothingIsSentTwice(t *testing.T) {
@@ -97,50 +97,50 @@ func TestNothingIsSentTwice(t *testing.T) {
 			address, requests, _ := scripted(t, c.script...)
 			transport := New(&Options{Fallback: noFallback(t)})
 			for range c.good {
-				if _, err := said(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", "")); err != nil {
+				if _, err := fetch(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", "")); err != nil {
 					t.Errorf("%s, %s: got the error %v, want none", name, method, err)
 				}
 			}
-			_, err := said(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", ""))
+			_, err := fetch(t, transport, newRequest(t, method, "http://"+address+"/?sig=S3cret", ""))
 			if dial := (*net.OpError)(nil); err == nil || strings.Contains(err.Error(), "S3cret") || errors.As(err, &dial) && dial.Op == "dial" {
-				t.Errorf("%s, %s: %v", name, method, err)
+				t.Errorf("%s, %s: got %v, want an error that is no dial error and has no secret in it", name, method, err)
 			}
 			if n := requests.Load(); n != int64(len(c.script)) {
-				t.Errorf("%s, %s: %d requests, want %d", name, method, n, len(c.script))
+				t.Errorf("%s, %s: requests: got %d, want %d", name, method, n, len(c.script))
 			}
 			transport.Close()
 		}
 	}
 }
 
-// A connection that the server has closed meanwhile costs no request.
+// A connection that the server closed while it was idle fails no request.
 func TestClosedIdleConnectionIsNoticed(t *testing.T) {
 	if !canPeek {
-		t.Skip("sockets cannot be looked at on this system")
+		t.Skip("this system cannot peek at sockets")
 	}
 	address, requests, connections := scripted(t, empty)
 	transport := New(&Options{Fallback: noFallback(t)})
 	defer transport.Close()
 	for i := range 5 {
-		if _, err := said(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
+		if _, err := fetch(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
 			t.Errorf("request %d: got the error %v, want none", i, err)
 		}
-		// Until the server's end has arrived.
+		// Wait until the server's close has arrived.
 		for idle(transport, func(c *conn) bool { return c.isReusable() }) > 0 {
 		}
 	}
 	if requests.Load() != 5 || connections.Load() != 5 {
-		t.Errorf("5 calls were %d requests on %d connections", requests.Load(), connections.Load())
+		t.Errorf("5 calls: got %d requests on %d connections, want 5 on 5", requests.Load(), connections.Load())
 	}
 }
 
-// idle counts the idle connections of which something is true.
-func idle(t *Transport, is func(*conn) bool) (n int) {
+// idle counts the idle connections that match.
+func idle(t *Transport, match func(*conn) bool) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, h := range t.hosts {
 		for _, c := range h.idle {
-			if is(c) {
+			if match(c) {
 				n++
 			}
 		}
@@ -148,22 +148,22 @@ func idle(t *Transport, is func(*conn) bool) (n int) {
 	return n
 }
 
-// More than was asked for is an answer to nothing: the connection is not used again.
-func TestSurplusEndsTheConnection(t *testing.T) {
+// A connection with bytes after the response is not reused: they belong to no request.
+func TestAConnectionWithSurplusBytesIsNotReused(t *testing.T) {
 	address, _, connections := scripted(t, empty+"HTTP/1.1 500 Not For You\r\nContent-Length: 0\r\n\r\n", empty)
 	transport := New(&Options{Fallback: noFallback(t)})
 	defer transport.Close()
 	for range 3 {
-		if _, err := said(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
+		if _, err := fetch(t, transport, newRequest(t, "GET", "http://"+address, "")); err != nil {
 			t.Error(err)
 		}
 	}
 	if n := connections.Load(); n != 3 {
-		t.Errorf("3 calls used %d connections", n)
+		t.Errorf("connections of 3 calls: got %d, want 3", n)
 	}
 }
 
-// Nothing can have been sent, and azurequeue must be able to tell.
+// Before a connection exists nothing was sent. azurequeue recognizes that by the dial error.
 func TestDialErrorsAreDialErrors(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
@@ -175,7 +175,7 @@ func TestDialErrorsAreDialErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody is there
+	l.Close() // nothing listens there any more
 	transport := New(&Options{Fallback: noFallback(t)})
 	defer transport.Close()
 	for address, want := range map[string]func(error) bool{
@@ -186,9 +186,9 @@ func TestDialErrorsAreDialErrors(t *testing.T) {
 			return errors.As(err, &certificate)
 		},
 	} {
-		_, err := said(t, transport, newRequest(t, "GET", address, ""))
+		_, err := fetch(t, transport, newRequest(t, "GET", address, ""))
 		if dial := (*net.OpError)(nil); !errors.As(err, &dial) || dial.Op != "dial" || !want(err) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got %v, want a dial error with its cause", address, err)
 		}
 	}
 }
@@ -197,11 +197,11 @@ func TestTLS(t *testing.T) {
 	var connections atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.TLS == nil || r.TLS.NegotiatedProtocol != "http/1.1" {
-			t.Errorf("request of %s, TLS %+v", r.Proto, r.TLS)
+			t.Errorf("request: got %s, TLS %+v; want HTTP/1 negotiated over TLS", r.Proto, r.TLS)
 		}
-		body, err := io.ReadAll(r.Body) // a server that answers before would cut it off
+		body, err := io.ReadAll(r.Body) // first: a response before it is read would cut it off
 		if err != nil {
-			t.Error(err)
+			t.Errorf("body of the request: got the error %v, want none", err)
 		}
 		w.Write(body)
 	}))
@@ -218,16 +218,16 @@ func TestTLS(t *testing.T) {
 	defer transport.Close()
 	text := strings.Repeat("0123456789", 10_000)
 	for range 5 {
-		if got, err := said(t, transport, newRequest(t, "POST", s.URL+"/?a=b", text)); err != nil || got != text {
-			t.Errorf("%d bytes came back, %v", len(got), err)
+		if got, err := fetch(t, transport, newRequest(t, "POST", s.URL+"/?a=b", text)); err != nil || got != text {
+			t.Errorf("echo: got %d bytes, %v; want the %d bytes sent", len(got), err, len(text))
 		}
 	}
 	if n := connections.Load(); n != 1 {
-		t.Errorf("5 calls in a row used %d connections", n)
+		t.Errorf("connections of 5 calls in a row: got %d, want 1", n)
 	}
 }
 
-// piped is a server in memory: handle gets the server's end of each connection.
+// piped returns options for a server in memory. handle receives the server's end of each connection.
 func piped(handle func(net.Conn)) *Options {
 	return &Options{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -242,13 +242,13 @@ func piped(handle func(net.Conn)) *Options {
 func TestARequestEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the worker stops")
 	for name, script := range map[string]string{
-		"no answer": "", "half a head": "HTTP/1.1 200 OK\r\nConte", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na",
+		"no response": "", "half a head": "HTTP/1.1 200 OK\r\nConte", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", "half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			transport := New(piped(func(c net.Conn) {
 				http.ReadRequest(bufio.NewReader(c))
 				io.WriteString(c, script)
-				io.Copy(io.Discard, c) // until the other end is closed
+				io.Copy(io.Discard, c) // until the client closes its end
 				c.Close()
 			}))
 			defer transport.Close()
@@ -257,26 +257,26 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 			_, err := transport.Do(newRequest(t, "GET", "http://host/", "").WithContext(late))
 			cancel()
 			if !errors.Is(err, cause) || time.Since(begin) != 3*time.Second {
-				t.Errorf("%s: %v after %v", name, err, time.Since(begin))
+				t.Errorf("%s: got %v after %v, want the cause after 3s", name, err, time.Since(begin))
 			}
 			stopped, stop := context.WithCancelCause(t.Context())
 			time.AfterFunc(5*time.Second, func() { stop(cause) })
 			begin = time.Now()
 			_, err = transport.Do(newRequest(t, "GET", "http://host/", "").WithContext(stopped))
 			if !errors.Is(err, cause) || time.Since(begin) != 5*time.Second {
-				t.Errorf("%s: %v after %v", name, err, time.Since(begin))
+				t.Errorf("%s: got %v after %v, want the cause after 5s", name, err, time.Since(begin))
 			}
 			if _, err = transport.Do(newRequest(t, "GET", "http://host/", "").WithContext(stopped)); !errors.Is(err, cause) {
-				t.Errorf("%s: a context that is over: %v", name, err)
+				t.Errorf("%s: ended context: got %v, want the cause", name, err)
 			}
 			if n := idle(transport, func(*conn) bool { return true }); n != 0 {
-				t.Errorf("%s: %d connections are kept", name, n)
+				t.Errorf("%s: idle connections: got %d, want 0", name, n)
 			}
 		})
 	}
 }
 
-// echoing answers every request of a connection.
+// echoing returns a handler that sends "hello" to every request of a connection.
 func echoing(opened, ended *atomic.Int64) func(net.Conn) {
 	return func(c net.Conn) {
 		opened.Add(1)
@@ -305,8 +305,8 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 			var all sync.WaitGroup
 			for range n {
 				all.Go(func() {
-					if text, err := said(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil || text != "hello" {
-						t.Errorf("%q, %v", text, err)
+					if text, err := fetch(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil || text != "hello" {
+						t.Errorf("got %q, %v; want hello", text, err)
 					}
 				})
 			}
@@ -316,56 +316,56 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		burst(1)
 		if opened.Load() != 3 {
-			t.Errorf("%d connections opened, want 3", opened.Load())
+			t.Errorf("connections opened: got %d, want 3", opened.Load())
 		}
-		time.Sleep(59800 * time.Millisecond) // the two others have been idle for longer than a minute
+		time.Sleep(59800 * time.Millisecond) // the other two have now been idle for over a minute
 		synctest.Wait()
 		if ended.Load() != 2 {
-			t.Errorf("%d connections have ended, want 2", ended.Load())
+			t.Errorf("connections closed: got %d, want 2", ended.Load())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if ended.Load() != 3 {
-			t.Errorf("%d connections have ended, want 3", ended.Load())
+			t.Errorf("connections closed: got %d, want 3", ended.Load())
 		}
 		burst(1)
 		transport.Close()
 		synctest.Wait()
 		if opened.Load() != 4 || ended.Load() != 4 {
-			t.Errorf("after Close %d of %d connections have ended", ended.Load(), opened.Load())
+			t.Errorf("connections after Close: got %d closed of %d, want 4 of 4", ended.Load(), opened.Load())
 		}
-		burst(2) // which still works, and keeps nothing
+		burst(2) // still works, but keeps no connection
 		synctest.Wait()
 		if opened.Load() != 6 || ended.Load() != 6 {
-			t.Errorf("after that %d of %d connections have ended", ended.Load(), opened.Load())
+			t.Errorf("connections after a burst that follows Close: got %d closed of %d, want 6 of 6", ended.Load(), opened.Load())
 		}
 	})
 }
 
-// A pipe cannot be looked at, so what has been idle for long is not trusted.
-func TestUnseenConnectionsAreTrustedShortly(t *testing.T) {
+// Whether the server closed a pipe cannot be checked, so one that was idle for long is not reused.
+func TestConnectionsThatCannotBeCheckedAreReusedOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened, ended atomic.Int64
 		transport := New(piped(echoing(&opened, &ended)))
 		defer transport.Close()
 		for _, pause := range []time.Duration{0, maxIdleUnchecked / 2, 2 * maxIdleUnchecked} {
 			time.Sleep(pause)
-			if _, err := said(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil {
-				t.Error(err)
+			if _, err := fetch(t, transport, newRequest(t, "GET", "http://host/", "")); err != nil {
+				t.Errorf("after a pause of %v: got the error %v, want none", pause, err)
 			}
 		}
 		if opened.Load() != 2 {
-			t.Errorf("%d connections opened, want 2", opened.Load())
+			t.Errorf("connections opened: got %d, want 2", opened.Load())
 		}
 	})
 }
 
-// Many at once get each their own answer, and the pool keeps no more than it may.
-func TestManyAtOnce(t *testing.T) {
+// Concurrent requests each get their own response, and the pool keeps no more than Connections.
+func TestConcurrentRequests(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, r.URL.RawQuery) // small ones have a length
+		io.WriteString(w, r.URL.RawQuery) // small responses have a length
 		for range len(r.URL.RawQuery) % 3 * 1000 {
-			io.WriteString(w, r.URL.RawQuery) // others come in chunks
+			io.WriteString(w, r.URL.RawQuery) // larger ones are chunked
 		}
 	}))
 	defer s.Close()
@@ -377,8 +377,8 @@ func TestManyAtOnce(t *testing.T) {
 			for n := range 30 {
 				query := strings.Repeat(string(rune('A'+i)), n+1)
 				want := query + strings.Repeat(query, len(query)%3*1000)
-				if got, err := said(t, transport, newRequest(t, "GET", s.URL+"/?"+query, "")); err != nil || got != want {
-					t.Errorf("%d bytes came back, want %d, %v", len(got), len(want), err)
+				if got, err := fetch(t, transport, newRequest(t, "GET", s.URL+"/?"+query, "")); err != nil || got != want {
+					t.Errorf("response: got %d bytes, %v; want %d", len(got), err, len(want))
 					return
 				}
 			}
@@ -386,7 +386,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if n := idle(transport, func(*conn) bool { return true }); n > 5 {
-		t.Errorf("%d connections are kept", n)
+		t.Errorf("idle connections: got %d, want at most 5", n)
 	}
 }
 
@@ -401,25 +401,25 @@ func TestTheDefaultFallbackWorks(t *testing.T) {
 	transport := New(nil)
 	defer transport.Close()
 	for _, method := range []string{"HEAD", "PATCH", "GET"} {
-		answer, err := transport.Do(newRequest(t, method, s.URL+"/", ""))
-		if err != nil || answer.StatusCode != http.StatusFound {
-			t.Fatalf("%s: %+v, %v", method, answer, err)
+		resp, err := transport.Do(newRequest(t, method, s.URL+"/", ""))
+		if err != nil || resp.StatusCode != http.StatusFound {
+			t.Fatalf("%s: got %+v, %v; want status 302", method, resp, err)
 		}
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
 	}
 }
 
-// BenchmarkExchange is one request and its answer over a socket, with and without TLS: here,
-// and with net/http. A delete is small; a put has 48 KiB.
+// BenchmarkExchange measures one request and its response over a socket, with and without TLS, with
+// this package and with net/http. A delete is small; a put has 48 KiB.
 func BenchmarkExchange(b *testing.B) {
-	answer := func(w http.ResponseWriter, r *http.Request) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusNoContent)
 	}
-	plain := httptest.NewServer(http.HandlerFunc(answer))
+	plain := httptest.NewServer(http.HandlerFunc(handler))
 	defer plain.Close()
-	secure := httptest.NewTLSServer(http.HandlerFunc(answer))
+	secure := httptest.NewTLSServer(http.HandlerFunc(handler))
 	defer secure.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(secure.Certificate())
@@ -440,11 +440,11 @@ func BenchmarkExchange(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
 						r := newRequest(b, what.method, to.address+what.path, what.body, "x-ms-version", "2026-04-06").WithContext(ctx)
-						answer, err := by.do(r)
+						resp, err := by.do(r)
 						if err != nil {
 							b.Fatal(err)
 						}
-						answer.Body.Close()
+						resp.Body.Close()
 					}
 				})
 			}

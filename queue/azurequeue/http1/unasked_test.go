@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// flight is a server's end of a connection that sends nothing before it is told to, so
-// that a test decides what is in one segment.
+// flight is a server's end of a connection that holds back what is written, so that a test decides
+// what is in one segment.
 type flight struct {
 	net.Conn
 	held bytes.Buffer
@@ -34,7 +34,7 @@ func (f *flight) Write(p []byte) (int, error) {
 	return f.Conn.Write(p)
 }
 
-// send sends the first n bytes of what is held, or all of it.
+// send sends the first n held bytes, or all if n is negative.
 func (f *flight) send(n int) {
 	if n < 0 {
 		n = f.held.Len()
@@ -42,21 +42,21 @@ func (f *flight) send(n int) {
 	f.Conn.Write(f.held.Next(n))
 }
 
-// served is one connection of a server that is told what to do with each request.
+// served is one connection of a server whose test decides what to do with each request.
 type served struct {
-	wire  net.Conn // as HTTP sees it
+	wire  net.Conn // where HTTP is written; over TLS if it is used
 	below *flight
-	path  string // of the request that is to be answered
+	path  string // of the current request
 }
 
-// text is the answer that belongs to the request.
+// text returns the response to the current request.
 func (s *served) text() string { return ok("for " + s.path) }
 
 func ok(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
-// pair are the certificate of the tests and a client's configuration that trusts it.
+// pair returns TLS configurations of a server with a test certificate and of a client that trusts it.
 var pair = sync.OnceValues(func() (*tls.Config, *tls.Config) {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.StartTLS()
@@ -66,10 +66,9 @@ var pair = sync.OnceValues(func() (*tls.Config, *tls.Config) {
 	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 })
 
-// serveFlights is a server whose first connection does as the test says, and whose others
-// answer every request. After is called when answer has returned, before the next request
-// of that connection is read.
-func serveFlights(t *testing.T, secure bool, answer func(*served)) (address string, o *Options, connections *atomic.Int64) {
+// serveFlights starts a server that calls respond for each request of its first connection. Its other
+// connections respond to every request themselves.
+func serveFlights(t *testing.T, secure bool, respond func(*served)) (address string, o *Options, connections *atomic.Int64) {
 	t.Helper()
 	server, client := pair()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +99,7 @@ func serveFlights(t *testing.T, secure bool, answer func(*served)) (address stri
 					io.Copy(io.Discard, r.Body)
 					s.path = r.URL.Path
 					if first {
-						answer(s)
+						respond(s)
 					} else {
 						io.WriteString(s.wire, s.text())
 					}
@@ -116,25 +115,25 @@ func serveFlights(t *testing.T, secure bool, answer func(*served)) (address stri
 	return scheme + l.Addr().String(), &Options{TLS: client, Fallback: noFallback(t)}, connections
 }
 
-const stale = "this answers nothing"
+const stale = "a response to no request"
 
-// What a server says without having been asked is an answer to nothing, and the next
-// request must not get it: neither when it has come in one segment with the answer before,
-// and lies in TLS or with us, nor when it came later.
-func TestAnAnswerToNothingIsGivenToNobody(t *testing.T) {
+// A response that a server sends without a request must not be taken for the response to the next
+// request: neither if it arrives in one segment with the previous response and is buffered in TLS
+// or here, nor if it arrives later.
+func TestAnUnsolicitedResponseIsNotReturned(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer func(*served)
-		secure bool // makes no sense without TLS
+		respond func(*served)
+		secure  bool // only over TLS
 	}{
-		"in the same record": {answer: func(s *served) { io.WriteString(s.wire, s.text()+ok(stale)) }},
-		"in the same segment": {answer: func(s *served) {
+		"in the same record": {respond: func(s *served) { io.WriteString(s.wire, s.text()+ok(stale)) }},
+		"in the same segment": {respond: func(s *served) {
 			s.below.hold = true
 			io.WriteString(s.wire, s.text())
 			io.WriteString(s.wire, ok(stale))
 			s.below.hold = false
 			s.below.send(-1)
 		}},
-		"after a chunked body": {answer: func(s *served) {
+		"after a chunked body": {respond: func(s *served) {
 			s.below.hold = true
 			io.WriteString(s.wire, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+
 				"4\r\nfor \r\n"+strconv.Itoa(len(s.path))+"\r\n"+s.path+"\r\n0\r\n\r\n")
@@ -142,20 +141,20 @@ func TestAnAnswerToNothingIsGivenToNobody(t *testing.T) {
 			s.below.hold = false
 			s.below.send(-1)
 		}},
-		"half of its record": {secure: true, answer: func(s *served) {
-			if s.below.held.Len() > 0 { // the next request has come: the other half, and its answer
+		"half of its record": {secure: true, respond: func(s *served) {
+			if s.below.held.Len() > 0 { // the next request: send the other half, then its response
 				s.below.send(-1)
 				io.WriteString(s.wire, s.text())
 				return
 			}
 			s.below.hold = true
 			io.WriteString(s.wire, s.text())
-			answered := s.below.held.Len()
+			length := s.below.held.Len()
 			io.WriteString(s.wire, ok(stale))
 			s.below.hold = false
-			s.below.send((answered + s.below.held.Len()) / 2)
+			s.below.send((length + s.below.held.Len()) / 2)
 		}},
-		"a byte of its record": {secure: true, answer: func(s *served) {
+		"a byte of its record": {secure: true, respond: func(s *served) {
 			if s.below.held.Len() > 0 {
 				s.below.send(-1)
 				io.WriteString(s.wire, s.text())
@@ -163,12 +162,12 @@ func TestAnAnswerToNothingIsGivenToNobody(t *testing.T) {
 			}
 			s.below.hold = true
 			io.WriteString(s.wire, s.text())
-			answered := s.below.held.Len()
+			length := s.below.held.Len()
 			io.WriteString(s.wire, ok(stale))
 			s.below.hold = false
-			s.below.send(answered + 1)
+			s.below.send(length + 1)
 		}},
-		"a late interim answer": {answer: func(s *served) {
+		"a late informational response": {respond: func(s *served) {
 			s.below.hold = true
 			io.WriteString(s.wire, s.text())
 			io.WriteString(s.wire, "HTTP/1.1 103 Early Hints\r\n\r\n"+ok(stale))
@@ -180,26 +179,25 @@ func TestAnAnswerToNothingIsGivenToNobody(t *testing.T) {
 			if c.secure && !secure {
 				continue
 			}
-			address, o, connections := serveFlights(t, secure, c.answer)
+			address, o, connections := serveFlights(t, secure, c.respond)
 			transport := New(o)
 			for _, path := range []string{"/1", "/2", "/3"} {
-				if got, err := said(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
-					t.Errorf("%s, TLS %v: %s gets %q, %v", name, secure, path, got, err)
+				if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
+					t.Errorf("%s, TLS %v: response to %s: got %q, %v; want its own", name, secure, path, got, err)
 				}
 			}
 			if n := connections.Load(); n != 2 {
-				t.Errorf("%s, TLS %v: 3 calls used %d connections, want 2", name, secure, n)
+				t.Errorf("%s, TLS %v: connections of 3 calls: got %d, want 2", name, secure, n)
 			}
 			transport.Close()
 		}
 	}
 }
 
-// The same when it comes while the connection is idle: a proxy's "408 Request Timeout",
-// for example.
-func TestAnAnswerThatComesWhileIdleIsGivenToNobody(t *testing.T) {
+// The same holds while the connection is idle, for example for a proxy's "408 Request Timeout".
+func TestAnUnsolicitedResponseWhileIdleIsNotReturned(t *testing.T) {
 	if !canPeek {
-		t.Skip("sockets cannot be looked at on this system")
+		t.Skip("this system cannot peek at sockets")
 	}
 	for _, secure := range []bool{false, true} {
 		late := make(chan struct{})
@@ -210,62 +208,61 @@ func TestAnAnswerThatComesWhileIdleIsGivenToNobody(t *testing.T) {
 		})
 		transport := New(o)
 		for _, path := range []string{"/1", "/2"} {
-			if got, err := said(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
-				t.Errorf("TLS %v: %s gets %q, %v", secure, path, got, err)
+			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
+				t.Errorf("TLS %v: response to %s: got %q, %v; want its own", secure, path, got, err)
 			}
 			if path == "/1" {
 				close(late)
-				noticed(t, transport)
+				awaitUnusable(t, transport)
 			}
 		}
 		if n := connections.Load(); n != 2 {
-			t.Errorf("TLS %v: 2 calls used %d connections, want 2", secure, n)
+			t.Errorf("TLS %v: connections of 2 calls: got %d, want 2", secure, n)
 		}
 		transport.Close()
 	}
 }
 
-// noticed waits until no idle connection stands any more.
-func noticed(t *testing.T, transport *Transport) {
+// awaitUnusable waits until no idle connection is reusable.
+func awaitUnusable(t *testing.T, transport *Transport) {
 	t.Helper()
 	for begin := time.Now(); idle(transport, (*conn).isReusable) > 0; {
 		if time.Since(begin) > 10*time.Second {
-			t.Fatal("an idle connection that is not sound passes for sound")
+			t.Fatal("idle connection after 10s: got a reusable one, want none")
 		}
 	}
 }
 
-// A server may send tickets for later sessions, and new keys, whenever it likes: that is
-// TLS's own business, and no answer.
-func TestMessagesOfTLSEndNoConnection(t *testing.T) {
+// A server may send session tickets and new keys at any time. They belong to TLS and are no response.
+func TestTLSMessagesKeepTheConnectionReusable(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		address, o, connections := serveFlights(t, true, func(s *served) { io.WriteString(s.wire, s.text()) })
 		o.TLS = o.TLS.Clone()
 		o.TLS.MinVersion, o.TLS.MaxVersion = version, version
 		transport := New(o)
 		for _, path := range []string{"/1", "/2", "/3"} {
-			if got, err := said(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
-				t.Errorf("%s gets %q, %v", path, got, err)
+			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
+				t.Errorf("response to %s: got %q, %v; want its own", path, got, err)
 			}
 			if n := idle(transport, (*conn).isReusable); n != 1 {
-				t.Errorf("%d idle connections stand, want 1", n)
+				t.Errorf("reusable idle connections: got %d, want 1", n)
 			}
 		}
 		if n := connections.Load(); n != 1 {
-			t.Errorf("3 calls used %d connections, want 1", n)
+			t.Errorf("connections of 3 calls: got %d, want 1", n)
 		}
 		transport.Close()
 	}
 }
 
-// A server that ends TLS, with a farewell or without, is noticed before a request is spent.
+// That a server ended TLS, with or without close_notify, is noticed before the next request is sent.
 func TestEndOfTLSIsNoticed(t *testing.T) {
 	if !canPeek {
-		t.Skip("sockets cannot be looked at on this system")
+		t.Skip("this system cannot peek at sockets")
 	}
 	for name, end := range map[string]func(*served){
-		"with a farewell": func(s *served) { s.wire.(*tls.Conn).CloseWrite() },
-		"without":         func(s *served) { s.below.Close() },
+		"with close_notify":    func(s *served) { s.wire.(*tls.Conn).CloseWrite() },
+		"without close_notify": func(s *served) { s.below.Close() },
 	} {
 		address, o, connections := serveFlights(t, true, func(s *served) {
 			io.WriteString(s.wire, s.text())
@@ -273,63 +270,64 @@ func TestEndOfTLSIsNoticed(t *testing.T) {
 		})
 		transport := New(o)
 		for _, path := range []string{"/1", "/2"} {
-			if got, err := said(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
-				t.Errorf("%s: %s gets %q, %v", name, path, got, err)
+			if got, err := fetch(t, transport, newRequest(t, "GET", address+path, "")); err != nil || got != "for "+path {
+				t.Errorf("%s: response to %s: got %q, %v; want its own", name, path, got, err)
 			}
 			if path == "/1" {
-				noticed(t, transport)
+				awaitUnusable(t, transport)
 			}
 		}
 		if n := connections.Load(); n != 2 {
-			t.Errorf("%s: 2 calls used %d connections, want 2", name, n)
+			t.Errorf("%s: connections of 2 calls: got %d, want 2", name, n)
 		}
 		transport.Close()
 	}
 }
 
-// An answer that has no body and announces one all the same: whoever wrote it may send it.
-func TestABodyThatMustNotBeEndsTheConnection(t *testing.T) {
+// If a response that cannot have a body announces one, the server may send it, so the connection is
+// not reused.
+func TestAForbiddenBodyEndsTheConnection(t *testing.T) {
 	for _, head := range []string{
 		"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
 		"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
 	} {
 		if _, again, err := cannedConn(head, false).readResponse(); again || err != nil {
-			t.Errorf("%q: can be used again: %v, %v", head, again, err)
+			t.Errorf("%q: connection is reusable: got %v, %v; want false", head, again, err)
 		}
 	}
 }
 
-// A server that refuses a request before it has read all of it, and hangs up, has said why:
-// that is worth more than a broken pipe, whose outcome would be unknown.
-func TestARefusalBeforeTheBodyIsHeard(t *testing.T) {
+// If a server refuses a request before it has read all of it and closes the connection, its response
+// is returned. A broken pipe would mean that the outcome is unknown.
+func TestARefusalBeforeTheWholeBodyIsReturned(t *testing.T) {
 	for _, secure := range []bool{false, true} {
-		for status, heard := range map[string]bool{"413 Too Large": true, "403 Forbidden": true, "201 Created": false} {
+		for status, returned := range map[string]bool{"413 Too Large": true, "403 Forbidden": true, "201 Created": false} {
 			address, o := refusing(t, secure, status)
 			transport := New(o)
-			answer, err := transport.Do(newRequest(t, "PUT", address, strings.Repeat("x", 900_000)))
+			resp, err := transport.Do(newRequest(t, "PUT", address, strings.Repeat("x", 900_000)))
 			switch {
-			case heard && (err != nil || answer.Status != status):
-				t.Errorf("TLS %v: %s is heard as %v, %v", secure, status, answer, err)
-			case !heard && err == nil:
-				t.Errorf("TLS %v: %s to half a request is taken", secure, status)
+			case returned && (err != nil || resp.Status != status):
+				t.Errorf("TLS %v: got %v, %v; want status %s", secure, resp, err, status)
+			case !returned && err == nil:
+				t.Errorf("TLS %v: %s after half a request: got no error, want one", secure, status)
 			}
 			if err == nil {
-				answer.Body.Close()
+				resp.Body.Close()
 			}
 			if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-				t.Errorf("TLS %v: %v", secure, err)
+				t.Errorf("TLS %v: got %v, want no dial error", secure, err)
 			}
 			if n := idle(transport, func(*conn) bool { return true }); n != 0 {
-				t.Errorf("TLS %v: %d connections are kept", secure, n)
+				t.Errorf("TLS %v: idle connections: got %d, want 0", secure, n)
 			}
 			transport.Close()
 		}
 	}
 }
 
-// refusing is a server that answers when it has read the head of a request, and hangs up.
-// Its sockets hold little, so that the request cannot be sent whole before.
+// refusing starts a server that responds once it has read the head of a request, and closes the
+// connection. The socket buffers are small, so that the client cannot send the whole request first.
 func refusing(t *testing.T, secure bool, status string) (address string, o *Options) {
 	t.Helper()
 	server, client := pair()

@@ -21,7 +21,7 @@ type treeTx struct {
 	key []byte // reused buffer
 }
 
-// bodyFill is how full pages of bodies are made. Their keys only grow, so inserts need no
+// bodyFill is the fill percentage of pages of bodies. Their keys only grow, so later inserts need no
 // free space.
 const bodyFill = 0.95
 
@@ -98,9 +98,9 @@ func (w *treeTx) change(c storage.Change) error {
 	case storage.MessageQuarantined:
 		return w.quarantine(storage.MessageKey(c))
 	case storage.CommittedAt:
-		return nil // it is with what the tree has
+		return nil // part of the checkpoint
 	}
-	return fmt.Errorf("a change of an unknown kind, %T", c)
+	return fmt.Errorf("unknown kind of change %T", c)
 }
 
 func (w *treeTx) secret(secret [32]byte) error {
@@ -182,7 +182,7 @@ func (w *treeTx) updateStates(moved storage.MessagesUpdated) error {
 	return nil
 }
 
-// remove removes a message if it is there: an expired one may be gone with its tombstone.
+// remove removes a message if it exists: an expired one may have been removed with its tombstone.
 func (w *treeTx) remove(k storage.MessageKey) error {
 	key := appendKey(w.key[:0], k)
 	w.key = key
@@ -259,8 +259,8 @@ func quarantineKey(in bucket, key []byte) []byte {
 	return append(appendBytes(nil, []byte(in)), key[:min(len(key), 1024)]...)
 }
 
-// maxTombstoned is how many messages of a cleared or dropped queue one commit removes:
-// callers wait for it.
+// maxTombstoned is how many messages of a cleared or dropped queue one commit removes. More would
+// delay the callers of that commit.
 const maxTombstoned = 4096
 
 // bucket returns the writer of a bucket.

@@ -11,15 +11,14 @@ import (
 )
 
 // wal is a write-ahead log: it holds the newest commits until a checkpoint. A commit then
-// costs one sequential write and one wait for the disk, whatever it changes, where the tree
-// writes a page for every place it touches and waits twice. A message that is added and
-// deleted in between never reaches the tree.
+// costs one sequential write and one wait for the disk, whatever it changes; a commit to the tree
+// writes every page it touches and waits twice. A message that is added and deleted between
+// checkpoints never reaches the tree.
 //
 // There is a record for each commit. It begins with the commit's number, at a sector of its
 // own, so that writing it touches no durable one. An end mark with the same number follows
-// in the same write, and the next record overwrites it: so a log that ends can be told from
-// a truncated one. A log is reused from the beginning: a disk is fastest where it was
-// written before. Older records are recognized by their numbers.
+// in the same write, and the next record overwrites it. So the end of a log is distinguishable
+// from a truncation. A log is reused from the beginning, because overwriting is fastest. Older records are recognized by their numbers.
 //
 // Checksums cover a salt that only this store knows, so that no text of a message can look
 // like a record, and the position, so that a misplaced record is invalid.
@@ -71,7 +70,7 @@ func (l *wal) openFile() *os.File {
 }
 
 // errLogFull means that a log has no space for a record. Nothing was written.
-var errLogFull = errors.New("the log has no room")
+var errLogFull = errors.New("the log is full")
 
 // append writes the record of a commit and waits for the disk. The fields are in b after
 // recordHeader bytes. The error is errLogFull if the log or the disk is full; after any

@@ -138,7 +138,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 					want[n] = a.Text
 				}
 				if n > 5000 {
-					t.Fatal("there was no checkpoint")
+					t.Fatal("checkpoints: got none, want one")
 				}
 				commit(t, s, c)
 			}
@@ -155,7 +155,7 @@ func TestACheckpointEmptiesTheLog(t *testing.T) {
 	}
 }
 
-// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were, also if they were
+// TestViewsOutliveCheckpoints: a view keeps its texts, wherever they were, even if they were
 // replaced or deleted since.
 func TestViewsOutliveCheckpoints(t *testing.T) {
 	s := begun(t, memoryDirectory(t))
@@ -368,7 +368,7 @@ func TestATextIsNeverReadAsARecord(t *testing.T) {
 	dir := memoryDirectory(t)
 	s := begun(t, dir)
 	to := s.logs[s.active]
-	forger := wal{name: to.name} // which does not know the salt
+	forger := wal{name: to.name} // without the salt
 	fields := appendChanges(make([]byte, recordHeader), []storage.Change{added(99, "forged")})
 	forger.writeHeader(fields, to.end+sector, s.number+2, uint32(len(fields)-recordHeader))
 	text := strings.Repeat("x", sector-recordHeader-1-keySize-2*8-stateSize-8) + string(fields)
@@ -383,7 +383,7 @@ func TestATextIsNeverReadAsARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, texts := reopenedTexts(t, dir); len(texts) != 0 {
-		t.Errorf("messages: got %d", len(texts))
+		t.Errorf("messages after the replay: got %d, want 0", len(texts))
 	}
 }
 
@@ -403,7 +403,7 @@ func TestTheTreeIsWrittenWhenTheLogCannotBe(t *testing.T) {
 	before := treeCommits(t, s)
 	commit(t, s, added(2, "in the tree"))
 	if got := treeCommits(t, s) - before; got != 1 {
-		t.Errorf("commits to the tree: got %d", got)
+		t.Errorf("commits to the tree: got %d, want 1", got)
 	}
 	s.abandon(t)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || len(texts) != 2 {
@@ -480,7 +480,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 				changes, want = append(changes, storage.MessageAdded{MessageState: m, Text: text}), append(want, storage.MessageAdded{MessageState: m, Text: text})
 			case 1:
 				changes, want = append(changes, storage.MessageRewritten{MessageState: m, Text: text}), append(want, storage.MessageRewritten{MessageState: m, Text: text})
-			case 2: // a head says neither when it came nor when it ends
+			case 2: // an update has neither insertion nor expiry
 				m.Inserted, m.Expires = 0, 0
 				other := m
 				other.Sequence++

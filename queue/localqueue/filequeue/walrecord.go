@@ -6,7 +6,9 @@ import (
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
 
-// The kinds of changes in a log record. All but the time begin with the message's key.
+// A log record has a header (see recordHeader) with the number of the commit, the length of the fields
+// and checksums, and then the fields: the changes of the commit, each a byte for its kind and its
+// values. All kinds but the time begin with the message's key.
 const (
 	recordAdded     = 1 // then the whole message
 	recordRewritten = 2 // then the whole message
