@@ -115,7 +115,7 @@ func decode(m queue.Message) peeked {
 		s.Poison = &peekedPoison{record.Reason, record.Error, record.Queue, record.ID, record.DequeueCount, record.Poisoned}
 		text = record.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto)
+	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text
