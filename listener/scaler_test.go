@@ -28,3 +28,30 @@ func TestTheDepthIsReadOnceIn256Messages(t *testing.T) {
 		b.mustFinish()
 	})
 }
+
+// The depth is read once at a time, however slow the response.
+func TestNoDepthIsReadWhileAnotherReadIsInFlight(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.put(16 * messagesPerDepth)
+		b.queue.latency = 10 * time.Millisecond
+		inFlight, most := 0, 0
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "properties" {
+				inFlight++
+				most = max(most, inFlight)
+				time.Sleep(time.Minute)
+				inFlight--
+			}
+			return act()
+		}
+		o := options()
+		o.QueueWorkDetected = func(scaling.Load) int { return 1 }
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return nil }, o))
+		advance(30 * time.Second)
+		if most != 1 {
+			t.Errorf("reads of the depth in flight: got %d, want 1", most)
+		}
+		advance(2 * time.Minute)
+		b.mustFinish()
+	})
+}
