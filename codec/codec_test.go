@@ -65,6 +65,10 @@ func TestAutoReadsMessagesOfOtherClients(t *testing.T) {
 		{"just words", "just words", codec.Plain},
 		{"aGVsbG8=", "aGVsbG8=", codec.Plain}, // Base64, but not of JSON
 		{"", "", codec.Plain},
+		{"PGEvPg==", "<a/>", codec.Base64},
+		{"PGE+", "PGE+", codec.Plain}, // Base64 of what only begins like XML
+		{"\uFEFF{}", "\uFEFF{}", codec.Plain},
+		{"77u/e30=", "\uFEFF{}", codec.Base64},
 	} {
 		_, body, format, err := codec.Open(c.text, codec.Auto)
 		if err != nil || string(body) != c.wantBody || format != c.wantFormat {
@@ -113,7 +117,8 @@ func TestBytesAndTextPassThrough(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that no text makes Open panic, and that it reads only Base64 of JSON as Base64.
+// FuzzOpen checks that no text makes Open panic, and that it reads only Base64 of JSON or XML
+// as Base64.
 func FuzzOpen(f *testing.F) {
 	f.Add(`{"a":1}`)
 	f.Add("eyJhIjoxfQ==")
@@ -132,13 +137,22 @@ func FuzzOpen(f *testing.F) {
 				t.Fatalf("plain: got %q, want %q", body, text)
 			}
 		case codec.Base64:
-			if !json.Valid(body) {
-				t.Fatalf("%q: got Base64 of %q, want JSON", text, body)
+			if !json.Valid(bytes.TrimPrefix(body, []byte("\uFEFF"))) && !isDocument(body) {
+				t.Fatalf("%q: got Base64 of %q, want JSON or XML", text, body)
+			}
+			if want, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err != nil || !bytes.Equal(body, want) {
+				t.Fatalf("%q: got %q, want %q, %v", text, body, want, err)
 			}
 		default:
 			t.Fatalf("format: got %v, want plain or base64", format)
 		}
 	})
+}
+
+// isDocument reports whether the XML codec would decode the body as some type.
+func isDocument(body []byte) bool {
+	_, err := codec.XML[struct{}]().Decode(body)
+	return err == nil
 }
 
 func ExampleOpen() {

@@ -5,63 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// Head is the metadata that an envelope carries. The zero value carries none.
-type Head struct {
-	// ID is the id of the job. It stays the same when its message is moved or sent again,
-	// unlike the service's message id. Empty if none was given.
-	ID string
+// ErrNewer means that a newer program is needed to read a message: its envelope has a version or a
+// [Feature] that the reader does not know, or its body is of a newer form. The message is not
+// poison, because another worker can read it: it is given back with a delay, without an attempt.
+// A [Codec] says so of a body with an error that wraps ErrNewer. A message without an envelope that
+// is not adopted has only its dequeue count: it is poison after as many deliveries as attempts.
+var ErrNewer = errors.New("newer version than this program reads")
 
-	// ContentType is the media type of the body, such as "application/json". Empty if not
-	// given.
-	ContentType string
+// Feature is something that a reader must know about an envelope, because the body alone would be
+// taken for what it is not. A reader names the features that it understands to [Open]; a message
+// with any other is [ErrNewer].
+type Feature int
 
-	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero if not
-	// given.
-	Enqueued time.Time
+// The features.
+const (
+	// Kinds: the body is of the type that Head.Kind names.
+	Kinds Feature = iota + 1
 
-	// Attempts is the number of recorded failures.
-	Attempts int
-
-	// Settled is the number of deliveries accounted for: all up to the last that was given back
-	// with a record of its handler's result, and each later one that was given back before a
-	// handler started.
-	Settled int64
-
-	// Starts is the number of handler starts recorded since the last recorded settlement or
-	// saved progress. The workers of the earlier ones may have died.
-	Starts int
-
-	// Poison is why the message is poison, if it is and could not be moved: no handler sees it
-	// any more. Empty otherwise.
-	Poison string
-
-	// Trace and TraceState are the W3C trace context of the producer. Empty if there is none.
-	Trace      string
-	TraceState string
-
-	// Dedupe is equal for jobs that are the same job sent twice. Empty if not given.
-	Dedupe string
-
-	// Claim is where the body is stored if the message does not carry it. Empty otherwise.
-	Claim string
-
-	// base64 reports that the body came in Base64 although XML could carry it as it is. It
-	// stays so, because escaped it could be larger.
-	base64 bool
-
-	// unknown holds parameters of a later release of the same version, unchanged.
-	unknown string
-}
-
-// ErrNewer means that an envelope has a version that this program does not know: a newer
-// producer is being rolled out. The message is not poison, because another worker can read it.
-var ErrNewer = errors.New("envelope of a newer version")
+	// Claims: the body is stored where Head.Claim says.
+	Claims
+)
 
 // The text of an envelope is
 //
@@ -70,73 +40,86 @@ var ErrNewer = errors.New("envelope of a newer version")
 // with the parameters in the form of a URL query. It has no quotes, because the service's XML
 // needs five bytes for each. Counting an attempt reads and writes only what precedes the line
 // feed.
+//
+// The version is that of the oldest reader that may decode the body. Version 1 is for everyone.
+// Version 2 is for readers that understand the features which its parameters name; a reader that
+// knows only version 1 leaves it alone.
 const (
-	prefix         = "millrace/"
-	currentVersion = 1
+	prefix          = "millrace/"
+	plainVersion    = 1
+	featuresVersion = 2
 )
 
-// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
-// starts are recorded in it. A producer leaves them free.
-const Room = len(largestRecord) + len(separator)
+// features reports whether the head has any [Feature].
+func (h *Head) features() bool { return h.Kind != "" || h.Claim != "" }
 
-// largestRecord is everything that is ever recorded, with every count at its maximum and &
-// escaped for XML. The first parameter of an envelope has no separator, which makes Room one
-// byte larger than needed.
-const (
-	separator     = "&amp;"
-	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
-)
+// version returns the version that an envelope with this head has.
+func (h *Head) version() int {
+	if h.features() {
+		return featuresVersion
+	}
+	return plainVersion
+}
 
-// Room returns how many of the [Room] bytes are left when the text already records h.
-func (h Head) Room() int {
-	used := 0
-	count := func(key string, n int64) {
-		if n != 0 {
-			used += len(separator+"=") + len(key) + len(strconv.FormatInt(n, 10))
-		}
+// checkUnderstood returns an [ErrNewer] if the head has a feature that its reader does not
+// understand, or its version says that it has one that this program does not know.
+func (h *Head) checkUnderstood(version int, understood []Feature) error {
+	switch {
+	case version > featuresVersion:
+		return fmt.Errorf("%w: version %d, the newest it knows is %d", ErrNewer, version, featuresVersion)
+	case version == featuresVersion && !h.features():
+		return fmt.Errorf("%w: version %d with nothing that it knows of that version", ErrNewer, version)
+	case h.Kind != "" && !slices.Contains(understood, Kinds):
+		return fmt.Errorf("%w: it is a job of the kind %.60q, and this reader handles no kinds", ErrNewer, h.Kind)
+	case h.Claim != "" && !slices.Contains(understood, Claims):
+		return fmt.Errorf("%w: its body is stored elsewhere, and this reader opens no claims", ErrNewer)
 	}
-	count("n", int64(h.Attempts))
-	count("s", h.Settled)
-	count("st", int64(h.Starts))
-	if h.Poison != "" {
-		used += len(separator+"px=") + len(url.QueryEscape(h.Poison))
-	}
-	return max(Room-used, 0)
+	return nil
 }
 
 // sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(prefix) + 96 + len(h.Trace) + len(body))
-	b.WriteString(prefix + "1?")
-	add := func(key, value string) {
-		if value == "" {
-			return
-		}
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + len(body))
+	b.WriteString(prefix)
+	b.WriteByte('0' + byte(h.version()))
+	b.WriteByte('?')
+	name := func(key string) {
 		if last := b.String()[b.Len()-1]; last != '?' {
 			b.WriteByte('&')
 		}
 		b.WriteString(key)
 		b.WriteByte('=')
-		b.WriteString(url.QueryEscape(value))
+	}
+	add := func(key, value string) {
+		if value != "" {
+			name(key)
+			b.WriteString(url.QueryEscape(value))
+		}
+	}
+	addNumber := func(key string, n int64) {
+		var digits [20]byte
+		name(key)
+		b.Write(strconv.AppendInt(digits[:0], n, 10))
 	}
 	add("id", h.ID)
 	add("ct", h.ContentType)
 	if !h.Enqueued.IsZero() {
-		add("at", strconv.FormatInt(h.Enqueued.UnixMilli(), 10))
+		addNumber("at", h.Enqueued.UnixMilli())
 	}
-	if h.Attempts != 0 {
-		add("n", strconv.Itoa(h.Attempts))
+	addCount := func(key string, n int64) {
+		if n != 0 {
+			addNumber(key, n)
+		}
 	}
-	if h.Settled != 0 {
-		add("s", strconv.FormatInt(h.Settled, 10))
-	}
-	if h.Starts != 0 {
-		add("st", strconv.Itoa(h.Starts))
-	}
+	addCount("n", int64(h.Attempts))
+	addCount("s", h.Settled)
+	addCount("st", int64(h.Starts))
 	add("px", h.Poison)
 	add("tp", h.Trace)
 	add("ts", h.TraceState)
+	add("kd", h.Kind)
+	add("ky", h.Key)
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
 	isBase64 := h.base64 || !isXMLText(body)
@@ -158,20 +141,25 @@ func sealEnvelope(h Head, body []byte) string {
 	return b.String()
 }
 
-// openEnvelope parses what sealEnvelope returns.
-func openEnvelope(text string) (Head, []byte, error) {
+// openEnvelope parses what sealEnvelope returns, for a reader that understands these features. With
+// an [ErrNewer] it returns the head as far as it is known, and no body.
+func openEnvelope(text string, understood []Feature) (Head, []byte, error) {
 	line, rest, found := strings.Cut(text[len(prefix):], "\n")
-	version, query, hasQuery := strings.Cut(line, "?")
-	n, err := strconv.Atoi(version)
-	switch {
-	case err != nil || !hasQuery || n < 1:
+	number, query, hasQuery := strings.Cut(line, "?")
+	version, err := strconv.Atoi(number)
+	if err != nil || !hasQuery || version < plainVersion {
 		return Head{}, nil, fmt.Errorf("open an envelope: its first line is broken: %.60q", line)
-	case n > currentVersion:
-		return Head{}, nil, fmt.Errorf("open an envelope: %w: %d, this program knows %d", ErrNewer, n, currentVersion)
-	case !found:
-		return Head{}, nil, errors.New("open an envelope: its body is missing")
+	}
+	if version > featuresVersion { // its parameters may mean something else
+		return Head{}, nil, fmt.Errorf("open an envelope: %w", (&Head{}).checkUnderstood(version, understood))
 	}
 	head, isBase64, err := parseHead(query)
+	if err == nil {
+		err = head.checkUnderstood(version, understood)
+	}
+	if err == nil && !found {
+		err = errors.New("its body is missing")
+	}
 	if err != nil {
 		return head, nil, fmt.Errorf("open an envelope: %w", err)
 	}
@@ -236,6 +224,10 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			h.Trace = value
 		case "ts":
 			h.TraceState = value
+		case "kd":
+			h.Kind = value
+		case "ky":
+			h.Key = value
 		case "dk":
 			h.Dedupe = value
 		case "cl":

@@ -23,7 +23,7 @@ func head(t *rapid.T) codec.Head {
 		Attempts: rapid.IntRange(0, 1<<31-1).Draw(t, "attempts"), Settled: rapid.Int64Range(0, math.MaxInt64).Draw(t, "settled"),
 		Starts: rapid.IntRange(0, 1<<31-1).Draw(t, "starts"),
 		Poison: text.Draw(t, "poison"), Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
-		Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
+		Kind: text.Draw(t, "kind"), Key: text.Draw(t, "key"), Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
 	if rapid.Bool().Draw(t, "with time") {
 		h.Enqueued = time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "enqueued")).UTC()
@@ -46,7 +46,7 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 		if err := queue.CheckText(text); err != nil {
 			t.Fatalf("CheckText: got error %v, want nil", err)
 		}
-		got, opened, format, err := codec.Open(text, codec.Auto)
+		got, opened, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
 		if err != nil || format != codec.Envelope || got != want || !bytes.Equal(opened, body) {
 			t.Fatalf("got %+v, %q, %v, %v\nwant %+v, %q", got, opened, format, err, want, body)
 		}
@@ -164,8 +164,10 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("millrace/1?id=7&at=1&n=2&s=3&st=1&tp=t&ts=u&dk=d&cl=c\n{}")
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
+	f.Add("millrace/2?kd=resize&ky=a+b&zz=%20\n{}")
 	f.Fuzz(func(t *testing.T, text string) {
-		h, body, _, err := codec.Open(text, codec.Envelope)
+		h, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims)
+		checkPlainReader(t, text, h, body, err)
 		if err != nil {
 			return
 		}
@@ -173,11 +175,33 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, same, _, err := codec.Open(sealed, codec.Envelope)
+		again, same, _, err := codec.Open(sealed, codec.Envelope, codec.Kinds, codec.Claims)
 		if err != nil || again != h || !bytes.Equal(same, body) {
 			t.Fatalf("%q, sealed and opened again: got %+v, error %v; want %+v", text, again, err, h)
 		}
+		if queue.CheckText(text) == nil && queue.CheckText(sealed) != nil {
+			t.Fatalf("%q is sealed as %q, which no queue carries", text, sealed)
+		}
 	})
+}
+
+// checkPlainReader holds what a reader without features makes of a text that a reader with all of
+// them opened as this: the same, or nothing if it has a kind or a claim.
+func checkPlainReader(t *testing.T, text string, all codec.Head, body []byte, err error) {
+	t.Helper()
+	h, plain, _, plainErr := codec.Open(text, codec.Envelope)
+	switch {
+	case err != nil:
+		if plainErr == nil {
+			t.Fatalf("%q is read by a reader without features only, which got %+v, %q", text, h, plain)
+		}
+	case all.Kind != "" || all.Claim != "":
+		if !errors.Is(plainErr, codec.ErrNewer) || plain != nil {
+			t.Fatalf("%q: a reader without features got %+v, %q, %v", text, h, plain, plainErr)
+		}
+	case plainErr != nil || h != all || !bytes.Equal(plain, body):
+		t.Fatalf("%q: a reader without features got %+v, %q, %v, another %+v, %q", text, h, plain, plainErr, all, body)
+	}
 }
 
 func BenchmarkOpen(b *testing.B) {

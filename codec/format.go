@@ -2,7 +2,6 @@ package codec
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,8 +13,8 @@ type Format int
 // The formats.
 const (
 	// Auto recognises all formats, in this order: an [Envelope]; valid JSON is the body; Base64
-	// of valid JSON is decoded; anything else is the body as it is. Written, it means Envelope.
-	// It is the zero value.
+	// of valid JSON or of an XML document is decoded; anything else is the body as it is, for
+	// which [Explain] says what was tried. Written, it means Envelope. It is the zero value.
 	Auto Format = iota
 
 	// Envelope is a line with the head and then the body. It is the only format that counts
@@ -95,26 +94,27 @@ func Seal(h Head, body []byte, f Format) (string, error) {
 // given back: an envelope is opened as one whatever the format, and anything else by the
 // format. A text that begins like an envelope but is not a valid one is not treated as an
 // envelope, unless it has a newer version.
-func OpenAdopted(text string, f Format) (Head, []byte, Format, error) {
+func OpenAdopted(text string, f Format, understood ...Feature) (Head, []byte, Format, error) {
 	if f == Auto || f == Envelope || !strings.HasPrefix(text, prefix) {
-		return Open(text, f)
+		return Open(text, f, understood...)
 	}
-	h, body, err := openEnvelope(text)
+	h, body, err := openEnvelope(text, understood)
 	if err != nil && !errors.Is(err, ErrNewer) {
-		return Open(text, f)
+		return Open(text, f, understood...)
 	}
 	return h, body, Envelope, err
 }
 
 // Open returns the head and the body that text carries, and its format, which is never Auto. A
 // message without an envelope has a zero head. An unreadable text is an error; [ErrNewer] means
-// that a newer program can read it.
-func Open(text string, f Format) (Head, []byte, Format, error) {
+// that a newer program can read it, or a reader that understands another [Feature] than those
+// given: then the head is returned without the body.
+func Open(text string, f Format, understood ...Feature) (Head, []byte, Format, error) {
 	switch f {
 	case Plain:
 		return Head{}, []byte(text), Plain, nil
 	case Base64:
-		body, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		body, err := decodeBase64(text)
 		if err != nil {
 			return Head{}, nil, Base64, fmt.Errorf("open a message as Base64: %w", err)
 		}
@@ -123,25 +123,15 @@ func Open(text string, f Format) (Head, []byte, Format, error) {
 		if !strings.HasPrefix(text, prefix) {
 			return Head{}, nil, Envelope, fmt.Errorf("open a message: it has no envelope: %.20q", text)
 		}
-		h, body, err := openEnvelope(text)
+		h, body, err := openEnvelope(text, understood)
 		return h, body, Envelope, err
 	case Auto:
 		if strings.HasPrefix(text, prefix) {
-			return Open(text, Envelope)
+			h, body, err := openEnvelope(text, understood)
+			return h, body, Envelope, err
 		}
-		body := []byte(text)
-		// A text that begins like this is not Base64, so it is the body, valid JSON or not.
-		// This saves every JSON message a second parse.
-		if trimmed := strings.TrimLeft(text, " \t\r\n"); trimmed != "" && strings.IndexByte(`{["-`, trimmed[0]) >= 0 {
-			return Head{}, body, Plain, nil
-		}
-		if json.Valid(body) {
-			return Head{}, body, Plain, nil
-		}
-		if inner, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && json.Valid(inner) {
-			return Head{}, inner, Base64, nil
-		}
-		return Head{}, body, Plain, nil
+		body, format := recognize(text)
+		return Head{}, body, format, nil
 	}
 	return Head{}, nil, f, fmt.Errorf("open a message: unknown format %v", f)
 }

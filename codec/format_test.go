@@ -89,7 +89,7 @@ func TestTheLineOfAHeadKeepsItsValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, body, _, err := codec.Open(text, codec.Envelope); err != nil || got != want || string(body) != "body" {
+		if got, body, _, err := codec.Open(text, codec.Envelope, codec.Claims); err != nil || got != want || string(body) != "body" {
 			t.Errorf("%q: got %+v, %q, %v; want %+v", text, got, body, err, want)
 		}
 	}

@@ -29,10 +29,8 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
-	case errors.Is(unread, codec.ErrNewer):
-		return decision{outcome: Snoozed, delay: newerDelay, err: unread}, true
 	case unread != nil:
-		return v.poisoned(poison.ReasonUndecodable, unread), true
+		return v.unreadable(unread), true
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= bounds.MaxLost:
@@ -57,6 +55,15 @@ func (v *delivery) lostReason() (poison.Reason, error) {
 
 // newerDelay is how long a message with a newer envelope is left to workers of a newer release.
 const newerDelay = 30 * time.Second
+
+// unreadable decides on a message that could not be opened or decoded: what is newer than this
+// program is left to another, anything else is poison.
+func (v *delivery) unreadable(err error) decision {
+	if errors.Is(err, codec.ErrNewer) {
+		return decision{outcome: Snoozed, delay: newerDelay, err: err}
+	}
+	return v.poisoned(poison.ReasonUndecodable, codec.Explain(v.queued.Text, v.dispatcher.options.Format, err))
+}
 
 // decide turns the handler's error into a decision. An interrupted handler has not failed.
 func (v *delivery) decide(err error, state leaseState, interrupted bool) decision {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
-	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -94,7 +93,7 @@ func (v *delivery) decode() (readable bool) {
 		}
 		if readable = err == nil; !readable {
 			v.excludeStart(unstarted)
-			v.settle(v.poisoned(poison.ReasonUndecodable, safeError("codec", err)), held, unstarted)
+			v.settle(v.unreadable(safeError("codec", err)), held, unstarted)
 		}
 	}()
 	err = v.job.decodeBody()

@@ -31,7 +31,7 @@ type Result struct {
 //     If one wraps another, the outer one counts.
 //   - Of joined errors, by errors.Join or several %w, the one that asks for most counts:
 //     Poison, then a plain error or Retry, then Snooze, then Discard. A failure joined with a
-//     snooze is a failure.
+//     snooze is a failure. Of those that ask for equally much, the first counts.
 //
 // The attempts still matter: a message whose last attempt failed is moved to the poison queue
 // even if its error asks for a retry. ResultOf is safe for concurrent use.

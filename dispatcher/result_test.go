@@ -23,6 +23,8 @@ func TestResultOfAHandlersError(t *testing.T) {
 		"a failure joined with a snooze": {errors.Join(Snooze(time.Minute), broken), Result{Outcome: Retried}},
 		"a discard joined with a snooze": {errors.Join(Discard(nil), Snooze(time.Minute)), Result{Outcome: Snoozed, Explicit: true, Delay: time.Minute}},
 		"poison joined with a failure":   {errors.Join(broken, Poison(broken)), Result{Outcome: Poisoned, Explicit: true, Err: broken}},
+		"two retries":                    {errors.Join(Retry(time.Second, broken), Retry(time.Minute, broken)), Result{Outcome: Retried, Explicit: true, Delay: time.Second, Err: broken}},
+		"a failure joined with a retry":  {errors.Join(broken, Retry(time.Second, broken)), Result{Outcome: Retried}},
 		"a retry that wraps poison":      {Retry(time.Second, Poison(broken)), Result{Outcome: Retried, Explicit: true, Delay: time.Second, Err: Poison(broken)}},
 		"several wrapped at once":        {fmt.Errorf("%w: %w", broken, Discard(nil)), Result{Outcome: Retried}},
 		"a join of joins": {

@@ -25,3 +25,11 @@ func TestTheRetryDelayGrowsWithTheFourthPower(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRetryDelayIsSpreadByTenPercentBothWays(t *testing.T) {
+	for spread, want := range map[float64]time.Duration{0: 14400 * time.Millisecond, 0.5: 16 * time.Second, 1: 17600 * time.Millisecond} {
+		if got := curve(2, spread).Round(time.Millisecond); got != want {
+			t.Errorf("second attempt, spread %v: got %v, want %v", spread, got, want)
+		}
+	}
+}

@@ -184,3 +184,16 @@ func TestAGiveBackWithoutARunKeepsTheCountOfLostStarts(t *testing.T) {
 		}
 	}
 }
+
+func TestStartsAreForgottenWithTheirDelivery(t *testing.T) {
+	var s starts
+	s.remember("m", recordedStart{delivery: 3}, recordedStart{})
+	s.forget("m", 2)
+	if _, known := s.recall("m"); !known {
+		t.Error("forgotten by an earlier delivery: got unknown, want known")
+	}
+	s.forget("m", 3)
+	if _, known := s.recall("m"); known {
+		t.Error("forgotten by its delivery: got known, want unknown")
+	}
+}

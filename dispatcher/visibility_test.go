@@ -224,3 +224,15 @@ func TestRenewalsAskForLongerWithLongAndWithManyHandlers(t *testing.T) {
 		t.Errorf("fixed visibility: got %v, want 30s", got)
 	}
 }
+
+func TestABoundOfTheVisibilityMovesTheDefaultOfTheOther(t *testing.T) {
+	for _, c := range []struct{ given, want Visibility }{
+		{Visibility{Max: 7 * time.Second}, Visibility{First: 7 * time.Second, Min: 7 * time.Second, Max: 7 * time.Second}},
+		{Visibility{Min: time.Hour}, Visibility{First: time.Hour, Min: time.Hour, Max: time.Hour}},
+		{Visibility{Max: time.Minute}, Visibility{First: 30 * time.Second, Min: 10 * time.Second, Max: time.Minute}},
+	} {
+		if got, err := c.given.withDefaults(); err != nil || got != c.want {
+			t.Errorf("%+v: got %+v, error %v; want %+v", c.given, got, err, c.want)
+		}
+	}
+}

@@ -235,6 +235,31 @@ func TestFrequentChangesDoNotReadTheDepthEachTime(t *testing.T) {
 	})
 }
 
+// A check within 30 s of the last read of the depth reads nothing, and is repeated when they
+// have passed, not 30 s later.
+func TestACheckTooSoonAfterAReadIsRepeatedWhenItIsDue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := options()
+		o.Concurrency = 640
+		l := New(b.queue, slowHandler(10*time.Minute), o)
+		b.run(l)
+		advance(50 * time.Second) // the next check is at 60 s
+		b.put(64)
+		advance(5 * time.Second)
+		if n := l.State().Running; n != 64 {
+			b.Fatalf("Running: got %d, want 64", n)
+		}
+		b.put(3000)
+		advance(30 * time.Second)
+		if n := l.State().Running; n != 640 {
+			t.Errorf("Running half a minute after the backlog: got %d, want 640", n)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
 // Batches from free slots and the check of saturated slots share the 30 s between reads of the
 // depth. Where the rule asks for no more loops, nothing more is dequeued.
 func TestReadsOfTheDepthShareTheirInterval(t *testing.T) {

@@ -387,3 +387,17 @@ func TestWaitsDependOnTheSeed(t *testing.T) {
 		}
 	}
 }
+
+// A release that is due now does not wait for a later one in the same second.
+func TestAReleaseThatIsDueIsSignalledBeforeALaterOneInItsSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWake()
+		w.at(time.Now().Add(900 * time.Millisecond))
+		w.at(time.Now())
+		select {
+		case <-w.now:
+		default:
+			t.Error("release due now: got no signal, want one")
+		}
+	})
+}

@@ -29,7 +29,7 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 	}
 	var jobs []T
 	for _, text := range texts(t, q) {
-		_, body, _, err := codec.Open(text, codec.Auto)
+		_, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
 		if err != nil {
 			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}

@@ -4,12 +4,15 @@
 //
 // [Producer.Send] returns when the service has accepted the job. Transient failures are
 // retried. If a response was lost, a retry may create two messages for one job, which is one more
-// reason for handlers to be idempotent.
+// reason for handlers to be idempotent: [Sent] says so, and both messages have the same job id. A
+// Send that gives up says by [queue.ErrOutcomeUnknown] that the job may be there nevertheless.
+// [Producer.SendAll] sends many jobs, several at a time, and reports on each. [Producer.Cancel]
+// takes back what no worker has taken.
 //
 // # Concurrency
 //
-// A [Producer] is safe for concurrent use. It has no goroutines, so there is nothing to shut
-// down.
+// A [Producer] is safe for concurrent use. It has no goroutines beyond those of a SendAll, which
+// end before it returns, so there is nothing to shut down.
 //
 // # Cost
 //

@@ -12,15 +12,17 @@ type Sending struct {
 	// Queue is the queue the job is sent to.
 	Queue queue.Name
 
-	// Head is the head of the envelope: the job id, when it was sent. Changes made before next
-	// is called are sent, such as a trace context. Formats without a head ignore it.
+	// Head is the head of the envelope: the job id, when it was sent, its trace context. Changes
+	// made before next is called are sent.
 	Head codec.Head
 
-	// Options are the delay and the TTL. Changes made before next is called apply.
-	Options SendOptions
+	// EnqueueOptions are Delay and TTL. Changes made before next is called apply.
+	queue.EnqueueOptions
 
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
+
+	maybeSent error // why the job may be in the queue already; nil if it is not
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

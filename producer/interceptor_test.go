@@ -22,7 +22,7 @@ func TestInterceptorsSeeAndChangeASend(t *testing.T) {
 	p := producer.New(q, &producer.Options[int]{Interceptors: []producer.Interceptor{
 		func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
 			order = append(order, "outer")
-			s.Options.Delay = time.Hour
+			s.Delay = time.Hour
 			err := next(ctx)
 			if s.Sent.ID == "" || s.Queue != q.Name() {
 				t.Errorf("after next: got %+v; want an id and the queue %v", s, q.Name())

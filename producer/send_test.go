@@ -86,8 +86,9 @@ func (c *created) Create(context.Context, map[string]string) error {
 func TestAJobKeepsItsOptionsInAQueueMadeForIt(t *testing.T) {
 	for _, byAnother := range []bool{false, true} {
 		q := &created{Queue: setup(t), byAnother: byAnother}
-		want := producer.SendOptions{Delay: time.Minute, TTL: time.Hour}
-		if _, err := producer.New(q, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, &want); err != nil {
+		want := queue.EnqueueOptions{Delay: time.Minute, TTL: time.Hour}
+		o := producer.SendOptions{Delay: want.Delay, TTL: want.TTL}
+		if _, err := producer.New(q, &producer.Options[order]{Create: true}).Send(t.Context(), order{"7"}, &o); err != nil {
 			t.Fatalf("created by another %v: %v", byAnother, err)
 		}
 		if len(q.options) != 2 || q.options[0] != want || q.options[1] != want {

@@ -139,7 +139,7 @@ func (s *fakeService) Do(r *http.Request) (*http.Response, error) {
 	case f.status != 0:
 		return refuse(r, f.status, f.code), nil
 	}
-	resp := s.respond(op, r, content)
+	resp := s.handle(op, r, content)
 	if f.changed != nil {
 		resp.StatusCode = f.changed(resp.Header)
 	}
@@ -192,8 +192,8 @@ func (c *cutBody) Read(p []byte) (int, error) {
 
 func (*cutBody) Close() error { return nil }
 
-// respond does what was asked for.
-func (s *fakeService) respond(op string, r *http.Request, content []byte) *http.Response {
+// handle does what was asked for.
+func (s *fakeService) handle(op string, r *http.Request, content []byte) *http.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/devstoreaccount1/"), "/", 2)

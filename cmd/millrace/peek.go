@@ -166,7 +166,7 @@ func decode(m queue.Message) peeked {
 		s.Poison = newPeekedPoison(record)
 		text = record.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto)
+	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text

@@ -128,8 +128,8 @@ func TestDecodedMessages(t *testing.T) {
 		},
 		"an envelope of a later version": {
 			queue.Message{Text: "millrace/9?x\nbody"},
-			[]string{`"error":"open an envelope: envelope of a newer version`, `"text":"millrace/9?x\nbody"`},
-			"message id, put 2m03s ago, cannot be decoded: open an envelope: envelope of a newer version: 9, this program knows 1\n  millrace/9?x\n  body\n",
+			[]string{`"error":"open an envelope: newer version than this program reads`, `"text":"millrace/9?x\nbody"`},
+			"message id, put 2m03s ago, cannot be decoded: open an envelope: newer version than this program reads: version 9, the newest it knows is 2\n  millrace/9?x\n  body\n",
 		},
 		"what controls a terminal": {
 			queue.Message{Text: "a\x1b]0;x\x07\u009b1m\u202eb\r\tc\u200dd"},

@@ -207,7 +207,7 @@ func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) erro
 	ctx, cancel := context.WithCancel(t.finish)
 	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
 	return func(text string) error {
-		_, err := p.Send(ctx, []byte(text), &queue.EnqueueOptions{Delay: o.delay, TTL: o.ttl})
+		_, err := p.Send(ctx, []byte(text), &producer.SendOptions{Delay: o.delay, TTL: o.ttl})
 		return t.explain(err)
 	}, cancel
 }

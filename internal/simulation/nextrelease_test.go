@@ -14,7 +14,7 @@ import (
 // did with its messages.
 const (
 	thisMark = "millrace/1"
-	nextMark = "millrace/2"
+	nextMark = "millrace/3"
 )
 
 // inNewer returns the text with the mark of the next release.

@@ -1,0 +1,118 @@
+package codec_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace/millrace/codec"
+)
+
+// B-19: only readers that say so open a message of a kind or with a claim. To every other reader,
+// and to releases that know version 1 only, it is newer and not invalid.
+func TestAFeatureIsLeftToReadersThatUnderstandIt(t *testing.T) {
+	const kinds, claims = codec.Kinds, codec.Claims
+	for _, c := range []struct {
+		head       codec.Head
+		first      string // of the text
+		understood []codec.Feature
+		newer      string // part of the error; "" if it is opened
+	}{
+		{codec.Head{ID: "7", Key: "k"}, "millrace/1?id=7&ky=k", nil, ""},
+		{codec.Head{ID: "7", Key: "k"}, "millrace/1?id=7&ky=k", []codec.Feature{kinds, claims}, ""},
+		{codec.Head{Kind: "resize"}, "millrace/2?kd=resize", nil, `of the kind "resize", and this reader handles no kinds`},
+		{codec.Head{Kind: "resize"}, "millrace/2?kd=resize", []codec.Feature{claims}, "no kinds"},
+		{codec.Head{Kind: "resize"}, "millrace/2?kd=resize", []codec.Feature{kinds}, ""},
+		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", nil, "its body is stored elsewhere, and this reader opens no claims"},
+		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", []codec.Feature{kinds}, "no claims"},
+		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", []codec.Feature{claims}, ""},
+		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{claims}, "no kinds"},
+		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{kinds}, "no claims"},
+		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{kinds, claims}, ""},
+	} {
+		text, err := codec.Seal(c.head, []byte("{}"), codec.Envelope)
+		if err != nil || text != c.first+"\n{}" {
+			t.Errorf("%+v is sealed as %q, %v; want %q", c.head, text, err, c.first)
+		}
+		opened := map[string]func() (codec.Head, []byte, codec.Format, error){
+			"Open": func() (codec.Head, []byte, codec.Format, error) { return codec.Open(text, codec.Auto, c.understood...) },
+			"as Envelope": func() (codec.Head, []byte, codec.Format, error) {
+				return codec.Open(text, codec.Envelope, c.understood...)
+			},
+			"OpenAdopted": func() (codec.Head, []byte, codec.Format, error) {
+				return codec.OpenAdopted(text, codec.Base64, c.understood...)
+			},
+		}
+		for name, open := range opened {
+			h, body, format, err := open()
+			if h != c.head || format != codec.Envelope || (err == nil) != (c.newer == "") || (body == nil) != (c.newer != "") {
+				t.Errorf("%s of %q: got %+v, %q, %v, %v", name, text, h, body, format, err)
+			}
+			if c.newer != "" && (!errors.Is(err, codec.ErrNewer) || !strings.Contains(err.Error(), c.newer)) {
+				t.Errorf("%s of %q: got %v, want %q", name, text, err, c.newer)
+			}
+		}
+	}
+}
+
+// A program that wrote a kind or a claim into version 1 is not believed that everyone can read it.
+func TestAFeatureInVersion1IsAFeature(t *testing.T) {
+	for text, feature := range map[string]codec.Feature{"millrace/1?kd=resize\n{}": codec.Kinds, "millrace/1?cl=blob\n": codec.Claims} {
+		if _, _, _, err := codec.Open(text, codec.Auto); !errors.Is(err, codec.ErrNewer) {
+			t.Errorf("%q: got %v, want %v", text, err, codec.ErrNewer)
+		}
+		h, body, _, err := codec.Open(text, codec.Auto, feature)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if again, _ := codec.Seal(h, body, codec.Envelope); again != strings.Replace(text, "/1", "/2", 1) {
+			t.Errorf("%q is sealed again as %q", text, again)
+		}
+	}
+}
+
+// What asks for something that nobody here knows is newer even to a reader of all features.
+func TestAnUnknownFeatureIsNewer(t *testing.T) {
+	for _, text := range []string{"millrace/2?id=7\nbody", "millrace/2?gr=9\nbody", "millrace/2?kd=\nbody", "millrace/2?new", "millrace/3?kd=a\n{}", "millrace/3?n=x"} {
+		_, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
+		if !errors.Is(err, codec.ErrNewer) || body != nil || format != codec.Envelope {
+			t.Errorf("%q: got %q, %v, %v", text, body, format, err)
+		}
+	}
+	for _, text := range []string{"millrace/2?kd=a", "millrace/2?kd=a&n=x\n{}", "millrace/2?kd=%zz\n{}"} {
+		if _, _, _, err := codec.Open(text, codec.Auto, codec.Kinds); err == nil || errors.Is(err, codec.ErrNewer) {
+			t.Errorf("%q: got %v, want an error that no newer program mends", text, err)
+		}
+	}
+}
+
+// The first release that read envelopes decided by this alone: the number before the question mark.
+func TestThePreviousReleaseLeavesFeaturesAlone(t *testing.T) {
+	for _, h := range []codec.Head{{Kind: "a"}, {Claim: "b"}} {
+		text, err := codec.Seal(h, []byte("body"), codec.Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, _, found := strings.Cut(strings.TrimPrefix(text, "millrace/"), "?")
+		if !found || version != "2" {
+			t.Errorf("%+v is sealed as %q, which a release that knows version 1 would read", h, text)
+		}
+	}
+}
+
+func ExampleOpen_kinds() {
+	text, err := codec.Seal(codec.Head{Kind: "resize"}, []byte(`{"Width":100}`), codec.Envelope)
+	fmt.Printf("%s, %v\n", text, err)
+
+	_, _, _, err = codec.Open(text, codec.Auto) // a worker that knows one kind of job only
+	fmt.Println(errors.Is(err, codec.ErrNewer), err)
+
+	head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
+	fmt.Println(head.Kind, string(body), err)
+	// Output:
+	// millrace/2?kd=resize
+	// {"Width":100}, <nil>
+	// true open an envelope: newer version than this program reads: it is a job of the kind "resize", and this reader handles no kinds
+	// resize {"Width":100} <nil>
+}

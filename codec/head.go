@@ -1,0 +1,200 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Head is the metadata that an envelope carries. The zero value carries none.
+type Head struct {
+	// ID is the id of the job. It stays the same when its message is moved or sent again,
+	// unlike the service's message id. Empty if none was given.
+	ID string
+
+	// ContentType is the media type of the body, such as "application/json". Empty if not
+	// given.
+	ContentType string
+
+	// Enqueued is when the producer sent the job, by its clock, in milliseconds. Zero if not
+	// given.
+	Enqueued time.Time
+
+	// Attempts is the number of recorded failures.
+	Attempts int
+
+	// Settled is the number of deliveries accounted for: all up to the last that was given back
+	// with a record of its handler's result, and each later one that was given back before a
+	// handler started.
+	Settled int64
+
+	// Starts is the number of handler starts recorded since the last recorded settlement or
+	// saved progress. The workers of the earlier ones may have died.
+	Starts int
+
+	// Poison is why the message is poison, if it is and could not be moved: no handler sees it
+	// any more. Empty otherwise.
+	Poison string
+
+	// Trace and TraceState are the W3C trace context of the producer. Empty if there is none.
+	Trace      string
+	TraceState string
+
+	// Kind names the type of the job on a queue of several kinds. Only readers that understand
+	// [Kinds] open a message with one. Empty if the queue has jobs of one kind.
+	Kind string
+
+	// Key is what the job belongs to, such as a customer or an order. Empty if not given.
+	Key string
+
+	// Dedupe is equal for jobs that are the same job sent twice. Empty if not given.
+	Dedupe string
+
+	// Claim is where the body is stored if the message does not carry it. Only readers that
+	// understand [Claims] open a message with one. Empty otherwise.
+	Claim string
+
+	// base64 reports that the body came in Base64 although XML could carry it as it is. It
+	// stays so, because escaped it could be larger.
+	base64 bool
+
+	// unknown holds parameters of a later release of the same version, unchanged.
+	unknown string
+}
+
+// Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
+// starts are recorded in it. A producer leaves them free.
+const Room = len(largestRecord) + len(separator)
+
+// largestRecord is everything that is ever recorded, with every count at its maximum and &
+// escaped for XML. The first parameter of an envelope has no separator, which makes Room one
+// byte larger than needed.
+const (
+	separator     = "&amp;"
+	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
+)
+
+// Room returns how many of the [Room] bytes are left when the text already records h.
+func (h Head) Room() int {
+	used := 0
+	count := func(key string, n int64) {
+		if n != 0 {
+			used += len(separator+"=") + len(key) + len(strconv.FormatInt(n, 10))
+		}
+	}
+	count("n", int64(h.Attempts))
+	count("s", h.Settled)
+	count("st", int64(h.Starts))
+	if h.Poison != "" {
+		used += len(separator+"px=") + len(url.QueryEscape(h.Poison))
+	}
+	return max(Room-used, 0)
+}
+
+// The limits that [Head.Check] holds, in bytes.
+const (
+	// MaxHeadText is the largest size of an id, a content type, a kind, a key, a dedupe key and a
+	// claim.
+	MaxHeadText = 256
+
+	// MaxTraceState is the largest size of a trace state. W3C Trace Context lets whoever hands on
+	// a longer one leave it out.
+	MaxTraceState = 512
+)
+
+// Check refuses a head that should not be sent: a text over [MaxHeadText], not in UTF-8 or with a
+// control character, a count outside its range, or a trace context that is none. Readers do not
+// check, because what was sent must stay readable.
+func (h Head) Check() error {
+	for _, one := range [...]struct{ name, value string }{
+		{"job id", h.ID}, {"content type", h.ContentType}, {"kind", h.Kind}, {"key", h.Key}, {"dedupe key", h.Dedupe}, {"claim", h.Claim},
+	} {
+		if err := checkHeadText(one.name, one.value); err != nil {
+			return err
+		}
+	}
+	if min(int64(h.Attempts), h.Settled, int64(h.Starts)) < 0 || max(h.Attempts, h.Starts) > math.MaxInt32 {
+		return fmt.Errorf("the counts of the head, %d attempts, %d settled and %d starts, are not all within 0…%d",
+			h.Attempts, h.Settled, h.Starts, math.MaxInt32)
+	}
+	return h.checkTrace()
+}
+
+// checkHeadText refuses a text that is too long or that a log cannot show.
+func checkHeadText(name, value string) error {
+	if len(value) > MaxHeadText {
+		return fmt.Errorf("the %s has %d bytes, the limit is %d", name, len(value), MaxHeadText)
+	}
+	if isPrintable(value) {
+		return nil
+	}
+	for i, r := range value {
+		if unicode.IsControl(r) {
+			return fmt.Errorf("the %s %.40q has the control character %U at byte %d", name, value, r, i)
+		}
+	}
+	if !utf8.ValidString(value) {
+		return fmt.Errorf("the %s %.40q is not UTF-8", name, value)
+	}
+	return nil
+}
+
+// isPrintable reports whether s is printable ASCII, as most texts of a head are.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// checkTrace checks the form of the trace context as W3C Trace Context, sections 3.2 and 3.3,
+// asks for.
+func (h Head) checkTrace() error {
+	if h.Trace != "" && !isTraceParent(h.Trace) {
+		return fmt.Errorf("the trace parent %.60q is not of the form 00-<32 hex>-<16 hex>-<2 hex>, in lower case", h.Trace)
+	}
+	switch {
+	case h.TraceState == "":
+	case h.Trace == "":
+		return errors.New("a trace state without a trace parent means nothing")
+	case len(h.TraceState) > MaxTraceState:
+		return fmt.Errorf("the trace state has %d bytes, the limit is %d", len(h.TraceState), MaxTraceState)
+	case strings.ContainsFunc(h.TraceState, func(r rune) bool { return (r < ' ' || r > '~') && r != '\t' }):
+		return fmt.Errorf("the trace state %.60q is not printable ASCII", h.TraceState)
+	}
+	return nil
+}
+
+// isTraceParent reports whether s is a traceparent of version 00, or of a later one, which may
+// have more after another dash.
+func isTraceParent(s string) bool {
+	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if len(s) < size || s[:2] == "ff" || len(s) > size && (s[:2] == "00" || s[size] != '-' || len(s) > MaxHeadText) {
+		return false
+	}
+	zeros := [4]bool{true, true, true, true}
+	part := 0
+	for i := range size {
+		c := s[i]
+		switch {
+		case i == 2 || i == 35 || i == 52:
+			if c != '-' {
+				return false
+			}
+			part++
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'f':
+			zeros[part] = zeros[part] && c == '0'
+		default:
+			return false
+		}
+	}
+	return !zeros[1] && !zeros[2] // ids of zeros are no ids
+}

@@ -1,0 +1,74 @@
+package codec_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/queue"
+)
+
+const traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// What should not be sent is refused with an error that names the field and the limit.
+func TestHeadsThatShouldNotBeSentSayWhy(t *testing.T) {
+	long := strings.Repeat("x", codec.MaxHeadText+1)
+	for _, c := range []struct {
+		head codec.Head
+		want string // "" if it may be sent
+	}{
+		{codec.Head{}, ""},
+		{codec.Head{ID: long[1:], Kind: "grüß dich", Key: "a/b c", Trace: traceParent, TraceState: "a=1,b=2\t"}, ""},
+		{codec.Head{ID: long}, "the job id has 257 bytes, the limit is 256"},
+		{codec.Head{ContentType: long}, "the content type has 257"},
+		{codec.Head{Kind: long}, "the kind has 257"},
+		{codec.Head{Key: long}, "the key has 257"},
+		{codec.Head{Dedupe: long}, "the dedupe key has 257"},
+		{codec.Head{Claim: long}, "the claim has 257"},
+		{codec.Head{ID: "a\nb"}, `the job id "a\nb" has the control character U+000A at byte 1`},
+		{codec.Head{Key: "ab\x7f"}, "U+007F at byte 2"},
+		{codec.Head{Kind: "\xff"}, "is not UTF-8"},
+		{codec.Head{Attempts: -1}, "-1 attempts"},
+		{codec.Head{Settled: -1}, "-1 settled"},
+		{codec.Head{Starts: -1}, "-1 starts"},
+		{codec.Head{Attempts: math.MaxInt32 + 1}, "2147483648 attempts"},
+		{codec.Head{Attempts: math.MaxInt32, Settled: math.MaxInt64, Starts: math.MaxInt32}, ""},
+		{codec.Head{Trace: "trace"}, `the trace parent "trace" is not of the form`},
+		{codec.Head{Trace: strings.ToUpper(traceParent)}, "in lower case"},
+		{codec.Head{Trace: traceParent + "-more"}, "is not of the form"},
+		{codec.Head{Trace: "01" + traceParent[2:] + "-more"}, ""},
+		{codec.Head{Trace: "01" + traceParent[2:] + "more"}, "is not of the form"},
+		{codec.Head{Trace: "ff" + traceParent[2:]}, "is not of the form"},
+		{codec.Head{Trace: strings.Replace(traceParent, "0af7651916cd43dd8448eb211c80319c", strings.Repeat("0", 32), 1)}, "is not of the form"},
+		{codec.Head{Trace: strings.Replace(traceParent, "b7ad6b7169203331", strings.Repeat("0", 16), 1)}, "is not of the form"},
+		{codec.Head{Trace: strings.Replace(traceParent, "-01", "_01", 1)}, "is not of the form"},
+		{codec.Head{TraceState: "a=1"}, "without a trace parent"},
+		{codec.Head{Trace: traceParent, TraceState: strings.Repeat("a", codec.MaxTraceState+1)}, "the trace state has 513 bytes, the limit is 512"},
+		{codec.Head{Trace: traceParent, TraceState: "a=ü"}, "is not printable ASCII"},
+	} {
+		if err := c.head.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.head, err, c.want)
+		}
+	}
+}
+
+// Whatever passes the check comes back from an envelope as it was.
+func TestACheckedHeadSurvivesItsEnvelope(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := head(t)
+		want.Trace, want.TraceState = "", ""
+		if want.Check() != nil {
+			t.Skip()
+		}
+		text, err := codec.Seal(want, nil, codec.Envelope)
+		if err != nil || queue.CheckText(text) != nil {
+			t.Fatalf("got %q, %v", text, err)
+		}
+		if got, _, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims); err != nil || got != want {
+			t.Fatalf("got %+v, %v, want %+v", got, err, want)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+)
+
+// unsteadyDelete fails the first deletes, before or after they took effect.
+type unsteadyDelete struct {
+	queue.Queue
+	failures int
+	acts     bool
+}
+
+func (u *unsteadyDelete) Delete(ctx context.Context, l queue.Lease) error {
+	if u.failures == 0 {
+		return u.Queue.Delete(ctx, l)
+	}
+	u.failures--
+	if u.acts {
+		if err := u.Queue.Delete(ctx, l); err != nil {
+			return err
+		}
+	}
+	return queue.ErrOutcomeUnknown
+}
+
+func TestWhatWasSentCanBeCancelled(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Hour} {
+		for _, acts := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q := setup(t)
+				p := producer.New[order](&unsteadyDelete{Queue: q, failures: 1, acts: acts}, nil)
+				sent, err := p.Send(t.Context(), order{"7"}, &producer.SendOptions{Delay: delay})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Cancel(t.Context(), sent); err != nil {
+					t.Errorf("with delay %v: %v", delay, err)
+				}
+				if properties, err := q.Properties(t.Context()); err != nil || properties.Depth != 0 {
+					t.Errorf("with delay %v: %+v, %v", delay, properties, err)
+				}
+				if err := p.Cancel(t.Context(), sent); !errors.Is(err, queue.ErrLeaseLost) {
+					t.Errorf("cancelled twice: got %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A job that a worker has taken is not cancelled, whatever became of it.
+func TestAJobThatWasTakenIsNotCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := setup(t)
+		p := producer.New[order](q, nil)
+		sent, err := p.Send(t.Context(), order{"7"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := q.Dequeue(t.Context(), 1, time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("got %v, %v", batch, err)
+		}
+		late := func(when string) {
+			t.Helper()
+			err := p.Cancel(t.Context(), sent)
+			if !errors.Is(err, queue.ErrLeaseLost) || !strings.Contains(err.Error(), "of acme/orders: a worker has taken it") || !strings.Contains(err.Error(), string(sent.ID)) {
+				t.Errorf("%s: got %v", when, err)
+			}
+		}
+		late("running")
+		if _, err := q.Update(t.Context(), batch[0].Lease, batch[0].Text, 0); err != nil {
+			t.Fatal(err)
+		}
+		late("given back")
+		if again, err := q.Dequeue(t.Context(), 1, time.Minute); err != nil || len(again) != 1 || q.Delete(t.Context(), again[0].Lease) != nil {
+			t.Fatalf("got %v, %v", again, err)
+		}
+		late("done")
+	})
+}
+
+func TestACancelEndsWithItsTimeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := producer.New(&unsteadyDelete{Queue: setup(t), failures: 1 << 30}, &producer.Options[order]{Timeout: 5 * time.Second})
+		begin := time.Now()
+		err := p.Cancel(t.Context(), producer.Sent{Lease: queue.Lease{ID: "id", Receipt: "secret"}})
+		if !errors.Is(err, queue.ErrOutcomeUnknown) || time.Since(begin) > 5*time.Second || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %v after %v", err, time.Since(begin))
+		}
+	})
+	var zero producer.Producer[order]
+	if err := zero.Cancel(t.Context(), producer.Sent{}); err == nil {
+		t.Error("the zero producer cancelled something")
+	}
+	if err := producer.New[order](setup(t), nil).Cancel(t.Context(), producer.Sent{}); !errors.Is(err, queue.ErrInvalid) {
+		t.Errorf("what was never sent: got %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// The trace context goes along with every job. With OpenTelemetry the function injects the context
+// into a propagation.MapCarrier and returns its "traceparent" and "tracestate".
+func ExampleOptions() {
+	ctx := context.Background()
+	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "pictures"})
+	type Resize struct{ Width int }
+	resizes := producer.New(q, &producer.Options[Resize]{
+		Kind:   "resize", // the queue has jobs of other kinds too
+		Create: true,
+		Trace: func(context.Context) (traceparent, tracestate string) {
+			return "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", ""
+		},
+	})
+	if _, err := resizes.Send(ctx, Resize{100}, &producer.SendOptions{Key: "album 12", Dedupe: "album 12/3"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	batch, err := q.Peek(ctx, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	head, body, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Kinds)
+	fmt.Println(head.Kind, head.Key, head.Dedupe, head.Trace)
+	fmt.Println(string(body), err)
+	// Output:
+	// resize album 12 album 12/3 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+	// {"Width":100} <nil>
+}

@@ -1,0 +1,194 @@
+package producer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// SendOptions say more about one job. Nil and the zero value mean the defaults. What exceeds a
+// limit is [queue.ErrInvalid], and nothing is sent.
+type SendOptions struct {
+	// Delay hides the job for this long, at most [queue.MaxVisibility] and less than TTL.
+	// Defaults to 0, visible at once.
+	Delay time.Duration
+
+	// TTL is how long the job lives in the queue, at least [queue.MinTTL], or [queue.Forever].
+	// Defaults to Forever.
+	TTL time.Duration
+
+	// JobID is the id of the job, which stays the same when its message is moved or sent again.
+	// At most codec.MaxHeadText bytes; it needs an envelope. Defaults to a random id.
+	JobID string
+
+	// Dedupe is equal for jobs that are the same job sent twice, so that workers can recognise
+	// them; sending does not. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to
+	// none.
+	Dedupe string
+
+	// Key is what the job belongs to, such as a customer. At most codec.MaxHeadText bytes; it
+	// needs an envelope. Defaults to none.
+	Key string
+}
+
+// Sent is a job that the service has accepted.
+type Sent struct {
+	// Lease has the message id, as the handler will see it, and the receipt with which
+	// [Producer.Cancel] deletes the message until a worker takes it. Whoever has the receipt can
+	// do so.
+	queue.Lease
+
+	// JobID is the id of the job, from its envelope. Empty for formats without one.
+	JobID string
+
+	// Inserted is when the message was accepted, by the service's clock.
+	Inserted time.Time
+
+	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
+	// response to an earlier request was lost. Both messages have the same job id; Lease is that of
+	// the later one.
+	MaybeTwice bool
+}
+
+// errZero is the error of the zero Producer.
+var errZero = errors.New("send: the producer was not made with producer.New")
+
+// errAccepted is why a job may be in the queue twice when an interceptor calls next again.
+var errAccepted error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the job was accepted before"}
+
+// Send sends one job and returns when the service has accepted it. A job that cannot be encoded,
+// is too large ([queue.ErrTooLarge]) or has invalid options ([queue.ErrInvalid]) fails before
+// anything is sent. The limits are [queue.MaxText], and [queue.MaxRequest] for the text escaped for
+// XML, whatever the queue; an envelope must leave codec.Room bytes free, for attempts to be
+// recorded in. After an error that matches [queue.ErrOutcomeUnknown] the job may be in the queue;
+// after any other it is not.
+func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, error) {
+	if err := p.ready(); err != nil {
+		return Sent{}, err
+	}
+	s, err := p.sending(ctx, o)
+	var body []byte
+	if err == nil {
+		body, err = p.options.Codec.Encode(job)
+	}
+	if err == nil {
+		if p.options.Timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
+			defer cancel()
+		}
+		err = p.intercepted(s, body)(ctx)
+	}
+	switch {
+	case err == nil:
+		return s.Sent, nil
+	case s != nil && s.maybeSent != nil && !errors.Is(err, queue.ErrOutcomeUnknown):
+		return Sent{}, fmt.Errorf("send to %v: %w; an earlier request may have taken effect: %w", p.queue.Name(), err, s.maybeSent)
+	}
+	return Sent{}, fmt.Errorf("send to %v: %w", p.queue.Name(), err)
+}
+
+// ready returns an error for a producer that cannot send.
+func (p *Producer[T]) ready() error {
+	if p == nil || p.queue == nil {
+		return errZero
+	}
+	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
+		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
+			p.queue.Name(), d, d)
+	}
+	return nil
+}
+
+// sending returns what the interceptors get.
+func (p *Producer[T]) sending(ctx context.Context, o *SendOptions) (*Sending, error) {
+	s := &Sending{Queue: p.queue.Name(), Head: codec.Head{Kind: p.options.Kind, Enqueued: time.Now()}}
+	if o != nil {
+		if err := p.checkEnvelope("JobID", o.JobID, "Dedupe", o.Dedupe, "Key", o.Key); err != nil {
+			return nil, err
+		}
+		s.Delay, s.TTL = o.Delay, o.TTL
+		s.Head.ID, s.Head.Dedupe, s.Head.Key = o.JobID, o.Dedupe, o.Key
+	}
+	if s.Head.ID == "" {
+		s.Head.ID = rand.Text()
+	}
+	if f := p.options.Trace; f != nil && p.options.Format.HasHead() {
+		if s.Head.Trace, s.Head.TraceState = f(ctx); len(s.Head.TraceState) > codec.MaxTraceState {
+			s.Head.TraceState = ""
+		}
+	}
+	return s, nil
+}
+
+// checkEnvelope refuses the values, each after its name, that only an envelope can carry, if the
+// format has none.
+func (p *Producer[T]) checkEnvelope(pairs ...string) error {
+	for i := 0; i < len(pairs) && !p.options.Format.HasHead(); i += 2 {
+		if pairs[i+1] != "" {
+			return &queue.Error{Kind: queue.ErrInvalid, Hint: "leave it out, or leave Format at codec.Auto",
+				Detail: fmt.Sprintf("%s %.60q needs an envelope, and the format %v has none", pairs[i], pairs[i+1], p.options.Format)}
+		}
+	}
+	return nil
+}
+
+// enqueue seals the body and sends it.
+func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
+	text, err := p.seal(s, body)
+	if err != nil {
+		return err
+	}
+	return retry.Do(ctx, s.Head.ID, queue.Transient, func(ctx context.Context) error {
+		err := p.try(ctx, s, text)
+		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
+			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
+				err = p.try(ctx, s, text)
+			}
+		}
+		return err
+	})
+}
+
+// seal checks what is to be sent, after the interceptors have had their say, and returns its text.
+func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
+	if err := queue.CheckEnqueue(&s.EnqueueOptions); err != nil {
+		return "", err
+	}
+	room := 0
+	if p.options.Format.HasHead() {
+		if err := s.Head.Check(); err != nil {
+			return "", &queue.Error{Kind: queue.ErrInvalid, Detail: err.Error()}
+		}
+		room = s.Head.Room()
+	} else if err := p.checkEnvelope("Kind", s.Head.Kind, "Claim", s.Head.Claim); err != nil {
+		return "", err
+	}
+	text, err := codec.Seal(s.Head, body, p.options.Format)
+	if err != nil {
+		return "", err
+	}
+	return text, queue.CheckRequest(text, room)
+}
+
+// try sends one request.
+func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
+	accepted, err := p.queue.Enqueue(ctx, text, &s.EnqueueOptions)
+	switch {
+	case err == nil:
+		s.Sent = Sent{Lease: accepted.Lease, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
+		if p.options.Format.HasHead() {
+			s.Sent.JobID = s.Head.ID
+		}
+		s.maybeSent = errAccepted
+	case errors.Is(err, queue.ErrOutcomeUnknown):
+		s.maybeSent = err
+	}
+	return err
+}

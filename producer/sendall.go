@@ -1,0 +1,245 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// defaultConcurrency is how many jobs SendAll sends at once. The service takes 2,000 messages a
+// second on a queue, which is as many as 32 requests of 16 ms at a time.
+const defaultConcurrency = 32
+
+// SendAllOptions configure one [Producer.SendAll]. Nil and the zero value mean the defaults.
+type SendAllOptions[T any] struct {
+	// Concurrency is how many jobs are sent at once. Negative is an error. Defaults to 32.
+	Concurrency int
+
+	// Options returns the options of a job with its index, from 0. It is called once for each
+	// job, one after the other. Defaults to those of a nil [SendOptions].
+	Options func(index int, job T) SendOptions
+
+	// Report receives what became of each job, one after the other and in no order; SendAll then
+	// keeps no results, about 300 bytes a job, and returns none. Defaults to none.
+	Report func(Result)
+}
+
+// Result is what became of one job of a [Producer.SendAll].
+type Result struct {
+	Index int   // of the job in the sequence, from 0
+	Sent  Sent  // zero if Err is not nil
+	Err   error // as Send returns it; nil if the job was accepted
+}
+
+// SendAll sends all jobs of a sequence, several at a time and in no order, each as [Producer.Send]
+// does. It returns when no request is under way any more, with a result for every job that it took,
+// in the order of the sequence. The error is nil if the sequence ended and all jobs were accepted.
+//
+// The next job is taken only when it can be sent at once, so a sequence need not fit into memory;
+// with a Report its results need not either. A job that cannot be sent as it is, such as one that
+// is too large, stops no other. No further job is taken when the context ends, and after an error
+// that would meet every job: the queue is missing, access is denied, or the service did not accept
+// a job within Options.Timeout. To go on after that, send the jobs without a result and those with
+// an error; [queue.ErrOutcomeUnknown] tells which of these may be in the queue already.
+//
+// A panic of the sequence, of the codec or of another function of the options comes out of SendAll
+// when no request is under way any more.
+func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllOptions[T]) ([]Result, error) {
+	if err := p.ready(); err != nil {
+		return nil, err
+	}
+	s := &sendAll[T]{producer: p, stopped: make(chan struct{})}
+	if o != nil {
+		s.options = *o
+	}
+	switch {
+	case s.options.Concurrency < 0:
+		return nil, fmt.Errorf("send to %v: Concurrency %d is negative", p.queue.Name(), s.options.Concurrency)
+	case s.options.Concurrency == 0:
+		s.options.Concurrency = defaultConcurrency
+	}
+	s.slots = make(chan struct{}, s.options.Concurrency)
+	ended := s.run(ctx, jobs)
+	switch {
+	case s.panicked != nil:
+		panic(s.panicked)
+	case s.exited:
+		runtime.Goexit()
+	}
+	return s.results, s.err(ended)
+}
+
+// sendAll is one SendAll.
+type sendAll[T any] struct {
+	producer *Producer[T]
+	options  SendAllOptions[T]
+	slots    chan struct{} // one element for each job on its way
+	running  sync.WaitGroup
+	taken    int
+
+	reporting sync.Mutex // held while Report runs
+
+	mu       sync.Mutex
+	stopped  chan struct{} // closed when no further job is taken; guarded by mu
+	stopping bool          // stopped is closed; guarded by mu
+	results  []Result      // by index, unless there is a Report; guarded by mu
+	failed   int           // how many jobs were not accepted; guarded by mu
+	first    Result        // that of them with the lowest index; guarded by mu
+	panicked error         // a panic on one of our goroutines; guarded by mu
+	exited   bool          // a runtime.Goexit on one of our goroutines; guarded by mu
+}
+
+// run takes and sends jobs. It returns why it took no more before the sequence ended, or nil.
+func (s *sendAll[T]) run(ctx context.Context, jobs iter.Seq[T]) (ended error) {
+	defer s.running.Wait() // also when the sequence panics
+	if ended = s.acquire(ctx); ended != nil {
+		return ended
+	}
+	for job := range jobs {
+		i := s.taken
+		s.taken++
+		var o *SendOptions
+		if s.options.Options != nil {
+			own := s.options.Options(i, job)
+			o = &own
+		}
+		if s.options.Report == nil {
+			s.mu.Lock()
+			s.results = append(s.results, Result{Index: i})
+			s.mu.Unlock()
+		}
+		s.running.Go(func() { s.send(ctx, i, job, o) })
+		if ended = s.acquire(ctx); ended != nil {
+			return ended
+		}
+	}
+	return nil
+}
+
+// errStopped means that one job's error would meet every other.
+var errStopped = errors.New("no further job was taken")
+
+// acquire waits until another job can be sent at once. It returns an error if none may be taken.
+func (s *sendAll[T]) acquire(ctx context.Context) error {
+	select {
+	case <-ctx.Done(): // first, because select draws lots
+		return context.Cause(ctx)
+	case <-s.stopped:
+		return errStopped
+	default:
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stopped:
+		return errStopped
+	}
+}
+
+// send sends one job and records what became of it.
+func (s *sendAll[T]) send(ctx context.Context, i int, job T, o *SendOptions) {
+	returned := false
+	defer func() {
+		v := recover()
+		if v != nil || !returned {
+			s.abort(v)
+		}
+		<-s.slots
+	}()
+	sent, err := s.producer.Send(ctx, job, o)
+	s.record(Result{Index: i, Sent: sent, Err: err})
+	returned = true
+}
+
+// record records what became of a job.
+func (s *sendAll[T]) record(r Result) {
+	s.mu.Lock()
+	if s.options.Report == nil {
+		s.results[r.Index] = r
+	}
+	if r.Err != nil {
+		if s.failed == 0 || r.Index < s.first.Index {
+			s.first = r
+		}
+		s.failed++
+		if meetsAll(r.Err) {
+			s.stop()
+		}
+	}
+	s.mu.Unlock()
+	if s.options.Report != nil {
+		s.reporting.Lock()
+		defer s.reporting.Unlock()
+		s.options.Report(r)
+	}
+}
+
+// abort records the end of a goroutine of ours by a panic, or by runtime.Goexit if v is nil.
+func (s *sendAll[T]) abort(v any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case v == nil:
+		s.exited = true
+	case s.panicked == nil:
+		s.panicked = &panicError{v, debug.Stack()}
+	}
+	s.stop()
+}
+
+// stop lets no further job be taken. Requires mu.
+func (s *sendAll[T]) stop() {
+	if !s.stopping {
+		s.stopping = true
+		close(s.stopped)
+	}
+}
+
+// meetsAll reports whether the error of one job would be that of every other.
+func meetsAll(err error) bool {
+	for _, one := range [...]error{queue.ErrUnauthorized, queue.ErrQueueMissing, queue.ErrQueueBeingDeleted,
+		queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// err returns the error of SendAll. All goroutines have ended.
+func (s *sendAll[T]) err(ended error) error {
+	if s.failed > 0 {
+		err := fmt.Errorf("%d of %d jobs were not accepted, the first with index %d: %w", s.failed, s.taken, s.first.Index, s.first.Err)
+		if ended != nil && !errors.Is(err, ended) {
+			err = fmt.Errorf("%w; %w after %d jobs", err, ended, s.taken)
+		}
+		return err
+	}
+	if ended != nil {
+		return fmt.Errorf("send to %v: %w after %d jobs, which were all accepted", s.producer.queue.Name(), ended, s.taken)
+	}
+	return nil
+}
+
+// panicError is what SendAll panics with after a panic on a goroutine of its own.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error returns the text of the panic and where it came from.
+func (e *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.value, e.stack) }
+
+// Unwrap returns the value if it is an error.
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
