@@ -183,6 +183,7 @@ func TestOnlyEnvelopesAreRewritten(t *testing.T) {
 		"millrace/1?id=7\n":                       "millrace/1?id=7&s=1\n",
 		"millrace/99?id=7\nbody":                  "millrace/99?id=7\nbody",
 		"millrace/1?broken":                       "millrace/1?broken",
+		"millrace/2?id=7&cl=blob\n":               "millrace/2?id=7&s=1&cl=blob\n",
 		"{}":                                      "{}",
 		"":                                        "",
 	} {
