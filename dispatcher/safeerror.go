@@ -81,21 +81,21 @@ func isCanceled(err error) (is bool) {
 	return errors.Is(err, context.Canceled)
 }
 
-// stackOf returns the stack of the panic that the error is of, or nil.
+// stackOf returns the stack of the panic that the error is of, or nil. The error's methods may
+// panic now, though they did not before.
 func stackOf(err error) (stack []byte) {
-	hook.Run(func() { // its methods may fail now, though they did not before
-		var (
-			panicked *PanicError
-			failed   *HookError
-		)
-		switch {
-		case errors.As(err, &panicked):
-			stack = panicked.Stack
-		case errors.As(err, &failed):
-			stack = failed.Stack
-		}
-	})
-	return stack
+	defer func() { _ = recover() }()
+	var (
+		panicked *PanicError
+		failed   *HookError
+	)
+	switch {
+	case errors.As(err, &panicked):
+		return panicked.Stack
+	case errors.As(err, &failed):
+		return failed.Stack
+	}
+	return nil
 }
 
 // brokenError replaces an error whose methods panic.
