@@ -35,7 +35,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= bounds.MaxLost:
 		return v.poisoned(v.lostReason()), true
-	case v.attempt() > bounds.MaxAttempts:
+	case v.attempt() > v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
@@ -57,9 +57,11 @@ func (v *delivery) lostReason() (poison.Reason, error) {
 const newerDelay = 30 * time.Second
 
 // unreadable decides on a message that could not be opened or decoded: what is newer than this
-// program is left to another, anything else is poison.
+// program is left to another, anything else is poison. Without an envelope it is left to another as
+// often as there are attempts.
 func (v *delivery) unreadable(err error) decision {
-	if errors.Is(err, codec.ErrNewer) {
+	if errors.Is(err, codec.ErrNewer) && (v.enveloped() || v.attempt() <= v.maxAttempts()) {
+		v.forOthers = true
 		return decision{outcome: Snoozed, delay: newerDelay, err: err}
 	}
 	return v.poisoned(poison.ReasonUndecodable, codec.Explain(v.queued.Text, v.dispatcher.options.Format, err))
@@ -84,7 +86,7 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 		return v.poisoned(poison.ReasonRejected, err)
 	case explicit && said.outcome == Snoozed:
 		return v.later(Snoozed, said.delay, nil)
-	case v.attempt() >= v.dispatcher.options.Poison.MaxAttempts:
+	case v.attempt() >= v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, err)
 	case explicit:
 		return v.later(Retried, said.delay, err)

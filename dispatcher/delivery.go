@@ -18,6 +18,7 @@ type delivery struct {
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
+	forOthers     bool          // whether it is left to workers that know more than this one
 	slot          slotState
 	lease         lease
 
@@ -29,7 +30,8 @@ type delivery struct {
 	ctx          context.Context // the handler's; nil if no handler ran
 	context      handlerContext  // storage of ctx
 
-	job     job         // this delivery with its type; constant
+	kind    *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
+	job     job         // this delivery with its type; constant, on a queue of kinds once opened
 	sibling *delivery   // the next one of its batch; constant
 	batch   *batchSlots // shared with its batch
 
@@ -56,6 +58,9 @@ func (v *delivery) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v
 func (v *delivery) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
+	if err == nil {
+		err = v.chooseKind()
+	}
 	v.countStarts()
 	if dec, no := v.refuse(err); no {
 		v.settle(dec, held, refused)
@@ -76,9 +81,9 @@ func (v *delivery) run() {
 func (v *delivery) open() (codec.Head, []byte, codec.Format, error) {
 	o := &v.dispatcher.options
 	if o.Adopt {
-		return codec.OpenAdopted(v.queued.Text, o.Format)
+		return codec.OpenAdopted(v.queued.Text, o.Format, v.dispatcher.features...)
 	}
-	return codec.Open(v.queued.Text, o.Format)
+	return codec.Open(v.queued.Text, o.Format, v.dispatcher.features...)
 }
 
 // decode reads the body, or settles the message as undecodable. A codec that panics or ends its
@@ -129,6 +134,9 @@ func (v *delivery) handle() {
 func (v *delivery) timeout() time.Duration {
 	if own := v.job.ownTimeout(); own != 0 {
 		return own
+	}
+	if v.kind != nil && v.kind.options.Timeout != 0 {
+		return v.kind.options.Timeout
 	}
 	return v.dispatcher.options.Timeout
 }

@@ -13,6 +13,7 @@ type Delivery struct {
 	Queue        queue.Name
 	ID           queue.ID
 	Job          string // the job id from the envelope; empty for a message without one
+	Kind         string // the type of the job on a queue of several; from the envelope; empty for one without
 	Attempt      int    // 1 at the first; see [Message]
 	MaxAttempts  int    // the number of the last attempt
 	DequeueCount int64
@@ -30,13 +31,16 @@ func (d Delivery) Last() bool { return d.AttemptsLeft() == 0 }
 // AttemptsLeft returns how many attempts remain after this one.
 func (d Delivery) AttemptsLeft() int { return max(d.MaxAttempts-d.Attempt, 0) }
 
-// LogValue returns the attributes queue, message, job and attempt as a group.
+// LogValue returns the attributes queue, message, job, kind and attempt as a group.
 func (d Delivery) LogValue() slog.Value { return slog.GroupValue(d.attrs()...) }
 
 func (d Delivery) attrs() []slog.Attr {
 	attrs := append(make([]slog.Attr, 0, 8), slog.String("queue", d.Queue.String()), slog.String("message", string(d.ID)))
 	if d.Job != "" {
 		attrs = append(attrs, slog.String("job", d.Job))
+	}
+	if d.Kind != "" {
+		attrs = append(attrs, slog.String("kind", d.Kind))
 	}
 	return append(attrs, slog.Int("attempt", d.Attempt))
 }
@@ -45,8 +49,8 @@ func (d Delivery) attrs() []slog.Attr {
 // changed, so it reads only fields that never change and the attempts.
 func (v *delivery) described() Delivery {
 	return Delivery{
-		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID,
-		Attempt: v.attempt(), MaxAttempts: v.dispatcher.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
+		Queue: v.dispatcher.name, ID: v.queued.ID, Job: v.head.ID, Kind: v.head.Kind,
+		Attempt: v.attempt(), MaxAttempts: v.maxAttempts(), DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Enqueued: v.head.Enqueued, Expires: v.queued.Expires,
 		Trace: v.head.Trace, TraceState: v.head.TraceState,
 	}

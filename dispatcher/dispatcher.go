@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
@@ -19,6 +20,8 @@ type Dispatcher struct {
 	queue         queue.Queue
 	name          queue.Name
 	newDeliveries func(n int) *delivery // linked by sibling; see adapter.go
+	kinds         map[string]*Kind      // by name; nil for a queue of one kind
+	features      []codec.Feature       // of envelopes, that it understands
 	options       Options               // hooks are wrapped by Options.guard
 	hooks         *hook.Guard
 

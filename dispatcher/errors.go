@@ -41,7 +41,7 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 // LogValue returns the attributes of [DeliveryError.Attrs] as a group.
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, attempt, outcome, delay, reason and
+// Attrs returns the log attributes queue, message, job, kind, attempt, outcome, delay, reason and
 // error, without those that do not apply.
 func (e *DeliveryError) Attrs() []slog.Attr {
 	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))

@@ -27,7 +27,7 @@ type Message[T any] struct {
 	// died holding the message.
 	Attempt int
 
-	// MaxAttempts is the number of the last attempt, from Options.Poison.
+	// MaxAttempts is the number of the last attempt, from the [Kind] or Options.Poison.
 	MaxAttempts int
 
 	// DequeueCount is how often the message was dequeued, including this time.
@@ -44,7 +44,7 @@ type Message[T any] struct {
 	// never expires has a date in the year 9999.
 	Expires time.Time
 
-	delivery *typedDelivery[T] // nil for a message made by a test
+	delivery *typedJob[T] // nil for a message made by a test
 }
 
 // Last reports whether this is the last attempt: an error other than a [Snooze] then moves the

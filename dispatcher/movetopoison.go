@@ -74,7 +74,7 @@ func (v *delivery) leaseLeft() time.Duration {
 // least a second, whatever RetryDelay returns, because nothing bounds the number of copies
 // tried.
 func (v *delivery) copyDelay(err error) time.Duration {
-	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
+	maxTries := int64(max(v.attempt(), v.maxAttempts()))
 	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
 	delay := max(v.retryDelay(tries, err), time.Second)
 	if !v.lease.messageEnd.IsZero() { // else it would not be delivered again to be moved

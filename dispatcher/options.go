@@ -88,7 +88,8 @@ type Options struct {
 	Seed uint64
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
-	// again, unless it expires within a second. It must not block. Defaults to none.
+	// again, unless it expires within a second or is left to other workers. It must not block.
+	// Defaults to none.
 	OnRelease func(time.Time)
 
 	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own

@@ -139,5 +139,11 @@ type Handler[T any] = dispatcher.Handler[T]
 // Middleware wraps a handler. See dispatcher.Middleware.
 type Middleware[T any] = dispatcher.Middleware[T]
 
+// Kind is one of several types of jobs on a queue. Package kinds makes them. See dispatcher.Kind.
+type Kind = dispatcher.Kind
+
+// KindOptions are the limits of one kind. See dispatcher.KindOptions.
+type KindOptions = dispatcher.KindOptions
+
 // Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
 type Interceptor = dispatcher.Interceptor

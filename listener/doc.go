@@ -10,6 +10,9 @@
 // delay after a failure, the poison queue after too many, a cancelled context when the lease is
 // lost. Handlers must be idempotent.
 //
+// A queue may have jobs of several types: [NewKinds] takes a handler for each, and leaves jobs of
+// other kinds to other workers. A listener made by [New] leaves all jobs of a kind alone.
+//
 // # Concurrency
 //
 // Loops are goroutines that dequeue; handlers run beside them. At most

@@ -10,7 +10,8 @@ import (
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec decodes the body, and encodes it for Message.Save. Defaults to codec.JSON.
+	// Codec decodes the body, and encodes it for Message.Save. A listener of kinds refuses it: each
+	// kind has its own. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
 	// Format is how the text carries the body. Defaults to codec.Auto, which reads envelopes,
@@ -79,7 +80,8 @@ type Options[T any] struct {
 	Timeout time.Duration
 
 	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
-	// Timeout, negative means none. It must not change the message. Defaults to none.
+	// Timeout, negative means none. It must not change the message. A listener of kinds refuses
+	// it: each kind has its Timeout. Defaults to none.
 	TimeoutFor func(m *Message[T]) time.Duration
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
