@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
 // bodies returns what was handled, by kind.
@@ -171,6 +172,30 @@ func TestAJobBeyondTheAttemptsOfItsKindIsNotRun(t *testing.T) {
 			b.Errorf("handled %v, got the records %+v", b.handled, records)
 		}
 	})
+}
+
+// Poison that cannot be moved waits no longer than after the attempts of its kind.
+func TestPoisonThatCannotBeMovedWaitsByTheAttemptsOfItsKind(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		send(b, orders, order{1})
+		b.options.Poison = listener.PoisonPolicy{MaxAttempts: 9, Queue: refusing{b.queue.Sibling(poison.Suffix)}}
+		var waits []int
+		b.options.RetryDelay = func(attempt int, _ error) time.Duration {
+			waits = append(waits, attempt)
+			return time.Second
+		}
+		b.run(10*time.Second, b.kindsOf(orders.Handle(handler[order](b, listener.Poison(errFails)), &kinds.Options{MaxAttempts: 3})))
+		if len(waits) < 5 || !slices.Equal(waits[:5], []int{1, 2, 3, 3, 3}) || len(b.handled["order"]) != 1 {
+			b.Errorf("waited as after the attempts %v, handled %+v", waits, b.handled)
+		}
+	})
+}
+
+// refusing is a poison queue that takes nothing.
+type refusing struct{ queue.Queue }
+
+func (q refusing) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
+	return queue.Message{}, &queue.Error{Op: "enqueue", Queue: q.Name(), Kind: queue.ErrInvalid}
 }
 
 // Each kind has its time-out: its own, none, or the listener's.

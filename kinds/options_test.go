@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,6 +18,8 @@ import (
 func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	b := setup(t)
 	nothing := handler[order](b, nil)
+	ended, end := context.WithCancel(t.Context())
+	end() // a listener that accepts them returns
 	for _, c := range []struct {
 		name  string
 		kinds []listener.Kind
@@ -45,7 +48,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 				c.set(&o)
 			}
 			l := listener.NewKinds(b.queue, c.kinds, &o)
-			err := l.Run(t.Context())
+			err := l.Run(ended)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q in it", err, want)
@@ -56,7 +59,7 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 		})
 	}
-	if err := listener.NewKinds(nil, []listener.Kind{orders.Handle(nothing, nil)}, nil).Run(t.Context()); err == nil {
+	if err := listener.NewKinds(nil, []listener.Kind{orders.Handle(nothing, nil)}, nil).Run(ended); err == nil {
 		t.Error("a nil queue was accepted")
 	}
 }
