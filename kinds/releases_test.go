@@ -1,0 +1,79 @@
+package kinds_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/kinds"
+	"github.com/millrace/millrace/listener"
+)
+
+// B-19: whatever kinds the releases know that work on one queue, every job of a kind that one of them
+// knows is handled by such a worker, every other third fails once and runs exactly twice, and all other
+// jobs stay in the queue without an attempt.
+func TestJobsWaitForAReleaseThatKnowsThem(t *testing.T) {
+	name := rapid.String().Filter(func(s string) bool { return codec.Head{Kind: s}.Check() == nil })
+	rapid.Check(t, func(rt *rapid.T) {
+		names := rapid.SliceOfNDistinct(name, 1, 5, rapid.ID[string]).Draw(rt, "names")
+		releases := rapid.SliceOfN(rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, len(names), rapid.ID[string]), 1, 3).Draw(rt, "releases")
+		jobs := rapid.SliceOfN(rapid.SampledFrom(names), 1, 20).Draw(rt, "kinds of the jobs")
+		known := slices.Concat(releases...)
+		want, left := map[int][]int{}, 0
+		for i, kind := range jobs {
+			switch {
+			case !slices.Contains(known, kind):
+				left++
+			case i%3 == 0:
+				want[i] = []int{1, 2}
+			default:
+				want[i] = []int{1}
+			}
+		}
+		var violations []any
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			b.options.Poison.MaxAttempts, b.options.Poison.MaxLost = 2, 1
+			b.options.RetryDelay = func(int, error) time.Duration { return time.Second }
+			for i, kind := range jobs {
+				send(b, kinds.Kind[order]{Name: kind}, order{i})
+			}
+			var mu sync.Mutex
+			attempts := map[int][]int{}
+			var workers []runner
+			for _, release := range releases {
+				var handled []listener.Kind
+				for _, kind := range release {
+					handled = append(handled, kinds.Kind[order]{Name: kind}.Handle(func(_ context.Context, m *listener.Message[order]) error {
+						mu.Lock()
+						defer mu.Unlock()
+						i := m.Body.Total
+						attempts[i] = append(attempts[i], m.Attempt)
+						if jobs[i] != kind {
+							violations = append(violations, "a handler of another kind", kind, jobs[i])
+						}
+						if i%3 == 0 && m.Attempt == 1 {
+							return errFails
+						}
+						return nil
+					}, nil))
+				}
+				workers = append(workers, b.kindsOf(handled...))
+			}
+			b.run(time.Hour, workers...)
+			if !reflect.DeepEqual(attempts, want) || b.depth() != int64(left) || len(b.records()) != 0 {
+				violations = append(violations, "attempts", attempts, "want", want, "left", b.depth(), left, b.records())
+			}
+		})
+		if len(violations) > 0 {
+			rt.Fatal(violations...)
+		}
+	})
+}
