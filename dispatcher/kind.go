@@ -65,7 +65,7 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 	if err := errors.Join(err, invalid); err != nil {
 		return nil, err
 	}
-	d.kinds, d.features = byName, []codec.Feature{codec.Kinds}
+	d.kinds, d.features = byName, append(d.features, codec.Kinds)
 	return d, nil
 }
 
