@@ -71,7 +71,7 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 }
 
 func (v *typedDelivery[T]) decodeBody() error {
-	body, err := v.jobs.Codec.Decode(v.body)
+	body, err := v.jobs.Codec.Decode(v.content())
 	if err != nil {
 		return err
 	}
