@@ -3,9 +3,9 @@ package claimcheck_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,35 +18,36 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// killer kills a process at its nth step, before or after that takes effect. A step is a request
-// to the queue or the store that does something, or a handler.
+// killer kills a process at its nth step of a kind, before or after that takes effect. A step is a
+// request to the queue or the store that does something, or a handler.
 type killer struct {
+	kind  string // empty for a process that is not killed
 	after bool
 
-	mu    sync.Mutex
-	until int    // steps; 0 and less means dead; guarded by mu
-	last  string // the step at which it was killed; guarded by mu
+	mu     sync.Mutex
+	until  int  // steps of the kind; guarded by mu
+	killed bool // guarded by mu
 }
 
 var errKilled = errors.New("the process was killed")
 
-func (k *killer) step(what string, act func() error) error {
+func (k *killer) step(kind string, act func() error) error {
 	k.mu.Lock()
-	if k.until <= 0 {
+	if k.killed {
 		k.mu.Unlock()
 		return errKilled
 	}
-	k.until--
-	killed := k.until == 0
-	if killed {
-		k.last = what
+	if kind == k.kind {
+		k.until--
+		k.killed = k.until == 0
 	}
+	now := k.killed
 	k.mu.Unlock()
-	if killed && !k.after {
+	if now && !k.after {
 		return errKilled
 	}
 	err := act()
-	if killed || k.dead() { // another step was the last while this one was under way
+	if k.dead() { // also if another step was the last while this one was under way
 		return errKilled
 	}
 	return err
@@ -55,7 +56,7 @@ func (k *killer) step(what string, act func() error) error {
 func (k *killer) dead() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.until <= 0
+	return k.killed
 }
 
 // mortalQueue is the queue of a process that is killed.
@@ -242,53 +243,52 @@ func (b *bundle) check(l *ledger, when string) {
 	}
 }
 
+// steps are the kinds of steps.
+var steps = []string{
+	"put of a body", "enqueue", "dequeue", "open", "handler", "failing handler", "update", "delete", "tombstone", "create", "sweep",
+}
+
 // O-05: a process that is killed at any step, before or after that took effect, leaves every message
 // with its body. The next process does every job that was accepted, and what stays stored is what
 // the dead had in hand.
 func TestNoKillTakesABodyThatAMessageNeeds(t *testing.T) {
-	seen := map[string]bool{}
-	for _, after := range []bool{false, true} {
-		for step, ended := 1, false; !ended; step++ {
-			bubble(t, func(b *bundle) {
-				l := &ledger{accepted: map[string]bool{}, done: map[string]int{}}
-				k := &killer{until: step, after: after}
-				b.process(k, l, true)
-				ended = !k.dead()
-				seen[k.last] = true
-				when := k.last
-				if after {
-					when = "killed after " + when
-				} else {
-					when = "killed before " + when
+	for _, kind := range steps {
+		for _, after := range []bool{false, true} {
+			for n, killed := 1, true; killed; n++ {
+				name := fmt.Sprintf("%s %d, after it: %v", kind, n, after)
+				bubble(t, func(b *bundle) { killed = b.kill(&killer{kind: kind, until: n, after: after}, name) })
+				if !killed && n == 1 {
+					t.Errorf("no process was killed at the step %q", kind)
 				}
-				time.Sleep(time.Hour) // the leases of the dead end
-				b.check(l, when)
-				b.process(&killer{until: 1 << 30}, l, false)
-				for _, name := range names {
-					if l.accepted[name] && l.done[name] == 0 {
-						b.Errorf("%s: job %s was accepted and not done", when, name)
-					}
-				}
-				if left, buried := b.depth(b.queue), b.depth(b.queue.Sibling(poison.Suffix)); left+buried != 0 || len(l.gone) != 0 {
-					b.Errorf("%s: got %d messages and %d poisoned left, bodies gone %q; want none", when, left, buried, l.gone)
-				}
-				// A dead process had at most Concurrency jobs in hand; a save has two bodies.
-				if waiting, all := b.stored(); waiting > 3 || all != waiting || ended && waiting != 0 {
-					b.Errorf("%s: got %d orphans and %d tombstones", when, waiting, all-waiting)
-				}
-				if _, err := b.claims.Purge(b.Context(), time.Hour); err != nil {
-					b.Error(err)
-				}
-				b.wantStored(0, 0)
-			})
-		}
-		if t.Failed() {
-			return
+			}
 		}
 	}
-	for _, what := range strings.Split("put of a body,enqueue,dequeue,open,handler,failing handler,update,delete,tombstone,create,sweep", ",") {
-		if !seen[what] {
-			t.Errorf("no process was killed at the step %q", what)
+}
+
+// kill runs a process with the killer and then another, and reports whether the first was killed.
+func (b *bundle) kill(k *killer, when string) (killed bool) {
+	b.Helper()
+	l := &ledger{accepted: map[string]bool{}, done: map[string]int{}}
+	b.process(k, l, true)
+	killed = k.dead()
+	time.Sleep(time.Hour) // the leases of the dead end
+	b.check(l, when)
+	b.process(&killer{}, l, false)
+	for _, name := range names {
+		if l.accepted[name] && l.done[name] == 0 {
+			b.Errorf("%s: job %s was accepted and not done", when, name)
 		}
 	}
+	if left, buried := b.depth(b.queue), b.depth(b.queue.Sibling(poison.Suffix)); left+buried != 0 || len(l.gone) != 0 {
+		b.Errorf("%s: got %d messages and %d poisoned left, bodies gone %q; want none", when, left, buried, l.gone)
+	}
+	// A dead process had two jobs in hand, and settled two more; a save has two bodies.
+	if waiting, all := b.stored(); waiting > 5 || all != waiting || !killed && waiting != 0 {
+		b.Errorf("%s: got %d orphans and %d tombstones", when, waiting, all-waiting)
+	}
+	if _, err := b.claims.Purge(b.Context(), time.Hour); err != nil {
+		b.Error(err)
+	}
+	b.wantStored(0, 0)
+	return killed
 }

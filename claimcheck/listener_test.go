@@ -150,9 +150,10 @@ func TestALeaseIsRenewedDuringTheDownload(t *testing.T) {
 // The time-out of the handler begins after the download.
 func TestTheTimeoutBeginsAfterTheDownload(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		b.store.openSlow = time.Minute
+		b.store.openSlow = 10 * time.Second
 		b.send(job{"slow", large})
 		o := options(b.claims)
+		o.Visibility = listener.FixedVisibility(5 * time.Minute) // no renewal ends the handler
 		o.Timeout = 5 * time.Second
 		var took time.Duration
 		b.run(o, func(ctx context.Context, _ *listener.Message[job]) error {
@@ -203,7 +204,7 @@ func TestABodyThatCannotBeReadForAWhileIsNoAttempt(t *testing.T) {
 			attempts = m.Attempt
 			return nil
 		}, 2*time.Hour)
-		if attempts != 1 || state.Succeeded != 1 || state.Poisoned != 0 {
+		if attempts != 1 || state.Succeeded != 1 || state.Poisoned != 0 || state.Running != 0 {
 			b.Errorf("got attempt %d, state %+v; want a success at the first attempt", attempts, state)
 		}
 		if n := b.store.count("open"); n < 60 || n > 130 {
