@@ -78,7 +78,7 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 }
 
 func (v *typedJob[T]) decodeBody() error {
-	body, err := v.jobs.Codec.Decode(v.body)
+	body, err := v.jobs.Codec.Decode(v.content())
 	if err != nil {
 		return err
 	}

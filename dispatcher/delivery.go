@@ -23,7 +23,10 @@ type delivery struct {
 	lease         lease
 
 	head         codec.Head
-	body         []byte
+	body         []byte   // as the text carries it; empty if the message has a claim
+	claimed      []byte   // the body of its claim, once opened
+	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
+	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format
 	starts       int             // how many of the recorded starts count
 	lastRecorded recordedStart   // what this process knew of the message when starts were counted
@@ -68,8 +71,10 @@ func (v *delivery) run() {
 	}
 	v.settleBatchSlots()
 	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill the worker too
-		v.excludeStart(unstarted)
-		v.settle(dec, held, unstarted)
+		v.settleUnstarted(dec)
+		return
+	}
+	if v.head.Claim != "" && !v.fetch() {
 		return
 	}
 	if v.decode() {
@@ -97,8 +102,7 @@ func (v *delivery) decode() (readable bool) {
 			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
 		}
 		if readable = err == nil; !readable {
-			v.excludeStart(unstarted)
-			v.settle(v.unreadable(safeError("codec", err)), held, unstarted)
+			v.settleUnstarted(v.unreadable(safeError("codec", err)))
 		}
 	}()
 	err = v.job.decodeBody()
@@ -112,16 +116,18 @@ func (v *delivery) handle() {
 	d := v.dispatcher
 	timeout := v.timeout()
 	begin := time.Now()
-	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.context = handlerContext{Context: ctx, delivery: v}
+	var deadline time.Time
 	if timeout > 0 {
-		v.lease.deadline = begin.Add(timeout)
-		v.context.deadline = v.lease.deadline
+		deadline = begin.Add(timeout)
 	}
-	v.ctx, v.lease.cancel, v.lease.delivery = &v.context, cancel, v
-	d.setCancel(v, cancel)
-	d.slots.started()
-	d.leases.track(&v.lease, v.visibility)
+	if v.tracked() { // since before its claim was opened
+		d.leases.setDeadline(&v.lease, deadline)
+	} else {
+		v.lease.deadline = deadline
+		v.trackLease()
+	}
+	v.context.deadline = deadline
+	v.ctx = &v.context
 	// Hooks are user code. What must run after one is deferred, because runtime.Goexit in it
 	// runs only deferred calls.
 	defer v.execute(begin)
@@ -129,6 +135,21 @@ func (v *delivery) handle() {
 		d.options.Observer.Started(v.described())
 	}
 }
+
+// trackLease makes the context of the handler and begins to renew the lease. From here on the
+// delivery counts as running.
+func (v *delivery) trackLease() {
+	d := v.dispatcher
+	ctx, cancel := context.WithCancelCause(d.handlers)
+	v.context = handlerContext{Context: ctx, delivery: v}
+	v.lease.cancel, v.lease.delivery = cancel, v
+	d.setCancel(v, cancel)
+	d.slots.started()
+	d.leases.track(&v.lease, v.visibility)
+}
+
+// tracked reports whether trackLease was called.
+func (v *delivery) tracked() bool { return v.lease.cancel != nil }
 
 // timeout returns the handler's time-out for this message; zero or less means none.
 func (v *delivery) timeout() time.Duration {
@@ -190,7 +211,7 @@ type progress int
 
 const (
 	refused   progress = iota // the handler must not run
-	unstarted                 // the start could not be recorded or the body not decoded
+	unstarted                 // the start could not be recorded, or the body not be opened or decoded
 	handled                   // the handler has returned
 )
 
@@ -203,7 +224,7 @@ func (v *delivery) freeSlot(came progress) {
 		v.batch.unused.Add(1)
 		v.settleBatchSlots()
 	case v.slot.CompareAndSwap(slotTaken, slotFreed):
-		slots.freeForSettlement(came == handled)
+		slots.freeForSettlement(v.tracked())
 	default: // given up: another handler has the slot
 		slots.beginSettlement()
 	}

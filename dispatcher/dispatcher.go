@@ -58,6 +58,7 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Option
 	hooks := options.guard(q.Name())
 	return &Dispatcher{
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
+		features:   options.understood(),
 		slots:      newSlots(options.Concurrency, options.BatchSize),
 		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
 		halted: make(chan struct{}), stopping: make(chan struct{}),

@@ -77,6 +77,16 @@ func (k *leaseManager) track(l *lease, visibility time.Duration) {
 	}
 }
 
+// setDeadline sets when the time-out of a handler passes whose lease is tracked already; zero for
+// never.
+func (k *leaseManager) setDeadline(l *lease, deadline time.Time) {
+	k.mu.Lock()
+	l.deadline = deadline
+	k.reschedule(l)
+	k.mu.Unlock()
+	k.signal()
+}
+
 // extend sets the times after a request, sent at asked, that hid the message for the
 // visibility. The time before the request is a lower bound for when the service began to count,
 // whatever the clocks say. Requires mu.

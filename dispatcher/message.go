@@ -62,8 +62,12 @@ var errNoQueue = errors.New("the message does not come from a queue")
 // one. The same request renews the lease. Save sets m.Body when the service has accepted the
 // update. An [ErrLeaseLost] means that another worker has the message. Any other error leaves
 // the body as it was, or, if the outcome is unknown, as one of the two. A message with an
-// envelope keeps it; one without is rewritten in its own format. A body too large for later
-// attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
+// envelope keeps it; one without is rewritten in its own format.
+//
+// A body too large for later attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
+// With Options.Claims it is stored instead, as a new one each time, and so is a body that is over
+// their limit; the stored body that it replaces is given up when the service has accepted the
+// update, and not before.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
 	if m.delivery != nil {

@@ -63,7 +63,7 @@ func (v *delivery) copyWithin(limit time.Duration, record poison.Record) (over b
 
 // leaseLeft returns how much is left of a lease that is no longer tracked.
 func (v *delivery) leaseLeft() time.Duration {
-	if v.ctx == nil { // no handler ran: it was never tracked
+	if !v.tracked() {
 		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
 	}
 	return time.Until(v.lease.expiry)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -38,6 +39,9 @@ type Options struct {
 
 	// Adopt puts messages without an envelope into one. Defaults to false.
 	Adopt bool
+
+	// Claims opens bodies that are stored elsewhere. Defaults to none.
+	Claims Claims
 
 	// Concurrency is how many handlers may run at once. Defaults to 64.
 	Concurrency int
@@ -108,6 +112,9 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 
 	if err := c.Format.Check(); err != nil {
 		errs = append(errs, err)
+	}
+	if isnil.Value(c.Claims) {
+		c.Claims = nil
 	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)

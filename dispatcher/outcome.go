@@ -11,7 +11,7 @@ type Outcome int
 const (
 	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
 	Retried                      // the handler failed and the message was given back with a delay
-	Discarded                    // the handler asked to delete the message unhandled
+	Discarded                    // deleted unhandled: the handler asked for it, or the message was a duplicate of a job that was done
 	Poisoned                     // the message was copied to the poison queue and deleted
 	Kept                         // the message is poison and stays hidden in its queue
 	Snoozed                      // the message was given back with a delay, without recording an attempt

@@ -11,23 +11,34 @@ import (
 
 // save replaces the body of the message and renews its lease.
 func (v *delivery) save(ctx context.Context, body []byte) error {
-	head := v.head
-	if !bytes.Equal(body, v.body) {
-		// The job has made progress: earlier lost deliveries no longer count.
-		head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	if bytes.Equal(body, v.content()) { // only the lease is renewed
+		return v.dispatcher.leases.rewrite(ctx, &v.lease, v.queued.Text)
 	}
-	text, err := codec.Seal(head, body, v.format)
+	head := v.head
+	// The job has made progress: earlier lost deliveries no longer count.
+	head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	text, claim, err := v.store(ctx, head, body)
 	if err != nil {
 		return err
 	}
-	if err := v.fits(text, body); err != nil {
-		return err
-	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
+		if errors.Is(err, queue.ErrOutcomeUnknown) {
+			v.unsure = append(v.unsure, claim) // the message may have either body
+		} else {
+			v.settleClaim(claim)
+		}
 		return err
 	}
-	v.body, v.queued.Text = body, text
-	v.head.Settled, v.head.Starts = head.Settled, head.Starts
+	replaced := v.head.Claim
+	v.body, v.claimed, v.queued.Text = body, nil, text
+	if claim != "" {
+		v.body, v.claimed = []byte{}, body
+	}
+	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
+	for _, claim := range append(v.unsure, replaced) { // no message refers to them any more
+		v.settleClaim(claim)
+	}
+	v.unsure = nil
 	return nil
 }
 

@@ -19,7 +19,7 @@ type Outcome = dispatcher.Outcome
 const (
 	Deleted   = dispatcher.Deleted   // the handler succeeded and the message was deleted
 	Retried   = dispatcher.Retried   // the handler failed and the message was given back with a delay
-	Discarded = dispatcher.Discarded // the handler asked to delete the message unhandled
+	Discarded = dispatcher.Discarded // deleted unhandled: the handler asked for it, or it was a duplicate
 	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
 	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
 	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
@@ -72,6 +72,9 @@ type PoisonPolicy = poison.Policy
 
 // PoisonReason is why a message is poison, in one word. Package poison defines the reasons.
 type PoisonReason = poison.Reason
+
+// Claims keeps the bodies that messages only refer to. See dispatcher.Claims.
+type Claims = dispatcher.Claims
 
 // Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
 type Visibility = dispatcher.Visibility

@@ -24,6 +24,11 @@ type Options[T any] struct {
 	// are never rewritten.
 	Adopt bool
 
+	// Claims opens the bodies of messages that only refer to them, and stores those that are too
+	// large for Message.Save to put into the message. It must be that of the producers. See package
+	// claimcheck. Defaults to none: such messages are left to workers that have it.
+	Claims Claims
+
 	// Create creates the queue when it is missing, at the start and later. Metadata of an
 	// existing queue does not matter. Defaults to false: the listener waits for a missing
 	// queue.
@@ -146,7 +151,7 @@ func (o *Options[T]) session() sessionOptions {
 	}
 	return sessionOptions{
 		Options: dispatcher.Options{
-			Format: o.Format, Adopt: o.Adopt,
+			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims,
 			Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,

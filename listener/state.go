@@ -75,7 +75,7 @@ type State struct {
 
 	Succeeded int64 // handled and deleted
 	Retried   int64 // failed and given back with a delay
-	Discarded int64 // deleted unhandled, as the handler asked
+	Discarded int64 // deleted unhandled: the handler asked for it, or it was a duplicate
 	Poisoned  int64 // moved to the poison queue
 	Kept      int64 // poison kept hidden in its queue
 	Snoozed   int64 // given back with a delay, without recording an attempt

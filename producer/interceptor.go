@@ -22,7 +22,8 @@ type Sending struct {
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 
-	maybeSent error // why the job may be in the queue already; nil if it is not
+	claim     string // of the body, if Claims has stored it
+	maybeSent error  // why the job may be in the queue already; nil if it is not
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

@@ -63,7 +63,7 @@ var errZero = errors.New("send: the producer was not made with producer.New")
 var errAccepted error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the job was accepted before"}
 
 // Send sends one job and returns when the service has accepted it. A job that cannot be encoded,
-// is too large ([queue.ErrTooLarge]) or has invalid options ([queue.ErrInvalid]) fails before
+// is too large ([queue.ErrTooLarge], unless there are Options.Claims) or has invalid options ([queue.ErrInvalid]) fails before
 // anything is sent. The limits are [queue.MaxText], and [queue.MaxRequest] for the text escaped for
 // XML, whatever the queue; an envelope must leave codec.Room bytes free, for attempts to be
 // recorded in. After an error that matches [queue.ErrOutcomeUnknown] the job may be in the queue;
@@ -103,6 +103,9 @@ func (p *Producer[T]) ready() error {
 		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
 			p.queue.Name(), d, d)
 	}
+	if p.options.Claims != nil && !p.options.Format.HasHead() {
+		return fmt.Errorf("send to %v: Claims needs an envelope, and the format %v has none: leave Format at codec.Auto", p.queue.Name(), p.options.Format)
+	}
 	return nil
 }
 
@@ -141,7 +144,7 @@ func (p *Producer[T]) checkEnvelope(pairs ...string) error {
 
 // enqueue seals the body and sends it.
 func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
-	text, err := p.seal(s, body)
+	text, err := p.text(ctx, s, body)
 	if err != nil {
 		return err
 	}
