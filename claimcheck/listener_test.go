@@ -118,6 +118,11 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 			b.Fatal(err)
 		}
 		b.wantStored(1, 0)
+		for _, text := range b.texts(b.queue) {
+			if len(text) > 400 {
+				b.Errorf("got text %.500q, want a claim without a body", text)
+			}
+		}
 		h := &handled{}
 		var failures []error
 		o := options(b.claims)

@@ -66,7 +66,7 @@ func TestALeaseLostDuringTheDownloadStartsNoHandler(t *testing.T) {
 		b.send(job{"next", ""})
 		b.store.before = func(op string) error {
 			if op == "open" {
-				time.Sleep(10 * time.Minute)
+				time.Sleep(4 * time.Minute) // less than Options.Timeout of the claims
 			}
 			return nil
 		}
