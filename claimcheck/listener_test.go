@@ -127,7 +127,12 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 		var failures []error
 		o := options(b.claims)
 		o.Concurrency = 1 // one after the other
-		o.OnError = func(err error) { failures = append(failures, err) }
+		var mu sync.Mutex
+		o.OnError = func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
+		}
 		state := b.run(o, h.handle, time.Minute)
 		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Discarded != 1 || b.claims.Duplicates() != 1 {
 			b.Errorf("got %d runs, state %+v, %d duplicates; want one run and one duplicate", len(h.jobs), state, b.claims.Duplicates())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,7 +75,12 @@ func TestALeaseLostDuringTheDownloadStartsNoHandler(t *testing.T) {
 		o.Concurrency, o.GiveUp = 1, true
 		h := &handled{}
 		var failures []error
-		o.OnError = func(err error) { failures = append(failures, err) }
+		var mu sync.Mutex
+		o.OnError = func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
+		}
 		go func() {
 			time.Sleep(time.Second) // another program deletes it
 			if err := b.queue.(queue.Manager).Clear(b.Context()); err != nil {
