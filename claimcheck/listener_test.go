@@ -107,10 +107,11 @@ func TestNothingIsStoredForWhatCannotBeSent(t *testing.T) {
 // An interceptor may call next again; the body is stored once.
 func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		twice := func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+		twice := func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
 			if err := next(ctx); err != nil {
 				return err
 			}
+			s.Delay = 30 * time.Second // comes when the first is settled
 			return next(ctx)
 		}
 		p := producer.New(b.queue, &producer.Options[job]{Claims: b.claims, Interceptors: []producer.Interceptor{twice}})
@@ -126,7 +127,6 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 		h := &handled{}
 		var failures []error
 		o := options(b.claims)
-		o.Concurrency = 1 // one after the other
 		var mu sync.Mutex
 		o.OnError = func(err error) {
 			mu.Lock()
