@@ -25,7 +25,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
 	case took >= v.visibility-safetyMargin:
-		// The answer took as long as the lease: another worker may have the message.
+		// The response took as long as the lease: another worker may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
@@ -60,6 +60,7 @@ const newerDelay = 30 * time.Second
 // program is left to another, anything else is poison.
 func (v *delivery) unreadable(err error) decision {
 	if errors.Is(err, codec.ErrNewer) {
+		v.forOthers = true
 		return decision{outcome: Snoozed, delay: newerDelay, err: err}
 	}
 	return v.poisoned(poison.ReasonUndecodable, codec.Explain(v.queued.Text, v.dispatcher.options.Format, err))

@@ -18,6 +18,7 @@ type delivery struct {
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
+	forOthers     bool          // whether it is left to workers that know more than this one
 	slot          slotState
 	lease         lease
 

@@ -58,11 +58,12 @@ func (v *delivery) reportError(dec decision, result Outcome, err error) {
 	})
 }
 
-// notifyRelease reports when the message becomes visible again. In the last second of its life
-// that is not worth a poll: no delay fits in, and it would be fetched and given back as fast as
+// notifyRelease reports when the message becomes visible again. A message that is left to others is
+// not worth a poll: this worker would take it again before they see it. In the last second of its
+// life it is not either: no delay fits in, and it would be fetched and given back as fast as
 // requests go.
 func (v *delivery) notifyRelease(delay time.Duration) {
-	if f := v.dispatcher.options.OnRelease; f != nil && !v.lifeEnds(time.Second) {
+	if f := v.dispatcher.options.OnRelease; f != nil && !v.forOthers && !v.lifeEnds(time.Second) {
 		f(time.Now().Add(wholeSeconds(delay)))
 	}
 }
