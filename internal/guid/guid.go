@@ -21,19 +21,17 @@ func Format(b [16]byte) string {
 
 // Parse is the inverse of [Format]. It takes no other form, so that a GUID has one text.
 func Parse(s string) (b [16]byte, ok bool) {
-	if len(s) != size {
+	if len(s) != size || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return b, false
 	}
 	var digits [32]byte
-	n := 0
-	for i := range len(s) {
-		isDash := i == 8 || i == 13 || i == 18 || i == 23
-		switch c := s[i]; {
-		case isDash && c == '-':
-		case !isDash && ('0' <= c && c <= '9' || 'a' <= c && c <= 'f'):
-			digits[n] = c
-			n++
-		default:
+	copy(digits[0:8], s[0:8])
+	copy(digits[8:12], s[9:13])
+	copy(digits[12:16], s[14:18])
+	copy(digits[16:20], s[19:23])
+	copy(digits[20:32], s[24:36])
+	for _, c := range digits {
+		if 'A' <= c && c <= 'F' { // hex.Decode takes these too
 			return b, false
 		}
 	}
