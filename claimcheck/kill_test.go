@@ -236,9 +236,11 @@ func (b *bundle) check(l *ledger, when string) {
 				continue
 			}
 			_, err := claims.Open(b.Context(), head.Claim)
-			if done := l.done[head.ID] > 0; err != nil && !(done && errors.Is(err, codec.ErrClaimSettled)) {
-				b.Errorf("%s: job %s, done %v, in %v: %v", when, head.ID, done, q.Name(), err)
+			done := l.done[head.ID] > 0
+			if err == nil || done && errors.Is(err, codec.ErrClaimSettled) {
+				continue
 			}
+			b.Errorf("%s: job %s, done %v, in %v: %v", when, head.ID, done, q.Name(), err)
 		}
 	}
 }

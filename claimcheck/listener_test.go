@@ -107,10 +107,11 @@ func TestNothingIsStoredForWhatCannotBeSent(t *testing.T) {
 // An interceptor may call next again; the body is stored once.
 func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 	bubble(t, func(b *bundle) {
-		twice := func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+		twice := func(ctx context.Context, s *producer.Sending, next func(context.Context) error) error {
 			if err := next(ctx); err != nil {
 				return err
 			}
+			s.Delay = 30 * time.Second // comes when the first is settled
 			return next(ctx)
 		}
 		p := producer.New(b.queue, &producer.Options[job]{Claims: b.claims, Interceptors: []producer.Interceptor{twice}})
@@ -118,11 +119,20 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 			b.Fatal(err)
 		}
 		b.wantStored(1, 0)
+		for _, text := range b.texts(b.queue) {
+			if len(text) > 400 {
+				b.Errorf("got text %.500q, want a claim without a body", text)
+			}
+		}
 		h := &handled{}
 		var failures []error
 		o := options(b.claims)
-		o.Concurrency = 1 // one after the other
-		o.OnError = func(err error) { failures = append(failures, err) }
+		var mu sync.Mutex
+		o.OnError = func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
+		}
 		state := b.run(o, h.handle, time.Minute)
 		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Discarded != 1 || b.claims.Duplicates() != 1 {
 			b.Errorf("got %d runs, state %+v, %d duplicates; want one run and one duplicate", len(h.jobs), state, b.claims.Duplicates())

@@ -22,11 +22,9 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		return err
 	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
-		if errors.Is(err, queue.ErrOutcomeUnknown) {
-			v.unsure = append(v.unsure, claim) // the message may have either body
-		} else {
-			v.settleClaim(claim)
-		}
+		// The message may have either body, also after a refusal: the network may have delivered the
+		// update twice, and refused is then only the second.
+		v.unsure = append(v.unsure, claim)
 		return err
 	}
 	replaced := v.head.Claim
