@@ -55,7 +55,7 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 				Head: got.Head, Inserted: m.Inserted, Expires: m.Expires,
 			}
 			if got.Head.ID != "job "+id || got.Head.Attempts != 2 || !strings.HasPrefix(got.Head.Trace, "00-") || got.Head.Enqueued.IsZero() {
-				t.Errorf("got the head %+v", got.Head)
+				t.Errorf("got the head %+v, want id job %s, 2 attempts, a trace and a time", got.Head, id)
 			}
 			for field := range reflect.TypeFor[dispatcher.Message[string]]().Fields() {
 				if !field.IsExported() {
@@ -69,7 +69,7 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 			synctest.Wait()
 			last := described[len(described)-1]
 			if last.ID != m.ID || last.Attempt != got.Attempt || last.Job != got.Head.ID || last.MaxAttempts != got.MaxAttempts {
-				t.Errorf("DeliveryFrom returned %+v for %+v", last, got)
+				t.Errorf("DeliveryFrom: got %+v, want the description of %+v", last, got)
 			}
 		}
 		if err := d.Drain(t.Context()); err != nil {

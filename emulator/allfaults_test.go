@@ -47,7 +47,7 @@ func TestNoMessageIsLostUnderFaults(t *testing.T) {
 					consumeOne(t, client, texts, ids)
 				}
 				if len(texts) != n {
-					t.Errorf("%d of %d orders arrived", len(texts), n)
+					t.Errorf("orders that arrived: got %d, want %d", len(texts), n)
 				}
 				checkCounts(t, s, j.records(t), len(ids))
 			})

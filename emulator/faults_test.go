@@ -287,7 +287,7 @@ func TestFirstMatchingFaultWins(t *testing.T) {
 		codes = append(codes, attempt(t, s, signed("POST", "/orders/messages", wrap("x"))).code)
 	}
 	if got := strings.Join(codes, ","); got != ",ServerBusy,InternalError,ServerBusy,,ServerBusy,OperationTimedOut" {
-		t.Errorf("codes: got %s", got)
+		t.Errorf("codes: got %s, want ,ServerBusy,InternalError,ServerBusy,,ServerBusy,OperationTimedOut", got)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestFaultRatesAreMet(t *testing.T) {
 			for _, hits := range []int{throws, seeds, rules} {
 				// Five standard deviations.
 				if off := float64(hits) - n*rate; off*off > 25*n*rate*(1-rate) {
-					t.Errorf("rate %v: got %d hits of %d", rate, hits, n)
+					t.Errorf("rate %v: got %d hits of %d, want about %.0f", rate, hits, n, n*rate)
 				}
 			}
 		}

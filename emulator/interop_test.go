@@ -108,7 +108,7 @@ func TestAzqueueFollowsChallenge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Join(credential.scopes, " "); got != "https://elsewhere.example/.default https://storage.azure.com/.default" {
-		t.Errorf("requested scopes: got %s", got)
+		t.Errorf("requested scopes: got %s, want those of elsewhere.example and storage.azure.com", got)
 	}
 }
 

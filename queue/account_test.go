@@ -55,22 +55,22 @@ func TestListAllWalksThePages(t *testing.T) {
 		"third":  {Queues: listed("c")},
 	}}
 	if names, err := all(p, 10); err != nil || !slices.Equal(names, []string{"a", "b", "c"}) {
-		t.Errorf("%q, %v", names, err)
+		t.Errorf("got %q, %v; want a, b and c", names, err)
 	}
 	if want := []queue.ListOptions{{Prefix: "or"}, {Prefix: "or", Marker: "second"}, {Prefix: "or", Marker: "third"}}; !slices.Equal(p.asked, want) {
-		t.Errorf("it asked for %+v", p.asked)
+		t.Errorf("requests: got %+v, want %+v", p.asked, want)
 	}
 	p.asked = nil
 	if names, err := all(p, 2); err != nil || len(names) != 2 || len(p.asked) != 1 {
-		t.Errorf("stopped early: %q, %v, asked for %+v", names, err, p.asked)
+		t.Errorf("stopped early: got %q, %v, requests %+v; want 2 names and 1 request", names, err, p.asked)
 	}
 	delete(p.pages, "third")
 	if names, err := all(p, 10); !errors.Is(err, broken) || len(names) != 2 {
-		t.Errorf("with a page that fails: %q, %v", names, err)
+		t.Errorf("with a page that fails: got %q, %v; want 2 names and its error", names, err)
 	}
 	p.pages["second"] = queue.Page{Queues: listed("x"), Next: "second"}
 	if names, err := all(p, 100); err == nil || len(names) != 3 {
-		t.Errorf("with a page that leads to itself: %q, %v", names, err)
+		t.Errorf("with a page that leads to itself: got %q, %v; want 3 names and an error", names, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestNamesArePrintedAsFarAsTheyAreKnown(t *testing.T) {
 		"":            {},
 	} {
 		if got := n.String(); got != want {
-			t.Errorf("%+v is printed as %q", n, got)
+			t.Errorf("String of %+v: got %q, want %q", n, got, want)
 		}
 	}
 }
@@ -99,6 +99,6 @@ func TestSizesOfPages(t *testing.T) {
 		}
 	}
 	if a, b, c := (*queue.ListOptions)(nil).Size(), (&queue.ListOptions{}).Size(), (&queue.ListOptions{Max: 7}).Size(); a != queue.MaxPage || b != queue.MaxPage || c != 7 {
-		t.Errorf("%d, %d and %d", a, b, c)
+		t.Errorf("Size: got %d, %d and %d, want %d, %d and 7", a, b, c, queue.MaxPage, queue.MaxPage)
 	}
 }

@@ -68,7 +68,7 @@ func TestAnErrorSaysItAll(t *testing.T) {
 	}
 	plain := queue.Explain(context.Canceled, "peek", queue.Name{Account: "a", Queue: "b"}, "")
 	if !errors.Is(plain, context.Canceled) || plain.Error() != "peek on a/b: context canceled" {
-		t.Errorf("got %q", plain)
+		t.Errorf("got %q, want peek on a/b: context canceled", plain)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestReceiptsAreNeverPrinted(t *testing.T) {
 	m := queue.Message{Lease: queue.Lease{ID: "id", Receipt: "secret"}}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		if s := fmt.Sprintf(format, m); strings.Contains(s, "secret") {
-			t.Errorf("%s prints %s", format, s)
+			t.Errorf("%s: got %s, want no receipt in it", format, s)
 		}
 	}
 }

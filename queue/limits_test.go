@@ -67,7 +67,7 @@ func TestDurationsAreRoundedUpToSeconds(t *testing.T) {
 		d := time.Duration(rapid.Int64Range(0, int64(queue.MaxVisibility)).Draw(t, "d"))
 		s := queue.Seconds(d)
 		if got := time.Duration(s) * time.Second; got < d || got-d >= time.Second {
-			t.Fatalf("%v is %d s", d, s)
+			t.Fatalf("Seconds(%v): got %d, want it rounded up", d, s)
 		}
 	})
 	if queue.Seconds(0) != 0 || queue.Seconds(1) != 1 || queue.Seconds(time.Second) != 1 {

@@ -91,10 +91,10 @@ func TestTheCurveNeverOverflows(t *testing.T) {
 	caught := 0
 	for _, empty := range empties {
 		if wait := interval(0, time.Second, empty, 80); !sane(wait, 0, time.Second) {
-			t.Errorf("empty poll %d: wait %v", empty, wait)
+			t.Errorf("empty poll %d: got a wait of %v, want one within 0…1 s", empty, wait)
 		}
 		if empty > 24 && interval(0, time.Second, empty, 80) != time.Second {
-			t.Errorf("empty poll %d: not at the cap", empty)
+			t.Errorf("empty poll %d: got a wait below the cap, want 1 s", empty)
 		}
 		if !sane(naive(0, time.Second, empty, 80), 0, time.Second) {
 			caught++
@@ -118,7 +118,7 @@ func TestWaitsStayWithinBounds(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "polls") {
 			wait := b.NextBackOff()
 			if !sane(wait, least, most) {
-				t.Fatalf("wait %v outside %v…%v", wait, least, most)
+				t.Fatalf("got a wait of %v, want one within %v…%v", wait, least, most)
 			}
 			if wait < last {
 				t.Fatalf("wait shrank from %v to %v without work", last, wait)
@@ -127,14 +127,14 @@ func TestWaitsStayWithinBounds(t *testing.T) {
 		}
 		b.Reset()
 		if first := b.NextBackOff(); !sane(first, least, least+120*ms) {
-			t.Fatalf("first wait after a reset is %v", first)
+			t.Fatalf("first wait after a reset: got %v, want %v…%v", first, least, least+120*ms)
 		}
 	})
 }
 
 // loops that are idle at the same time must not get the same jitter. The naive variant
 // makes a new generator for each call, seeded by the clock; here the clock stands still, as it
-// does between loops that wake together.
+// does between loops that wake together. Requirement L-21.
 func TestLoopsDrawDifferentJitter(t *testing.T) {
 	spread := func(draw func() time.Duration) (different int) {
 		waits := map[time.Duration]bool{}
@@ -142,14 +142,14 @@ func TestLoopsDrawDifferentJitter(t *testing.T) {
 			wait := draw()
 			waits[wait] = true
 			if wait < 80*ms || wait > 119*ms {
-				t.Errorf("wait %v outside 80…119 ms (L-21)", wait)
+				t.Errorf("got a wait of %v, want 80…119 ms", wait)
 			}
 		}
 		return len(waits)
 	}
 	const enough = 10 // of the 40 that there are
 	if n := spread(func() time.Duration { return Curve(0, time.Second).NextBackOff() }); n < enough {
-		t.Errorf("200 loops drew %d different waits of 40", n)
+		t.Errorf("200 loops: got %d different waits of 40, want at least %d", n, enough)
 	}
 	clock := uint64(time.Now().UnixMilli())
 	if n := spread(func() time.Duration {

@@ -127,7 +127,7 @@ func TestAKilledRedriveProcessLosesNothing(t *testing.T) {
 	}
 	for left := int64(1); left > 0; { // until what the dead had in hand is visible again
 		if status, out, errs := s.run(t, nil, 0, false, args...); status != exitOK {
-			t.Fatalf("got status %d, %q and %q", status, out, errs)
+			t.Fatalf("got status %d, %q and %q, want 0", status, out, errs)
 		}
 		p, err := v.open(t, name+"-poison").Properties(t.Context())
 		if err != nil {
@@ -160,7 +160,7 @@ func TestAnInterruptedRedriveSaysHowFarItGot(t *testing.T) {
 	var redriven int
 	if _, err := fmt.Sscanf(errs, "millrace: poison redrive: interrupted; %d messages redriven", &redriven); err != nil || status != exitInterrupted ||
 		!strings.HasSuffix(errs, "nothing is lost, run it again for the rest\n") || !strings.HasPrefix(out, fmt.Sprintf("%d messages of", redriven)) {
-		t.Fatalf("got status %d, %q and %q", status, out, errs)
+		t.Fatalf("got status %d, %q and %q, want the interruption and how far it came", status, out, errs)
 	}
 	left := strings.Count(v.ok(t, "poison", "list", name, "-beyond", "-json"), "\n")
 	if ids := jobsIn(t, q); len(ids) != redriven || left != jobs-redriven || redriven == 0 {

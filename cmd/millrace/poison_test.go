@@ -114,10 +114,10 @@ func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
 		}
 		list := v.ok(t, "poison", "list", name, "-beyond")
 		if strings.Count(list, "\n") != 42 || !strings.Contains(list, `\x1b[31mno such customer`) || !strings.Contains(list, "(no record)") {
-			t.Errorf("list: got %q", list)
+			t.Errorf("list: got %q, want 42 lines with an escaped error and one without a record", list)
 		}
 		if r := v.call(t, "poison", "list", name, "-reason", "rejected"); !strings.Contains(r.errs, "that match, of about 41") || !strings.Contains(r.errs, "-beyond") {
-			t.Errorf("list: got %+v", r)
+			t.Errorf("list -reason: got %+v, want the number looked at and a hint at -beyond", r)
 		}
 		show := v.ok(t, "poison", "show", name, "job-7", "-beyond")
 		for _, want := range []string{"no stock for order 7", "on web-3", `"ID": 7`, "millrace poison redrive " + name + "-poison -id "} {
@@ -127,34 +127,34 @@ func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
 		}
 		var shown peeked
 		if err := json.Unmarshal([]byte(v.ok(t, "poison", "show", name, "m-7", "-json", "-beyond")), &shown); err != nil || shown.Job != "job-7" || shown.Poison.Fingerprint != "no stock for order #" || shown.Poison.Host != "web-3" {
-			t.Errorf("show -json: got %+v, %v", shown, err)
+			t.Errorf("show -json: got %+v, %v; want job-7, its fingerprint and web-3", shown, err)
 		}
 		v.fails(t, exitFailure, []string{`message "nobody" is not visible`}, "poison", "show", name, "nobody")
 
 		if got := v.ok(t, "poison", "redrive", name, "-reason", "attempts", "-dry-run"); !strings.Contains(got, "30 messages of "+dead.Name().String()+" would be redriven.") {
-			t.Errorf("dry run: got %q", got)
+			t.Errorf("dry run: got %q, want 30 messages that would be redriven", got)
 		}
 		var report sweepReport
 		if err := json.Unmarshal([]byte(v.ok(t, "poison", "redrive", name, "-match", "order 7", "-json", "-parallel", "2")), &report); err != nil || report.Redriven != 1 || report.Chosen != 1 || report.ByReason["attempts"].Redriven != 1 {
-			t.Errorf("redrive -json: got %+v, %v", report, err)
+			t.Errorf("redrive -json: got %+v, %v; want 1 redriven", report, err)
 		}
 		if got := v.ok(t, "poison", "redrive", name); !strings.Contains(got, "39 messages of ") || !strings.Contains(got, "(no record): 1 left") || !strings.Contains(got, "name a queue to send it to") {
-			t.Errorf("redrive: got %q", got)
+			t.Errorf("redrive: got %q, want 39 messages and one left", got)
 		}
 		if p, err := q.Properties(t.Context()); err != nil || p.Depth != 40 {
 			t.Errorf("got %d messages, %v; want all 40 back", p.Depth, err)
 		}
 		v.ok(t, "poison", "redrive", name, "-to", name, "-forever")
 		if got := v.ok(t, "peek", name, "-n", "50", "-beyond", "-json"); strings.Count(got, "\n") != 41 || !strings.Contains(got, `"text":"foreign"`) || strings.Contains(got, `"attempts":5`) {
-			t.Errorf("peek -beyond: got %q", got)
+			t.Errorf("peek -beyond: got %q, want 41 lines, the foreign text and no attempts", got)
 		}
 		bury(t, q, 1, poison.ReasonLost, nil, "")
 		v.fails(t, exitUsage, []string{"not a terminal", "-yes to purge"}, "poison", "purge", name)
 		if got := v.ok(t, "poison", "purge", name, "-yes", "-json"); !strings.Contains(got, `"purged":1`) {
-			t.Errorf("purge: got %q", got)
+			t.Errorf("purge: got %q, want 1 purged", got)
 		}
 		if got := v.ok(t, "poison", "stats", name); got != "" {
-			t.Errorf("stats of an empty queue: got %q", got)
+			t.Errorf("stats of an empty queue: got %q, want nothing", got)
 		}
 	})
 }
@@ -167,13 +167,13 @@ func TestARedriveIsAskedFirstOnATerminal(t *testing.T) {
 	name := createQueue(t, v)
 	bury(t, v.open(t, name), 1, poison.ReasonLost, nil, "")
 	if r := v.withInput("no\n").call(t, "poison", "redrive", name); r.status != exitFailure || !strings.Contains(r.errs, "nothing was redriven") || !strings.Contains(r.errs, "about 1") {
-		t.Errorf("got %+v", r)
+		t.Errorf("redrive, answered no: got %+v, want a failure that nothing was redriven", r)
 	}
 	if r := v.withInput("no\n").call(t, "poison", "purge", name); r.status != exitFailure || !strings.Contains(r.errs, "nothing was deleted") {
-		t.Errorf("got %+v", r)
+		t.Errorf("purge, answered no: got %+v, want a failure that nothing was deleted", r)
 	}
 	if got := v.withInput(name+"-poison\n").ok(t, "poison", "redrive", name); !strings.Contains(got, "1 message of ") {
-		t.Errorf("got %q", got)
+		t.Errorf("redrive, confirmed: got %q, want 1 message", got)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestPoisonCommandLinesAreChecked(t *testing.T) {
 	v := on(startServer(t))
 	v.fails(t, exitFailure, []string{"orders-poison does not exist; a worker "}, "poison", "redrive", "orders")
 	if got := (invocation{}).ok(t, "help", "poison", "redrive"); !strings.HasPrefix(got, "Usage: millrace poison redrive QUEUE") {
-		t.Errorf("got %q", got)
+		t.Errorf("help: got %q, want the usage of redrive", got)
 	}
 	for _, one := range poisonCommand().verbs {
 		for line := range strings.SplitSeq(one.more, "\n") {
@@ -233,7 +233,7 @@ func TestTheProgressBarIsForTerminals(t *testing.T) {
 	new(progressBar).show(poison.Report{}) // without a terminal
 	for _, c := range [][2]int64{{0, 0}, {5, 0}, {7, 5}} {
 		if got := bar(c[0], c[1]); len(got) != barWidth {
-			t.Errorf("%v: got %q", c, got)
+			t.Errorf("%v: got %q, want %d bytes", c, got, barWidth)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestStatShowsAQueue(t *testing.T) {
 		}
 		if s.Queue != name || s.Account != q.Name().Account || s.Depth != 3 || s.Visible != 2 || s.VisibleMore || s.OldestInserted == nil ||
 			s.PoisonDepth == nil || *s.PoisonDepth != 1 || len(s.Metadata) != 2 {
-			t.Errorf("stat -json: got %+v", s)
+			t.Errorf("stat -json: got %+v, want depth 3, 2 visible, 1 poison and 2 metadata", s)
 		}
 		empty := createQueue(t, v)
 		if got, want := v.ok(t, "stat", empty), "queue        "+v.open(t, empty).Name().String()+"\nmessages     0, including hidden ones\nvisible now  0\n"; got != want {

@@ -20,7 +20,7 @@ func daysLater(t *testing.T, dir string, days int, crash bool, run func(t *testi
 			t.Fatal(err)
 		}
 		if f := s.Found(); f.Damaged > 0 || f.Torn {
-			t.Errorf("found %+v", f)
+			t.Errorf("Found: got %+v, want no damage", f)
 		}
 		e, err := localqueue.Open(crashing{s, t, &crash}, nil)
 		if err != nil {
@@ -77,7 +77,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 				daysLater(t, dir, 1, false, func(t *testing.T, q *localqueue.Queue) { enqueued(t, q, "old", 0, queue.Forever) })
 				daysLater(t, dir, c.far, crash, func(t *testing.T, q *localqueue.Queue) {
 					if batch, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil || len(batch) != 1 {
-						t.Fatal(batch, err)
+						t.Fatalf("got %v, %v; want one message", batch, err)
 					}
 					enqueued(t, q, "at once", 0, queue.Forever)
 					enqueued(t, q, "delayed", time.Minute, queue.Forever)
@@ -99,7 +99,7 @@ func TestAClockSetBackOverARestart(t *testing.T) {
 				daysLater(t, dir, c.back, crash, func(t *testing.T, q *localqueue.Queue) {
 					visible(t, q, "once more", "at once", "delayed", "old")
 					if batch, err := q.Dequeue(t.Context(), 3, 30*time.Second); err != nil || len(batch) != 3 {
-						t.Fatal(batch, err)
+						t.Fatalf("got %v, %v; want three messages", batch, err)
 					}
 					time.Sleep(30 * time.Second)
 					visible(t, q, "after the lease", "at once", "delayed", "old")

@@ -64,7 +64,7 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	put(t, first, map[uint64]string{}, 1, "deleted")
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
+		t.Fatalf("got files %v, %v; want some", names, err)
 	}
 	for _, name := range names {
 		if err := os.Remove(name); err != nil {
@@ -81,7 +81,7 @@ func TestNoCommitIsAcknowledgedAfterTheFilesAreDeleted(t *testing.T) {
 	}
 	first.reserve.release()
 	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
-		t.Errorf("the stop: %v", err)
+		t.Errorf("Close: got %v, want deleted while it was in use", err)
 	}
 	put(t, second, theirs, 2, "of the second, after the stop of the first")
 	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
@@ -124,7 +124,7 @@ func TestTheErrorSaysThatTheDirectoryWasDeleted(t *testing.T) {
 		t.Errorf("allocate: got %v, want was deleted while it was in use", err)
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "deleted while it was in use") {
-		t.Errorf("the stop: %v", err)
+		t.Errorf("Close: got %v, want deleted while it was in use", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestOnlyOwnFilesAreRemoved(t *testing.T) {
 	put(t, second, theirs, 1, "of the second")
 	first.reserve.release()
 	if err := first.Close(); err != nil {
-		t.Errorf("the stop: %v", err)
+		t.Errorf("Close: got %v, want none", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, reserveName)); err != nil {
 		t.Errorf("reserve of the second store: got %v, want it to exist", err)

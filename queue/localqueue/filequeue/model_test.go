@@ -50,7 +50,7 @@ func (w *twins) open(t tester) {
 		t.Fatal(err)
 	}
 	if f := s.Found(); f.Damaged > 0 {
-		t.Fatalf("found %v", f.Damage)
+		t.Fatalf("Found: got damage %v, want none", f.Damage)
 	}
 	if w.file, err = localqueue.Open(crashing{s, t, &w.crashes}, nil); err != nil {
 		t.Fatal(err)

@@ -41,6 +41,6 @@ func TestTenThousandQueuesAreReopened(t *testing.T) {
 	})
 	p, err := named(queues).Properties(ctx)
 	if err != nil || p.Metadata["number"] != fmt.Sprint(queues) || p.Depth != 0 {
-		t.Errorf("got %+v, %v", p, err)
+		t.Errorf("got %+v, %v; want depth 0 and number %d", p, err, queues)
 	}
 }

@@ -87,7 +87,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 	for len(texts) > 0 {
 		s, err := Open(dir)
 		if err != nil {
-			t.Fatalf("%d are left: %v", len(texts), err)
+			t.Fatalf("Open with %d messages left: got %v, want no error", len(texts), err)
 		}
 		if found := s.Found(); found.Damaged > 0 || found.Torn || found.Messages != len(texts) {
 			t.Fatalf("found %+v, want %d messages", found, len(texts))

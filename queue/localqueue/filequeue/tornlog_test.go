@@ -140,7 +140,7 @@ func TestAMisplacedRecordIsReported(t *testing.T) {
 			t.Errorf("%s: the record is the same", what)
 		}
 		if found, _ := k.found(t, map[string][]byte{active: b}); found.Damaged == 0 {
-			t.Errorf("%s: found %+v", what, found)
+			t.Errorf("%s: got %+v, want damage", what, found)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestDamageAtTheEndOfALogIsReported(t *testing.T) {
 			b[at] ^= 4
 		}
 		if found, _ := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || found.Torn {
-			t.Errorf("%s: found %+v", what, found)
+			t.Errorf("%s: got %+v, want damage and no torn log", what, found)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestDamageToAnEmptyLogIsReported(t *testing.T) {
 		b := slices.Clone(k.files[name])
 		b[3] ^= 1
 		if found, texts := k.found(t, map[string][]byte{name: b}); found.Damaged == 0 || len(texts) != 1 {
-			t.Errorf("%s: found %+v and %d messages", name, found, len(texts))
+			t.Errorf("%s: got %+v and %d messages, want damage and 1 message", name, found, len(texts))
 		}
 	}
 }

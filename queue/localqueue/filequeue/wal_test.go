@@ -407,7 +407,7 @@ func TestTheTreeIsWrittenWhenTheLogCannotBe(t *testing.T) {
 	}
 	s.abandon(t)
 	if found, texts := reopenedTexts(t, dir); found.Damaged > 0 || len(texts) != 2 {
-		t.Errorf("opened again: got %+v and the texts %v", found, texts)
+		t.Errorf("opened again: got %+v and the texts %v, want no damage and 2 texts", found, texts)
 	}
 }
 
@@ -435,11 +435,11 @@ func TestAFailedAppendIsNotReplayed(t *testing.T) {
 	l.end -= sector // as after an error
 	before := whole()
 	if err := l.writeEndMark(1); err != nil || before != 2 || whole() != 1 {
-		t.Errorf("records: got %d before and %d after, %v", before, whole(), err)
+		t.Errorf("records: got %d before and %d after, %v; want 2 and 1", before, whole(), err)
 	}
 	r, err := l.read()
 	if err != nil || r.tail(1, l.end) != tailIntact {
-		t.Errorf("tail: got %v, %v", r.tail(1, l.end), err)
+		t.Errorf("tail: got %v, %v; want an intact one", r.tail(1, l.end), err)
 	}
 }
 
