@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,13 +22,7 @@ import (
 // consumers: the package @azure/storage-queue in the directory that STORAGE_QUEUE_JS names, run with
 // node. Without one of them the test skips, or fails when MILLRACE_REQUIRE contains storage-queue.
 func TestTheSamplesAreWhatJavaScriptSends(t *testing.T) {
-	node, modules, err := findStorageQueue()
-	if err != nil {
-		if azuritetest.Required("storage-queue") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	node, modules := azuritetest.StorageQueueJS(t)
 	engine := localqueue.New(nil)
 	endpoint, err := emulator.New(engine, nil).Start("")
 	if err != nil {
@@ -88,15 +80,4 @@ func runSamples(t *testing.T, node string, settings map[string]any) map[queue.ID
 		t.Fatalf("it said %q: %v", said.String(), err)
 	}
 	return names
-}
-
-func findStorageQueue() (node, modules string, err error) {
-	if modules = os.Getenv("STORAGE_QUEUE_JS"); modules == "" {
-		return "", "", errors.New("NOT TRIED WITH JAVASCRIPT: npm install @azure/storage-queue in a directory, and name that in STORAGE_QUEUE_JS")
-	}
-	if modules, err = filepath.Abs(modules); err != nil {
-		return "", "", err
-	}
-	node, err = exec.LookPath("node")
-	return node, modules, err
 }

@@ -205,7 +205,7 @@ func (d *Dispatcher) stopHandlers() {
 }
 
 // endOfLife returns when the message expires, by our monotonic clock, or zero if it never does.
-// The service's clock is known from the answer: Until is its time plus the visibility. A second
+// The service's clock is known from the response: Until is its time plus the visibility. A second
 // is subtracted because the service counts whole seconds.
 func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.Time {
 	if m.Expires.IsZero() || m.Expires.Year() >= 9999 || m.Until.IsZero() {

@@ -15,8 +15,8 @@ const (
 	slowRenewal = time.Second
 )
 
-// maxRenewalTimeout bounds how long the answer to a renewal is awaited. The wait is shorter for
-// a short lease: an answer after the end of the old lease is still useful, one after the end of
+// maxRenewalTimeout bounds how long the response to a renewal is awaited. The wait is shorter for
+// a short lease: a response after the end of the old lease is still useful, one after the end of
 // the new lease is not.
 const maxRenewalTimeout = 20 * time.Second
 

@@ -32,7 +32,6 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	switch {
 	case err == nil:
 		v.forgetStarts(result)
-		v.settleClaims(result)
 	case leaseGone(err):
 		result = Lost
 	default:
@@ -60,8 +59,8 @@ func (v *delivery) reportError(dec decision, result Outcome, err error) {
 }
 
 // notifyRelease reports when the message becomes visible again. A message that is left to others is
-// not worth a poll: this worker would take it again before they see it. In the last second of its life
-// that is not worth a poll: no delay fits in, and it would be fetched and given back as fast as
+// not worth a poll: this worker would take it again before they see it. In the last second of its
+// life it is not either: no delay fits in, and it would be fetched and given back as fast as
 // requests go.
 func (v *delivery) notifyRelease(delay time.Duration) {
 	if f := v.dispatcher.options.OnRelease; f != nil && !v.forOthers && !v.lifeEnds(time.Second) {
@@ -86,9 +85,7 @@ func (v *delivery) apply(dec decision, state leaseState) error {
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
-			err := v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
-			v.deleted = err == nil
-			return err
+			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
 		}
 		return v.remove()
 	case Retried:
@@ -119,17 +116,14 @@ func (v *delivery) try(request func(context.Context) error) error {
 }
 
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
-// it. That is certain only while the lease lasts: after that another worker may have deleted it, and
-// copied it to the poison queue before.
+// it.
 func (v *delivery) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
-			v.deleted = v.leaseLeft() > 0
 			return nil
 		}
-		v.deleted = err == nil
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})

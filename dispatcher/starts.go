@@ -14,13 +14,13 @@ import (
 )
 
 // A message is poison as lost when too many of its handlers started without a result: it may be
-// what kills its workers. Deliveries alone do not prove that, because the answer to a dequeue
+// what kills its workers. Deliveries alone do not prove that, because the response to a dequeue
 // may get lost. So an update records that a handler is about to start, from the second delivery
 // on that follows a recorded settlement. The first is not recorded and does not count, because
 // that would cost every message an update.
 //
 // A process excludes from the count what it knows to be harmless: handlers that never started
-// because the answer to the update was lost, and handlers that returned although their lease
+// because the response to the update was lost, and handlers that returned although their lease
 // was lost. What remains are starts that ended their process, and those whose message another
 // process receives next.
 

@@ -123,7 +123,7 @@ func (f *visibilityEstimator) recordTooShort(visibility time.Duration) {
 	f.raise(visibility)
 }
 
-// recordDequeue records how long the answer to a dequeue took. A handler that starts with less
+// recordDequeue records how long the response to a dequeue took. A handler that starts with less
 // than half of its lease left may lose it; with less than three quarters it would, if the
 // visibility were half as long.
 func (f *visibilityEstimator) recordDequeue(took, visibility time.Duration) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,13 +19,7 @@ import (
 // @azure/storage-queue in the directory that STORAGE_QUEUE_JS names, where npm install was run.
 // If one of them is missing the test skips, or fails if MILLRACE_REQUIRE contains storage-queue.
 func TestStorageQueueJS(t *testing.T) {
-	node, modules, err := findStorageQueue()
-	if err != nil {
-		if azuritetest.Required("storage-queue") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	node, modules := azuritetest.StorageQueueJS(t)
 	s := New(localqueue.New(&localqueue.Options{DeletingFor: -1}), nil)
 	plain, err := s.Start("")
 	if err != nil {
@@ -67,15 +60,4 @@ func TestStorageQueueJS(t *testing.T) {
 	if want := "messages\nservice\nsignatures\ntokens\ndevelopment\n"; output.String() != want {
 		t.Errorf("output: got %q, want %q", output.String(), want)
 	}
-}
-
-func findStorageQueue() (node, modules string, err error) {
-	if modules = os.Getenv("STORAGE_QUEUE_JS"); modules == "" {
-		return "", "", errors.New("NOT TRIED WITH JAVASCRIPT: npm install @azure/storage-queue in a directory, and name that in STORAGE_QUEUE_JS")
-	}
-	if modules, err = filepath.Abs(modules); err != nil {
-		return "", "", err
-	}
-	node, err = exec.LookPath("node")
-	return node, modules, err
 }

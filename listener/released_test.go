@@ -149,3 +149,19 @@ func TestAGiveBackAtTheStopCausesNoPoll(t *testing.T) {
 		}
 	})
 }
+
+// A message of a newer version is given back for other workers: the worker that cannot read it does
+// not poll when it becomes visible, or it would always take it before they do.
+func TestAMessageForANewerWorkerWakesNobody(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.putText("millrace/9?id=7\n{}")
+		o := options()
+		o.Idle = longIdle
+		b.run(New(b.queue, nothing, o))
+		advance(4 * time.Hour)
+		if got := len(b.queue.sent("dequeue")); got > 2 {
+			t.Errorf("dequeues in 4 hours: got %d, want 2 at most", got)
+		}
+		b.mustFinish()
+	})
+}

@@ -30,10 +30,11 @@ type sweep struct {
 	done Counts // of a message that was worked on
 	plan func(e *Entry, now time.Time) (*send, error)
 
-	mu      sync.Mutex
-	report  Report               // guarded by mu
-	fatal   error                // ends the sweep; guarded by mu
-	missing map[queue.Name]error // destinations that do not exist; guarded by mu
+	mu       sync.Mutex
+	report   Report               // guarded by mu
+	fatal    error                // ends the sweep; guarded by mu
+	panicked any                  // by Progress on a goroutine of ours; guarded by mu
+	missing  map[queue.Name]error // destinations that do not exist; guarded by mu
 }
 
 func (s *sweep) check() error {
@@ -125,7 +126,7 @@ func (s *sweep) choose(page *browse.Page) (chosen []candidate) {
 }
 
 // work works on the chosen messages of a page, so many at a time. When it returns nothing of it
-// runs any more.
+// runs any more. A panic of Progress comes out of it, on the caller's goroutine.
 func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 	var (
 		wait sync.WaitGroup
@@ -134,7 +135,7 @@ func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 	for range min(s.parallel, len(chosen)) {
 		wait.Go(func() {
 			for c := range next {
-				s.workOn(ctx, c, now)
+				s.contain(func() { s.workOn(ctx, c, now) })
 			}
 		})
 	}
@@ -143,7 +144,26 @@ func (s *sweep) work(ctx context.Context, chosen []candidate, now time.Time) {
 	}
 	close(next)
 	wait.Wait()
+	if s.panicked != nil {
+		panic(s.panicked)
+	}
 }
+
+// contain keeps a panic until the work on the page has ended.
+func (s *sweep) contain(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.panicked = p
+			s.fatal = errPanicked
+		}
+	}()
+	f()
+}
+
+// errPanicked ends the work on a page. Nobody sees it, because the panic goes on.
+var errPanicked = errors.New("a function of the caller panicked")
 
 // workOn sends and deletes one message, and counts what became of it. When the sweep ends, or too
 // little is left of the lease, it leaves the message to a later page or sweep.

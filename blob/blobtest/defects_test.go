@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/blobtest"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // Each defect is a mistake that a store could have, wrapped around a correct store. The suite must
@@ -202,12 +202,7 @@ func TestSuiteFindsDefects(t *testing.T) {
 	for _, d := range defects {
 		t.Run(d.name+" "+d.found, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+d.found+"$", "-rapid.nofailfile")
-			cmd.Env = append(os.Environ(), chosen+"="+d.name+d.found)
-			out, err := cmd.CombinedOutput()
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.found) {
-				t.Errorf("the suite did not find the defect: %v\n%s", err, out)
-			}
+			suitetest.Defect{Variable: chosen, Name: d.name, Found: d.found}.MustBeFound(t)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/blob/blobtest"
+	"github.com/millrace/millrace/internal/suitetest"
 )
 
 // counted is a store of our own: a wrapper that counts opens.
@@ -32,6 +33,6 @@ func conformance(t *testing.T) {
 
 // A test of an own store is one call.
 func ExampleRun() {
-	fmt.Println("conforms:", passes(conformance))
+	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

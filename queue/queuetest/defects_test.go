@@ -5,11 +5,11 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
@@ -145,12 +145,7 @@ func TestSuiteFindsDefects(t *testing.T) {
 	for _, d := range all {
 		t.Run(d.name+" "+d.found, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDefective$/^"+d.found+"$", "-rapid.nofailfile")
-			cmd.Env = append(os.Environ(), chosen+"="+d.name+d.found)
-			out, err := cmd.CombinedOutput()
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestDefective/"+d.found) {
-				t.Errorf("suite with the defect: got %v, want a failure of its test\n%s", err, out)
-			}
+			suitetest.Defect{Variable: chosen, Name: d.name, Found: d.found}.MustBeFound(t)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
@@ -41,6 +42,6 @@ func conformance(t *testing.T) {
 
 // A test of an own queue is one call.
 func ExampleRun() {
-	fmt.Println("conforms:", passes(conformance))
+	fmt.Println("conforms:", suitetest.Passes(conformance))
 	// Output: conforms: true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/millrace/millrace/internal/suitetest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/queuetest"
@@ -19,6 +20,6 @@ func accountConformance(t *testing.T) {
 
 // The same for what lists and opens queues.
 func ExampleRunAccount() {
-	fmt.Println("conforms:", passes(accountConformance))
+	fmt.Println("conforms:", suitetest.Passes(accountConformance))
 	// Output: conforms: true
 }
