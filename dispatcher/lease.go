@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -32,6 +33,7 @@ type lease struct {
 	stuck      bool        // its handler was reported as stuck: it is renewed no longer
 	state      leaseState
 	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
+	saves      int32         // calls of Save that wait for the renewal in flight
 	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
 
@@ -43,14 +45,18 @@ const (
 	lost               // the service said so
 )
 
-// due returns when the manager must act on the lease next, or zero for never.
+// due returns when the manager must act on the lease next, or zero for never. A renewal that is due
+// leaves the turn to a save that waits, because the save renews the lease too.
 func (l *lease) due() time.Time {
 	due := earlier(earlier(l.expiry, l.deadline), l.stuckAt)
-	if l.running == nil {
+	if l.running == nil && l.saves == 0 {
 		due = earlier(due, l.renewAt)
 	}
 	return due
 }
+
+// neverDue is the dueAt of a lease for which nothing is left to do until its handler returns.
+const neverDue = time.Duration(math.MaxInt64)
 
 // earlier returns the earlier of two times, where zero means never.
 func earlier(a, b time.Time) time.Time {

@@ -163,7 +163,7 @@ func (k *leaseManager) runDue(now time.Time) (next time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	slow := k.replaceSlow(now)
-	for len(k.leases) > 0 {
+	for len(k.leases) > 0 && k.leases[0].dueAt != neverDue {
 		l := k.leases[0]
 		if at := k.created.Add(l.dueAt); at.After(now) {
 			k.alarm = earlier(at, slow)
@@ -205,18 +205,15 @@ func (k *leaseManager) cancelHandler(l *lease, now time.Time, cause error) {
 	}
 }
 
-// reschedule moves the lease to its place in the heap, or out of it when nothing is left to do.
-// Requires mu.
+// reschedule moves the lease to its place in the heap. Requires mu.
 func (k *leaseManager) reschedule(l *lease) {
 	if l.index < 0 {
 		return
 	}
-	due := l.due()
-	if due.IsZero() {
-		heap.Remove(&k.leases, int(l.index))
-		return
+	l.dueAt = neverDue
+	if due := l.due(); !due.IsZero() {
+		l.dueAt = due.Sub(k.created)
 	}
-	l.dueAt = due.Sub(k.created)
 	heap.Fix(&k.leases, int(l.index))
 }
 

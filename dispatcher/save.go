@@ -65,15 +65,9 @@ func (v *delivery) fits(text string, body []byte) error {
 // needs the newest receipt.
 func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error {
 	k.mu.Lock()
-	for l.running != nil {
-		running := l.running
+	if err := k.waitForRenewal(ctx, l); err != nil {
 		k.mu.Unlock()
-		select {
-		case <-running:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		k.mu.Lock()
+		return err
 	}
 	if l.state == lost || l.index < 0 {
 		k.mu.Unlock()
@@ -95,4 +89,31 @@ func (k *leaseManager) rewrite(ctx context.Context, l *lease, text string) error
 		return errors.Join(ErrLeaseLost, err)
 	}
 	return err
+}
+
+// waitForRenewal waits until no renewal of the lease is in flight. The manager starts none
+// meanwhile: where renewals are slow the next one is due when the last one returns, and a save could
+// wait for ever. Requires mu, which it unlocks while it waits.
+func (k *leaseManager) waitForRenewal(ctx context.Context, l *lease) error {
+	if l.running == nil {
+		return nil
+	}
+	l.saves++
+	defer func() {
+		l.saves--
+		k.reschedule(l)
+		k.signal()
+	}()
+	for l.running != nil {
+		running := l.running
+		k.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			k.mu.Lock()
+			return context.Cause(ctx)
+		}
+		k.mu.Lock()
+	}
+	return nil
 }
