@@ -32,6 +32,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	switch {
 	case err == nil:
 		v.forgetStarts(result)
+		v.settleClaims(result)
 	case leaseGone(err):
 		result = Lost
 	default:
@@ -85,7 +86,9 @@ func (v *delivery) apply(dec decision, state leaseState) error {
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
-			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
+			err := v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
+			v.deleted = err == nil
+			return err
 		}
 		return v.remove()
 	case Retried:
@@ -116,14 +119,17 @@ func (v *delivery) try(request func(context.Context) error) error {
 }
 
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
-// it.
+// it. That is certain only while the lease lasts: after that another worker may have deleted it, and
+// copied it to the poison queue before.
 func (v *delivery) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
+			v.deleted = v.leaseLeft() > 0
 			return nil
 		}
+		v.deleted = err == nil
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
