@@ -3,6 +3,7 @@ package claimcheck_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func TestWhatOpenRefuses(t *testing.T) {
 		"nothing":             {"", codec.ErrClaimInvalid},
 		"a broken query":      {good + "&%zz", codec.ErrClaimInvalid},
 		"an unknown property": {good + "&key=7", codec.ErrNewer},
+		"both":                {strings.Replace(good, container, "secrets", 1) + "&key=7", codec.ErrClaimInvalid},
 	} {
 		body, err := c.Open(ctx, one.claim)
 		if !errors.Is(err, one.want) || body != nil {
@@ -108,6 +110,28 @@ func TestWhatOpenRefuses(t *testing.T) {
 	}
 	if _, err := c.Put(ctx, make([]byte, 1001)); err == nil {
 		t.Error("a body over MaxBody: got no error, want one")
+	}
+}
+
+// What a claim says is shown to people.
+func TestAClaimIsParsedAsItWasPut(t *testing.T) {
+	c, err := claimcheck.New(blob.Memory(), container, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Put(t.Context(), []byte("abc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := claimcheck.ParseClaim(text)
+	if err != nil || claim.String() != text || claim.Size != 3 || claim.SHA256 != sha256.Sum256([]byte("abc")) || claim.Ref.Container != container {
+		t.Errorf("%q: got %v, %v", text, claim, err)
+	}
+	if claim, err := claimcheck.ParseClaim(text + "&key=7"); !errors.Is(err, codec.ErrNewer) || claim.Ref.Container != container || claim.Size != 0 {
+		t.Errorf("with a newer parameter: got %+v, %v; want ErrNewer and the reference", claim, err)
+	}
+	if claim, err := claimcheck.ParseClaim("somewhere"); !errors.Is(err, codec.ErrClaimInvalid) || claim != (claimcheck.Claim{}) {
+		t.Errorf("no reference: got %+v, %v; want ErrClaimInvalid", claim, err)
 	}
 }
 
