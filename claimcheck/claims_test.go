@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,22 +52,14 @@ func TestWhatOpenRefuses(t *testing.T) {
 		}
 		return claim
 	}
-	ref := func(claim string) blob.Ref {
-		address, _, _ := strings.Cut(claim, "?")
-		r, err := blob.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
 	replace := func(claim, content string) string {
-		if err := blobs.Put(ctx, ref(claim), strings.NewReader(content), nil); err != nil {
+		if err := blobs.Put(ctx, ref(t, claim), strings.NewReader(content), nil); err != nil {
 			t.Fatal(err)
 		}
 		return claim
 	}
 	gone := put("gone")
-	if err := blobs.Delete(ctx, ref(gone)); err != nil {
+	if err := blobs.Delete(ctx, ref(t, gone)); err != nil {
 		t.Fatal(err)
 	}
 	settled := put("settled")
@@ -133,6 +126,48 @@ func TestAClaimIsParsedAsItWasPut(t *testing.T) {
 	if claim, err := claimcheck.ParseClaim("somewhere"); !errors.Is(err, codec.ErrClaimInvalid) || claim != (claimcheck.Claim{}) {
 		t.Errorf("no reference: got %+v, %v; want ErrClaimInvalid", claim, err)
 	}
+}
+
+// docs/protocol.md shows the claim of abc, for programs in other languages.
+func TestTheProtocolShowsAClaim(t *testing.T) {
+	page, err := os.ReadFile("../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs := blob.Memory()
+	c, err := claimcheck.New(blobs, "container", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := c.Put(t.Context(), []byte("abc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, claim, found := strings.Cut(string(page), "\nblob://")
+	claim, _, _ = strings.Cut("blob://"+claim, "\n")
+	shown, err := claimcheck.ParseClaim(claim)
+	if !found || err != nil {
+		t.Fatalf("%q: %v", claim, err)
+	}
+	if got, want := strings.ReplaceAll(claim, shown.Ref.Name, "bodies/ID"), strings.ReplaceAll(put, ref(t, put).Name, "bodies/ID"); got != want {
+		t.Errorf("the page shows %q, want %q", got, want)
+	}
+	if err := blobs.Put(t.Context(), shown.Ref, strings.NewReader("abc"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := c.Open(t.Context(), claim); err != nil || string(body) != "abc" {
+		t.Errorf("got %q, %v; want abc", body, err)
+	}
+}
+
+// ref returns the reference in a claim.
+func ref(t *testing.T, claim string) blob.Ref {
+	t.Helper()
+	c, err := claimcheck.ParseClaim(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Ref
 }
 
 // Whoever can send messages must not be able to overwrite what only the worker may.
