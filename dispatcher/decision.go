@@ -112,7 +112,7 @@ func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decisi
 // if there is none.
 func (v *delivery) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: v.keptDelay(), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

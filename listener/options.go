@@ -91,8 +91,9 @@ type Options[T any] struct {
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
 	// delay is bounded by the message's remaining life. To treat only some errors specially,
-	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
-	// second. Defaults to RetryCurve of the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
+	// fall back on [RetryCurve]. It also delays poison that cannot be moved, if that is longer
+	// than what doubles from a second to an hour with each failed move. Defaults to RetryCurve of
+	// the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
