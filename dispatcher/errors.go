@@ -114,8 +114,9 @@ func (e *AbandonedError) Error() string {
 		len(e.Messages), e.Queue, ids, more)
 }
 
-// SetupError reports options that are valid by themselves but cannot work together as intended.
-// It is passed to Options.OnError once. No message is lost.
+// SetupError reports options that are valid by themselves but cannot work together as intended, or
+// settings in the metadata of a queue that are invalid. It is passed to Options.OnError once. No
+// message is lost.
 type SetupError struct {
 	Queue  queue.Name
 	Detail string // what cannot work, and what to change

@@ -74,6 +74,11 @@ type Options[T any] struct {
 	// min.
 	Visibility Visibility
 
+	// Metadata says whether settings in the metadata of the queue apply where these options have
+	// none, and whether the listener writes the visibility there that it has found. See [Metadata].
+	// Defaults to IgnoreMetadata.
+	Metadata Metadata
+
 	// Interceptors wrap every handler, the first outermost: middleware that does not depend on
 	// T. Defaults to none.
 	Interceptors []Interceptor
@@ -159,7 +164,7 @@ func (o *Options[T]) session() sessionOptions {
 			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 			Observer: o.Observer.dispatcher(),
 		},
-		Create: o.Create, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }
