@@ -60,6 +60,6 @@ func (v *delivery) untilSeenAgain(delay time.Duration) time.Duration {
 // doubled returns first, doubled n times, ± 10 %, within first and longest; spread is its jitter in
 // [0, 1).
 func doubled(first, longest time.Duration, n int64, spread float64) time.Duration {
-	d := math.Ldexp(first.Seconds(), int(min(max(n, 0), 64))) * (0.9 + 0.2*spread)
-	return max(time.Duration(min(d, longest.Seconds())*float64(time.Second)), first)
+	d := math.Ldexp(float64(first), int(min(max(n, 0), 64))) * (0.9 + 0.2*spread)
+	return max(time.Duration(min(d, float64(longest))), first)
 }

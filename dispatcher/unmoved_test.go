@@ -16,7 +16,7 @@ import (
 // was.
 func TestTheDelayOfUnmovedPoisonDoublesWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		first := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "first"))
+		first := time.Duration(rapid.Int64Range(int64(time.Microsecond), int64(time.Hour)).Draw(t, "first"))
 		longest := first + time.Duration(rapid.Int64Range(0, int64(7*24*time.Hour)).Draw(t, "longest"))
 		n := rapid.Int64().Draw(t, "n")
 		spread := rapid.Float64Range(0, 1).Draw(t, "spread")
