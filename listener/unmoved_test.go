@@ -66,7 +66,7 @@ func TestPoisonThatCannotBeMovedIsTriedLessAndLessOften(t *testing.T) {
 				return act()
 			}
 			o := options()
-			o.Poison.MaxAttempts = 1
+			o.Poison.MaxAttempts, o.Idle = 1, longIdle
 			o.RetryDelay = func(int, error) time.Duration { return 0 }
 			runs := 0
 			b.run(New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o))
@@ -98,7 +98,7 @@ func TestKeptPoisonIsHiddenForLongerEachTime(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.send(1)
 		o := options()
-		o.Poison.Keep = true
+		o.Poison.Keep, o.Idle = true, longIdle
 		o.RetryDelay = func(int, error) time.Duration { return 0 }
 		var told errorList
 		o.OnError = told.add
@@ -111,7 +111,7 @@ func TestKeptPoisonIsHiddenForLongerEachTime(t *testing.T) {
 		if st := l.State(); len(gaps) < 17 || len(gaps) > 20 || st.Kept != int64(len(gaps)+1) || len(told.list) != len(gaps)+1 {
 			t.Errorf("hidden %d times in ten days, state %+v, told %d times; want about 19, and of each", len(gaps), st, len(told.list))
 		}
-		if !strings.Contains(told.text(), "kept hidden for 1m0s") {
+		if !strings.Contains(told.text(), "kept hidden for 1m") {
 			t.Errorf("told %.200q, want for how long", told.text())
 		}
 	})
