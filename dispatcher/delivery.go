@@ -18,6 +18,7 @@ type delivery struct {
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
+	marked        bool          // whether it was poison before and could not be moved
 	forOthers     bool          // whether it is left to workers that know more than this one
 	released      bool          // whether it was given back
 	delay         time.Duration // how long it is hidden then
@@ -67,6 +68,7 @@ func (v *delivery) run() {
 	if err == nil {
 		err = v.chooseKind()
 	}
+	v.marked = v.head.Poison != ""
 	v.countStarts()
 	if dec, no := v.refuse(err); no {
 		v.settle(dec, held, refused)

@@ -43,7 +43,8 @@ type StuckError = dispatcher.StuckError
 // HookError reports a panic in a function of the options. See dispatcher.HookError.
 type HookError = dispatcher.HookError
 
-// SetupError reports options that cannot work together. See dispatcher.SetupError.
+// SetupError reports options that cannot work together, and invalid settings in the metadata of the
+// queue. See dispatcher.SetupError.
 type SetupError = dispatcher.SetupError
 
 // AbandonedError names handlers that still ran when a drain had to end. See

@@ -42,7 +42,7 @@ func (p Policy) put(ctx context.Context, text string) error {
 		return err
 	}
 	if err := p.Queue.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
-		return err
+		return fmt.Errorf("it does not exist and could not be created; create %s, or allow this worker to: %w", p.Queue.Name().Queue, err)
 	}
 	_, err = p.Queue.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever})
 	return err
