@@ -17,6 +17,7 @@ type Kind struct {
 	name    string
 	options KindOptions
 	newJob  func(*delivery) job // nil without a handler
+	breaker *breaker            // made by NewKinds, for its copy of the kind
 }
 
 // KindOptions are the limits of one [Kind]. Nil and the zero value mean those of the listener.
@@ -29,6 +30,10 @@ type KindOptions struct {
 	// MaxAttempts is how many recorded failures make a message of this kind poison, in place of
 	// poison.Policy.MaxAttempts. Negative is an error. Defaults to the listener's.
 	MaxAttempts int
+
+	// RetryDelay returns how long a message of this kind waits after a failed attempt, in place of
+	// listener.Options.RetryDelay. Defaults to the listener's.
+	RetryDelay func(attempt int, err error) time.Duration
 }
 
 // NewKind returns the kind of jobs whose envelopes have this name. An empty name is that of jobs
@@ -66,6 +71,7 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	d.kinds, d.features = byName, append(d.features, codec.Kinds)
+	d.breakKindsApart()
 	return d, nil
 }
 
@@ -132,6 +138,14 @@ func (v *delivery) chooseKind() error {
 	}
 	v.job = v.kind.newJob(v)
 	return nil
+}
+
+// retryDelayHook returns the function that decides on the delay, or nil for the default.
+func (v *delivery) retryDelayHook() func(attempt int, err error) time.Duration {
+	if v.kind != nil && v.kind.options.RetryDelay != nil {
+		return v.kind.options.RetryDelay
+	}
+	return v.dispatcher.options.RetryDelay
 }
 
 // maxAttempts returns the number of the last attempt.

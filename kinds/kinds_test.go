@@ -157,6 +157,46 @@ func TestEachKindHasItsAttempts(t *testing.T) {
 	})
 }
 
+// Each kind has its retry delay, or the listener's; one that panics is reported and the default is used.
+func TestEachKindHasItsRetryDelay(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		send(b, orders, order{1})
+		send(b, emails, email{"ann@example.org"})
+		send(b, unnamed, order{2})
+		b.options.RetryDelay = func(int, error) time.Duration { return 10 * time.Minute }
+		own := &kinds.Options{RetryDelay: func(attempt int, err error) time.Duration {
+			if !errors.Is(err, errFails) {
+				b.Errorf("the delay is asked for %v", err)
+			}
+			return time.Duration(attempt) * time.Minute
+		}}
+		broken := &kinds.Options{RetryDelay: func(int, error) time.Duration { panic("no delay") }}
+		begin, tried := time.Now(), map[string][]time.Duration{}
+		b.options.Observer.Settled = func(d listener.Delivery, _ listener.Outcome, _ time.Duration) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			tried[d.Kind] = append(tried[d.Kind], time.Since(begin))
+		}
+		b.run(9*time.Minute, b.kindsOf(orders.Handle(handler[order](b, errFails), own), emails.Handle(handler[email](b, errFails), nil),
+			unnamed.Handle(handler[order](b, errFails), broken)))
+		minutes := func(kind string) (all []int) {
+			for _, at := range tried[kind] {
+				all = append(all, int(at.Round(time.Minute).Minutes()))
+			}
+			return all
+		}
+		if got := minutes("order"); !slices.Equal(got, []int{0, 1, 3, 6}) {
+			b.Errorf("the kind with its own delays was tried after %v minutes", got)
+		}
+		if got := minutes("email"); !slices.Equal(got, []int{0}) {
+			b.Errorf("the kind without was tried after %v minutes", got)
+		}
+		if got := minutes(""); !slices.Equal(got, []int{0, 0, 0, 2, 6}) {
+			b.Errorf("the kind whose delay panics was tried after %v minutes", got)
+		}
+	})
+}
+
 // A release that allows a kind fewer attempts than have failed does not run it again.
 func TestAJobBeyondTheAttemptsOfItsKindIsNotRun(t *testing.T) {
 	bubble(t, func(b *bundle) {
