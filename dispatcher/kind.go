@@ -3,6 +3,9 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -85,7 +88,7 @@ func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	for _, k := range kinds {
 		errs = append(errs, k.check())
 		if byName[k.name] != nil {
-			errs = append(errs, fmt.Errorf("the kind %.60q is there twice", k.name))
+			errs = append(errs, fmt.Errorf("%v is there twice", &k))
 		}
 		byName[k.name] = &k
 	}
@@ -100,15 +103,23 @@ func (k *Kind) check() error {
 		errs = append(errs, err)
 	}
 	if k.newJob == nil {
-		refuse("the kind %.60q needs a handler", k.name)
+		refuse("%v needs a handler", k)
 	}
 	if k.options.MaxAttempts < 0 {
-		refuse("the kind %.60q: %d attempts must be at least 1", k.name, k.options.MaxAttempts)
+		refuse("%v: %d attempts must be at least 1", k, k.options.MaxAttempts)
 	}
 	if d := k.options.Timeout; lacksUnit(d) {
-		refuse("the kind %.60q: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k.name, d, d)
+		refuse("%v: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k, d, d)
 	}
 	return errors.Join(errs...)
+}
+
+// String names the kind in errors.
+func (k *Kind) String() string {
+	if k.name == "" {
+		return "the kind without a name"
+	}
+	return fmt.Sprintf("the kind %.60q", k.name)
 }
 
 // newUntypedDeliveries returns n deliveries, linked by their sibling fields, whose jobs are made
@@ -131,13 +142,42 @@ func (v *delivery) chooseKind() error {
 		return nil
 	}
 	if v.kind = kinds[v.head.Kind]; v.kind == nil {
-		if v.head.Kind == "" {
-			return fmt.Errorf("%w: it is a job without a kind, and this worker handles only jobs with one", codec.ErrNewer)
-		}
-		return fmt.Errorf("%w: it is a job of the kind %.60q, which this worker does not handle", codec.ErrNewer, v.head.Kind)
+		return otherKindError{v.head.Kind, v.dispatcher}
 	}
 	v.job = v.kind.newJob(v)
 	return nil
+}
+
+// otherKindError says that a job is of a kind that this worker does not handle. It is a
+// [codec.ErrNewer].
+type otherKindError struct {
+	kind       string
+	dispatcher *Dispatcher
+}
+
+func (e otherKindError) Error() string {
+	it := "without a kind"
+	if e.kind != "" {
+		it = fmt.Sprintf("of the kind %.60q", e.kind)
+	}
+	return fmt.Sprintf("it is a job %s, which this worker does not handle: it waits for one that does; this one handles %s", it, e.dispatcher.kindNames())
+}
+
+func (otherKindError) Unwrap() error { return codec.ErrNewer }
+
+// maxKindsNamed is how many kinds an error names.
+const maxKindsNamed = 8
+
+// kindNames lists the kinds for an error.
+func (d *Dispatcher) kindNames() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {
+		names = append(names, fmt.Sprintf("%.60q", name))
+	}
+	if more := len(names) - maxKindsNamed; more > 0 {
+		names = append(names[:maxKindsNamed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // retryDelayHook returns the function that decides on the delay, or nil for the default.

@@ -71,7 +71,7 @@ func TestAnUnknownKindIsLeftToANewerWorker(t *testing.T) {
 			b.Errorf("the older worker handled %v, and says %+v", b.handled, older)
 		}
 		for _, err := range b.reported {
-			if !errors.Is(err, codec.ErrNewer) || !strings.Contains(err.Error(), `a job of the kind "email", which this worker does not handle`) {
+			if !errors.Is(err, codec.ErrNewer) || !strings.Contains(err.Error(), `a job of the kind "email", which this worker does not handle: it waits for one that does; this one handles "order"`) {
 				b.Errorf("reported %v", err)
 			}
 		}
@@ -302,6 +302,22 @@ func TestTwoReleasesShareAQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The error names the kinds that the worker handles, but not any number of them.
+func TestTheErrorOfAnUnknownKindNamesTheKnown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var known []listener.Kind
+		for i := range 10 {
+			known = append(known, kinds.Kind[order]{Name: fmt.Sprint("kind", i)}.Handle(handler[order](b, nil), nil))
+		}
+		send(b, emails, email{"ann@example.org"})
+		b.run(time.Second, b.kindsOf(known...))
+		const want = `this one handles "kind0", "kind1", "kind2", "kind3", "kind4", "kind5", "kind6", "kind7", 2 more`
+		if len(b.reported) != 1 || !strings.HasSuffix(b.reported[0].Error(), want) {
+			b.Errorf("got %v, want one that ends in %v", b.reported, want)
+		}
+	})
 }
 
 // Without an envelope a message is left to others as often as there are attempts, because nothing else
