@@ -115,6 +115,7 @@ type peeked struct {
 
 	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
+	Kind     string     `json:"kind,omitempty"`
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
@@ -172,7 +173,7 @@ func decode(m queue.Message) peeked {
 		s.BodyText = &text
 		return s
 	}
-	s.Format, s.Job, s.Attempts = format.String(), head.ID, head.Attempts
+	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
 		s.Attempts = record.Attempts
 	}
@@ -203,6 +204,9 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 		add("in Base64 without an envelope")
 	case s.Format == codec.Plain.String():
 		add("without an envelope")
+	}
+	if s.Kind != "" {
+		add("kind %s", s.Kind)
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))
 	if s.DequeueCount > 0 {
