@@ -22,7 +22,7 @@ type Claims interface {
 	// Put stores a body and returns its claim.
 	Put(ctx context.Context, body []byte) (claim string, err error)
 
-	// Open returns the body of a claim. An error matches codec.ErrClaimGone,
+	// Open returns the body of a claim; [DeliveryFrom] returns whose. An error matches codec.ErrClaimGone,
 	// codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any other one the body
 	// cannot be read for now.
 	Open(ctx context.Context, claim string) ([]byte, error)
@@ -64,7 +64,8 @@ func (v *delivery) fetch() (fetched bool) {
 	returned := d.hooks.Contain("Claims.Open", func() {
 		pprof.SetGoroutineLabels(d.handlers)
 		var body []byte
-		if body, err = d.options.Claims.Open(v.context.Context, v.head.Claim); err == nil {
+		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
+		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
 			v.claimed = body
 		}
 	})

@@ -19,6 +19,8 @@ type delivery struct {
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
 	forOthers     bool          // whether it is left to workers that know more than this one
+	released      bool          // whether it was given back
+	delay         time.Duration // how long it is hidden then
 	slot          slotState
 	lease         lease
 

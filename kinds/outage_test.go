@@ -116,8 +116,24 @@ func TestAnOutageOfAllKindsPausesTheListener(t *testing.T) {
 		if during.Requests < 500 || during.Requests > 2500 || during.Poisoned != 0 {
 			b.Errorf("sent %d requests in the outage, want a few for each of %d messages and a few for each probe: %+v", during.Requests, 2*n, during)
 		}
+		// What was in flight when the last kind failed is held back, and no probe.
+		if during.Snoozed > 128 {
+			b.Errorf("held back %d messages", during.Snoozed)
+		}
 		if state.Succeeded != 2*n || state.Poisoned != 0 {
 			b.Errorf("after the outage: %+v", state)
+		}
+	})
+}
+
+// A short outage ends soon, because the first pauses are short.
+func TestAShortOutageOfAKindEndsSoon(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(300)
+		send(b, orders, order{1})
+		state := b.run(10*time.Second, b.kindsOf(emails.Handle(failsFor[email](b, 1500*time.Millisecond), nil), orders.Handle(handler[order](b, nil), nil)))
+		if state.Succeeded < 200 || state.Poisoned != 0 {
+			b.Errorf("ten seconds after the beginning of an outage of 1.5 s: %+v", state)
 		}
 	})
 }
