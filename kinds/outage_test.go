@@ -126,14 +126,27 @@ func TestAnOutageOfAllKindsPausesTheListener(t *testing.T) {
 	})
 }
 
+// An outage of the only kind is one as on a queue of a single type: probes are neither held back nor
+// rarer.
+func TestAnOutageOfTheOnlyKindIsProbedAsEver(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(500)
+		b.options.Poison.MaxAttempts = 50
+		state := b.run(20*time.Minute, b.kindsOf(emails.Handle(handler[email](b, errFails), nil)))
+		if runs := b.runs("email"); runs < 64+60 || runs > 64+64+130 || state.Snoozed > 64 {
+			b.Errorf("%d runs: %+v", runs, state)
+		}
+	})
+}
+
 // A short outage ends soon, because the first pauses are short.
 func TestAShortOutageOfAKindEndsSoon(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.sendMany(300)
 		send(b, orders, order{1})
-		state := b.run(10*time.Second, b.kindsOf(emails.Handle(failsFor[email](b, 1500*time.Millisecond), nil), orders.Handle(handler[order](b, nil), nil)))
+		state := b.run(10*time.Second, b.kindsOf(emails.Handle(failsFor[email](b, 2500*time.Millisecond), nil), orders.Handle(handler[order](b, nil), nil)))
 		if state.Succeeded < 200 || state.Poisoned != 0 {
-			b.Errorf("ten seconds after the beginning of an outage of 1.5 s: %+v", state)
+			b.Errorf("ten seconds after the beginning of an outage of 2.5 s: %+v", state)
 		}
 	})
 }
