@@ -119,11 +119,14 @@ const (
 )
 
 // healthOf returns what the decision on a delivery says. A handler that asks for poison, discard
-// or snooze works. A delivery whose handler did not run says nothing.
+// or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did
+// not run says nothing.
 func healthOf(dec decision, ran bool) health {
 	switch {
 	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
 		return unclear
+	case dec.worked:
+		return healthy
 	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
 		return unhealthy
 	}

@@ -27,6 +27,7 @@ type Dispatcher struct {
 
 	slots      *slots
 	visibility *visibilityEstimator
+	thresholds thresholds
 	breaker    *breaker // with kinds, of all of them: see kindoutage.go
 	leases     *leaseManager
 	starts     starts

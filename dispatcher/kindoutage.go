@@ -106,7 +106,7 @@ func (b *breaker) admit(now time.Time, probe, lastAttempt bool) (wait time.Durat
 		due = due.Add(min(due.Sub(b.since), maxHold))
 	}
 	if due.After(now) && !probe {
-		return min(max(due.Sub(now), now.Sub(b.since)), maxHold), b.cause
+		return min(max(now.Sub(b.since), time.Second), maxHold), b.cause
 	}
 	b.probed, b.until = now, now.Add(maxPause)
 	return 0, nil
