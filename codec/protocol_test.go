@@ -40,6 +40,7 @@ func TestTheProtocolListsTheParameters(t *testing.T) {
 	text, err := codec.Seal(codec.Head{
 		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Poison: "p", Trace: "t",
 		TraceState: "s", Kind: "k", Key: "y", Dedupe: "d", Claim: "l",
+		Items: 2, Done: "\x01", Failed: "\x02",
 	}, []byte{0}, codec.Envelope)
 	if err != nil {
 		t.Fatal(err)
@@ -71,12 +72,13 @@ func TestTheProtocolShowsEnvelopes(t *testing.T) {
 	}{
 		{codec.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Enqueued: time.UnixMilli(1795305600000).UTC(), Attempts: 2, Settled: 3}, `{"ID":"7"}`},
 		{codec.Head{ID: "17", Kind: "mail"}, `{"To":"ann@example.org"}`},
+		{codec.Head{ID: "9", Items: 2, Done: codec.ItemSet("\x01")}, string(codec.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`)}.Encode())},
 	}
 	if len(shown) != len(want) {
 		t.Fatalf("the page shows %q, want %d envelopes", shown, len(want))
 	}
 	for i, text := range shown {
-		h, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
+		h, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
 		if err != nil || h != want[i].head || string(body) != want[i].body {
 			t.Errorf("%q: got %+v, %q, %v", text, h, body, err)
 		}
@@ -123,8 +125,8 @@ func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
 			add(text, h, body, "another")
 		}
 	})
-	const newer = 5
-	for _, text := range []string{"millrace/3?id=7\n", "millrace/2?id=7\n", "millrace/1?kd=a\n", "millrace/1?cl=a\n", "millrace/2?kd=&id=7\n"} {
+	const newer = 7
+	for _, text := range []string{"millrace/3?id=7\n", "millrace/2?id=7\n", "millrace/1?kd=a\n", "millrace/1?cl=a\n", "millrace/1?gr=2\n", "millrace/2?gr=0\n", "millrace/2?kd=&id=7\n"} {
 		add(text, codec.Head{}, nil)
 	}
 	results := runReader(t, node, texts)
