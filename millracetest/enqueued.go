@@ -16,6 +16,8 @@ import (
 // other queue is peeked at, which shows visible messages only; the test fails if there are more
 // than the 32 that one peek can return.
 //
+// The items of a group are jobs, without those that are done.
+//
 // Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
 // the test, as it would be poison for a listener, and so does one of a kind, which may have another
 // type: see [EnqueuedKind]. To read a poison queue:
@@ -100,22 +102,30 @@ func requireJobs[T any](t testing.TB, q queue.Queue, which string, jobs, want []
 	}
 }
 
-// envelope is an opened message.
+// envelope is an opened message, or an item of one.
 type envelope struct {
 	text string
 	head codec.Head
 	body []byte
 }
 
-// envelopes opens the messages on the queue.
+// envelopes opens the messages on the queue. Of a group it returns each item that is not done.
 func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
 	t.Helper()
 	for _, text := range texts(t, q) {
-		head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
+		head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+		items := codec.Group{body}
+		if err == nil && head.Items > 0 {
+			items, err = codec.DecodeGroup(body, head.Items)
+		}
 		if err != nil {
 			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}
-		all = append(all, envelope{text, head, body})
+		for i, item := range items {
+			if !head.Done.Has(i) {
+				all = append(all, envelope{text, head, item})
+			}
+		}
 	}
 	return all
 }

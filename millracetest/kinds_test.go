@@ -70,3 +70,22 @@ func TestEnqueuedKindReturnsTheJobsOfOneKind(t *testing.T) {
 	requireParts(t, failureOf(t, func(t testing.TB) { millracetest.Enqueued[notice](t, q) }),
 		`holds a job of the kind "notice"`, "EnqueuedKind")
 }
+
+// The items of a group are jobs, but for those that are done.
+func TestEnqueuedReturnsTheItemsOfAGroup(t *testing.T) {
+	both(t, func(t *testing.T) {
+		q := millracetest.Queue(t)
+		shipments := kinds.Kind[Order]{Name: "order"}
+		if _, err := shipments.Producer(q, nil).SendGroup(t.Context(), orders(3), nil); err != nil {
+			t.Fatal(err)
+		}
+		millracetest.RequireEnqueuedKind(t, q, shipments, orders(3)...)
+		millracetest.DrainKinds(t, q, []listener.Kind{shipments.Handle(func(_ context.Context, m *listener.Message[Order]) error {
+			if m.Body.ID == "1" {
+				return errBroken
+			}
+			return nil
+		}, nil)}, nil)
+		millracetest.RequireEnqueuedKind(t, q, shipments, Order{ID: "1"})
+	})
+}
