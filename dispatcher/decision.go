@@ -40,7 +40,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
-	return decision{}, false
+	return v.holdBack()
 }
 
 // lostReason returns why a message is poison whose handlers started and settled nothing. If this

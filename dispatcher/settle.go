@@ -19,7 +19,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	v.recordHealth(dec, came == handled)
 	late := dec.outcome == Lost && came == handled
 	if late {
 		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
@@ -188,11 +188,16 @@ func (v *delivery) failures() int {
 	return v.attempt()
 }
 
+// recordable reports whether an update of the message can record what happened to it.
+func (v *delivery) recordable() bool {
+	return v.enveloped() || v.dispatcher.options.Adopt && v.format != codec.Auto
+}
+
 // recordedText returns the text with this many failures, and the deliveries accounted for. A
 // message without an envelope is not rewritten unless it is adopted; an unreadable one never
 // is.
 func (v *delivery) recordedText(failures int) string {
-	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
+	if !v.recordable() {
 		return v.queued.Text
 	}
 	head := v.head

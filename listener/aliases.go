@@ -59,6 +59,10 @@ var (
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
 
+// ErrOutage means that a message waits because the handlers of its kind keep failing. See
+// dispatcher.ErrOutage.
+var ErrOutage = dispatcher.ErrOutage
+
 // Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
 type Idle = scaling.Idle
 
