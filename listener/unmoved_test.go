@@ -170,3 +170,26 @@ func TestPoisonWaitsForAQueueThatMustNotBeCreated(t *testing.T) {
 		}
 	})
 }
+
+// What could neither be moved nor given back is hidden for as long as its lease, and the error does
+// not say otherwise.
+func TestPoisonThatCannotBeGivenBackIsNotSaidToBeHidden(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "enqueue" || op == "update" {
+				return &queue.Error{Op: op, Kind: queue.ErrInvalid, Status: 400}
+			}
+			return act()
+		}
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
+		advance(time.Second)
+		if text := told.text(); !strings.Contains(text, "unsettled") || strings.Contains(text, "hidden") {
+			t.Errorf("told %q, want that it is unsettled and nothing of a delay", text)
+		}
+		b.mustFinish()
+	})
+}
