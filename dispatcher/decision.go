@@ -15,6 +15,7 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
+	worked  bool // whether it is the result of a group, some of whose items did not fail
 }
 
 // refuse decides on a message whose handler must not run. Poison is detected before decoding

@@ -28,7 +28,9 @@ func (v *delivery) poison(dec *decision) error {
 
 // record returns what the poison queue keeps of the message.
 func (v *delivery) record(dec decision) poison.Record {
-	r := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
+	m := v.queued
+	m.Text = v.poisonedText()
+	r := poison.NewRecord(v.dispatcher.name, m, v.failures(), dec.reason, dec.err)
 	r.LastSeen = v.lease.asked.UTC()
 	if v.enveloped() && !v.marked { // without an envelope nothing is recorded of any delivery
 		r.Lost = v.lostDeliveries()

@@ -46,6 +46,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	// A hook may end the goroutine: what follows it is deferred.
 	defer d.remove(v)
 	defer v.reportError(dec, result, err)
+	v.notifyRelease() // after the settlement has ended, so that the loop that it wakes finds its room
 	v.notifyObserver(dec, result, begin)
 }
 
@@ -59,13 +60,13 @@ func (v *delivery) reportError(dec decision, result Outcome, err error) {
 	})
 }
 
-// notifyRelease reports when the message becomes visible again. A message that is left to others is
-// not worth a poll: this worker would take it again before they see it. In the last second of its
-// life it is not either: no delay fits in, and it would be fetched and given back as fast as
-// requests go.
-func (v *delivery) notifyRelease(delay time.Duration) {
-	if f := v.dispatcher.options.OnRelease; f != nil && !v.forOthers && !v.lifeEnds(time.Second) {
-		f(time.Now().Add(wholeSeconds(delay)))
+// notifyRelease reports when a message that was given back becomes visible again. A message that is
+// left to others is not worth a poll: this worker would take it again before they see it. In the last
+// second of its life it is not either: no delay fits in, and it would be fetched and given back as
+// fast as requests go.
+func (v *delivery) notifyRelease() {
+	if f := v.dispatcher.options.OnRelease; f != nil && v.released && !v.forOthers && !v.lifeEnds(time.Second) {
+		f(time.Now().Add(wholeSeconds(v.delay)))
 	}
 }
 
@@ -155,9 +156,7 @@ func (v *delivery) giveBack(delay time.Duration, text string) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
-	if err == nil {
-		v.notifyRelease(delay)
-	}
+	v.released, v.delay = err == nil, delay
 	return err
 }
 

@@ -127,6 +127,16 @@ func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
 
+// Each returns a handler that handles several jobs of a group at once: producer.SendGroup sends
+// several jobs in one message. See dispatcher.Each for the results of the items.
+func Each[T any](h Handler[T], concurrency int) Handler[T] { return dispatcher.Each(h, concurrency) }
+
+// GroupError is the error of a group of which not every item succeeded. See dispatcher.GroupError.
+type GroupError = dispatcher.GroupError
+
+// ItemError is the error of one item of a group. See dispatcher.ItemError.
+type ItemError = dispatcher.ItemError
+
 // All returns a handler that calls each of the handlers in turn and combines their results. See
 // dispatcher.All.
 func All[T any](hs ...Handler[T]) Handler[T] { return dispatcher.All(hs...) }
