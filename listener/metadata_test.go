@@ -276,13 +276,16 @@ func TestInvalidMetadataAreReportedOnce(t *testing.T) {
 
 func TestOnlyWholeNumbersInRangeAreSettings(t *testing.T) {
 	for text, want := range map[string]int{
-		"1": 1, "7": 7, " 7 ": 7, "2147483647": math.MaxInt32,
+		"1": 1, "7": 7, "2147483647": math.MaxInt32,
 		"0": 0, "-1": 0, "": 0, "seven": 0, "1.5": 0, "2147483648": 0, "99999999999999999999": 0, "1e3": 0,
 	} {
 		got, err := settingIn(map[string]string{"other": "3", "PoisonThreshold": text}, thresholdName, math.MaxInt32)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
+	}
+	if got, err := settingIn(map[string]string{"n": " 7 "}, "n", 7); got != 7 || err != nil {
+		t.Errorf("with spaces, the highest: got %d, %v; want 7", got, err)
 	}
 	if got, err := settingIn(map[string]string{"other": "3"}, thresholdName, 9); got != 0 || err != nil {
 		t.Errorf("without the name: got %d, %v; want 0 and no error", got, err)
