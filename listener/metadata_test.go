@@ -378,7 +378,9 @@ func TestAKeyThatMayNotReadMetadataEndsTheRun(t *testing.T) {
 			}
 			return act()
 		}
-		err := New(b.queue, nothing, following()).Run(b.Context())
+		ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+		defer stop()
+		err := New(b.queue, nothing, following()).Run(ctx)
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(fmt.Sprint(err), "Options.Metadata needs the permission") {
 			t.Errorf("Run: got %v, want advice about Options.Metadata", err)
 		}
@@ -409,9 +411,45 @@ func TestAnImpossibleUseOfMetadataIsRefused(t *testing.T) {
 		for use, want := range map[Metadata]string{WriteMetadata: "queue.Manager", Metadata(3): "none of", Metadata(-1): "none of"} {
 			o := options()
 			o.Metadata = use
-			if err := New(b.queue, nothing, o).Run(b.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+			defer stop()
+			if err := New(b.queue, nothing, o).Run(ctx); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d: got %v, want %q", use, err, want)
 			}
 		}
 	})
+}
+
+// Where the depth is read more often than once a minute, that reading alone brings the metadata; and
+// it brings none to a listener that ignores them.
+func TestMetadataComeWithTheDepth(t *testing.T) {
+	for _, c := range []struct {
+		use          Metadata
+		wantAttempts int64
+		wantTimeout  string
+	}{{IgnoreMetadata, 5, ""}, {ReadMetadata, 9, ""}, {WriteMetadata, 9, "100"}} {
+		bubble(t, func(b *bundle) {
+			b.put(3000)
+			o := options()
+			o.Metadata, o.BatchSize, o.Concurrency = c.use, 1, 40
+			o.QueueWorkDetected = func(Load) int { return 30 }
+			var attempts atomic.Int64
+			l := New(b.managed(), func(ctx context.Context, m *Message[job]) error {
+				attempts.Store(int64(m.MaxAttempts))
+				return sleep(ctx, 50*time.Second)
+			}, o)
+			b.run(l)
+			advance(30 * time.Second)
+			b.setMetadata("poisonthreshold", "9")
+			advance(40 * time.Minute)
+			if got := attempts.Load(); got != c.wantAttempts || b.metadata()["defaulttimeout"] != c.wantTimeout {
+				t.Errorf("%d: %d attempts, metadata %v; want %d and defaulttimeout %q", c.use, got, b.metadata(), c.wantAttempts, c.wantTimeout)
+			}
+			if got, want := l.State().Requests, int64(len(b.queue.log)); got != want {
+				t.Errorf("%d: %d requests counted of %d", c.use, got, want)
+			}
+			l.Halt()
+			b.mustFinish()
+		})
+	}
 }
