@@ -202,8 +202,8 @@ func TestAChangeOfMetadataTakesEffect(t *testing.T) {
 		} {
 			b.setMetadata(c.metadata...)
 			advance(62 * time.Second)
-			b.send(1)
 			runs = 0
+			b.send(1)
 			advance(20 * time.Second)
 			if got := q.visibility(); runs != c.wantRuns || got != c.wantVisibility {
 				t.Errorf("%v: %d runs, visibility %v; want %d and %v", c.metadata, runs, got, c.wantRuns, c.wantVisibility)
