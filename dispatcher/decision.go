@@ -15,12 +15,11 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
+	handled bool // whether the handler succeeded
 }
 
-// refuse decides on a message whose handler must not run. Poison is detected before decoding
-// and handling, because a message that kills workers must not be touched again.
+// refuse decides on a message that this worker must leave alone.
 func (v *delivery) refuse(unread error) (dec decision, refused bool) {
-	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
@@ -31,9 +30,17 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 		return decision{outcome: GivenBack}, true
 	case unread != nil:
 		return v.unreadable(unread), true
+	}
+	return decision{}, false
+}
+
+// refusePoison decides on a message that is poison already. That is detected before decoding and
+// handling, because a message that kills workers must not be touched again.
+func (v *delivery) refusePoison() (dec decision, refused bool) {
+	switch {
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= bounds.MaxLost:
+	case v.starts >= v.dispatcher.options.Poison.MaxLost:
 		return v.poisoned(v.lostReason()), true
 	case v.attempt() > v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
@@ -75,9 +82,9 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 	case state == expired && err != nil && v.lifeEnds(MinVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && err != nil:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
+		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: err == nil}
 	case err == nil:
-		return decision{outcome: Deleted}
+		return decision{outcome: Deleted, handled: true}
 	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
