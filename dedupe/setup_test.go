@@ -48,7 +48,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{T: t, engine: localqueue.New(nil), store: &store{Store: blob.Memory()}}
+	b := &bundle{T: t, engine: localqueue.New(&localqueue.Options{Seed: 1}), store: &store{Store: blob.Memory()}}
 	b.queue = b.newQueue("jobs")
 	return b
 }

@@ -137,7 +137,10 @@ func (r *reporter) log(level slog.Level, what string, err error) {
 
 // describe returns the log attributes of an error.
 func (r *reporter) describe(err error) []slog.Attr {
-	if e, ok := err.(interface{ Attrs() []slog.Attr }); ok { // one that is wrapped says more
+	switch e := err.(type) { //nolint:errorlint // one that is wrapped says more
+	case *dispatcher.DeliveryError:
+		return e.Attrs()
+	case *dispatcher.DuplicatesError:
 		return e.Attrs()
 	}
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
