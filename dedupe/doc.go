@@ -43,7 +43,8 @@
 //
 //   - if the worker dies between the handler's last effect and the record
 //   - if two of its messages are handled at once: neither excludes or delays the other, in one process
-//     or in several
+//     or in several. A slot is free when the job has been recorded, so that one process recognizes what it
+//     handles one after the other
 //   - if its key was forgotten: a guard of [New] with its process, both kinds after
 //     Options.Retention, and memory when Options.MaxKeys others were recorded
 //   - if the store fails. Before the handler: the job is handled. After it: the message is deleted, and this

@@ -3,8 +3,10 @@ package dedupe_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,11 +68,11 @@ func TestWithoutAGuardAJobWhoseDeleteFailedIsHandledAgain(t *testing.T) {
 		b.queue = &brokenDeletes{b.queue, refuse(1)}
 		var r runs
 		var none *dedupe.Guard // is as good as nothing
-		o, _ := options(none)
+		o, seen := options(none)
 		st := b.run(o, r.handle, time.Minute)
 		r.want(b, "twice", "twice")
-		if st.Duplicates != 0 || st.Succeeded != 1 {
-			b.Errorf("got state %+v, want a success", st)
+		if st.Duplicates != 0 || st.Succeeded != 1 || len(seen.of()) != 0 {
+			b.Errorf("got state %+v, errors %v; want a success", st, seen.of())
 		}
 	})
 }
@@ -110,6 +112,48 @@ func TestAJobWhoseLeaseEndedBeforeItsSuccessIsNotHandledAgain(t *testing.T) {
 			b.wantDepth(0)
 		})
 	}
+}
+
+// A failure without a lease is none either: another worker has the job, or will.
+func TestAJobThatFailedAfterItsLeaseEndedIsHandledAgain(t *testing.T) {
+	for _, kind := range []error{queue.ErrUnauthorized, queue.ErrReceiptMismatch} {
+		eachGuard(t, func(b *bundle, g *dedupe.Guard) {
+			b.send("slow", producer.SendOptions{Dedupe: "7"})
+			inner := b.queue
+			b.queue = &brokenUpdates{inner, kind}
+			var r runs
+			o, _ := options(g)
+			st := b.run(o, func(ctx context.Context, m *listener.Message[job]) error {
+				time.Sleep(15 * time.Second)
+				return r.returning(errors.New("broken"))(ctx, m)
+			}, 10*time.Second)
+			b.queue = inner
+			b.send("again", producer.SendOptions{Dedupe: "7"})
+			b.run(o, r.handle, time.Second)
+			if len(r.names) < 2 || st.Lost != 1 {
+				b.Errorf("%v: handled %q, state %+v; want the job handled again", kind, r.names, st)
+			}
+		})
+	}
+}
+
+// Nothing waits for the record of a job whose lease is lost, so a slow one has time.
+func TestARecordWithoutALeaseHasTime(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send("slow", producer.SendOptions{})
+		b.queue = &brokenUpdates{b.queue, queue.ErrReceiptMismatch}
+		o, seen := options(guard{record: func(ctx context.Context, _ string) error {
+			select {
+			case <-time.After(10 * time.Second):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}})
+		st := b.run(o, func(context.Context, *listener.Message[job]) error { time.Sleep(15 * time.Second); return nil }, 5*time.Second)
+		if st.Lost != 1 || len(seen.of()) != 0 {
+			b.Errorf("got state %+v, errors %v; want one lost and no error", st, seen.of())
+		}
+	})
 }
 
 // X-22: both messages of a job that was sent twice are there; the second is deleted.
@@ -433,6 +477,13 @@ func TestAGuardThatHangsCostsNoLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bundle) {
 				b.send("slow", producer.SendOptions{})
+				begin := time.Now()
+				b.queue = &brokenDeletes{b.queue, func() error {
+					if time.Since(begin) > 9*time.Second {
+						b.Errorf("got the delete after %v, want it within the lease", time.Since(begin))
+					}
+					return nil
+				}}
 				var r runs
 				o, seen := options(g)
 				st := b.run(o, r.handle, time.Minute)
@@ -665,14 +716,15 @@ func TestALookupHoldsUpNoOtherMessage(t *testing.T) {
 		o.Concurrency = 2
 		var r runs
 		b.send("slow", producer.SendOptions{JobID: "slow"})
-		for range 10 {
-			b.send("quick", producer.SendOptions{})
-		}
 		l := listener.New(b.queue, r.handle, o)
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
-		time.Sleep(5 * time.Second)
+		synctest.Wait() // a dequeue for both slots has brought one message
+		for range 10 {
+			b.send("quick", producer.SendOptions{})
+		}
+		time.Sleep(15 * time.Second)
 		if st := l.State(); st.Succeeded != 10 {
 			b.Errorf("got state %+v, want ten successes beside the lookup", st)
 		}
@@ -684,6 +736,75 @@ func TestALookupHoldsUpNoOtherMessage(t *testing.T) {
 		stop()
 		if err := <-done; err != nil {
 			b.Error(err)
+		}
+	})
+}
+
+// Duplicates and jobs that are not free one slot each, never more.
+func TestWithAGuardNoMoreHandlersRunThanSlots(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		g := b.memory(nil)
+		b.record(g, "test/jobs?job=7")
+		o, _ := options(g)
+		o.Concurrency = 4
+		var mu sync.Mutex
+		running, most := 0, 0
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += n
+			most = max(most, running)
+		}
+		l := listener.New(b.queue, func(context.Context, *listener.Message[job]) error {
+			count(1)
+			defer count(-1)
+			time.Sleep(time.Second)
+			return nil
+		}, o)
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		for range 5 { // one at a time, which leaves slots of its dequeue unused
+			b.send("duplicate", producer.SendOptions{JobID: "7"})
+			time.Sleep(15 * time.Second)
+			b.send("job", producer.SendOptions{})
+			time.Sleep(15 * time.Second)
+		}
+		for range 40 {
+			b.send("job", producer.SendOptions{})
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+		if st := l.State(); most != 4 || st.Succeeded != 45 || st.Duplicates != 5 {
+			b.Errorf("got %d handlers at once and state %+v, want 4, 45 successes and 5 duplicates", most, st)
+		}
+	})
+}
+
+// The log tells duplicates from failures of the guard, and both name the job.
+func TestTheLogNamesTheJob(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send("done", producer.SendOptions{JobID: "7"})
+		b.send("unknown", producer.SendOptions{JobID: "8"})
+		o, _ := options(guard{handled: func(_ context.Context, key string) (bool, error) {
+			if key == "test/jobs?job=7" {
+				return true, nil
+			}
+			return false, errors.New("no answer")
+		}})
+		var log strings.Builder
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		b.run(o, (&runs{}).handle, time.Minute)
+		for _, want := range []string{
+			`level=INFO msg="delivery duplicate" queue=test/jobs message=`, `job=7 attempt=1 outcome=duplicate error="the job was handled before"`,
+			`level=WARN msg="duplicates may be handled" queue=test/jobs message=`, `job=8 attempt=1 handled=false error="no answer"`, `duplicates=1`,
+		} {
+			if !strings.Contains(log.String(), want) {
+				b.Errorf("got log\n%swant %s", log.String(), want)
+			}
 		}
 	})
 }
