@@ -51,8 +51,8 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost, or by an interceptor. Both messages have the same job id; Lease is that of
-	// the later one.
+	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
 
