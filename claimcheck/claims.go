@@ -120,8 +120,8 @@ func (c *Claims) Put(ctx context.Context, body []byte) (claim string, err error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	r := referenceTo(blob.Ref{Container: c.container, Name: folder + strings.ToLower(rand.Text())}, body)
-	if err := c.store.Put(ctx, r.ref, bytes.NewReader(body), nil); err != nil {
+	r := claimOf(blob.Ref{Container: c.container, Name: folder + strings.ToLower(rand.Text())}, body)
+	if err := c.store.Put(ctx, r.Ref, bytes.NewReader(body), nil); err != nil {
 		return "", fmt.Errorf("store a body: %w", err)
 	}
 	return r.String(), nil
@@ -153,27 +153,27 @@ func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
 }
 
 // read reads and checks a body.
-func (c *Claims) read(ctx context.Context, r reference) (body []byte, err error) {
-	if r.size > c.options.MaxBody {
-		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.size, c.options.MaxBody)
+func (c *Claims) read(ctx context.Context, r Claim) (body []byte, err error) {
+	if r.Size > c.options.MaxBody {
+		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.Size, c.options.MaxBody)
 	}
-	stored, err := c.store.Open(ctx, r.ref)
+	stored, err := c.store.Open(ctx, r.Ref)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stored.Close() }() // everything has been read, or the error is another
 	switch {
 	case stored.Metadata[stateKey] == settled:
-		return nil, fmt.Errorf("%w: %v", codec.ErrClaimSettled, r.ref)
-	case stored.Size != r.size:
-		return nil, fmt.Errorf("%w: %v has %d bytes, and the claim says %d", codec.ErrClaimInvalid, r.ref, stored.Size, r.size)
+		return nil, fmt.Errorf("%w: %v", codec.ErrClaimSettled, r.Ref)
+	case stored.Size != r.Size:
+		return nil, fmt.Errorf("%w: %v has %d bytes, and the claim says %d", codec.ErrClaimInvalid, r.Ref, stored.Size, r.Size)
 	}
-	body = make([]byte, r.size)
+	body = make([]byte, r.Size)
 	if _, err := io.ReadFull(stored, body); err != nil {
-		return nil, fmt.Errorf("read %v: %w", r.ref, err)
+		return nil, fmt.Errorf("read %v: %w", r.Ref, err)
 	}
-	if referenceTo(r.ref, body) != r {
-		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", codec.ErrClaimInvalid, r.ref)
+	if claimOf(r.Ref, body) != r {
+		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", codec.ErrClaimInvalid, r.Ref)
 	}
 	return body, nil
 }
@@ -186,7 +186,7 @@ func (c *Claims) Settled(ctx context.Context, claim string) error {
 	defer cancel()
 	r, err := c.parse(claim)
 	if err == nil {
-		err = c.store.Put(ctx, r.ref, strings.NewReader(""), &blob.PutOptions{Metadata: map[string]string{stateKey: settled}})
+		err = c.store.Put(ctx, r.Ref, strings.NewReader(""), &blob.PutOptions{Metadata: map[string]string{stateKey: settled}})
 	}
 	if err != nil {
 		return fmt.Errorf("replace the body of a job that is done by a tombstone: %w", err)

@@ -9,11 +9,12 @@ import (
 	"github.com/millrace/millrace/blob"
 )
 
-// Body is a stored body.
+// Body is a stored body, or the tombstone that has taken its place.
 type Body struct {
-	Ref    blob.Ref
-	Size   int64     // in bytes
-	Stored time.Time // by the store's clock
+	Ref     blob.Ref
+	Size    int64     // in bytes; 0 of a tombstone
+	Stored  time.Time // by the store's clock; of a tombstone when the body was replaced
+	Settled bool      // a tombstone
 }
 
 // Removed says what a sweep or a purge removed.
@@ -22,36 +23,48 @@ type Removed struct {
 	Bytes int64
 }
 
-// Waiting yields the bodies that are not tombstones: those whose messages wait, in a queue or a
-// poison queue, and orphans. An error is yielded last, with a zero Body.
-func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
+// List yields all bodies and tombstones, in the order of their names. An error is yielded last,
+// with a zero Body.
+func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
 	return func(yield func(Body, error) bool) {
 		for info, err := range c.store.List(ctx, c.container, folder) {
 			if err != nil {
 				yield(Body{}, fmt.Errorf("list bodies: %w", err))
 				return
 			}
-			if !isTombstone(info) && !yield(Body{Ref: info.Ref, Size: info.Size, Stored: info.Modified}, nil) {
+			if !yield(Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled}, nil) {
 				return
 			}
 		}
 	}
 }
 
-// isTombstone reports whether a blob has taken the place of a body.
-func isTombstone(info blob.Info) bool { return info.Metadata[stateKey] == settled }
+// Waiting is List without the tombstones: bodies whose messages wait, in a queue or a poison
+// queue, and orphans.
+func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
+	return func(yield func(Body, error) bool) {
+		for body, err := range c.List(ctx) {
+			if !body.Settled && !yield(body, err) {
+				return
+			}
+		}
+	}
+}
 
 // Sweep removes the tombstones that are older than Options.Retention, by this machine's clock and
 // the store's. Call it now and then, such as once a day; any number of processes may. With an
 // error it returns what was removed before.
 func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
-	removed, err := c.remove(ctx, func(info blob.Info) bool {
-		return isTombstone(info) && time.Since(info.Modified) > c.options.Retention
-	})
+	removed, err := c.remove(ctx, func(b Body) bool { return b.Swept(c.options.Retention) })
 	if err != nil {
 		return removed, fmt.Errorf("sweep tombstones: %w", err)
 	}
 	return removed, nil
+}
+
+// Swept reports whether a sweep with this retention removes it.
+func (b Body) Swept(retention time.Duration) bool {
+	return b.Settled && time.Since(b.Stored) > retention
 }
 
 // Purge removes the bodies, not the tombstones, that are older than the age, by this machine's
@@ -62,30 +75,31 @@ func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) 
 	if age < time.Microsecond { // a number without a unit compiles
 		return Removed{}, fmt.Errorf("purge bodies: the age %v is too short: give it a unit, such as 720*time.Hour", age)
 	}
-	removed, err := c.remove(ctx, func(info blob.Info) bool {
-		return !isTombstone(info) && time.Since(info.Modified) > age
-	})
+	removed, err := c.remove(ctx, func(b Body) bool { return b.Purged(age) })
 	if err != nil {
 		return removed, fmt.Errorf("purge bodies: %w", err)
 	}
 	return removed, nil
 }
 
-// remove removes the blobs that are chosen.
-func (c *Claims) remove(ctx context.Context, chosen func(blob.Info) bool) (Removed, error) {
+// Purged reports whether a purge of this age removes it.
+func (b Body) Purged(age time.Duration) bool { return !b.Settled && time.Since(b.Stored) > age }
+
+// remove removes what is chosen.
+func (c *Claims) remove(ctx context.Context, chosen func(Body) bool) (Removed, error) {
 	var removed Removed
-	for info, err := range c.store.List(ctx, c.container, folder) {
+	for body, err := range c.List(ctx) {
 		if err != nil {
 			return removed, err
 		}
-		if !chosen(info) {
+		if !chosen(body) {
 			continue
 		}
-		if err := c.store.Delete(ctx, info.Ref); err != nil {
+		if err := c.store.Delete(ctx, body.Ref); err != nil {
 			return removed, err
 		}
 		removed.Blobs++
-		removed.Bytes += info.Size
+		removed.Bytes += body.Size
 	}
 	return removed, nil
 }

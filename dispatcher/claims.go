@@ -22,7 +22,7 @@ type Claims interface {
 	// Put stores a body and returns its claim.
 	Put(ctx context.Context, body []byte) (claim string, err error)
 
-	// Open returns the body of a claim. An error matches codec.ErrClaimGone,
+	// Open returns the body of a claim; [DeliveryFrom] returns whose. An error matches codec.ErrClaimGone,
 	// codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any other one the body
 	// cannot be read for now.
 	Open(ctx context.Context, claim string) ([]byte, error)
@@ -36,15 +36,12 @@ type Claims interface {
 // unreadableClaimDelay is how long a message waits whose body cannot be read for now.
 const unreadableClaimDelay = 30 * time.Second
 
-// features are those that a dispatcher with Claims understands.
-var features = []codec.Feature{codec.Claims}
-
 // understood returns the features of messages that the options allow to open.
 func (o *Options) understood() []codec.Feature {
 	if o.Claims == nil {
-		return nil
+		return []codec.Feature{codec.Groups}
 	}
-	return features
+	return []codec.Feature{codec.Groups, codec.Claims}
 }
 
 // content returns the encoded body, wherever it came from.
@@ -64,7 +61,8 @@ func (v *delivery) fetch() (fetched bool) {
 	returned := d.hooks.Contain("Claims.Open", func() {
 		pprof.SetGoroutineLabels(d.handlers)
 		var body []byte
-		if body, err = d.options.Claims.Open(v.context.Context, v.head.Claim); err == nil {
+		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
+		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
 			v.claimed = body
 		}
 	})
@@ -124,7 +122,7 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 	claims := v.dispatcher.options.Claims
 	if claims == nil || !v.enveloped() || len(body) <= claims.Limit() {
 		if text, err = codec.Seal(head, body, v.format); err == nil {
-			err = v.fits(text, body)
+			err = v.fits(head, text, body)
 		}
 		if claims == nil || !v.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
 			return text, "", err
@@ -138,7 +136,7 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 		text, err = codec.Seal(head, nil, codec.Envelope)
 	}
 	if err == nil {
-		err = v.fits(text, nil)
+		err = v.fits(head, text, nil)
 	}
 	if err != nil {
 		v.settleClaim(claim)

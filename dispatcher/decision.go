@@ -15,7 +15,8 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
-	handled bool // whether the handler succeeded
+	handled bool // whether the job was handled to success, or every item of a group that was not discarded
+	worked  bool // whether it is the result of a group, some of whose items did not fail
 }
 
 // refuse decides on a message that this worker must leave alone.
@@ -40,7 +41,7 @@ func (v *delivery) refusePoison() (dec decision, refused bool) {
 	switch {
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= v.dispatcher.options.Poison.MaxLost:
+	case v.starts >= v.dispatcher.maxLost():
 		return v.poisoned(v.lostReason()), true
 	case v.attempt() > v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
@@ -119,7 +120,7 @@ func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decisi
 // if there is none.
 func (v *delivery) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: v.keptDelay(), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

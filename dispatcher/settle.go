@@ -31,7 +31,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 
 	dec.delay = v.withinLife(dec.delay)
 	result := dec.outcome
-	err := v.apply(dec, state)
+	err := v.apply(&dec, state)
 	switch {
 	case err == nil:
 		v.forgetStarts(result)
@@ -49,6 +49,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	// A hook may end the goroutine: what follows it is deferred.
 	defer d.remove(v)
 	defer v.reportError(dec, result, err)
+	v.notifyRelease() // after the settlement has ended, so that the loop that it wakes finds its room
 	v.notifyObserver(dec, result, begin)
 }
 
@@ -62,13 +63,13 @@ func (v *delivery) reportError(dec decision, result Outcome, err error) {
 	})
 }
 
-// notifyRelease reports when the message becomes visible again. A message that is left to others is
-// not worth a poll: this worker would take it again before they see it. In the last second of its
-// life it is not either: no delay fits in, and it would be fetched and given back as fast as
-// requests go.
-func (v *delivery) notifyRelease(delay time.Duration) {
-	if f := v.dispatcher.options.OnRelease; f != nil && !v.forOthers && !v.lifeEnds(time.Second) {
-		f(time.Now().Add(wholeSeconds(delay)))
+// notifyRelease reports when a message that was given back becomes visible again. A message that is
+// left to others is not worth a poll: this worker would take it again before they see it. In the last
+// second of its life it is not either: no delay fits in, and it would be fetched and given back as
+// fast as requests go.
+func (v *delivery) notifyRelease() {
+	if f := v.dispatcher.options.OnRelease; f != nil && v.released && !v.forOthers && !v.lifeEnds(time.Second) {
+		f(time.Now().Add(wholeSeconds(v.delay)))
 	}
 }
 
@@ -83,7 +84,8 @@ func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time)
 	}
 }
 
-func (v *delivery) apply(dec decision, state leaseState) error {
+// apply sends the requests of a decision. It changes the delay of poison that could not be moved.
+func (v *delivery) apply(dec *decision, state leaseState) error {
 	switch dec.outcome {
 	case Deleted, Discarded, Duplicate:
 		if state == expired {
@@ -99,7 +101,7 @@ func (v *delivery) apply(dec decision, state leaseState) error {
 	case Snoozed, GivenBack:
 		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(dec.delay, v.poisonText(dec))
+		return v.giveBack(dec.delay, v.poisonText(*dec))
 	case Poisoned:
 		return v.poison(dec)
 	}
@@ -157,9 +159,7 @@ func (v *delivery) giveBack(delay time.Duration, text string) error {
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
-	if err == nil {
-		v.notifyRelease(delay)
-	}
+	v.released, v.delay = err == nil, delay
 	return err
 }
 
@@ -204,6 +204,9 @@ func (v *delivery) recordedText(failures int) string {
 	if v.ctx == nil && v.enveloped() && head.Poison == "" {
 		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
+	}
+	if v.marked { // what came since is how often it could not be moved
+		head.Settled = v.head.Settled
 	}
 	text, err := codec.Seal(head, v.body, codec.Envelope)
 	if err != nil || v.body == nil {

@@ -5,21 +5,26 @@ import (
 	"time"
 )
 
+// raisedWait is how long after higher bounds the open slots are looked at. The loops that the bounds
+// start, and those that wait, take what slots there are first.
+const raisedWait = 10 * time.Millisecond
+
 // watchSaturation detects a backlog that goes unnoticed because slow handlers take all open
 // slots and no loop dequeues. It runs until ctx ends; the session owns it.
 func (s *session) watchSaturation(ctx context.Context) {
 	timer := time.NewTimer(depthInterval)
 	defer timer.Stop()
-	for {
-		raised := false
+	for raised := false; ; {
 		select {
 		case <-timer.C:
+			timer.Reset(s.checkSaturation(raised))
+			raised = false
 		case <-s.scaler.raised: // a loop may wait for the slots this opens
+			timer.Reset(raisedWait)
 			raised = true
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(s.checkSaturation(raised))
 	}
 }
 

@@ -63,7 +63,8 @@ type Filter struct {
 	// matter. The whole must be equal. Defaults to "", any.
 	Fingerprint string
 
-	// Match is a text that the error, the stack or the decoded body contains. Defaults to "", any.
+	// Match is a text that the error, the stack or the decoded body contains. Of a body that is
+	// stored elsewhere it is the reference to it that counts. Defaults to "", any.
 	Match string
 
 	// Job is the id of a job. Defaults to "", any.
@@ -103,6 +104,6 @@ func (e *Entry) contains(text string) bool {
 	if strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
 		return true
 	}
-	_, body, _, err := open(e.Original(), codec.Auto)
-	return strings.Contains(string(body), text) || err != nil && strings.Contains(e.Original(), text)
+	head, body, _, err := open(e.Original(), codec.Auto)
+	return strings.Contains(string(body), text) || strings.Contains(head.Claim, text) || err != nil && strings.Contains(e.Original(), text)
 }

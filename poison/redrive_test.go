@@ -144,6 +144,18 @@ func TestTheClaimIsKept(t *testing.T) {
 	}
 }
 
+// A body that is elsewhere is neither empty nor unreadable: the error says where it is.
+func TestTheBodyOfARecordMayBeElsewhere(t *testing.T) {
+	r := poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: envelope(t, 7, codec.Head{Claim: "blob-7"})}, 0, poison.ReasonBlobGone, nil)
+	if body, err := r.Body(); err == nil || !strings.Contains(err.Error(), "blob-7") || string(body) != r.Text {
+		t.Errorf("got %q, %v; want the text and an error with the reference", body, err)
+	}
+	e := poison.Entry{Record: r}
+	if f := (poison.Filter{Match: "blob-7"}); !f.Chooses(&e, time.Now()) {
+		t.Error("a filter for the reference does not choose the message")
+	}
+}
+
 func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMorgue(t)

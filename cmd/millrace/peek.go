@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -54,7 +56,8 @@ changes their order, and counts as a delivery of messages without an envelope. I
 delivery is accounted for, so that no job counts as lost.
 
 A -json object has "body" if the job is JSON, otherwise "bodyText", or "bodyBase64" if it is not
-text; "text" is the message as stored. In a poison queue it also has "poison", the record of why
+text; if the message only refers to its body, it has "claim" instead, with "ref", "size" and
+"sha256". "text" is the message as stored. In a poison queue it also has "poison", the record of why
 the message is there.
 `
 
@@ -123,6 +126,7 @@ type peeked struct {
 	Body       json.RawMessage `json:"body,omitempty"`
 	BodyText   *string         `json:"bodyText,omitempty"`
 	BodyBase64 *string         `json:"bodyBase64,omitempty"`
+	Claim      *peekedClaim    `json:"claim,omitempty"` // the body is stored elsewhere
 
 	Error string `json:"error,omitempty"` // why it could not be decoded
 	Text  string `json:"text"`
@@ -146,6 +150,30 @@ type peekedPoison struct {
 	Poisoned     time.Time     `json:"poisoned"`
 }
 
+// peekedClaim says where the body of a message is, and what it is.
+type peekedClaim struct {
+	Text   string `json:"text"`             // as in the message
+	Ref    string `json:"ref,omitempty"`    // these are set only if the claim is of a known form
+	Size   int64  `json:"size,omitempty"`   // in bytes
+	SHA256 string `json:"sha256,omitempty"` // in hex
+}
+
+func newPeekedClaim(text string) *peekedClaim {
+	p := &peekedClaim{Text: text}
+	if c, err := claimcheck.ParseClaim(text); err == nil {
+		p.Ref, p.Size, p.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
+	}
+	return p
+}
+
+// String describes the body for people.
+func (p *peekedClaim) String() string {
+	if p.Ref == "" {
+		return "(stored elsewhere) " + p.Text
+	}
+	return fmt.Sprintf("(stored elsewhere) %d bytes in %s, SHA-256 %s", p.Size, p.Ref, p.SHA256)
+}
+
 func newPeekedPoison(r poison.Record) *peekedPoison {
 	return &peekedPoison{
 		r.Reason, r.Error, r.Fingerprint, r.Stack, r.Account, r.Queue, r.ID, r.Host,
@@ -166,7 +194,7 @@ func decode(m queue.Message) peeked {
 		s.Poison = newPeekedPoison(record)
 		text = record.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds)
+	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text
@@ -180,6 +208,8 @@ func decode(m queue.Message) peeked {
 		s.Enqueued = &head.Enqueued
 	}
 	switch {
+	case head.Claim != "":
+		s.Claim = newPeekedClaim(head.Claim)
 	case !utf8.Valid(body):
 		encoded := base64.StdEncoding.EncodeToString(body)
 		s.BodyBase64 = &encoded
@@ -235,6 +265,8 @@ func (s *peeked) body() string {
 		return *s.BodyText
 	case s.BodyBase64 != nil:
 		return "(Base64) " + *s.BodyBase64
+	case s.Claim != nil:
+		return s.Claim.String()
 	}
 	return string(s.Body)
 }

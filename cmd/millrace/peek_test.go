@@ -91,6 +91,8 @@ func TestDecodedMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sum := strings.Repeat("0a", 32)
+	claim := "blob://claims/bodies/a?size=7&sha256=" + sum
 	for name, c := range map[string]struct {
 		m     queue.Message
 		json  []string // parts of it
@@ -120,6 +122,16 @@ func TestDecodedMessages(t *testing.T) {
 			queue.Message{Text: seal(codec.Head{ID: "j"}, "\xff\x00", codec.Envelope)},
 			[]string{`"bodyBase64":"/wA="`},
 			"message id, job j, put 2m03s ago\n  (Base64) /wA=\n",
+		},
+		"a body that is stored elsewhere": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Claim: claim}, "", codec.Envelope)},
+			[]string{`"format":"envelope"`, `"job":"j"`, `"claim":{"text":"` + claim + `","ref":"blob://claims/bodies/a","size":7,"sha256":"` + sum + `"}`},
+			"message id, job j, put 2m03s ago\n  (stored elsewhere) 7 bytes in blob://claims/bodies/a, SHA-256 " + sum + "\n",
+		},
+		"a body that a store of the user's keeps": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Claim: "row 7"}, "", codec.Envelope)},
+			[]string{`"claim":{"text":"row 7"}`},
+			"message id, job j, put 2m03s ago\n  (stored elsewhere) row 7\n",
 		},
 		"nothing": {
 			queue.Message{},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -157,6 +159,47 @@ func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
 			t.Errorf("stats of an empty queue: got %q, want nothing", got)
 		}
 	})
+}
+
+// TestALargeBodyIsShownByItsReference: what failed is a job whose body is in a blob.
+func TestALargeBodyIsShownByItsReference(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	q := v.open(t, name)
+	claims, err := claimcheck.New(blob.Memory(), "bodies", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := claims.Put(t.Context(), make([]byte, 100_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := codec.Seal(codec.Head{ID: "large", Claim: claim}, nil, codec.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, codec.ErrClaimGone)
+	if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := claimcheck.ParseClaim(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("(stored elsewhere) 100000 bytes in %v, SHA-256 %x\n", stored.Ref, stored.SHA256)
+	for _, command := range [][]string{{"poison", "show", name}, {"poison", "show", name, "-match", stored.Ref.Name}, {"peek", name + "-poison"}} {
+		if got := v.ok(t, command...); !strings.Contains(got, want) || !strings.Contains(got, "large") || strings.Contains(got, "newer") {
+			t.Errorf("%q: got %q, want %q in it", command, got, want)
+		}
+	}
+	if got := v.ok(t, "poison", "redrive", name, "-id", "m"); !strings.Contains(got, "1 message of ") {
+		t.Errorf("redrive: got %q, want 1 message", got)
+	}
+	var shown peeked
+	if err := json.Unmarshal([]byte(v.ok(t, "peek", name, "-json")), &shown); err != nil || shown.Claim == nil || shown.Claim.Text != claim || shown.Claim.Size != 100_000 || shown.BodyText != nil || shown.Error != "" {
+		t.Errorf("peek -json: got %+v, %v; want the claim", shown, err)
+	}
 }
 
 // TestARedriveIsAskedFirstOnATerminal: the name is typed, or nothing is sent.

@@ -171,13 +171,14 @@ func (p *process) queue() queue.Queue {
 	if p.plan.release == 2 {
 		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
 	}
-	return &staggered{Queue: q, process: p, loops: make(map[string]*loopCalls), fresh: make(map[string]int)}
+	return &staggered{Queue: tardy{q, p}, process: p, loops: make(map[string]*loopCalls), fresh: make(map[string]int)}
 }
 
 func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
 	o := &listener.Options[job]{
 		Codec:       reader{p},
+		Claims:      p.claims(),
 		Adopt:       w.policy.adopt,
 		Concurrency: w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
 		Loops:      w.loops,

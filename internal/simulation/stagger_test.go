@@ -15,6 +15,37 @@ import (
 // then free does not depend on the scheduler.
 func yield() { time.Sleep(time.Nanosecond) }
 
+// tardy makes calls whose context has ended return at different instants. The messages of one dequeue
+// have one lease, so the waits for their settlements end together, and their slots would be free at
+// one instant: how many of them a waiting loop gets would be a race.
+type tardy struct {
+	queue.Queue
+	process *process
+}
+
+func (q tardy) Sibling(suffix string) queue.Queue { return tardy{q.Queue.Sibling(suffix), q.process} }
+
+func (q tardy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	defer q.linger(ctx, "enqueue", text)
+	return q.Queue.Enqueue(ctx, text, o)
+}
+
+func (q tardy) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	defer q.linger(ctx, "update", string(l.ID))
+	return q.Queue.Update(ctx, l, text, visibility)
+}
+
+func (q tardy) Delete(ctx context.Context, l queue.Lease) error {
+	defer q.linger(ctx, "delete", string(l.ID))
+	return q.Queue.Delete(ctx, l)
+}
+
+func (q tardy) linger(ctx context.Context, about ...string) {
+	if ctx.Err() != nil {
+		time.Sleep(q.process.world.plan.dice.within(1, time.Millisecond, append(about, q.process.plan.name)...))
+	}
+}
+
 // staggered makes every dequeue happen at a different instant. When slots become free for two loops
 // at once, they would poll at the same instant, and the scheduler would decide which of them gets
 // which response. Other calls are about a message, or one at a time, so that the fault queue can
