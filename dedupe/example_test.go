@@ -35,7 +35,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	print := func(_ context.Context, m *listener.Message[invoice]) error {
+	printInvoice := func(_ context.Context, m *listener.Message[invoice]) error {
 		fmt.Println("printing", m.Body.Number)
 		return nil
 	}
@@ -46,7 +46,7 @@ func Example() {
 			stop()
 		}
 	}
-	fmt.Println(listener.New(invoices, print, o).Run(ctx))
+	fmt.Println(listener.New(invoices, printInvoice, o).Run(ctx))
 	// Output:
 	// printing 7
 	// deleted
@@ -70,13 +70,13 @@ func ExampleNewShared() {
 			fmt.Println(err)
 			return
 		}
-		print := func(_ context.Context, m *listener.Message[invoice]) error {
+		printInvoice := func(_ context.Context, m *listener.Message[invoice]) error {
 			fmt.Println(name, "prints", m.Body.Number)
 			return nil
 		}
 		o := &listener.Options[invoice]{Duplicates: guard, Logger: slog.New(slog.DiscardHandler)}
 		o.Observer.Settled = func(listener.Delivery, listener.Outcome, time.Duration) { stop() }
-		l := listener.New(invoices, print, o)
+		l := listener.New(invoices, printInvoice, o)
 		err = l.Run(ctx)
 		fmt.Println(name, "had", l.State().Duplicates, "duplicates", err)
 	}

@@ -57,21 +57,37 @@ func TestAGroupIsRecordedWhenNoItemIsLeft(t *testing.T) {
 	}
 }
 
-// The items were handled after the lease had ended.
-func TestAGroupWhoseLeaseEndedIsNotHandledAgain(t *testing.T) {
-	eachGuard(t, func(b *bundle, g *dedupe.Guard) {
-		b.sendGroup("a", "b")
-		b.queue = &brokenUpdates{b.queue, queue.ErrReceiptMismatch}
-		var r runs
-		o, _ := options(g)
-		st := b.run(o, listener.Each(func(ctx context.Context, m *listener.Message[job]) error {
-			time.Sleep(15 * time.Second) // over the visibility
-			return r.handle(context.WithoutCancel(ctx), m)
-		}, 2), time.Minute)
-		r.want(b, "a", "b")
-		if st.Lost != 1 || st.Duplicates != 1 {
-			b.Errorf("got state %+v, want one lost and one duplicate", st)
-		}
-		b.wantDepth(0)
-	})
+// The handlers of the items returned after the lease had ended.
+func TestAGroupWhoseLeaseEndedIsHandledAgainUnlessItWasDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		result     error // of the second item
+		duplicates int64
+	}{"done": {nil, 1}, "one failed": {errors.New("broken"), 0}} {
+		t.Run(name, func(t *testing.T) {
+			eachGuard(t, func(b *bundle, g *dedupe.Guard) {
+				b.sendGroup("a", "b")
+				inner := b.queue
+				b.queue = &brokenUpdates{inner, queue.ErrReceiptMismatch}
+				var r runs
+				o, _ := options(g)
+				st := b.run(o, listener.Each(func(ctx context.Context, m *listener.Message[job]) error {
+					time.Sleep(15 * time.Second) // over the visibility
+					err := r.handle(ctx, m)
+					if m.Body.Name == "b" {
+						err = c.result
+					}
+					return err
+				}, 2), 10*time.Second)
+				r.want(b, "a", "b")
+				if st.Lost != 1 {
+					b.Errorf("got state %+v, want one lost", st)
+				}
+				b.queue = inner
+				if st = b.run(o, r.handle, time.Minute); st.Duplicates != c.duplicates || st.Succeeded != 1-c.duplicates {
+					b.Errorf("got state %+v, want %d duplicates, and else a success", st, c.duplicates)
+				}
+				b.wantDepth(0)
+			})
+		})
+	}
 }

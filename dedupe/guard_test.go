@@ -39,7 +39,7 @@ func TestAKeyIsRememberedForTheRetention(t *testing.T) {
 		time.Sleep(24*time.Hour - 1)
 		b.wantHandled(g, "a", true)
 		b.wantHandled(g, "b", false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		b.wantHandled(g, "a", false)
 		b.record(g, "a") // the key of a new job, of the same length of life
 		time.Sleep(24*time.Hour - 1)
@@ -139,7 +139,7 @@ func TestASweepRemovesOldKeysOnly(t *testing.T) {
 		}
 		time.Sleep(time.Hour - 1)
 		b.record(g, "new")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if n, err := g.Sweep(b.Context()); n != 2 || err != nil {
 			b.Errorf("Sweep: got %d, %v; want 2", n, err)
 		}
@@ -191,7 +191,7 @@ func TestAGuardIsSafeForConcurrentUse(t *testing.T) {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	var none blob.Store
-	for name, make := range map[string]func() (*dedupe.Guard, error){
+	for name, newGuard := range map[string]func() (*dedupe.Guard, error){
 		"MaxKeys -1":     func() (*dedupe.Guard, error) { return dedupe.New(&dedupe.Options{MaxKeys: -1}) },
 		"Retention 24ns": func() (*dedupe.Guard, error) { return dedupe.New(&dedupe.Options{Retention: 24}) },
 		"Retention -1s":  func() (*dedupe.Guard, error) { return dedupe.New(&dedupe.Options{Retention: -time.Second}) },
@@ -201,7 +201,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"a store is":      func() (*dedupe.Guard, error) { return dedupe.NewShared(none, container, nil) },
 		`container "A/B"`: func() (*dedupe.Guard, error) { return dedupe.NewShared(blob.Memory(), "A/B", nil) },
 	} {
-		if g, err := make(); err == nil || g != nil || !strings.Contains(err.Error(), name) {
+		if g, err := newGuard(); err == nil || g != nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, %v; want an error that names %s", g, err, name)
 		}
 	}

@@ -190,7 +190,7 @@ func (b *bundle) kill(k *killer, when string) (killed bool) {
 		repeated += l.done[name] - 1
 	}
 	between := k.kind == "handler" && k.after || k.kind == "record" && !k.after
-	if repeated > 1 || repeated == 1 && !(killed && between) {
+	if repeated > 1 || repeated == 1 && (!killed || !between) {
 		b.Errorf("%s: got runs %v, want each job handled once, or one twice after a kill before its record", when, l.done)
 	}
 	for _, v := range l.violations {

@@ -235,7 +235,7 @@ func (v *delivery) finish(err error, begin time.Time) {
 		interrupted = true
 		d.visibility.recordTooShort(v.visibility)
 	}
-	dec := decision{}
+	var dec decision
 	if v.group != nil {
 		v.recordProgress(&v.head)
 		dec = v.decideGroup(state)
