@@ -25,7 +25,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
 	case took >= v.visibility-safetyMargin:
-		// The answer took as long as the lease: another worker may have the message.
+		// The response took as long as the lease: another worker may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true

@@ -37,11 +37,11 @@ type delivery struct {
 	context      handlerContext  // storage of ctx
 	group        *group          // nil unless the message has a group of jobs; set before its handler runs
 
-	admitted time.Time   // when the breaker of its kind let it through; zero if it did not
-	kind     *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
-	job      job         // this delivery with its type; constant, on a queue of kinds once opened
-	sibling  *delivery   // the next one of its batch; constant
-	batch    *batchSlots // shared with its batch
+	admittedAt time.Time   // when the breaker of its kind let it through; zero if it did not
+	kind       *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
+	job        job         // this delivery with its type; constant, on a queue of kinds once opened
+	sibling    *delivery   // the next one of its batch; constant
+	batch      *batchSlots // shared with its batch
 
 	next, before *delivery               // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
