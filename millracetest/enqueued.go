@@ -14,9 +14,7 @@ import (
 // Enqueued returns the jobs on a queue without taking any off it. For a [Queue] these are all
 // jobs, in the order in which they were sent, including those hidden by a delay or a lease. Any
 // other queue is peeked at, which shows visible messages only; the test fails if there are more
-// than the 32 that one peek can return.
-//
-// The items of a group are jobs, without those that are done.
+// than the 32 that one peek can return. Of a group these are the jobs that are not done.
 //
 // Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
 // the test, as it would be poison for a listener, and so does one of a kind, which may have another
