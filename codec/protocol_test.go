@@ -40,7 +40,7 @@ func TestTheProtocolListsTheParameters(t *testing.T) {
 	text, err := codec.Seal(codec.Head{
 		ID: "i", ContentType: "c", Enqueued: time.UnixMilli(1), Attempts: 1, Settled: 1, Starts: 1, Poison: "p", Trace: "t",
 		TraceState: "s", Kind: "k", Key: "y", Dedupe: "d", Claim: "l",
-		Items: 2, Done: "\x01", Failed: "\x02", Failure: "attempts no",
+		Items: 2, Done: "\x01", Failed: "\x02", Failure: "f",
 	}, []byte{0}, codec.Envelope)
 	if err != nil {
 		t.Fatal(err)
@@ -72,17 +72,15 @@ func TestTheProtocolShowsEnvelopes(t *testing.T) {
 	}{
 		{codec.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Enqueued: time.UnixMilli(1795305600000).UTC(), Attempts: 2, Settled: 3}, `{"ID":"7"}`},
 		{codec.Head{ID: "17", Kind: "mail"}, `{"To":"ann@example.org"}`},
+		{
+			codec.Head{ID: "YOW7DEVS6OVMR2RTDGPI2FUIAH", Items: 3, Done: "\x05"},
+			string(codec.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`), []byte(`{"ID":"9"}`)}.Encode()),
+		},
 	}
-	want = append(want, want[0])
-	want[2].head = codec.Head{ID: want[0].head.ID, Items: 3, Done: codec.NewItemSet(3, func(i int) bool { return i != 1 })}
-	want[2].body = string(codec.Group{[]byte(`{"ID":"7"}`), []byte(`{"ID":"8"}`), []byte(`{"ID":"9"}`)}.Encode())
 	if len(shown) != len(want) {
 		t.Fatalf("the page shows %q, want %d envelopes", shown, len(want))
 	}
 	for i, text := range shown {
-		if want[i].head.Items > 0 {
-			text += "\n" // which the fence of the page needs
-		}
 		h, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
 		if err != nil || h != want[i].head || string(body) != want[i].body {
 			t.Errorf("%q: got %+v, %q, %v", text, h, body, err)

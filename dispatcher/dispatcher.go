@@ -207,6 +207,13 @@ func (d *Dispatcher) stopHandlers() {
 	}
 }
 
+// handlersStopped reports whether stopHandlers was called.
+func (d *Dispatcher) handlersStopped() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stopped
+}
+
 // endOfLife returns when the message expires, by our monotonic clock, or zero if it never does.
 // The service's clock is known from the response: Until is its time plus the visibility. A second
 // is subtracted because the service counts whole seconds.

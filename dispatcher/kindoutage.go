@@ -60,7 +60,7 @@ func (v *delivery) holdBack() (dec decision, held bool) {
 		// Not wrapped: it is the error of another message.
 		return v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause))), true
 	}
-	v.admitted = now
+	v.admittedAt = now
 	return decision{}, false
 }
 
@@ -73,7 +73,7 @@ func (v *delivery) recordHealth(dec decision, ran bool) {
 	}
 	d.kindResults.Lock() // else the dispatcher's could open after the success of a kind
 	defer d.kindResults.Unlock()
-	v.kind.breaker.record(dec, ran, v.attempt(), v.admitted)
+	v.kind.breaker.record(dec, ran, v.attempt(), v.admittedAt)
 	if healthOf(dec, ran) != unhealthy || d.allOpen() {
 		d.breaker.record(dec, ran, v.attempt(), v.lease.asked)
 	}

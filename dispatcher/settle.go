@@ -24,6 +24,9 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	if late {
 		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
 	}
+	if dec.handled {
+		v.recordHandled(dec) // before the slot is free: the next message may be of the same job
+	}
 	v.freeSlot(came)
 
 	dec.delay = v.withinLife(dec.delay)
@@ -84,7 +87,7 @@ func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time)
 // apply sends the requests of a decision. It changes the delay of poison that could not be moved.
 func (v *delivery) apply(dec *decision, state leaseState) error {
 	switch dec.outcome {
-	case Deleted, Discarded:
+	case Deleted, Discarded, Duplicate:
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
