@@ -202,8 +202,8 @@ func TestAChangeOfMetadataTakesEffect(t *testing.T) {
 		} {
 			b.setMetadata(c.metadata...)
 			advance(62 * time.Second)
-			b.send(1)
 			runs = 0
+			b.send(1)
 			advance(20 * time.Second)
 			if got := q.visibility(); runs != c.wantRuns || got != c.wantVisibility {
 				t.Errorf("%v: %d runs, visibility %v; want %d and %v", c.metadata, runs, got, c.wantRuns, c.wantVisibility)
@@ -255,14 +255,14 @@ func TestInvalidMetadataAreReportedOnce(t *testing.T) {
 		expect := func(n int, last string) {
 			t.Helper()
 			advance(10 * time.Minute)
-			if len(told.list) != n || !strings.Contains(told.text(), last) {
-				t.Fatalf("told %d times: %s; want %d times, with %q", len(told.list), told.text(), n, last)
+			if told.count() != n || !strings.Contains(told.text(), last) {
+				t.Fatalf("told %d times: %s; want %d times, with %q", told.count(), told.text(), n, last)
 			}
 		}
 		expect(2, `poisonthreshold = "many"`)
 		setup := (*SetupError)(nil)
-		if st := l.State(); !errors.As(told.list[1], &setup) || !strings.Contains(setup.Detail, `defaulttimeout = "00:02:00"`) || st.Visibility != 30*time.Second {
-			t.Errorf("told %v, state %+v; want a SetupError and 30 s", told.list[1], st)
+		if st := l.State(); !errors.As(told.at(1), &setup) || !strings.Contains(setup.Detail, `defaulttimeout = "00:02:00"`) || st.Visibility != 30*time.Second {
+			t.Errorf("told %v, state %+v; want a SetupError and 30 s", told.at(1), st)
 		}
 		b.setMetadata("poisonthreshold", "0", "defaulttimeout", "60")
 		expect(3, `poisonthreshold = "0"`)
@@ -276,13 +276,16 @@ func TestInvalidMetadataAreReportedOnce(t *testing.T) {
 
 func TestOnlyWholeNumbersInRangeAreSettings(t *testing.T) {
 	for text, want := range map[string]int{
-		"1": 1, "7": 7, " 7 ": 7, "2147483647": math.MaxInt32,
+		"1": 1, "7": 7, "2147483647": math.MaxInt32,
 		"0": 0, "-1": 0, "": 0, "seven": 0, "1.5": 0, "2147483648": 0, "99999999999999999999": 0, "1e3": 0,
 	} {
 		got, err := settingIn(map[string]string{"other": "3", "PoisonThreshold": text}, thresholdName, math.MaxInt32)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
+	}
+	if got, err := settingIn(map[string]string{"n": " 7 "}, "n", 7); got != 7 || err != nil {
+		t.Errorf("with spaces, the highest: got %d, %v; want 7", got, err)
 	}
 	if got, err := settingIn(map[string]string{"other": "3"}, thresholdName, 9); got != 0 || err != nil {
 		t.Errorf("without the name: got %d, %v; want 0 and no error", got, err)
@@ -313,8 +316,8 @@ func TestNothingIsDequeuedBeforeTheMetadataAreKnown(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 		b.run(l)
 		advance(time.Minute)
-		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || len(told.list) == 0 || len(b.queue.sent("properties")) > 20 {
-			t.Errorf("%d dequeues, state %+v, told %d times, %d readings; want none, not ready, told, few", n, l.State(), len(told.list), len(b.queue.sent("properties")))
+		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || told.count() == 0 || len(b.queue.sent("properties")) > 20 {
+			t.Errorf("%d dequeues, state %+v, told %d times, %d readings; want none, not ready, told, few", n, l.State(), told.count(), len(b.queue.sent("properties")))
 		}
 		down.Store(false)
 		advance(40 * time.Second)
@@ -322,12 +325,12 @@ func TestNothingIsDequeuedBeforeTheMetadataAreKnown(t *testing.T) {
 			t.Errorf("%d runs, want 9", runs)
 		}
 		down.Store(true)
-		before := len(told.list)
+		before := told.count()
 		advance(5 * time.Minute)
 		b.send(1)
 		advance(20 * time.Second)
-		if st := l.State(); runs != 18 || !st.Ready() || len(told.list) < before+3+9 {
-			t.Errorf("%d runs, state %+v, told %d times; want 18, ready, told of each reading", runs, st, len(told.list)-before)
+		if st := l.State(); runs != 18 || !st.Ready() || told.count() < before+3+9 {
+			t.Errorf("%d runs, state %+v, told %d times; want 18, ready, told of each reading", runs, st, told.count()-before)
 		}
 		b.mustFinish()
 	})
@@ -375,7 +378,9 @@ func TestAKeyThatMayNotReadMetadataEndsTheRun(t *testing.T) {
 			}
 			return act()
 		}
-		err := New(b.queue, nothing, following()).Run(b.Context())
+		ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+		defer stop()
+		err := New(b.queue, nothing, following()).Run(ctx)
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(fmt.Sprint(err), "Options.Metadata needs the permission") {
 			t.Errorf("Run: got %v, want advice about Options.Metadata", err)
 		}
@@ -406,9 +411,59 @@ func TestAnImpossibleUseOfMetadataIsRefused(t *testing.T) {
 		for use, want := range map[Metadata]string{WriteMetadata: "queue.Manager", Metadata(3): "none of", Metadata(-1): "none of"} {
 			o := options()
 			o.Metadata = use
-			if err := New(b.queue, nothing, o).Run(b.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+			defer stop()
+			if err := New(b.queue, nothing, o).Run(ctx); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d: got %v, want %q", use, err, want)
 			}
 		}
 	})
+}
+
+// Where the depth is read more often than once a minute, that reading alone brings the metadata; and
+// it brings none to a listener that ignores them.
+func TestMetadataComeWithTheDepth(t *testing.T) {
+	for _, c := range []struct {
+		use          Metadata
+		wantAttempts int64
+		wantTimeout  string
+	}{{IgnoreMetadata, 5, ""}, {ReadMetadata, 9, ""}, {WriteMetadata, 9, "100"}} {
+		bubble(t, func(b *bundle) {
+			b.put(3000)
+			o := options()
+			o.Metadata, o.BatchSize, o.Concurrency = c.use, 1, 40
+			o.QueueWorkDetected = func(Load) int { return 30 }
+			var attempts atomic.Int64
+			l := New(b.managed(), func(ctx context.Context, m *Message[job]) error {
+				attempts.Store(int64(m.MaxAttempts))
+				return sleep(ctx, 50*time.Second)
+			}, o)
+			b.run(l)
+			advance(30 * time.Second)
+			b.setMetadata("poisonthreshold", "9")
+			advance(40 * time.Minute)
+			if got := attempts.Load(); got != c.wantAttempts || b.metadata()["defaulttimeout"] != c.wantTimeout {
+				t.Errorf("%d: %d attempts, metadata %v; want %d and defaulttimeout %q", c.use, got, b.metadata(), c.wantAttempts, c.wantTimeout)
+			}
+			if got, want := l.State().Requests, int64(len(b.queue.log)); got != want {
+				t.Errorf("%d: %d requests counted of %d", c.use, got, want)
+			}
+			l.Halt()
+			b.mustFinish()
+		})
+	}
+}
+
+// count returns how many errors there are so far.
+func (l *errorList) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+// at returns one of the errors so far.
+func (l *errorList) at(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list[i]
 }

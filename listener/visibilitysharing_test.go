@@ -146,8 +146,8 @@ func TestAWriteOfMetadataThatFailsDoesNoHarm(t *testing.T) {
 		b.run(l)
 		b.keepBusy(50, 2*time.Minute)
 		tries := b.queue.sent("set metadata")
-		if len(tries) < 5 || len(tries) > 9 || len(told.list) != len(tries) || !errors.Is(told.list[0], queue.ErrUnauthorized) || l.State().Succeeded < 49*64 {
-			t.Errorf("tried %d times, told %v, state %+v; want 5…9 tries, told of each, and all handled", len(tries), told.list, l.State())
+		if len(tries) < 5 || len(tries) > 9 || told.count() != len(tries) || !errors.Is(told.at(0), queue.ErrUnauthorized) || l.State().Succeeded < 49*64 {
+			t.Errorf("tried %d times, told %v, state %+v; want 5…9 tries, told of each, and all handled", len(tries), told.text(), l.State())
 		}
 		allowed.Store(true)
 		b.keepBusy(10, 2*time.Minute)
@@ -244,5 +244,22 @@ func TestAVisibilityIsSampledForTenMinutes(t *testing.T) {
 	}
 	if want := "[10 5s 20 7s]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+func TestHalfAsMuchAgainIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		there string
+		found int
+		want  bool
+	}{{"100", 149, false}, {"100", 150, true}, {"", 44, false}, {"", 45, true}, {"", 0, false}, {"x", 1000, false}} {
+		var read map[string]string
+		if c.there != "" {
+			read = map[string]string{timeoutName: c.there}
+		}
+		written, ok := raised(read, time.Duration(c.found)*time.Second)
+		if ok != c.want || ok && written[timeoutName] != strconv.Itoa(c.found) || read[timeoutName] != c.there {
+			t.Errorf("%d s over %q: got %v, %v; want %v, and what was read unchanged", c.found, c.there, written, ok, c.want)
+		}
 	}
 }

@@ -118,6 +118,7 @@ type peeked struct {
 
 	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
+	Kind     string     `json:"kind,omitempty"`
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
@@ -220,7 +221,7 @@ func decode(m queue.Message) peeked {
 		s.BodyText = &text
 		return s
 	}
-	s.Format, s.Job, s.Attempts = format.String(), head.ID, head.Attempts
+	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
 		s.Attempts = record.Attempts
 	}
@@ -252,6 +253,9 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 		add("in Base64 without an envelope")
 	case s.Format == codec.Plain.String():
 		add("without an envelope")
+	}
+	if s.Kind != "" {
+		add("kind %s", s.Kind)
 	}
 	if s.Group != nil {
 		add("%s", s.Group.about())

@@ -103,6 +103,11 @@ func TestDecodedMessages(t *testing.T) {
 			[]string{`"dequeueCount":4`, `"format":"envelope"`, `"job":"job-1"`, `"enqueued":"2026-01-02T03:04:05Z"`, `"attempts":3`, `"body":{"a":1}`, `"expires":"2026-01-02T04:04:05Z"`},
 			"message id, job job-1, put 2m03s ago, delivered 4 times, 3 failed attempts\n  {\"a\":1}\n",
 		},
+		"a job of a kind": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Kind: "mail\x1b"}, `{"a":1}`, codec.Envelope)},
+			[]string{`"job":"j"`, `"kind":"mail\u001b"`, `"body":{"a":1}`},
+			"message id, job j, kind mail\\x1b, put 2m03s ago\n  {\"a\":1}\n",
+		},
 		"poison": {
 			queue.Message{Text: string(poisoned)},
 			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
