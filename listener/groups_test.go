@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -330,9 +331,9 @@ func TestTheTimeoutOfAnItemEndsNoOther(t *testing.T) {
 func TestARenewalRecordsWhatIsDone(t *testing.T) {
 	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
 		b.putGroup(30)
-		dead := false
+		var dead atomic.Bool
 		b.queue.intercept = func(_ string, act func() error) error {
-			if dead {
+			if dead.Load() {
 				return &queue.Error{Kind: queue.ErrUnavailable}
 			}
 			return act()
@@ -357,10 +358,10 @@ func TestARenewalRecordsWhatIsDone(t *testing.T) {
 		} else {
 			recorded = int(renewals[0].at.Sub(b.begin) / time.Second) // a second an item
 		}
-		dead = true
+		dead.Store(true)
 		l.Halt()
 		b.mustFinish()
-		dead = false
+		dead.Store(false)
 		advance(time.Minute)
 		b.run(New(b.queue, h, o))
 		advance(time.Hour)

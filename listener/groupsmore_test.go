@@ -59,6 +59,13 @@ func TestASaveRecordsWhatIsDone(t *testing.T) {
 func (b *bundle) saveAndDie(saved int) {
 	t := b.T
 	b.putGroup(5)
+	var dead atomic.Bool
+	b.queue.intercept = func(op string, act func() error) error {
+		if op == "update" && dead.Load() {
+			return errors.New("dead")
+		}
+		return act()
+	}
 	b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
 		if m.Item < 3 {
 			return nil
@@ -74,16 +81,11 @@ func (b *bundle) saveAndDie(saved int) {
 		return ctx.Err()
 	}, options()))
 	advance(time.Second)
-	b.queue.intercept = func(op string, act func() error) error {
-		if op == "update" {
-			return errors.New("dead")
-		}
-		return act()
-	}
+	dead.Store(true)
 	b.stop()
 	advance(2 * time.Minute) // its lease ends
 	<-b.done
-	b.queue.intercept = nil
+	dead.Store(false)
 	var got items
 	b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
 		if want := map[int]int{3: saved, 4: 4}[m.Item]; m.Body.N != want {
@@ -415,9 +417,9 @@ func TestAGroupThatMakesProgressIsNotLost(t *testing.T) {
 			}
 		})
 		for deaths := 0; b.depth(b.queue.Queue) > 0 && deaths < 20; deaths++ {
-			dead := false
+			var dead atomic.Bool
 			b.queue.intercept = func(_ string, act func() error) error {
-				if dead {
+				if dead.Load() {
 					return &queue.Error{Kind: queue.ErrUnavailable}
 				}
 				return act()
@@ -425,7 +427,7 @@ func TestAGroupThatMakesProgressIsNotLost(t *testing.T) {
 			l := New(b.queue, h, o)
 			b.run(l)
 			advance(8 * time.Second)
-			dead = true
+			dead.Store(true)
 			l.Halt()
 			b.mustFinish()
 			advance(time.Minute)
