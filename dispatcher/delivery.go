@@ -25,8 +25,9 @@ type delivery struct {
 	lease         lease
 
 	head         codec.Head
-	body         []byte   // as the text carries it; empty if the message has a claim
-	claimed      []byte   // the body of its claim, once opened
+	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
+	claimed      []byte   // the body of its claim, once opened; handlers may change it
+	claimSum     uint64   // sumOf the body of its claim
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
 	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format

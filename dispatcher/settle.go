@@ -201,8 +201,15 @@ func (v *delivery) recordedText(failures int) string {
 		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}
-	text, err := codec.Seal(head, v.body, codec.Envelope)
-	if err != nil || v.body == nil {
+	if v.body == nil { // it could not be read
+		return v.queued.Text
+	}
+	body, err := v.sealed() // the handler may have changed v.body in place
+	if err != nil {
+		return v.queued.Text
+	}
+	text, err := codec.Seal(head, body, codec.Envelope)
+	if err != nil {
 		return v.queued.Text
 	}
 	return text
