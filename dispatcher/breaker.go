@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/poison"
 )
 
-// When every handler fails, the cause is not the jobs: a database is down, a disk is full.
+// When every handler fails, the cause is not the jobs: a database is down, a disk is full. The same
+// holds when the bodies of messages cannot be read, because their store is away.
 // Going on would only use up their attempts. So after this many failed first attempts in a row
 // the breaker opens: it pauses, then lets one message through as a probe, and closes when one
 // succeeds. Later attempts do not count, because many bad messages on their way to the poison

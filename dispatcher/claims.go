@@ -100,6 +100,7 @@ func (v *delivery) unopened(err error) decision {
 	case errors.Is(err, codec.ErrNewer):
 		return v.unreadable(err)
 	}
+	v.unfetched = true
 	return v.later(Snoozed, unreadableClaimDelay, err)
 }
 

@@ -28,6 +28,7 @@ type delivery struct {
 	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
 	claimed      []byte   // the body of its claim, once opened; handlers may change it
 	claimSum     uint64   // sumOf the body of its claim
+	unfetched    bool     // whether the body of its claim could not be read for now
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
 	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format

@@ -19,7 +19,11 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	if v.unfetched && dec.outcome == Snoozed { // neither stopped nor lost
+		d.breaker.failed(1, v.lease.asked)
+	} else {
+		d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	}
 	late := dec.outcome == Lost && came == handled
 	if late {
 		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know

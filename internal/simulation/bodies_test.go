@@ -81,7 +81,8 @@ func (c call) act(ctx context.Context, do func() error) error {
 		return err
 	}
 	plan := &c.world.plan.claims
-	dies, away := c.chance(plan.deadly, "dies"), c.chance(plan.away, "away")
+	dies := c.chance(plan.deadly, "dies")
+	away := c.chance(plan.away, "away") || c.faulty() && plan.outage.covers(c.world.now())
 	switch {
 	case dies && c.chance(0.5, "before"):
 		c.kill()
