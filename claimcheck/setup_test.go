@@ -197,6 +197,7 @@ type store struct {
 	calls    []string              // guarded by mu
 	before   func(op string) error // called before each operation; nil for nothing; set before use
 	openSlow time.Duration         // set before use
+	deleting func(blob.Ref) error  // called before each delete; nil for nothing; set before use
 }
 
 func (s *store) act(op string) error {
@@ -250,6 +251,11 @@ func (s *store) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
 func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 	if err := s.act("delete"); err != nil {
 		return err
+	}
+	if s.deleting != nil {
+		if err := s.deleting(ref); err != nil {
+			return err
+		}
 	}
 	return s.Store.Delete(ctx, ref)
 }

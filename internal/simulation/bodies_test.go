@@ -189,9 +189,9 @@ func (s *bodyStore) Create(context.Context, blob.Ref, io.Reader, *blob.PutOption
 	return errors.ErrUnsupported
 }
 
-// Stat implements blob.Store. Nobody calls it.
-func (s *bodyStore) Stat(context.Context, blob.Ref) (blob.Info, error) {
-	return blob.Info{}, errors.ErrUnsupported
+// Stat implements blob.Store.
+func (s *bodyStore) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	return s.world.blobs.Stat(ctx, ref)
 }
 
 // processClaims are the claims of a process.
