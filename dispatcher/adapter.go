@@ -39,9 +39,17 @@ func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
 
 // job is the part of a delivery that depends on the type of its job.
 type job interface {
+	handling
+
 	// decodeBody decodes the body and makes the message for the handler.
 	decodeBody() error
 
+	// decodeItem decodes an item of a group and makes the message for its handler.
+	decodeItem(item int) (handling, error)
+}
+
+// handling is a message for a handler, with the handler.
+type handling interface {
 	// ownTimeout returns the time-out for this message; zero means the one for all, negative
 	// none.
 	ownTimeout() time.Duration
@@ -82,22 +90,30 @@ func (v *typedJob[T]) decodeBody() error {
 	if err != nil {
 		return err
 	}
-	v.message = Message[T]{
-		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: v.head,
+	v.message = v.newMessage(body, v.head)
+	return nil
+}
+
+// newMessage returns the message for the handler.
+func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
+	return Message[T]{
+		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: head,
 		Attempt: v.attempt(), MaxAttempts: v.maxAttempts(), DequeueCount: v.queued.DequeueCount,
 		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
 		delivery: v,
 	}
-	return nil
 }
 
-func (v *typedJob[T]) ownTimeout() time.Duration {
+func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message) }
+
+// timeoutOf calls TimeoutFor.
+func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 	timeoutFor := v.jobs.TimeoutFor
 	if timeoutFor == nil {
 		return 0
 	}
 	var own time.Duration
-	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(&v.message) }) {
+	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(m) }) {
 		return 0
 	}
 	return own

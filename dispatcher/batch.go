@@ -104,7 +104,7 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 
 // warn reports once that batches cannot fill because Concurrency is below their size.
 func (b *batcher[T]) warn(m *Message[T]) {
-	if m.delivery == nil || b.warned.Load() {
+	if m.delivery == nil || m.Items > 0 || b.warned.Load() { // an Each may run more items than there are slots
 		return
 	}
 	d := m.delivery.dispatcher

@@ -96,11 +96,13 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 }
 
 // record takes the decision on a delivery as a result. A handler that asks for poison, discard
-// or snooze works. A delivery whose handler did not run says nothing.
+// or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did not run says nothing.
 func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
 	switch {
 	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
 		b.unknown(asked)
+	case dec.worked:
+		b.succeeded()
 	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
 		b.failed(attempt, asked)
 	default:

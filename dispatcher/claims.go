@@ -37,15 +37,12 @@ type Claims interface {
 // unreadableClaimDelay is how long a message waits whose body cannot be read for now.
 const unreadableClaimDelay = 30 * time.Second
 
-// features are those that a dispatcher with Claims understands.
-var features = []codec.Feature{codec.Claims}
-
 // understood returns the features of messages that the options allow to open.
 func (o *Options) understood() []codec.Feature {
 	if o.Claims == nil {
-		return nil
+		return []codec.Feature{codec.Groups}
 	}
-	return features
+	return []codec.Feature{codec.Groups, codec.Claims}
 }
 
 // sumOf returns what tells a stored body from another one in this process.
@@ -132,7 +129,7 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 	claims := v.dispatcher.options.Claims
 	if claims == nil || !v.enveloped() || len(body) <= claims.Limit() {
 		if text, err = codec.Seal(head, body, v.format); err == nil {
-			err = v.fits(text, body)
+			err = v.fits(head, text, body)
 		}
 		if claims == nil || !v.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
 			return text, "", err
@@ -146,7 +143,7 @@ func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (tex
 		text, err = codec.Seal(head, nil, codec.Envelope)
 	}
 	if err == nil {
-		err = v.fits(text, nil)
+		err = v.fits(head, text, nil)
 	}
 	if err != nil {
 		v.settleClaim(claim)

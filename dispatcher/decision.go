@@ -15,12 +15,12 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
+	worked  bool // whether it is the result of a group, some of whose items did not fail
 }
 
 // refuse decides on a message whose handler must not run. Poison is detected before decoding
 // and handling, because a message that kills workers must not be touched again.
 func (v *delivery) refuse(unread error) (dec decision, refused bool) {
-	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
@@ -33,7 +33,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 		return v.unreadable(unread), true
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= bounds.MaxLost:
+	case v.starts >= v.dispatcher.maxLost():
 		return v.poisoned(v.lostReason()), true
 	case v.attempt() > v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
@@ -112,7 +112,7 @@ func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decisi
 // if there is none.
 func (v *delivery) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: v.keptDelay(), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

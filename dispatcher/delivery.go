@@ -18,6 +18,7 @@ type delivery struct {
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
+	marked        bool          // whether it was poison before and could not be moved
 	forOthers     bool          // whether it is left to workers that know more than this one
 	released      bool          // whether it was given back
 	delay         time.Duration // how long it is hidden then
@@ -26,7 +27,7 @@ type delivery struct {
 
 	head         codec.Head
 	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
-	claimed      []byte   // the body of its claim, once opened; handlers may change it
+	claimed      []byte   // the body of its claim, until it is decoded
 	claimSum     uint64   // sumOf the body of its claim
 	unfetched    bool     // whether the body of its claim could not be read for now
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
@@ -36,6 +37,7 @@ type delivery struct {
 	lastRecorded recordedStart   // what this process knew of the message when starts were counted
 	ctx          context.Context // the handler's; nil if no handler ran
 	context      handlerContext  // storage of ctx
+	group        *group          // nil unless the message has a group of jobs; set before its handler runs
 
 	kind    *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
 	job     job         // this delivery with its type; constant, on a queue of kinds once opened
@@ -68,6 +70,7 @@ func (v *delivery) run() {
 	if err == nil {
 		err = v.chooseKind()
 	}
+	v.marked = v.head.Poison != ""
 	v.countStarts()
 	if dec, no := v.refuse(err); no {
 		v.settle(dec, held, refused)
@@ -82,6 +85,7 @@ func (v *delivery) run() {
 		return
 	}
 	if v.decode() {
+		v.claimed = nil // the handler has it as T: do not hold it twice
 		v.handle()
 	}
 }
@@ -109,7 +113,11 @@ func (v *delivery) decode() (readable bool) {
 			v.settleUnstarted(v.unreadable(safeError("codec", err)))
 		}
 	}()
-	err = v.job.decodeBody()
+	if v.head.Items > 0 {
+		err = v.openGroup()
+	} else {
+		err = v.job.decodeBody()
+	}
 	returned = true
 	return
 }
@@ -118,7 +126,10 @@ func (v *delivery) decode() (readable bool) {
 // the result.
 func (v *delivery) handle() {
 	d := v.dispatcher
-	timeout := v.timeout()
+	var timeout time.Duration // the items of a group have their own
+	if v.group == nil {
+		timeout = v.timeoutOf(v.job)
+	}
 	begin := time.Now()
 	var deadline time.Time
 	if timeout > 0 {
@@ -155,9 +166,9 @@ func (v *delivery) trackLease() {
 // tracked reports whether trackLease was called.
 func (v *delivery) tracked() bool { return v.lease.cancel != nil }
 
-// timeout returns the handler's time-out for this message; zero or less means none.
-func (v *delivery) timeout() time.Duration {
-	if own := v.job.ownTimeout(); own != 0 {
+// timeoutOf returns the handler's time-out for this message or item; zero or less means none.
+func (v *delivery) timeoutOf(h handling) time.Duration {
+	if own := h.ownTimeout(); own != 0 {
 		return own
 	}
 	if v.kind != nil && v.kind.options.Timeout != 0 {
@@ -207,7 +218,14 @@ func (v *delivery) finish(err error, begin time.Time) {
 		interrupted = true
 		d.visibility.recordTooShort(v.visibility)
 	}
-	v.settle(v.decide(err, state, interrupted), state, handled)
+	dec := decision{}
+	if v.group != nil {
+		v.recordProgress(&v.head)
+		dec = v.decideGroup(state)
+	} else {
+		dec = v.decide(err, state, interrupted)
+	}
+	v.settle(dec, state, handled)
 }
 
 // progress is how far a delivery came before it was settled.
@@ -237,12 +255,15 @@ func (v *delivery) freeSlot(came progress) {
 // call runs the handler. A panic becomes an error, so that one message's failure affects no
 // other.
 func (v *delivery) call() (err error) {
+	if v.group != nil {
+		return v.callItems()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = safeError("handler", caughtPanic(p))
 		}
 	}()
-	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors))
+	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors, v.job, 0))
 }
 
 // renewed reports a renewal.

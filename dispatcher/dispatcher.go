@@ -27,6 +27,7 @@ type Dispatcher struct {
 
 	slots      *slots
 	visibility *visibilityEstimator
+	thresholds thresholds
 	breaker    *breaker
 	leases     *leaseManager
 	starts     starts

@@ -139,5 +139,5 @@ func (v *delivery) maxAttempts() int {
 	if v.kind != nil && v.kind.options.MaxAttempts > 0 {
 		return v.kind.options.MaxAttempts
 	}
-	return v.dispatcher.options.Poison.MaxAttempts
+	return v.dispatcher.maxAttempts()
 }

@@ -37,6 +37,13 @@ type Message[T any] struct {
 	// for a message without one.
 	Head codec.Head
 
+	// Item is the index of the job in its group, from 0. The group and the index, Head.ID and Item,
+	// identify a job of a group. 0 for a job that is in none.
+	Item int
+
+	// Items is how many jobs the group has. 0 for a job that is in none. See [Each].
+	Items int
+
 	// Inserted is when the service accepted the message, by its clock.
 	Inserted time.Time
 
@@ -68,9 +75,16 @@ var errNoQueue = errors.New("the message does not come from a queue")
 // With Options.Claims it is stored instead, as a new one each time, and so is a body that is over
 // their limit; the stored body that it replaces is given up when the service has accepted the
 // update, and not before.
+//
+// Save of an item of a group replaces the item, and sends or stores the whole group for that. Items
+// of one message save one after the other.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
-	if m.delivery != nil {
+	switch {
+	case m.delivery == nil:
+	case m.Items > 0:
+		err = m.delivery.saveItem(ctx, m.Item, body)
+	default:
 		err = m.delivery.saveBody(ctx, body)
 	}
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 const (
 	DefaultConcurrency = 64
 	DefaultBatchSize   = queue.MaxBatch
+	DefaultVisibility  = 30 * time.Second // the first
 )
 
 const (
 	defaultLinger        = 100 * time.Millisecond
-	defaultVisibility    = 30 * time.Second
 	defaultMinVisibility = 10 * time.Second
 	defaultMaxVisibility = 10 * time.Minute
 	defaultSettleTimeout = 15 * time.Second

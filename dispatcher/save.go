@@ -12,9 +12,16 @@ import (
 // save replaces the body of the message and renews its lease.
 func (v *delivery) save(ctx context.Context, body []byte) error {
 	if v.unchanged(body) { // only the lease is renewed
-		return v.dispatcher.leases.rewrite(ctx, &v.lease, v.queued.Text)
+		text := v.queued.Text
+		if v.group != nil {
+			text = v.withProgress(text)
+		}
+		return v.dispatcher.leases.rewrite(ctx, &v.lease, text)
 	}
 	head := v.head
+	if v.group != nil {
+		v.recordProgress(&head)
+	}
 	// The job has made progress: earlier lost deliveries no longer count.
 	head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
 	text, claim, err := v.store(ctx, head, body)
@@ -33,6 +40,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		v.claimSum = sumOf(body)
 	}
 	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
+	v.head.Done, v.head.Failed = head.Done, head.Failed
 	for _, claim := range append(v.unsure, replaced) { // no message refers to them any more
 		v.settleClaim(claim)
 	}
@@ -57,21 +65,21 @@ func (v *delivery) sealed() ([]byte, error) {
 	return body, err
 }
 
-// fits returns an error if the text, which carries the body, is too large to be sent or leaves
+// fits returns an error if the text, which carries head and body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
-func (v *delivery) fits(text string, body []byte) error {
+func (v *delivery) fits(head codec.Head, text string, body []byte) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
 	if v.enveloped() {
-		return queue.CheckRequest(text, v.head.Room())
+		return queue.CheckRequest(text, head.Room())
 	}
 	if v.dispatcher.options.Adopt { // an attempt is recorded in an envelope
-		adopted, err := codec.Seal(v.head, body, codec.Envelope)
+		adopted, err := codec.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err
 		}
-		if err := queue.CheckRequest(adopted, v.head.Room()); err != nil {
+		if err := queue.CheckRequest(adopted, head.Room()); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 
 	dec.delay = v.withinLife(dec.delay)
 	result := dec.outcome
-	err := v.apply(dec, state)
+	err := v.apply(&dec, state)
 	switch {
 	case err == nil:
 		v.forgetStarts(result)
@@ -85,7 +85,8 @@ func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time)
 	}
 }
 
-func (v *delivery) apply(dec decision, state leaseState) error {
+// apply sends the requests of a decision. It changes the delay of poison that could not be moved.
+func (v *delivery) apply(dec *decision, state leaseState) error {
 	switch dec.outcome {
 	case Deleted, Discarded:
 		if state == expired {
@@ -101,7 +102,7 @@ func (v *delivery) apply(dec decision, state leaseState) error {
 	case Snoozed, GivenBack:
 		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(dec.delay, v.poisonText(dec))
+		return v.giveBack(dec.delay, v.poisonText(*dec))
 	case Poisoned:
 		return v.poison(dec)
 	}
@@ -204,6 +205,9 @@ func (v *delivery) recordedText(failures int) string {
 	if v.ctx == nil && v.enveloped() && head.Poison == "" {
 		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
+	}
+	if v.marked { // what came since is how often it could not be moved
+		head.Settled = v.head.Settled
 	}
 	if v.body == nil { // it could not be read
 		return v.queued.Text

@@ -153,7 +153,7 @@ func (v *delivery) recordStart() (dec decision, refused bool) {
 	}
 	switch {
 	case errors.Is(err, queue.ErrTooLarge): // no room for the record: deliveries count instead
-		if v.lostDeliveries() < int64(d.options.Poison.MaxLost) {
+		if v.lostDeliveries() < int64(d.maxLost()) {
 			return decision{}, false
 		}
 		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true

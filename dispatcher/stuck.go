@@ -59,8 +59,12 @@ func (v *delivery) stuck() {
 	if givenUp {
 		d.slots.giveUp()
 	}
+	cause := context.Cause(v.context.Context)
+	if cause == nil { // that of an item has ended
+		cause = ErrTimeout
+	}
 	d.options.OnError(&StuckError{
-		Queue: d.name, ID: v.queued.ID, Cause: context.Cause(v.context.Context), For: d.options.StuckAfter,
+		Queue: d.name, ID: v.queued.ID, Cause: cause, For: d.options.StuckAfter,
 		GivenUp: givenUp, Stacks: handlerStacks(d.name),
 	})
 }

@@ -174,7 +174,7 @@ func TestAJobBeyondTheAttemptsOfItsKindIsNotRun(t *testing.T) {
 	})
 }
 
-// Poison that cannot be moved waits no longer than after the attempts of its kind.
+// Poison that cannot be moved asks for the retry delay of no more than the attempts of its kind.
 func TestPoisonThatCannotBeMovedWaitsByTheAttemptsOfItsKind(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		send(b, orders, order{1})
@@ -184,7 +184,7 @@ func TestPoisonThatCannotBeMovedWaitsByTheAttemptsOfItsKind(t *testing.T) {
 			waits = append(waits, attempt)
 			return time.Second
 		}
-		b.run(10*time.Second, b.kindsOf(orders.Handle(handler[order](b, listener.Poison(errFails)), &kinds.Options{MaxAttempts: 3})))
+		b.run(time.Minute, b.kindsOf(orders.Handle(handler[order](b, listener.Poison(errFails)), &kinds.Options{MaxAttempts: 3})))
 		if len(waits) < 5 || !slices.Equal(waits[:5], []int{1, 2, 3, 3, 3}) || len(b.handled["order"]) != 1 {
 			b.Errorf("waited as after the attempts %v, handled %+v", waits, b.handled)
 		}

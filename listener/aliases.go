@@ -43,7 +43,8 @@ type StuckError = dispatcher.StuckError
 // HookError reports a panic in a function of the options. See dispatcher.HookError.
 type HookError = dispatcher.HookError
 
-// SetupError reports options that cannot work together. See dispatcher.SetupError.
+// SetupError reports options that cannot work together, and invalid settings in the metadata of the
+// queue. See dispatcher.SetupError.
 type SetupError = dispatcher.SetupError
 
 // AbandonedError names handlers that still ran when a drain had to end. See
@@ -125,6 +126,16 @@ type BatchHandler[T any] = dispatcher.BatchHandler[T]
 func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
+
+// Each returns a handler that handles several jobs of a group at once: producer.SendGroup sends
+// several jobs in one message. See dispatcher.Each for the results of the items.
+func Each[T any](h Handler[T], concurrency int) Handler[T] { return dispatcher.Each(h, concurrency) }
+
+// GroupError is the error of a group of which not every item succeeded. See dispatcher.GroupError.
+type GroupError = dispatcher.GroupError
+
+// ItemError is the error of one item of a group. See dispatcher.ItemError.
+type ItemError = dispatcher.ItemError
 
 // All returns a handler that calls each of the handlers in turn and combines their results. See
 // dispatcher.All.

@@ -24,6 +24,13 @@
 // for one more dequeue stays open. If slow handlers take all open slots, new work is noticed
 // within 30 s.
 //
+// # Settings in the queue
+//
+// A queue can have settings in its metadata, which apply to all its workers that have no option of
+// their own for them: how many attempts make a message poison, and how long messages are hidden at
+// first. Options.Metadata makes a listener follow them, also when they change, and write the
+// visibility that it has found: see [Metadata].
+//
 // # Hooks
 //
 // A function in [Options] that panics or calls runtime.Goexit, as t.FailNow does, stops neither
@@ -43,5 +50,6 @@
 // One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener
 // polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain. The
 // depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
-// while loops could be added.
+// while loops could be added. The metadata of the queue, if Options.Metadata asks for them, cost at
+// most one a minute.
 package listener

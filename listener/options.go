@@ -74,6 +74,11 @@ type Options[T any] struct {
 	// min.
 	Visibility Visibility
 
+	// Metadata says whether settings in the metadata of the queue apply where these options have
+	// none, and whether the listener writes the visibility there that it has found. See [Metadata].
+	// Defaults to IgnoreMetadata.
+	Metadata Metadata
+
 	// Interceptors wrap every handler, the first outermost: middleware that does not depend on
 	// T. Defaults to none.
 	Interceptors []Interceptor
@@ -91,8 +96,9 @@ type Options[T any] struct {
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
 	// delay is bounded by the message's remaining life. To treat only some errors specially,
-	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
-	// second. Defaults to RetryCurve of the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
+	// fall back on [RetryCurve]. It also delays poison that cannot be moved, if that is longer
+	// than what doubles from a second to an hour with each failed move. Defaults to RetryCurve of
+	// the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
@@ -158,7 +164,7 @@ func (o *Options[T]) session() sessionOptions {
 			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 			Observer: o.Observer.dispatcher(),
 		},
-		Create: o.Create, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

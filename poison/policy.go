@@ -46,8 +46,9 @@ type Policy struct {
 	// Defaults to false.
 	Bare bool
 
-	// Keep leaves a poison message in its queue, hidden for the longest retry delay each time
-	// it becomes visible, and never handled. Defaults to false, except where Queue has no
+	// Keep leaves a poison message in its queue, never handled, and hidden again each time it
+	// becomes visible: for a minute at first, then for twice as long each time, up to a day, and
+	// for at most half of its remaining life. Defaults to false, except where Queue has no
 	// default.
 	Keep bool
 }

@@ -77,6 +77,11 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err == nil {
 		body, err = p.options.Codec.Encode(job)
 	}
+	return p.send(ctx, s, body, err)
+}
+
+// send sends the body, or fails with the error with which it was made.
+func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error) (Sent, error) {
 	if err == nil {
 		if p.options.Timeout > 0 {
 			var cancel context.CancelFunc
@@ -166,6 +171,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	}
 	room := 0
 	if p.options.Format.HasHead() {
+		s.Head.Items = s.items // as the body has
 		if err := s.Head.Check(); err != nil {
 			return "", &queue.Error{Kind: queue.ErrInvalid, Detail: err.Error()}
 		}
