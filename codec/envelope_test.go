@@ -27,6 +27,7 @@ func head(t *rapid.T) codec.Head {
 	}
 	if h.Items = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(1, codec.MaxItems)).Draw(t, "items"); h.Items > 0 {
 		h.Done, h.Failed = itemSet(t, h.Items, "done"), itemSet(t, h.Items, "failed")
+		h.Failure = codec.ShortFailure(rapid.String().Draw(t, "failure"))
 	}
 	if rapid.Bool().Draw(t, "with time") {
 		h.Enqueued = time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "enqueued")).UTC()
@@ -75,11 +76,12 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 			h.Poison = rapid.SampledFrom([]string{"", "attempts", "lost", "undecodable", "rejected", "expiring"}).Draw(t, name+" poison")
 			if h.Items > 0 {
 				h.Done, h.Failed = itemSet(t, h.Items, name+" done"), itemSet(t, h.Items, name+" failed")
+				h.Failure = codec.ShortFailure(rapid.String().Draw(t, name+" failure"))
 			}
 			return h
 		}
 		fresh := head(t)
-		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison, fresh.Done, fresh.Failed = 0, 0, 0, "", "", ""
+		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison, fresh.Done, fresh.Failed, fresh.Failure = 0, 0, 0, "", "", "", ""
 		once := record(fresh, "first")
 		twice := record(once, "second")
 		if grown := size(once) - size(fresh); grown > fresh.Room() || fresh.Items == 0 && grown > codec.Room {
@@ -172,7 +174,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
 	f.Add("millrace/2?kd=resize&ky=a+b&zz=%20\n{}")
-	f.Add("millrace/2?gr=9&gd=AQA&gf=__8\n2:{}\n")
+	f.Add("millrace/2?gr=9&gd=AQA&gf=__8&ge=rejected+item+3%3A+no\n2:{}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		h, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 		checkPlainReader(t, text, h, body, err)

@@ -3,12 +3,29 @@ package codec
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 )
 
 // MaxItems is how many items a group has at most. What has been done of it takes a bit for each in
 // the head.
 const MaxItems = 1 << 16
+
+// maxFailure is how many bytes Head.Failure takes at most, escaped.
+const maxFailure = 240
+
+// ShortFailure returns the text, or its beginning if a head has no room for all of it.
+func ShortFailure(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	size := 0
+	for i, r := range text {
+		if size += len(url.QueryEscape(string(r))); size > maxFailure {
+			return text[:i]
+		}
+	}
+	return text
+}
 
 // Group is the body of a message that carries several jobs: the encoded body of each. The head of
 // the message says how many there are, in Head.Items.

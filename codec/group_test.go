@@ -101,6 +101,19 @@ func TestAnItemSetHasItsItems(t *testing.T) {
 	})
 }
 
+// A failure is cut between characters, and only if it must be.
+func TestAFailureIsShortened(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "item 3: no": "item 3: no", "a\xffb": "a\uFFFDb",
+		strings.Repeat("x", 240): strings.Repeat("x", 240), strings.Repeat("x", 241): strings.Repeat("x", 240),
+		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 39),
+	} {
+		if got := codec.ShortFailure(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // FuzzGroup: whatever is opened as a group is what the items make again, byte by byte.
 func FuzzGroup(f *testing.F) {
 	f.Add([]byte("2:{}\n0:\n"), 2)

@@ -71,6 +71,10 @@ type Head struct {
 	// When all others are done the message is poison. Empty if there is none.
 	Failed ItemSet
 
+	// Failure is why the first of Failed failed, for the poison queue, shortened by
+	// [ShortFailure]. Empty if not known.
+	Failure string
+
 	// base64 reports that the body came in Base64 although XML could carry it as it is. It
 	// stays so, because escaped it could be larger.
 	base64 bool
@@ -93,11 +97,14 @@ const (
 )
 
 // Room returns by how many bytes the text may still grow that already records h: what is left of
-// the [Room] bytes, and of those that Done and Failed of a group may take.
+// the [Room] bytes, and of those that Done, Failed and Failure of a group may take.
 func (h Head) Room() int {
 	room, used := Room, 0
 	if h.Items > 0 {
-		room += 2 * (len(separator+"gd=") + encodedSetSize(setSize(h.Items)))
+		room += 2*(len(separator+"gd=")+encodedSetSize(setSize(h.Items))) + len(separator+"ge=") + maxFailure
+	}
+	if h.Failure != "" {
+		used += len(separator+"ge=") + len(url.QueryEscape(h.Failure))
 	}
 	for _, set := range [...]ItemSet{h.Done, h.Failed} {
 		if set != "" {
@@ -149,6 +156,9 @@ func (h Head) Check() error {
 	}
 	if max(len(h.Done), len(h.Failed)) > setSize(h.Items) {
 		return fmt.Errorf("the items that are done or failed are not all among the %d of the group", h.Items)
+	}
+	if len(url.QueryEscape(h.Failure)) > maxFailure {
+		return fmt.Errorf("the failure %.40q… has %d bytes escaped, the limit is %d", h.Failure, len(url.QueryEscape(h.Failure)), maxFailure)
 	}
 	return h.checkTrace()
 }

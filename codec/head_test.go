@@ -37,6 +37,8 @@ func TestHeadsThatShouldNotBeSentSayWhy(t *testing.T) {
 		{codec.Head{Done: "\x01"}, "not all among the 0 of the group"},
 		{codec.Head{Items: 8, Failed: "\x00\x01"}, "not all among the 8 of the group"},
 		{codec.Head{Items: 9, Done: "\x00\x01", Failed: "\xff"}, ""},
+		{codec.Head{Failure: codec.ShortFailure(strings.Repeat("ü", 100))}, ""},
+		{codec.Head{Failure: strings.Repeat("ü", 41)}, "has 246 bytes escaped, the limit is 240"},
 		{codec.Head{Attempts: -1}, "-1 attempts"},
 		{codec.Head{Settled: -1}, "-1 settled"},
 		{codec.Head{Starts: -1}, "-1 starts"},

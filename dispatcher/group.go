@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/millrace/millrace/codec"
@@ -22,6 +23,7 @@ type group struct {
 	mu       sync.Mutex
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	statuses []itemStatus // by index; the elements are guarded by mu
+	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
 }
 
 // itemStatus is what became of an item.
@@ -53,13 +55,13 @@ func (v *delivery) openGroup() error {
 	if err != nil {
 		return err
 	}
-	g := &group{items: items, head: v.head, saving: make(chan struct{}, 1), statuses: make([]itemStatus, len(items))}
+	g := &group{items: items, head: v.head, saving: make(chan struct{}, 1), statuses: make([]itemStatus, len(items)), failure: v.head.Failure}
 	for i := range g.statuses {
 		switch {
 		case v.head.Done.Has(i):
 			g.statuses[i].state = itemDone
 		case v.head.Failed.Has(i):
-			g.statuses[i] = itemStatus{state: itemFailed, reason: poison.ReasonRejected}
+			g.statuses[i] = itemStatus{state: itemFailed, reason: reasonOf(v.head.Failure)}
 		}
 	}
 	v.group = g
@@ -86,6 +88,18 @@ func (g *group) set(i int, s itemStatus) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.statuses[i] = s
+	if s.state == itemFailed && g.failure == "" {
+		g.failure = codec.ShortFailure(string(s.reason) + " " + ItemError{i, s.err}.Error())
+	}
+}
+
+// reasonOf returns the reason with which a failure begins.
+func reasonOf(failure string) poison.Reason {
+	switch reason, _, _ := strings.Cut(failure, " "); poison.Reason(reason) {
+	case poison.ReasonAttempts, poison.ReasonUndecodable:
+		return poison.Reason(reason)
+	}
+	return poison.ReasonRejected
 }
 
 // undo forgets what became of the chosen items in this delivery, so that they are left.
@@ -97,15 +111,16 @@ func (g *group) undo(chosen func(itemStatus) bool) {
 			g.statuses[i] = itemStatus{}
 		}
 	}
+	g.failure = g.head.Failure
 }
 
-// progress returns the items that are done and those that failed for good.
-func (g *group) progress() (done, failed codec.ItemSet) {
+// progress returns the items that are done and those that failed for good, with the first failure.
+func (g *group) progress() (done, failed codec.ItemSet, failure string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	done = codec.NewItemSet(len(g.statuses), func(i int) bool { return g.statuses[i].state.done() })
 	failed = codec.NewItemSet(len(g.statuses), func(i int) bool { return g.statuses[i].state == itemFailed })
-	return done, failed
+	return done, failed, g.failure
 }
 
 // withProgress returns the text of the message with what has been done of its group. A renewal sends
@@ -131,11 +146,11 @@ func (v *delivery) withProgress(text string) string {
 // recordProgress records in the head what has been done of the group, and reports whether that is
 // more than it said.
 func (v *delivery) recordProgress(head *codec.Head) (changed bool) {
-	done, failed := v.group.progress()
+	done, failed, failure := v.group.progress()
 	if done == head.Done && failed == head.Failed {
 		return false
 	}
-	head.Done, head.Failed = done, failed
+	head.Done, head.Failed, head.Failure = done, failed, failure
 	return true
 }
 
@@ -150,7 +165,7 @@ func (v *delivery) poisonedText() string {
 		return v.queued.Text
 	}
 	head := v.head
-	head.Failed = ""
+	head.Failed, head.Failure = "", ""
 	text, err := codec.Seal(head, body, codec.Envelope)
 	if err != nil || queue.CheckRequest(text, 0) != nil {
 		return v.queued.Text

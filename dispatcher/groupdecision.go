@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -24,6 +25,7 @@ func (g *group) err(chosen func(itemStatus) bool) error {
 			e.Errors = append(e.Errors, ItemError{i, s.err})
 		case s.state == itemFailed:
 			e.Failed++
+			_, e.Before, _ = strings.Cut(g.head.Failure, " ")
 		case s.state == itemLeft:
 			e.Left++
 		}

@@ -14,6 +14,7 @@ type GroupError struct {
 	Items  int         // of the group
 	Errors []ItemError // of the items that were handled, in order
 	Failed int         // items that failed for good at earlier deliveries
+	Before string      // why the first of those failed, shortened; empty if there are none
 	Left   int         // items that were not handled, because the context ended
 }
 
@@ -38,7 +39,7 @@ func (e *GroupError) Error() string {
 		}
 	}
 	add(len(e.Errors), "ended with errors")
-	add(e.Failed, "failed for good at earlier deliveries")
+	add(e.Failed, "failed for good at earlier deliveries ("+e.Before+")")
 	add(e.Left, "were not handled")
 	text := fmt.Sprintf("of %d items %s", e.Items, strings.Join(parts, ", "))
 	for _, one := range e.Errors[:min(len(e.Errors), maxItemErrors)] {

@@ -40,7 +40,7 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		v.claimSum = sumOf(body)
 	}
 	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
-	v.head.Done, v.head.Failed = head.Done, head.Failed
+	v.head.Done, v.head.Failed, v.head.Failure = head.Done, head.Failed, head.Failure
 	for _, claim := range append(v.unsure, replaced) { // no message refers to them any more
 		v.settleClaim(claim)
 	}

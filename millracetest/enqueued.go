@@ -13,7 +13,7 @@ import (
 // Enqueued returns the jobs on a queue without taking any off it. For a [Queue] these are all
 // jobs, in the order in which they were sent, including those hidden by a delay or a lease. Any
 // other queue is peeked at, which shows visible messages only; the test fails if there are more
-// than the 32 that one peek can return.
+// than the 32 that one peek can return. Of a group these are the jobs that are not done.
 //
 // Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
 // the test, as it would be poison for a listener. To read a poison queue:
@@ -29,17 +29,36 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 	}
 	var jobs []T
 	for _, text := range texts(t, q) {
-		_, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
+		bodies, err := bodiesOf(text)
 		if err != nil {
 			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
 		}
-		job, err := read.Decode(body)
-		if err != nil {
-			t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(text))
+		for _, body := range bodies {
+			job, err := read.Decode(body)
+			if err != nil {
+				t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(text))
+			}
+			jobs = append(jobs, job)
 		}
-		jobs = append(jobs, job)
 	}
 	return jobs
+}
+
+// bodiesOf returns the bodies of the jobs that a message has: one, or those of a group that are not
+// done.
+func bodiesOf(text string) ([][]byte, error) {
+	head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+	if err != nil || head.Items == 0 {
+		return [][]byte{body}, err
+	}
+	group, err := codec.DecodeGroup(body, head.Items)
+	var left [][]byte
+	for i, item := range group {
+		if !head.Done.Has(i) {
+			left = append(left, item)
+		}
+	}
+	return left, err
 }
 
 // RequireEnqueued ends the test unless the queue holds exactly these jobs, in any order, as

@@ -194,7 +194,7 @@ func decode(m queue.Message) peeked {
 		s.Poison = newPeekedPoison(record)
 		text = record.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
+	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text

@@ -133,6 +133,11 @@ func TestDecodedMessages(t *testing.T) {
 			[]string{`"claim":{"text":"row 7"}`},
 			"message id, job j, put 2m03s ago\n  (stored elsewhere) row 7\n",
 		},
+		"a group": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Items: 2}, "1:1\n2:22\n", codec.Envelope)},
+			[]string{`"format":"envelope"`, `"bodyText":"1:1\n2:22\n"`},
+			"message id, job j, put 2m03s ago\n  1:1\n  2:22\n  \n",
+		},
 		"nothing": {
 			queue.Message{},
 			[]string{`"bodyText":""`},
