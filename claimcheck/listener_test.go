@@ -134,7 +134,7 @@ func TestASendThatIsRepeatedStoresItsBodyOnce(t *testing.T) {
 			failures = append(failures, err)
 		}
 		state := b.run(o, h.handle, time.Minute)
-		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Discarded != 1 || b.claims.Duplicates() != 1 {
+		if len(h.jobs) != 1 || state.Succeeded != 1 || state.Duplicates != 1 || b.claims.Duplicates() != 1 {
 			b.Errorf("got %d runs, state %+v, %d duplicates; want one run and one duplicate", len(h.jobs), state, b.claims.Duplicates())
 		}
 		if len(failures) != 1 || !errors.Is(failures[0], codec.ErrClaimSettled) {

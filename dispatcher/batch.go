@@ -139,7 +139,7 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 	var stopping, heldBack <-chan struct{} // never signal for a message made by a test
 	if v := m.message.delivery; v != nil {
-		stopping, heldBack = v.dispatcher.stopping, v.dispatcher.breaker.openSignal()
+		stopping, heldBack = v.dispatcher.stopping, v.breaker().openSignal()
 	}
 	var waited <-chan time.Time
 	if first {

@@ -29,7 +29,7 @@ type Claims interface {
 	Open(ctx context.Context, claim string) ([]byte, error)
 
 	// Settled is called when no message needs the body of a claim any more: the message was
-	// deleted with certainty, because its job succeeded or was discarded, or Message.Save has
+	// deleted with certainty, because its job succeeded, now or before, or was discarded, or Message.Save has
 	// replaced the body.
 	Settled(ctx context.Context, claim string) error
 }
@@ -91,14 +91,15 @@ func (v *delivery) unopened(err error) decision {
 	case errors.Is(err, codec.ErrClaimGone):
 		return v.poisoned(poison.ReasonBlobGone, err)
 	case errors.Is(err, codec.ErrClaimSettled):
-		return decision{outcome: Discarded, err: err}
+		return decision{outcome: Duplicate, err: err}
 	case errors.Is(err, codec.ErrClaimInvalid):
 		return v.poisoned(poison.ReasonUndecodable, err)
 	case errors.Is(err, codec.ErrNewer):
 		return v.unreadable(err)
 	}
-	v.unfetched = true
-	return v.later(Snoozed, unreadableClaimDelay, err)
+	dec := v.later(Snoozed, unreadableClaimDelay, err)
+	dec.unfetched = true
+	return dec
 }
 
 // settleUnstarted settles a message whose start was recorded and whose handler did not run. If
@@ -163,7 +164,7 @@ func (v *delivery) put(ctx context.Context, body []byte) (claim string, err erro
 // settleClaims settles the claims of a message that was deleted. A message in the poison queue
 // keeps its body, and so does one whose deletion is not certain.
 func (v *delivery) settleClaims(result Outcome) {
-	if v.deleted && (result == Deleted || result == Discarded) {
+	if v.deleted && (result == Deleted || result == Discarded || result == Duplicate) {
 		for _, claim := range append(v.unsure, v.head.Claim) {
 			v.settleClaim(claim)
 		}

@@ -15,22 +15,32 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
+	handled bool // whether the job was handled to success, or every item of a group that was not discarded
 	worked  bool // whether it is the result of a group, some of whose items did not fail
+
+	unfetched bool // whether the body of its claim could not be read for now
 }
 
-// refuse decides on a message whose handler must not run. Poison is detected before decoding
-// and handling, because a message that kills workers must not be touched again.
+// refuse decides on a message that this worker must leave alone.
 func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
 	case took >= v.visibility-safetyMargin:
-		// The answer took as long as the lease: another worker may have the message.
+		// The response took as long as the lease: another worker may have the message.
 		return decision{outcome: Lost, err: ErrLeaseExpired}, true
 	case !v.start:
 		return decision{outcome: GivenBack}, true
 	case unread != nil:
 		return v.unreadable(unread), true
+	}
+	return decision{}, false
+}
+
+// refusePoison decides on a message that is poison already. That is detected before decoding and
+// handling, because a message that kills workers must not be touched again.
+func (v *delivery) refusePoison() (dec decision, refused bool) {
+	switch {
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
 	case v.starts >= v.dispatcher.maxLost():
@@ -40,7 +50,7 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
-	return decision{}, false
+	return v.holdBack()
 }
 
 // lostReason returns why a message is poison whose handlers started and settled nothing. If this
@@ -75,9 +85,9 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 	case state == expired && err != nil && v.lifeEnds(MinVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && err != nil:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
+		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: err == nil}
 	case err == nil:
-		return decision{outcome: Deleted}
+		return decision{outcome: Deleted, handled: true}
 	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:

@@ -29,7 +29,6 @@ type delivery struct {
 	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
 	claimed      []byte   // the body of its claim, until it is decoded
 	claimSum     uint64   // sumOf the body of its claim
-	unfetched    bool     // whether the body of its claim could not be read for now
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
 	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format
@@ -39,10 +38,11 @@ type delivery struct {
 	context      handlerContext  // storage of ctx
 	group        *group          // nil unless the message has a group of jobs; set before its handler runs
 
-	kind    *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
-	job     job         // this delivery with its type; constant, on a queue of kinds once opened
-	sibling *delivery   // the next one of its batch; constant
-	batch   *batchSlots // shared with its batch
+	admittedAt time.Time   // when the breaker of its kind let it through; zero if it did not
+	kind       *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
+	job        job         // this delivery with its type; constant, on a queue of kinds once opened
+	sibling    *delivery   // the next one of its batch; constant
+	batch      *batchSlots // shared with its batch
 
 	next, before *delivery               // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
@@ -72,11 +72,9 @@ func (v *delivery) run() {
 	}
 	v.marked = v.head.Poison != ""
 	v.countStarts()
-	if dec, no := v.refuse(err); no {
-		v.settle(dec, held, refused)
+	if !v.admitted(err) {
 		return
 	}
-	v.settleBatchSlots()
 	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill the worker too
 		v.settleUnstarted(dec)
 		return
@@ -88,6 +86,28 @@ func (v *delivery) run() {
 		v.claimed = nil // the handler has it as T: do not hold it twice
 		v.handle()
 	}
+}
+
+// admitted settles a message that must not be handled. A job that was handled before is never poison,
+// however often its message came again.
+func (v *delivery) admitted(unread error) bool {
+	came := refused
+	dec, no := v.refuse(unread)
+	if !no && v.dispatcher.options.Duplicates != nil {
+		v.settleBatchSlots() // before the call, which may take a while
+		came = unstarted
+		dec, no = v.refuseDuplicate()
+	}
+	if !no {
+		dec, no = v.refusePoison()
+	}
+	switch {
+	case no:
+		v.settle(dec, held, came)
+	case came == refused:
+		v.settleBatchSlots()
+	}
+	return !no
 }
 
 // open reads the text. With Adopt an envelope is recognised whatever the format.
@@ -218,7 +238,7 @@ func (v *delivery) finish(err error, begin time.Time) {
 		interrupted = true
 		d.visibility.recordTooShort(v.visibility)
 	}
-	dec := decision{}
+	var dec decision
 	if v.group != nil {
 		v.recordProgress(&v.head)
 		dec = v.decideGroup(state)
@@ -233,7 +253,7 @@ type progress int
 
 const (
 	refused   progress = iota // the handler must not run
-	unstarted                 // the start could not be recorded, or the body not be opened or decoded
+	unstarted                 // the handler did not start, after a call that may have taken a while
 	handled                   // the handler has returned
 )
 

@@ -28,7 +28,7 @@ type Dispatcher struct {
 	slots      *slots
 	visibility *visibilityEstimator
 	thresholds thresholds
-	breaker    *breaker
+	breaker    *breaker // with kinds, of all of them: see kindoutage.go
 	leases     *leaseManager
 	starts     starts
 	workers    workers
@@ -39,6 +39,8 @@ type Dispatcher struct {
 	halted     chan struct{}   // closed by Halt
 	stopping   chan struct{}   // closed by Stop
 	halt       sync.Once
+
+	kindResults sync.Mutex // held while the breakers of kinds and breaker take a result
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
 	counts   [outcomes]atomic.Int64
@@ -61,7 +63,7 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Option
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
 		features:   options.understood(),
 		slots:      newSlots(options.Concurrency, options.BatchSize),
-		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
@@ -203,6 +205,13 @@ func (d *Dispatcher) stopHandlers() {
 	for _, cancel := range cancels {
 		cancel(ErrStopping)
 	}
+}
+
+// handlersStopped reports whether stopHandlers was called.
+func (d *Dispatcher) handlersStopped() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stopped
 }
 
 // endOfLife returns when the message expires, by our monotonic clock, or zero if it never does.

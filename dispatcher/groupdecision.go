@@ -91,12 +91,13 @@ func (g *group) results() (r results) {
 func (v *delivery) decideGroup(state leaseState) decision {
 	r, err := v.group.results(), v.group.err(reportable)
 	unfinished := r.left || r.retried != nil || r.snoozed != nil || r.failed != nil
+	handled := r.done && !unfinished // in this delivery or in earlier ones
 	var dec decision
 	switch {
 	case state == expired && unfinished && v.lifeEnds(MinVisibility):
 		dec = v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && unfinished:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
+		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: handled}
 	case r.retried != nil:
 		if said := explicitResult(r.retried.err); said != nil {
 			dec = v.later(Retried, said.delay, err)
@@ -112,7 +113,7 @@ func (v *delivery) decideGroup(state leaseState) decision {
 	case !r.done:
 		dec = decision{outcome: Discarded, err: err}
 	default:
-		dec = decision{outcome: Deleted, err: err}
+		dec = decision{outcome: Deleted, err: err, handled: handled}
 	}
 	dec.worked = r.worked
 	return dec

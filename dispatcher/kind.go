@@ -3,6 +3,9 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -17,6 +20,7 @@ type Kind struct {
 	name    string
 	options KindOptions
 	newJob  func(*delivery) job // nil without a handler
+	breaker *breaker            // made by NewKinds, for its copy of the kind
 }
 
 // KindOptions are the limits of one [Kind]. Nil and the zero value mean those of the listener.
@@ -29,6 +33,10 @@ type KindOptions struct {
 	// MaxAttempts is how many recorded failures make a message of this kind poison, in place of
 	// poison.Policy.MaxAttempts. Negative is an error. Defaults to the listener's.
 	MaxAttempts int
+
+	// RetryDelay returns how long a message of this kind waits after a failed attempt, in place of
+	// listener.Options.RetryDelay. Defaults to the listener's.
+	RetryDelay func(attempt int, err error) time.Duration
 }
 
 // NewKind returns the kind of jobs whose envelopes have this name. An empty name is that of jobs
@@ -66,6 +74,7 @@ func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	d.kinds, d.features = byName, append(d.features, codec.Kinds)
+	d.breakKindsApart()
 	return d, nil
 }
 
@@ -79,7 +88,7 @@ func kindsByName(kinds []Kind) (map[string]*Kind, error) {
 	for _, k := range kinds {
 		errs = append(errs, k.check())
 		if byName[k.name] != nil {
-			errs = append(errs, fmt.Errorf("the kind %.60q is there twice", k.name))
+			errs = append(errs, fmt.Errorf("%v is there twice", &k))
 		}
 		byName[k.name] = &k
 	}
@@ -94,15 +103,23 @@ func (k *Kind) check() error {
 		errs = append(errs, err)
 	}
 	if k.newJob == nil {
-		refuse("the kind %.60q needs a handler", k.name)
+		refuse("%v needs a handler", k)
 	}
 	if k.options.MaxAttempts < 0 {
-		refuse("the kind %.60q: %d attempts must be at least 1", k.name, k.options.MaxAttempts)
+		refuse("%v: %d attempts must be at least 1", k, k.options.MaxAttempts)
 	}
 	if d := k.options.Timeout; lacksUnit(d) {
-		refuse("the kind %.60q: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k.name, d, d)
+		refuse("%v: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k, d, d)
 	}
 	return errors.Join(errs...)
+}
+
+// String names the kind in errors.
+func (k *Kind) String() string {
+	if k.name == "" {
+		return "the kind without a name"
+	}
+	return fmt.Sprintf("the kind %.60q", k.name)
 }
 
 // newUntypedDeliveries returns n deliveries, linked by their sibling fields, whose jobs are made
@@ -125,13 +142,50 @@ func (v *delivery) chooseKind() error {
 		return nil
 	}
 	if v.kind = kinds[v.head.Kind]; v.kind == nil {
-		if v.head.Kind == "" {
-			return fmt.Errorf("%w: it is a job without a kind, and this worker handles only jobs with one", codec.ErrNewer)
-		}
-		return fmt.Errorf("%w: it is a job of the kind %.60q, which this worker does not handle", codec.ErrNewer, v.head.Kind)
+		return otherKindError{v.head.Kind, v.dispatcher}
 	}
 	v.job = v.kind.newJob(v)
 	return nil
+}
+
+// otherKindError says that a job is of a kind that this worker does not handle. It is a
+// [codec.ErrNewer].
+type otherKindError struct {
+	kind       string
+	dispatcher *Dispatcher
+}
+
+func (e otherKindError) Error() string {
+	it := "without a kind"
+	if e.kind != "" {
+		it = fmt.Sprintf("of the kind %.60q", e.kind)
+	}
+	return fmt.Sprintf("it is a job %s, which this worker does not handle: it waits for one that does; this one handles %s", it, e.dispatcher.kindNames())
+}
+
+func (otherKindError) Unwrap() error { return codec.ErrNewer }
+
+// maxKindsNamed is how many kinds an error names.
+const maxKindsNamed = 8
+
+// kindNames lists the kinds for an error.
+func (d *Dispatcher) kindNames() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {
+		names = append(names, fmt.Sprintf("%.60q", name))
+	}
+	if more := len(names) - maxKindsNamed; more > 0 {
+		names = append(names[:maxKindsNamed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// retryDelayHook returns the function that decides on the delay, or nil for the default.
+func (v *delivery) retryDelayHook() func(attempt int, err error) time.Duration {
+	if v.kind != nil && v.kind.options.RetryDelay != nil {
+		return v.kind.options.RetryDelay
+	}
+	return v.dispatcher.options.RetryDelay
 }
 
 // maxAttempts returns the number of the last attempt.

@@ -43,6 +43,9 @@ type Options struct {
 	// Claims opens bodies that are stored elsewhere. Defaults to none.
 	Claims Claims
 
+	// Duplicates recognizes messages whose jobs were handled before. Defaults to none.
+	Duplicates Duplicates
+
 	// Concurrency is how many handlers may run at once. Defaults to 64.
 	Concurrency int
 
@@ -115,6 +118,9 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	}
 	if isnil.Value(c.Claims) {
 		c.Claims = nil
+	}
+	if isnil.Value(c.Duplicates) {
+		c.Duplicates = nil
 	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)

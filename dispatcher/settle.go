@@ -19,14 +19,13 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	if v.unfetched && dec.outcome == Snoozed { // neither stopped nor lost
-		d.breaker.failed(1, v.lease.asked)
-	} else {
-		d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
-	}
+	v.recordHealth(dec, came == handled)
 	late := dec.outcome == Lost && came == handled
 	if late {
 		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
+	}
+	if dec.handled {
+		v.recordHandled(dec) // before the slot is free: the next message may be of the same job
 	}
 	v.freeSlot(came)
 
@@ -88,7 +87,7 @@ func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time)
 // apply sends the requests of a decision. It changes the delay of poison that could not be moved.
 func (v *delivery) apply(dec *decision, state leaseState) error {
 	switch dec.outcome {
-	case Deleted, Discarded:
+	case Deleted, Discarded, Duplicate:
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
@@ -192,11 +191,16 @@ func (v *delivery) failures() int {
 	return v.attempt()
 }
 
+// recordable reports whether an update of the message can record what happened to it.
+func (v *delivery) recordable() bool {
+	return v.enveloped() || v.dispatcher.options.Adopt && v.format != codec.Auto
+}
+
 // recordedText returns the text with this many failures, and the deliveries accounted for. A
 // message without an envelope is not rewritten unless it is adopted; an unreadable one never
 // is.
 func (v *delivery) recordedText(failures int) string {
-	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
+	if !v.recordable() {
 		return v.queued.Text
 	}
 	head := v.head

@@ -214,7 +214,7 @@ func (v *delivery) excludeStart(came progress) {
 // remembered, because the service may not have received it.
 func (v *delivery) forgetStarts(result Outcome) {
 	switch result {
-	case Deleted, Discarded, Poisoned:
+	case Deleted, Discarded, Duplicate, Poisoned:
 		if v.lostDeliveries() > 0 && v.enveloped() {
 			v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
 		}

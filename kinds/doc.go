@@ -23,12 +23,20 @@
 // A queue that has had jobs of one type keeps their handler as the kind without a name:
 // Kind[Order]{}.
 //
+// # Outages
+//
+// When the handlers of one kind keep failing, only that kind waits: its jobs are given back without
+// an attempt, for as long as the outage has lasted so far, at most 10 min, and one is tried now and
+// then. They are reported as listener.ErrOutage. The other kinds are handled meanwhile. Jobs without
+// an envelope are tried all the same.
+//
 // # Concurrency
 //
-// All kinds share the slots of their listener. Kinds that must not wait for each other belong on
-// queues of their own.
+// All kinds share the slots of their listener: handlers that hang leave none to other kinds. Set
+// Options.Timeout, or give kinds that must not wait for each other queues of their own.
 //
 // # Cost
 //
 // As much as a queue of one kind. What no worker handles costs a dequeue and an update every 30 s.
+// What waits in an outage costs them after 1, 2, 4 … s, and in the end every 10 min.
 package kinds

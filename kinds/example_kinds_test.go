@@ -27,7 +27,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if _, err := orders.Producer(q, nil).Send(ctx, Order{4711}, nil); err != nil {
+	_, err := orders.Producer(q, nil).Send(ctx, Order{4711}, nil)
+	if err != nil {
 		fmt.Println(err)
 		return
 	}

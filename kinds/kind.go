@@ -9,6 +9,9 @@ import (
 
 // Kind ties a name to a type of job, for senders and workers. The zero value stands for jobs
 // without a name. It is safe for concurrent use.
+//
+// The name decides how a body is decoded. A program that sends it with another type is not found
+// out if that decodes: JSON ignores unknown fields. So use one Kind, in a package of both sides.
 type Kind[T any] struct {
 	// Name names the type of the job in the envelope: at most codec.MaxHeadText bytes of UTF-8
 	// without control characters. Empty means jobs without a kind: those that were sent before the

@@ -71,7 +71,7 @@ func TestAnUnknownKindIsLeftToANewerWorker(t *testing.T) {
 			b.Errorf("the older worker handled %v, and says %+v", b.handled, older)
 		}
 		for _, err := range b.reported {
-			if !errors.Is(err, codec.ErrNewer) || !strings.Contains(err.Error(), `a job of the kind "email", which this worker does not handle`) {
+			if !errors.Is(err, codec.ErrNewer) || !strings.Contains(err.Error(), `a job of the kind "email", which this worker does not handle: it waits for one that does; this one handles "order"`) {
 				b.Errorf("reported %v", err)
 			}
 		}
@@ -153,6 +153,46 @@ func TestEachKindHasItsAttempts(t *testing.T) {
 		}
 		if records := b.records(); len(records) != 3 || slices.ContainsFunc(records, func(r poison.Record) bool { return r.Reason != poison.ReasonAttempts }) {
 			b.Errorf("got the records %+v", records)
+		}
+	})
+}
+
+// Each kind has its retry delay, or the listener's; one that panics is reported and the default is used.
+func TestEachKindHasItsRetryDelay(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		send(b, orders, order{1})
+		send(b, emails, email{"ann@example.org"})
+		send(b, unnamed, order{2})
+		b.options.RetryDelay = func(int, error) time.Duration { return 10 * time.Minute }
+		own := &kinds.Options{RetryDelay: func(attempt int, err error) time.Duration {
+			if !errors.Is(err, errFails) {
+				b.Errorf("the delay is asked for %v", err)
+			}
+			return time.Duration(attempt) * time.Minute
+		}}
+		broken := &kinds.Options{RetryDelay: func(int, error) time.Duration { panic("no delay") }}
+		begin, tried := time.Now(), map[string][]time.Duration{}
+		b.options.Observer.Settled = func(d listener.Delivery, _ listener.Outcome, _ time.Duration) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			tried[d.Kind] = append(tried[d.Kind], time.Since(begin))
+		}
+		b.run(9*time.Minute, b.kindsOf(orders.Handle(handler[order](b, errFails), own), emails.Handle(handler[email](b, errFails), nil),
+			unnamed.Handle(handler[order](b, errFails), broken)))
+		minutes := func(kind string) (all []int) {
+			for _, at := range tried[kind] {
+				all = append(all, int(at.Round(time.Minute).Minutes()))
+			}
+			return all
+		}
+		if got := minutes("order"); !slices.Equal(got, []int{0, 1, 3, 6}) {
+			b.Errorf("the kind with its own delays was tried after %v minutes", got)
+		}
+		if got := minutes("email"); !slices.Equal(got, []int{0}) {
+			b.Errorf("the kind without was tried after %v minutes", got)
+		}
+		if got := minutes(""); !slices.Equal(got, []int{0, 0, 0, 2, 6}) {
+			b.Errorf("the kind whose delay panics was tried after %v minutes", got)
 		}
 	})
 }
@@ -262,6 +302,22 @@ func TestTwoReleasesShareAQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The error names the kinds that the worker handles, but not any number of them.
+func TestTheErrorOfAnUnknownKindNamesTheKnown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var known []listener.Kind
+		for i := range 10 {
+			known = append(known, kinds.Kind[order]{Name: fmt.Sprint("kind", i)}.Handle(handler[order](b, nil), nil))
+		}
+		send(b, emails, email{"ann@example.org"})
+		b.run(time.Second, b.kindsOf(known...))
+		const want = `this one handles "kind0", "kind1", "kind2", "kind3", "kind4", "kind5", "kind6", "kind7", 2 more`
+		if len(b.reported) != 1 || !strings.HasSuffix(b.reported[0].Error(), want) {
+			b.Errorf("got %v, want one that ends in %v", b.reported, want)
+		}
+	})
 }
 
 // Without an envelope a message is left to others as often as there are attempts, because nothing else

@@ -28,10 +28,10 @@ func TestMistakesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}{
 		{"no kinds", nil, nil, []string{"at least one kind is required"}},
 		{"twice", []listener.Kind{orders.Handle(nothing, nil), orders.Handle(nothing, nil)}, nil, []string{`the kind "order" is there twice`}},
-		{"no name twice", []listener.Kind{unnamed.Handle(nothing, nil), unnamed.Handle(nothing, nil)}, nil, []string{`the kind "" is there twice`}},
+		{"no name twice", []listener.Kind{unnamed.Handle(nothing, nil), unnamed.Handle(nothing, nil)}, nil, []string{"the kind without a name is there twice"}},
 		{"several", []listener.Kind{orders.Handle(nil, &kinds.Options{Timeout: 30, MaxAttempts: -1})}, nil,
 			[]string{`the kind "order" needs a handler`, "30ns is too short", "30*time.Second", "-1 attempts"}},
-		{"zero kind", []listener.Kind{{}}, nil, []string{"needs a handler"}},
+		{"zero kind", []listener.Kind{{}}, nil, []string{"the kind without a name needs a handler"}},
 		{"name", []listener.Kind{kinds.Kind[order]{Name: "a\nb"}.Handle(nothing, nil)}, nil, []string{"control character"}},
 		{"long name", []listener.Kind{kinds.Kind[order]{Name: strings.Repeat("x", 300)}.Handle(nothing, nil)}, nil, []string{"the kind has 300 bytes"}},
 		{"codec", []listener.Kind{orders.Handle(nothing, nil)}, func(o *listener.Options[any]) { o.Codec = codec.JSON[any]() }, []string{"each kind has its codec"}},

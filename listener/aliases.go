@@ -19,13 +19,14 @@ type Outcome = dispatcher.Outcome
 const (
 	Deleted   = dispatcher.Deleted   // the handler succeeded and the message was deleted
 	Retried   = dispatcher.Retried   // the handler failed and the message was given back with a delay
-	Discarded = dispatcher.Discarded // deleted unhandled: the handler asked for it, or it was a duplicate
+	Discarded = dispatcher.Discarded // deleted unhandled: the handler asked for it
 	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
 	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
 	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
 	GivenBack = dispatcher.GivenBack // the message was not fully handled and is visible again
 	Lost      = dispatcher.Lost      // the lease was lost: another worker has the message or will
 	Unsettled = dispatcher.Unsettled // the settlement failed: the message will be delivered again
+	Duplicate = dispatcher.Duplicate // deleted unhandled: its job was handled before
 )
 
 // Result is what a handler's error asks for. See dispatcher.Result.
@@ -59,6 +60,10 @@ var (
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
 
+// ErrOutage means that a message waits because the handlers of its kind keep failing. See
+// dispatcher.ErrOutage.
+var ErrOutage = dispatcher.ErrOutage
+
 // Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
 type Idle = scaling.Idle
 
@@ -76,6 +81,12 @@ type PoisonReason = poison.Reason
 
 // Claims keeps the bodies that messages only refer to. See dispatcher.Claims.
 type Claims = dispatcher.Claims
+
+// Duplicates remembers which jobs were handled. See dispatcher.Duplicates.
+type Duplicates = dispatcher.Duplicates
+
+// DuplicatesError reports that Options.Duplicates failed. See dispatcher.DuplicatesError.
+type DuplicatesError = dispatcher.DuplicatesError
 
 // Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
 type Visibility = dispatcher.Visibility

@@ -11,6 +11,9 @@ import "github.com/millrace/millrace/queue"
 // kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as many
 // deliveries as attempts. A message of a known kind that cannot be decoded is poison at once.
 //
+// A kind whose handlers keep failing waits without its attempts, and the others are handled: see
+// [ErrOutage].
+//
 // The options are those of all kinds together. Codec and TimeoutFor, which depend on the type, must
 // not be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.
 func NewKinds(q queue.Queue, kinds []Kind, o *Options[any]) *Listener[any] {

@@ -202,8 +202,8 @@ func TestAChangeOfMetadataTakesEffect(t *testing.T) {
 		} {
 			b.setMetadata(c.metadata...)
 			advance(62 * time.Second)
-			b.send(1)
 			runs = 0
+			b.send(1)
 			advance(20 * time.Second)
 			if got := q.visibility(); runs != c.wantRuns || got != c.wantVisibility {
 				t.Errorf("%v: %d runs, visibility %v; want %d and %v", c.metadata, runs, got, c.wantRuns, c.wantVisibility)
@@ -276,13 +276,16 @@ func TestInvalidMetadataAreReportedOnce(t *testing.T) {
 
 func TestOnlyWholeNumbersInRangeAreSettings(t *testing.T) {
 	for text, want := range map[string]int{
-		"1": 1, "7": 7, " 7 ": 7, "2147483647": math.MaxInt32,
+		"1": 1, "7": 7, "2147483647": math.MaxInt32,
 		"0": 0, "-1": 0, "": 0, "seven": 0, "1.5": 0, "2147483648": 0, "99999999999999999999": 0, "1e3": 0,
 	} {
 		got, err := settingIn(map[string]string{"other": "3", "PoisonThreshold": text}, thresholdName, math.MaxInt32)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
+	}
+	if got, err := settingIn(map[string]string{"n": " 7 "}, "n", 7); got != 7 || err != nil {
+		t.Errorf("with spaces, the highest: got %d, %v; want 7", got, err)
 	}
 	if got, err := settingIn(map[string]string{"other": "3"}, thresholdName, 9); got != 0 || err != nil {
 		t.Errorf("without the name: got %d, %v; want 0 and no error", got, err)
@@ -375,7 +378,9 @@ func TestAKeyThatMayNotReadMetadataEndsTheRun(t *testing.T) {
 			}
 			return act()
 		}
-		err := New(b.queue, nothing, following()).Run(b.Context())
+		ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+		defer stop()
+		err := New(b.queue, nothing, following()).Run(ctx)
 		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(fmt.Sprint(err), "Options.Metadata needs the permission") {
 			t.Errorf("Run: got %v, want advice about Options.Metadata", err)
 		}
@@ -406,9 +411,45 @@ func TestAnImpossibleUseOfMetadataIsRefused(t *testing.T) {
 		for use, want := range map[Metadata]string{WriteMetadata: "queue.Manager", Metadata(3): "none of", Metadata(-1): "none of"} {
 			o := options()
 			o.Metadata = use
-			if err := New(b.queue, nothing, o).Run(b.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+			defer stop()
+			if err := New(b.queue, nothing, o).Run(ctx); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d: got %v, want %q", use, err, want)
 			}
 		}
 	})
+}
+
+// Where the depth is read more often than once a minute, that reading alone brings the metadata; and
+// it brings none to a listener that ignores them.
+func TestMetadataComeWithTheDepth(t *testing.T) {
+	for _, c := range []struct {
+		use          Metadata
+		wantAttempts int64
+		wantTimeout  string
+	}{{IgnoreMetadata, 5, ""}, {ReadMetadata, 9, ""}, {WriteMetadata, 9, "100"}} {
+		bubble(t, func(b *bundle) {
+			b.put(3000)
+			o := options()
+			o.Metadata, o.BatchSize, o.Concurrency = c.use, 1, 40
+			o.QueueWorkDetected = func(Load) int { return 30 }
+			var attempts atomic.Int64
+			l := New(b.managed(), func(ctx context.Context, m *Message[job]) error {
+				attempts.Store(int64(m.MaxAttempts))
+				return sleep(ctx, 50*time.Second)
+			}, o)
+			b.run(l)
+			advance(30 * time.Second)
+			b.setMetadata("poisonthreshold", "9")
+			advance(40 * time.Minute)
+			if got := attempts.Load(); got != c.wantAttempts || b.metadata()["defaulttimeout"] != c.wantTimeout {
+				t.Errorf("%d: %d attempts, metadata %v; want %d and defaulttimeout %q", c.use, got, b.metadata(), c.wantAttempts, c.wantTimeout)
+			}
+			if got, want := l.State().Requests, int64(len(b.queue.log)); got != want {
+				t.Errorf("%d: %d requests counted of %d", c.use, got, want)
+			}
+			l.Halt()
+			b.mustFinish()
+		})
+	}
 }

@@ -29,6 +29,10 @@ type Options[T any] struct {
 	// claimcheck. Defaults to none: such messages are left to workers that have it.
 	Claims Claims
 
+	// Duplicates recognizes messages whose jobs were handled before, and deletes them. See package
+	// dedupe for what it can promise. Defaults to none: such a job is handled again.
+	Duplicates Duplicates
+
 	// Create creates the queue when it is missing, at the start and later. Metadata of an
 	// existing queue does not matter. Defaults to false: the listener waits for a missing
 	// queue.
@@ -137,7 +141,7 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError receives every error: of polls and renewals, of failed deliveries as a
-	// [*DeliveryError], of stuck handlers as a [*StuckError], of options that cannot work
+	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a [*DuplicatesError], of options that cannot work
 	// together as a [*SetupError], and of panics in these options as a [*HookError]. It is
 	// called concurrently and should not block. Its own panics go to the Logger. Defaults to
 	// none.
@@ -157,7 +161,7 @@ func (o *Options[T]) session() sessionOptions {
 	}
 	return sessionOptions{
 		Options: dispatcher.Options{
-			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims,
+			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims, Duplicates: o.Duplicates,
 			Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,

@@ -73,8 +73,8 @@ func TestPoisonThatCannotBeMovedIsTriedLessAndLessOften(t *testing.T) {
 			advance(outage)
 			gaps := b.gaps()
 			b.checkDoubling(name, gaps, time.Second, time.Hour)
-			if n := len(b.queue.sent("enqueue")); n != len(gaps)+1 || n < 32 || n > 38 {
-				t.Errorf("%s: %d moves tried in a day and %d deliveries, want one each, about 35", name, n, len(gaps)+1)
+			if n, updates := len(b.queue.sent("enqueue")), len(b.queue.sent("update")); n != len(gaps)+1 || n < 32 || n > 38 || updates > 3*n || c.reason != "" && updates != n {
+				t.Errorf("%s: %d moves tried in a day, %d updates and %d deliveries, want one each, about 35", name, n, updates, len(gaps)+1)
 			}
 			advance(2 * time.Hour)
 			b.mustFinish()
@@ -169,4 +169,86 @@ func TestPoisonWaitsForAQueueThatMustNotBeCreated(t *testing.T) {
 			t.Errorf("got the records %+v and %d in the queue, want one and none", records, b.depth(b.queue.Queue))
 		}
 	})
+}
+
+// What could neither be moved nor given back is hidden for as long as its lease, and the error does
+// not say otherwise.
+func TestPoisonThatCannotBeGivenBackIsNotSaidToBeHidden(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.send(1)
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "enqueue" || op == "update" {
+				return &queue.Error{Op: op, Kind: queue.ErrInvalid, Status: 400}
+			}
+			return act()
+		}
+		var told errorList
+		o := options()
+		o.OnError = told.add
+		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
+		advance(time.Second)
+		if text := told.text(); !strings.Contains(text, "unsettled") || strings.Contains(text, "hidden") {
+			t.Errorf("told %q, want that it is unsettled and nothing of a delay", text)
+		}
+		b.mustFinish()
+	})
+}
+
+// A poison queue that is just being deleted is no sign that the message or its lease is lost.
+func TestAPoisonQueueThatIsGoneIsNotALostLease(t *testing.T) {
+	for _, kind := range []error{queue.ErrQueueBeingDeleted, queue.ErrQueueMissing} {
+		bubble(t, func(b *bundle) {
+			b.send(1)
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "create" {
+					return &queue.Error{Op: op, Kind: kind, Status: 409}
+				}
+				return act()
+			}
+			l := New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, options())
+			b.run(l)
+			advance(time.Hour)
+			if st := l.State(); st.Lost != 0 || st.Late != 0 || st.Unsettled == 0 {
+				t.Errorf("%v: got state %+v, want Lost 0, Late 0, Unsettled above 0", kind, st)
+			}
+			b.mustFinish()
+		})
+	}
+}
+
+// A copy that takes longer than the lease gets one that is long enough but ends with the message's
+// life, and a text that keeps handlers away if this worker dies meanwhile.
+func TestALongCopyMarksTheMessageAndAsksForNoMoreThanItsLife(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendWithTTL(40 * time.Second)
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "enqueue" {
+				time.Sleep(9 * time.Second)
+			}
+			return act()
+		}
+		q := &updateTexts{Queue: b.queue}
+		o := options()
+		o.Visibility.First = 10 * time.Second
+		b.run(New(q, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
+		advance(38 * time.Second)
+		b.mustFinish()
+		if len(q.texts) == 0 || !strings.Contains(q.texts[0], "px="+string(poison.ReasonRejected)) {
+			t.Errorf("the message was updated to %q, want a mark", q.texts)
+		}
+		if n := b.refusedUpdates(); n > 0 || len(b.poisonRecords()) == 0 {
+			t.Errorf("%d updates were refused and %d copies made, want none and some", n, len(b.poisonRecords()))
+		}
+	})
+}
+
+// updateTexts is a queue that records the texts of updates.
+type updateTexts struct {
+	queue.Queue
+	texts []string // written by one handler's settlement
+}
+
+func (q *updateTexts) Update(ctx context.Context, l queue.Lease, text string, v time.Duration) (queue.Lease, error) {
+	q.texts = append(q.texts, text)
+	return q.Queue.Update(ctx, l, text, v)
 }

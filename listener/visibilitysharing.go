@@ -79,5 +79,4 @@ func (s *session) shareVisibility(read map[string]string) {
 		return
 	}
 	s.report.info("visibility written to the metadata of the queue", slog.Duration(timeoutName, found))
-	s.applyMetadata(written)
 }

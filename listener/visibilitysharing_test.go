@@ -246,3 +246,20 @@ func TestAVisibilityIsSampledForTenMinutes(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }
+
+func TestHalfAsMuchAgainIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		there string
+		found int
+		want  bool
+	}{{"100", 149, false}, {"100", 150, true}, {"", 44, false}, {"", 45, true}, {"", 0, false}, {"x", 1000, false}} {
+		var read map[string]string
+		if c.there != "" {
+			read = map[string]string{timeoutName: c.there}
+		}
+		written, ok := raised(read, time.Duration(c.found)*time.Second)
+		if ok != c.want || ok && written[timeoutName] != strconv.Itoa(c.found) || read[timeoutName] != c.there {
+			t.Errorf("%d s over %q: got %v, %v; want %v, and what was read unchanged", c.found, c.there, written, ok, c.want)
+		}
+	}
+}

@@ -3,7 +3,8 @@
 // Nothing is mocked: a job in a test is sealed, sent, leased, decoded, handled and settled.
 //
 // [Work] runs one job, once. [Drain] runs all jobs on a queue, [DrainKinds] those of a queue of
-// several kinds. [Enqueued], [RequireEnqueued] and [RequireEmpty] inspect a queue without changing it.
+// several kinds. [Enqueued], [RequireEnqueued] and [RequireEmpty] inspect a queue without changing it,
+// and [EnqueuedKind] and [RequireEnqueuedKind] the jobs of one kind on it.
 //
 // # Guarantees
 //

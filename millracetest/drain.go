@@ -28,7 +28,8 @@ func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listene
 }
 
 // DrainKinds is [Drain] for a queue with jobs of several kinds: see listener.NewKinds. Messages of
-// other kinds are left, snoozed.
+// other kinds are left, snoozed, and so are those of a kind whose handlers fail so often in a row that
+// the listener assumes an outage of that kind.
 func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[dispatcher.Outcome]int {
 	t.Helper()
 	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {

@@ -94,7 +94,7 @@ func (b *brokenHooks) record(failure string) {
 func outcomes(s listener.State) map[dispatcher.Outcome]int {
 	all := map[dispatcher.Outcome]int{}
 	for o, n := range map[dispatcher.Outcome]int64{
-		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded,
+		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded, dispatcher.Duplicate: s.Duplicates,
 		dispatcher.Poisoned: s.Poisoned, dispatcher.Kept: s.Kept, dispatcher.Snoozed: s.Snoozed,
 		dispatcher.GivenBack: s.GivenBack, dispatcher.Lost: s.Lost, dispatcher.Unsettled: s.Unsettled,
 	} {

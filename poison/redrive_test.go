@@ -249,7 +249,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 
 func TestTheFilterChooses(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
 	r.Stack = "main.ship()"
 	record := poison.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
 	foreign := poison.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
@@ -269,6 +269,8 @@ func TestTheFilterChooses(t *testing.T) {
 		{poison.Filter{Match: "lamp"}, false, true},
 		{poison.Filter{Job: "job-7"}, true, false},
 		{poison.Filter{Job: "job-8"}, false, false},
+		{poison.Filter{Kind: "ship"}, true, false},
+		{poison.Filter{Kind: "bill"}, false, false},
 		{poison.Filter{ID: "p-1"}, true, false},
 		{poison.Filter{ID: "m-1"}, true, false},
 		{poison.Filter{ID: "p-2"}, false, true},

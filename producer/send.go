@@ -51,8 +51,8 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost. Both messages have the same job id; Lease is that of
-	// the later one.
+	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
 
@@ -198,6 +198,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
 		s.maybeSent = err
+		s.Sent.MaybeTwice = s.Sent.ID != "" // an interceptor has sent again what was accepted
 	}
 	return err
 }

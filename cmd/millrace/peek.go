@@ -118,6 +118,9 @@ type peeked struct {
 
 	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
+	Kind     string     `json:"kind,omitempty"`
+	Items    int        `json:"items,omitempty"`    // of a group; the body is all of them
+	Done     int        `json:"done,omitempty"`     // items that are done
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
@@ -200,7 +203,8 @@ func decode(m queue.Message) peeked {
 		s.BodyText = &text
 		return s
 	}
-	s.Format, s.Job, s.Attempts = format.String(), head.ID, head.Attempts
+	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
+	s.Items, s.Done = head.Items, head.Done.Len()
 	if s.Poison != nil {
 		s.Attempts = record.Attempts
 	}
@@ -233,6 +237,12 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 		add("in Base64 without an envelope")
 	case s.Format == codec.Plain.String():
 		add("without an envelope")
+	}
+	if s.Kind != "" {
+		add("kind %s", s.Kind)
+	}
+	if s.Items > 0 {
+		add("group of %s, %d done", plural(s.Items, "item"), s.Done)
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))
 	if s.DequeueCount > 0 {

@@ -103,6 +103,16 @@ func TestDecodedMessages(t *testing.T) {
 			[]string{`"dequeueCount":4`, `"format":"envelope"`, `"job":"job-1"`, `"enqueued":"2026-01-02T03:04:05Z"`, `"attempts":3`, `"body":{"a":1}`, `"expires":"2026-01-02T04:04:05Z"`},
 			"message id, job job-1, put 2m03s ago, delivered 4 times, 3 failed attempts\n  {\"a\":1}\n",
 		},
+		"a job of a kind": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Kind: "mail\x1b"}, `{"a":1}`, codec.Envelope)},
+			[]string{`"job":"j"`, `"kind":"mail\u001b"`, `"body":{"a":1}`},
+			"message id, job j, kind mail\\x1b, put 2m03s ago\n  {\"a\":1}\n",
+		},
+		"a group": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Items: 2, Done: "\x01"}, string(codec.Group{[]byte("7"), []byte("8")}.Encode()), codec.Envelope)},
+			[]string{`"job":"j"`, `"items":2`, `"done":1`, `"bodyText":"1:7\n1:8\n"`},
+			"message id, job j, group of 2 items, 1 done, put 2m03s ago\n  1:7\n  1:8\n  \n",
+		},
 		"poison": {
 			queue.Message{Text: string(poisoned)},
 			[]string{`"job":"job-1"`, `"attempts":5`, `"reason":"attempts"`, `"error":"no such order"`, `"queue":"orders"`, `"id":"m-1"`, `"body":{"a":1}`, `"expires":null`},
@@ -132,11 +142,6 @@ func TestDecodedMessages(t *testing.T) {
 			queue.Message{Text: seal(codec.Head{ID: "j", Claim: "row 7"}, "", codec.Envelope)},
 			[]string{`"claim":{"text":"row 7"}`},
 			"message id, job j, put 2m03s ago\n  (stored elsewhere) row 7\n",
-		},
-		"a group": {
-			queue.Message{Text: seal(codec.Head{ID: "j", Items: 2}, "1:1\n2:22\n", codec.Envelope)},
-			[]string{`"format":"envelope"`, `"bodyText":"1:1\n2:22\n"`},
-			"message id, job j, put 2m03s ago\n  1:1\n  2:22\n  \n",
 		},
 		"nothing": {
 			queue.Message{},

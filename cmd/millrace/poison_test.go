@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
@@ -45,6 +47,36 @@ func buryNight(t *testing.T, q queue.Manager) {
 		default:
 			bury(t, q, n, poison.ReasonUndecodable, errors.New("decode JSON as main.Order: invalid character 'o' looking for beginning of value"), "")
 		}
+	}
+}
+
+// Messages of one kind can be shown, and chosen.
+func TestPoisonOfOneKind(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	for n, kind := range []string{"", "mail", "invoice", "mail"} {
+		text, err := codec.Seal(codec.Head{ID: fmt.Sprintf("job-%d", n), Kind: kind, Enqueued: time.Now()}, []byte(`{}`), codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := v.open(t, name)
+		r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text}, 5, poison.ReasonAttempts, nil)
+		if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if show := v.ok(t, "poison", "show", name, "m-2"); !strings.Contains(show, "\nkind        invoice\n") {
+		t.Errorf("show: got %q, want the kind in it", show)
+	}
+	if show := v.ok(t, "poison", "show", name, "m-0"); strings.Contains(show, "\nkind") {
+		t.Errorf("show: got %q, want no kind in it", show)
+	}
+	if got := v.ok(t, "poison", "redrive", name, "-kind", "mail", "-yes"); !strings.Contains(got, "2 messages of ") {
+		t.Errorf("redrive: got %q, want 2 messages", got)
+	}
+	if got := bodies(t, v.open(t, name)); !slices.Equal(got, []string{"envelope of mail {}", "envelope of mail {}"}) {
+		t.Errorf("the queue has %q, want the two of the kind", got)
 	}
 }
 
