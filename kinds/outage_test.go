@@ -111,8 +111,14 @@ func TestAnOutageOfAllKindsPausesTheListener(t *testing.T) {
 		ks := []listener.Kind{emails.Handle(failsFor[email](b, outage), nil), orders.Handle(failsFor[order](b, outage), nil)}
 		l := b.kindsOf(ks...)
 		var during listener.State
-		time.AfterFunc(outage-time.Minute, func() { during = l.State() })
+		time.AfterFunc(outage-time.Minute, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			during = l.State()
+		})
 		state := b.run(2*outage, l)
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		if during.Requests < 500 || during.Requests > 2500 || during.Poisoned != 0 {
 			b.Errorf("sent %d requests in the outage, want a few for each of %d messages and a few for each probe: %+v", during.Requests, 2*n, during)
 		}

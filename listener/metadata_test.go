@@ -255,14 +255,14 @@ func TestInvalidMetadataAreReportedOnce(t *testing.T) {
 		expect := func(n int, last string) {
 			t.Helper()
 			advance(10 * time.Minute)
-			if len(told.list) != n || !strings.Contains(told.text(), last) {
-				t.Fatalf("told %d times: %s; want %d times, with %q", len(told.list), told.text(), n, last)
+			if told.count() != n || !strings.Contains(told.text(), last) {
+				t.Fatalf("told %d times: %s; want %d times, with %q", told.count(), told.text(), n, last)
 			}
 		}
 		expect(2, `poisonthreshold = "many"`)
 		setup := (*SetupError)(nil)
-		if st := l.State(); !errors.As(told.list[1], &setup) || !strings.Contains(setup.Detail, `defaulttimeout = "00:02:00"`) || st.Visibility != 30*time.Second {
-			t.Errorf("told %v, state %+v; want a SetupError and 30 s", told.list[1], st)
+		if st := l.State(); !errors.As(told.at(1), &setup) || !strings.Contains(setup.Detail, `defaulttimeout = "00:02:00"`) || st.Visibility != 30*time.Second {
+			t.Errorf("told %v, state %+v; want a SetupError and 30 s", told.at(1), st)
 		}
 		b.setMetadata("poisonthreshold", "0", "defaulttimeout", "60")
 		expect(3, `poisonthreshold = "0"`)
@@ -316,8 +316,8 @@ func TestNothingIsDequeuedBeforeTheMetadataAreKnown(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 		b.run(l)
 		advance(time.Minute)
-		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || len(told.list) == 0 || len(b.queue.sent("properties")) > 20 {
-			t.Errorf("%d dequeues, state %+v, told %d times, %d readings; want none, not ready, told, few", n, l.State(), len(told.list), len(b.queue.sent("properties")))
+		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || told.count() == 0 || len(b.queue.sent("properties")) > 20 {
+			t.Errorf("%d dequeues, state %+v, told %d times, %d readings; want none, not ready, told, few", n, l.State(), told.count(), len(b.queue.sent("properties")))
 		}
 		down.Store(false)
 		advance(40 * time.Second)
@@ -325,12 +325,12 @@ func TestNothingIsDequeuedBeforeTheMetadataAreKnown(t *testing.T) {
 			t.Errorf("%d runs, want 9", runs)
 		}
 		down.Store(true)
-		before := len(told.list)
+		before := told.count()
 		advance(5 * time.Minute)
 		b.send(1)
 		advance(20 * time.Second)
-		if st := l.State(); runs != 18 || !st.Ready() || len(told.list) < before+3+9 {
-			t.Errorf("%d runs, state %+v, told %d times; want 18, ready, told of each reading", runs, st, len(told.list)-before)
+		if st := l.State(); runs != 18 || !st.Ready() || told.count() < before+3+9 {
+			t.Errorf("%d runs, state %+v, told %d times; want 18, ready, told of each reading", runs, st, told.count()-before)
 		}
 		b.mustFinish()
 	})
@@ -452,4 +452,18 @@ func TestMetadataComeWithTheDepth(t *testing.T) {
 			b.mustFinish()
 		})
 	}
+}
+
+// count returns how many errors there are so far.
+func (l *errorList) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+// at returns one of the errors so far.
+func (l *errorList) at(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list[i]
 }

@@ -108,8 +108,8 @@ func TestKeptPoisonIsHiddenForLongerEachTime(t *testing.T) {
 		b.mustFinish()
 		gaps := b.gaps()
 		b.checkDoubling("kept", gaps, time.Minute, 24*time.Hour)
-		if st := l.State(); len(gaps) < 17 || len(gaps) > 20 || st.Kept != int64(len(gaps)+1) || len(told.list) != len(gaps)+1 {
-			t.Errorf("hidden %d times in ten days, state %+v, told %d times; want about 19, and of each", len(gaps), st, len(told.list))
+		if st := l.State(); len(gaps) < 17 || len(gaps) > 20 || st.Kept != int64(len(gaps)+1) || told.count() != len(gaps)+1 {
+			t.Errorf("hidden %d times in ten days, state %+v, told %d times; want about 19, and of each", len(gaps), st, told.count())
 		}
 		if !strings.Contains(told.text(), "kept hidden for 1m") {
 			t.Errorf("told %.200q, want for how long", told.text())
@@ -128,7 +128,7 @@ func TestKeptPoisonIsSeenAgainBeforeItExpires(t *testing.T) {
 		o.OnError = told.add
 		b.run(New(b.queue, func(context.Context, *Message[job]) error { return dispatcher.Poison(errors.New("no")) }, o))
 		advance(59 * time.Minute)
-		if n := len(told.list); n < 7 || n > 20 {
+		if n := told.count(); n < 7 || n > 20 {
 			t.Errorf("told of it %d times before it is gone, want 7…20", n)
 		}
 		if !strings.Contains(told.text(), "and gone at 2000-01-01T01:00:00Z") {
