@@ -73,7 +73,7 @@ const maxLength = 9
 
 // cutItem returns the first item and what follows it.
 func cutItem(body []byte) (item, rest []byte, err error) {
-	digits, after, found := bytes.Cut(body[:min(len(body), maxLength+1)], []byte(":"))
+	digits, _, found := bytes.Cut(body[:min(len(body), maxLength+1)], []byte(":"))
 	if !found {
 		return nil, nil, fmt.Errorf("it does not begin with a length and a colon: %.20q", body)
 	}
@@ -87,7 +87,7 @@ func cutItem(body []byte) (item, rest []byte, err error) {
 	if len(digits) == 0 || digits[0] == '0' && len(digits) > 1 {
 		return nil, nil, fmt.Errorf("its length is no number: %.20q", digits)
 	}
-	after = body[len(digits)+1:]
+	after := body[len(digits)+1:]
 	if length >= len(after) || after[length] != '\n' {
 		return nil, nil, fmt.Errorf("it does not end after the %d bytes that it should have", length)
 	}

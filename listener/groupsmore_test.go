@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
 )
 
 // Save of an item replaces it and no other, and says what is done.
@@ -49,50 +50,56 @@ func TestAnItemSavesItself(t *testing.T) {
 
 // A save says what is done, so that it is not done again when the worker dies.
 func TestASaveRecordsWhatIsDone(t *testing.T) {
-	bubble(t, func(b *bundle) {
-		b.putGroup(5)
-		b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
-			if m.Item < 3 {
-				return nil
-			}
-			if err := m.Save(ctx, job{333}); err != nil {
-				t.Error(err)
-			}
-			batch, err := b.queue.Queue.Peek(ctx, 1)
-			if err != nil || len(batch) != 0 {
-				t.Errorf("the message is visible: %v, %v", batch, err)
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		}, options()))
-		advance(time.Second)
-		b.queue.intercept = func(op string, act func() error) error {
-			if op == "update" {
-				return errors.New("dead")
-			}
-			return act()
-		}
-		b.stop()
-		advance(2 * time.Minute) // its lease ends
-		<-b.done
-		b.queue.intercept = nil
-		var got items
-		b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
-			if want := map[int]int{3: 333, 4: 4}[m.Item]; m.Body.N != want {
-				t.Errorf("item %d has the body %+v", m.Item, m.Body)
-			}
-			got.mu.Lock()
-			defer got.mu.Unlock()
-			if got.calls == nil {
-				got.calls = map[int]int{}
-			}
-			got.calls[m.Item]++
+	for _, saved := range []int{333, 3} { // 3 is what it was: then only the lease is renewed
+		bubble(t, func(b *bundle) { b.saveAndDie(saved) })
+	}
+}
+
+// saveAndDie handles a group until a worker has saved an item with this body and dies, and then the rest.
+func (b *bundle) saveAndDie(saved int) {
+	t := b.T
+	b.putGroup(5)
+	b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
+		if m.Item < 3 {
 			return nil
-		}, options()))
-		advance(time.Minute)
-		b.mustFinish()
-		got.wantCounts(t, 0, 0, 0, 1, 1)
-	})
+		}
+		if err := m.Save(ctx, job{saved}); err != nil {
+			t.Error(err)
+		}
+		batch, err := b.queue.Queue.Peek(ctx, 1)
+		if err != nil || len(batch) != 0 {
+			t.Errorf("the message is visible: %v, %v", batch, err)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}, options()))
+	advance(time.Second)
+	b.queue.intercept = func(op string, act func() error) error {
+		if op == "update" {
+			return errors.New("dead")
+		}
+		return act()
+	}
+	b.stop()
+	advance(2 * time.Minute) // its lease ends
+	<-b.done
+	b.queue.intercept = nil
+	var got items
+	b.run(New(b.queue, func(ctx context.Context, m *Message[job]) error {
+		if want := map[int]int{3: saved, 4: 4}[m.Item]; m.Body.N != want {
+			t.Errorf("item %d has the body %+v", m.Item, m.Body)
+		}
+		got.mu.Lock()
+		defer got.mu.Unlock()
+		if got.calls == nil {
+			got.calls = map[int]int{}
+		}
+		got.calls[m.Item]++
+		return nil
+	}, options()))
+	advance(time.Minute)
+	b.mustFinish()
+	got.wantCounts(t, 0, 0, 0, 1, 1)
 }
 
 // A handler that ends its goroutine fails its item, and the others are handled.
@@ -272,7 +279,7 @@ func TestItemsThatMiddlewareCancelsHaveFailed(t *testing.T) {
 func TestAnItemThatIsStuckIsReported(t *testing.T) {
 	for _, late := range []time.Duration{30 * time.Second, 90 * time.Second} {
 		bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
-			b.putGroup(4)
+			b.putGroup(30)
 			var stuck atomic.Int32
 			o := options()
 			o.Timeout = 10 * time.Second
@@ -285,8 +292,10 @@ func TestAnItemThatIsStuckIsReported(t *testing.T) {
 				}
 			}
 			b.run(New(b.queue, way(func(_ context.Context, m *Message[job]) error {
-				if m.Item == 1 {
+				if m.Item == 1 && m.DequeueCount == 1 { // its lease may end, because it is not renewed any more
 					time.Sleep(10*time.Second + late)
+				} else {
+					time.Sleep(9 * time.Second) // so that others run when it would be reported
 				}
 				return nil
 			}), o))
@@ -334,14 +343,15 @@ func TestAnItemForANewerWorkerIsLeftToIt(t *testing.T) {
 		b.putGroup(4)
 		o := options()
 		o.Codec = newerCodec{codec.JSON[job]()}
+		o.Idle = Idle{Min: time.Hour, Max: time.Hour}
 		var got items
 		l := New(b.queue, Each(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), o)
 		b.run(l)
 		advance(10 * time.Minute)
 		b.mustFinish()
 		got.wantCounts(t, 1, 1, 0, 1)
-		if s := l.State(); s.Snoozed < 2 || s.Poisoned != 0 {
-			t.Errorf("got %+v, want snoozes", s)
+		if s := l.State(); s.Snoozed != 1 || s.Poisoned != 0 {
+			t.Errorf("got %+v, want one snooze, because its release is no reason to poll", s)
 		}
 		b.run(New(b.queue, Each(got.handler(t, func(context.Context, *Message[job]) error { return nil }), 2), options()))
 		advance(10 * time.Minute)
@@ -385,6 +395,43 @@ func TestAGroupWithoutRoomForItsRecord(t *testing.T) {
 		b.mustFinish()
 		if got.counts(3)[1] != 3 || b.depth(b.queue) != 0 || b.poisonDepth() != 0 {
 			t.Errorf("the items were handled %v times, %+v", got.counts(3), l.State())
+		}
+	})
+}
+
+// What is recorded of a group is progress: workers that die again and again, each after some items,
+// do not make it poison.
+func TestAGroupThatMakesProgressIsNotLost(t *testing.T) {
+	bothWays(t, func(b *bundle, way func(Handler[job]) Handler[job]) {
+		b.putGroup(60)
+		o := fixed(10 * time.Second)
+		o.Poison.MaxLost = 2
+		h := way(func(ctx context.Context, _ *Message[job]) error {
+			select {
+			case <-time.After(time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		for deaths := 0; b.depth(b.queue.Queue) > 0 && deaths < 20; deaths++ {
+			dead := false
+			b.queue.intercept = func(_ string, act func() error) error {
+				if dead {
+					return &queue.Error{Kind: queue.ErrUnavailable}
+				}
+				return act()
+			}
+			l := New(b.queue, h, o)
+			b.run(l)
+			advance(8 * time.Second)
+			dead = true
+			l.Halt()
+			b.mustFinish()
+			advance(time.Minute)
+		}
+		if b.depth(b.queue.Queue) != 0 || b.poisonDepth() != 0 {
+			t.Errorf("%d messages and %d poisoned are left", b.depth(b.queue.Queue), b.poisonDepth())
 		}
 	})
 }

@@ -57,7 +57,7 @@ delivery is accounted for, so that no job counts as lost.
 
 A -json object has "body" if the job is JSON, otherwise "bodyText", or "bodyBase64" if it is not
 text; if the message only refers to its body, it has "claim" instead, with "ref", "size" and
-"sha256". "text" is the message as stored. In a poison queue it also has "poison", the record of why
+"sha256". A group has "group", with "jobs", how many, and "items", each with "state" and a body. "text" is the message as stored. In a poison queue it also has "poison", the record of why
 the message is there.
 `
 
@@ -119,20 +119,38 @@ type peeked struct {
 	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
 	Kind     string     `json:"kind,omitempty"`
-	Items    int        `json:"items,omitempty"`    // of a group; the body is all of them
-	Done     int        `json:"done,omitempty"`     // items that are done
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
 	Poison *peekedPoison `json:"poison,omitempty"`
 
-	Body       json.RawMessage `json:"body,omitempty"`
-	BodyText   *string         `json:"bodyText,omitempty"`
-	BodyBase64 *string         `json:"bodyBase64,omitempty"`
-	Claim      *peekedClaim    `json:"claim,omitempty"` // the body is stored elsewhere
+	peekedBody
+	Claim *peekedClaim `json:"claim,omitempty"` // the body is stored elsewhere
+	Group *peekedGroup `json:"group,omitempty"` // the body is several jobs
 
 	Error string `json:"error,omitempty"` // why it could not be decoded
 	Text  string `json:"text"`
+}
+
+// peekedBody is the body of a job: one of these.
+type peekedBody struct {
+	Body       json.RawMessage `json:"body,omitempty"`
+	BodyText   *string         `json:"bodyText,omitempty"`
+	BodyBase64 *string         `json:"bodyBase64,omitempty"`
+}
+
+func newPeekedBody(body []byte) (p peekedBody) {
+	switch {
+	case !utf8.Valid(body):
+		encoded := base64.StdEncoding.EncodeToString(body)
+		p.BodyBase64 = &encoded
+	case json.Valid(body):
+		p.Body = body
+	default:
+		plain := string(body)
+		p.BodyText = &plain
+	}
+	return p
 }
 
 // peekedPoison is the poison record of a message.
@@ -204,7 +222,6 @@ func decode(m queue.Message) peeked {
 		return s
 	}
 	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
-	s.Items, s.Done = head.Items, head.Done.Len()
 	if s.Poison != nil {
 		s.Attempts = record.Attempts
 	}
@@ -214,14 +231,13 @@ func decode(m queue.Message) peeked {
 	switch {
 	case head.Claim != "":
 		s.Claim = newPeekedClaim(head.Claim)
-	case !utf8.Valid(body):
-		encoded := base64.StdEncoding.EncodeToString(body)
-		s.BodyBase64 = &encoded
-	case json.Valid(body):
-		s.Body = body
-	default:
-		plain := string(body)
-		s.BodyText = &plain
+	case head.Items == 0:
+		s.peekedBody = newPeekedBody(body)
+	}
+	if head.Items > 0 {
+		if s.Group, err = newPeekedGroup(&head, body); err != nil {
+			s.Error, s.peekedBody = err.Error(), newPeekedBody(body)
+		}
 	}
 	return s
 }
@@ -241,8 +257,8 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 	if s.Kind != "" {
 		add("kind %s", s.Kind)
 	}
-	if s.Items > 0 {
-		add("group of %s, %d done", plural(s.Items, "item"), s.Done)
+	if s.Group != nil {
+		add("%s", s.Group.about())
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))
 	if s.DequeueCount > 0 {
@@ -271,14 +287,23 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 // body returns the body for people.
 func (s *peeked) body() string {
 	switch {
-	case s.BodyText != nil:
-		return *s.BodyText
-	case s.BodyBase64 != nil:
-		return "(Base64) " + *s.BodyBase64
 	case s.Claim != nil:
 		return s.Claim.String()
+	case s.Group != nil:
+		return s.Group.String()
 	}
-	return string(s.Body)
+	return s.peekedBody.String()
+}
+
+// String returns the body for people.
+func (p peekedBody) String() string {
+	switch {
+	case p.BodyText != nil:
+		return *p.BodyText
+	case p.BodyBase64 != nil:
+		return "(Base64) " + *p.BodyBase64
+	}
+	return string(p.Body)
 }
 
 // age formats a past duration in one or two units. Clocks differ: a negative one becomes 0.
