@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,83 @@ func TestTombstonesAreSweptAndBodiesPurgedByAge(t *testing.T) {
 			}
 		}
 		b.wantStored(1, 1)
+	})
+}
+
+// A tombstone that cannot be removed, such as one with a lease, keeps no other from it. A store that
+// is away is not asked for each.
+func TestASweepGoesOnAfterWhatCannotBeRemoved(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const all = 60
+		for range all {
+			claim, err := b.claims.Put(b.Context(), []byte("x"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := b.claims.Settled(b.Context(), claim); err != nil {
+				b.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		locked := map[blob.Ref]bool{b.refs()[0]: true, b.refs()[all/2]: true}
+		b.store.deleting = func(ref blob.Ref) error {
+			if locked[ref] {
+				return blob.ErrUnauthorized
+			}
+			return nil
+		}
+		if swept, err := b.claims.Sweep(b.Context()); swept.Blobs != all-2 || !errors.Is(err, blob.ErrUnauthorized) || !strings.Contains(err.Error(), "2 could not be removed") {
+			b.Errorf("got %+v, %v; want all but two, and the reason", swept, err)
+		}
+		b.wantStored(0, 2)
+		for range all {
+			claim, err := b.claims.Put(b.Context(), []byte("x"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := b.claims.Settled(b.Context(), claim); err != nil {
+				b.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		b.store.deleting = func(blob.Ref) error { return blob.ErrUnavailable }
+		before := b.store.count("delete")
+		if swept, err := b.claims.Sweep(b.Context()); swept.Blobs != 0 || !errors.Is(err, blob.ErrUnavailable) || b.store.count("delete")-before > 10 {
+			b.Errorf("away: got %+v, %v after %d tries; want an error after ten", swept, err, b.store.count("delete")-before)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		b.store.deleting = func(blob.Ref) error { stop(); return nil }
+		if swept, err := b.claims.Sweep(ctx); swept.Blobs > 1 || !errors.Is(err, context.Canceled) {
+			b.Errorf("stopped: got %+v, %v; want Canceled after one", swept, err)
+		}
+	})
+}
+
+// A purge lists, and then deletes: a job may be done in between, and its tombstone stays. So does
+// nothing that another purge has deleted.
+func TestAPurgeLeavesATombstoneThatCameMeanwhile(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var claims []string
+		for range 3 {
+			claim, err := b.claims.Put(b.Context(), []byte("four"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			claims = append(claims, claim)
+		}
+		slices.Sort(claims)
+		time.Sleep(time.Hour)
+		b.store.deleting = func(blob.Ref) error { // of the first
+			b.store.deleting = nil
+			if err := b.claims.Settled(b.Context(), claims[1]); err != nil {
+				b.Error(err)
+			}
+			return b.blobs.Delete(b.Context(), ref(b.T, claims[2]))
+		}
+		if purged, err := b.claims.Purge(b.Context(), time.Minute); err != nil || purged != (claimcheck.Removed{Blobs: 1, Bytes: 4}) {
+			b.Errorf("got %+v, %v; want the first alone", purged, err)
+		}
+		b.wantStored(0, 1)
 	})
 }
 

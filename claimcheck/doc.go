@@ -36,5 +36,6 @@
 // # Cost
 //
 // A body costs three requests to the store: it is put, read, and replaced by the tombstone. A
-// sweep lists the container and deletes each tombstone with one request.
+// sweep lists the container and deletes each tombstone with one request, a purge each body with
+// two.
 package claimcheck

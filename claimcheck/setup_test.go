@@ -3,8 +3,10 @@ package claimcheck_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,13 +18,29 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if where := os.Getenv(childVariable); where != "" {
+		if err := runChild(where); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	code := m.Run()
+	azuritetest.Stop()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 const container = "claims"
 
@@ -179,6 +197,7 @@ type store struct {
 	calls    []string              // guarded by mu
 	before   func(op string) error // called before each operation; nil for nothing; set before use
 	openSlow time.Duration         // set before use
+	deleting func(blob.Ref) error  // called before each delete; nil for nothing; set before use
 }
 
 func (s *store) act(op string) error {
@@ -232,6 +251,11 @@ func (s *store) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
 func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 	if err := s.act("delete"); err != nil {
 		return err
+	}
+	if s.deleting != nil {
+		if err := s.deleting(ref); err != nil {
+			return err
+		}
 	}
 	return s.Store.Delete(ctx, ref)
 }

@@ -14,7 +14,8 @@ import (
 // Going on would only use up their attempts. So after this many failed first attempts in a row
 // the breaker opens: it pauses, then lets one message through as a probe, and closes when one
 // succeeds. Later attempts do not count, because many bad messages on their way to the poison
-// queue are not an outage.
+// queue are not an outage. A body that cannot be read counts like a failed first attempt, because the
+// store of the claims is away.
 const (
 	minFailures = 16 // in a row; as many as there are slots, if that is more
 	firstPause  = time.Second
@@ -99,6 +100,9 @@ func (b *breaker) failed(attempt int, asked time.Time, cause error) {
 
 // record takes the decision on a delivery as a result.
 func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
+	if dec.unfetched { // whatever its attempts, it is not on its way to the poison queue
+		attempt = 1
+	}
 	switch healthOf(dec, ran) {
 	case unhealthy:
 		b.failed(attempt, asked, dec.err)
@@ -120,9 +124,11 @@ const (
 
 // healthOf returns what the decision on a delivery says. A handler that asks for poison, discard
 // or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did
-// not run says nothing.
+// not run says nothing, unless its body could not be read: then the store of the claims is away.
 func healthOf(dec decision, ran bool) health {
 	switch {
+	case dec.unfetched:
+		return unhealthy
 	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
 		return unclear
 	case dec.worked:

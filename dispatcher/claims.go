@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"runtime/pprof"
 	"time"
 
@@ -44,6 +45,11 @@ func (o *Options) understood() []codec.Feature {
 	return []codec.Feature{codec.Groups, codec.Claims}
 }
 
+// sumOf returns what tells a stored body from another one in this process.
+func sumOf(body []byte) uint64 { return maphash.Bytes(bodySeed, body) }
+
+var bodySeed = maphash.MakeSeed()
+
 // content returns the encoded body, wherever it came from.
 func (v *delivery) content() []byte {
 	if v.head.Claim != "" {
@@ -63,7 +69,7 @@ func (v *delivery) fetch() (fetched bool) {
 		var body []byte
 		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
 		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
-			v.claimed = body
+			v.claimed, v.claimSum = body, sumOf(body)
 		}
 	})
 	switch ended := context.Cause(v.context.Context); {
@@ -91,7 +97,9 @@ func (v *delivery) unopened(err error) decision {
 	case errors.Is(err, codec.ErrNewer):
 		return v.unreadable(err)
 	}
-	return v.later(Snoozed, unreadableClaimDelay, err)
+	dec := v.later(Snoozed, unreadableClaimDelay, err)
+	dec.unfetched = true
+	return dec
 }
 
 // settleUnstarted settles a message whose start was recorded and whose handler did not run. If

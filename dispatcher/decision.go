@@ -17,6 +17,8 @@ type decision struct {
 	err     error
 	handled bool // whether the job was handled to success, or every item of a group that was not discarded
 	worked  bool // whether it is the result of a group, some of whose items did not fail
+
+	unfetched bool // whether the body of its claim could not be read for now
 }
 
 // refuse decides on a message that this worker must leave alone.

@@ -26,8 +26,9 @@ type delivery struct {
 	lease         lease
 
 	head         codec.Head
-	body         []byte   // as the text carries it; empty if the message has a claim
-	claimed      []byte   // the body of its claim, once opened
+	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
+	claimed      []byte   // the body of its claim, until it is decoded
+	claimSum     uint64   // sumOf the body of its claim
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
 	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format
@@ -82,6 +83,7 @@ func (v *delivery) run() {
 		return
 	}
 	if v.decode() {
+		v.claimed = nil // the handler has it as T: do not hold it twice
 		v.handle()
 	}
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -80,7 +81,8 @@ func (i *typedItem[T]) callHandler(ctx context.Context) error {
 // decodeItem decodes an item and makes the message for its handler.
 func (v *typedJob[T]) decodeItem(item int) (handling, error) {
 	g := v.group
-	body, err := v.jobs.Codec.Decode(g.item(item))
+	// A copy: the handler may change in place what a codec does not copy, and another item may save.
+	body, err := v.jobs.Codec.Decode(bytes.Clone(g.item(item)))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ func (v *typedJob[T]) saveItem(ctx context.Context, item int, body T) error {
 	g.mu.Lock()
 	items := slices.Clone(g.items)
 	g.mu.Unlock()
-	items[item] = encoded
+	items[item] = bytes.Clone(encoded) // the handler may change it later
 	if err := v.save(ctx, items.Encode()); err != nil {
 		return err
 	}

@@ -160,9 +160,13 @@ func (v *delivery) poisonedText() string {
 	if v.head.Items == 0 || v.body == nil {
 		return v.queued.Text
 	}
+	body, err := v.sealed() // with what was saved
+	if err != nil {
+		return v.queued.Text
+	}
 	head := v.head
 	head.Failed, head.Failure = "", ""
-	text, err := codec.Seal(head, v.body, codec.Envelope)
+	text, err := codec.Seal(head, body, codec.Envelope)
 	if err != nil || queue.CheckRequest(text, 0) != nil {
 		return v.queued.Text
 	}

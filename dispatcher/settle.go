@@ -213,8 +213,15 @@ func (v *delivery) recordedText(failures int) string {
 	if v.marked { // what came since is how often it could not be moved
 		head.Settled = v.head.Settled
 	}
-	text, err := codec.Seal(head, v.body, codec.Envelope)
-	if err != nil || v.body == nil {
+	if v.body == nil { // it could not be read
+		return v.queued.Text
+	}
+	body, err := v.sealed() // the handler may have changed v.body in place
+	if err != nil {
+		return v.queued.Text
+	}
+	text, err := codec.Seal(head, body, codec.Envelope)
+	if err != nil {
 		return v.queued.Text
 	}
 	return text

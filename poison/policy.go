@@ -41,8 +41,8 @@ type Policy struct {
 
 	// Bare copies only the body, as consumers of other frameworks expect it: no [Record], and no
 	// envelope either. The body is as it is, or in Base64 if XML cannot carry it. A message that
-	// has no envelope is copied unchanged. Why it is poison, where it came from, and the kind of
-	// its job are lost. Defaults to false.
+	// has no envelope is copied unchanged, and so is one whose body is stored elsewhere. Why it is
+	// poison, where it came from, and the kind of its job are lost. Defaults to false.
 	Bare bool
 
 	// Keep leaves a poison message in its queue, never handled, and hidden again each time it

@@ -81,7 +81,8 @@ func (c call) act(ctx context.Context, do func() error) error {
 		return err
 	}
 	plan := &c.world.plan.claims
-	dies, away := c.chance(plan.deadly, "dies"), c.chance(plan.away, "away")
+	dies := c.chance(plan.deadly, "dies")
+	away := c.chance(plan.away, "away") || c.faulty() && plan.outage.covers(c.world.now())
 	switch {
 	case dies && c.chance(0.5, "before"):
 		c.kill()
@@ -188,9 +189,9 @@ func (s *bodyStore) Create(context.Context, blob.Ref, io.Reader, *blob.PutOption
 	return errors.ErrUnsupported
 }
 
-// Stat implements blob.Store. Nobody calls it.
-func (s *bodyStore) Stat(context.Context, blob.Ref) (blob.Info, error) {
-	return blob.Info{}, errors.ErrUnsupported
+// Stat implements blob.Store.
+func (s *bodyStore) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	return s.world.blobs.Stat(ctx, ref)
 }
 
 // processClaims are the claims of a process.

@@ -20,9 +20,10 @@ type claimsPlan struct {
 	limit      int           // of what Save leaves in a message
 	retention  time.Duration // of tombstones
 	sweepEvery time.Duration
-	away       float64 // share of the calls of a store that fail, before or after they take effect
-	missing    float64 // share of the downloads that do not find the body
-	deadly     float64 // share of the calls of a store that kill the process
+	away       float64    // share of the calls of a store that fail, before or after they take effect
+	missing    float64    // share of the downloads that do not find the body
+	deadly     float64    // share of the calls of a store that kill the process
+	outage     outagePlan // when all calls of a store fail
 }
 
 func (p *plan) drawClaims() {
@@ -39,6 +40,10 @@ func (p *plan) drawClaims() {
 	}
 	if d.chance(0.2, "claims", "missing") {
 		p.claims.missing = d.unit("claims", "how often missing") * 0.2
+	}
+	if !p.faultless && d.chance(0.3, "claims", "outage") {
+		p.claims.outage.from = d.within(0, p.horizon, "claims", "outage", "from")
+		p.claims.outage.long = d.within(10*time.Second, 4*time.Minute, "claims", "outage", "long")
 	}
 	if d.chance(0.4, "claims", "deadly") {
 		p.claims.deadly = 0.02

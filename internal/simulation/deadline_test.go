@@ -235,7 +235,7 @@ func (c *pace) pause(j jobPlan) time.Duration {
 
 // mayLookLikeAnOutage reports whether enough jobs may fail in a row.
 func (w *world) mayLookLikeAnOutage(c pace) bool {
-	if w.plan.outage.long > 0 || c.timeout > 0 || c.together {
+	if w.plan.outage.long > 0 || w.plan.claims.outage.long > 0 || c.timeout > 0 || c.together {
 		return len(w.plan.jobs) >= minOutage
 	}
 	n := 0

@@ -66,6 +66,7 @@ func (b *ledger) start(a *message, d *delivery, s *worker, e entry) {
 		b.addViolation(e, "a handler runs for kept poison")
 	}
 	d.began = &e
+	d.back = false // an update before the run renewed the lease during a download
 	p, attempt := s.plan.policy, int(e.count)
 	if d.counted() {
 		attempt = d.head.Attempts + 1
