@@ -24,6 +24,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
@@ -34,6 +35,7 @@ var (
 	_ = millrace.Run
 	_ = http.NotFound
 	_ = codec.Auto
+	_ kinds.Options
 	_ = producer.New[Order]
 	_ poison.Policy
 )

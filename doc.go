@@ -16,6 +16,9 @@
 // queue, or still in its queue, or has reached the TTL that its producer set. Handlers must be
 // idempotent.
 //
+// The same holds for each job of a group, which is several jobs in one message. One whose completion
+// was recorded, by a renewal or when the message was given back, is not handled again.
+//
 // # Concurrency
 //
 // Run starts every runner on a goroutine of its own and waits for all of them.

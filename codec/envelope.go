@@ -31,6 +31,9 @@ const (
 
 	// Claims: the body is stored where Head.Claim says.
 	Claims
+
+	// Groups: the body is a [Group] of as many jobs as Head.Items says.
+	Groups
 )
 
 // The text of an envelope is
@@ -51,7 +54,7 @@ const (
 )
 
 // features reports whether the head has any [Feature].
-func (h *Head) features() bool { return h.Kind != "" || h.Claim != "" }
+func (h *Head) features() bool { return h.Kind != "" || h.Claim != "" || h.Items != 0 }
 
 // version returns the version that an envelope with this head has.
 func (h *Head) version() int {
@@ -73,6 +76,8 @@ func (h *Head) checkUnderstood(version int, understood []Feature) error {
 		return fmt.Errorf("%w: it is a job of the kind %.60q, and this reader handles no kinds", ErrNewer, h.Kind)
 	case h.Claim != "" && !slices.Contains(understood, Claims):
 		return fmt.Errorf("%w: its body is stored elsewhere, and this reader opens no claims", ErrNewer)
+	case h.Items != 0 && !slices.Contains(understood, Groups):
+		return fmt.Errorf("%w: it is a group of %d jobs, and this reader handles no groups", ErrNewer, h.Items)
 	}
 	return nil
 }
@@ -80,7 +85,7 @@ func (h *Head) checkUnderstood(version int, understood []Feature) error {
 // sealEnvelope returns the text for head and body. A body that XML cannot carry is in Base64.
 func sealEnvelope(h Head, body []byte) string {
 	var b strings.Builder
-	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + len(body))
+	b.Grow(len(prefix) + 96 + len(h.Trace) + len(h.Kind) + len(h.Key) + len(h.Dedupe) + 2*(len(h.Done)+len(h.Failed)+len(h.Failure)) + len(body))
 	b.WriteString(prefix)
 	b.WriteByte('0' + byte(h.version()))
 	b.WriteByte('?')
@@ -122,6 +127,10 @@ func sealEnvelope(h Head, body []byte) string {
 	add("ky", h.Key)
 	add("dk", h.Dedupe)
 	add("cl", h.Claim)
+	addCount("gr", int64(h.Items))
+	add("gd", h.Done.encode())
+	add("gf", h.Failed.encode())
+	add("ge", h.Failure)
 	isBase64 := h.base64 || !isXMLText(body)
 	if isBase64 {
 		add("e", "64")
@@ -232,6 +241,22 @@ func parseHead(query string) (h Head, isBase64 bool, err error) {
 			h.Dedupe = value
 		case "cl":
 			h.Claim = value
+		case "gr":
+			n, err := strconv.ParseUint(value, 10, 31)
+			if err != nil {
+				return h, false, fmt.Errorf("parameter %q is no count: %w", key, err)
+			}
+			h.Items = int(n)
+		case "gd":
+			if h.Done, err = parseItemSet(value); err != nil {
+				return h, false, fmt.Errorf("parameter %q: %w", key, err)
+			}
+		case "ge":
+			h.Failure = value
+		case "gf":
+			if h.Failed, err = parseItemSet(value); err != nil {
+				return h, false, fmt.Errorf("parameter %q: %w", key, err)
+			}
 		case "e":
 			if value != "64" {
 				return h, false, fmt.Errorf("unknown encoding %.20q of the body", value)

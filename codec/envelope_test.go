@@ -25,6 +25,10 @@ func head(t *rapid.T) codec.Head {
 		Poison: text.Draw(t, "poison"), Trace: text.Draw(t, "trace"), TraceState: text.Draw(t, "trace state"),
 		Kind: text.Draw(t, "kind"), Key: text.Draw(t, "key"), Dedupe: text.Draw(t, "dedupe"), Claim: text.Draw(t, "claim"),
 	}
+	if h.Items = rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(1, codec.MaxItems)).Draw(t, "items"); h.Items > 0 {
+		h.Done, h.Failed = itemSet(t, h.Items, "done"), itemSet(t, h.Items, "failed")
+		h.Failure = codec.ShortFailure(rapid.String().Draw(t, "failure"))
+	}
 	if rapid.Bool().Draw(t, "with time") {
 		h.Enqueued = time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "enqueued")).UTC()
 	}
@@ -46,7 +50,7 @@ func TestAnEnvelopeKeepsHeadAndBody(t *testing.T) {
 		if err := queue.CheckText(text); err != nil {
 			t.Fatalf("CheckText: got error %v, want nil", err)
 		}
-		got, opened, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
+		got, opened, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 		if err != nil || format != codec.Envelope || got != want || !bytes.Equal(opened, body) {
 			t.Fatalf("got %+v, %q, %v, %v\nwant %+v, %q", got, opened, format, err, want, body)
 		}
@@ -70,14 +74,18 @@ func TestRecordingAttemptsFitsIntoTheRoom(t *testing.T) {
 			h.Settled = rapid.Int64Range(0, math.MaxInt64).Draw(t, name+" settled")
 			h.Starts = rapid.IntRange(0, math.MaxInt32).Draw(t, name+" starts")
 			h.Poison = rapid.SampledFrom([]string{"", "attempts", "lost", "undecodable", "rejected", "expiring"}).Draw(t, name+" poison")
+			if h.Items > 0 {
+				h.Done, h.Failed = itemSet(t, h.Items, name+" done"), itemSet(t, h.Items, name+" failed")
+				h.Failure = codec.ShortFailure(rapid.String().Draw(t, name+" failure"))
+			}
 			return h
 		}
 		fresh := head(t)
-		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison = 0, 0, 0, ""
+		fresh.Attempts, fresh.Settled, fresh.Starts, fresh.Poison, fresh.Done, fresh.Failed, fresh.Failure = 0, 0, 0, "", "", "", ""
 		once := record(fresh, "first")
 		twice := record(once, "second")
-		if grown := size(once) - size(fresh); grown > codec.Room {
-			t.Fatalf("first record: got %d more bytes, want at most %d", grown, codec.Room)
+		if grown := size(once) - size(fresh); grown > fresh.Room() || fresh.Items == 0 && grown > codec.Room {
+			t.Fatalf("first record: got %d more bytes, want at most %d and, without a group, %d", grown, fresh.Room(), codec.Room)
 		}
 		if grown := size(twice) - size(once); grown > once.Room() {
 			t.Fatalf("second record: got %d more bytes, want at most %d", grown, once.Room())
@@ -139,6 +147,7 @@ func TestBrokenEnvelopesAreErrors(t *testing.T) {
 		"millrace/", "millrace/1", "millrace/1?", "millrace/x?\n", "millrace/0?\n", "millrace/-1?\n", "millrace/1?id=%zz\n",
 		"millrace/1?n=-1\n", "millrace/1?n=x\n", "millrace/1?s=x\n", "millrace/1?st=x\n",
 		"millrace/1?n=2147483648\n", "millrace/1?s=9223372036854775808\n", "millrace/1?st=2147483648\n",
+		"millrace/1?gr=x\n", "millrace/1?gr=-1\n", "millrace/1?gr=2147483648\n", "millrace/2?gr=9&gd=!\n", "millrace/2?gr=9&gf=A\n",
 		"millrace/1?at=x\n", "millrace/1?e=65\n", "millrace/1?e=64\n!",
 	} {
 		if _, _, format, err := codec.Open(text, codec.Auto); err == nil || errors.Is(err, codec.ErrNewer) || format != codec.Envelope {
@@ -165,8 +174,9 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add("millrace/1?e=64&zz=1\nAP8=")
 	f.Add("millrace/2?\n")
 	f.Add("millrace/2?kd=resize&ky=a+b&zz=%20\n{}")
+	f.Add("millrace/2?gr=9&gd=AQA&gf=__8&ge=rejected+item+3%3A+no\n2:{}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		h, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims)
+		h, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 		checkPlainReader(t, text, h, body, err)
 		if err != nil {
 			return
@@ -175,7 +185,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, same, _, err := codec.Open(sealed, codec.Envelope, codec.Kinds, codec.Claims)
+		again, same, _, err := codec.Open(sealed, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 		if err != nil || again != h || !bytes.Equal(same, body) {
 			t.Fatalf("%q, sealed and opened again: got %+v, error %v; want %+v", text, again, err, h)
 		}
@@ -186,7 +196,7 @@ func FuzzEnvelope(f *testing.F) {
 }
 
 // checkPlainReader holds what a reader without features makes of a text that a reader with all of
-// them opened as this: the same, or nothing if it has a kind or a claim.
+// them opened as this: the same, or nothing if it has a kind or a claim or is a group.
 func checkPlainReader(t *testing.T, text string, all codec.Head, body []byte, err error) {
 	t.Helper()
 	h, plain, _, plainErr := codec.Open(text, codec.Envelope)
@@ -195,7 +205,7 @@ func checkPlainReader(t *testing.T, text string, all codec.Head, body []byte, er
 		if plainErr == nil {
 			t.Fatalf("%q is read by a reader without features only, which got %+v, %q", text, h, plain)
 		}
-	case all.Kind != "" || all.Claim != "":
+	case all.Kind != "" || all.Claim != "" || all.Items != 0:
 		if !errors.Is(plainErr, codec.ErrNewer) || plain != nil {
 			t.Fatalf("%q: a reader without features got %+v, %q, %v", text, h, plain, plainErr)
 		}

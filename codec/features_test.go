@@ -12,7 +12,7 @@ import (
 // B-19: only readers that say so open a message of a kind or with a claim. To every other reader,
 // and to releases that know version 1 only, it is newer and not invalid.
 func TestAFeatureIsLeftToReadersThatUnderstandIt(t *testing.T) {
-	const kinds, claims = codec.Kinds, codec.Claims
+	const kinds, claims, groups = codec.Kinds, codec.Claims, codec.Groups
 	for _, c := range []struct {
 		head       codec.Head
 		first      string // of the text
@@ -27,6 +27,13 @@ func TestAFeatureIsLeftToReadersThatUnderstandIt(t *testing.T) {
 		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", nil, "its body is stored elsewhere, and this reader opens no claims"},
 		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", []codec.Feature{kinds}, "no claims"},
 		{codec.Head{Claim: "blob"}, "millrace/2?cl=blob", []codec.Feature{claims}, ""},
+		{codec.Head{Items: 9}, "millrace/2?gr=9", nil, "it is a group of 9 jobs, and this reader handles no groups"},
+		{codec.Head{Items: 9}, "millrace/2?gr=9", []codec.Feature{kinds, claims}, "no groups"},
+		{codec.Head{Items: 9, Done: "\x03"}, "millrace/2?gr=9&gd=Aw", []codec.Feature{groups}, ""},
+		{codec.Head{Kind: "k", Claim: "c", Items: 9}, "millrace/2?kd=k&cl=c&gr=9", []codec.Feature{kinds, claims}, "no groups"},
+		{codec.Head{Kind: "k", Claim: "c", Items: 9}, "millrace/2?kd=k&cl=c&gr=9", []codec.Feature{groups, claims}, "no kinds"},
+		{codec.Head{Kind: "k", Claim: "c", Items: 9}, "millrace/2?kd=k&cl=c&gr=9", []codec.Feature{kinds, groups}, "no claims"},
+		{codec.Head{Kind: "k", Claim: "c", Items: 9}, "millrace/2?kd=k&cl=c&gr=9", []codec.Feature{kinds, claims, groups}, ""},
 		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{claims}, "no kinds"},
 		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{kinds}, "no claims"},
 		{codec.Head{Kind: "k", Claim: "c"}, "millrace/2?kd=k&cl=c", []codec.Feature{kinds, claims}, ""},
@@ -58,7 +65,7 @@ func TestAFeatureIsLeftToReadersThatUnderstandIt(t *testing.T) {
 
 // A program that wrote a kind or a claim into version 1 is not believed that everyone can read it.
 func TestAFeatureInVersion1IsAFeature(t *testing.T) {
-	for text, feature := range map[string]codec.Feature{"millrace/1?kd=resize\n{}": codec.Kinds, "millrace/1?cl=blob\n": codec.Claims} {
+	for text, feature := range map[string]codec.Feature{"millrace/1?kd=resize\n{}": codec.Kinds, "millrace/1?cl=blob\n": codec.Claims, "millrace/1?gr=1\n2:{}\n": codec.Groups} {
 		if _, _, _, err := codec.Open(text, codec.Auto); !errors.Is(err, codec.ErrNewer) {
 			t.Errorf("%q: got %v, want %v", text, err, codec.ErrNewer)
 		}
@@ -74,8 +81,8 @@ func TestAFeatureInVersion1IsAFeature(t *testing.T) {
 
 // What asks for something that nobody here knows is newer even to a reader of all features.
 func TestAnUnknownFeatureIsNewer(t *testing.T) {
-	for _, text := range []string{"millrace/2?id=7\nbody", "millrace/2?gr=9\nbody", "millrace/2?kd=\nbody", "millrace/2?new", "millrace/3?kd=a\n{}", "millrace/3?n=x"} {
-		_, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims)
+	for _, text := range []string{"millrace/2?id=7\nbody", "millrace/2?gr=0\nbody", "millrace/2?xy=9\nbody", "millrace/2?kd=\nbody", "millrace/2?new", "millrace/3?kd=a\n{}", "millrace/3?n=x"} {
+		_, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 		if !errors.Is(err, codec.ErrNewer) || body != nil || format != codec.Envelope {
 			t.Errorf("%q: got %q, %v, %v", text, body, format, err)
 		}
@@ -89,7 +96,7 @@ func TestAnUnknownFeatureIsNewer(t *testing.T) {
 
 // The first release that read envelopes decided by this alone: the number before the question mark.
 func TestThePreviousReleaseLeavesFeaturesAlone(t *testing.T) {
-	for _, h := range []codec.Head{{Kind: "a"}, {Claim: "b"}} {
+	for _, h := range []codec.Head{{Kind: "a"}, {Claim: "b"}, {Items: 1}} {
 		text, err := codec.Seal(h, []byte("body"), codec.Auto)
 		if err != nil {
 			t.Fatal(err)

@@ -60,6 +60,21 @@ type Head struct {
 	// understand [Claims] open a message with one. Empty otherwise.
 	Claim string
 
+	// Items is the number of jobs that the body is a [Group] of. Only readers that understand
+	// [Groups] open a message with one. 0 if the body is one job.
+	Items int
+
+	// Done are the items of the group that need not be handled any more. Empty if none is known.
+	Done ItemSet
+
+	// Failed are the items of the group that are not handled any more because they failed for good.
+	// When all others are done the message is poison. Empty if there is none.
+	Failed ItemSet
+
+	// Failure is why the first of Failed failed, for the poison queue, shortened by
+	// [ShortFailure]. Empty if not known.
+	Failure string
+
 	// base64 reports that the body came in Base64 although XML could carry it as it is. It
 	// stays so, because escaped it could be larger.
 	base64 bool
@@ -69,7 +84,8 @@ type Head struct {
 }
 
 // Room is how many bytes a sealed text may still grow, escaped for XML, when attempts and
-// starts are recorded in it. A producer leaves them free.
+// starts are recorded in it. A producer leaves them free, and for a group those that
+// [Head.Room] says.
 const Room = len(largestRecord) + len(separator)
 
 // largestRecord is everything that is ever recorded, with every count at its maximum and &
@@ -80,9 +96,21 @@ const (
 	largestRecord = separator + "n=2147483647" + separator + "s=9223372036854775807" + separator + "st=2147483647" + separator + "px=undecodable"
 )
 
-// Room returns how many of the [Room] bytes are left when the text already records h.
+// Room returns by how many bytes the text may still grow that already records h: what is left of
+// the [Room] bytes, and of those that Done, Failed and Failure of a group may take.
 func (h Head) Room() int {
-	used := 0
+	room, used := Room, 0
+	if h.Items > 0 {
+		room += 2*(len(separator+"gd=")+encodedSetSize(setSize(h.Items))) + len(separator+"ge=") + maxFailure
+	}
+	if h.Failure != "" {
+		used += len(separator+"ge=") + len(url.QueryEscape(h.Failure))
+	}
+	for _, set := range [...]ItemSet{h.Done, h.Failed} {
+		if set != "" {
+			used += len(separator+"gd=") + encodedSetSize(len(set))
+		}
+	}
 	count := func(key string, n int64) {
 		if n != 0 {
 			used += len(separator+"=") + len(key) + len(strconv.FormatInt(n, 10))
@@ -94,7 +122,7 @@ func (h Head) Room() int {
 	if h.Poison != "" {
 		used += len(separator+"px=") + len(url.QueryEscape(h.Poison))
 	}
-	return max(Room-used, 0)
+	return max(room-used, 0)
 }
 
 // The limits that [Head.Check] holds, in bytes.
@@ -122,6 +150,15 @@ func (h Head) Check() error {
 	if min(int64(h.Attempts), h.Settled, int64(h.Starts)) < 0 || max(h.Attempts, h.Starts) > math.MaxInt32 {
 		return fmt.Errorf("the counts of the head, %d attempts, %d settled and %d starts, are not all within 0…%d",
 			h.Attempts, h.Settled, h.Starts, math.MaxInt32)
+	}
+	if h.Items < 0 || h.Items > MaxItems {
+		return fmt.Errorf("a group of %d items is outside 1…%d", h.Items, MaxItems)
+	}
+	if max(len(h.Done), len(h.Failed)) > setSize(h.Items) {
+		return fmt.Errorf("the items that are done or failed are not all among the %d of the group", h.Items)
+	}
+	if len(url.QueryEscape(h.Failure)) > maxFailure {
+		return fmt.Errorf("the failure %.40q… has %d bytes escaped, the limit is %d", h.Failure, len(url.QueryEscape(h.Failure)), maxFailure)
 	}
 	return h.checkTrace()
 }

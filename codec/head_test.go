@@ -31,6 +31,14 @@ func TestHeadsThatShouldNotBeSentSayWhy(t *testing.T) {
 		{codec.Head{ID: "a\nb"}, `the job id "a\nb" has the control character U+000A at byte 1`},
 		{codec.Head{Key: "ab\x7f"}, "U+007F at byte 2"},
 		{codec.Head{Kind: "\xff"}, "is not UTF-8"},
+		{codec.Head{Items: -1}, "a group of -1 items is outside 1…65536"},
+		{codec.Head{Items: codec.MaxItems + 1}, "a group of 65537 items"},
+		{codec.Head{Items: codec.MaxItems}, ""},
+		{codec.Head{Done: "\x01"}, "not all among the 0 of the group"},
+		{codec.Head{Items: 8, Failed: "\x00\x01"}, "not all among the 8 of the group"},
+		{codec.Head{Items: 9, Done: "\x00\x01", Failed: "\xff"}, ""},
+		{codec.Head{Failure: codec.ShortFailure(strings.Repeat("ü", 100))}, ""},
+		{codec.Head{Failure: strings.Repeat("ü", 41)}, "has 246 bytes escaped, the limit is 240"},
 		{codec.Head{Attempts: -1}, "-1 attempts"},
 		{codec.Head{Settled: -1}, "-1 settled"},
 		{codec.Head{Starts: -1}, "-1 starts"},
@@ -67,7 +75,7 @@ func TestACheckedHeadSurvivesItsEnvelope(t *testing.T) {
 		if err != nil || queue.CheckText(text) != nil {
 			t.Fatalf("got %q, %v", text, err)
 		}
-		if got, _, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims); err != nil || got != want {
+		if got, _, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups); err != nil || got != want {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
 	})

@@ -39,9 +39,17 @@ func New[T any](q queue.Queue, jobs Jobs[T], o *Options) (*Dispatcher, error) {
 
 // job is the part of a delivery that depends on the type of its job.
 type job interface {
+	handling
+
 	// decodeBody decodes the body and makes the message for the handler.
 	decodeBody() error
 
+	// decodeItem decodes an item of a group and makes the message for its handler.
+	decodeItem(item int) (handling, error)
+}
+
+// handling is a message for a handler, with the handler.
+type handling interface {
 	// ownTimeout returns the time-out for this message; zero means the one for all, negative
 	// none.
 	ownTimeout() time.Duration
@@ -50,11 +58,17 @@ type job interface {
 	callHandler(ctx context.Context) error
 }
 
-// typedDelivery is a delivery and its message. It implements job.
-type typedDelivery[T any] struct {
-	delivery
+// typedJob is what the delivery of a job of type T has beyond other deliveries. It implements job.
+type typedJob[T any] struct {
+	*delivery
 	jobs    *Jobs[T]
 	message Message[T] // passed to the handler
+}
+
+// typedDelivery is a delivery with its job, in one allocation.
+type typedDelivery[T any] struct {
+	delivery delivery
+	typed    typedJob[T]
 }
 
 // newDeliveries returns n deliveries, linked by their sibling fields. They are one allocation,
@@ -64,44 +78,53 @@ func (j *Jobs[T]) newDeliveries(n int) *delivery {
 	var first *delivery
 	for i := range batch {
 		v := &batch[i]
-		v.job, v.jobs, v.sibling = v, j, first
+		v.typed.delivery, v.typed.jobs = &v.delivery, j
+		v.delivery.job, v.delivery.sibling = &v.typed, first
 		first = &v.delivery
 	}
 	return first
 }
 
-func (v *typedDelivery[T]) decodeBody() error {
-	body, err := v.jobs.Codec.Decode(v.body)
+func (v *typedJob[T]) decodeBody() error {
+	body, err := v.jobs.Codec.Decode(v.content())
 	if err != nil {
 		return err
 	}
-	v.message = Message[T]{
-		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: v.head,
-		Attempt: v.attempt(), MaxAttempts: v.dispatcher.options.Poison.MaxAttempts, DequeueCount: v.queued.DequeueCount,
-		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
-		delivery: v,
-	}
+	v.message = v.newMessage(body, v.head)
 	return nil
 }
 
-func (v *typedDelivery[T]) ownTimeout() time.Duration {
+// newMessage returns the message for the handler.
+func (v *typedJob[T]) newMessage(body T, head codec.Head) Message[T] {
+	return Message[T]{
+		Body: body, ID: v.queued.ID, Queue: v.dispatcher.name, Head: head,
+		Attempt: v.attempt(), MaxAttempts: v.maxAttempts(), DequeueCount: v.queued.DequeueCount,
+		Inserted: v.queued.Inserted, Expires: v.queued.Expires,
+		delivery: v,
+	}
+}
+
+func (v *typedJob[T]) ownTimeout() time.Duration { return v.timeoutOf(&v.message) }
+
+// timeoutOf calls TimeoutFor.
+func (v *typedJob[T]) timeoutOf(m *Message[T]) time.Duration {
 	timeoutFor := v.jobs.TimeoutFor
 	if timeoutFor == nil {
 		return 0
 	}
 	var own time.Duration
-	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(&v.message) }) {
+	if !v.dispatcher.hooks.Contain("TimeoutFor", func() { own = timeoutFor(m) }) {
 		return 0
 	}
 	return own
 }
 
-func (v *typedDelivery[T]) callHandler(ctx context.Context) error {
+func (v *typedJob[T]) callHandler(ctx context.Context) error {
 	return v.jobs.Handler(ctx, &v.message)
 }
 
 // saveBody implements Message.Save.
-func (v *typedDelivery[T]) saveBody(ctx context.Context, body T) error {
+func (v *typedJob[T]) saveBody(ctx context.Context, body T) error {
 	encoded, err := v.encode(body)
 	if err != nil {
 		return err
@@ -111,7 +134,7 @@ func (v *typedDelivery[T]) saveBody(ctx context.Context, body T) error {
 
 // encode calls the codec. A panic becomes an error. Goexit ends the caller, whose goroutine it
 // is.
-func (v *typedDelivery[T]) encode(body T) (encoded []byte, err error) {
+func (v *typedJob[T]) encode(body T) (encoded []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = newHookError(v.dispatcher.name, hook.Caught("Codec.Encode", p))

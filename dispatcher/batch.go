@@ -104,7 +104,7 @@ func (b *batcher[T]) handle(ctx context.Context, m *Message[T]) error {
 
 // warn reports once that batches cannot fill because Concurrency is below their size.
 func (b *batcher[T]) warn(m *Message[T]) {
-	if m.delivery == nil || b.warned.Load() {
+	if m.delivery == nil || m.Items > 0 || b.warned.Load() { // an Each may run more items than there are slots
 		return
 	}
 	d := m.delivery.dispatcher
@@ -139,7 +139,7 @@ func (b *batcher[T]) join(m *member[T]) (in *batch[T], first bool) {
 func (b *batcher[T]) waitToBegin(in *batch[T], m *member[T], first bool) {
 	var stopping, heldBack <-chan struct{} // never signal for a message made by a test
 	if v := m.message.delivery; v != nil {
-		stopping, heldBack = v.dispatcher.stopping, v.dispatcher.breaker.openSignal()
+		stopping, heldBack = v.dispatcher.stopping, v.breaker().openSignal()
 	}
 	var waited <-chan time.Time
 	if first {

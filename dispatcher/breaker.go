@@ -14,7 +14,8 @@ import (
 // Going on would only use up their attempts. So after this many failed first attempts in a row
 // the breaker opens: it pauses, then lets one message through as a probe, and closes when one
 // succeeds. Later attempts do not count, because many bad messages on their way to the poison
-// queue are not an outage.
+// queue are not an outage. A body that cannot be read counts like a failed first attempt, because the
+// store of the claims is away.
 const (
 	minFailures = 16 // in a row; as many as there are slots, if that is more
 	firstPause  = time.Second
@@ -30,6 +31,8 @@ type breaker struct {
 	failures  int           // in a row, while it is closed; guarded by mu
 	open      bool          // messages are held back; guarded by mu
 	opened    chan struct{} // closed when it opens, replaced when it closes; guarded by mu
+	since     time.Time     // when it opened; guarded by mu
+	cause     error         // of the last failure, while it is open; guarded by mu
 	pauses    *retry.Waits  // how long to wait next; guarded by mu
 	until     time.Time     // when the next probe may be let through; guarded by mu
 	probed    time.Time     // when the probe was let through whose result is awaited; zero for none; guarded by mu
@@ -37,10 +40,10 @@ type breaker struct {
 }
 
 // newBreaker returns a closed breaker. The seed spreads its pauses, so that processes in the
-// same outage do not probe at the same time.
-func newBreaker(concurrency int, seed uint64) *breaker {
+// same outage do not probe at the same time, and the kind those of several breakers.
+func newBreaker(concurrency int, seed uint64, kind string) *breaker {
 	b := &breaker{
-		pauses:  retry.NewWaits("breaker/"+strconv.FormatUint(seed, 16), firstPause, maxPause),
+		pauses:  retry.NewWaits("breaker/"+strconv.FormatUint(seed, 16)+kind, firstPause, maxPause),
 		opened:  make(chan struct{}),
 		changed: make(chan struct{}),
 	}
@@ -64,7 +67,7 @@ func (b *breaker) succeeded() {
 	if !b.open {
 		return
 	}
-	b.open = false
+	b.open, b.cause = false, nil
 	b.opened = make(chan struct{})
 	b.pauses.Reset()
 	b.notify()
@@ -73,10 +76,11 @@ func (b *breaker) succeeded() {
 // failed counts the failure of a delivery that was requested at that time, and opens the
 // breaker after too many in a row. While it is open only the newest probe's failure starts
 // another pause; handlers that began earlier do not count.
-func (b *breaker) failed(attempt int, asked time.Time) {
+func (b *breaker) failed(attempt int, asked time.Time, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
+		b.cause = cause
 		if !b.awaitsResult(asked) {
 			return
 		}
@@ -87,24 +91,52 @@ func (b *breaker) failed(attempt int, asked time.Time) {
 		if b.failures++; b.failures < b.threshold {
 			return
 		}
-		b.open = true
+		b.open, b.since, b.cause = true, time.Now(), cause
 		close(b.opened)
 	}
 	b.probed, b.until = time.Time{}, time.Now().Add(b.pauses.Next())
 	b.notify()
 }
 
-// record takes the decision on a delivery as a result. A handler that asks for poison, discard
-// or snooze works. A delivery whose handler did not run says nothing.
+// record takes the decision on a delivery as a result.
 func (b *breaker) record(dec decision, ran bool, attempt int, asked time.Time) {
-	switch {
-	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
-		b.unknown(asked)
-	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
-		b.failed(attempt, asked)
-	default:
-		b.succeeded()
+	if dec.unfetched { // whatever its attempts, it is not on its way to the poison queue
+		attempt = 1
 	}
+	switch healthOf(dec, ran) {
+	case unhealthy:
+		b.failed(attempt, asked, dec.err)
+	case healthy:
+		b.succeeded()
+	default:
+		b.unknown(asked)
+	}
+}
+
+// health is what a delivery says about what its handler needs.
+type health int
+
+const (
+	unclear health = iota
+	healthy
+	unhealthy
+)
+
+// healthOf returns what the decision on a delivery says. A handler that asks for poison, discard
+// or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did
+// not run says nothing, unless its body could not be read: then the store of the claims is away.
+func healthOf(dec decision, ran bool) health {
+	switch {
+	case dec.unfetched:
+		return unhealthy
+	case !ran || dec.outcome == Lost || dec.outcome == GivenBack:
+		return unclear
+	case dec.worked:
+		return healthy
+	case dec.outcome == Retried, dec.reason == poison.ReasonAttempts, dec.reason == poison.ReasonExpiring:
+		return unhealthy
+	}
+	return healthy
 }
 
 // unknown ends a probe without a result, such as one that found no message: the next probe may
@@ -113,7 +145,7 @@ func (b *breaker) unknown(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.awaitsResult(asked) {
-		b.probed, b.until = time.Time{}, time.Time{}
+		b.probed, b.until = time.Time{}, time.Now()
 		b.notify()
 	}
 }

@@ -15,12 +15,14 @@ type decision struct {
 	delay   time.Duration
 	reason  poison.Reason
 	err     error
+	handled bool // whether the job was handled to success, or every item of a group that was not discarded
+	worked  bool // whether it is the result of a group, some of whose items did not fail
+
+	unfetched bool // whether the body of its claim could not be read for now
 }
 
-// refuse decides on a message whose handler must not run. Poison is detected before decoding
-// and handling, because a message that kills workers must not be touched again.
+// refuse decides on a message that this worker must leave alone.
 func (v *delivery) refuse(unread error) (dec decision, refused bool) {
-	bounds := v.dispatcher.options.Poison
 	took := time.Since(v.lease.asked)
 	v.dispatcher.visibility.recordDequeue(took, v.visibility)
 	switch {
@@ -31,16 +33,24 @@ func (v *delivery) refuse(unread error) (dec decision, refused bool) {
 		return decision{outcome: GivenBack}, true
 	case unread != nil:
 		return v.unreadable(unread), true
+	}
+	return decision{}, false
+}
+
+// refusePoison decides on a message that is poison already. That is detected before decoding and
+// handling, because a message that kills workers must not be touched again.
+func (v *delivery) refusePoison() (dec decision, refused bool) {
+	switch {
 	case v.head.Poison != "":
 		return v.poisoned(poison.Reason(v.head.Poison), errors.New("it was poison at an earlier delivery and could not be moved")), true
-	case v.starts >= bounds.MaxLost:
+	case v.starts >= v.dispatcher.maxLost():
 		return v.poisoned(v.lostReason()), true
-	case v.attempt() > bounds.MaxAttempts:
+	case v.attempt() > v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, errors.New("every attempt failed, or ended without a result because the worker died or lost its lease")), true
 	case v.lifeEnds(time.Second):
 		return v.poisoned(poison.ReasonExpiring, errors.New("its life ends before a handler could finish")), true
 	}
-	return decision{}, false
+	return v.holdBack()
 }
 
 // lostReason returns why a message is poison whose handlers started and settled nothing. If this
@@ -57,9 +67,10 @@ func (v *delivery) lostReason() (poison.Reason, error) {
 const newerDelay = 30 * time.Second
 
 // unreadable decides on a message that could not be opened or decoded: what is newer than this
-// program is left to another, anything else is poison.
+// program is left to another, anything else is poison. Without an envelope it is left to another as
+// often as there are attempts.
 func (v *delivery) unreadable(err error) decision {
-	if errors.Is(err, codec.ErrNewer) {
+	if errors.Is(err, codec.ErrNewer) && (v.enveloped() || v.attempt() <= v.maxAttempts()) {
 		v.forOthers = true
 		return decision{outcome: Snoozed, delay: newerDelay, err: err}
 	}
@@ -74,9 +85,9 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 	case state == expired && err != nil && v.lifeEnds(MinVisibility):
 		return v.poisoned(poison.ReasonExpiring, err)
 	case state == lost, state == expired && err != nil:
-		return decision{outcome: Lost, err: errors.Join(cause(state), err)}
+		return decision{outcome: Lost, err: errors.Join(cause(state), err), handled: err == nil}
 	case err == nil:
-		return decision{outcome: Deleted}
+		return decision{outcome: Deleted, handled: true}
 	case interrupted && (!explicit || said.outcome == Retried || said.outcome == Snoozed || isCanceled(err)):
 		return decision{outcome: GivenBack}
 	case explicit && said.outcome == Discarded:
@@ -85,7 +96,7 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 		return v.poisoned(poison.ReasonRejected, err)
 	case explicit && said.outcome == Snoozed:
 		return v.later(Snoozed, said.delay, nil)
-	case v.attempt() >= v.dispatcher.options.Poison.MaxAttempts:
+	case v.attempt() >= v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, err)
 	case explicit:
 		return v.later(Retried, said.delay, err)
@@ -111,7 +122,7 @@ func (v *delivery) later(outcome Outcome, delay time.Duration, err error) decisi
 // if there is none.
 func (v *delivery) poisoned(reason poison.Reason, err error) decision {
 	if v.dispatcher.options.Poison.Keep {
-		return decision{outcome: Kept, delay: maxRetryDelay, reason: reason, err: err}
+		return decision{outcome: Kept, delay: v.keptDelay(), reason: reason, err: err}
 	}
 	return decision{outcome: Poisoned, reason: reason, err: err}
 }

@@ -18,6 +18,7 @@ type delivery struct {
 	visibility    time.Duration // the dequeue asked for
 	start         bool          // whether its handler may start
 	startRecorded bool          // whether the start of its handler is recorded in its text
+	marked        bool          // whether it was poison before and could not be moved
 	forOthers     bool          // whether it is left to workers that know more than this one
 	released      bool          // whether it was given back
 	delay         time.Duration // how long it is hidden then
@@ -25,16 +26,23 @@ type delivery struct {
 	lease         lease
 
 	head         codec.Head
-	body         []byte
+	body         []byte   // as the text carried it; empty if the message has a claim; handlers may change it
+	claimed      []byte   // the body of its claim, until it is decoded
+	claimSum     uint64   // sumOf the body of its claim
+	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
+	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format
 	starts       int             // how many of the recorded starts count
 	lastRecorded recordedStart   // what this process knew of the message when starts were counted
 	ctx          context.Context // the handler's; nil if no handler ran
 	context      handlerContext  // storage of ctx
+	group        *group          // nil unless the message has a group of jobs; set before its handler runs
 
-	job     job         // this delivery with its type; constant
-	sibling *delivery   // the next one of its batch; constant
-	batch   *batchSlots // shared with its batch
+	admittedAt time.Time   // when the breaker of its kind let it through; zero if it did not
+	kind       *Kind       // of its job, once opened; nil if the queue has no kinds or its kind is unknown
+	job        job         // this delivery with its type; constant, on a queue of kinds once opened
+	sibling    *delivery   // the next one of its batch; constant
+	batch      *batchSlots // shared with its batch
 
 	next, before *delivery               // list of deliveries in flight; guarded by dispatcher.mu
 	cancel       context.CancelCauseFunc // of ctx; guarded by dispatcher.mu
@@ -59,29 +67,56 @@ func (v *delivery) lostDeliveries() int64 { return max(v.queued.DequeueCount-1-v
 func (v *delivery) run() {
 	var err error
 	v.head, v.body, v.format, err = v.open()
+	if err == nil {
+		err = v.chooseKind()
+	}
+	v.marked = v.head.Poison != ""
 	v.countStarts()
-	if dec, no := v.refuse(err); no {
-		v.settle(dec, held, refused)
+	if !v.admitted(err) {
 		return
 	}
-	v.settleBatchSlots()
 	if dec, no := v.recordStart(); no { // before the body is decoded, which may kill the worker too
-		v.excludeStart(unstarted)
-		v.settle(dec, held, unstarted)
+		v.settleUnstarted(dec)
+		return
+	}
+	if v.head.Claim != "" && !v.fetch() {
 		return
 	}
 	if v.decode() {
+		v.claimed = nil // the handler has it as T: do not hold it twice
 		v.handle()
 	}
+}
+
+// admitted settles a message that must not be handled. A job that was handled before is never poison,
+// however often its message came again.
+func (v *delivery) admitted(unread error) bool {
+	came := refused
+	dec, no := v.refuse(unread)
+	if !no && v.dispatcher.options.Duplicates != nil {
+		v.settleBatchSlots() // before the call, which may take a while
+		came = unstarted
+		dec, no = v.refuseDuplicate()
+	}
+	if !no {
+		dec, no = v.refusePoison()
+	}
+	switch {
+	case no:
+		v.settle(dec, held, came)
+	case came == refused:
+		v.settleBatchSlots()
+	}
+	return !no
 }
 
 // open reads the text. With Adopt an envelope is recognised whatever the format.
 func (v *delivery) open() (codec.Head, []byte, codec.Format, error) {
 	o := &v.dispatcher.options
 	if o.Adopt {
-		return codec.OpenAdopted(v.queued.Text, o.Format)
+		return codec.OpenAdopted(v.queued.Text, o.Format, v.dispatcher.features...)
 	}
-	return codec.Open(v.queued.Text, o.Format)
+	return codec.Open(v.queued.Text, o.Format, v.dispatcher.features...)
 }
 
 // decode reads the body, or settles the message as undecodable. A codec that panics or ends its
@@ -95,11 +130,14 @@ func (v *delivery) decode() (readable bool) {
 			err = newHookError(d.name, hook.Caught("Codec.Decode", p))
 		}
 		if readable = err == nil; !readable {
-			v.excludeStart(unstarted)
-			v.settle(v.unreadable(safeError("codec", err)), held, unstarted)
+			v.settleUnstarted(v.unreadable(safeError("codec", err)))
 		}
 	}()
-	err = v.job.decodeBody()
+	if v.head.Items > 0 {
+		err = v.openGroup()
+	} else {
+		err = v.job.decodeBody()
+	}
 	returned = true
 	return
 }
@@ -108,18 +146,23 @@ func (v *delivery) decode() (readable bool) {
 // the result.
 func (v *delivery) handle() {
 	d := v.dispatcher
-	timeout := v.timeout()
-	begin := time.Now()
-	ctx, cancel := context.WithCancelCause(d.handlers)
-	v.context = handlerContext{Context: ctx, delivery: v}
-	if timeout > 0 {
-		v.lease.deadline = begin.Add(timeout)
-		v.context.deadline = v.lease.deadline
+	var timeout time.Duration // the items of a group have their own
+	if v.group == nil {
+		timeout = v.timeoutOf(v.job)
 	}
-	v.ctx, v.lease.cancel, v.lease.delivery = &v.context, cancel, v
-	d.setCancel(v, cancel)
-	d.slots.started()
-	d.leases.track(&v.lease, v.visibility)
+	begin := time.Now()
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = begin.Add(timeout)
+	}
+	if v.tracked() { // since before its claim was opened
+		d.leases.setDeadline(&v.lease, deadline)
+	} else {
+		v.lease.deadline = deadline
+		v.trackLease()
+	}
+	v.context.deadline = deadline
+	v.ctx = &v.context
 	// Hooks are user code. What must run after one is deferred, because runtime.Goexit in it
 	// runs only deferred calls.
 	defer v.execute(begin)
@@ -128,10 +171,28 @@ func (v *delivery) handle() {
 	}
 }
 
-// timeout returns the handler's time-out for this message; zero or less means none.
-func (v *delivery) timeout() time.Duration {
-	if own := v.job.ownTimeout(); own != 0 {
+// trackLease makes the context of the handler and begins to renew the lease. From here on the
+// delivery counts as running.
+func (v *delivery) trackLease() {
+	d := v.dispatcher
+	ctx, cancel := context.WithCancelCause(d.handlers)
+	v.context = handlerContext{Context: ctx, delivery: v}
+	v.lease.cancel, v.lease.delivery = cancel, v
+	d.setCancel(v, cancel)
+	d.slots.started()
+	d.leases.track(&v.lease, v.visibility)
+}
+
+// tracked reports whether trackLease was called.
+func (v *delivery) tracked() bool { return v.lease.cancel != nil }
+
+// timeoutOf returns the handler's time-out for this message or item; zero or less means none.
+func (v *delivery) timeoutOf(h handling) time.Duration {
+	if own := h.ownTimeout(); own != 0 {
 		return own
+	}
+	if v.kind != nil && v.kind.options.Timeout != 0 {
+		return v.kind.options.Timeout
 	}
 	return v.dispatcher.options.Timeout
 }
@@ -177,7 +238,14 @@ func (v *delivery) finish(err error, begin time.Time) {
 		interrupted = true
 		d.visibility.recordTooShort(v.visibility)
 	}
-	v.settle(v.decide(err, state, interrupted), state, handled)
+	var dec decision
+	if v.group != nil {
+		v.recordProgress(&v.head)
+		dec = v.decideGroup(state)
+	} else {
+		dec = v.decide(err, state, interrupted)
+	}
+	v.settle(dec, state, handled)
 }
 
 // progress is how far a delivery came before it was settled.
@@ -185,7 +253,7 @@ type progress int
 
 const (
 	refused   progress = iota // the handler must not run
-	unstarted                 // the start could not be recorded or the body not decoded
+	unstarted                 // the handler did not start, after a call that may have taken a while
 	handled                   // the handler has returned
 )
 
@@ -198,7 +266,7 @@ func (v *delivery) freeSlot(came progress) {
 		v.batch.unused.Add(1)
 		v.settleBatchSlots()
 	case v.slot.CompareAndSwap(slotTaken, slotFreed):
-		slots.freeForSettlement(came == handled)
+		slots.freeForSettlement(v.tracked())
 	default: // given up: another handler has the slot
 		slots.beginSettlement()
 	}
@@ -207,12 +275,15 @@ func (v *delivery) freeSlot(came progress) {
 // call runs the handler. A panic becomes an error, so that one message's failure affects no
 // other.
 func (v *delivery) call() (err error) {
+	if v.group != nil {
+		return v.callItems()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = safeError("handler", caughtPanic(p))
 		}
 	}()
-	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors))
+	return safeError("handler", v.intercept(v.ctx, v.dispatcher.options.Interceptors, v.job, 0))
 }
 
 // renewed reports a renewal.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/queue"
 )
@@ -19,12 +20,15 @@ type Dispatcher struct {
 	queue         queue.Queue
 	name          queue.Name
 	newDeliveries func(n int) *delivery // linked by sibling; see adapter.go
+	kinds         map[string]*Kind      // by name; nil for a queue of one kind
+	features      []codec.Feature       // of envelopes, that it understands
 	options       Options               // hooks are wrapped by Options.guard
 	hooks         *hook.Guard
 
 	slots      *slots
 	visibility *visibilityEstimator
-	breaker    *breaker
+	thresholds thresholds
+	breaker    *breaker // with kinds, of all of them: see kindoutage.go
 	leases     *leaseManager
 	starts     starts
 	workers    workers
@@ -35,6 +39,8 @@ type Dispatcher struct {
 	halted     chan struct{}   // closed by Halt
 	stopping   chan struct{}   // closed by Stop
 	halt       sync.Once
+
+	kindResults sync.Mutex // held while the breakers of kinds and breaker take a result
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
 	counts   [outcomes]atomic.Int64
@@ -55,8 +61,9 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Option
 	hooks := options.guard(q.Name())
 	return &Dispatcher{
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
+		features:   options.understood(),
 		slots:      newSlots(options.Concurrency, options.BatchSize),
-		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed),
+		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
@@ -198,6 +205,13 @@ func (d *Dispatcher) stopHandlers() {
 	for _, cancel := range cancels {
 		cancel(ErrStopping)
 	}
+}
+
+// handlersStopped reports whether stopHandlers was called.
+func (d *Dispatcher) handlersStopped() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stopped
 }
 
 // endOfLife returns when the message expires, by our monotonic clock, or zero if it never does.

@@ -16,8 +16,8 @@ import (
 type DeliveryError struct {
 	Delivery
 	Outcome Outcome
-	Delay   time.Duration // until the message is visible again; for Retried, Snoozed and Kept
-	Reason  poison.Reason // why it is poison; for Poisoned and Kept
+	Delay   time.Duration // until the message is visible again; for Retried, Snoozed, Kept, and poison that could not be moved
+	Reason  poison.Reason // why it is poison; for Poisoned, Kept, and Unsettled poison
 	Err     error
 }
 
@@ -30,9 +30,21 @@ func (e *DeliveryError) Error() string {
 	case Poisoned:
 		what = fmt.Sprintf("moved to the poison queue (%s)", e.Reason)
 	case Kept:
-		what = fmt.Sprintf("poison (%s), kept hidden for %v", e.Reason, wholeSeconds(e.Delay))
+		what = fmt.Sprintf("poison (%s), kept hidden for %v%s", e.Reason, wholeSeconds(e.Delay), e.end())
+	case Unsettled:
+		if e.Delay > 0 {
+			what = fmt.Sprintf("poison (%s) that could not be moved, hidden for %v and then tried again%s", e.Reason, wholeSeconds(e.Delay), e.end())
+		}
 	}
 	return fmt.Sprintf("message %s of %v, attempt %d, %s: %v", string(e.ID), e.Queue, e.Attempt, what, e.Err)
+}
+
+// end says when the message is gone, if it does not live for ever.
+func (e *DeliveryError) end() string {
+	if e.Expires.IsZero() || e.Expires.Year() >= 9999 {
+		return ""
+	}
+	return ", and gone at " + e.Expires.UTC().Format(time.RFC3339)
 }
 
 // Unwrap returns Err.
@@ -41,12 +53,12 @@ func (e *DeliveryError) Unwrap() error { return e.Err }
 // LogValue returns the attributes of [DeliveryError.Attrs] as a group.
 func (e *DeliveryError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
 
-// Attrs returns the log attributes queue, message, job, attempt, outcome, delay, reason and
+// Attrs returns the log attributes queue, message, job, kind, attempt, outcome, delay, reason and
 // error, without those that do not apply.
 func (e *DeliveryError) Attrs() []slog.Attr {
 	attrs := append(e.Delivery.attrs(), slog.Any("outcome", e.Outcome))
-	switch e.Outcome {
-	case Retried, Snoozed, Kept:
+	switch {
+	case e.Outcome == Retried, e.Outcome == Snoozed, e.Outcome == Kept, e.Outcome == Unsettled && e.Delay > 0:
 		attrs = append(attrs, slog.Duration("delay", wholeSeconds(e.Delay)))
 	}
 	if e.Reason != "" {
@@ -102,8 +114,9 @@ func (e *AbandonedError) Error() string {
 		len(e.Messages), e.Queue, ids, more)
 }
 
-// SetupError reports options that are valid by themselves but cannot work together as intended.
-// It is passed to Options.OnError once. No message is lost.
+// SetupError reports options that are valid by themselves but cannot work together as intended, or
+// settings in the metadata of a queue that are invalid. It is passed to Options.OnError once. No
+// message is lost.
 type SetupError struct {
 	Queue  queue.Name
 	Detail string // what cannot work, and what to change

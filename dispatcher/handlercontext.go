@@ -10,11 +10,13 @@ import (
 // without its message, such as a logger. It returns false outside of a handler, and for the
 // context of a [BatchHandler], which has several deliveries.
 func DeliveryFrom(ctx context.Context) (Delivery, bool) {
-	v, ok := ctx.Value(deliveryKey{}).(*delivery)
-	if !ok {
-		return Delivery{}, false
+	switch of := ctx.Value(deliveryKey{}).(type) {
+	case *delivery:
+		return of.described(), true
+	case *itemContext:
+		return of.delivery.describedItem(of.item), true
 	}
-	return v.described(), true
+	return Delivery{}, false
 }
 
 // deliveryKey is the key of a delivery in its handler's context.

@@ -21,19 +21,21 @@ type lease struct {
 	cancel   context.CancelCauseFunc // ends the handler's context
 	delivery *delivery               // told what happens to the lease, without the manager's lock
 
-	newest     queue.Lease // with the newest receipt
-	asked      time.Time   // just before the request for it; constant while it is tracked
-	expiry     time.Time   // until when it is certainly ours, by our monotonic clock; zero when it is not
-	renewAt    time.Time   // when to renew next; zero for never
-	deadline   time.Time   // when the handler's time-out passes; zero for never
-	stuckAt    time.Time   // when a cancelled handler counts as stuck; zero for never
-	messageEnd time.Time   // when the message expires; zero for never
-	renewals   int32       // times it was extended
-	index      int32       // in the heap; -1 when not in it
-	stuck      bool        // its handler was reported as stuck: it is renewed no longer
+	progress   func(text string) string // adds to the text what has been done of a group; nil for none
+	newest     queue.Lease              // with the newest receipt
+	asked      time.Time                // just before the request for it; constant while it is tracked
+	expiry     time.Time                // until when it is certainly ours, by our monotonic clock; zero when it is not
+	renewAt    time.Time                // when to renew next; zero for never
+	deadline   time.Time                // when the handler's time-out passes; zero for never
+	stuckAt    time.Time                // when a cancelled handler counts as stuck; zero for never
+	messageEnd time.Time                // when the message expires; zero for never
+	renewals   int32                    // times it was extended
+	index      int32                    // in the heap; -1 when not in it
+	stuck      bool                     // its handler was reported as stuck: it is renewed no longer
 	state      leaseState
 	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
 	saves      int32         // calls of Save that wait for the renewal in flight
+	overdue    int32         // items of a group whose time-out has passed and whose handlers still run
 	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
 

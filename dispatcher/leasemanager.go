@@ -77,6 +77,46 @@ func (k *leaseManager) track(l *lease, visibility time.Duration) {
 	}
 }
 
+// setDeadline sets when the time-out of a handler passes whose lease is tracked already; zero for
+// never.
+func (k *leaseManager) setDeadline(l *lease, deadline time.Time) {
+	k.mu.Lock()
+	l.deadline = deadline
+	k.reschedule(l)
+	k.mu.Unlock()
+	k.signal()
+}
+
+// setProgress makes renewals say what has been done of a group.
+func (k *leaseManager) setProgress(l *lease, progress func(text string) string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.progress = progress
+}
+
+// itemOverdue notes that the time-out of an item has passed whose handler runs. If it does not
+// return it is reported as stuck.
+func (k *leaseManager) itemOverdue(l *lease) {
+	k.mu.Lock()
+	l.overdue++
+	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
+		l.stuckAt = time.Now().Add(k.stuckAfter)
+	}
+	k.reschedule(l)
+	k.mu.Unlock()
+	k.signal()
+}
+
+// itemReturned notes that the handler of an overdue item has returned.
+func (k *leaseManager) itemReturned(l *lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.overdue--; l.overdue == 0 && l.delivery.context.Err() == nil {
+		l.stuckAt = time.Time{}
+		k.reschedule(l)
+	}
+}
+
 // extend sets the times after a request, sent at asked, that hid the message for the
 // visibility. The time before the request is a lower bound for when the service began to count,
 // whatever the clocks say. Requires mu.

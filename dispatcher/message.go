@@ -27,7 +27,7 @@ type Message[T any] struct {
 	// died holding the message.
 	Attempt int
 
-	// MaxAttempts is the number of the last attempt, from Options.Poison.
+	// MaxAttempts is the number of the last attempt, from the [Kind] or Options.Poison.
 	MaxAttempts int
 
 	// DequeueCount is how often the message was dequeued, including this time.
@@ -37,6 +37,13 @@ type Message[T any] struct {
 	// for a message without one.
 	Head codec.Head
 
+	// Item is the index of the job in its group, from 0. The group and the index, Head.ID and Item,
+	// identify a job of a group. 0 for a job that is in none.
+	Item int
+
+	// Items is how many jobs the group has. 0 for a job that is in none. See [Each].
+	Items int
+
 	// Inserted is when the service accepted the message, by its clock.
 	Inserted time.Time
 
@@ -44,7 +51,7 @@ type Message[T any] struct {
 	// never expires has a date in the year 9999.
 	Expires time.Time
 
-	delivery *typedDelivery[T] // nil for a message made by a test
+	delivery *typedJob[T] // nil for a message made by a test
 }
 
 // Last reports whether this is the last attempt: an error other than a [Snooze] then moves the
@@ -62,11 +69,22 @@ var errNoQueue = errors.New("the message does not come from a queue")
 // one. The same request renews the lease. Save sets m.Body when the service has accepted the
 // update. An [ErrLeaseLost] means that another worker has the message. Any other error leaves
 // the body as it was, or, if the outcome is unknown, as one of the two. A message with an
-// envelope keeps it; one without is rewritten in its own format. A body too large for later
-// attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
+// envelope keeps it; one without is rewritten in its own format.
+//
+// A body too large for later attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
+// With Options.Claims it is stored instead, as a new one each time, and so is a body that is over
+// their limit; the stored body that it replaces is given up when the service has accepted the
+// update, and not before.
+//
+// Save of an item of a group replaces the item, and sends or stores the whole group for that. Items
+// of one message save one after the other.
 func (m *Message[T]) Save(ctx context.Context, body T) error {
 	err := errNoQueue
-	if m.delivery != nil {
+	switch {
+	case m.delivery == nil:
+	case m.Items > 0:
+		err = m.delivery.saveItem(ctx, m.Item, body)
+	default:
 		err = m.delivery.saveBody(ctx, body)
 	}
 	if err != nil {

@@ -10,10 +10,15 @@ import (
 )
 
 // poison copies the message to the poison queue and then deletes it. If the copy fails the
-// message is given back, so that it is not lost.
-func (v *delivery) poison(dec decision) error {
-	if err := v.copy(v.record(dec), dec); err != nil {
-		return errors.Join(copyError{err}, v.giveBack(v.copyDelay(dec.err), v.poisonText(dec)))
+// message is given back, so that it is not lost, with the delay that dec then has.
+func (v *delivery) poison(dec *decision) error {
+	if err := v.copy(v.record(*dec), *dec); err != nil {
+		delay := v.moveDelay(dec.err)
+		back := v.giveBack(delay, v.poisonText(*dec))
+		if back == nil {
+			dec.delay = delay
+		}
+		return errors.Join(copyError{err}, back)
 	}
 	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
 		return err
@@ -23,9 +28,11 @@ func (v *delivery) poison(dec decision) error {
 
 // record returns what the poison queue keeps of the message.
 func (v *delivery) record(dec decision) poison.Record {
-	r := poison.NewRecord(v.dispatcher.name, v.queued, v.failures(), dec.reason, dec.err)
+	m := v.queued
+	m.Text = v.poisonedText()
+	r := poison.NewRecord(v.dispatcher.name, m, v.failures(), dec.reason, dec.err)
 	r.LastSeen = v.lease.asked.UTC()
-	if v.enveloped() { // without one nothing is recorded of any delivery
+	if v.enveloped() && !v.marked { // without an envelope nothing is recorded of any delivery
 		r.Lost = v.lostDeliveries()
 	}
 	r.Stack = poison.Stack(stackOf(dec.err))
@@ -63,24 +70,10 @@ func (v *delivery) copyWithin(limit time.Duration, record poison.Record) (over b
 
 // leaseLeft returns how much is left of a lease that is no longer tracked.
 func (v *delivery) leaseLeft() time.Duration {
-	if v.ctx == nil { // no handler ran: it was never tracked
+	if !v.tracked() {
 		return time.Until(v.lease.asked.Add(v.visibility - safetyMargin))
 	}
 	return time.Until(v.lease.expiry)
-}
-
-// copyDelay returns how long a message waits that could not be moved. It grows with the
-// deliveries even if few attempts failed, as far as it would if all attempts had. It is at
-// least a second, whatever RetryDelay returns, because nothing bounds the number of copies
-// tried.
-func (v *delivery) copyDelay(err error) time.Duration {
-	maxTries := int64(max(v.attempt(), v.dispatcher.options.Poison.MaxAttempts))
-	tries := max(v.attempt(), int(min(v.queued.DequeueCount, maxTries)))
-	delay := max(v.retryDelay(tries, err), time.Second)
-	if !v.lease.messageEnd.IsZero() { // else it would not be delivered again to be moved
-		delay = min(delay, time.Until(v.lease.messageEnd)/2)
-	}
-	return max(delay, 0)
 }
 
 // poisonText returns the text that marks the message as poison, so that no handler sees it

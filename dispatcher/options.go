@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
@@ -15,11 +16,11 @@ import (
 const (
 	DefaultConcurrency = 64
 	DefaultBatchSize   = queue.MaxBatch
+	DefaultVisibility  = 30 * time.Second // the first
 )
 
 const (
 	defaultLinger        = 100 * time.Millisecond
-	defaultVisibility    = 30 * time.Second
 	defaultMinVisibility = 10 * time.Second
 	defaultMaxVisibility = 10 * time.Minute
 	defaultSettleTimeout = 15 * time.Second
@@ -38,6 +39,12 @@ type Options struct {
 
 	// Adopt puts messages without an envelope into one. Defaults to false.
 	Adopt bool
+
+	// Claims opens bodies that are stored elsewhere. Defaults to none.
+	Claims Claims
+
+	// Duplicates recognizes messages whose jobs were handled before. Defaults to none.
+	Duplicates Duplicates
 
 	// Concurrency is how many handlers may run at once. Defaults to 64.
 	Concurrency int
@@ -88,7 +95,8 @@ type Options struct {
 	Seed uint64
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
-	// again, unless it expires within a second. It must not block. Defaults to none.
+	// again, unless it expires within a second or is left to other workers. It must not block.
+	// Defaults to none.
 	OnRelease func(time.Time)
 
 	// OnError receives the errors of deliveries, renewals, stuck handlers and hooks. Its own
@@ -107,6 +115,12 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 
 	if err := c.Format.Check(); err != nil {
 		errs = append(errs, err)
+	}
+	if isnil.Value(c.Claims) {
+		c.Claims = nil
+	}
+	if isnil.Value(c.Duplicates) {
+		c.Duplicates = nil
 	}
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)

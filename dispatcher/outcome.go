@@ -11,18 +11,19 @@ type Outcome int
 const (
 	Deleted   Outcome = iota + 1 // the handler succeeded and the message was deleted
 	Retried                      // the handler failed and the message was given back with a delay
-	Discarded                    // the handler asked to delete the message unhandled
+	Discarded                    // deleted unhandled: the handler asked for it
 	Poisoned                     // the message was copied to the poison queue and deleted
 	Kept                         // the message is poison and stays hidden in its queue
 	Snoozed                      // the message was given back with a delay, without recording an attempt
 	GivenBack                    // the message was not fully handled and is visible again
 	Lost                         // the lease was lost or too short to start: another worker has the message or will
 	Unsettled                    // the settlement failed: the message will be delivered again
+	Duplicate                    // deleted unhandled: its job was handled before
 
 	outcomes // the number of outcomes
 )
 
-var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled"}
+var outcomeNames = [outcomes]string{"none", "deleted", "retried", "discarded", "poisoned", "kept", "snoozed", "given back", "lost", "unsettled", "duplicate"}
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {

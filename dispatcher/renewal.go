@@ -138,11 +138,14 @@ func (k *leaseManager) send(l *lease, renewer bool) (counts bool, err error) {
 	if renewer {
 		k.trackRequest(f)
 	}
-	old, text := l.newest, l.text
+	old, text, progress := l.newest, l.text, l.progress
 	k.mu.Unlock()
 
 	fresh := old
 	if visibility > 0 {
+		if progress != nil && renewer { // the text of a save has it already
+			text = progress(text)
+		}
 		ctx, cancel := context.WithTimeout(k.ctx, min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
 		fresh, err = k.queue.Update(ctx, old, text, visibility)
 		cancel()

@@ -69,7 +69,9 @@ func (d *Dispatcher) OpenOnce(slots int) { d.slots.openOnce(slots) }
 func (d *Dispatcher) Resize(concurrency int) {
 	concurrency = max(concurrency, 1)
 	d.slots.resize(concurrency)
-	d.breaker.resize(concurrency)
+	for _, b := range d.breakers() {
+		b.resize(concurrency)
+	}
 }
 
 // Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that

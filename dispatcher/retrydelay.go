@@ -42,7 +42,7 @@ func curve(attempt int, spread float64) time.Duration {
 // or the default if there is no hook or it fails.
 func (v *delivery) retryDelay(attempt int, err error) time.Duration {
 	d := v.dispatcher
-	if f := d.options.RetryDelay; f != nil {
+	if f := v.retryDelayHook(); f != nil {
 		var wait time.Duration
 		if d.hooks.Contain("RetryDelay", func() { wait = f(attempt, err) }) {
 			return min(max(wait, 0), queue.MaxVisibility)

@@ -11,41 +11,75 @@ import (
 
 // save replaces the body of the message and renews its lease.
 func (v *delivery) save(ctx context.Context, body []byte) error {
-	head := v.head
-	if !bytes.Equal(body, v.body) {
-		// The job has made progress: earlier lost deliveries no longer count.
-		head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	if v.unchanged(body) { // only the lease is renewed
+		text := v.queued.Text
+		if v.group != nil {
+			text = v.withProgress(text)
+		}
+		return v.dispatcher.leases.rewrite(ctx, &v.lease, text)
 	}
-	text, err := codec.Seal(head, body, v.format)
+	head := v.head
+	if v.group != nil {
+		v.recordProgress(&head)
+	}
+	// The job has made progress: earlier lost deliveries no longer count.
+	head.Settled, head.Starts = max(v.queued.DequeueCount-1, 0), 0
+	text, claim, err := v.store(ctx, head, body)
 	if err != nil {
 		return err
 	}
-	if err := v.fits(text, body); err != nil {
-		return err
-	}
 	if err := v.dispatcher.leases.rewrite(ctx, &v.lease, text); err != nil {
+		// The message may have either body, also after a refusal: the network may have delivered the
+		// update twice, and refused is then only the second.
+		v.unsure = append(v.unsure, claim)
 		return err
 	}
-	v.body, v.queued.Text = body, text
-	v.head.Settled, v.head.Starts = head.Settled, head.Starts
+	replaced := v.head.Claim
+	v.queued.Text = text
+	if claim != "" {
+		v.claimSum = sumOf(body)
+	}
+	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
+	v.head.Done, v.head.Failed, v.head.Failure = head.Done, head.Failed, head.Failure
+	for _, claim := range append(v.unsure, replaced) { // no message refers to them any more
+		v.settleClaim(claim)
+	}
+	v.unsure = nil
 	return nil
 }
 
-// fits returns an error if the text, which carries the body, is too large to be sent or leaves
+// unchanged reports whether the message has that body. It does not look at the body that the codec
+// got: one that does not copy, such as codec.Bytes, lets the handler change it in place.
+func (v *delivery) unchanged(body []byte) bool {
+	if v.head.Claim != "" {
+		return sumOf(body) == v.claimSum
+	}
+	was, err := v.sealed()
+	return err == nil && bytes.Equal(body, was)
+}
+
+// sealed returns the body in the text of the message; it is empty if the message has a claim. The
+// format is the one recognised at first, because a saved body may look like another.
+func (v *delivery) sealed() ([]byte, error) {
+	_, body, _, err := codec.Open(v.queued.Text, v.format, v.dispatcher.features...)
+	return body, err
+}
+
+// fits returns an error if the text, which carries head and body, is too large to be sent or leaves
 // no room to record later attempts and snoozes.
-func (v *delivery) fits(text string, body []byte) error {
+func (v *delivery) fits(head codec.Head, text string, body []byte) error {
 	if err := queue.CheckText(text); err != nil {
 		return err
 	}
 	if v.enveloped() {
-		return queue.CheckRequest(text, v.head.Room())
+		return queue.CheckRequest(text, head.Room())
 	}
 	if v.dispatcher.options.Adopt { // an attempt is recorded in an envelope
-		adopted, err := codec.Seal(v.head, body, codec.Envelope)
+		adopted, err := codec.Seal(head, body, codec.Envelope)
 		if err != nil {
 			return err
 		}
-		if err := queue.CheckRequest(adopted, v.head.Room()); err != nil {
+		if err := queue.CheckRequest(adopted, head.Room()); err != nil {
 			return err
 		}
 	}

@@ -19,19 +19,23 @@ func (v *delivery) settle(dec decision, state leaseState, came progress) {
 	if d.options.Observer.Settled != nil {
 		begin = time.Now()
 	}
-	d.breaker.record(dec, came == handled, v.attempt(), v.lease.asked)
+	v.recordHealth(dec, came == handled)
 	late := dec.outcome == Lost && came == handled
 	if late {
 		d.visibility.recordLate(v.visibility) // before the slot is free: the next dequeue must know
+	}
+	if dec.handled {
+		v.recordHandled(dec) // before the slot is free: the next message may be of the same job
 	}
 	v.freeSlot(came)
 
 	dec.delay = v.withinLife(dec.delay)
 	result := dec.outcome
-	err := v.apply(dec, state)
+	err := v.apply(&dec, state)
 	switch {
 	case err == nil:
 		v.forgetStarts(result)
+		v.settleClaims(result)
 	case leaseGone(err):
 		result = Lost
 	default:
@@ -80,13 +84,16 @@ func (v *delivery) notifyObserver(dec decision, result Outcome, begin time.Time)
 	}
 }
 
-func (v *delivery) apply(dec decision, state leaseState) error {
+// apply sends the requests of a decision. It changes the delay of poison that could not be moved.
+func (v *delivery) apply(dec *decision, state leaseState) error {
 	switch dec.outcome {
-	case Deleted, Discarded:
+	case Deleted, Discarded, Duplicate:
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
-			return v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
+			err := v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
+			v.deleted = err == nil
+			return err
 		}
 		return v.remove()
 	case Retried:
@@ -94,7 +101,7 @@ func (v *delivery) apply(dec decision, state leaseState) error {
 	case Snoozed, GivenBack:
 		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(dec.delay, v.poisonText(dec))
+		return v.giveBack(dec.delay, v.poisonText(*dec))
 	case Poisoned:
 		return v.poison(dec)
 	}
@@ -117,14 +124,17 @@ func (v *delivery) try(request func(context.Context) error) error {
 }
 
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
-// it.
+// it. That is certain only while the lease lasts: after that another worker may have deleted it, and
+// copied it to the poison queue before.
 func (v *delivery) remove() error {
 	unknown := false
 	return v.try(func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
+			v.deleted = v.leaseLeft() > 0
 			return nil
 		}
+		v.deleted = err == nil
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
@@ -181,11 +191,16 @@ func (v *delivery) failures() int {
 	return v.attempt()
 }
 
+// recordable reports whether an update of the message can record what happened to it.
+func (v *delivery) recordable() bool {
+	return v.enveloped() || v.dispatcher.options.Adopt && v.format != codec.Auto
+}
+
 // recordedText returns the text with this many failures, and the deliveries accounted for. A
 // message without an envelope is not rewritten unless it is adopted; an unreadable one never
 // is.
 func (v *delivery) recordedText(failures int) string {
-	if !v.enveloped() && (!v.dispatcher.options.Adopt || v.format == codec.Auto) {
+	if !v.recordable() {
 		return v.queued.Text
 	}
 	head := v.head
@@ -195,8 +210,18 @@ func (v *delivery) recordedText(failures int) string {
 		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}
-	text, err := codec.Seal(head, v.body, codec.Envelope)
-	if err != nil || v.body == nil {
+	if v.marked { // what came since is how often it could not be moved
+		head.Settled = v.head.Settled
+	}
+	if v.body == nil { // it could not be read
+		return v.queued.Text
+	}
+	body, err := v.sealed() // the handler may have changed v.body in place
+	if err != nil {
+		return v.queued.Text
+	}
+	text, err := codec.Seal(head, body, codec.Envelope)
+	if err != nil {
 		return v.queued.Text
 	}
 	return text

@@ -153,7 +153,7 @@ func (v *delivery) recordStart() (dec decision, refused bool) {
 	}
 	switch {
 	case errors.Is(err, queue.ErrTooLarge): // no room for the record: deliveries count instead
-		if v.lostDeliveries() < int64(d.options.Poison.MaxLost) {
+		if v.lostDeliveries() < int64(d.maxLost()) {
 			return decision{}, false
 		}
 		return v.poisoned(poison.ReasonLost, fmt.Errorf("%d deliveries in a row ended in nothing, and there is no room to record which of them were started: %w", v.lostDeliveries(), err)), true
@@ -214,7 +214,7 @@ func (v *delivery) excludeStart(came progress) {
 // remembered, because the service may not have received it.
 func (v *delivery) forgetStarts(result Outcome) {
 	switch result {
-	case Deleted, Discarded, Poisoned:
+	case Deleted, Discarded, Duplicate, Poisoned:
 		if v.lostDeliveries() > 0 && v.enveloped() {
 			v.dispatcher.starts.forget(v.queued.ID, v.queued.DequeueCount)
 		}

@@ -51,15 +51,20 @@ const (
 	slotFreed       // by giving the handler up, or by its settlement
 )
 
-// stuck reports the handler. The lease manager calls it at most once, while the handler runs.
+// stuck reports the handler, or the download of its body. The lease manager calls it at most once,
+// while that runs.
 func (v *delivery) stuck() {
 	d := v.dispatcher
 	givenUp := d.options.GiveUp && v.slot.CompareAndSwap(slotTaken, slotFreed)
 	if givenUp {
 		d.slots.giveUp()
 	}
+	cause := context.Cause(v.context.Context)
+	if cause == nil { // that of an item has ended
+		cause = ErrTimeout
+	}
 	d.options.OnError(&StuckError{
-		Queue: d.name, ID: v.queued.ID, Cause: context.Cause(v.ctx), For: d.options.StuckAfter,
+		Queue: d.name, ID: v.queued.ID, Cause: cause, For: d.options.StuckAfter,
 		GivenUp: givenUp, Stacks: handlerStacks(d.name),
 	})
 }

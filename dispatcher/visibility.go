@@ -54,7 +54,7 @@ func (v Visibility) withDefaults() (Visibility, error) {
 		return v, fmt.Errorf("first visibility %v must not be negative", v.First)
 	}
 	if v.First == 0 {
-		v.First = defaultVisibility
+		v.First = DefaultVisibility
 	}
 	v.First = min(max(v.First, v.Min), v.Max)
 	return v, nil

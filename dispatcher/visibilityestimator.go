@@ -23,6 +23,7 @@ type visibilityEstimator struct {
 	floor    time.Duration      // minimum raised by leases that were too short; guarded by mu
 	shortAt  time.Time          // when one last was too short, or would have been without the floor; guarded by mu
 	lates    int64              // settlements that were too late; guarded by mu
+	told     time.Duration      // what begin was last told; guarded by mu
 }
 
 // calmPeriod is how long no lease may be too short before the floor is halved.

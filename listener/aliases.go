@@ -19,13 +19,14 @@ type Outcome = dispatcher.Outcome
 const (
 	Deleted   = dispatcher.Deleted   // the handler succeeded and the message was deleted
 	Retried   = dispatcher.Retried   // the handler failed and the message was given back with a delay
-	Discarded = dispatcher.Discarded // the handler asked to delete the message unhandled
+	Discarded = dispatcher.Discarded // deleted unhandled: the handler asked for it
 	Poisoned  = dispatcher.Poisoned  // the message was copied to the poison queue and deleted
 	Kept      = dispatcher.Kept      // the message is poison and stays hidden in its queue
 	Snoozed   = dispatcher.Snoozed   // the message was given back with a delay, without recording an attempt
 	GivenBack = dispatcher.GivenBack // the message was not fully handled and is visible again
 	Lost      = dispatcher.Lost      // the lease was lost: another worker has the message or will
 	Unsettled = dispatcher.Unsettled // the settlement failed: the message will be delivered again
+	Duplicate = dispatcher.Duplicate // deleted unhandled: its job was handled before
 )
 
 // Result is what a handler's error asks for. See dispatcher.Result.
@@ -43,7 +44,8 @@ type StuckError = dispatcher.StuckError
 // HookError reports a panic in a function of the options. See dispatcher.HookError.
 type HookError = dispatcher.HookError
 
-// SetupError reports options that cannot work together. See dispatcher.SetupError.
+// SetupError reports options that cannot work together, and invalid settings in the metadata of the
+// queue. See dispatcher.SetupError.
 type SetupError = dispatcher.SetupError
 
 // AbandonedError names handlers that still ran when a drain had to end. See
@@ -57,6 +59,10 @@ var (
 	ErrTimeout      = dispatcher.ErrTimeout      // the handler's time-out has passed
 	ErrStopping     = dispatcher.ErrStopping     // the worker is stopping and its grace period is over
 )
+
+// ErrOutage means that a message waits because the handlers of its kind keep failing. See
+// dispatcher.ErrOutage.
+var ErrOutage = dispatcher.ErrOutage
 
 // Idle says how long a loop waits between polls of an empty queue. See scaling.Idle.
 type Idle = scaling.Idle
@@ -72,6 +78,15 @@ type PoisonPolicy = poison.Policy
 
 // PoisonReason is why a message is poison, in one word. Package poison defines the reasons.
 type PoisonReason = poison.Reason
+
+// Claims keeps the bodies that messages only refer to. See dispatcher.Claims.
+type Claims = dispatcher.Claims
+
+// Duplicates remembers which jobs were handled. See dispatcher.Duplicates.
+type Duplicates = dispatcher.Duplicates
+
+// DuplicatesError reports that Options.Duplicates failed. See dispatcher.DuplicatesError.
+type DuplicatesError = dispatcher.DuplicatesError
 
 // Visibility bounds how long a dequeued message is hidden. See dispatcher.Visibility.
 type Visibility = dispatcher.Visibility
@@ -123,6 +138,16 @@ func Batch[T any](h BatchHandler[T], size int, wait time.Duration) Handler[T] {
 	return dispatcher.Batch(h, size, wait)
 }
 
+// Each returns a handler that handles several jobs of a group at once: producer.SendGroup sends
+// several jobs in one message. See dispatcher.Each for the results of the items.
+func Each[T any](h Handler[T], concurrency int) Handler[T] { return dispatcher.Each(h, concurrency) }
+
+// GroupError is the error of a group of which not every item succeeded. See dispatcher.GroupError.
+type GroupError = dispatcher.GroupError
+
+// ItemError is the error of one item of a group. See dispatcher.ItemError.
+type ItemError = dispatcher.ItemError
+
 // All returns a handler that calls each of the handlers in turn and combines their results. See
 // dispatcher.All.
 func All[T any](hs ...Handler[T]) Handler[T] { return dispatcher.All(hs...) }
@@ -138,6 +163,12 @@ type Handler[T any] = dispatcher.Handler[T]
 
 // Middleware wraps a handler. See dispatcher.Middleware.
 type Middleware[T any] = dispatcher.Middleware[T]
+
+// Kind is one of several types of jobs on a queue. Package kinds makes them. See dispatcher.Kind.
+type Kind = dispatcher.Kind
+
+// KindOptions are the limits of one kind. See dispatcher.KindOptions.
+type KindOptions = dispatcher.KindOptions
 
 // Interceptor is middleware that does not depend on T. See dispatcher.Interceptor.
 type Interceptor = dispatcher.Interceptor

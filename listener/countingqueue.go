@@ -52,6 +52,12 @@ func (c countingQueue) Create(ctx context.Context, metadata map[string]string) e
 	return c.Queue.Create(ctx, metadata)
 }
 
+// setMetadata replaces all metadata. The queue underneath must be a [queue.Manager].
+func (c countingQueue) setMetadata(ctx context.Context, metadata map[string]string) error {
+	c.sent.Add(1)
+	return c.Queue.(queue.Manager).SetMetadata(ctx, metadata)
+}
+
 func (c countingQueue) Sibling(suffix string) queue.Queue {
 	return countingQueue{c.Queue.Sibling(suffix), c.sent}
 }

@@ -10,6 +10,9 @@
 // delay after a failure, the poison queue after too many, a cancelled context when the lease is
 // lost. Handlers must be idempotent.
 //
+// A queue may have jobs of several types: [NewKinds] takes a handler for each, and leaves jobs of
+// other kinds to other workers. A listener made by [New] leaves all jobs of a kind alone.
+//
 // # Concurrency
 //
 // Loops are goroutines that dequeue; handlers run beside them. At most
@@ -20,6 +23,13 @@
 // end. When loops end while handlers run on, the slots that these use close with them, and room
 // for one more dequeue stays open. If slow handlers take all open slots, new work is noticed
 // within 30 s.
+//
+// # Settings in the queue
+//
+// A queue can have settings in its metadata, which apply to all its workers that have no option of
+// their own for them: how many attempts make a message poison, and how long messages are hidden at
+// first. Options.Metadata makes a listener follow them, also when they change, and write the
+// visibility that it has found: see [Metadata].
 //
 // # Hooks
 //
@@ -40,5 +50,6 @@
 // One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener
 // polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain. The
 // depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
-// while loops could be added.
+// while loops could be added. The metadata of the queue, if Options.Metadata asks for them, cost at
+// most one a minute.
 package listener

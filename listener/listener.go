@@ -11,11 +11,12 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// Listener takes typed jobs off one queue and runs a handler for each. Make one with [New]. It
-// is safe for concurrent use; [Listener.Run] runs it once.
+// Listener takes typed jobs off one queue and runs a handler for each. Make one with [New], or with
+// [NewKinds] for several types of jobs. It is safe for concurrent use; [Listener.Run] runs it once.
 type Listener[T any] struct {
 	queue   queue.Queue
 	handler Handler[T]
+	kinds   []Kind // in place of handler; nil for a listener made by New
 	options *Options[T]
 
 	halted closeOnce // closed by Halt
@@ -55,18 +56,25 @@ func (l *Listener[T]) prepare() (*session, error) {
 		return nil, err
 	}
 	dispatch := func(q queue.Queue, o *dispatcher.Options) (*dispatcher.Dispatcher, error) {
+		if l.kinds != nil {
+			return dispatcher.NewKinds(q, l.kinds, o)
+		}
 		return dispatcher.New(q, l.options.jobs(l.handler), o)
 	}
 	return newSession(l.queue, l.options.session(), dispatch)
 }
 
-// check returns an error if the queue or the handler is missing.
+// check returns an error if the queue or the handler is missing, or if there are several handlers
+// and an option for one.
 func (l *Listener[T]) check() error {
 	if isnil.Value(l.queue) {
 		return errors.New("the listener has no queue: make it with New and a queue that is not nil")
 	}
-	if l.handler == nil {
+	switch {
+	case l.kinds == nil && l.handler == nil:
 		return fmt.Errorf("listener of %v needs a handler", l.queue.Name())
+	case l.kinds != nil && l.options != nil && (l.options.Codec != nil || l.options.TimeoutFor != nil):
+		return fmt.Errorf("listener of %v: Codec and TimeoutFor are for a listener of one type: each kind has its codec and its Timeout", l.queue.Name())
 	}
 	return nil
 }

@@ -61,11 +61,15 @@ func (l *loop) run(ctx context.Context) {
 
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
 func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
+	err := l.readMetadata()
 	visibility := l.dispatcher.Visibility()
 	// Taken before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
-	batch, err := l.queue.Dequeue(l.request(), reserved, visibility)
-	l.observe(reserved, batch, time.Since(asked), err)
+	var batch []queue.Message
+	if err == nil {
+		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
+		l.observe(reserved, batch, time.Since(asked), err)
+	}
 	l.health.polled(err)
 	l.dispatcher.Dispatch(batch, reserved, asked, visibility)
 	if errors.Is(err, queue.ErrQueueMissing) {
@@ -131,6 +135,7 @@ func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
 // if the options say so, and otherwise treated as empty.
 func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
+	l.metadata.forget()
 	if l.options.Create && !l.created {
 		err = l.queue.Create(l.requests, nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
@@ -184,6 +189,8 @@ func hint(err error) error {
 	switch {
 	case errors.Is(err, queue.ErrQueueMissing): // replaces the hint of the queue
 		c.Hint = fmt.Sprintf("waiting for it: make it with «millrace create %s» or set Options.Create, or check the name and the account", c.Queue.Queue)
+	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "" && e.Op == "properties":
+		c.Hint = "Options.Metadata needs the permission to read the properties of the queue"
 	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "":
 		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
 	default:

@@ -10,7 +10,8 @@ import (
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults.
 type Options[T any] struct {
-	// Codec decodes the body, and encodes it for Message.Save. Defaults to codec.JSON.
+	// Codec decodes the body, and encodes it for Message.Save. A listener of kinds refuses it: each
+	// kind has its own. Defaults to codec.JSON.
 	Codec codec.Codec[T]
 
 	// Format is how the text carries the body. Defaults to codec.Auto, which reads envelopes,
@@ -22,6 +23,15 @@ type Options[T any] struct {
 	// envelopes; this one recognises them whatever the Format. Defaults to false: such messages
 	// are never rewritten.
 	Adopt bool
+
+	// Claims opens the bodies of messages that only refer to them, and stores those that are too
+	// large for Message.Save to put into the message. It must be that of the producers. See package
+	// claimcheck. Defaults to none: such messages are left to workers that have it.
+	Claims Claims
+
+	// Duplicates recognizes messages whose jobs were handled before, and deletes them. See package
+	// dedupe for what it can promise. Defaults to none: such a job is handled again.
+	Duplicates Duplicates
 
 	// Create creates the queue when it is missing, at the start and later. Metadata of an
 	// existing queue does not matter. Defaults to false: the listener waits for a missing
@@ -68,6 +78,11 @@ type Options[T any] struct {
 	// min.
 	Visibility Visibility
 
+	// Metadata says whether settings in the metadata of the queue apply where these options have
+	// none, and whether the listener writes the visibility there that it has found. See [Metadata].
+	// Defaults to IgnoreMetadata.
+	Metadata Metadata
+
 	// Interceptors wrap every handler, the first outermost: middleware that does not depend on
 	// T. Defaults to none.
 	Interceptors []Interceptor
@@ -79,13 +94,15 @@ type Options[T any] struct {
 	Timeout time.Duration
 
 	// TimeoutFor returns the time-out for one message and overrides Timeout. Zero means
-	// Timeout, negative means none. It must not change the message. Defaults to none.
+	// Timeout, negative means none. It must not change the message. A listener of kinds refuses
+	// it: each kind has its Timeout. Defaults to none.
 	TimeoutFor func(m *Message[T]) time.Duration
 
 	// RetryDelay returns how long a message waits after a failed attempt, 1 for the first. The
 	// delay is bounded by the message's remaining life. To treat only some errors specially,
-	// fall back on [RetryCurve]. It also delays poison that cannot be moved, by at least a
-	// second. Defaults to RetryCurve of the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
+	// fall back on [RetryCurve]. It also delays poison that cannot be moved, if that is longer
+	// than what doubles from a second to an hour with each failed move. Defaults to RetryCurve of
+	// the attempt: attempt⁴ seconds ± 10 %, at most 1 h.
 	RetryDelay func(attempt int, err error) time.Duration
 
 	// Poison decides when a message is poison and where it is moved. Defaults to five attempts
@@ -124,7 +141,7 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError receives every error: of polls and renewals, of failed deliveries as a
-	// [*DeliveryError], of stuck handlers as a [*StuckError], of options that cannot work
+	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a [*DuplicatesError], of options that cannot work
 	// together as a [*SetupError], and of panics in these options as a [*HookError]. It is
 	// called concurrently and should not block. Its own panics go to the Logger. Defaults to
 	// none.
@@ -144,14 +161,14 @@ func (o *Options[T]) session() sessionOptions {
 	}
 	return sessionOptions{
 		Options: dispatcher.Options{
-			Format: o.Format, Adopt: o.Adopt,
+			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims, Duplicates: o.Duplicates,
 			Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,
 			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 			Observer: o.Observer.dispatcher(),
 		},
-		Create: o.Create, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

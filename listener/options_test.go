@@ -44,6 +44,8 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 	var o Options[job]
 	fill(t, reflect.ValueOf(&o).Elem())
 	o.Codec = codec.JSON[job]()
+	o.Claims = struct{ Claims }{}
+	o.Duplicates = struct{ Duplicates }{}
 	o.Logger = slog.New(slog.DiscardHandler)
 	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
 	session := reflect.ValueOf(o.session())

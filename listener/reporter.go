@@ -46,10 +46,12 @@ func (r *reporter) delivery(err error) {
 		switch e.Outcome {
 		case dispatcher.Poisoned, dispatcher.Kept, dispatcher.Unsettled:
 			level = slog.LevelError
-		case dispatcher.Discarded:
+		case dispatcher.Discarded, dispatcher.Duplicate:
 			level = slog.LevelInfo
 		}
 		r.report(level, "delivery "+e.Outcome.String(), err)
+	case *dispatcher.DuplicatesError:
+		r.report(slog.LevelWarn, "duplicates may be handled", err)
 	case *dispatcher.HookError:
 		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
 	case *dispatcher.StuckError:
@@ -135,7 +137,10 @@ func (r *reporter) log(level slog.Level, what string, err error) {
 
 // describe returns the log attributes of an error.
 func (r *reporter) describe(err error) []slog.Attr {
-	if e, ok := err.(*dispatcher.DeliveryError); ok { //nolint:errorlint // one that is wrapped says more
+	switch e := err.(type) { //nolint:errorlint // one that is wrapped says more
+	case *dispatcher.DeliveryError:
+		return e.Attrs()
+	case *dispatcher.DuplicatesError:
 		return e.Attrs()
 	}
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}

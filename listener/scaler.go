@@ -83,7 +83,12 @@ func (s *session) readDepth() (depth int64, ok bool) {
 		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
 	}
 	s.scaler.mu.Unlock()
-	if err != nil && s.requests.Err() == nil {
+	switch {
+	case err == nil && s.options.Metadata != IgnoreMetadata:
+		s.metadata.read()
+		s.applyMetadata(properties.Metadata)
+		s.shareVisibility(properties.Metadata)
+	case err != nil && s.requests.Err() == nil:
 		s.report.poll(err)
 	}
 	return properties.Depth, err == nil

@@ -16,11 +16,13 @@ import (
 
 // session is one run of a listener.
 type session struct {
-	queue      queue.Queue
+	queue      countingQueue
 	options    sessionOptions
 	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
 	scaler     scaler
+	metadata   metadata
+	explicit   explicitSettings
 	report     *reporter
 	hooks      *hook.Guard
 	wake       *wake
@@ -53,14 +55,14 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	options, err := o.withDefaults()
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	s := &session{report: report, hooks: report.hooks, wake: wake, failed: make(chan error, 1)}
+	s := &session{report: report, hooks: report.hooks, wake: wake, explicit: explicitIn(&o), failed: make(chan error, 1)}
 	s.queue = countingQueue{q, &s.requested}
 	if options.Poison.Queue != nil {
 		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
 	}
 	options.Options.OnError, options.OnRelease = report.delivery, wake.at
 	d, derr := dispatch(s.queue, &options.Options)
-	if err = errors.Join(err, derr); err != nil {
+	if err = errors.Join(err, o.Metadata.check(q), derr); err != nil {
 		return nil, fmt.Errorf("listener of %v: %w", q.Name(), err)
 	}
 	options.guard(report.hooks)

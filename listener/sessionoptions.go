@@ -22,6 +22,7 @@ type sessionOptions struct {
 	dispatcher.Options // Observer, OnError and OnRelease are the session's
 
 	Create            bool
+	Metadata          Metadata
 	Loops             Loops
 	Idle              Idle
 	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)

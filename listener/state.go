@@ -73,16 +73,17 @@ type State struct {
 	Renewed    int64 // leases renewed
 	Errors     int64 // errors of any kind
 
-	Succeeded int64 // handled and deleted
-	Retried   int64 // failed and given back with a delay
-	Discarded int64 // deleted unhandled, as the handler asked
-	Poisoned  int64 // moved to the poison queue
-	Kept      int64 // poison kept hidden in its queue
-	Snoozed   int64 // given back with a delay, without recording an attempt
-	GivenBack int64 // given back unhandled, when stopping
-	Lost      int64 // deliveries whose lease was lost
-	Unsettled int64 // deliveries whose settlement failed
-	Late      int64 // settlements that failed because the visibility had passed
+	Succeeded  int64 // handled and deleted
+	Retried    int64 // failed and given back with a delay
+	Discarded  int64 // deleted unhandled: the handler asked for it
+	Poisoned   int64 // moved to the poison queue
+	Kept       int64 // poison kept hidden in its queue
+	Snoozed    int64 // given back with a delay, without recording an attempt
+	GivenBack  int64 // given back unhandled, when stopping
+	Lost       int64 // deliveries whose lease was lost
+	Unsettled  int64 // deliveries whose settlement failed
+	Duplicates int64 // deleted unhandled: the job was handled before
+	Late       int64 // settlements that failed because the visibility had passed
 
 	Visibility time.Duration // visibility of the next dequeue
 }
@@ -114,7 +115,7 @@ func (s *session) state() State {
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
 		Kept: s.dispatcher.Count(dispatcher.Kept), Snoozed: s.dispatcher.Count(dispatcher.Snoozed), GivenBack: s.dispatcher.Count(dispatcher.GivenBack),
-		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Late: s.dispatcher.Late(),
+		Lost: s.dispatcher.Count(dispatcher.Lost), Unsettled: s.dispatcher.Count(dispatcher.Unsettled), Duplicates: s.dispatcher.Count(dispatcher.Duplicate), Late: s.dispatcher.Late(),
 		Visibility: s.dispatcher.Visibility(),
 	}
 	s.health.fill(&st)

@@ -2,8 +2,9 @@
 // pipeline: the producer, an engine in memory that behaves like the service, and the listener.
 // Nothing is mocked: a job in a test is sealed, sent, leased, decoded, handled and settled.
 //
-// [Work] runs one job, once. [Drain] runs all jobs on a queue. [Enqueued], [RequireEnqueued]
-// and [RequireEmpty] inspect a queue without changing it.
+// [Work] runs one job, once. [Drain] runs all jobs on a queue, [DrainKinds] those of a queue of
+// several kinds. [Enqueued], [RequireEnqueued] and [RequireEmpty] inspect a queue without changing it,
+// and [EnqueuedKind] and [RequireEnqueuedKind] the jobs of one kind on it.
 //
 // # Guarantees
 //

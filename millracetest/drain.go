@@ -24,11 +24,27 @@ import (
 // A handler must not wait for another job of the queue to be handled.
 func Drain[T any](t testing.TB, q queue.Queue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
+	return drain(t, q, handling(h), o)
+}
+
+// DrainKinds is [Drain] for a queue with jobs of several kinds: see listener.NewKinds. Messages of
+// other kinds are left, snoozed, and so are those of a kind whose handlers fail so often in a row that
+// the listener assumes an outage of that kind.
+func DrainKinds(t testing.TB, q queue.Queue, kinds []listener.Kind, o *listener.Options[any]) map[dispatcher.Outcome]int {
+	t.Helper()
+	return drain(t, q, func(q queue.Queue, o *listener.Options[any]) *listener.Listener[any] {
+		return listener.NewKinds(q, kinds, o)
+	}, o)
+}
+
+// drain runs listeners until one receives nothing.
+func drain[T any](t testing.TB, q queue.Queue, listen listening[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+	t.Helper()
 	all := map[dispatcher.Outcome]int{}
 	w := &watchedQueue{Queue: q}
 	for before := -1; w.got > before; {
 		before = w.got
-		for outcome, n := range round(t, w, h, o) {
+		for outcome, n := range round(t, w, listen, o) {
 			all[outcome] += n
 		}
 	}

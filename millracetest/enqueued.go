@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/queue"
 )
 
 // Enqueued returns the jobs on a queue without taking any off it. For a [Queue] these are all
 // jobs, in the order in which they were sent, including those hidden by a delay or a lease. Any
 // other queue is peeked at, which shows visible messages only; the test fails if there are more
-// than the 32 that one peek can return.
+// than the 32 that one peek can return. Of a group these are the jobs that are not done.
 //
 // Jobs are decoded with codec.JSON, or with the given codec. One that cannot be decoded fails
-// the test, as it would be poison for a listener. To read a poison queue:
+// the test, as it would be poison for a listener, and so does one of a kind, which may have another
+// type: see [EnqueuedKind]. To read a poison queue:
 //
 //	records := millracetest.Enqueued[poison.Record](t, q.Sibling(poison.Suffix))
 //
@@ -28,16 +30,28 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 		read = c[0]
 	}
 	var jobs []T
-	for _, text := range texts(t, q) {
-		_, body, _, err := codec.Open(text, codec.Auto, codec.Kinds)
-		if err != nil {
-			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
+	for _, e := range envelopes(t, q) {
+		if e.head.Kind != "" {
+			t.Fatalf("millracetest: %v holds a job of the kind %q: EnqueuedKind returns the jobs of one kind", q.Name(), e.head.Kind)
 		}
-		job, err := read.Decode(body)
-		if err != nil {
-			t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(text))
+		jobs = append(jobs, decoded(t, q, read, e))
+	}
+	return jobs
+}
+
+// EnqueuedKind is [Enqueued] for a queue with jobs of several kinds. It returns those of one kind;
+// those of others may be there too.
+func EnqueuedKind[T any](t testing.TB, q queue.Queue, k kinds.Kind[T]) []T {
+	t.Helper()
+	read := k.Codec
+	if read == nil {
+		read = codec.JSON[T]()
+	}
+	var jobs []T
+	for _, e := range envelopes(t, q) {
+		if e.head.Kind == k.Name {
+			jobs = append(jobs, decoded(t, q, read, e))
 		}
-		jobs = append(jobs, job)
 	}
 	return jobs
 }
@@ -46,9 +60,22 @@ func Enqueued[T any](t testing.TB, q queue.Queue, c ...codec.Codec[T]) []T {
 // [Enqueued] returns them. Jobs are equal if their JSON is.
 func RequireEnqueued[T any](t testing.TB, q queue.Queue, want ...T) {
 	t.Helper()
+	requireJobs(t, q, "", Enqueued[T](t, q), want)
+}
+
+// RequireEnqueuedKind ends the test unless the jobs of the kind that the queue holds are exactly
+// these, in any order, as [EnqueuedKind] returns them. Jobs are equal if their JSON is.
+func RequireEnqueuedKind[T any](t testing.TB, q queue.Queue, k kinds.Kind[T], want ...T) {
+	t.Helper()
+	requireJobs(t, q, fmt.Sprintf(" of the kind %q", k.Name), EnqueuedKind(t, q, k), want)
+}
+
+// requireJobs ends the test unless the jobs are those wanted.
+func requireJobs[T any](t testing.TB, q queue.Queue, which string, jobs, want []T) {
+	t.Helper()
 	var held []string         // as JSON
 	spare := map[string]int{} // how often each is held beyond those wanted
-	for _, job := range Enqueued[T](t, q) {
+	for _, job := range jobs {
 		body := encoded(t, job)
 		held = append(held, body)
 		spare[body]++
@@ -69,8 +96,46 @@ func RequireEnqueued[T any](t testing.TB, q queue.Queue, want ...T) {
 		}
 	}
 	if report.Len() > 0 {
-		t.Fatalf("millracetest: %v does not hold the %s expected:%s", q.Name(), count(len(want), "job"), report.String())
+		t.Fatalf("millracetest: %v does not hold the %s%s expected:%s", q.Name(), count(len(want), "job"), which, report.String())
 	}
+}
+
+// envelope is an opened message, or an item of one.
+type envelope struct {
+	text string
+	head codec.Head
+	body []byte
+}
+
+// envelopes opens the messages on the queue. Of a group it returns each item that is not done.
+func envelopes(t testing.TB, q queue.Queue) (all []envelope) {
+	t.Helper()
+	for _, text := range texts(t, q) {
+		head, body, _, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Groups)
+		items := codec.Group{body}
+		if err == nil && head.Items > 0 {
+			items, err = codec.DecodeGroup(body, head.Items)
+		}
+		if err != nil {
+			t.Fatalf("millracetest: %v holds a message that no listener can read: %v", q.Name(), err)
+		}
+		for i, item := range items {
+			if !head.Done.Has(i) {
+				all = append(all, envelope{text, head, item})
+			}
+		}
+	}
+	return all
+}
+
+// decoded decodes the job.
+func decoded[T any](t testing.TB, q queue.Queue, c codec.Codec[T], e envelope) T {
+	t.Helper()
+	job, err := c.Decode(e.body)
+	if err != nil {
+		t.Fatalf("millracetest: %v holds a message that is not a job of this type: %v: %s", q.Name(), err, shorten(e.text))
+	}
+	return job
 }
 
 // RequireEmpty ends the test if the queue holds any message, hidden ones included.

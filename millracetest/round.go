@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
-// round runs a listener until a poll finds nothing, and then through its normal shutdown, so
-// that everything it fetched is handled and settled. It returns the number of deliveries by
-// outcome.
-func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
+// round runs a listener that listen makes until a poll finds nothing, and then through its normal
+// shutdown, so that everything it fetched is handled and settled. It returns the number of
+// deliveries by outcome.
+func round[T any](t testing.TB, q *watchedQueue, listen listening[T], o *listener.Options[T]) map[dispatcher.Outcome]int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -36,7 +36,7 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 	}
 	var broken brokenHooks
 	options.OnError = broken.watch(options.OnError)
-	l := listener.New(q, h, &options)
+	l := listen(q, &options)
 	err := l.Run(ctx)
 	if first := broken.first; first != "" {
 		t.Fatalf("millracetest: a function in the options failed: %s", first)
@@ -48,6 +48,14 @@ func round[T any](t testing.TB, q *watchedQueue, h listener.Handler[T], o *liste
 		t.Fatalf("millracetest: %v", err)
 	}
 	return outcomes(l.State())
+}
+
+// listening makes a listener.
+type listening[T any] func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
+
+// handling returns what makes a listener for one handler.
+func handling[T any](h listener.Handler[T]) listening[T] {
+	return func(q queue.Queue, o *listener.Options[T]) *listener.Listener[T] { return listener.New(q, h, o) }
 }
 
 // brokenHooks records the first failure of a function in the options.
@@ -86,7 +94,7 @@ func (b *brokenHooks) record(failure string) {
 func outcomes(s listener.State) map[dispatcher.Outcome]int {
 	all := map[dispatcher.Outcome]int{}
 	for o, n := range map[dispatcher.Outcome]int64{
-		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded,
+		dispatcher.Deleted: s.Succeeded, dispatcher.Retried: s.Retried, dispatcher.Discarded: s.Discarded, dispatcher.Duplicate: s.Duplicates,
 		dispatcher.Poisoned: s.Poisoned, dispatcher.Kept: s.Kept, dispatcher.Snoozed: s.Snoozed,
 		dispatcher.GivenBack: s.GivenBack, dispatcher.Lost: s.Lost, dispatcher.Unsettled: s.Unsettled,
 	} {

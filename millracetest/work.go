@@ -74,7 +74,7 @@ func Work[T any](t testing.TB, h listener.Handler[T], job T, o *listener.Options
 
 	w := &watchedQueue{Queue: q, limit: 1}
 	var r Result
-	for r.Outcome = range round(t, w, h, &options) { // there is one
+	for r.Outcome = range round(t, w, handling(h), &options) { // there is one
 	}
 	if last := seen.last; last != nil {
 		r.Err = last.Err

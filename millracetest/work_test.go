@@ -145,8 +145,8 @@ func TestWorkReturnsPoisonThatNoHandlerSaw(t *testing.T) {
 		}
 
 		o.Poison.Keep = true
-		if r = millracetest.Work(t, never, Order{ID: "7"}, o); r.Outcome != dispatcher.Kept || r.Delay != time.Hour || r.Poison != nil {
-			t.Errorf("with Keep: got %+v, want kept for 1h without a record", r)
+		if r = millracetest.Work(t, never, Order{ID: "7"}, o); r.Outcome != dispatcher.Kept || r.Delay < time.Minute || r.Delay > 66*time.Second || r.Poison != nil {
+			t.Errorf("with Keep: got %+v, want kept for 60…66 s without a record", r)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func (p Policy) put(ctx context.Context, text string) error {
 		return err
 	}
 	if err := p.Queue.Create(ctx, nil); err != nil && !errors.Is(err, queue.ErrQueueExists) {
-		return err
+		return fmt.Errorf("it does not exist and could not be created; create %s, or allow this worker to: %w", p.Queue.Name().Queue, err)
 	}
 	_, err = p.Queue.Enqueue(ctx, text, &queue.EnqueueOptions{TTL: queue.Forever})
 	return err
@@ -76,11 +76,11 @@ func (p Policy) texts(r Record) []string {
 }
 
 // bareText returns what consumers that know no envelope read: the body, or Base64 of one that XML
-// cannot carry. A text without an envelope stays as it is; so does one whose body is elsewhere or
-// that this program cannot read.
+// cannot carry. A text without an envelope stays as it is; so does one whose body is elsewhere or a
+// group, or that this program cannot read.
 func bareText(text string) string {
 	head, body, _, err := open(text, codec.Envelope)
-	if err != nil || head.Claim != "" {
+	if err != nil || head.Claim != "" || head.Items > 0 {
 		return text
 	}
 	format := codec.Plain

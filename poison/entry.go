@@ -50,6 +50,12 @@ func (e *Entry) Job() string {
 	return head.ID
 }
 
+// Kind returns the kind of the job, or "" if it has none or the message does not say it.
+func (e *Entry) Kind() string {
+	head, _, _, _ := open(e.Original(), codec.Auto) // one that cannot be read has none
+	return head.Kind
+}
+
 // Since returns when the message came into the poison queue, by the service's clock.
 func (e *Entry) Since() time.Time { return e.Inserted }
 
@@ -63,11 +69,15 @@ type Filter struct {
 	// matter. The whole must be equal. Defaults to "", any.
 	Fingerprint string
 
-	// Match is a text that the error, the stack or the decoded body contains. Defaults to "", any.
+	// Match is a text that the error, the stack or the decoded body contains. Of a body that is
+	// stored elsewhere it is the reference to it that counts. Defaults to "", any.
 	Match string
 
 	// Job is the id of a job. Defaults to "", any.
 	Job string
+
+	// Kind is the kind of a job on a queue of several kinds. Defaults to "", any.
+	Kind string
 
 	// ID is the id of the message, in the poison queue or in the one that it came from. Defaults
 	// to "", any.
@@ -90,6 +100,7 @@ func (f *Filter) Chooses(e *Entry, now time.Time) bool {
 	case f.Reason != "" && f.Reason != e.Record.Reason,
 		f.Fingerprint != "" && (e.Foreign() || fingerprint.Of(f.Fingerprint) != e.Record.Fingerprint),
 		f.Job != "" && f.Job != e.Job(),
+		f.Kind != "" && f.Kind != e.Kind(),
 		f.ID != "" && f.ID != e.ID && (e.Foreign() || f.ID != e.Record.ID),
 		f.Older > 0 && age < f.Older,
 		f.Newer > 0 && age > f.Newer:
@@ -103,6 +114,6 @@ func (e *Entry) contains(text string) bool {
 	if strings.Contains(e.Record.Error, text) || strings.Contains(e.Record.Stack, text) {
 		return true
 	}
-	_, body, _, err := open(e.Original(), codec.Auto)
-	return strings.Contains(string(body), text) || err != nil && strings.Contains(e.Original(), text)
+	head, body, _, err := open(e.Original(), codec.Auto)
+	return strings.Contains(string(body), text) || strings.Contains(head.Claim, text) || err != nil && strings.Contains(e.Original(), text)
 }

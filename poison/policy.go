@@ -41,12 +41,13 @@ type Policy struct {
 
 	// Bare copies only the body, as consumers of other frameworks expect it: no [Record], and no
 	// envelope either. The body is as it is, or in Base64 if XML cannot carry it. A message that
-	// has no envelope is copied unchanged. Why it is poison, and where it came from, are lost.
-	// Defaults to false.
+	// has no envelope is copied unchanged, and so is one whose body is stored elsewhere. Why it is
+	// poison, where it came from, and the kind of its job are lost. Defaults to false.
 	Bare bool
 
-	// Keep leaves a poison message in its queue, hidden for the longest retry delay each time
-	// it becomes visible, and never handled. Defaults to false, except where Queue has no
+	// Keep leaves a poison message in its queue, never handled, and hidden again each time it
+	// becomes visible: for a minute at first, then for twice as long each time, up to a day, and
+	// for at most half of its remaining life. Defaults to false, except where Queue has no
 	// default.
 	Keep bool
 }

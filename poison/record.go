@@ -125,9 +125,13 @@ func (r Record) withoutDerived() Record {
 }
 
 // Body returns the body of the message that the record holds, decoded from an envelope or Base64
-// if it is in one. A text that cannot be read is returned as it is, with the error.
+// if it is in one. A text that cannot be read is returned as it is, with the error; so is one
+// whose body is stored elsewhere, where a listener with claims finds it after a redrive.
 func (r Record) Body() ([]byte, error) {
-	_, body, _, err := open(r.Text, codec.Auto)
+	head, body, _, err := open(r.Text, codec.Auto)
+	if err == nil && head.Claim != "" {
+		err = fmt.Errorf("the body of the message is not in its text, it is stored elsewhere: %.300q", head.Claim)
+	}
 	if err != nil {
 		return []byte(r.Text), err
 	}

@@ -55,7 +55,7 @@ type RedriveOptions struct {
 // Redrive sends the messages of a poison queue that the filter chooses back to the queues that
 // they came from, and then deletes them. A redriven job starts anew: its attempts, settlements
 // and starts are 0 and it is not poison, but it keeps its id, the time it was sent, its trace and
-// the reference to a body that is elsewhere.
+// the reference to a body that is elsewhere. Of a group, what is done stays done.
 //
 // A message is deleted only when its copy is durable, so that a kill loses nothing and leaves at
 // most Parallel messages twice. What [Redrive] had in hand comes up again when the lease ends.
@@ -187,5 +187,6 @@ func anew(text string) (string, error) {
 		return text, nil //nolint:nilerr // a worker is to say what is wrong with it
 	}
 	head.Attempts, head.Settled, head.Starts, head.Poison = 0, 0, 0, ""
+	head.Failed, head.Failure = "", ""
 	return codec.Seal(head, body, codec.Envelope)
 }

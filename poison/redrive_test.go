@@ -144,6 +144,18 @@ func TestTheClaimIsKept(t *testing.T) {
 	}
 }
 
+// A body that is elsewhere is neither empty nor unreadable: the error says where it is.
+func TestTheBodyOfARecordMayBeElsewhere(t *testing.T) {
+	r := poison.NewRecord(queue.Name{Queue: "orders"}, queue.Message{Text: envelope(t, 7, codec.Head{Claim: "blob-7"})}, 0, poison.ReasonBlobGone, nil)
+	if body, err := r.Body(); err == nil || !strings.Contains(err.Error(), "blob-7") || string(body) != r.Text {
+		t.Errorf("got %q, %v; want the text and an error with the reference", body, err)
+	}
+	e := poison.Entry{Record: r}
+	if f := (poison.Filter{Match: "blob-7"}); !f.Chooses(&e, time.Now()) {
+		t.Error("a filter for the reference does not choose the message")
+	}
+}
+
 func TestWhatIsLeftOfALifeIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMorgue(t)
@@ -237,7 +249,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 
 func TestTheFilterChooses(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
+	r := poison.NewRecord(from, message(envelope(t, 7, codec.Head{Kind: "ship"})), 5, poison.ReasonAttempts, errors.New("no stock for order 17"))
 	r.Stack = "main.ship()"
 	record := poison.Entry{Message: queue.Message{Lease: queue.Lease{ID: "p-1"}, Inserted: now.Add(-time.Hour)}, Record: r}
 	foreign := poison.NewEntry(queue.Message{Lease: queue.Lease{ID: "p-2"}, Inserted: now.Add(-time.Hour), Text: "eyJOIjoibGFtcCJ9"}) // {"N":"lamp"}
@@ -257,6 +269,8 @@ func TestTheFilterChooses(t *testing.T) {
 		{poison.Filter{Match: "lamp"}, false, true},
 		{poison.Filter{Job: "job-7"}, true, false},
 		{poison.Filter{Job: "job-8"}, false, false},
+		{poison.Filter{Kind: "ship"}, true, false},
+		{poison.Filter{Kind: "bill"}, false, false},
 		{poison.Filter{ID: "p-1"}, true, false},
 		{poison.Filter{ID: "m-1"}, true, false},
 		{poison.Filter{ID: "p-2"}, false, true},

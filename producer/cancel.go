@@ -4,18 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
 
+// maxSkew is how far this machine's clock may be from the service's where a job counts as hidden.
+const maxSkew = time.Minute
+
 // Cancel deletes a job that was sent, if no worker has taken it yet: the usual use is a job with a
 // delay. When it returns nil the message of sent is gone and no worker handles it. An error that
 // matches [queue.ErrLeaseLost] means that it is too late: a worker has taken the job, whatever
-// became of it, or it has expired. If sent says MaybeTwice there may be a second message, which
-// Cancel does not reach.
+// became of it, or it has expired. After one that matches [queue.ErrOutcomeUnknown] the message may be
+// gone; after any other it is not. If sent says MaybeTwice there may be a second message, which Cancel
+// does not reach.
 //
-// A program that cancels later keeps the id and the receipt of the lease, nothing else is needed.
+// A program that cancels later keeps the lease. The id and the receipt are enough, except when the
+// response to a delete is lost and the next one finds the message gone: only Until tells that the job
+// was still hidden, for a minute at least by this machine's clock, and that no worker can have taken it.
 // Transient failures are retried within Options.Timeout.
 func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 	if err := p.ready(); err != nil {
@@ -26,18 +33,23 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 		ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
 		defer cancel()
 	}
-	unknown := false
+	unknown, gone := false, false // whether a try may have deleted the message; whether a later one found it gone
 	err := retry.Do(ctx, string(sent.ID), queue.Transient, func(ctx context.Context) error {
 		err := p.queue.Delete(ctx, sent.Lease)
-		if unknown && errors.Is(err, queue.ErrMessageGone) {
-			return nil // the try without a response deleted it
-		}
+		gone = unknown && errors.Is(err, queue.ErrMessageGone)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err
 	})
 	switch {
+	case gone && time.Until(sent.Until) > maxSkew:
+		return nil // the try without a response deleted it
+	case gone:
+		return fmt.Errorf("cancel message %s of %v: it is gone: a request without a response has deleted it, or a worker has handled it: %w",
+			string(sent.ID), p.queue.Name(), queue.ErrOutcomeUnknown)
 	case errors.Is(err, queue.ErrLeaseLost):
 		return fmt.Errorf("cancel message %s of %v: a worker has taken it, or it has expired: %w", string(sent.ID), p.queue.Name(), err)
+	case err != nil && unknown && !errors.Is(err, queue.ErrOutcomeUnknown):
+		return fmt.Errorf("cancel message %s of %v: %w; an earlier request may have deleted it: %w", string(sent.ID), p.queue.Name(), err, queue.ErrOutcomeUnknown)
 	case err != nil:
 		return fmt.Errorf("cancel message %s of %v: %w", string(sent.ID), p.queue.Name(), err)
 	}

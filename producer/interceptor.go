@@ -13,7 +13,7 @@ type Sending struct {
 	Queue queue.Name
 
 	// Head is the head of the envelope: the job id, when it was sent, its trace context. Changes
-	// made before next is called are sent.
+	// made before next is called are sent, except of Items, the number of jobs of a group.
 	Head codec.Head
 
 	// EnqueueOptions are Delay and TTL. Changes made before next is called apply.
@@ -22,7 +22,9 @@ type Sending struct {
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 
-	maybeSent error // why the job may be in the queue already; nil if it is not
+	items     int    // of the group that is sent; 0 for one job
+	claim     string // of the body, if Claims has stored it
+	maybeSent error  // why the job may be in the queue already; nil if it is not
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

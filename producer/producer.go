@@ -27,6 +27,10 @@ type Options[T any] struct {
 	// Defaults to none.
 	Kind string
 
+	// Claims stores bodies that are too large for a message. It needs an envelope, and workers
+	// with the same claims. See package claimcheck. Defaults to none: such a job is too large.
+	Claims Claims
+
 	// Trace returns the W3C trace context of a Send, such as what OpenTelemetry's propagator
 	// writes; empty for none. It is called once for each Send with its context, before the
 	// interceptors. A trace state over codec.MaxTraceState bytes is left out; anything else that
@@ -63,6 +67,9 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	p := &Producer[T]{queue: q}
 	if o != nil {
 		p.options = *o
+	}
+	if isnil.Value(p.options.Claims) {
+		p.options.Claims = nil
 	}
 	if p.options.Codec == nil {
 		p.options.Codec = codec.JSON[T]()

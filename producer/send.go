@@ -51,8 +51,8 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost. Both messages have the same job id; Lease is that of
-	// the later one.
+	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
 
@@ -63,7 +63,7 @@ var errZero = errors.New("send: the producer was not made with producer.New")
 var errAccepted error = &queue.Error{Kind: queue.ErrOutcomeUnknown, Detail: "the job was accepted before"}
 
 // Send sends one job and returns when the service has accepted it. A job that cannot be encoded,
-// is too large ([queue.ErrTooLarge]) or has invalid options ([queue.ErrInvalid]) fails before
+// is too large ([queue.ErrTooLarge], unless there are Options.Claims) or has invalid options ([queue.ErrInvalid]) fails before
 // anything is sent. The limits are [queue.MaxText], and [queue.MaxRequest] for the text escaped for
 // XML, whatever the queue; an envelope must leave codec.Room bytes free, for attempts to be
 // recorded in. After an error that matches [queue.ErrOutcomeUnknown] the job may be in the queue;
@@ -77,6 +77,11 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err == nil {
 		body, err = p.options.Codec.Encode(job)
 	}
+	return p.send(ctx, s, body, err)
+}
+
+// send sends the body, or fails with the error with which it was made.
+func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error) (Sent, error) {
 	if err == nil {
 		if p.options.Timeout > 0 {
 			var cancel context.CancelFunc
@@ -102,6 +107,9 @@ func (p *Producer[T]) ready() error {
 	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
 		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
 			p.queue.Name(), d, d)
+	}
+	if p.options.Claims != nil && !p.options.Format.HasHead() {
+		return fmt.Errorf("send to %v: Claims needs an envelope, and the format %v has none: leave Format at codec.Auto", p.queue.Name(), p.options.Format)
 	}
 	return nil
 }
@@ -141,7 +149,7 @@ func (p *Producer[T]) checkEnvelope(pairs ...string) error {
 
 // enqueue seals the body and sends it.
 func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) error {
-	text, err := p.seal(s, body)
+	text, err := p.text(ctx, s, body)
 	if err != nil {
 		return err
 	}
@@ -163,6 +171,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 	}
 	room := 0
 	if p.options.Format.HasHead() {
+		s.Head.Items = s.items // as the body has
 		if err := s.Head.Check(); err != nil {
 			return "", &queue.Error{Kind: queue.ErrInvalid, Detail: err.Error()}
 		}
@@ -189,6 +198,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
 		s.maybeSent = err
+		s.Sent.MaybeTwice = s.Sent.ID != "" // an interceptor has sent again what was accepted
 	}
 	return err
 }

@@ -473,3 +473,35 @@ func TestAPanicOfACodecHasItsStack(t *testing.T) {
 	}()
 	producer.New(setup(t), &producer.Options[order]{Codec: failingCodec{func() { panic("a bug") }}}).SendAll(t.Context(), orders(10), nil)
 }
+
+// A sequence that yields after false is a mistake in the program: the runtime's panic comes out when no
+// request is under way any more, and nothing further is sent.
+func TestASequenceThatYieldsAfterFalsePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var onTheWay, sent atomic.Int32
+		q := &scripted{setup(t), func(context.Context, string) error {
+			onTheWay.Add(1)
+			defer onTheWay.Add(-1)
+			time.Sleep(300 * time.Millisecond)
+			sent.Add(1)
+			return nil
+		}}
+		refused := 0
+		jobs := func(yield func(order) bool) {
+			for one := range orders(endless) {
+				if !yield(one) {
+					refused++
+				}
+			}
+		}
+		defer func() {
+			if _, ok := recover().(runtime.Error); !ok || refused != 1 || onTheWay.Load() != 0 || sent.Load() != 8 {
+				t.Errorf("got %d refusals, %d on the way, %d sent; want the runtime's panic after 1, with 0 and 8", refused, onTheWay.Load(), sent.Load())
+			}
+		}()
+		results, err := producer.New[order](q, nil).SendAll(ctx, jobs, &producer.SendAllOptions[order]{Concurrency: 2})
+		t.Errorf("got %v, %v; want a panic", results, err)
+	})
+}

@@ -225,6 +225,29 @@ func TestAnInterceptorCannotHideThatAJobWasSent(t *testing.T) {
 	}
 }
 
+// The job was accepted, and then sent once more by an interceptor that does not say so.
+func TestAnInterceptorCannotHideThatAJobMayBeThereTwice(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		twice bool
+	}{{queue.ErrUnauthorized, false}, {queue.ErrOutcomeUnknown, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			again := func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+				err := next(ctx)
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_ = next(ctx)
+				return err
+			}
+			q := &oneOf{setup(t), []error{nil, c.err}}
+			sent, err := producer.New(q, &producer.Options[order]{Interceptors: []producer.Interceptor{again}}).Send(t.Context(), order{"7"}, nil)
+			if err != nil || sent.MaybeTwice != c.twice || sent.ID == "" {
+				t.Errorf("after %v: got %+v, %v; want it sent, maybe twice %v", c.err, sent, err, c.twice)
+			}
+		})
+	}
+}
+
 // A queue that could not be created is no job that may have been sent twice.
 func TestAnUnknownCreateIsNoUnknownSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

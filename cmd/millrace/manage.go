@@ -106,12 +106,18 @@ func (t *task) confirm(ctx context.Context, q queue.Manager, op string, yes bool
 
 // ask asks for the name of a queue to be typed. An error ends with what was not done.
 func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string) error {
-	c := t.console
 	p, err := q.Properties(ctx)
 	if err != nil {
 		return dropError(err)
 	}
-	printf(c.err, warning+"\nType its name to continue, %s: ", q.Name(), p.Depth, q.Name().Queue)
+	printf(t.console.err, warning+"\n", q.Name(), p.Depth)
+	return t.askToType(ctx, q.Name().Queue, undone)
+}
+
+// askToType asks for a name to be typed.
+func (t *task) askToType(ctx context.Context, name, undone string) error {
+	c := t.console
+	printf(c.err, "Type its name to continue, %s: ", name)
 	for line, err := range lines(ctx, c.in) {
 		switch {
 		case ctx.Err() != nil:
@@ -119,10 +125,10 @@ func (t *task) ask(ctx context.Context, q queue.Manager, warning, undone string)
 			return interruption{errors.New("interrupted; " + undone)}
 		case err != nil:
 			return fmt.Errorf("the name could not be read: %w; %s", err, undone)
-		case line == q.Name().Queue:
+		case line == name:
 			return nil
 		}
-		return fmt.Errorf("that is not %s; %s", q.Name().Queue, undone)
+		return fmt.Errorf("that is not %s; %s", name, undone)
 	}
 	printf(c.err, "\n")
 	return errors.New("no name was typed; " + undone)

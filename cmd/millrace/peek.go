@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -54,7 +56,8 @@ changes their order, and counts as a delivery of messages without an envelope. I
 delivery is accounted for, so that no job counts as lost.
 
 A -json object has "body" if the job is JSON, otherwise "bodyText", or "bodyBase64" if it is not
-text; "text" is the message as stored. In a poison queue it also has "poison", the record of why
+text; if the message only refers to its body, it has "claim" instead, with "ref", "size" and
+"sha256". A group has "group", with "jobs", how many, and "items", each with "state" and a body. "text" is the message as stored. In a poison queue it also has "poison", the record of why
 the message is there.
 `
 
@@ -115,17 +118,39 @@ type peeked struct {
 
 	Format   string     `json:"format,omitempty"` // "envelope", "plain" or "base64"; "" if it could not be decoded
 	Job      string     `json:"job,omitempty"`
+	Kind     string     `json:"kind,omitempty"`
 	Enqueued *time.Time `json:"enqueued,omitempty"` // by the producer's clock
 	Attempts int        `json:"attempts"`
 
 	Poison *peekedPoison `json:"poison,omitempty"`
 
-	Body       json.RawMessage `json:"body,omitempty"`
-	BodyText   *string         `json:"bodyText,omitempty"`
-	BodyBase64 *string         `json:"bodyBase64,omitempty"`
+	peekedBody
+	Claim *peekedClaim `json:"claim,omitempty"` // the body is stored elsewhere
+	Group *peekedGroup `json:"group,omitempty"` // the body is several jobs
 
 	Error string `json:"error,omitempty"` // why it could not be decoded
 	Text  string `json:"text"`
+}
+
+// peekedBody is the body of a job: one of these.
+type peekedBody struct {
+	Body       json.RawMessage `json:"body,omitempty"`
+	BodyText   *string         `json:"bodyText,omitempty"`
+	BodyBase64 *string         `json:"bodyBase64,omitempty"`
+}
+
+func newPeekedBody(body []byte) (p peekedBody) {
+	switch {
+	case !utf8.Valid(body):
+		encoded := base64.StdEncoding.EncodeToString(body)
+		p.BodyBase64 = &encoded
+	case json.Valid(body):
+		p.Body = body
+	default:
+		plain := string(body)
+		p.BodyText = &plain
+	}
+	return p
 }
 
 // peekedPoison is the poison record of a message.
@@ -144,6 +169,30 @@ type peekedPoison struct {
 	FirstSeen    time.Time     `json:"firstSeen"`
 	LastSeen     time.Time     `json:"lastSeen"`
 	Poisoned     time.Time     `json:"poisoned"`
+}
+
+// peekedClaim says where the body of a message is, and what it is.
+type peekedClaim struct {
+	Text   string `json:"text"`             // as in the message
+	Ref    string `json:"ref,omitempty"`    // these are set only if the claim is of a known form
+	Size   int64  `json:"size,omitempty"`   // in bytes
+	SHA256 string `json:"sha256,omitempty"` // in hex
+}
+
+func newPeekedClaim(text string) *peekedClaim {
+	p := &peekedClaim{Text: text}
+	if c, err := claimcheck.ParseClaim(text); err == nil {
+		p.Ref, p.Size, p.SHA256 = c.Ref.String(), c.Size, hex.EncodeToString(c.SHA256[:])
+	}
+	return p
+}
+
+// String describes the body for people.
+func (p *peekedClaim) String() string {
+	if p.Ref == "" {
+		return "(stored elsewhere) " + p.Text
+	}
+	return fmt.Sprintf("(stored elsewhere) %d bytes in %s, SHA-256 %s", p.Size, p.Ref, p.SHA256)
 }
 
 func newPeekedPoison(r poison.Record) *peekedPoison {
@@ -166,13 +215,13 @@ func decode(m queue.Message) peeked {
 		s.Poison = newPeekedPoison(record)
 		text = record.Text
 	}
-	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds)
+	head, body, format, err := codec.Open(text, codec.Auto, codec.Kinds, codec.Claims, codec.Groups)
 	if err != nil {
 		s.Error = err.Error()
 		s.BodyText = &text
 		return s
 	}
-	s.Format, s.Job, s.Attempts = format.String(), head.ID, head.Attempts
+	s.Format, s.Job, s.Kind, s.Attempts = format.String(), head.ID, head.Kind, head.Attempts
 	if s.Poison != nil {
 		s.Attempts = record.Attempts
 	}
@@ -180,14 +229,15 @@ func decode(m queue.Message) peeked {
 		s.Enqueued = &head.Enqueued
 	}
 	switch {
-	case !utf8.Valid(body):
-		encoded := base64.StdEncoding.EncodeToString(body)
-		s.BodyBase64 = &encoded
-	case json.Valid(body):
-		s.Body = body
-	default:
-		plain := string(body)
-		s.BodyText = &plain
+	case head.Claim != "":
+		s.Claim = newPeekedClaim(head.Claim)
+	case head.Items == 0:
+		s.peekedBody = newPeekedBody(body)
+	}
+	if head.Items > 0 {
+		if s.Group, err = newPeekedGroup(&head, body); err != nil {
+			s.Error, s.peekedBody = err.Error(), newPeekedBody(body)
+		}
 	}
 	return s
 }
@@ -203,6 +253,12 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 		add("in Base64 without an envelope")
 	case s.Format == codec.Plain.String():
 		add("without an envelope")
+	}
+	if s.Kind != "" {
+		add("kind %s", s.Kind)
+	}
+	if s.Group != nil {
+		add("%s", s.Group.about())
 	}
 	add("put %s ago", age(now.Sub(s.Inserted)))
 	if s.DequeueCount > 0 {
@@ -231,12 +287,23 @@ func (s *peeked) print(out io.Writer, now time.Time) error {
 // body returns the body for people.
 func (s *peeked) body() string {
 	switch {
-	case s.BodyText != nil:
-		return *s.BodyText
-	case s.BodyBase64 != nil:
-		return "(Base64) " + *s.BodyBase64
+	case s.Claim != nil:
+		return s.Claim.String()
+	case s.Group != nil:
+		return s.Group.String()
 	}
-	return string(s.Body)
+	return s.peekedBody.String()
+}
+
+// String returns the body for people.
+func (p peekedBody) String() string {
+	switch {
+	case p.BodyText != nil:
+		return *p.BodyText
+	case p.BodyBase64 != nil:
+		return "(Base64) " + *p.BodyBase64
+	}
+	return string(p.Body)
 }
 
 // age formats a past duration in one or two units. Clocks differ: a negative one becomes 0.

@@ -91,6 +91,8 @@ func TestDecodedMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sum := strings.Repeat("0a", 32)
+	claim := "blob://claims/bodies/a?size=7&sha256=" + sum
 	for name, c := range map[string]struct {
 		m     queue.Message
 		json  []string // parts of it
@@ -100,6 +102,11 @@ func TestDecodedMessages(t *testing.T) {
 			queue.Message{Text: job, DequeueCount: 4, Expires: at.Add(time.Hour)},
 			[]string{`"dequeueCount":4`, `"format":"envelope"`, `"job":"job-1"`, `"enqueued":"2026-01-02T03:04:05Z"`, `"attempts":3`, `"body":{"a":1}`, `"expires":"2026-01-02T04:04:05Z"`},
 			"message id, job job-1, put 2m03s ago, delivered 4 times, 3 failed attempts\n  {\"a\":1}\n",
+		},
+		"a job of a kind": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Kind: "mail\x1b"}, `{"a":1}`, codec.Envelope)},
+			[]string{`"job":"j"`, `"kind":"mail\u001b"`, `"body":{"a":1}`},
+			"message id, job j, kind mail\\x1b, put 2m03s ago\n  {\"a\":1}\n",
 		},
 		"poison": {
 			queue.Message{Text: string(poisoned)},
@@ -120,6 +127,32 @@ func TestDecodedMessages(t *testing.T) {
 			queue.Message{Text: seal(codec.Head{ID: "j"}, "\xff\x00", codec.Envelope)},
 			[]string{`"bodyBase64":"/wA="`},
 			"message id, job j, put 2m03s ago\n  (Base64) /wA=\n",
+		},
+		"a body that is stored elsewhere": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Claim: claim}, "", codec.Envelope)},
+			[]string{`"format":"envelope"`, `"job":"j"`, `"claim":{"text":"` + claim + `","ref":"blob://claims/bodies/a","size":7,"sha256":"` + sum + `"}`},
+			"message id, job j, put 2m03s ago\n  (stored elsewhere) 7 bytes in blob://claims/bodies/a, SHA-256 " + sum + "\n",
+		},
+		"a group": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Items: 3, Done: codec.NewItemSet(3, func(i int) bool { return i == 0 }),
+				Failed: codec.NewItemSet(3, func(i int) bool { return i == 2 })}, "7:{\"a\":1}\n7:{\"a\":2}\n3:two\n", codec.Envelope)},
+			[]string{`"group":{"jobs":3,"done":1,"failed":1,"items":[{"state":"done","body":{"a":1}},{"state":"left","body":{"a":2}},{"state":"failed","bodyText":"two"}]}`},
+			"message id, job j, a group of 3 jobs, 1 done, 1 failed for good, put 2m03s ago\n  item 0, done: {\"a\":1}\n  item 1, left: {\"a\":2}\n  item 2, failed: two\n",
+		},
+		"a group that is stored elsewhere": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Items: 1000, Claim: "row 7"}, "", codec.Envelope)},
+			[]string{`"claim":{"text":"row 7"}`, `"group":{"jobs":1000,"done":0}`},
+			"message id, job j, a group of 1000 jobs, put 2m03s ago\n  (stored elsewhere) row 7\n",
+		},
+		"a broken group": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Items: 2}, "7:{\"a\":1}\n", codec.Envelope)},
+			[]string{`"bodyText":"7:{\"a\":1}\n"`, `"error":"decode a group: it has 1 items, and the head says 2"`},
+			"message id, job j, put 2m03s ago, cannot be decoded: decode a group: it has 1 items, and the head says 2\n  7:{\"a\":1}\n  \n",
+		},
+		"a body that a store of the user's keeps": {
+			queue.Message{Text: seal(codec.Head{ID: "j", Claim: "row 7"}, "", codec.Envelope)},
+			[]string{`"claim":{"text":"row 7"}`},
+			"message id, job j, put 2m03s ago\n  (stored elsewhere) row 7\n",
 		},
 		"nothing": {
 			queue.Message{},

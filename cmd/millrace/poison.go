@@ -42,6 +42,7 @@ func (p *poisonFlags) add(f *flag.FlagSet) {
 	f.StringVar(&p.filter.Fingerprint, "fingerprint", "", "only messages with this `error`; numbers and ids in it do not matter")
 	f.StringVar(&p.filter.Match, "match", "", "only messages with this `text` in the error, the stack or the body")
 	f.StringVar(&p.filter.Job, "job", "", "only messages of the job with this `id`")
+	f.StringVar(&p.filter.Kind, "kind", "", "only messages of jobs of this `kind`")
 	f.StringVar(&p.id, "id", "", "only the message with this `id`, here or in the queue that it came from")
 	f.Var(duration{&p.filter.Older}, "older", "only messages that have been here for at least this `duration`, such as 1h")
 	f.Var(duration{&p.filter.Newer}, "newer", "only messages that have been here for at most this `duration`, such as 20m")

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/claimcheck"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -43,6 +47,36 @@ func buryNight(t *testing.T, q queue.Manager) {
 		default:
 			bury(t, q, n, poison.ReasonUndecodable, errors.New("decode JSON as main.Order: invalid character 'o' looking for beginning of value"), "")
 		}
+	}
+}
+
+// Messages of one kind can be shown, and chosen.
+func TestPoisonOfOneKind(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	for n, kind := range []string{"", "mail", "invoice", "mail"} {
+		text, err := codec.Seal(codec.Head{ID: fmt.Sprintf("job-%d", n), Kind: kind, Enqueued: time.Now()}, []byte(`{}`), codec.Envelope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := v.open(t, name)
+		r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: queue.ID(fmt.Sprintf("m-%d", n))}, Text: text}, 5, poison.ReasonAttempts, nil)
+		if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if show := v.ok(t, "poison", "show", name, "m-2"); !strings.Contains(show, "\nkind        invoice\n") {
+		t.Errorf("show: got %q, want the kind in it", show)
+	}
+	if show := v.ok(t, "poison", "show", name, "m-0"); strings.Contains(show, "\nkind") {
+		t.Errorf("show: got %q, want no kind in it", show)
+	}
+	if got := v.ok(t, "poison", "redrive", name, "-kind", "mail", "-yes"); !strings.Contains(got, "2 messages of ") {
+		t.Errorf("redrive: got %q, want 2 messages", got)
+	}
+	if got := bodies(t, v.open(t, name)); !slices.Equal(got, []string{"envelope of mail {}", "envelope of mail {}"}) {
+		t.Errorf("the queue has %q, want the two of the kind", got)
 	}
 }
 
@@ -157,6 +191,47 @@ func TestPoisonIsListedShownRedrivenAndPurged(t *testing.T) {
 			t.Errorf("stats of an empty queue: got %q, want nothing", got)
 		}
 	})
+}
+
+// TestALargeBodyIsShownByItsReference: what failed is a job whose body is in a blob.
+func TestALargeBodyIsShownByItsReference(t *testing.T) {
+	t.Parallel()
+	v := on(startServer(t))
+	name := createQueue(t, v)
+	q := v.open(t, name)
+	claims, err := claimcheck.New(blob.Memory(), "bodies", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := claims.Put(t.Context(), make([]byte, 100_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := codec.Seal(codec.Head{ID: "large", Claim: claim}, nil, codec.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := poison.NewRecord(q.Name(), queue.Message{Lease: queue.Lease{ID: "m"}, Text: text}, 0, poison.ReasonBlobGone, codec.ErrClaimGone)
+	if err := (poison.Policy{Queue: q.Sibling(poison.Suffix)}).Copy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := claimcheck.ParseClaim(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("(stored elsewhere) 100000 bytes in %v, SHA-256 %x\n", stored.Ref, stored.SHA256)
+	for _, command := range [][]string{{"poison", "show", name}, {"poison", "show", name, "-match", stored.Ref.Name}, {"peek", name + "-poison"}} {
+		if got := v.ok(t, command...); !strings.Contains(got, want) || !strings.Contains(got, "large") || strings.Contains(got, "newer") {
+			t.Errorf("%q: got %q, want %q in it", command, got, want)
+		}
+	}
+	if got := v.ok(t, "poison", "redrive", name, "-id", "m"); !strings.Contains(got, "1 message of ") {
+		t.Errorf("redrive: got %q, want 1 message", got)
+	}
+	var shown peeked
+	if err := json.Unmarshal([]byte(v.ok(t, "peek", name, "-json")), &shown); err != nil || shown.Claim == nil || shown.Claim.Text != claim || shown.Claim.Size != 100_000 || shown.BodyText != nil || shown.Error != "" {
+		t.Errorf("peek -json: got %+v, %v; want the claim", shown, err)
+	}
 }
 
 // TestARedriveIsAskedFirstOnATerminal: the name is typed, or nothing is sent.

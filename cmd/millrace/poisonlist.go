@@ -174,6 +174,9 @@ func describePoison(in queue.Name, e *poison.Entry, now time.Time) string {
 	if job := e.Job(); job != "" {
 		row("job", "%s", job)
 	}
+	if kind := e.Kind(); kind != "" {
+		row("kind", "%s", kind)
+	}
 	if e.DequeueCount > 0 {
 		row("looked at", "%s since it came here", plural(int(e.DequeueCount), "time"))
 	}

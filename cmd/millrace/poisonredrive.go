@@ -100,7 +100,8 @@ func poisonPurgeCommand() *command {
 
 const purgeMore = `It asks for the queue's name to be typed, unless -yes or -dry-run is given. Messages that come while
 it runs stay. It takes messages, 32 at a time, and gives back those that the flags do not choose: one
-request each, which changes their order. A purged message costs one request.
+request each, which changes their order. A purged message costs one request. A body that is stored
+elsewhere stays: see millrace help bodies purge.
 `
 
 // redrive sends messages back.

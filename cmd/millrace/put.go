@@ -18,6 +18,7 @@ import (
 type putOptions struct {
 	account       accountFlag
 	plain, base64 bool
+	kind          string
 	delay, ttl    time.Duration
 }
 
@@ -27,6 +28,7 @@ func putCommand() *command {
 	o.account.add(f)
 	f.BoolVar(&o.plain, "plain", false, "send each text unchanged, without an envelope; it need not be JSON")
 	f.BoolVar(&o.base64, "base64", false, "send each text in Base64, without an envelope; it need not be JSON")
+	f.StringVar(&o.kind, "kind", "", "send jobs of this `kind`, for a queue with several types of jobs")
 	durationVar(f, &o.delay, "delay", 0, "hide the jobs for this `duration`, such as 30s")
 	durationVar(f, &o.ttl, "ttl", 0, "delete the jobs after this `duration`, such as 24h; by default they never expire")
 	return &command{name: "put", args: "QUEUE [TEXT…]", does: "put jobs on a queue", flags: f, minArgs: 1, maxArgs: -1, more: putMore,
@@ -65,6 +67,8 @@ func (o *putOptions) check(texts []string) error {
 	switch {
 	case o.plain && o.base64:
 		return errors.New("-plain and -base64 cannot be combined: give one of them")
+	case o.kind != "" && (o.plain || o.base64):
+		return errors.New("-kind cannot be combined with -plain or -base64: the envelope names the kind")
 	case o.delay < 0:
 		return fmt.Errorf("-delay %v is negative: give how long the jobs are hidden, such as 30s", o.delay)
 	case o.delay > queue.MaxVisibility:
@@ -75,6 +79,9 @@ func (o *putOptions) check(texts []string) error {
 		return fmt.Errorf("-ttl %v is too long: omit it for messages that never expire", o.ttl)
 	case o.ttl != 0 && queue.Seconds(o.delay) >= queue.Seconds(o.ttl):
 		return fmt.Errorf("-delay %v is not shorter than -ttl %v: the jobs would expire before they are visible", o.delay, o.ttl)
+	}
+	if err := (codec.Head{Kind: o.kind}).Check(); err != nil {
+		return fmt.Errorf("-kind: %w", err)
 	}
 	for i, text := range texts {
 		if text == standardInput && len(texts) > 1 {
@@ -205,7 +212,7 @@ func (t *task) putLines(ctx context.Context, o *putOptions, send func(string) er
 // sender returns a function that sends texts with a producer.
 func (t *task) sender(q queue.Queue, o *putOptions) (send func(text string) error, cancel func()) {
 	ctx, cancel := context.WithCancel(t.finish)
-	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format()})
+	p := producer.New(queue.Queue(failFastQueue{q, cancel}), &producer.Options[[]byte]{Codec: codec.Bytes(), Format: o.format(), Kind: o.kind})
 	return func(text string) error {
 		_, err := p.Send(ctx, []byte(text), &producer.SendOptions{Delay: o.delay, TTL: o.ttl})
 		return t.explain(err)

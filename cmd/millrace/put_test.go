@@ -18,14 +18,18 @@ func bodies(t *testing.T, q queue.Queue) (all []string) {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		head, body, format, err := codec.Open(m.Text, codec.Auto)
+		head, body, format, err := codec.Open(m.Text, codec.Auto, codec.Kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if format == codec.Envelope && (head.ID == "" || time.Since(head.Enqueued) > time.Hour) {
 			t.Errorf("envelope of %q: got %+v, want a job id and the time of now", body, head)
 		}
-		all = append(all, format.String()+" "+string(body))
+		of := ""
+		if head.Kind != "" {
+			of = " of " + head.Kind
+		}
+		all = append(all, format.String()+of+" "+string(body))
 	}
 	slices.Sort(all)
 	return all
@@ -47,6 +51,7 @@ func TestPutSendsJobs(t *testing.T) {
 			{"\ufeff1\n", nil, "1 job put on ", []string{"envelope 1"}},
 			{"", nil, "0 jobs put on ", nil},
 			{"{a}\nb\n", []string{"-plain", "-"}, "2 jobs put on ", []string{"plain b", "plain {a}"}},
+			{"", []string{`{"ID":"1"}`, "-kind", "mail"}, "1 job put on ", []string{`envelope of mail {"ID":"1"}`}},
 			{"", []string{"-plain", "hello"}, "1 job put on ", []string{"plain hello"}},
 			{"", []string{"-base64", `{"a":1}`}, "1 job put on ", []string{`base64 {"a":1}`}},
 			{"", []string{"--", "-5"}, "1 job put on ", []string{`envelope -5`}},
@@ -98,6 +103,8 @@ func TestPutRefusesInvalidJobs(t *testing.T) {
 		{[]string{"{ID:", "1}"}, exitUsage, `text 1 of 2: "{ID:" is not JSON`},
 		{[]string{"1", "{"}, exitUsage, `text 2 of 2: "{" is not JSON`}, // without sending the first
 		{[]string{"hello"}, exitUsage, "-plain"},
+		{[]string{"1", "-kind", "mail", "-plain"}, exitUsage, "-kind cannot be combined with -plain or -base64"},
+		{[]string{"1", "-kind", "a\nb"}, exitUsage, "-kind: the kind \"a\\nb\" has the control character U+000A"},
 		{[]string{"{'ID':1}"}, exitUsage, "at byte 2"},
 		{[]string{"{} {}"}, exitUsage, "not JSON"},
 		{[]string{""}, exitUsage, "not JSON"},

@@ -30,7 +30,7 @@ func (q quieter) Handle(ctx context.Context, r slog.Record) error {
 	expected := false
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Value.Any() {
-		case listener.Discarded, listener.Snoozed, listener.GivenBack, listener.Poisoned:
+		case listener.Discarded, listener.Duplicate, listener.Snoozed, listener.GivenBack, listener.Poisoned:
 			expected = true
 		}
 		return !expected

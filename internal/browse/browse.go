@@ -282,7 +282,7 @@ func (r *reader) giveBackOne(m *Message, delay time.Duration) {
 // that it does not count as lost. A text without an envelope, or with one that this program
 // cannot read, stays as it is.
 func Accounted(text string) string {
-	head, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims)
+	head, body, _, err := codec.Open(text, codec.Envelope, codec.Kinds, codec.Claims, codec.Groups)
 	if err != nil {
 		return text
 	}

@@ -184,6 +184,7 @@ func TestOnlyEnvelopesAreRewritten(t *testing.T) {
 		"millrace/99?id=7\nbody":                  "millrace/99?id=7\nbody",
 		"millrace/1?broken":                       "millrace/1?broken",
 		"millrace/2?id=7&cl=blob\n":               "millrace/2?id=7&s=1&cl=blob\n",
+		"millrace/2?gr=1&gd=AQ\n1:a\n":            "millrace/2?s=1&gr=1&gd=AQ\n1:a\n",
 		"{}":                                      "{}",
 		"":                                        "",
 	} {

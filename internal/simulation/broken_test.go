@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/claimcheck"
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
@@ -20,6 +24,8 @@ type breakage struct {
 	handler func(listener.Handler[job]) listener.Handler[job]
 	options func(*listener.Options[job])
 	sending func(queue.Queue) queue.Queue // between producer and faults
+	claims  func(*process, processClaims) dispatcher.Claims
+	sweep   func(processClaims) error
 }
 
 func (b breakage) withDefaults() breakage {
@@ -34,6 +40,15 @@ func (b breakage) withDefaults() breakage {
 	}
 	if b.sending == nil {
 		b.sending = func(q queue.Queue) queue.Queue { return q }
+	}
+	if b.claims == nil {
+		b.claims = func(_ *process, c processClaims) dispatcher.Claims { return c }
+	}
+	if b.sweep == nil {
+		b.sweep = func(c processClaims) error {
+			_, err := c.Sweep(context.Background())
+			return err
+		}
 	}
 	return b
 }
@@ -89,6 +104,35 @@ func wired(with func(*process) tampered) breakage {
 		t.Queue = q
 		return &t
 	}}
+}
+
+// brokenClaims are claims with some operations replaced. Nil ones are not replaced.
+type brokenClaims struct {
+	processClaims
+	put  func(ctx context.Context, body []byte) (string, error)
+	open func(ctx context.Context, claim string) ([]byte, error)
+	done func(ctx context.Context, claim string) error
+}
+
+func (c brokenClaims) Put(ctx context.Context, body []byte) (string, error) {
+	if c.put != nil {
+		return c.put(ctx, body)
+	}
+	return c.processClaims.Put(ctx, body)
+}
+
+func (c brokenClaims) Open(ctx context.Context, claim string) ([]byte, error) {
+	if c.open != nil {
+		return c.open(ctx, claim)
+	}
+	return c.processClaims.Open(ctx, claim)
+}
+
+func (c brokenClaims) Settled(ctx context.Context, claim string) error {
+	if c.done != nil {
+		return c.done(ctx, claim)
+	}
+	return c.processClaims.Settled(ctx, claim)
 }
 
 // uncounted are the parameters of an envelope that count.
@@ -252,6 +296,59 @@ func TestLedgerFindsViolations(t *testing.T) {
 				return queue.Message{Lease: queue.Lease{ID: "invented"}}, nil
 			}}
 		}}, "an acceptance that never was"},
+
+		"a body is settled before its message": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
+			return brokenClaims{processClaims: c, open: func(ctx context.Context, claim string) ([]byte, error) {
+				body, err := c.Open(ctx, claim)
+				_ = c.Settled(ctx, claim)
+				return body, err
+			}}
+		}}, "needs the body that becomes a tombstone"},
+
+		"the body of a poison copy is settled": {wired(func(p *process) tampered {
+			return tampered{copying: func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+				m, err := q.Enqueue(ctx, text, o)
+				if name := claimOf(text); err == nil && name != "" {
+					_ = p.world.changeBody(ctx, entry{kind: entombed, who: p.plan.name, text: name}, blob.Ref{Container: container, Name: name}, nil, nil)
+				}
+				return m, err
+			}}
+		}), "needs the body that becomes a tombstone"},
+
+		"a body is lost": {breakage{claims: func(p *process, c processClaims) dispatcher.Claims {
+			return brokenClaims{processClaims: c, open: func(ctx context.Context, claim string) ([]byte, error) {
+				body, err := c.Open(ctx, claim)
+				parsed, _ := claimcheck.ParseClaim(claim)
+				_ = p.world.blobs.Delete(ctx, parsed.Ref)
+				return body, err
+			}}
+		}}, "is gone, and its job is not done"},
+
+		"a body that is there is said to be gone": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
+			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, codec.ErrClaimGone }}
+		}}, `the reason "blobgone" is not what happened`},
+
+		"a job that is not done is said to be": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
+			return brokenClaims{processClaims: c, open: func(context.Context, string) ([]byte, error) { return nil, codec.ErrClaimSettled }}
+		}}, "a delete without a success, a discard or a copy"},
+
+		"bodies are not settled": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
+			return brokenClaims{processClaims: c, done: func(context.Context, string) error { return nil }}
+		}}, "is left, and no message needs it"},
+
+		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
+			for body := range c.List(context.Background()) {
+				if body.Settled {
+					_ = c.store.Delete(context.Background(), body.Ref)
+				}
+			}
+			return nil
+		}}, "the retention is"},
+
+		"bodies are purged that messages need": {breakage{sweep: func(c processClaims) error {
+			_, err := c.Purge(context.Background(), time.Second)
+			return err
+		}}, "swept, and it was made a tombstone at 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

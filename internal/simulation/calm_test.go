@@ -46,7 +46,7 @@ func (w *world) calm() {
 	}
 	p := w.startHealthy(healthy, keeps)
 	if keeps {
-		time.Sleep(150 * time.Minute) // kept poison becomes visible every hour
+		time.Sleep(150 * time.Minute) // kept poison becomes visible again and again
 	}
 	w.stopWorker(p)
 	if keeps {
@@ -106,6 +106,7 @@ type leftover struct {
 	job             jobPlan
 	text            string
 	hidden, expires time.Duration
+	deliveries      int64
 	newer           bool // an envelope of the next release
 	kept            bool // poison that stays, as far as can be seen
 }
@@ -125,14 +126,26 @@ func (w *world) updateLeft() {
 		case e.kind == dropped:
 			clear(w.left)
 		case there && e.outcome == "" && (e.kind == updated || e.kind == delivered):
-			was.hidden, was.text, was.kept = e.until, e.text, e.until > e.at+hour || poisoned(e.text)
+			was.hidden, was.text, was.deliveries = e.until, e.text, max(was.deliveries, e.count)
+			was.kept = e.kind == updated && w.mayBeKept(was)
 			w.left[e.id] = was
 		}
 	}
 }
 
-// hour is longer than any delay except that of kept poison.
-const hour = 50 * time.Minute
+// mayBeKept reports whether a message that was given back may be poison that stays in its queue: it
+// says so, or it is such that this cannot be recorded in it.
+func (w *world) mayBeKept(l leftover) bool {
+	j := l.job
+	if poisoned(l.text) || j.form == junk || j.form == broken || j.undecoded != "" || j.largest {
+		return true
+	}
+	least := w.plan.policy.maxAttempts
+	for _, one := range w.plan.workers {
+		least = min(least, one.policy.maxAttempts)
+	}
+	return !strings.HasPrefix(l.text, "millrace/") && (j.behaviour == poisons || l.deliveries >= int64(least))
+}
 
 // poisoned reports whether an envelope is marked as poison.
 func poisoned(text string) bool {
@@ -155,8 +168,8 @@ func (w *world) hangsUntil(id queue.ID) time.Duration {
 }
 
 // remaining counts the messages that the workers should handle, and calls show for each. Messages
-// of a newer release than a worker's are excluded, as are those that are kept hidden for an hour or
-// until they expire.
+// of a newer release than a worker's are excluded, as are those that are kept as poison or until
+// they expire.
 func (w *world) remaining(by []*process, show func(queue.ID, leftover)) (n int) {
 	old, keeps := false, false
 	for _, p := range by {

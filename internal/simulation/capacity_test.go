@@ -25,7 +25,7 @@ func (w *world) checkCapacity(p *process) {
 		w.sendJobs(wave, 4*assembled)
 		time.Sleep(assembled)
 	}
-	if running := p.listener.State().Running; running != slots {
+	if running := p.listener.State().Running; running < slots { // a message of a newer release may come and go
 		w.addViolation("%s has %d slots and got %d jobs, but runs %d", p.plan.name, slots, slots, running)
 	}
 	w.waitUntilEmpty([]*process{p})

@@ -3,7 +3,6 @@ package simulation
 import (
 	"encoding/json"
 
-	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
 )
 
@@ -18,6 +17,9 @@ func (b *ledger) copy(e entry) {
 	a := d.message
 	a.copies++
 	d.copied = true
+	if claim := claimOf(e.text); claim != "" {
+		b.body(claim).copies = append(b.body(claim).copies, a)
+	}
 	if d.began != nil && d.ended == nil {
 		b.addViolation(e, "a copy while the handler runs")
 	}
@@ -27,7 +29,7 @@ func (b *ledger) copy(e entry) {
 		}
 		return // a bare copy has no reason
 	}
-	if !d.holds(readable(record.Text)) {
+	if !b.holds(d, readable(record.Text)) {
 		b.addViolation(e, "the record is not of this delivery")
 	}
 	if record.Error == "" && d.ended != nil && !a.job.largest && !d.endedWith(didSnooze) {
@@ -59,6 +61,8 @@ func (b *ledger) reasonIsRight(d *delivery, reason poison.Reason) bool {
 		return d.began == nil && d.counted() && (d.lost() >= p.maxLost || a.job.largest && d.missing() >= int64(p.maxLost))
 	case poison.ReasonUndecodable:
 		return d.began == nil && (a.job.form == junk || a.job.form == broken || a.job.undecoded != "")
+	case poison.ReasonBlobGone:
+		return b.goneIsRight(d)
 	case poison.ReasonRejected:
 		return d.endedWith(didPoison)
 	case poison.ReasonExpiring:
@@ -95,14 +99,14 @@ func (b *ledger) origin(e entry) (found *delivery, _ poison.Record) {
 	// A bare copy says which message it is of, but not which delivery: prefer one that has no copy
 	// yet.
 	text := readable(e.text)
-	head, _, _, _ := codec.Open(text, codec.Auto)
+	head := b.world.open(text).head
 	for _, a := range b.order {
 		if head.ID != "" && head.ID != "job-"+str(a.job.n) {
 			continue
 		}
 		for _, d := range a.deliveries {
 			fits := d.who == e.who && (d.began == nil || d.ended != nil) && (found == nil || found.copied || !d.copied)
-			if fits && (d.holds(text) || d.counted() && d.has(text)) { // of an envelope, only the body is copied
+			if fits && (b.holds(d, text) || d.counted() && d.has(text)) { // of an envelope, only the body is copied
 				found = d
 			}
 		}

@@ -142,7 +142,7 @@ func (c *pace) course(id queue.ID, l leftover) (runs int, long time.Duration) {
 	if j.form == junk || j.form == broken || j.undecoded != "" {
 		return 0, 0
 	}
-	head, _, _, _ := codec.Open(readable(l.text), codec.Auto)
+	head, _, _, _ := codec.Open(readable(l.text), codec.Auto, codec.Claims)
 	failing, again := max(c.attempts-head.Attempts, 0), max(j.times-n, 0)+1
 	switch j.behaviour {
 	case succeeds, poisons, discards:
@@ -235,7 +235,7 @@ func (c *pace) pause(j jobPlan) time.Duration {
 
 // mayLookLikeAnOutage reports whether enough jobs may fail in a row.
 func (w *world) mayLookLikeAnOutage(c pace) bool {
-	if w.plan.outage.long > 0 || c.timeout > 0 || c.together {
+	if w.plan.outage.long > 0 || w.plan.claims.outage.long > 0 || c.timeout > 0 || c.together {
 		return len(w.plan.jobs) >= minOutage
 	}
 	n := 0

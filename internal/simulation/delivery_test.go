@@ -12,25 +12,27 @@ import (
 
 // delivery is one delivery of a message by the server.
 type delivery struct {
-	message  *message
-	who      string
-	entry    entry
-	head     codec.Head
-	bodies   []string // that the message may have, delivered or saved; several after an unknown outcome
-	settled  int64    // delivery up to which outcomes were recorded at that time
-	noted    bool     // the start of its handler is recorded in the message
-	began    *entry
-	cut      time.Duration // when the handler's context ended while it ran; 0 for not
-	cause    string        // and why
-	reported time.Duration // when it was reported as stuck; 0 for not
-	givenUp  bool          // its slot was given to another
-	ended    *entry
-	copied   bool
-	back     bool // given back: an update after the run, or without one
+	message   *message
+	who       string
+	entry     entry
+	head      codec.Head
+	bodies    []string // that the message may have, delivered or saved; several after an unknown outcome
+	settled   int64    // delivery up to which outcomes were recorded at that time
+	noted     bool     // the start of its handler is recorded in the message
+	began     *entry
+	cut       time.Duration // when the handler's context ended while it ran; 0 for not
+	cause     string        // and why
+	reported  time.Duration // when it was reported as stuck; 0 for not
+	givenUp   bool          // its slot was given to another
+	ended     *entry
+	copied    bool
+	hidden    bool // its body was not found, although it is there
+	duplicate bool // it was deleted because its body is a tombstone
+	back      bool // given back: an update after the run, or without one
 }
 
 // counted reports whether the text counts attempts.
-func (d *delivery) counted() bool { return strings.HasPrefix(d.entry.text, thisMark) }
+func (d *delivery) counted() bool { return isEnvelope(d.entry.text) }
 
 // endedWith reports whether the run of the delivery ended with this result.
 func (d *delivery) endedWith(result string) bool {
@@ -41,12 +43,12 @@ func (d *delivery) endedWith(result string) bool {
 func (d *delivery) has(body string) bool { return slices.Contains(d.bodies, body) }
 
 // holds reports whether the message may have that text.
-func (d *delivery) holds(text string) bool {
+func (b *ledger) holds(d *delivery, text string) bool {
 	if text == d.entry.text {
 		return true
 	}
-	head, body, _, err := codec.Open(text, codec.Auto)
-	return err == nil && head.ID == d.head.ID && d.has(string(body))
+	o := b.world.open(text)
+	return o.err == nil && o.head.ID == d.head.ID && d.has(o.body)
 }
 
 // over returns when the handler ended or, without one, the time of the delivery.
@@ -96,8 +98,8 @@ func (b *ledger) starts(d *delivery, text string) bool {
 	if d.message.job.form == newer && b.workers[d.who].plan.release < 2 {
 		return false
 	}
-	head, _, format, err := codec.Open(text, codec.Auto)
-	return err == nil && format == codec.Envelope && d.began == nil && head.Starts > 0 && head.Settled == d.head.Settled
+	o := b.world.open(text)
+	return o.err == nil && o.format == codec.Envelope && d.began == nil && o.head.Starts > 0 && o.head.Settled == d.head.Settled
 }
 
 // before returns the deliveries since the last settlement that was recorded at its own.

@@ -57,8 +57,9 @@
 // loops that are woken together poll one after the other (stagger_test.go), and successive steps
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
-// goroutines. About two in a thousand of the other seeds have more than one trace: the release of
-// a message, or a settlement, wakes two loops, either of which may be the first.
+// goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
+// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, and those
+// that give up several handlers of a batch.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

@@ -39,6 +39,11 @@ const (
 	saving     kind = "saving"     // a handler saves its progress
 	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
+
+	stored   kind = "stored"   // a body, in a blob; the text is its name
+	entombed kind = "entombed" // a tombstone took the place of a body
+	swept    kind = "swept"    // a tombstone was removed
+	hidden   kind = "hidden"   // a body was not found, although it is there
 )
 
 // entry is one event, recorded on the server's side of all faults or in the handler.

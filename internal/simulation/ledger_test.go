@@ -17,8 +17,11 @@ type ledger struct {
 	receipts map[queue.Receipt]*delivery
 	workers  map[string]*worker
 	acked    []entry
-	stays    int // copies in the poison queue at the end
-	copies   int // ever made
+	bodies   map[string]*body // by the names of their blobs
+	stays    int              // copies in the poison queue at the end
+	copies   int              // ever made
+
+	claimsLeft []string // of messages in either queue, at the end
 
 	violations []string
 	overlaps   map[string]int // messages that ended in several places, by these and the causes
@@ -28,19 +31,23 @@ type ledger struct {
 func audit(w *world) *ledger {
 	b := &ledger{
 		world: w, messages: make(map[queue.ID]*message), receipts: make(map[queue.Receipt]*delivery),
-		workers: make(map[string]*worker), overlaps: make(map[string]int),
+		workers: make(map[string]*worker), overlaps: make(map[string]int), bodies: make(map[string]*body),
 		violations: slices.Clone(w.violations),
 	}
 	for _, p := range w.processes {
 		b.workers[p.plan.name] = newWorker(p)
 	}
 	for _, e := range w.history.entries {
+		if e.kind == stored {
+			w.contents[e.text] = e.outcome
+		}
 		b.read(e)
 	}
 	for _, a := range b.order {
 		b.close(a)
 	}
 	b.closeProducer()
+	b.closeBodies()
 	for _, p := range w.processes {
 		b.closeWorker(b.workers[p.plan.name])
 	}
@@ -76,11 +83,14 @@ func (b *ledger) read(e entry) {
 		b.copy(e)
 	case copyStays:
 		b.stays++
+		b.leaves(e)
+	case entombed, swept:
+		b.bodyEvent(e)
 	}
 	a := b.messages[e.id]
 	e.text = readable(e.text)
 	switch e.kind {
-	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains:
+	case delivered, updated, deleted, began, cutOff, saving, saved, batched, ended, reported, remains, hidden:
 		if a == nil {
 			b.addViolation(e, "a message that was never accepted")
 			return
@@ -99,6 +109,18 @@ func (b *ledger) read(e entry) {
 		b.report(a, e)
 	case remains:
 		a.remains = true
+		b.leaves(e)
+	case hidden:
+		if d := a.handledBy(e); d != nil {
+			d.hidden = true
+		}
+	}
+}
+
+// leaves notes the claim of a message that is left at the end.
+func (b *ledger) leaves(e entry) {
+	if claim := claimOf(e.text); claim != "" {
+		b.claimsLeft = append(b.claimsLeft, claim)
 	}
 }
 

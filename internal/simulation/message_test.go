@@ -15,6 +15,7 @@ type message struct {
 	job        jobPlan
 	acceptance entry
 	text       string // on the server, as readable returns it
+	claim      string // name of the blob to which the text refers; "" for none
 	newest     queue.Receipt
 	deliveries []*delivery
 	kept       int64 // delivery after which it was first given back as poison that stays
@@ -36,6 +37,7 @@ func (b *ledger) accept(e entry) {
 	a := &message{id: e.id, job: b.world.jobs[n], acceptance: e, text: readable(e.text)}
 	b.messages[e.id] = a
 	b.order = append(b.order, a)
+	b.refers(a, e, a.text)
 }
 
 func (a *message) expired(at time.Duration) bool {
@@ -58,9 +60,8 @@ func (b *ledger) deliver(a *message, e entry) {
 		b.addViolation(e, "the dequeue count should be %d", want)
 	}
 	d := &delivery{message: a, who: e.who, entry: e, settled: min(a.settled, e.count-1)}
-	var body []byte
-	d.head, body, _, _ = codec.Open(e.text, codec.Auto)
-	d.bodies = []string{string(body)}
+	opened := b.world.open(e.text)
+	d.head, d.bodies = opened.head, []string{opened.body}
 	if int64(d.head.Starts) > e.count-1-d.head.Settled { // more than possible: forged
 		d.head.Settled, d.head.Starts = 0, 0
 	}
@@ -91,7 +92,7 @@ func (b *ledger) update(a *message, e entry) {
 		// A renewal can arrive after the handler has returned.
 		d.back = !d.endedWith(didSucceed) && !d.endedWith(didDiscard)
 		// A foreign message is not rewritten and cannot be marked as poison.
-		if a.kept == 0 && strings.HasPrefix(e.text, thisMark) && poisoned(e.text) {
+		if a.kept == 0 && isEnvelope(e.text) && poisoned(e.text) {
 			a.kept = d.entry.count
 		}
 	}
@@ -99,6 +100,7 @@ func (b *ledger) update(a *message, e entry) {
 		b.rewrite(a, d, e, running)
 	}
 	a.text = e.text
+	b.refers(a, e, a.text)
 }
 
 // policy returns the policy of the worker that got the delivery.
@@ -106,20 +108,20 @@ func (b *ledger) policy(d *delivery) policyPlan { return b.workers[d.who].plan.p
 
 // rewrite checks a text that differs from the one before.
 func (b *ledger) rewrite(a *message, d *delivery, e entry, running bool) {
-	head, body, format, err := codec.Open(e.text, codec.Auto)
-	if err != nil || !d.has(string(body)) {
+	now, was := b.world.open(e.text), b.world.open(a.text)
+	head := now.head
+	if now.err != nil || !d.has(now.body) {
 		b.addViolation(e, "the text is neither the previous one nor one that its handler saved: %q", a.text)
 		return
 	}
-	was, before, wasFormat, _ := codec.Open(a.text, codec.Auto)
 	switch {
-	case head == was && format == wasFormat: // saved, without an envelope
-	case format != codec.Envelope:
+	case head == was.head && now.format == was.format: // saved, without an envelope, or as it was
+	case now.format != codec.Envelope:
 		b.addViolation(e, "an envelope is removed: %q", a.text)
-	case wasFormat != codec.Envelope && !b.policy(d).adopt:
+	case was.format != codec.Envelope && !b.policy(d).adopt:
 		b.addViolation(e, "a foreign message is rewritten")
-	case string(body) != string(before) && (running || d.began != nil && head.Settled == d.entry.count-1):
-		b.progress(a, d, e, head, was) // or a save that arrives after the handler has returned
+	case now.body != was.body && (running || d.began != nil && head.Settled == d.entry.count-1):
+		b.progress(a, d, e, head, was.head) // or a save that arrives after the handler has returned
 	case running:
 		b.addViolation(e, "the head changes while the handler runs: %q", a.text)
 	case b.starts(d, e.text):
@@ -195,7 +197,8 @@ func (b *ledger) delete(a *message, e entry) {
 		return
 	}
 	copied := d.copied || a.copies > 0 && a.bare(b.policy(d)) // a bare copy does not say which delivery it is of
-	if !d.endedWith(didSucceed) && !d.endedWith(didDiscard) && !copied {
+	d.duplicate = b.isDuplicate(d)
+	if !d.endedWith(didSucceed) && !d.endedWith(didDiscard) && !copied && !d.duplicate {
 		b.addViolation(e, "a delete without a success, a discard or a copy before it")
 	}
 	if e.outcome != "" {

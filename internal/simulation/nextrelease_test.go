@@ -15,15 +15,27 @@ import (
 const (
 	thisMark = "millrace/1"
 	nextMark = "millrace/3"
+
+	// These are of a text with a claim.
+	featureMark     = "millrace/2"
+	nextFeatureMark = "millrace/4"
 )
 
 // inNewer returns the text with the mark of the next release.
-func inNewer(text string) string { return nextMark + strings.TrimPrefix(text, thisMark) }
+func inNewer(text string) string {
+	if rest, is := strings.CutPrefix(text, featureMark); is {
+		return nextFeatureMark + rest
+	}
+	return nextMark + strings.TrimPrefix(text, thisMark)
+}
 
 // readable returns the text with the mark of this release.
 func readable(text string) string {
 	if rest, is := strings.CutPrefix(text, nextMark); is {
 		return thisMark + rest
+	}
+	if rest, is := strings.CutPrefix(text, nextFeatureMark); is {
+		return featureMark + rest
 	}
 	return text
 }
@@ -41,8 +53,8 @@ func (q *nextRelease) Dequeue(ctx context.Context, n int, visibility time.Durati
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range batch {
-		if strings.HasPrefix(batch[i].Text, nextMark) {
-			batch[i].Text = readable(batch[i].Text)
+		if text := readable(batch[i].Text); text != batch[i].Text {
+			batch[i].Text = text
 			q.newer[batch[i].ID] = true
 		}
 	}

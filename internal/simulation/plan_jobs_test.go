@@ -44,6 +44,7 @@ type jobPlan struct {
 	delay, ttl time.Duration // 0 for none
 	form       form
 	largest    bool // its text has the maximum size
+	claimed    bool // its body is stored elsewhere
 	behaviour  behaviour
 	times      int           // of the behaviour, before it succeeds
 	atOnce     bool          // a retry or snooze is without a delay
@@ -103,6 +104,7 @@ func (p *plan) job(n int) jobPlan {
 		j.undecoded = pick(d, []behaviour{panics, exits}, about, "how undecoded")
 	}
 	j.largest = j.form != junk && j.form != broken && j.form != newer && d.chance(0.007, about, "largest")
+	j.claimed = p.claims.on && j.form == enveloped && !j.largest && d.chance(0.6, about, "claimed")
 	p.age(&j)
 	return j
 }

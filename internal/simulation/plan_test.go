@@ -23,6 +23,7 @@ type plan struct {
 	sending   faultqueue.Options
 	incidents []incident
 	outage    outagePlan
+	claims    claimsPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -59,6 +60,7 @@ func newPlan(seed uint64) *plan {
 	}
 	p.policy = p.bounds("world")
 	p.policy.bare = d.chance(0.1, "bare")
+	p.drawClaims()
 	p.drawFaults()
 	least := 5
 	if p.outage.long > 0 { // fewer would not be recognized as an outage

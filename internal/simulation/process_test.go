@@ -178,6 +178,7 @@ func (p *process) options() *listener.Options[job] {
 	d, w := p.world.plan.dice, p.plan
 	o := &listener.Options[job]{
 		Codec:       reader{p},
+		Claims:      p.claims(),
 		Adopt:       w.policy.adopt,
 		Concurrency: w.concurrency, BatchSize: w.batch, MinFetch: w.least, Linger: w.linger,
 		Loops:      w.loops,

@@ -34,6 +34,11 @@ func (w *world) produce() {
 // send puts a job on the queue, and reports whether it was accepted.
 func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	text := j.text(time.Now(), try)
+	if j.claimed {
+		if text = w.claimed(j, time.Now(), try); text == "" {
+			return false
+		}
+	}
 	w.mu.Lock()
 	w.texts[text] = j.n
 	w.mu.Unlock()

@@ -25,6 +25,7 @@ var parts = map[string]func(*plan){
 			j.behaviour = fails
 		}
 	}),
+	"claims": eachJob(func(j *jobPlan) { j.claimed = false }),
 	"newer": eachJob(func(j *jobPlan) {
 		if j.form == newer {
 			j.form = enveloped

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -23,6 +24,11 @@ type world struct {
 	surviving sync.WaitGroup // processes that continue after the horizon
 	running   sync.WaitGroup // handlers, abandoned ones too
 	ended     sync.WaitGroup // of processes that died
+
+	blobs      blob.Store        // the bodies of messages that only refer to them
+	contents   map[string]string // of all bodies that were ever stored; used by the ledger only
+	sending    processClaims     // of the producer
+	bodiesLeft map[string]bool   // at the end, without tombstones
 
 	seen int // entries that updateLeft has read; used by calm only
 	left map[queue.ID]leftover
@@ -44,6 +50,12 @@ func play(p *plan, b breakage) *world {
 		engine: localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1, DeletingFor: max(p.deletingFor, 1)}),
 		jobs:   p.jobs, runs: make(map[queue.ID]int), texts: make(map[string]int),
 		hangs: make(map[queue.ID]time.Duration), left: make(map[queue.ID]leftover),
+		blobs: blob.Memory(), contents: make(map[string]string), bodiesLeft: make(map[string]bool),
+	}
+	if p.claims.on {
+		s := w.bodyStore("producer")
+		s.dead, s.kill = func() bool { return false }, func() {}
+		w.sending = w.newClaims(s)
 	}
 	w.network = newNetwork(p.way, w.engine)
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
@@ -142,6 +154,9 @@ func (w *world) faultyTime() {
 	if w.plan.drop > 0 {
 		all.Go(w.recreate)
 	}
+	if w.plan.claims.on {
+		all.Go(w.sweep)
+	}
 	for _, one := range w.plan.workers {
 		if p := w.addProcess(one); one.survives {
 			w.surviving.Go(p.live)
@@ -160,6 +175,7 @@ func (w *world) faultyTime() {
 // count removes the remaining messages from both queues, after all have become visible.
 func (w *world) count() {
 	time.Sleep(8 * 24 * time.Hour)
+	w.keepBodies()
 	main := w.engine.Queue(jobs)
 	for _, c := range []struct {
 		queue queue.Queue

@@ -1,0 +1,199 @@
+package claimcheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/codec"
+)
+
+// Defaults of [Options].
+const (
+	defaultLimit     = 48 << 10
+	defaultMaxBody   = 64 << 20
+	defaultTimeout   = 5 * time.Minute
+	defaultRetention = 14 * 24 * time.Hour
+)
+
+// Options configure [Claims]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Limit is the size of the largest body, in bytes, that stays in its message. A smaller one
+	// is stored too if it does not fit, because its characters need escaping or Base64. Negative
+	// is an error. Defaults to 48 KiB.
+	Limit int
+
+	// MaxBody is the size of the largest body that is stored and opened, in bytes. Negative is an
+	// error. Defaults to 64 MiB.
+	MaxBody int64
+
+	// Timeout bounds each call, in addition to its context. Negative, and less than 1 µs, are
+	// errors. Defaults to 5 min.
+	Timeout time.Duration
+
+	// Retention is how long a tombstone stays before [Claims.Sweep] removes it: as long as
+	// duplicates of a message may come. Negative, and less than 1 µs, are errors. Defaults to 14
+	// days.
+	Retention time.Duration
+}
+
+// Claims stores and opens bodies. Make one with [New]. It is safe for concurrent use.
+type Claims struct {
+	store      blob.Store
+	container  string
+	options    Options
+	duplicates atomic.Int64
+}
+
+// New returns claims in a container of the store, which nothing else should use. It sends nothing.
+// The error names every invalid option.
+func New(store blob.Store, container string, o *Options) (*Claims, error) {
+	c := &Claims{store: store, container: container}
+	if o != nil {
+		c.options = *o
+	}
+	if err := c.options.setDefaults(); err != nil {
+		return nil, fmt.Errorf("claims in container %q: %w", container, err)
+	}
+	if store == nil {
+		return nil, fmt.Errorf("claims in container %q: a store is required", container)
+	}
+	if err := blob.CheckContainer(container); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
+	return c, nil
+}
+
+// setDefaults sets the defaults, or returns all errors in the options.
+func (o *Options) setDefaults() error {
+	var errs []error
+	if o.Limit < 0 || o.MaxBody < 0 {
+		errs = append(errs, fmt.Errorf("limit %d and MaxBody %d must not be negative", o.Limit, o.MaxBody))
+	}
+	for _, one := range [...]struct {
+		name  string
+		value time.Duration
+	}{{"Timeout", o.Timeout}, {"Retention", o.Retention}} {
+		if one.value != 0 && one.value < time.Microsecond {
+			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
+		}
+	}
+	if o.Limit == 0 {
+		o.Limit = defaultLimit
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Retention == 0 {
+		o.Retention = defaultRetention
+	}
+	return errors.Join(errs...)
+}
+
+// The metadata that marks a tombstone.
+const (
+	stateKey = "state"
+	settled  = "settled"
+)
+
+// folder begins the names of all blobs.
+const folder = "bodies/"
+
+// Limit returns Options.Limit.
+func (c *Claims) Limit() int { return c.options.Limit }
+
+// Put stores a body and returns its claim. A body over Options.MaxBody is an error, because no
+// worker would open it.
+func (c *Claims) Put(ctx context.Context, body []byte) (claim string, err error) {
+	if int64(len(body)) > c.options.MaxBody {
+		return "", fmt.Errorf("store a body: it has %d bytes, and MaxBody is %d", len(body), c.options.MaxBody)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	r := claimOf(blob.Ref{Container: c.container, Name: folder + strings.ToLower(rand.Text())}, body)
+	if err := c.store.Put(ctx, r.Ref, bytes.NewReader(body), nil); err != nil {
+		return "", fmt.Errorf("store a body: %w", err)
+	}
+	return r.String(), nil
+}
+
+// Open returns the body of a claim, whose checksum it has verified. An error matches
+// [codec.ErrClaimGone], [codec.ErrClaimSettled] or [codec.ErrClaimInvalid] if it will stay so, and
+// [codec.ErrNewer] for a claim of a newer release; otherwise the body cannot be read for now.
+func (c *Claims) Open(ctx context.Context, claim string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	r, err := c.parse(claim)
+	if err != nil {
+		return nil, fmt.Errorf("open a body: %w", err)
+	}
+	body, err := c.read(ctx, r)
+	if errors.Is(err, blob.ErrChanged) { // it has become a tombstone
+		body, err = c.read(ctx, r)
+	}
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.Is(err, codec.ErrClaimSettled):
+		c.duplicates.Add(1)
+	case errors.Is(err, blob.ErrMissing):
+		err = fmt.Errorf("%w: %w", codec.ErrClaimGone, err)
+	}
+	return nil, fmt.Errorf("open a body: %w", err)
+}
+
+// read reads and checks a body.
+func (c *Claims) read(ctx context.Context, r Claim) (body []byte, err error) {
+	if r.Size > c.options.MaxBody {
+		return nil, fmt.Errorf("%w: the body has %d bytes, and MaxBody is %d", codec.ErrClaimInvalid, r.Size, c.options.MaxBody)
+	}
+	stored, err := c.store.Open(ctx, r.Ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stored.Close() }() // everything has been read, or the error is another
+	switch {
+	case stored.Metadata[stateKey] == settled:
+		return nil, fmt.Errorf("%w: %v", codec.ErrClaimSettled, r.Ref)
+	case stored.Size != r.Size:
+		return nil, fmt.Errorf("%w: %v has %d bytes, and the claim says %d", codec.ErrClaimInvalid, r.Ref, stored.Size, r.Size)
+	}
+	body = make([]byte, r.Size)
+	if _, err := io.ReadFull(stored, body); err != nil {
+		return nil, fmt.Errorf("read %v: %w", r.Ref, err)
+	}
+	if claimOf(r.Ref, body) != r {
+		return nil, fmt.Errorf("%w: the checksum of %v is not that of the claim", codec.ErrClaimInvalid, r.Ref)
+	}
+	return body, nil
+}
+
+// Settled replaces a body by a tombstone. Call it when no message needs the body any more: its
+// message was deleted with certainty, because its job is done or not wanted. It may be called
+// again. Of a claim that Open would refuse as invalid it changes nothing and returns the error.
+func (c *Claims) Settled(ctx context.Context, claim string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	r, err := c.parse(claim)
+	if err == nil {
+		err = c.store.Put(ctx, r.Ref, strings.NewReader(""), &blob.PutOptions{Metadata: map[string]string{stateKey: settled}})
+	}
+	if err != nil {
+		return fmt.Errorf("replace the body of a job that is done by a tombstone: %w", err)
+	}
+	return nil
+}
+
+// Duplicates returns how many messages found that their job had been done: how often Open returned
+// [codec.ErrClaimSettled].
+func (c *Claims) Duplicates() int64 { return c.duplicates.Load() }

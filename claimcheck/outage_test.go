@@ -1,0 +1,117 @@
+package claimcheck_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+)
+
+// counted is a queue that counts requests.
+type counted struct {
+	queue.Queue
+	updates, dequeues atomic.Int64
+}
+
+func (q *counted) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	q.updates.Add(1)
+	return q.Queue.Update(ctx, l, text, visibility)
+}
+
+func (q *counted) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.dequeues.Add(1)
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+// An outage of the store is like one of the handlers: the messages wait in their queue, and are not
+// all fetched and given back again and again. When it is over all are done.
+func TestAnOutageOfTheStoreDoesNotChurnTheQueue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const jobs, hours = 500, 3
+		for n := range jobs {
+			b.send(job{fmt.Sprint(n), large})
+		}
+		q := &counted{Queue: b.queue}
+		b.queue = q
+		end := time.Now().Add(hours * time.Hour)
+		b.store.before = func(op string) error {
+			if time.Now().Before(end) {
+				return blob.ErrUnavailable
+			}
+			return nil
+		}
+		o := options(b.claims)
+		o.Concurrency, o.BatchSize = 64, 32
+		h := &handled{}
+		var during int64
+		time.AfterFunc(hours*time.Hour, func() { during = q.updates.Load() + q.dequeues.Load() })
+		state := b.run(o, h.handle, (hours+1)*time.Hour)
+		if len(h.jobs) != jobs || state.Succeeded != jobs || state.Poisoned != 0 {
+			b.Errorf("got %d runs, state %+v; want every job done once", len(h.jobs), state)
+		}
+		// A probe in 15 s is a dequeue and two updates; the beginning is two per slot.
+		if most := int64(hours*3600/10*3 + 4*64); during > most {
+			b.Errorf("got %d requests to the queue in the outage of %d h, want at most %d", during, hours, most)
+		}
+	})
+}
+
+// A store that hangs holds up a stop no longer than the settlement may take.
+func TestAStoreThatHangsDoesNotHoldUpTheStop(t *testing.T) {
+	for _, heedless := range []bool{false, true} {
+		bubble(t, func(b *bundle) {
+			for n := range 2 {
+				b.send(job{fmt.Sprint(n), large})
+			}
+			o := options(hanging{b.claims, heedless})
+			o.Grace, o.SettleTimeout = 20*time.Second, 10*time.Second
+			l := listener.New(b.queue, func(context.Context, *listener.Message[job]) error {
+				time.Sleep(5 * time.Second)
+				return nil
+			}, o)
+			ctx, stop := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- l.Run(ctx) }()
+			time.Sleep(2 * time.Second)
+			stop()
+			begin := time.Now()
+			err := <-done
+			if took := time.Since(begin); took > 32*time.Second {
+				b.Errorf("heedless %v: Run took %v after the stop, want at most Grace, SettleTimeout and two seconds: %v", heedless, took, err)
+			}
+			if gone := (*listener.AbandonedError)(nil); err != nil && !errors.As(err, &gone) {
+				b.Errorf("heedless %v: got %v", heedless, err)
+			}
+			if n := b.depth(b.queue); n != 0 {
+				b.Errorf("heedless %v: got %d messages left, want none", heedless, n)
+			}
+			b.wantStored(2, 0)
+			time.Sleep(time.Hour) // what was abandoned ends
+		})
+	}
+}
+
+// hanging are claims whose tombstones take half an hour.
+type hanging struct {
+	listener.Claims
+	heedless bool // of the context
+}
+
+func (h hanging) Settled(ctx context.Context, _ string) error {
+	over := ctx.Done()
+	if h.heedless {
+		over = nil
+	}
+	select {
+	case <-time.After(30 * time.Minute):
+		return nil
+	case <-over:
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,141 @@
+package claimcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+)
+
+// Body is a stored body, or the tombstone that has taken its place.
+type Body struct {
+	Ref     blob.Ref
+	Size    int64     // in bytes; 0 of a tombstone
+	Stored  time.Time // by the store's clock; of a tombstone when the body was replaced
+	Settled bool      // a tombstone
+}
+
+// Removed says what a sweep or a purge removed.
+type Removed struct {
+	Blobs int
+	Bytes int64
+}
+
+// List yields all bodies and tombstones, in the order of their names. An error is yielded last,
+// with a zero Body.
+func (c *Claims) List(ctx context.Context) iter.Seq2[Body, error] {
+	return func(yield func(Body, error) bool) {
+		for info, err := range c.store.List(ctx, c.container, folder) {
+			if err != nil {
+				yield(Body{}, fmt.Errorf("list bodies: %w", err))
+				return
+			}
+			if !yield(bodyOf(info), nil) {
+				return
+			}
+		}
+	}
+}
+
+// bodyOf returns what a blob is.
+func bodyOf(info blob.Info) Body {
+	return Body{info.Ref, info.Size, info.Modified, info.Metadata[stateKey] == settled}
+}
+
+// Waiting is List without the tombstones: bodies whose messages wait, in a queue or a poison
+// queue, and orphans.
+func (c *Claims) Waiting(ctx context.Context) iter.Seq2[Body, error] {
+	return func(yield func(Body, error) bool) {
+		for body, err := range c.List(ctx) {
+			if !body.Settled && !yield(body, err) {
+				return
+			}
+		}
+	}
+}
+
+// Sweep removes the tombstones that are older than Options.Retention, by this machine's clock and
+// the store's. Call it now and then, such as once a day; any number of processes may. One that
+// cannot be removed does not keep the others from it, unless the store is away. With an error it
+// returns what was removed.
+func (c *Claims) Sweep(ctx context.Context) (Removed, error) {
+	removed, err := c.remove(ctx, func(b Body) bool { return b.Swept(c.options.Retention) }, c.store.Delete)
+	if err != nil {
+		return removed, fmt.Errorf("sweep tombstones: %w", err)
+	}
+	return removed, nil
+}
+
+// Swept reports whether a sweep with this retention removes it.
+func (b Body) Swept(retention time.Duration) bool {
+	return b.Settled && time.Since(b.Stored) > retention
+}
+
+// Purge removes the bodies, not the tombstones, that are older than the age, by this machine's
+// clock and the store's. A message that still needs one of them becomes poison: the age must
+// exceed the time that a message can spend in its queue and in the poison queue. An age of zero or
+// less, and one below 1 µs, is an error. Otherwise errors are as those of Sweep.
+func (c *Claims) Purge(ctx context.Context, age time.Duration) (Removed, error) {
+	if age < time.Microsecond { // a number without a unit compiles
+		return Removed{}, fmt.Errorf("purge bodies: the age %v is too short: give it a unit, such as 720*time.Hour", age)
+	}
+	chosen := func(b Body) bool { return b.Purged(age) }
+	removed, err := c.remove(ctx, chosen, func(ctx context.Context, ref blob.Ref) error {
+		// A list may be minutes old: its job may be done meanwhile, and the tombstone stays.
+		info, err := c.store.Stat(ctx, ref)
+		if err != nil || !chosen(bodyOf(info)) {
+			return cmp.Or(err, errKept)
+		}
+		return c.store.Delete(ctx, ref)
+	})
+	if err != nil {
+		return removed, fmt.Errorf("purge bodies: %w", err)
+	}
+	return removed, nil
+}
+
+// Purged reports whether a purge of this age removes it.
+func (b Body) Purged(age time.Duration) bool { return !b.Settled && time.Since(b.Stored) > age }
+
+// errKept means that a body was not removed after all.
+var errKept = errors.New("it is no longer what was to be removed")
+
+// maxFailures is how many removals in a row may fail before the store counts as away.
+const maxFailures = 10
+
+// remove removes what is chosen with one, which may say errKept.
+func (c *Claims) remove(ctx context.Context, chosen func(Body) bool, one func(context.Context, blob.Ref) error) (Removed, error) {
+	var removed Removed
+	failed, inARow, first := 0, 0, error(nil)
+	for body, err := range c.List(ctx) {
+		if err != nil {
+			return removed, errors.Join(err, first)
+		}
+		if !chosen(body) {
+			continue
+		}
+		switch err := one(ctx, body.Ref); {
+		case err == nil:
+			inARow = 0
+			removed.Blobs++
+			removed.Bytes += body.Size
+		case errors.Is(err, errKept), errors.Is(err, blob.ErrMissing): // another process removed it
+		default:
+			failed, inARow, first = failed+1, inARow+1, cmp.Or(first, err)
+		}
+		if ctx.Err() != nil || inARow == maxFailures {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return removed, context.Cause(ctx)
+	case failed > 1:
+		return removed, fmt.Errorf("%d could not be removed, the first because: %w", failed, first)
+	}
+	return removed, first
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/millrace/millrace/claimcheck"
+)
+
+func bodiesCommand() *command {
+	return &command{name: "bodies", args: "VERB CONTAINER", does: "clean up after messages whose bodies are in a blob store", flags: newFlags("bodies"), more: bodiesMore,
+		verbs: []*command{bodiesListCommand(), bodiesSweepCommand(), bodiesPurgeCommand()}}
+}
+
+const bodiesMore = `CONTAINER is the container or folder that package claimcheck was given. When a job is done, a
+tombstone takes the place of its body: sweep removes it. A body that is not a tombstone belongs to a
+message in a queue or a poison queue, or to none, as after a kill: purge removes those of an age that
+no message reaches.
+`
+
+// bodyFlags are the flags that all verbs of bodies have.
+type bodyFlags struct {
+	store  storeFlag
+	asJSON bool
+}
+
+func (b *bodyFlags) add(f *flag.FlagSet) {
+	b.store.add(f)
+	f.BoolVar(&b.asJSON, "json", false, "print JSON")
+}
+
+func bodiesListCommand() *command {
+	var (
+		b     bodyFlags
+		older time.Duration
+		all   bool
+	)
+	f := newFlags("bodies list")
+	b.add(f)
+	f.Var(duration{&older}, "older", "only what was stored at least this `duration` ago, such as 720h")
+	f.BoolVar(&all, "all", false, "list tombstones too")
+	return &command{name: "bodies list", args: "CONTAINER", does: "list the stored bodies, one per line", flags: f, minArgs: 1, maxArgs: 1,
+		more: "The names are those in the messages: millrace peek and millrace poison show print them.\n",
+		run: func(ctx context.Context, c *console, args []string) error {
+			if older < 0 {
+				return usageError{fmt.Errorf("-older %v is negative: specify an age, such as 720h", older)}
+			}
+			return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+				return t.listBodies(ctx, claims, older, all, b.asJSON)
+			})
+		}}
+}
+
+// listedBody is a body, as printed in JSON.
+type listedBody struct {
+	Ref       string    `json:"ref"`
+	Size      int64     `json:"size"` // in bytes
+	Stored    time.Time `json:"stored"`
+	Tombstone bool      `json:"tombstone"`
+}
+
+// listBodies prints one line per body.
+func (t *task) listBodies(ctx context.Context, claims *claimcheck.Claims, older time.Duration, all, asJSON bool) error {
+	buffered := bufio.NewWriter(t.console.out)
+	out := tabwriter.NewWriter(buffered, 0, 0, 2, ' ', 0)
+	var bodies, tombstones count
+	for body, err := range claims.List(ctx) {
+		if err != nil {
+			return errors.Join(err, out.Flush(), buffered.Flush())
+		}
+		since := time.Since(body.Stored)
+		if since < older {
+			continue
+		}
+		of, what := &bodies, "bytes"
+		if body.Settled {
+			of, what = &tombstones, "bytes, a tombstone"
+		}
+		of.add(body)
+		switch {
+		case body.Settled && !all:
+		case asJSON:
+			err = printJSON(buffered, listedBody{body.Ref.String(), body.Size, body.Stored, body.Settled})
+		default:
+			_, err = fmt.Fprintf(out, "%v\t%s\t%d %s\n", body.Ref, age(since), body.Size, what)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(out.Flush(), buffered.Flush()); err != nil || asJSON {
+		return err
+	}
+	printf(t.console.err, "%v, and %s.\n", &bodies, plural(tombstones.blobs, "tombstone"))
+	return nil
+}
+
+// count is how many bodies there are.
+type count struct {
+	blobs  int
+	bytes  int64
+	oldest time.Time
+}
+
+func (c *count) add(b claimcheck.Body) {
+	c.blobs++
+	c.bytes += b.Size
+	if c.oldest.IsZero() || b.Stored.Before(c.oldest) {
+		c.oldest = b.Stored
+	}
+}
+
+func (c *count) String() string {
+	s := fmt.Sprintf("%s of %s", bodiesOf(c.blobs), plural64(c.bytes, "byte"))
+	if c.blobs > 0 {
+		s += fmt.Sprintf(", the oldest stored %s ago", age(time.Since(c.oldest)))
+	}
+	return s
+}
+
+func bodiesOf(n int) string {
+	if n == 1 {
+		return "1 body"
+	}
+	return fmt.Sprintf("%d bodies", n)
+}
+
+func plural64(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func bodiesSweepCommand() *command {
+	var (
+		b         bodyFlags
+		dryRun    bool
+		retention time.Duration
+	)
+	f := newFlags("bodies sweep")
+	b.add(f)
+	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be removed")
+	durationVar(f, &retention, "retention", 14*24*time.Hour, "keep tombstones for this `duration`")
+	return &command{name: "bodies sweep", args: "CONTAINER", does: "remove old tombstones", flags: f, minArgs: 1, maxArgs: 1,
+		more: `By its tombstone, a message that is a duplicate of one whose job is done is recognized and deleted.
+When the tombstone is gone, such a message is poison. No body is removed.
+`,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if retention < time.Microsecond {
+				return usageError{fmt.Errorf("-retention %v is too short: specify how long duplicates may come, such as 336h", retention)}
+			}
+			return c.onBodies(ctx, &b.store, args[0], &claimcheck.Options{Retention: retention}, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+				if dryRun {
+					would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Swept(retention) })
+					return t.reportBodies(ctx, args[0], &b, bodiesRemoved{DryRun: true, Blobs: would.blobs}, "tombstone", err)
+				}
+				removed, err := claims.Sweep(ctx)
+				return t.reportBodies(ctx, args[0], &b, bodiesRemoved{Blobs: removed.Blobs}, "tombstone", err)
+			})
+		}}
+}
+
+func bodiesPurgeCommand() *command {
+	var (
+		b           bodyFlags
+		dryRun, yes bool
+		older       time.Duration
+	)
+	f := newFlags("bodies purge")
+	b.add(f)
+	f.BoolVar(&dryRun, "dry-run", false, "remove nothing, and say what would be removed")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	f.Var(duration{&older}, "older", "remove what was stored at least this `duration` ago, such as 2160h")
+	return &command{name: "bodies purge", args: "CONTAINER", does: "remove bodies that no message needs, by their age", flags: f, minArgs: 1, maxArgs: 1,
+		more: `Nothing tells which bodies a message still needs. Choose an age that no message reaches, in its queue
+and in the poison queue together; a message without its body is poison, with the reason blobgone. It
+asks for the container's name to be typed, unless -yes or -dry-run is given. Tombstones stay.
+`,
+		run: func(ctx context.Context, c *console, args []string) error {
+			if older < time.Microsecond {
+				return usageError{errors.New("-older is required: specify an age that no message reaches, such as 2160h")}
+			}
+			return c.onBodies(ctx, &b.store, args[0], nil, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
+				return t.purgeBodies(ctx, args[0], claims, &b, older, dryRun, yes)
+			})
+		}}
+}
+
+// purgeBodies removes bodies, after a dry run that says which.
+func (t *task) purgeBodies(ctx context.Context, container string, claims *claimcheck.Claims, b *bodyFlags, older time.Duration, dryRun, yes bool) error {
+	if dryRun || !yes {
+		if !dryRun && !t.console.interactive {
+			return usageError{fmt.Errorf("cannot ask for confirmation, because the standard input is not a terminal: use -yes to purge %s", container)}
+		}
+		would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Purged(older) })
+		if err != nil || dryRun || would.blobs == 0 {
+			return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: dryRun, Blobs: would.blobs, Bytes: would.bytes}, "body", err)
+		}
+		printf(t.console.err, "This removes %v, from %s for good. Messages that need one become poison.\n", &would, container)
+		if err := t.askToType(ctx, container, "nothing was removed"); err != nil {
+			return err
+		}
+	}
+	removed, err := claims.Purge(ctx, older)
+	return t.reportBodies(ctx, container, b, bodiesRemoved{Blobs: removed.Blobs, Bytes: removed.Bytes}, "body", err)
+}
+
+// chosen counts what is chosen.
+func chosen(ctx context.Context, claims *claimcheck.Claims, choose func(claimcheck.Body) bool) (count, error) {
+	var c count
+	for body, err := range claims.List(ctx) {
+		if err != nil {
+			return c, err
+		}
+		if choose(body) {
+			c.add(body)
+		}
+	}
+	return c, nil
+}
+
+// bodiesRemoved is what sweep and purge print, as JSON.
+type bodiesRemoved struct {
+	Container string `json:"container"`
+	DryRun    bool   `json:"dryRun"`
+	Blobs     int    `json:"blobs"`
+	Bytes     int64  `json:"bytes"`
+	Error     string `json:"error,omitempty"` // why it ended early
+}
+
+// reportBodies prints what was removed, also when it ended early.
+func (t *task) reportBodies(ctx context.Context, container string, b *bodyFlags, r bodiesRemoved, what string, err error) error {
+	r.Container = container
+	if err != nil && r.Blobs == 0 && ctx.Err() == nil {
+		return err
+	}
+	number := plural(r.Blobs, what)
+	if what == "body" {
+		number = fmt.Sprintf("%s of %s", bodiesOf(r.Blobs), plural64(r.Bytes, "byte"))
+	}
+	would := "was"
+	if r.DryRun {
+		would = "would be"
+	}
+	so := fmt.Sprintf("%s of %s %s", number, container, verbFor(r.Blobs, would, "removed"))
+	var printed error
+	switch {
+	case b.asJSON:
+		if err != nil {
+			r.Error = redact(err.Error())
+		}
+		printed = printJSON(t.console.out, r)
+	case err == nil:
+		_, printed = fmt.Fprintf(t.console.out, "%s.\n", so)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return interruption{fmt.Errorf("interrupted; %s; run it again for the rest", so)}
+	case err != nil:
+		return &explainedError{fmt.Sprintf("%v; %s before that", err, so), err}
+	}
+	return printed
+}

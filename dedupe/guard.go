@@ -1,0 +1,179 @@
+package dedupe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/blob"
+)
+
+// Defaults of [Options].
+const (
+	defaultMaxKeys   = 100_000
+	defaultRetention = 24 * time.Hour
+	defaultTimeout   = 5 * time.Second
+)
+
+// Options configure a [Guard]. Nil and the zero value mean the defaults.
+type Options struct {
+	// MaxKeys is how many keys this process remembers; the one that was recorded first is forgotten
+	// first. It must exceed the jobs that are handled until a duplicate comes: 2,000 jobs a second
+	// and a visibility of 30 s make 60,000. A store remembers any number. Negative is an error.
+	// Defaults to 100,000, which take up to 20 MB.
+	MaxKeys int
+
+	// Retention is how long a key is remembered. After that it is the key of a new job. Negative,
+	// and less than 1 µs, are errors. Defaults to 24 h.
+	Retention time.Duration
+
+	// Timeout bounds each call of the store, in addition to its context. While the store does not
+	// respond each message waits so long before its handler. Negative, and less than 1 µs, are
+	// errors. Defaults to 5 s.
+	Timeout time.Duration
+}
+
+// Guard remembers the keys of jobs that were handled. Make one with [New] or [NewShared]. One guard
+// may serve several listeners, because a key names its queue. It is safe for concurrent use.
+type Guard struct {
+	recent    *recent
+	store     blob.Store // nil for a guard in memory
+	container string
+	options   Options
+}
+
+// New returns a guard that remembers keys in the memory of this process. The error names every invalid
+// option.
+func New(o *Options) (*Guard, error) {
+	g := &Guard{}
+	if o != nil {
+		g.options = *o
+	}
+	if err := g.options.setDefaults(); err != nil {
+		return nil, fmt.Errorf("duplicate guard: %w", err)
+	}
+	g.recent = newRecent(g.options)
+	return g, nil
+}
+
+// NewShared returns a guard that also records keys in a container of the store, which nothing else
+// should use, for all processes that have it. It sends nothing. The error names every invalid option.
+func NewShared(store blob.Store, container string, o *Options) (*Guard, error) {
+	if store == nil {
+		return nil, fmt.Errorf("duplicate guard in container %q: a store is required", container)
+	}
+	g, err := New(o)
+	if err = errors.Join(err, blob.CheckContainer(container)); err != nil {
+		return nil, fmt.Errorf("duplicate guard in container %q: %w", container, err)
+	}
+	g.store, g.container = store, container
+	return g, nil
+}
+
+// setDefaults sets the defaults, or returns all errors in the options.
+func (o *Options) setDefaults() error {
+	var errs []error
+	if o.MaxKeys < 0 {
+		errs = append(errs, fmt.Errorf("MaxKeys %d must not be negative", o.MaxKeys))
+	}
+	for _, one := range [...]struct {
+		name  string
+		value time.Duration
+	}{{"Retention", o.Retention}, {"Timeout", o.Timeout}} {
+		if one.value != 0 && one.value < time.Microsecond {
+			errs = append(errs, fmt.Errorf("%s %v is too short: give it a unit, such as 60*time.Second", one.name, one.value))
+		}
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	if o.Retention == 0 {
+		o.Retention = defaultRetention
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	return errors.Join(errs...)
+}
+
+// digest stands for a key of any length, in memory and in names of blobs.
+type digest [sha256.Size]byte
+
+// folder begins the names of all blobs.
+const folder = "handled/"
+
+// ref returns where a key is recorded.
+func (g *Guard) ref(d digest) blob.Ref {
+	return blob.Ref{Container: g.container, Name: folder + hex.EncodeToString(d[:])}
+}
+
+// Handled reports whether the key was recorded within Options.Retention: by this guard, or in the
+// store. After an error it is unknown.
+func (g *Guard) Handled(ctx context.Context, key string) (bool, error) {
+	d := digest(sha256.Sum256([]byte(key)))
+	if g.recent.has(d) {
+		return true, nil
+	}
+	if g.store == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.options.Timeout)
+	defer cancel()
+	info, err := g.store.Stat(ctx, g.ref(d))
+	switch {
+	case errors.Is(err, blob.ErrMissing):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look up whether %.100s was handled: %w", key, err)
+	}
+	return !g.outlived(info), nil
+}
+
+// Record records that the job with the key was handled. In memory that never fails, also when the
+// store does.
+func (g *Guard) Record(ctx context.Context, key string) error {
+	d := digest(sha256.Sum256([]byte(key)))
+	g.recent.add(d)
+	if g.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.options.Timeout)
+	defer cancel()
+	// A put, not a create: a key that is there may be about to be forgotten.
+	if err := g.store.Put(ctx, g.ref(d), strings.NewReader(key), nil); err != nil {
+		return fmt.Errorf("record that %.100s was handled: %w", key, err)
+	}
+	return nil
+}
+
+// outlived reports whether a recorded key is no longer remembered.
+func (g *Guard) outlived(info blob.Info) bool {
+	return time.Since(info.Modified) >= g.options.Retention
+}
+
+// Sweep removes the keys from the store that are older than Options.Retention, by this machine's
+// clock and the store's, and returns how many. Call it now and then, such as once a day; any number
+// of processes may. A key that is recorded anew at that moment may be removed with them. With an
+// error it returns what was removed before. Without a store it does nothing.
+func (g *Guard) Sweep(ctx context.Context) (removed int, err error) {
+	if g.store == nil {
+		return 0, nil
+	}
+	for info, err := range g.store.List(ctx, g.container, folder) {
+		if err == nil && !g.outlived(info) {
+			continue
+		}
+		if err == nil {
+			err = g.store.Delete(ctx, info.Ref)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("sweep the keys of handled jobs: %w", err)
+		}
+		removed++
+	}
+	return removed, nil
+}

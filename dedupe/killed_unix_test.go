@@ -1,0 +1,137 @@
+//go:build unix
+
+package dedupe_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/localqueue/filequeue"
+)
+
+// worker is a worker process and its output.
+type worker struct {
+	process *exec.Cmd
+	reading sync.WaitGroup
+}
+
+// startWorker starts a worker that sends the lines of its output to a channel.
+func startWorker(t *testing.T, location, directory string, output chan<- string) *worker {
+	t.Helper()
+	w := &worker{process: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
+	w.process.Env = append(os.Environ(), workerVariable+"="+location, directoryVariable+"="+directory)
+	out, err := w.process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.reading.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			output <- lines.Text()
+		}
+	})
+	return w
+}
+
+// kill kills the process, like a machine failure.
+func (w *worker) kill(t *testing.T) {
+	t.Helper()
+	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	w.reading.Wait()
+	_ = w.process.Wait() // it was killed
+}
+
+// Worker processes with a shared guard in a directory are killed again and again, on a queue in a file.
+// Every job is handled, and when each is sent once more none is handled again.
+func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("leases of killed processes take ten seconds to end")
+	}
+	const jobs, workers, every = 120, 2, 30
+	data, err := filequeue.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := localqueue.Open(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	endpoint, err := emulator.New(engine, nil).Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endpoint.Close()
+	location, directory := endpoint.ConnectionString(), t.TempDir()
+	q, err := azurequeue.Open(location, "jobs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+
+	p := producer.New(q, &producer.Options[job]{Create: true})
+	for _, again := range []bool{false, true} {
+		for n := range jobs {
+			if _, err := p.Send(t.Context(), job{fmt.Sprint(n)}, &producer.SendOptions{Dedupe: fmt.Sprint("job ", n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		output := make(chan string, 10*jobs)
+		var pool []*worker
+		for range workers {
+			pool = append(pool, startWorker(t, location, directory, output))
+		}
+		kills := 0
+		azuritetest.Until(t, "the queue is empty", func() bool {
+			left := depth(t, q)
+			if left < int64(jobs-(kills+1)*every) {
+				pool[0].kill(t)
+				pool = append(pool[1:], startWorker(t, location, directory, output))
+				kills++
+			}
+			return left == 0
+		})
+		for _, w := range pool {
+			w.kill(t)
+		}
+		close(output)
+		runs, handled := 0, map[string]bool{}
+		for line := range output {
+			runs++
+			handled[line] = true
+		}
+		switch {
+		case kills == 0:
+			t.Error("got no kill")
+		case again && runs != 0:
+			t.Errorf("sent again: got %d runs, %v; want none", runs, handled)
+		case !again && (len(handled) != jobs || runs > jobs+kills*concurrency):
+			t.Errorf("got %d jobs handled in %d runs, with %d kills; want %d, and at most %d runs more for each kill", len(handled), runs, kills, jobs, concurrency)
+		}
+		t.Logf("again %v: %d runs, %d kills", again, runs, kills)
+	}
+}
+
+func depth(t *testing.T, q queue.Queue) int64 {
+	t.Helper()
+	p, err := q.Properties(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Depth
+}

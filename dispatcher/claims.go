@@ -1,0 +1,188 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"runtime/pprof"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// Claims keeps the bodies that messages only refer to, because they are too large for a message.
+// Package claimcheck implements it. Implementations must be safe for concurrent use.
+type Claims interface {
+	// Limit returns the size of the largest body, in bytes, that [Message.Save] leaves in the
+	// message if it fits.
+	Limit() int
+
+	// Put stores a body and returns its claim.
+	Put(ctx context.Context, body []byte) (claim string, err error)
+
+	// Open returns the body of a claim; [DeliveryFrom] returns whose. An error matches codec.ErrClaimGone,
+	// codec.ErrClaimSettled, codec.ErrClaimInvalid or codec.ErrNewer; with any other one the body
+	// cannot be read for now.
+	Open(ctx context.Context, claim string) ([]byte, error)
+
+	// Settled is called when no message needs the body of a claim any more: the message was
+	// deleted with certainty, because its job succeeded, now or before, or was discarded, or Message.Save has
+	// replaced the body.
+	Settled(ctx context.Context, claim string) error
+}
+
+// unreadableClaimDelay is how long a message waits whose body cannot be read for now.
+const unreadableClaimDelay = 30 * time.Second
+
+// understood returns the features of messages that the options allow to open.
+func (o *Options) understood() []codec.Feature {
+	if o.Claims == nil {
+		return []codec.Feature{codec.Groups}
+	}
+	return []codec.Feature{codec.Groups, codec.Claims}
+}
+
+// sumOf returns what tells a stored body from another one in this process.
+func sumOf(body []byte) uint64 { return maphash.Bytes(bodySeed, body) }
+
+var bodySeed = maphash.MakeSeed()
+
+// content returns the encoded body, wherever it came from.
+func (v *delivery) content() []byte {
+	if v.head.Claim != "" {
+		return v.claimed
+	}
+	return v.body
+}
+
+// fetch opens the claim of the message, or settles the message if that fails. From before the
+// download on the lease is renewed.
+func (v *delivery) fetch() (fetched bool) {
+	d := v.dispatcher
+	v.trackLease()
+	var err error
+	returned := d.hooks.Contain("Claims.Open", func() {
+		pprof.SetGoroutineLabels(d.handlers)
+		var body []byte
+		ctx := context.WithValue(v.context.Context, deliveryKey{}, v)
+		if body, err = d.options.Claims.Open(ctx, v.head.Claim); err == nil {
+			v.claimed, v.claimSum = body, sumOf(body)
+		}
+	})
+	switch ended := context.Cause(v.context.Context); {
+	case !returned:
+		err = errors.New("the download panicked or ended its goroutine")
+	case err == nil && ended != nil:
+		err = ended
+	}
+	if err != nil {
+		v.settleUnstarted(v.unopened(safeError("claims", err)))
+		return false
+	}
+	return true
+}
+
+// unopened decides on a message whose claim could not be opened.
+func (v *delivery) unopened(err error) decision {
+	switch {
+	case errors.Is(err, codec.ErrClaimGone):
+		return v.poisoned(poison.ReasonBlobGone, err)
+	case errors.Is(err, codec.ErrClaimSettled):
+		return decision{outcome: Duplicate, err: err}
+	case errors.Is(err, codec.ErrClaimInvalid):
+		return v.poisoned(poison.ReasonUndecodable, err)
+	case errors.Is(err, codec.ErrNewer):
+		return v.unreadable(err)
+	}
+	dec := v.later(Snoozed, unreadableClaimDelay, err)
+	dec.unfetched = true
+	return dec
+}
+
+// settleUnstarted settles a message whose start was recorded and whose handler did not run. If
+// its lease was tracked meanwhile, what became of the lease goes before the decision.
+func (v *delivery) settleUnstarted(dec decision) {
+	v.excludeStart(unstarted)
+	if !v.tracked() {
+		v.settle(dec, held, unstarted)
+		return
+	}
+	newest, state := v.dispatcher.leases.untrack(&v.lease)
+	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
+	ended := context.Cause(v.context.Context)
+	v.lease.cancel(nil)
+	switch {
+	case state != held:
+		dec = decision{outcome: Lost, err: errors.Join(cause(state), dec.err)}
+	case ended != nil:
+		dec = decision{outcome: GivenBack}
+	}
+	v.settle(dec, state, unstarted)
+}
+
+// store stores a body that is too large for the message, or leaves it in: then the claim is
+// empty. It returns the text that carries the body.
+func (v *delivery) store(ctx context.Context, head codec.Head, body []byte) (text, claim string, err error) {
+	head.Claim = ""
+	claims := v.dispatcher.options.Claims
+	if claims == nil || !v.enveloped() || len(body) <= claims.Limit() {
+		if text, err = codec.Seal(head, body, v.format); err == nil {
+			err = v.fits(head, text, body)
+		}
+		if claims == nil || !v.enveloped() || !errors.Is(err, queue.ErrTooLarge) {
+			return text, "", err
+		}
+	}
+	if claim, err = v.put(ctx, body); err != nil {
+		return "", "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
+	}
+	head.Claim = claim
+	if err = head.Check(); err == nil {
+		text, err = codec.Seal(head, nil, codec.Envelope)
+	}
+	if err == nil {
+		err = v.fits(head, text, nil)
+	}
+	if err != nil {
+		v.settleClaim(claim)
+	}
+	return text, claim, err
+}
+
+// put calls Claims.Put. A panic becomes an error.
+func (v *delivery) put(ctx context.Context, body []byte) (claim string, err error) {
+	d := v.dispatcher
+	if !d.hooks.Contain("Claims.Put", func() { claim, err = d.options.Claims.Put(ctx, body) }) {
+		return "", errors.New("it panicked or ended its goroutine")
+	}
+	return claim, err
+}
+
+// settleClaims settles the claims of a message that was deleted. A message in the poison queue
+// keeps its body, and so does one whose deletion is not certain.
+func (v *delivery) settleClaims(result Outcome) {
+	if v.deleted && (result == Deleted || result == Discarded || result == Duplicate) {
+		for _, claim := range append(v.unsure, v.head.Claim) {
+			v.settleClaim(claim)
+		}
+	}
+}
+
+// settleClaim says that no message needs the body of the claim. If that fails the body stays as
+// an orphan.
+func (v *delivery) settleClaim(claim string) {
+	d := v.dispatcher
+	if claim == "" || d.options.Claims == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.requests.context(), d.options.SettleTimeout)
+	defer cancel()
+	var err error
+	if d.hooks.Contain("Claims.Settled", func() { err = d.options.Claims.Settled(ctx, claim) }) && err != nil {
+		d.options.OnError(fmt.Errorf("message %s of %v was settled, but the body that it referred to stays stored: %w",
+			string(v.queued.ID), d.name, safeError("claims", err)))
+	}
+}

@@ -1,0 +1,131 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Duplicates remembers which jobs were handled, so that a message whose job was handled before is
+// deleted and not handled again. Package dedupe implements it, and documents what can be promised.
+// Implementations must be safe for concurrent use and should end with their context.
+//
+// A key names a job: the queue, the kind, and the dedupe key of the message, or else its job id, or
+// else its message id. It is readable text of any length and has no other use than to be compared.
+type Duplicates interface {
+	// Handled reports whether a job with this key was recorded. It is called for every message,
+	// before its handler. After an error the job is handled.
+	Handled(ctx context.Context, key string) (bool, error)
+
+	// Record records a job. It is called when the handler has returned nil, before the message is
+	// deleted. After an error the message is deleted all the same.
+	Record(ctx context.Context, key string) error
+}
+
+// DuplicatesError reports that Options.Duplicates failed for a message, which is handled and settled
+// as if there were none: a duplicate of it may be handled. It is passed to Options.OnError. Package
+// log/slog logs it as a group.
+type DuplicatesError struct {
+	Delivery
+	Handled bool // the job was handled and could not be recorded; else it is handled although it may have been before
+	Err     error
+}
+
+// Error describes the error in one line.
+func (e *DuplicatesError) Error() string {
+	what := "it is handled although it may have been handled before"
+	if e.Handled {
+		what = "it was handled, and a duplicate of it may be handled again"
+	}
+	return fmt.Sprintf("message %s of %v, attempt %d, %s: %v", string(e.ID), e.Queue, e.Attempt, what, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *DuplicatesError) Unwrap() error { return e.Err }
+
+// LogValue returns the attributes of [DuplicatesError.Attrs] as a group.
+func (e *DuplicatesError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
+
+// Attrs returns the log attributes queue, message, job, kind, attempt, handled and error, without
+// those that do not apply.
+func (e *DuplicatesError) Attrs() []slog.Attr {
+	return append(e.Delivery.attrs(), slog.Bool("handled", e.Handled), slog.Any("error", e.Err))
+}
+
+// errHandledBefore is why a duplicate is not handled.
+var errHandledBefore = errors.New("the job was handled before")
+
+// errHookEnded is the error of a call that did not return.
+var errHookEnded = errors.New("it panicked or ended its goroutine")
+
+// refuseDuplicate decides on a message whose job was handled before, or whose lease or worker has
+// ended while that was looked up. The lease is not renewed yet, so the call has half of it at most.
+func (v *delivery) refuseDuplicate() (dec decision, refused bool) {
+	d := v.dispatcher
+	ctx, cancel := context.WithTimeout(d.requests.context(), min(max(v.leaseLeft()/2, time.Second), d.options.SettleTimeout))
+	defer cancel()
+	var known bool
+	err := errHookEnded
+	d.hooks.Contain("Duplicates.Handled", func() {
+		var found bool
+		if found, err = d.options.Duplicates.Handled(ctx, v.duplicateKey()); err == nil {
+			known = found
+		}
+	})
+	switch {
+	case known:
+		return decision{outcome: Duplicate, err: errHandledBefore}, true
+	case d.handlersStopped():
+		return decision{outcome: GivenBack}, true
+	case v.leaseLeft() <= 0:
+		d.visibility.recordTooShort(v.visibility)
+		return decision{outcome: Lost, err: errors.Join(ErrLeaseExpired, err)}, true
+	case err != nil:
+		d.options.OnError(&DuplicatesError{Delivery: v.described(), Err: safeError("duplicates", err)})
+	}
+	return decision{}, false
+}
+
+// recordHandled records that the job was handled. A lease that is still held is no longer renewed,
+// and the delete needs the rest of it.
+func (v *delivery) recordHandled(dec decision) {
+	d := v.dispatcher
+	if d.options.Duplicates == nil {
+		return
+	}
+	limit := d.options.SettleTimeout
+	if dec.outcome != Lost {
+		limit = min(limit, max(v.leaseLeft()/2, time.Second))
+	}
+	ctx, cancel := context.WithTimeout(d.requests.context(), limit)
+	defer cancel()
+	err := errHookEnded
+	d.hooks.Contain("Duplicates.Record", func() { err = d.options.Duplicates.Record(ctx, v.duplicateKey()) })
+	if err != nil {
+		d.options.OnError(&DuplicatesError{Delivery: v.described(), Handled: true, Err: safeError("duplicates", err)})
+	}
+}
+
+// duplicateKey returns the key of the job, in the form of a URL: account/queue?kind=…&job=…. Its
+// parts are escaped, so that no two jobs have one key.
+func (v *delivery) duplicateKey() string {
+	name, value := "message", string(v.queued.ID)
+	switch {
+	case v.head.Dedupe != "":
+		name, value = "dedupe", v.head.Dedupe
+	case v.head.ID != "":
+		name, value = "job", v.head.ID
+	}
+	of := v.dispatcher.name
+	var b strings.Builder
+	b.WriteString(url.PathEscape(of.Account) + "/" + url.PathEscape(of.Queue) + "?")
+	if v.head.Kind != "" {
+		b.WriteString("kind=" + url.QueryEscape(v.head.Kind) + "&")
+	}
+	b.WriteString(name + "=" + url.QueryEscape(value))
+	return b.String()
+}

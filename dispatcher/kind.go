@@ -1,0 +1,197 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/queue"
+)
+
+// Kind is one of several types of jobs on a queue: its name, its handler and its limits. Make one
+// with [NewKind], or with package kinds, which ties a name to a type for senders too. It is safe for
+// concurrent use.
+type Kind struct {
+	name    string
+	options KindOptions
+	newJob  func(*delivery) job // nil without a handler
+	breaker *breaker            // made by NewKinds, for its copy of the kind
+}
+
+// KindOptions are the limits of one [Kind]. Nil and the zero value mean those of the listener.
+type KindOptions struct {
+	// Timeout ends the context of a handler of this kind when it has run this long, in place of
+	// listener.Options.Timeout. Negative means never. Less than 1 µs is refused as a number without
+	// a unit. Defaults to the listener's.
+	Timeout time.Duration
+
+	// MaxAttempts is how many recorded failures make a message of this kind poison, in place of
+	// poison.Policy.MaxAttempts. Negative is an error. Defaults to the listener's.
+	MaxAttempts int
+
+	// RetryDelay returns how long a message of this kind waits after a failed attempt, in place of
+	// listener.Options.RetryDelay. Defaults to the listener's.
+	RetryDelay func(attempt int, err error) time.Duration
+}
+
+// NewKind returns the kind of jobs whose envelopes have this name. An empty name is that of jobs
+// without a kind. Mistakes in it are errors of [NewKinds].
+func NewKind[T any](name string, jobs Jobs[T], o *KindOptions) Kind {
+	k := Kind{name: name}
+	if o != nil {
+		k.options = *o
+	}
+	if jobs.Codec == nil {
+		jobs.Codec = codec.JSON[T]()
+	}
+	if jobs.Handler != nil {
+		k.newJob = func(v *delivery) job { return &typedJob[T]{delivery: v, jobs: &jobs} }
+	}
+	return k
+}
+
+// NewKinds returns a dispatcher for a queue with jobs of several kinds. A message of another kind is
+// left to other workers: see codec.ErrNewer. It starts and sends nothing. The error names every
+// invalid option.
+func NewKinds(q queue.Queue, kinds []Kind, o *Options) (*Dispatcher, error) {
+	if isnil.Value(q) {
+		return nil, errors.New("dispatcher: a queue is required")
+	}
+	byName, err := kindsByName(kinds)
+	if o != nil && o.Format.Check() == nil && !o.Format.HasHead() && !o.Adopt {
+		err = errors.Join(err, fmt.Errorf("the format %v has no envelope, which names the kind: leave Format at codec.Auto", o.Format))
+	}
+	d, invalid := newDispatcher(q, newUntypedDeliveries, o)
+	if err != nil {
+		err = fmt.Errorf("dispatcher of %v: %w", q.Name(), err)
+	}
+	if err := errors.Join(err, invalid); err != nil {
+		return nil, err
+	}
+	d.kinds, d.features = byName, append(d.features, codec.Kinds)
+	d.breakKindsApart()
+	return d, nil
+}
+
+// kindsByName returns the kinds by name, or all errors in them.
+func kindsByName(kinds []Kind) (map[string]*Kind, error) {
+	byName := make(map[string]*Kind, len(kinds))
+	var errs []error
+	if len(kinds) == 0 {
+		errs = append(errs, errors.New("at least one kind is required"))
+	}
+	for _, k := range kinds {
+		errs = append(errs, k.check())
+		if byName[k.name] != nil {
+			errs = append(errs, fmt.Errorf("%v is there twice", &k))
+		}
+		byName[k.name] = &k
+	}
+	return byName, errors.Join(errs...)
+}
+
+// check returns all errors in the kind.
+func (k *Kind) check() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := (codec.Head{Kind: k.name}).Check(); err != nil {
+		errs = append(errs, err)
+	}
+	if k.newJob == nil {
+		refuse("%v needs a handler", k)
+	}
+	if k.options.MaxAttempts < 0 {
+		refuse("%v: %d attempts must be at least 1", k, k.options.MaxAttempts)
+	}
+	if d := k.options.Timeout; lacksUnit(d) {
+		refuse("%v: handler time-out %v is too short for any handler: give it a unit, such as %d*time.Second", k, d, d)
+	}
+	return errors.Join(errs...)
+}
+
+// String names the kind in errors.
+func (k *Kind) String() string {
+	if k.name == "" {
+		return "the kind without a name"
+	}
+	return fmt.Sprintf("the kind %.60q", k.name)
+}
+
+// newUntypedDeliveries returns n deliveries, linked by their sibling fields, whose jobs are made
+// when their kinds are known. They are one allocation.
+func newUntypedDeliveries(n int) *delivery {
+	batch := make([]delivery, n)
+	var first *delivery
+	for i := range batch {
+		batch[i].sibling = first
+		first = &batch[i]
+	}
+	return first
+}
+
+// chooseKind makes the job of an opened message, if the queue has several kinds. A message of a kind
+// that this worker does not know is for another one.
+func (v *delivery) chooseKind() error {
+	kinds := v.dispatcher.kinds
+	if kinds == nil {
+		return nil
+	}
+	if v.kind = kinds[v.head.Kind]; v.kind == nil {
+		return otherKindError{v.head.Kind, v.dispatcher}
+	}
+	v.job = v.kind.newJob(v)
+	return nil
+}
+
+// otherKindError says that a job is of a kind that this worker does not handle. It is a
+// [codec.ErrNewer].
+type otherKindError struct {
+	kind       string
+	dispatcher *Dispatcher
+}
+
+func (e otherKindError) Error() string {
+	it := "without a kind"
+	if e.kind != "" {
+		it = fmt.Sprintf("of the kind %.60q", e.kind)
+	}
+	return fmt.Sprintf("it is a job %s, which this worker does not handle: it waits for one that does; this one handles %s", it, e.dispatcher.kindNames())
+}
+
+func (otherKindError) Unwrap() error { return codec.ErrNewer }
+
+// maxKindsNamed is how many kinds an error names.
+const maxKindsNamed = 8
+
+// kindNames lists the kinds for an error.
+func (d *Dispatcher) kindNames() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(d.kinds)) {
+		names = append(names, fmt.Sprintf("%.60q", name))
+	}
+	if more := len(names) - maxKindsNamed; more > 0 {
+		names = append(names[:maxKindsNamed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// retryDelayHook returns the function that decides on the delay, or nil for the default.
+func (v *delivery) retryDelayHook() func(attempt int, err error) time.Duration {
+	if v.kind != nil && v.kind.options.RetryDelay != nil {
+		return v.kind.options.RetryDelay
+	}
+	return v.dispatcher.options.RetryDelay
+}
+
+// maxAttempts returns the number of the last attempt.
+func (v *delivery) maxAttempts() int {
+	if v.kind != nil && v.kind.options.MaxAttempts > 0 {
+		return v.kind.options.MaxAttempts
+	}
+	return v.dispatcher.maxAttempts()
+}

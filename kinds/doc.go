@@ -1,0 +1,42 @@
+// Package kinds puts jobs of several types on one queue. A [Kind] ties a name to a type of job once,
+// for those who send and those who handle, so that they cannot disagree:
+//
+//	var (
+//		Orders = kinds.Kind[Order]{Name: "order"}
+//		Emails = kinds.Kind[Email]{Name: "email"}
+//	)
+//
+//	p := Orders.Producer(q, nil)
+//
+//	l := listener.NewKinds(q, []listener.Kind{
+//		Orders.Handle(bill, nil),
+//		Emails.Handle(deliver, &kinds.Options{Timeout: 10 * time.Second, MaxAttempts: 20}),
+//	}, nil)
+//
+// # Delivery
+//
+// The name travels in the envelope. A worker gives back what it has no handler for, with a delay and
+// without an attempt, so that old and new releases can work on one queue: see listener.NewKinds.
+// To add a kind, deploy workers that handle it and senders that use it in any order. To rename one,
+// handle both names until no message has the old one. To take one out, stop sending it first.
+//
+// A queue that has had jobs of one type keeps their handler as the kind without a name:
+// Kind[Order]{}.
+//
+// # Outages
+//
+// When the handlers of one kind keep failing, only that kind waits: its jobs are given back without
+// an attempt, for as long as the outage has lasted so far, at most 10 min, and one is tried now and
+// then. They are reported as listener.ErrOutage. The other kinds are handled meanwhile. Jobs without
+// an envelope are tried all the same.
+//
+// # Concurrency
+//
+// All kinds share the slots of their listener: handlers that hang leave none to other kinds. Set
+// Options.Timeout, or give kinds that must not wait for each other queues of their own.
+//
+// # Cost
+//
+// As much as a queue of one kind. What no worker handles costs a dequeue and an update every 30 s.
+// What waits in an outage costs them after 1, 2, 4 … s, and in the end every 10 min.
+package kinds

@@ -1,0 +1,47 @@
+package kinds
+
+import (
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+)
+
+// Kind ties a name to a type of job, for senders and workers. The zero value stands for jobs
+// without a name. It is safe for concurrent use.
+//
+// The name decides how a body is decoded. A program that sends it with another type is not found
+// out if that decodes: JSON ignores unknown fields. So use one Kind, in a package of both sides.
+type Kind[T any] struct {
+	// Name names the type of the job in the envelope: at most codec.MaxHeadText bytes of UTF-8
+	// without control characters. Empty means jobs without a kind: those that were sent before the
+	// queue had kinds, and those of other programs. Defaults to empty.
+	Name string
+
+	// Codec encodes and decodes the body. Defaults to codec.JSON.
+	Codec codec.Codec[T]
+}
+
+// Options are the limits of the jobs of one kind. See dispatcher.KindOptions.
+type Options = dispatcher.KindOptions
+
+// Handle returns the kind with its handler, for listener.NewKinds. Nil options mean the limits of
+// the listener.
+func (k Kind[T]) Handle(h dispatcher.Handler[T], o *Options) dispatcher.Kind {
+	return dispatcher.NewKind(k.Name, dispatcher.Jobs[T]{Handler: h, Codec: k.Codec}, o)
+}
+
+// Producer returns a producer that sends jobs of this kind to the queue. Its Kind and Codec are
+// those of k: options that set either panic, as a nil queue does, because it is a mistake in the
+// program. An invalid name is an error of every Send.
+func (k Kind[T]) Producer(q queue.Queue, o *producer.Options[T]) *producer.Producer[T] {
+	var options producer.Options[T]
+	if o != nil {
+		options = *o
+	}
+	if options.Kind != "" || options.Codec != nil {
+		panic("kinds.Kind.Producer: the options set Kind or Codec, which are those of the kind")
+	}
+	options.Kind, options.Codec = k.Name, k.Codec
+	return producer.New(q, &options)
+}

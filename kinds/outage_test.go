@@ -1,0 +1,264 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/kinds"
+	"github.com/millrace/millrace/listener"
+)
+
+// failsFor returns a handler that records what it sees and fails until the outage is over.
+func failsFor[T any](b *bundle, outage time.Duration) listener.Handler[T] {
+	begin := time.Now()
+	fails, succeeds := handler[T](b, errFails), handler[T](b, nil)
+	return func(ctx context.Context, m *listener.Message[T]) error {
+		if time.Since(begin) < outage {
+			return fails(ctx, m)
+		}
+		return succeeds(ctx, m)
+	}
+}
+
+// runs returns how often handlers of the kind ran.
+func (b *bundle) runs(kind string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.handled[kind])
+}
+
+// sendMany sends n jobs of the kind of emails.
+func (b *bundle) sendMany(n int) {
+	for i := range n {
+		send(b, emails, email{fmt.Sprint(i)})
+	}
+}
+
+// A thousand jobs whose kind fails hold back no job of another kind. None of them becomes poison, and
+// all are handled when the outage is over, no later than after its length again.
+func TestABrokenKindDoesNotStopTheOthers(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n, outage = 1000, 20 * time.Minute
+		b.sendMany(n)
+		send(b, orders, order{1})
+		begin, waited := time.Now(), time.Duration(-1)
+		bill := func(context.Context, *listener.Message[order]) error {
+			waited = time.Since(begin)
+			return nil
+		}
+		state := b.run(outage, b.kindsOf(emails.Handle(handler[email](b, errFails), nil), orders.Handle(bill, nil)))
+		// 64 failures open the breaker while 64 more may run; after that one runs per pause of up to 15 s,
+		// if one comes up.
+		if runs := b.runs("email"); waited < 0 || waited > 10*time.Second || runs < 64+15 || runs > 64+64+140 || state.Poisoned != 0 {
+			b.Errorf("the other job waited for %v; %d runs of the broken kind; %+v", waited, runs, state)
+		}
+		// A message comes up with the logarithm of the outage: after 1 s, 2 s, 4 s and so on.
+		if state.Snoozed < 5*n || state.Snoozed > 14*n {
+			b.Errorf("messages were held back %d times, want about ten times each", state.Snoozed)
+		}
+		state = b.run(outage, b.kindsOf(emails.Handle(handler[email](b, nil), nil), orders.Handle(bill, nil)))
+		if state.Succeeded != n || state.Poisoned != 0 || b.depth() != 0 {
+			b.Errorf("after the outage: %+v, %d left", state, b.depth())
+		}
+	})
+}
+
+// Successes of another kind do not hide an outage, and what waits in one says so.
+func TestSuccessesOfAnotherKindDoNotHideAnOutage(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n = 300
+		for i := range n {
+			send(b, emails, email{fmt.Sprint(i)})
+			send(b, orders, order{i})
+		}
+		state := b.run(10*time.Minute, b.kindsOf(emails.Handle(handler[email](b, errFails), nil), orders.Handle(handler[order](b, nil), nil)))
+		if runs := b.runs("email"); b.runs("order") != n || runs > 64+64+80 || state.Poisoned != 0 {
+			b.Errorf("%d and %d runs: %+v", runs, b.runs("order"), state)
+		}
+		held := 0
+		for _, err := range b.reported {
+			var failed *listener.DeliveryError
+			if !errors.Is(err, listener.ErrOutage) {
+				continue
+			}
+			held++
+			if !errors.As(err, &failed) || failed.Outcome != listener.Snoozed || failed.Kind != "email" || errors.Is(err, errFails) ||
+				!strings.Contains(err.Error(), `keep failing, "email"; the last error: no`) || failed.Delay > 10*time.Minute {
+				b.Fatalf("reported %v", err)
+			}
+		}
+		if int64(held) != state.Snoozed {
+			b.Errorf("reported %d of %d", held, state.Snoozed)
+		}
+	})
+}
+
+// When all kinds fail the listener pauses as one of a single type does: almost no requests are sent,
+// and the first success of any kind resumes the work.
+func TestAnOutageOfAllKindsPausesTheListener(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n, outage = 300, time.Hour
+		for i := range n {
+			send(b, emails, email{fmt.Sprint(i)})
+			send(b, orders, order{i})
+		}
+		ks := []listener.Kind{emails.Handle(failsFor[email](b, outage), nil), orders.Handle(failsFor[order](b, outage), nil)}
+		l := b.kindsOf(ks...)
+		var during listener.State
+		time.AfterFunc(outage-time.Minute, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			during = l.State()
+		})
+		state := b.run(2*outage, l)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if during.Requests < 500 || during.Requests > 2500 || during.Poisoned != 0 {
+			b.Errorf("sent %d requests in the outage, want a few for each of %d messages and a few for each probe: %+v", during.Requests, 2*n, during)
+		}
+		// What was in flight when the last kind failed is held back, and no probe.
+		if during.Snoozed > 128 {
+			b.Errorf("held back %d messages", during.Snoozed)
+		}
+		if state.Succeeded != 2*n || state.Poisoned != 0 {
+			b.Errorf("after the outage: %+v", state)
+		}
+	})
+}
+
+// An outage of the only kind is one as on a queue of a single type: probes are neither held back nor
+// rarer.
+func TestAnOutageOfTheOnlyKindIsProbedAsEver(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(500)
+		b.options.Poison.MaxAttempts = 50
+		state := b.run(20*time.Minute, b.kindsOf(emails.Handle(handler[email](b, errFails), nil)))
+		if runs := b.runs("email"); runs < 64+60 || runs > 64+64+130 || state.Snoozed > 64 {
+			b.Errorf("%d runs: %+v", runs, state)
+		}
+	})
+}
+
+// A short outage ends soon, because the first pauses are short.
+func TestAShortOutageOfAKindEndsSoon(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(300)
+		send(b, orders, order{1})
+		state := b.run(10*time.Second, b.kindsOf(emails.Handle(failsFor[email](b, 2500*time.Millisecond), nil), orders.Handle(handler[order](b, nil), nil)))
+		if state.Succeeded < 200 || state.Poisoned != 0 {
+			b.Errorf("ten seconds after the beginning of an outage of 2.5 s: %+v", state)
+		}
+	})
+}
+
+// A probe that hangs is followed by another, and the success of any ends the outage of its kind only.
+func TestAKindRecoversWhateverItsProbesDo(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		const n, outage = 200, 3 * time.Second
+		begin := time.Now()
+		var hung atomic.Bool
+		b.sendMany(n)
+		send(b, orders, order{1})
+		release := make(chan struct{})
+		time.AfterFunc(20*time.Minute, func() { close(release) })
+		state := b.run(30*time.Minute, b.kindsOf(emails.Handle(func(context.Context, *listener.Message[email]) error {
+			if time.Since(begin) > 500*time.Millisecond && hung.CompareAndSwap(false, true) {
+				<-release
+			}
+			if time.Since(begin) < outage {
+				return errFails
+			}
+			return nil
+		}, nil), orders.Handle(handler[order](b, errFails), &kinds.Options{MaxAttempts: 50})))
+		if state.Succeeded != n || state.Poisoned != 0 {
+			b.Errorf("got %+v, want %d successes", state, n)
+		}
+	})
+}
+
+// A batch that fills does not wait in an outage of its kind, and batches of other kinds still fill.
+func TestOnlyBatchesOfABrokenKindStartEarly(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var broken, other []int
+		sizes := func(all *[]int, result error) listener.BatchHandler[email] {
+			return func(_ context.Context, ms []*listener.Message[email]) []error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				*all = append(*all, len(ms))
+				return slices.Repeat([]error{result}, len(ms))
+			}
+		}
+		others := kinds.Kind[email]{Name: "other"}
+		b.sendMany(200)
+		for i := range 39 {
+			send(b, others, email{fmt.Sprint(i)})
+		}
+		time.AfterFunc(time.Minute, func() { send(b, others, email{"the last"}) })
+		b.options.Concurrency = 100
+		b.run(2*time.Minute, b.kindsOf(emails.Handle(listener.Batch(sizes(&broken, errFails), 30, time.Hour), nil),
+			others.Handle(listener.Batch(sizes(&other, nil), 20, time.Hour), nil)))
+		if n := len(broken); n < 6 || broken[0] != 30 || broken[n-1] != 1 || broken[n-2] != 1 || !slices.Equal(other, []int{20, 20}) {
+			b.Errorf("got batches of %v and %v", broken, other)
+		}
+	})
+}
+
+// A message without an envelope is not held back, because its deliveries count as attempts.
+func TestAMessageWithoutAnEnvelopeIsNotHeldBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		for range 100 {
+			if _, err := b.queue.Enqueue(b.Context(), `{"Total":2}`, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.options.RetryDelay = func(int, error) time.Duration { return time.Second }
+		send(b, orders, order{1})
+		state := b.run(time.Hour, b.kindsOf(unnamed.Handle(handler[order](b, errFails), nil), orders.Handle(handler[order](b, nil), nil)))
+		if runs := b.runs(""); runs != 500 || state.Poisoned != 100 || state.Snoozed != 0 {
+			b.Errorf("%d runs: %+v; want five for each message", runs, state)
+		}
+	})
+}
+
+// With Adopt it gets an envelope when it is first held back, without an attempt.
+func TestAnAdoptedMessageIsHeldBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		for range 200 {
+			if _, err := b.queue.Enqueue(b.Context(), `{"Total":2}`, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		send(b, orders, order{1})
+		b.options.Adopt = true
+		state := b.run(20*time.Minute, b.kindsOf(unnamed.Handle(failsFor[order](b, 5*time.Minute), nil), orders.Handle(handler[order](b, nil), nil)))
+		if state.Snoozed < 72 || state.Poisoned != 0 || state.Succeeded != 201 {
+			b.Errorf("got %+v", state)
+		}
+	})
+}
+
+// A change of the concurrency changes how many failures are an outage of a kind.
+func TestTheConcurrencySaysHowManyFailuresAreAnOutage(t *testing.T) {
+	for _, c := range []struct{ failures, held int64 }{{199, 0}, {230, 30}} {
+		bubble(t, func(b *bundle) {
+			b.options.BatchSize, b.options.Loops = 1, listener.Loops{Max: 1}
+			l := b.kindsOf(emails.Handle(handler[email](b, errFails), nil), orders.Handle(handler[order](b, nil), nil))
+			time.AfterFunc(time.Millisecond, func() {
+				if err := l.Configure(listener.Settings{Concurrency: 200}); err != nil {
+					b.Error(err)
+				}
+				b.sendMany(int(c.failures))
+			})
+			state := b.run(500*time.Millisecond, l)
+			if state.Retried != min(c.failures, 200) || state.Snoozed != c.held {
+				b.Errorf("%d failures: %+v; want %d held back", c.failures, state, c.held)
+			}
+		})
+	}
+}

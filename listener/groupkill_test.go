@@ -1,0 +1,195 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+)
+
+// killer kills a process at its nth step of a kind, before or after that takes effect. A step is a
+// request or the handler of an item.
+type killer struct {
+	kind  string // empty for a process that is not killed
+	after bool
+
+	mu    sync.Mutex
+	until int  // steps of the kind; guarded by mu
+	dead  bool // guarded by mu
+}
+
+var errKilled = errors.New("the process was killed")
+
+func (k *killer) step(kind string, act func() error) error {
+	k.mu.Lock()
+	if k.dead {
+		k.mu.Unlock()
+		return errKilled
+	}
+	if kind == k.kind {
+		k.until--
+		k.dead = k.until == 0
+	}
+	now := k.dead
+	k.mu.Unlock()
+	if now && !k.after {
+		return errKilled
+	}
+	err := act()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	return err
+}
+
+// ledger says what became of the items of a group.
+type ledger struct {
+	mu        sync.Mutex
+	completed []int // times the handler of each succeeded; guarded by mu
+	mended    bool  // whether items that fail no longer do; guarded by mu
+}
+
+// groupItems is the number of items of the group of the kill test.
+const groupItems = 8
+
+// work runs a process on the queue for a while.
+func (b *bundle) work(k *killer, l *ledger, way func(Handler[job]) Handler[job]) {
+	b.Helper()
+	b.queue.intercept = k.step
+	o := fixed(5 * time.Second)
+	o.RetryDelay = func(int, error) time.Duration { return time.Second }
+	o.Poison.MaxAttempts = 2
+	b.run(New(b.queue, way(func(ctx context.Context, m *Message[job]) error {
+		l.mu.Lock()
+		mended := l.mended
+		l.mu.Unlock()
+		if m.Item == 6 {
+			if err := m.Save(ctx, m.Body); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch {
+		case m.Item == 1 && m.Attempt == 1, m.Item == 3 && !mended:
+			return k.step("failing handler", func() error { return errors.New("broken") })
+		case m.Item == 5 && !mended:
+			return k.step("failing handler", func() error { return Poison(errors.New("no use")) })
+		}
+		return k.step("handler", func() error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.completed[m.Item]++
+			return nil
+		})
+	}), o))
+	advance(2 * time.Minute)
+	b.mustFinish()
+	b.queue.intercept = nil
+}
+
+// recorded returns the items that are done according to the messages in both queues, and those of
+// which there is no message any more.
+func (b *bundle) recorded() (done codec.ItemSet, messages int) {
+	b.Helper()
+	for _, q := range []queue.Queue{b.queue.Queue, b.queue.Queue.Sibling(poison.Suffix)} {
+		batch, err := q.Peek(b.Context(), queue.MaxBatch)
+		if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+			b.Fatal(err)
+		}
+		for _, m := range batch {
+			text := m.Text
+			if r, err := poison.ParseRecord(text); err == nil {
+				text = r.Text
+			}
+			head, _, _, err := codec.Open(text, codec.Envelope, codec.Groups)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if messages++; messages == 1 {
+				done = head.Done
+			} else { // a copy and its original, killed in between: only what both say is certain
+				both := done
+				done = codec.NewItemSet(groupItems, func(i int) bool { return both.Has(i) && head.Done.Has(i) })
+			}
+		}
+	}
+	return done, messages
+}
+
+// A process that is killed at any step loses no item, and an item whose completion was recorded is not
+// handled again.
+func TestNoKillLosesAnItemOrRedoesARecordedOne(t *testing.T) {
+	for _, name := range []string{"one by one", "Each"} {
+		for _, kind := range []string{"dequeue", "handler", "failing handler", "update", "enqueue", "create", "delete"} {
+			for _, after := range []bool{false, true} {
+				for n, killed := 1, true; killed; n++ {
+					when := fmt.Sprintf("%s, %s %d, after it: %v", name, kind, n, after)
+					bubble(t, func(b *bundle) {
+						killed = b.killGroup(&killer{kind: kind, until: n, after: after}, ways[name], when)
+					})
+					if !killed && n == 1 {
+						t.Errorf("%s: no process was killed", when)
+					}
+					if kind == "dequeue" && n == 4 { // there is no end of polls
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// killGroup runs a process with the killer and then others, and reports whether the first was killed.
+func (b *bundle) killGroup(k *killer, way func(Handler[job]) Handler[job], when string) (killed bool) {
+	b.Helper()
+	b.putGroup(groupItems)
+	l := &ledger{completed: make([]int, groupItems)}
+	b.work(k, l, way)
+	killed = k.dead
+	advance(time.Hour) // the leases of the dead end
+	done, messages := b.recorded()
+	before := slices.Clone(l.completed)
+	for i, n := range before {
+		if done.Has(i) && n == 0 {
+			b.Errorf("%s: item %d is recorded as done, and is not", when, i)
+		}
+		if messages == 0 && n == 0 {
+			b.Errorf("%s: item %d is lost", when, i)
+		}
+	}
+	b.work(&killer{}, l, way)
+	l.mended = true
+	_, err := poison.Redrive(b.Context(), b.queue.Queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue.Queue})
+	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+		b.Error(err)
+	}
+	b.work(&killer{}, l, way)
+	for i, n := range l.completed {
+		if n == 0 {
+			b.Errorf("%s: item %d was never handled", when, i)
+		}
+		if done.Has(i) && n != before[i] {
+			b.Errorf("%s: item %d was recorded as done and is handled again", when, i)
+		}
+		if !killed && n != 1 {
+			b.Errorf("%s: item %d was handled %d times", when, i, n)
+		}
+	}
+	if left := b.depth(b.queue.Queue) + b.poisonDepth(); left != 0 {
+		b.Errorf("%s: %d messages are left", when, left)
+	}
+	return killed
+}

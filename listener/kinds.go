@@ -1,0 +1,23 @@
+package listener
+
+import "github.com/millrace/millrace/queue"
+
+// NewKinds returns a listener for a queue with jobs of several kinds, each with its type, its
+// handler and its limits. Package kinds makes the kinds. The kind of a message is the name in its
+// envelope.
+//
+// A message of a kind that is not among these is left to another worker, such as one of a newer
+// release: it is given back for 30 s, again and again, without an attempt. So is a message without a
+// kind, unless one of the kinds has no name; if it also has no envelope, it is poison after as many
+// deliveries as attempts. A message of a known kind that cannot be decoded is poison at once.
+//
+// A kind whose handlers keep failing waits without its attempts, and the others are handled: see
+// [ErrOutage].
+//
+// The options are those of all kinds together. Codec and TimeoutFor, which depend on the type, must
+// not be set. NewKinds starts and sends nothing; [Listener.Run] reports invalid kinds and options.
+func NewKinds(q queue.Queue, kinds []Kind, o *Options[any]) *Listener[any] {
+	l := New[any](q, nil, o)
+	l.kinds = append([]Kind{}, kinds...) // not nil; the caller may reuse its slice
+	return l
+}

@@ -1,0 +1,52 @@
+package poison_test
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// groupText is a group in which item 0 is done and item 1 failed for good.
+const groupText = "millrace/2?id=7&n=2&s=3&gr=3&gd=AQ&gf=Ag&ge=rejected+item+1\n1:a\n1:b\n1:c\n"
+
+// A redriven group handles what is not done, also what had failed for good.
+func TestARedrivenGroupKeepsWhatIsDone(t *testing.T) {
+	engine := localqueue.New(nil)
+	q := engine.Queue(queue.Name{Account: "test", Queue: "jobs"})
+	from := q.Sibling(poison.Suffix)
+	for _, one := range []queue.Queue{q, from} {
+		if err := one.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := poison.NewRecord(q.Name(), queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
+	if err := (poison.Policy{Queue: from}).Copy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := poison.Redrive(t.Context(), from, &poison.RedriveOptions{To: q}); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := q.Peek(t.Context(), 2)
+	if want := "millrace/2?id=7&gr=3&gd=AQ\n1:a\n1:b\n1:c\n"; err != nil || len(batch) != 1 || batch[0].Text != want {
+		t.Errorf("got %+v, %v, want %q", batch, err, want)
+	}
+}
+
+// A group has no one body that could stand for it.
+func TestABareGroupStaysInItsEnvelope(t *testing.T) {
+	from := localqueue.New(nil).Queue(queue.Name{Account: "test", Queue: "jobs-poison"})
+	r := poison.NewRecord(queue.Name{Account: "test", Queue: "jobs"}, queue.Message{Text: groupText}, 2, poison.ReasonRejected, nil)
+	if err := (poison.Policy{Queue: from, Bare: true}).Copy(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := from.Peek(t.Context(), 1)
+	if err != nil || len(batch) != 1 || batch[0].Text != groupText {
+		t.Fatalf("got %+v, %v", batch, err)
+	}
+	if h, _, _, err := codec.Open(batch[0].Text, codec.Auto, codec.Groups); err != nil || h.Items != 3 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+}

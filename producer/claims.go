@@ -1,0 +1,45 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Claims stores bodies that are too large for a message. Package claimcheck implements it.
+// Implementations must be safe for concurrent use.
+type Claims interface {
+	// Limit returns the size of the largest body, in bytes, that stays in its message if it fits.
+	Limit() int
+
+	// Put stores a body and returns its claim, with which workers find it, at most
+	// codec.MaxHeadText bytes.
+	Put(ctx context.Context, body []byte) (claim string, err error)
+}
+
+// text returns the text that is sent. A body that is too large for it is stored first, once for
+// all calls of the interceptors.
+func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string, error) {
+	switch {
+	case s.claim != "" && s.Head.Claim == s.claim:
+		return p.seal(s, nil)
+	case p.options.Claims == nil || s.Head.Claim != "":
+		return p.seal(s, body)
+	}
+	if len(body) <= p.options.Claims.Limit() {
+		if text, err := p.seal(s, body); !errors.Is(err, queue.ErrTooLarge) {
+			return text, err
+		}
+	}
+	if _, err := p.seal(s, nil); err != nil { // nothing is stored for what cannot be sent
+		return "", err
+	}
+	claim, err := p.options.Claims.Put(ctx, body)
+	if err != nil {
+		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
+	}
+	s.claim, s.Head.Claim = claim, claim
+	return p.seal(s, nil)
+}
