@@ -55,6 +55,7 @@ func reportable(s itemStatus) bool {
 type results struct {
 	retried, snoozed, failed *itemStatus // the first of each, of this delivery if possible; nil for none
 	left, done               bool        // whether there are such
+	succeeded                bool        // whether an item did in this delivery
 	worked                   bool        // whether a handler had another result than a failure
 }
 
@@ -68,6 +69,7 @@ func (g *group) results() (r results) {
 			r.left = true
 		case itemDone:
 			r.done = true
+			r.succeeded = r.succeeded || s.now
 		case itemRetried:
 			if r.retried == nil {
 				r.retried = &s
@@ -91,7 +93,8 @@ func (g *group) results() (r results) {
 func (v *delivery) decideGroup(state leaseState) decision {
 	r, err := v.group.results(), v.group.err(reportable)
 	unfinished := r.left || r.retried != nil || r.snoozed != nil || r.failed != nil
-	handled := r.done && !unfinished // in this delivery or in earlier ones
+	// Of an item that was done before the head does not say whether it was discarded.
+	handled := r.succeeded && !unfinished
 	var dec decision
 	switch {
 	case state == expired && unfinished && v.lifeEnds(MinVisibility):
