@@ -29,8 +29,7 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 		}
 		s.Head.Claim = "" // an interceptor made another job of it, which needs its body when the first is done
 	}
-	switch {
-	case p.options.Claims == nil || s.Head.Claim != "":
+	if p.options.Claims == nil || s.Head.Claim != "" {
 		return p.seal(s, body)
 	}
 	if len(body) <= p.options.Claims.Limit() {
