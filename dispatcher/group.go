@@ -131,12 +131,12 @@ func (g *group) takenOver() bool {
 	return g.each != nil
 }
 
-// result returns what the [Each] returned that handled the items, and whether it has: middleware may
+// result returns whether the [Each] has returned that handled the items, and what: middleware may
 // have left it behind.
-func (g *group) result() (err error, returned bool) {
+func (g *group) result() (returned bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.eachErr, g.returned
+	return g.returned, g.eachErr
 }
 
 // finishedBy notes what the [Each] returns that handled the items, and returns it.

@@ -123,7 +123,7 @@ func (v *delivery) itemReturned(item int, err, cause error, took time.Duration) 
 // success that of all. An item that was left because the context ended has no result.
 func (v *delivery) finishEach(err error) {
 	g := v.group
-	own, returned := g.result()
+	returned, own := g.result()
 	same := returned && sameResult(err, own)
 	replaced := func(s itemStatus) bool { return returned && own == nil || !s.state.done() }
 	var items []int
