@@ -36,6 +36,19 @@ func (g *group) err(chosen func(itemStatus) bool) error {
 	return e
 }
 
+// worked reports whether its handler had another result than a failure in this delivery.
+func (s itemStatus) worked() bool {
+	switch s.state {
+	case itemLeft, itemRetried:
+		return false
+	case itemFailed:
+		return s.now && s.reason == poison.ReasonRejected
+	case itemSnoozed: // without a handler if it is left to a newer worker
+		return s.now && !errors.Is(s.err, codec.ErrNewer)
+	}
+	return s.now
+}
+
 // unsuccessful chooses everything but success.
 func unsuccessful(s itemStatus) bool { return s.state != itemDone }
 
@@ -83,7 +96,7 @@ func (g *group) results() (r results) {
 				r.failed = &s
 			}
 		}
-		r.worked = r.worked || s.now && (s.state != itemRetried && s.state != itemLeft && s.reason != poison.ReasonAttempts)
+		r.worked = r.worked || s.worked()
 	}
 	return r
 }
