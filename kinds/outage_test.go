@@ -282,7 +282,9 @@ func TestAMessageThatExpiresInAnOutageIsTried(t *testing.T) {
 		}
 		records := b.records()
 		for _, r := range records {
-			if r.Reason != poison.ReasonExpiring || strings.Contains(r.Error, listener.ErrOutage.Error()) {
+			// With short delays the attempts of one may end before its life.
+			tried := r.Reason == poison.ReasonExpiring || r.Reason == poison.ReasonAttempts
+			if !tried || strings.Contains(r.Error, listener.ErrOutage.Error()) {
 				b.Errorf("got the record %+v, want one that the life ends, with the error of the handler", r)
 			}
 		}
