@@ -17,7 +17,8 @@
 // # Orphans
 //
 // A body stays without a message when a process is killed between two steps, when a Send fails
-// after it has stored the body, and when a message expires, is cancelled or is cleared. The store
+// after it has stored the body, when a message expires, is cancelled or is cleared, and when
+// Message.Save has replaced it in a delivery that did not end the job: a duplicate may need it. The store
 // cannot tell such a body from one whose message waits. [Claims.Waiting] lists all, with the
 // times at which they were stored, and [Claims.Purge] removes those of an age that only the user
 // can know: longer than any message lives, in its queue and in the poison queue.

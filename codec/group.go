@@ -51,8 +51,8 @@ func (g Group) Encode() []byte {
 // DecodeGroup returns the items of a body that [Group.Encode] made of this many. The items share
 // its memory. An error means that the body is broken: none of the items can be told.
 func DecodeGroup(body []byte, items int) (Group, error) {
-	if items < 1 {
-		return nil, fmt.Errorf("decode a group: a group of %d items is none", items)
+	if items < 1 || items > MaxItems {
+		return nil, fmt.Errorf("decode a group: a group of %d items is outside 1…%d", items, MaxItems)
 	}
 	g := make(Group, 0, min(items, len(body)/len("0:\n")))
 	for rest := body; len(rest) > 0; {

@@ -151,3 +151,16 @@ func ExampleDecodeGroup() {
 	// 10:{"ID":"8"}
 	// {"ID":"8"} <nil>
 }
+
+// A group of more items than a head can record is refused before any of them is handled.
+func TestAGroupOfTooManyItemsIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		items   int
+		refused bool
+	}{{codec.MaxItems, false}, {codec.MaxItems + 1, true}} {
+		g := make(codec.Group, c.items)
+		if _, err := codec.DecodeGroup(g.Encode(), c.items); (err != nil) != c.refused {
+			t.Errorf("%d items: got error %v, want one: %v", c.items, err, c.refused)
+		}
+	}
+}

@@ -32,7 +32,7 @@
 // A key is recorded when the handler has returned nil, and before the message is deleted, also if the
 // lease was lost by then. Nothing else is recorded: not a failure, not poison, not a discard, not saved
 // progress, not a group while an item is left. A group is recorded when each item has succeeded or was
-// discarded, and one at least has succeeded. A message that was poison and is redriven is therefore handled, unless its job was
+// discarded, and one at least has succeeded in the last delivery. A message that was poison and is redriven is therefore handled, unless its job was
 // handled by way of another message meanwhile. A job that was handled is never poison, however often its message
 // comes again.
 //

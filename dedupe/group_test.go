@@ -57,6 +57,36 @@ func TestAGroupIsRecordedWhenNoItemIsLeft(t *testing.T) {
 	}
 }
 
+// The items of a group were all discarded, but not in one delivery. Nothing was handled to success, and the group is
+// handled when it comes again. A success of the last delivery is enough.
+func TestAGroupThatWasDiscardedBitByBitIsNotRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		last  error // the result of the second item in the second delivery
+		again []string
+	}{"discarded": {listener.Discard(nil), []string{"a", "b"}}, "succeeded": {nil, nil}} {
+		t.Run(name, func(t *testing.T) {
+			eachGuard(t, func(b *bundle, g *dedupe.Guard) {
+				b.sendGroup("a", "b")
+				o, _ := options(g)
+				b.run(o, func(_ context.Context, m *listener.Message[job]) error {
+					switch {
+					case m.Body.Name == "a":
+						return listener.Discard(nil)
+					case m.Attempt == 1:
+						return errors.New("broken")
+					}
+					return c.last
+				}, time.Minute)
+				b.wantDepth(0)
+				b.sendGroup("a", "b")
+				var again runs
+				b.run(o, again.handle, time.Minute)
+				again.want(b, c.again...)
+			})
+		})
+	}
+}
+
 // The handlers of the items returned after the lease had ended.
 func TestAGroupWhoseLeaseEndedIsHandledAgainUnlessItWasDone(t *testing.T) {
 	for name, c := range map[string]struct {

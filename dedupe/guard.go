@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -157,23 +158,41 @@ func (g *Guard) outlived(info blob.Info) bool {
 
 // Sweep removes the keys from the store that are older than Options.Retention, by this machine's
 // clock and the store's, and returns how many. Call it now and then, such as once a day; any number
-// of processes may. A key that is recorded anew at that moment may be removed with them. With an
-// error it returns what was removed before. Without a store it does nothing.
+// of processes may. A key that is recorded anew at that moment may be removed with them. One that
+// cannot be removed does not keep the others from it, unless the store is away. With an error it
+// returns what was removed. Without a store it does nothing.
 func (g *Guard) Sweep(ctx context.Context) (removed int, err error) {
 	if g.store == nil {
 		return 0, nil
 	}
+	failed, inARow, first := 0, 0, error(nil)
 	for info, err := range g.store.List(ctx, g.container, folder) {
-		if err == nil && !g.outlived(info) {
+		if err != nil {
+			return removed, fmt.Errorf("sweep the keys of handled jobs: %w", errors.Join(err, first))
+		}
+		if !g.outlived(info) {
 			continue
 		}
-		if err == nil {
-			err = g.store.Delete(ctx, info.Ref)
+		if err := g.store.Delete(ctx, info.Ref); err != nil {
+			failed, inARow, first = failed+1, inARow+1, cmp.Or(first, err)
+		} else {
+			removed, inARow = removed+1, 0
 		}
-		if err != nil {
-			return removed, fmt.Errorf("sweep the keys of handled jobs: %w", err)
+		if ctx.Err() != nil || inARow == maxFailures {
+			break
 		}
-		removed++
+	}
+	switch {
+	case ctx.Err() != nil:
+		first = context.Cause(ctx)
+	case failed > 1:
+		first = fmt.Errorf("%d could not be removed, the first because: %w", failed, first)
+	}
+	if first != nil {
+		return removed, fmt.Errorf("sweep the keys of handled jobs: %w", first)
 	}
 	return removed, nil
 }
+
+// maxFailures is how many removals in a row may fail before the store counts as away.
+const maxFailures = 10

@@ -157,6 +157,42 @@ func TestASweepRemovesOldKeysOnly(t *testing.T) {
 	})
 }
 
+// A key that cannot be removed does not keep the others for ever. A store that is away is not asked for each.
+func TestASweepGoesOnAfterAKeyThatCannotBeRemoved(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		g := b.shared(&dedupe.Options{Retention: time.Hour})
+		for i := range 50 {
+			b.record(g, fmt.Sprint(i))
+		}
+		time.Sleep(time.Hour)
+		first := true
+		b.store.before = func(_ context.Context, op string) error {
+			if op == "delete" && first {
+				first = false
+				return blob.ErrUnauthorized
+			}
+			return nil
+		}
+		if n, err := g.Sweep(b.Context()); n != 49 || !errors.Is(err, blob.ErrUnauthorized) {
+			b.Errorf("one fails: got %d, %v; want all others removed, and its error", n, err)
+		}
+		for i := range 50 {
+			b.record(g, fmt.Sprint(i))
+		}
+		time.Sleep(time.Hour)
+		b.store.before = func(context.Context, string) error { return blob.ErrUnavailable }
+		before := b.store.count("delete")
+		if n, err := g.Sweep(b.Context()); n != 0 || !errors.Is(err, blob.ErrUnavailable) || b.store.count("delete") != before+10 {
+			b.Errorf("away: got %d, %v after %d tries; want the error after 10", n, err, b.store.count("delete")-before)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		b.store.before = func(context.Context, string) error { stop(); return nil }
+		if n, err := g.Sweep(ctx); n > 1 || !errors.Is(err, context.Canceled) {
+			b.Errorf("stopped: got %d, %v; want the end of the context", n, err)
+		}
+	})
+}
+
 func TestAStoreThatHangsIsNotAwaitedForLong(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		b.store.before = func(ctx context.Context, _ string) error { <-ctx.Done(); return context.Cause(ctx) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"runtime/pprof"
 	"time"
 
@@ -29,9 +30,35 @@ type Claims interface {
 	Open(ctx context.Context, claim string) ([]byte, error)
 
 	// Settled is called when no message needs the body of a claim any more: the message was
-	// deleted with certainty, because its job succeeded, now or before, or was discarded, or Message.Save has
-	// replaced the body.
+	// deleted with certainty, because its job succeeded, now or before, or was discarded, or
+	// Message.Save has replaced a body that it stored in the same delivery.
 	Settled(ctx context.Context, claim string) error
+}
+
+// ClaimsError reports that Claims.Settled failed: no message needs the body, and it stays stored as an
+// orphan. No job is lost. It is passed to Options.OnError. Package log/slog logs it as a group.
+type ClaimsError struct {
+	Delivery
+	Claim string // of the body
+	Err   error
+}
+
+// Error describes the error in one line.
+func (e *ClaimsError) Error() string {
+	return fmt.Sprintf("message %s of %v, attempt %d, does not need the body %s any more, which stays stored until it is purged: %v",
+		string(e.ID), e.Queue, e.Attempt, e.Claim, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ClaimsError) Unwrap() error { return e.Err }
+
+// LogValue returns the attributes of [ClaimsError.Attrs] as a group.
+func (e *ClaimsError) LogValue() slog.Value { return slog.GroupValue(e.Attrs()...) }
+
+// Attrs returns the log attributes queue, message, job, kind, attempt, claim and error, without those
+// that do not apply.
+func (e *ClaimsError) Attrs() []slog.Attr {
+	return append(e.Delivery.attrs(), slog.String("claim", e.Claim), slog.Any("error", e.Err))
 }
 
 // unreadableClaimDelay is how long a message waits whose body cannot be read for now.
@@ -165,7 +192,7 @@ func (v *delivery) put(ctx context.Context, body []byte) (claim string, err erro
 // keeps its body, and so does one whose deletion is not certain.
 func (v *delivery) settleClaims(result Outcome) {
 	if v.deleted && (result == Deleted || result == Discarded || result == Duplicate) {
-		for _, claim := range append(v.unsure, v.head.Claim) {
+		for _, claim := range append(v.unsure, v.original, v.head.Claim) {
 			v.settleClaim(claim)
 		}
 	}
@@ -182,7 +209,6 @@ func (v *delivery) settleClaim(claim string) {
 	defer cancel()
 	var err error
 	if d.hooks.Contain("Claims.Settled", func() { err = d.options.Claims.Settled(ctx, claim) }) && err != nil {
-		d.options.OnError(fmt.Errorf("message %s of %v was settled, but the body that it referred to stays stored: %w",
-			string(v.queued.ID), d.name, safeError("claims", err)))
+		d.options.OnError(&ClaimsError{Delivery: v.described(), Claim: claim, Err: safeError("claims", err)})
 	}
 }

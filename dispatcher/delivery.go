@@ -30,6 +30,8 @@ type delivery struct {
 	claimed      []byte   // the body of its claim, until it is decoded
 	claimSum     uint64   // sumOf the body of its claim
 	unsure       []string // claims of bodies that the message may have instead, because the outcome of a save is unknown
+	saved        bool     // whether a save has replaced the body with which the message came
+	original     string   // its claim then: a duplicate, or a copy in the poison queue, may have it too
 	deleted      bool     // whether it is certain that the message was deleted
 	format       codec.Format
 	starts       int             // how many of the recorded starts count

@@ -35,7 +35,9 @@ import (
 // Each belongs inside of [All] and outside of [Batch], which then collects items. What is outside of
 // it, such as interceptors and [Middleware], sees a group once, as its first item that is left;
 // without Each it sees every item. If it returns another result than that of Each, that is the result
-// of all items that are not done.
+// of all items that are not done, and an error in place of nil that of all that were handled. Items
+// whose handlers were not called because the context ended are handled at a later delivery, whatever
+// it returns.
 func Each[T any](h Handler[T], concurrency int) Handler[T] {
 	e := &each[T]{handler: h, concurrency: max(concurrency, 1)}
 	return e.handle
@@ -53,7 +55,7 @@ func (e *each[T]) handle(ctx context.Context, m *Message[T]) error {
 		return e.handler(ctx, m)
 	}
 	v := m.delivery
-	return v.eachItem(ctx, e, e.concurrency, func(ctx context.Context, item int) {
+	return v.eachItem(ctx, e, m.Item, e.concurrency, func(ctx context.Context, item int) {
 		one := &typedItem[T]{job: v, message: m}
 		if item != m.Item {
 			h, ok := v.beginItem(item)

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/poison"
@@ -16,11 +17,13 @@ type group struct {
 	head   codec.Head    // for the handlers; that of the delivery may be changed by Save
 	saving chan struct{} // has an element while an item saves
 
-	current *itemContext // of the item whose handler runs outside of an Each
-	each    any          // the *each[T] that handles the items; nil if there is none
-	eachErr error        // what it returned
+	overdue []time.Time // when the time-outs passed of items whose handlers still run; guarded by leaseManager.mu
 
 	mu       sync.Mutex
+	current  *itemContext // of the item whose handler runs outside of an Each; nil for none; guarded by mu
+	each     any          // the *each[T] that handles the items; nil if there is none; guarded by mu
+	returned bool         // whether it has returned; guarded by mu
+	eachErr  error        // what it returned; guarded by mu
 	items    codec.Group  // encoded; Save replaces it and holds saving meanwhile; guarded by mu
 	statuses []itemStatus // by index; the elements are guarded by mu
 	failure  string       // why the first item failed for good, as Head.Failure; guarded by mu
@@ -112,6 +115,64 @@ func (g *group) undo(chosen func(itemStatus) bool) {
 		}
 	}
 	g.failure = g.head.Failure
+}
+
+// setCurrent notes the item whose handler runs, or that none does.
+func (g *group) setCurrent(ctx *itemContext) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.current = ctx
+}
+
+// takenOver reports whether an [Each] handles the items.
+func (g *group) takenOver() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.each != nil
+}
+
+// result returns whether the [Each] has returned that handled the items, and what: middleware may
+// have left it behind.
+func (g *group) result() (returned bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.returned, g.eachErr
+}
+
+// finishedBy notes what the [Each] returns that handled the items, and returns it.
+func (g *group) finishedBy(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.eachErr, g.returned = err, true
+	return err
+}
+
+// takeOver lets an [Each] handle the items, if it was called with the item whose handler runs. It may
+// do so again, for what is not done.
+func (g *group) takeOver(each any, first int) error {
+	g.mu.Lock()
+	current, before := g.current, g.each
+	if current == nil || current.item != first {
+		g.mu.Unlock()
+		return errLateEach
+	}
+	if before == nil {
+		g.each = each
+	}
+	if g.each == each {
+		g.returned = false
+	}
+	g.mu.Unlock()
+	switch before {
+	case nil:
+		current.withoutTimeout()
+	case each: // middleware tries again
+		g.undo(func(s itemStatus) bool { return !s.state.done() })
+	default:
+		g.undo(func(itemStatus) bool { return true })
+		return errTwoEach
+	}
+	return nil
 }
 
 // progress returns the items that are done and those that failed for good, with the first failure.

@@ -36,6 +36,19 @@ func (g *group) err(chosen func(itemStatus) bool) error {
 	return e
 }
 
+// worked reports whether its handler had another result than a failure in this delivery.
+func (s itemStatus) worked() bool {
+	switch s.state {
+	case itemLeft, itemRetried:
+		return false
+	case itemFailed:
+		return s.now && s.reason == poison.ReasonRejected
+	case itemSnoozed: // without a handler if it is left to a newer worker
+		return s.now && !errors.Is(s.err, codec.ErrNewer)
+	}
+	return s.now
+}
+
 // unsuccessful chooses everything but success.
 func unsuccessful(s itemStatus) bool { return s.state != itemDone }
 
@@ -55,6 +68,7 @@ func reportable(s itemStatus) bool {
 type results struct {
 	retried, snoozed, failed *itemStatus // the first of each, of this delivery if possible; nil for none
 	left, done               bool        // whether there are such
+	succeeded                bool        // whether an item did in this delivery
 	worked                   bool        // whether a handler had another result than a failure
 }
 
@@ -68,6 +82,7 @@ func (g *group) results() (r results) {
 			r.left = true
 		case itemDone:
 			r.done = true
+			r.succeeded = r.succeeded || s.now
 		case itemRetried:
 			if r.retried == nil {
 				r.retried = &s
@@ -81,7 +96,7 @@ func (g *group) results() (r results) {
 				r.failed = &s
 			}
 		}
-		r.worked = r.worked || s.now && (s.state != itemRetried && s.state != itemLeft && s.reason != poison.ReasonAttempts)
+		r.worked = r.worked || s.worked()
 	}
 	return r
 }
@@ -91,7 +106,8 @@ func (g *group) results() (r results) {
 func (v *delivery) decideGroup(state leaseState) decision {
 	r, err := v.group.results(), v.group.err(reportable)
 	unfinished := r.left || r.retried != nil || r.snoozed != nil || r.failed != nil
-	handled := r.done && !unfinished // in this delivery or in earlier ones
+	// Of an item that was done before the head does not say whether it was discarded.
+	handled := r.succeeded && !unfinished
 	var dec decision
 	switch {
 	case state == expired && unfinished && v.lifeEnds(MinVisibility):

@@ -18,7 +18,7 @@ type itemContext struct {
 	mu       sync.Mutex
 	timer    *time.Timer // nil without a time-out; guarded by mu
 	deadline time.Time   // zero for none; guarded by mu
-	overdue  bool        // its time-out has passed; guarded by mu
+	overdue  time.Time   // when its time-out passed; zero if it has not; guarded by mu
 }
 
 // newItemContext returns a context for the handler of an item. A time-out of zero or less means none.
@@ -42,9 +42,9 @@ func (c *itemContext) expire() {
 	if c.timer == nil { // it was stopped
 		return
 	}
-	c.overdue = true
+	c.overdue = time.Now()
 	c.cancel(ErrTimeout)
-	c.delivery.dispatcher.leases.itemOverdue(&c.delivery.lease)
+	c.delivery.dispatcher.leases.itemOverdue(&c.delivery.lease, c.overdue)
 }
 
 // withoutTimeout ends the time-out, because the handler turned out to handle all items.
@@ -64,8 +64,8 @@ func (c *itemContext) end() (cause error) {
 	defer c.mu.Unlock()
 	cause = context.Cause(c.Context)
 	c.cancel(nil)
-	if c.overdue {
-		c.delivery.dispatcher.leases.itemReturned(&c.delivery.lease)
+	if !c.overdue.IsZero() {
+		c.delivery.dispatcher.leases.itemReturned(&c.delivery.lease, c.overdue)
 	}
 	return cause
 }

@@ -17,7 +17,7 @@ import (
 func (v *delivery) callItems() error {
 	g := v.group
 	for i := range g.statuses {
-		if v.context.Context.Err() != nil || g.each != nil {
+		if v.beginsNoItem() || g.takenOver() {
 			break
 		}
 		if g.status(i).state == itemLeft {
@@ -25,6 +25,12 @@ func (v *delivery) callItems() error {
 		}
 	}
 	return g.err(unsuccessful)
+}
+
+// beginsNoItem reports whether the items that are left wait for a later delivery: the context has
+// ended, or the slot was given to another.
+func (v *delivery) beginsNoItem() bool {
+	return v.context.Context.Err() != nil || v.slot.Load() != slotTaken
 }
 
 // callItem calls the handler for an item, inside the interceptors, and records what became of it.
@@ -35,12 +41,12 @@ func (v *delivery) callItem(item int) {
 	}
 	err := errGoexit
 	ctx := v.newItemContext(v.ctx, item, v.timeoutOf(h))
-	v.group.current = ctx
+	v.group.setCurrent(ctx)
 	begin := time.Now()
 	defer func() {
 		cause := ctx.end()
-		v.group.current = nil
-		if v.group.each != nil {
+		v.group.setCurrent(nil)
+		if v.group.takenOver() {
 			v.finishEach(err)
 			return
 		}
@@ -84,11 +90,12 @@ func (v *delivery) beginItem(item int) (h handling, ok bool) {
 }
 
 // itemReturned records what became of an item whose handler returned err when its context had ended
-// with the cause. One that was interrupted has not failed and is left.
+// with the cause. One that was interrupted has not failed and is left, unless its time-out had passed
+// before.
 func (v *delivery) itemReturned(item int, err, cause error, took time.Duration) {
 	s := itemStatus{now: true, err: err}
 	said := explicitResult(err)
-	interrupted := v.context.Context.Err() != nil
+	interrupted := v.context.Context.Err() != nil && !errors.Is(cause, ErrTimeout)
 	if err != nil && errors.Is(cause, ErrTimeout) {
 		s.err = &overdueError{took, err}
 	}
@@ -111,35 +118,50 @@ func (v *delivery) itemReturned(item int, err, cause error, took time.Duration) 
 	v.group.set(item, s)
 }
 
-// finishEach applies what was returned outside of an [Each] that had handled the items. If
-// middleware put another result in place of its, that is the result of all that are not done.
+// finishEach applies what was returned outside of an [Each] that had handled the items. If that is
+// another result than its own, it is the result of all that are not done, and an error in place of
+// success that of all. An item that was left because the context ended has no result.
 func (v *delivery) finishEach(err error) {
 	g := v.group
-	if err == g.eachErr || err != nil && g.eachErr != nil && errors.Is(err, g.eachErr) { //nolint:errorlint // the same error
-		return
-	}
+	returned, own := g.result()
+	same := returned && sameResult(err, own)
+	replaced := func(s itemStatus) bool { return returned && own == nil || !s.state.done() }
+	var items []int
 	for i := range g.statuses {
-		if s := g.status(i); s.now && !s.state.done() || s.state == itemLeft {
-			v.itemReturned(i, err, nil, 0)
+		s := g.status(i)
+		if uncalled := s.state == itemLeft && !s.now; uncalled && !v.beginsNoItem() || s.now && !same && replaced(s) {
+			items = append(items, i)
 		}
 	}
+	if !same {
+		g.undo(replaced)
+	}
+	for _, i := range items {
+		v.itemReturned(i, err, nil, 0)
+	}
+}
+
+// sameResult reports whether err is the error that an [Each] returned, or wraps it and asks for
+// nothing else.
+func sameResult(err, own error) bool {
+	if err == nil || own == nil {
+		return err == own //nolint:errorlint // both are nil
+	}
+	return errors.Is(err, own) && explicitResult(err) == explicitResult(own)
 }
 
 // errTwoEach means that what one Each has done another does not know of.
 var errTwoEach = errors.New("several handlers made by Each were called for one message: call all of them inside one Each")
 
-// eachItem handles the items that are left for an [Each], as many at once as said.
-func (v *delivery) eachItem(ctx context.Context, each any, concurrency int, handle func(ctx context.Context, item int)) error {
+// errLateEach is the error of an Each that was called when its call was over.
+var errLateEach = errors.New("a handler made by Each was called after the one around it had returned, or with the message of another item")
+
+// eachItem handles the items that are left for an [Each], as many at once as said. First is the item
+// of the message with which it was called.
+func (v *delivery) eachItem(ctx context.Context, each any, first, concurrency int, handle func(ctx context.Context, item int)) error {
 	g := v.group
-	switch {
-	case g.each == nil:
-		g.each = each
-		g.current.withoutTimeout()
-	case g.each != each:
-		g.undo(func(itemStatus) bool { return true })
-		return errTwoEach
-	default: // middleware tries again
-		g.undo(func(s itemStatus) bool { return !s.state.done() })
+	if err := g.takeOver(each, first); err != nil {
+		return err
 	}
 	var running sync.WaitGroup
 	slots := make(chan struct{}, concurrency)
@@ -148,7 +170,7 @@ func (v *delivery) eachItem(ctx context.Context, each any, concurrency int, hand
 			continue
 		}
 		slots <- struct{}{}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || v.beginsNoItem() {
 			break
 		}
 		running.Go(func() {
@@ -165,8 +187,7 @@ func (v *delivery) eachItem(ctx context.Context, each any, concurrency int, hand
 			}
 		}
 	}
-	g.eachErr = g.err(unsuccessful)
-	return g.eachErr
+	return g.finishedBy(g.err(unsuccessful))
 }
 
 // handleItem calls the handler for an item of an [Each], and records what became of it.

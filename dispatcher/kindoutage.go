@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // The kinds of a queue fail apart: a broken mail server says nothing about invoices. So each kind
@@ -13,7 +15,7 @@ import (
 
 // ErrOutage means that a message waits because the handlers of its kind keep failing. It is given
 // back without an attempt, for as long as the outage has lasted: once in a while one is let through,
-// and its success ends the outage.
+// and its success ends the outage. A message that would expire meanwhile does not wait.
 var ErrOutage = errors.New("the handlers of its kind keep failing")
 
 // maxHold is the longest time for which a message is given back in an outage of its kind. How often a
@@ -50,18 +52,30 @@ func (v *delivery) breaker() *breaker {
 
 // holdBack leaves a message for later while the handlers of its kind keep failing. A message in
 // which that cannot be recorded is not held back, because each delivery of it counts as an attempt.
+// Nor is one that would expire before it comes up again: it is poison when its handler has failed, and
+// not before.
 func (v *delivery) holdBack() (dec decision, held bool) {
 	if v.kind == nil || !v.recordable() {
 		return decision{}, false
 	}
 	now := time.Now()
 	wait, cause := v.kind.breaker.admit(now, v.dispatcher.breaker.isProbe(v.lease.asked), v.attempt() >= v.maxAttempts())
-	if wait > 0 {
-		// Not wrapped: it is the error of another message.
-		return v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause))), true
+	if wait == 0 {
+		v.admittedAt = now
+		return decision{}, false
 	}
-	v.admittedAt = now
-	return decision{}, false
+	// Not wrapped: it is the error of another message.
+	dec = v.later(Snoozed, wait, fmt.Errorf("%w, %.60q; the last error: %.200s", ErrOutage, v.kind.name, fmt.Sprint(cause)))
+	if dec.outcome != Snoozed || !v.hasRoomForHold() {
+		return decision{}, false
+	}
+	return dec, true
+}
+
+// hasRoomForHold reports whether the message can carry the record that it was held back.
+func (v *delivery) hasRoomForHold() bool {
+	text := v.recordedText(v.attempt() - 1)
+	return text != v.queued.Text && queue.CheckRequest(text, 0) == nil
 }
 
 // recordHealth tells the breakers what became of the delivery.

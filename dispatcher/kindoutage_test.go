@@ -78,3 +78,26 @@ func TestOnlyAProbeIsTakenForOne(t *testing.T) {
 		}
 	})
 }
+
+// A probe of an outage of all kinds that says nothing, such as one whose message was lost, is followed
+// by another at once.
+func TestAProbeOfAllKindsThatSaysNothingIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &Kind{name: "mail"}
+		d := &Dispatcher{kinds: map[string]*Kind{"mail": k}, breaker: newBreaker(1, 1, "")}
+		d.breakKindsApart()
+		for range minFailures {
+			(&delivery{dispatcher: d, kind: k}).recordHealth(decision{outcome: Retried, err: errors.New("no")}, true)
+		}
+		time.Sleep(maxPause)
+		d.breaker.probe()
+		probe := &delivery{dispatcher: d, kind: k, lease: lease{asked: time.Now()}}
+		if !d.breaker.isProbe(probe.lease.asked) {
+			t.Fatal("there is no outage of all kinds")
+		}
+		probe.recordHealth(decision{outcome: Lost}, false)
+		if wait := time.Until(d.breaker.until); wait > 0 {
+			t.Errorf("the next probe waits for %v", wait)
+		}
+	})
+}

@@ -35,7 +35,6 @@ type lease struct {
 	state      leaseState
 	running    chan struct{} // closed when the renewal in flight has returned; nil if there is none
 	saves      int32         // calls of Save that wait for the renewal in flight
-	overdue    int32         // items of a group whose time-out has passed and whose handlers still run
 	dueAt      time.Duration // when it is due next: the earliest of the above, since the manager was created
 }
 

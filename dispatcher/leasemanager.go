@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,25 +97,43 @@ func (k *leaseManager) setProgress(l *lease, progress func(text string) string) 
 
 // itemOverdue notes that the time-out of an item has passed whose handler runs. If it does not
 // return it is reported as stuck.
-func (k *leaseManager) itemOverdue(l *lease) {
+func (k *leaseManager) itemOverdue(l *lease, since time.Time) {
 	k.mu.Lock()
-	l.overdue++
+	defer k.mu.Unlock()
+	g := l.delivery.group
+	g.overdue = append(g.overdue, since)
 	if k.stuckAfter >= 0 && l.stuckAt.IsZero() && !l.stuck {
-		l.stuckAt = time.Now().Add(k.stuckAfter)
+		l.stuckAt = since.Add(k.stuckAfter)
 	}
 	k.reschedule(l)
-	k.mu.Unlock()
 	k.signal()
 }
 
-// itemReturned notes that the handler of an overdue item has returned.
-func (k *leaseManager) itemReturned(l *lease) {
+// itemReturned notes that the handler of an item has returned that was overdue since then. If it
+// was reported as stuck, the lease is renewed again, for the other items.
+func (k *leaseManager) itemReturned(l *lease, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l.overdue--; l.overdue == 0 && l.delivery.context.Err() == nil {
-		l.stuckAt = time.Time{}
-		k.reschedule(l)
+	g := l.delivery.group
+	if i := slices.IndexFunc(g.overdue, since.Equal); i >= 0 {
+		g.overdue = slices.Delete(g.overdue, i, i+1)
 	}
+	if k.stuckAfter < 0 || l.delivery.context.Err() != nil {
+		return
+	}
+	now := time.Now()
+	var stuckAt time.Time // of the item that is overdue for longest
+	if len(g.overdue) > 0 {
+		stuckAt = slices.MinFunc(g.overdue, time.Time.Compare).Add(k.stuckAfter)
+	}
+	switch {
+	case !l.stuck:
+		l.stuckAt = stuckAt
+	case !past(stuckAt, now): // else another one is stuck
+		l.stuck, l.stuckAt, l.renewAt = false, stuckAt, now
+	}
+	k.reschedule(l)
+	k.signal()
 }
 
 // extend sets the times after a request, sent at asked, that hid the message for the

@@ -73,8 +73,9 @@ var errNoQueue = errors.New("the message does not come from a queue")
 //
 // A body too large for later attempts to be recorded is [queue.ErrTooLarge], and nothing is sent.
 // With Options.Claims it is stored instead, as a new one each time, and so is a body that is over
-// their limit; the stored body that it replaces is given up when the service has accepted the
-// update, and not before.
+// their limit. When the service has accepted the update, the body of an earlier Save of this delivery
+// is given up. The one with which the message came is given up when the message is deleted, because a
+// duplicate may need it; if the delivery ends otherwise that body stays stored as an orphan.
 //
 // Save of an item of a group replaces the item, and sends or stores the whole group for that. Items
 // of one message save one after the other.

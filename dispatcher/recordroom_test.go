@@ -232,3 +232,41 @@ func TestASaveInAFormatWithoutRecordsMayUseTheWholeText(t *testing.T) {
 		})
 	}
 }
+
+// The largest group that can be sent can be saved by its items: what is recorded of those that are
+// done takes the room that was left for it.
+func TestTheLargestGroupCanBeSaved(t *testing.T) {
+	for name, pattern := range patterns {
+		synctest.Test(t, func(t *testing.T) {
+			q, _ := service(t)
+			scratch := q.Sibling("-scratch").(*azurequeue.Queue)
+			if err := scratch.Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			group := func(n int) []string { return []string{"a", repeated(pattern, n), "b"} }
+			probe := producer.New(scratch, &producer.Options[string]{Codec: codec.Text()})
+			n := largest(t, func(n int) error {
+				_, err := probe.SendGroup(t.Context(), group(n), &producer.SendOptions{JobID: "7"})
+				return err
+			})
+			if _, err := producer.New(q, &producer.Options[string]{Codec: codec.Text()}).SendGroup(t.Context(), group(n), &producer.SendOptions{JobID: "7"}); err != nil {
+				t.Fatal(err)
+			}
+			saves := 0
+			work(t, q, &listener.Options[string]{}, func(ctx context.Context, m *listener.Message[string]) error {
+				if m.Item == 2 {
+					for _, body := range []string{"c", "d"} {
+						if err := m.Save(ctx, body); err != nil {
+							t.Errorf("%s: save %d: got error %v, want nil", name, saves, err)
+						}
+						saves++
+					}
+				}
+				return nil
+			})
+			if saves != 2 {
+				t.Errorf("%s: got %d saves, want 2", name, saves)
+			}
+		})
+	}
+}

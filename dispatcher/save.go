@@ -34,17 +34,22 @@ func (v *delivery) save(ctx context.Context, body []byte) error {
 		v.unsure = append(v.unsure, claim)
 		return err
 	}
-	replaced := v.head.Claim
+	private := v.unsure // no message refers to them any more
+	if v.saved {
+		private = append(private, v.head.Claim)
+	} else {
+		v.saved, v.original = true, v.head.Claim
+	}
+	v.unsure = nil
 	v.queued.Text = text
 	if claim != "" {
 		v.claimSum = sumOf(body)
 	}
 	v.head.Settled, v.head.Starts, v.head.Claim = head.Settled, head.Starts, claim
 	v.head.Done, v.head.Failed, v.head.Failure = head.Done, head.Failed, head.Failure
-	for _, claim := range append(v.unsure, replaced) { // no message refers to them any more
+	for _, claim := range private {
 		v.settleClaim(claim)
 	}
-	v.unsure = nil
 	return nil
 }
 

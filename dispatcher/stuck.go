@@ -52,7 +52,7 @@ const (
 )
 
 // stuck reports the handler, or the download of its body. The lease manager calls it at most once,
-// while that runs.
+// while that runs, or once for each item of a group that is stuck after another has returned.
 func (v *delivery) stuck() {
 	d := v.dispatcher
 	givenUp := d.options.GiveUp && v.slot.CompareAndSwap(slotTaken, slotFreed)

@@ -22,6 +22,7 @@ type visibilityEstimator struct {
 	p95      time.Duration      // 95th percentile of the handling times; zero while unknown or brief; guarded by mu
 	floor    time.Duration      // minimum raised by leases that were too short; guarded by mu
 	shortAt  time.Time          // when one last was too short, or would have been without the floor; guarded by mu
+	neededAt time.Time          // shortAt, when no calm period has moved it; guarded by mu
 	lates    int64              // settlements that were too late; guarded by mu
 	told     time.Duration      // what begin was last told; guarded by mu
 }
@@ -137,6 +138,7 @@ func (f *visibilityEstimator) recordDequeue(took, visibility time.Duration) {
 		f.raise(visibility)
 	} else if f.floor > 0 {
 		f.shortAt = time.Now()
+		f.neededAt = f.shortAt
 	}
 }
 
@@ -146,7 +148,7 @@ func (f *visibilityEstimator) raise(visibility time.Duration) {
 	now := time.Now()
 	f.relax(now)
 	f.floor = max(f.floor, min(2*visibility, f.bounds.Max))
-	f.shortAt = now
+	f.shortAt, f.neededAt = now, now
 }
 
 // handlingTime returns the 95th percentile of the handling times, or zero if it is unknown or

@@ -78,10 +78,14 @@ func TestTheVisibilityThatWasFound(t *testing.T) {
 		is("with handlers of 50 s", 100*time.Second)
 		f.recordTooShort(2 * time.Minute)
 		is("after a lease that was too short", 4*time.Minute)
-		time.Sleep(calmPeriod)
-		is("after a calm while", 2*time.Minute)
-		time.Sleep(calmPeriod)
-		is("after another", 100*time.Second)
+		time.Sleep(trouble - time.Second)
+		f.recordDequeue(time.Minute, 4*time.Minute) // half of it would have been too short
+		time.Sleep(trouble - time.Second)
+		is("while it is needed", 4*time.Minute)
+		time.Sleep(time.Second)
+		is("when it was not needed for a while", 100*time.Second)
+		f.begin(5 * time.Minute)
+		is("told by others", 100*time.Second)
 		for range len(f.recent) {
 			f.recordHandling(time.Hour)
 		}

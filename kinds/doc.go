@@ -28,7 +28,8 @@
 // When the handlers of one kind keep failing, only that kind waits: its jobs are given back without
 // an attempt, for as long as the outage has lasted so far, at most 10 min, and one is tried now and
 // then. They are reported as listener.ErrOutage. The other kinds are handled meanwhile. Jobs without
-// an envelope are tried all the same.
+// an envelope, or with no room in it to record that, are tried all the same. So are jobs that would
+// expire before they come up again.
 //
 // # Concurrency
 //

@@ -12,6 +12,9 @@ import (
 
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
 )
 
 // failsFor returns a handler that records what it sees and fails until the outage is over.
@@ -222,6 +225,71 @@ func TestAMessageWithoutAnEnvelopeIsNotHeldBack(t *testing.T) {
 		state := b.run(time.Hour, b.kindsOf(unnamed.Handle(handler[order](b, errFails), nil), orders.Handle(handler[order](b, nil), nil)))
 		if runs := b.runs(""); runs != 500 || state.Poisoned != 100 || state.Snoozed != 0 {
 			b.Errorf("%d runs: %+v; want five for each message", runs, state)
+		}
+	})
+}
+
+// Nor is one whose envelope has no room for the record: it would be poison as lost without a run.
+func TestAMessageWithoutRoomIsNotHeldBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(300)
+		send(b, orders, order{1})
+		time.AfterFunc(time.Second/2, func() { // the outage has begun
+			text := "millrace/2?id=7&kd=email\n{\"To\":\""
+			if _, err := b.queue.Enqueue(b.Context(), text+strings.Repeat("x", queue.MaxText-len(text)-2)+`"}`, nil); err != nil {
+				b.Error(err)
+			}
+		})
+		large := 0
+		state := b.run(20*time.Minute, b.kindsOf(emails.Handle(func(_ context.Context, m *listener.Message[email]) error {
+			if len(m.Body.To) < 1000 {
+				return errFails
+			}
+			large++
+			return nil
+		}, nil), orders.Handle(handler[order](b, nil), nil)))
+		if large != 1 || state.Poisoned != 0 {
+			b.Errorf("the handler of the large message ran %d times: %+v", large, state)
+		}
+	})
+}
+
+// A message whose life ends in an outage of its kind is tried before it is poison.
+func TestAMessageThatExpiresInAnOutageIsTried(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.sendMany(300)
+		send(b, orders, order{1})
+		time.AfterFunc(time.Second/2, func() { // the outage has begun
+			for range 10 {
+				if _, err := emails.Producer(b.queue, nil).Send(b.Context(), email{"brief"}, &producer.SendOptions{TTL: 5 * time.Minute}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		begin, tried := time.Now(), map[string]time.Duration{}
+		b.run(20*time.Minute, b.kindsOf(emails.Handle(func(_ context.Context, m *listener.Message[email]) error {
+			if m.Body.To == "brief" {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				tried[string(m.ID)] = time.Since(begin)
+			}
+			return errFails
+		}, nil), orders.Handle(handler[order](b, nil), nil)))
+		for id, last := range tried {
+			if last < 3*time.Minute {
+				b.Errorf("%s was last tried after %v", id, last)
+			}
+		}
+		records := b.records()
+		for _, r := range records {
+			// With short delays the attempts of one may end before its life.
+			tried := r.Reason == poison.ReasonExpiring || r.Reason == poison.ReasonAttempts
+			if !tried || strings.Contains(r.Error, listener.ErrOutage.Error()) {
+				b.Errorf("got the record %+v, want one that the life ends, with the error of the handler", r)
+			}
+		}
+		if len(tried) != 10 || len(records) != 10 {
+			b.Errorf("%d of the brief messages were tried, %d are poison; want all 10", len(tried), len(records))
 		}
 	})
 }

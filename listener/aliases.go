@@ -82,6 +82,9 @@ type PoisonReason = poison.Reason
 // Claims keeps the bodies that messages only refer to. See dispatcher.Claims.
 type Claims = dispatcher.Claims
 
+// ClaimsError reports that the body of a message stays stored. See dispatcher.ClaimsError.
+type ClaimsError = dispatcher.ClaimsError
+
 // Duplicates remembers which jobs were handled. See dispatcher.Duplicates.
 type Duplicates = dispatcher.Duplicates
 

@@ -62,6 +62,10 @@ func (l *loop) run(ctx context.Context) {
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
 func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	err := l.readMetadata()
+	if err == nil && l.looping.Err() != nil { // while the metadata were read
+		l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
+		return 0, false
+	}
 	visibility := l.dispatcher.Visibility()
 	// Taken before the request: a lower bound for when the service begins to count.
 	asked := time.Now()
@@ -189,8 +193,14 @@ func hint(err error) error {
 	switch {
 	case errors.Is(err, queue.ErrQueueMissing): // replaces the hint of the queue
 		c.Hint = fmt.Sprintf("waiting for it: make it with «millrace create %s» or set Options.Create, or check the name and the account", c.Queue.Queue)
-	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "" && e.Op == "properties":
-		c.Hint = "Options.Metadata needs the permission to read the properties of the queue"
+	case e.Op == "properties": // of the reading of metadata, before which nothing is dequeued
+		c.Hint = "nothing is dequeued until the metadata are known"
+		if errors.Is(err, queue.ErrUnauthorized) {
+			c.Hint = "Options.Metadata needs the permission to read the properties of the queue"
+		}
+		if e.Hint != "" {
+			c.Hint += "; " + e.Hint
+		}
 	case errors.Is(err, queue.ErrUnauthorized) && e.Hint == "":
 		c.Hint = "check the key or the role: a listener needs to read, add, update and process messages"
 	default:

@@ -30,8 +30,9 @@ const (
 	IgnoreMetadata Metadata = iota
 
 	// ReadMetadata applies the metadata, also when they change. They are read before the first
-	// dequeue, with every reading of the depth, and before a dequeue when that was a minute ago. So
-	// they cost a busy or an idle listener at most one transaction a minute.
+	// dequeue, by each loop that starts with the listener, then with every reading of the depth, and
+	// before a dequeue when that was a minute ago. So they cost a busy or an idle listener at most one
+	// transaction a minute. Nothing is dequeued until they are known, which each failure reports.
 	ReadMetadata
 
 	// WriteMetadata also raises defaulttimeout, so that other workers, and those that start later,

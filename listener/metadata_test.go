@@ -316,7 +316,7 @@ func TestNothingIsDequeuedBeforeTheMetadataAreKnown(t *testing.T) {
 		l := New(b.queue, func(context.Context, *Message[job]) error { runs++; return errors.New("no") }, o)
 		b.run(l)
 		advance(time.Minute)
-		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || told.count() == 0 || len(b.queue.sent("properties")) > 20 {
+		if n := len(b.queue.sent("dequeue")); n != 0 || l.State().Ready() || !strings.Contains(told.text(), "nothing is dequeued until the metadata are known") || len(b.queue.sent("properties")) > 20 {
 			t.Errorf("%d dequeues, state %+v, told %d times, %d readings; want none, not ready, told, few", n, l.State(), told.count(), len(b.queue.sent("properties")))
 		}
 		down.Store(false)
@@ -369,20 +369,42 @@ func TestTheMetadataOfANewQueueApplyAtOnce(t *testing.T) {
 	}
 }
 
-// A key that may not read properties ends the run with advice, as one that may not dequeue does.
+// A key that may not read properties ends the run with advice, as one that may not dequeue does. What
+// the queue advises is said too.
 func TestAKeyThatMayNotReadMetadataEndsTheRun(t *testing.T) {
+	for _, advice := range []string{"", "give the identity the role"} {
+		bubble(t, func(b *bundle) {
+			b.queue.intercept = func(op string, act func() error) error {
+				if op == "properties" {
+					return &queue.Error{Op: op, Queue: b.queue.Name(), Kind: queue.ErrUnauthorized, Status: 403, Hint: advice}
+				}
+				return act()
+			}
+			ctx, stop := context.WithTimeout(b.Context(), time.Minute)
+			defer stop()
+			err := New(b.queue, nothing, following()).Run(ctx)
+			if text := fmt.Sprint(err); !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(text, "Options.Metadata needs the permission") || !strings.Contains(text, advice) {
+				t.Errorf("Run: got %v, want advice about Options.Metadata, and %q", err, advice)
+			}
+		})
+	}
+}
+
+// A stop while the metadata are read is not followed by a dequeue.
+func TestAStopWhileMetadataAreReadEndsTheLoop(t *testing.T) {
 	bubble(t, func(b *bundle) {
+		b.put(5)
 		b.queue.intercept = func(op string, act func() error) error {
 			if op == "properties" {
-				return &queue.Error{Op: op, Queue: b.queue.Name(), Kind: queue.ErrUnauthorized, Status: 403}
+				time.Sleep(5 * time.Second)
 			}
 			return act()
 		}
-		ctx, stop := context.WithTimeout(b.Context(), time.Minute)
-		defer stop()
-		err := New(b.queue, nothing, following()).Run(ctx)
-		if !errors.Is(err, queue.ErrUnauthorized) || !strings.Contains(fmt.Sprint(err), "Options.Metadata needs the permission") {
-			t.Errorf("Run: got %v, want advice about Options.Metadata", err)
+		b.run(New(b.queue, nothing, following()))
+		advance(time.Second)
+		b.mustFinish()
+		if n, updates := len(b.queue.sent("dequeue")), len(b.queue.sent("update")); n != 0 || updates != 0 {
+			t.Errorf("%d dequeues and %d updates after the stop, want none", n, updates)
 		}
 	})
 }

@@ -141,7 +141,8 @@ type Options[T any] struct {
 	Seed uint64
 
 	// OnError receives every error: of polls and renewals, of failed deliveries as a
-	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a [*DuplicatesError], of options that cannot work
+	// [*DeliveryError], of stuck handlers as a [*StuckError], of Duplicates as a [*DuplicatesError],
+	// of bodies that Claims cannot give up as a [*ClaimsError], of options that cannot work
 	// together as a [*SetupError], and of panics in these options as a [*HookError]. It is
 	// called concurrently and should not block. Its own panics go to the Logger. Defaults to
 	// none.

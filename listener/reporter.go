@@ -52,6 +52,8 @@ func (r *reporter) delivery(err error) {
 		r.report(level, "delivery "+e.Outcome.String(), err)
 	case *dispatcher.DuplicatesError:
 		r.report(slog.LevelWarn, "duplicates may be handled", err)
+	case *dispatcher.ClaimsError:
+		r.report(slog.LevelWarn, "body stays stored", err)
 	case *dispatcher.HookError:
 		r.report(slog.LevelError, "hook "+e.Hook+" failed", err)
 	case *dispatcher.StuckError:
@@ -142,6 +144,8 @@ func (r *reporter) describe(err error) []slog.Attr {
 		return e.Attrs()
 	case *dispatcher.DuplicatesError:
 		return e.Attrs()
+	case *dispatcher.ClaimsError:
+		return e.Attrs()
 	}
 	return []slog.Attr{slog.String("queue", r.queue.String()), slog.Any("error", err)}
 }
@@ -155,6 +159,9 @@ func reasonOf(err error) (text string) {
 		}
 	}()
 	if e, ok := err.(*dispatcher.DeliveryError); ok && e.Err != nil { //nolint:errorlint // as above
+		return e.Err.Error()
+	}
+	if e, ok := err.(*dispatcher.ClaimsError); ok { //nolint:errorlint // as above
 		return e.Err.Error()
 	}
 	return err.Error()

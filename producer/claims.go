@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -20,12 +21,15 @@ type Claims interface {
 }
 
 // text returns the text that is sent. A body that is too large for it is stored first, once for
-// all calls of the interceptors.
+// all calls of the interceptors that send the same job.
 func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string, error) {
-	switch {
-	case s.claim != "" && s.Head.Claim == s.claim:
-		return p.seal(s, nil)
-	case p.options.Claims == nil || s.Head.Claim != "":
+	if s.claim != "" && s.Head.Claim == s.claim {
+		if s.claimed == jobOf(s) {
+			return p.seal(s, nil)
+		}
+		s.Head.Claim = "" // an interceptor made another job of it, which needs its body when the first is done
+	}
+	if p.options.Claims == nil || s.Head.Claim != "" {
 		return p.seal(s, body)
 	}
 	if len(body) <= p.options.Claims.Limit() {
@@ -38,8 +42,14 @@ func (p *Producer[T]) text(ctx context.Context, s *Sending, body []byte) (string
 	}
 	claim, err := p.options.Claims.Put(ctx, body)
 	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", blob.ErrUnavailable, err)
+		}
 		return "", fmt.Errorf("store its body of %d bytes: %w", len(body), err)
 	}
-	s.claim, s.Head.Claim = claim, claim
+	s.claim, s.claimed, s.Head.Claim = claim, jobOf(s), claim
 	return p.seal(s, nil)
 }
+
+// jobOf returns what tells the job from others.
+func jobOf(s *Sending) [2]string { return [2]string{s.Head.ID, s.Head.Kind} }

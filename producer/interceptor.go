@@ -22,9 +22,10 @@ type Sending struct {
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 
-	items     int    // of the group that is sent; 0 for one job
-	claim     string // of the body, if Claims has stored it
-	maybeSent error  // why the job may be in the queue already; nil if it is not
+	items     int       // of the group that is sent; 0 for one job
+	claim     string    // of the body, if Claims has stored it
+	claimed   [2]string // jobOf the job for which it was stored
+	maybeSent error     // why the job may be in the queue already; nil if it is not
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

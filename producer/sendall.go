@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -45,7 +46,7 @@ type Result struct {
 // with a Report its results need not either. A job that cannot be sent as it is, such as one that
 // is too large, stops no other. No further job is taken when the context ends, and after an error
 // that would meet every job: the queue is missing, access is denied, or the service did not accept
-// a job within Options.Timeout. To go on after that, send the jobs without a result and those with
+// a job, or the store its body, within Options.Timeout. To go on after that, send the jobs without a result and those with
 // an error; [queue.ErrOutcomeUnknown] tells which of these may be in the queue already.
 //
 // A panic of the sequence, of the codec or of another function of the options comes out of SendAll
@@ -206,7 +207,7 @@ func (s *sendAll[T]) stop() {
 // meetsAll reports whether the error of one job would be that of every other.
 func meetsAll(err error) bool {
 	for _, one := range [...]error{queue.ErrUnauthorized, queue.ErrQueueMissing, queue.ErrQueueBeingDeleted,
-		queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown} {
+		queue.ErrThrottled, queue.ErrUnavailable, queue.ErrOutcomeUnknown, blob.ErrUnavailable, blob.ErrUnauthorized} {
 		if errors.Is(err, one) {
 			return true
 		}

@@ -156,14 +156,19 @@ When the tombstone is gone, such a message is poison. No body is removed.
 				return usageError{fmt.Errorf("-retention %v is too short: specify how long duplicates may come, such as 336h", retention)}
 			}
 			return c.onBodies(ctx, &b.store, args[0], &claimcheck.Options{Retention: retention}, func(ctx context.Context, t *task, claims *claimcheck.Claims) error {
-				if dryRun {
-					would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Swept(retention) })
-					return t.reportBodies(ctx, args[0], &b, bodiesRemoved{DryRun: true, Blobs: would.blobs}, "tombstone", err)
-				}
-				removed, err := claims.Sweep(ctx)
-				return t.reportBodies(ctx, args[0], &b, bodiesRemoved{Blobs: removed.Blobs}, "tombstone", err)
+				return t.sweepBodies(ctx, args[0], claims, &b, retention, dryRun)
 			})
 		}}
+}
+
+// sweepBodies removes tombstones, or says which.
+func (t *task) sweepBodies(ctx context.Context, container string, claims *claimcheck.Claims, b *bodyFlags, retention time.Duration, dryRun bool) error {
+	if dryRun {
+		would, err := chosen(ctx, claims, func(one claimcheck.Body) bool { return one.Swept(retention) })
+		return t.reportBodies(ctx, container, b, bodiesRemoved{DryRun: true, Blobs: would.blobs}, "tombstone", err)
+	}
+	removed, err := claims.Sweep(ctx)
+	return t.reportBodies(ctx, container, b, bodiesRemoved{Blobs: removed.Blobs}, "tombstone", err)
 }
 
 func bodiesPurgeCommand() *command {

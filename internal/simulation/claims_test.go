@@ -94,6 +94,7 @@ func claimOf(text string) string {
 type body struct {
 	users    map[*message]bool // whose text had its claim at some time
 	copies   []*message        // in the poison queue, with its claim
+	came     bool              // a message was delivered with it
 	replaced bool              // a save replaced it in a message, which goes on with another
 	entombed time.Duration     // when it became a tombstone; 0 for not
 	swept    bool
@@ -126,15 +127,15 @@ func (b *ledger) refers(a *message, e entry, text string) {
 	}
 }
 
-// done reports whether no message needs the body: the job of one that had it is done, or goes on
-// with another body. The others are duplicates.
+// done reports whether no message needs the body: the job of one that had it is done, and the others
+// are duplicates; or a save replaced it in the delivery that stored it, and no other has it.
 func (c *body) done() bool {
 	for a := range c.users {
 		if d := a.removed; d != nil && (d.endedWith(didSucceed) || d.endedWith(didDiscard)) {
 			return true
 		}
 	}
-	return c.replaced
+	return c.replaced && !c.came
 }
 
 // bodyEvent checks what happens to a body.
@@ -195,8 +196,12 @@ func (b *ledger) closeBodies() {
 }
 
 // mayBeOrphan reports whether a body may stay although nothing failed: its message expired, or was
-// lost by a handler that outlived its lease.
+// lost by a handler that outlived its lease, or goes on with another body after a delivery that did not
+// end its job.
 func (b *ledger) mayBeOrphan(claim string) bool {
+	if c := b.body(claim); c.replaced && c.came {
+		return true
+	}
 	for a := range b.body(claim).users {
 		if a.acceptance.until != 0 || b.outlived(a) {
 			return true

@@ -62,6 +62,9 @@ func (b *ledger) deliver(a *message, e entry) {
 	d := &delivery{message: a, who: e.who, entry: e, settled: min(a.settled, e.count-1)}
 	opened := b.world.open(e.text)
 	d.head, d.bodies = opened.head, []string{opened.body}
+	if opened.claim != "" {
+		b.body(opened.claim).came = true
+	}
 	if int64(d.head.Starts) > e.count-1-d.head.Settled { // more than possible: forged
 		d.head.Settled, d.head.Starts = 0, 0
 	}
