@@ -40,7 +40,6 @@ func Example_group() {
 	defer stop()
 	o := &listener.Options[Letter]{Logger: silent}
 	o.Observer.Settled = func(_ listener.Delivery, outcome listener.Outcome, _ time.Duration) {
-		fmt.Println("the message was", outcome)
 		if outcome == listener.Poisoned {
 			stop()
 		}
@@ -61,8 +60,6 @@ func Example_group() {
 	// mail 7, item 0 of 5: to Ann, attempt 1
 	// mail 7, item 3 of 5: to Dan, attempt 1
 	// mail 7, item 4 of 5: to Eve, attempt 1
-	// the message was retried
 	// mail 7, item 1 of 5: to Bob, attempt 2
-	// the message was poisoned
 	// mail 7: of 5 items 1 failed for good at earlier deliveries (item 2: a letter to nobody)
 }
