@@ -156,8 +156,8 @@ func (s *stream) run(ctx context.Context, stopping <-chan struct{}, send func(li
 	err := send("ready " + s.id + " " + strconv.Itoa(int(keepAlive/time.Second)))
 	for err == nil {
 		select {
-		case <-s.watcher.Woken():
-			err = send("event")
+		case bytes := <-s.watcher.Woken():
+			err = send("event " + strconv.FormatInt(bytes, 10))
 		case <-alive.C:
 			err = send("")
 		case <-s.watcher.Ended():

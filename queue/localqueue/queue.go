@@ -54,6 +54,9 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if o != nil {
 		m.due = at.after(queue.Seconds(o.Delay))
 	}
+	if m.due <= at {
+		s.watchers.put(len(text))
+	}
 	if life := o.Life(); life != queue.Forever {
 		m.expires = at.after(queue.Seconds(life))
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -20,7 +19,7 @@ import (
 type Watcher struct {
 	in    *queueState
 	queue *Queue
-	woken chan struct{} // buffers one
+	woken chan int64 // buffers one
 	ended chan struct{}
 	once  sync.Once // closes ended
 
@@ -43,6 +42,7 @@ type watchers struct {
 	ready []*Watcher // in the order in which they are woken
 	told  *Watcher   // it was woken, and nobody has dequeued since; or nil
 	until instant    // when the patience with told ends
+	bytes int64      // of the messages that were put since the last dequeue
 
 	timer *time.Timer // makes the next look; nil until it is needed
 	at    instant     // when it fires; never if it is not set
@@ -60,7 +60,7 @@ func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
 		q.end(s)
 		return nil, q.fail(op, "", errClosed())
 	}
-	w := &Watcher{in: s, queue: q, woken: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &Watcher{in: s, queue: q, woken: make(chan int64, 1), ended: make(chan struct{})}
 	if s.watchers == nil {
 		s.watchers = &watchers{at: never}
 	}
@@ -73,9 +73,10 @@ func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
 	return w, nil
 }
 
-// Woken returns a channel that receives when there are messages to dequeue. It buffers one wake-up: any
-// number of them is worth one dequeue.
-func (w *Watcher) Woken() <-chan struct{} { return w.woken }
+// Woken returns a channel that receives when there are messages to dequeue: the bytes of those that were
+// put since the last dequeue, or 0 if they are older. It buffers the newest wake-up: any number
+// of them is worth one dequeue.
+func (w *Watcher) Woken() <-chan int64 { return w.woken }
 
 // Ended returns a channel that is closed when the queue was dropped or the engine closed. The watcher
 // hears nothing any more.
@@ -141,9 +142,20 @@ func (all *watchers) dismiss(w *Watcher) {
 // dequeued says that somebody has dequeued. Who it was is unknown and makes no difference: the watcher
 // that was told finds no more than others left.
 func (all *watchers) dequeued() {
-	if all != nil && all.told != nil {
+	if all == nil {
+		return
+	}
+	all.bytes = 0
+	if all.told != nil {
 		all.told.slow = false
 		all.told = nil
+	}
+}
+
+// put says that a message was put that is visible.
+func (all *watchers) put(bytes int) {
+	if all != nil {
+		all.bytes += int64(bytes)
 	}
 }
 
@@ -164,7 +176,7 @@ func (q *Queue) look(s *queueState) {
 	}
 	switch due := s.backlog.nextDue(); {
 	case due > at:
-		all.told = nil // somebody has taken what there was
+		all.told, all.bytes = nil, 0 // somebody has taken what there was
 		all.wait(q, due, at)
 	case len(all.ready) == 0: // the next one that is ready dequeues
 	case all.told != nil && at < all.until:
@@ -184,7 +196,11 @@ func (all *watchers) wake(at instant) {
 	w := all.ready[i]
 	all.ready = append(slices.Delete(all.ready, i, i+1), w)
 	all.told, all.until = w, at+instant(patience)
-	nonblocking.Send(w.woken, struct{}{})
+	select {
+	case <-w.woken: // replaced
+	default:
+	}
+	w.woken <- all.bytes // only this sends, with the lock held
 }
 
 // wait makes the timer look at the given instant. If it is set for an earlier one it stays: a look too

@@ -114,6 +114,29 @@ func TestMessagesBeforeTheDequeueWakeNobodyElse(t *testing.T) {
 	})
 }
 
+func TestAWakeUpTellsTheBytesThatWerePut(t *testing.T) {
+	inBubble(t, 1, func(b *watched) {
+		want := func(bytes int64) {
+			b.Helper()
+			if got := <-b.watchers[0].Woken(); got != bytes {
+				b.Fatalf("got %d bytes, want %d", got, bytes)
+			}
+		}
+		b.put(1, 0)
+		want(1)
+		b.put(39, 0)
+		b.put(5, time.Second)
+		b.take(32)
+		want(0) // eight are left
+		b.take(32)
+		time.Sleep(time.Second)
+		want(0) // delayed
+		b.take(32)
+		b.put(2, 0)
+		want(1)
+	})
+}
+
 func TestDelayedMessagesAndEndedLeasesWakeWhenTheyFallDue(t *testing.T) {
 	inBubble(t, 2, func(b *watched) {
 		b.put(1, time.Minute)
