@@ -213,7 +213,7 @@ func (w *response) streaming(r *http.Request, s *stream) *http.Response {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		stop := context.AfterFunc(ctx, func() { _ = reader.CloseWithError(context.Cause(ctx)) }) // a write may be waiting
+		stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) }) // a write may be waiting
 		defer stop()
 		s.run(ctx, nil, func(line string) error {
 			slow := time.AfterFunc(writeWithin, func() { cancel(errSlowReader) })
