@@ -65,8 +65,11 @@ func (s *Source) connect(ctx context.Context, cancel context.CancelCauseFunc, q 
 		return nil, errForeign
 	}
 	line, err := c.line()
-	if err == nil {
+	switch {
+	case err == nil:
 		c.hello, err = parseHello(line)
+	case errors.Is(err, io.EOF): // the response is complete; one that was cut is io.ErrUnexpectedEOF
+		err = errNoHello
 	}
 	if err == nil && !slow.Stop() {
 		err = azurestorage.ErrTryTimeout
