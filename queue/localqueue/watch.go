@@ -15,7 +15,7 @@ import (
 // Of several ready watchers of a queue one is woken, in turn: by a message that is put, or that becomes
 // visible after a delay or when its lease ends. The next one is woken if messages are still visible after
 // a dequeue, whoever made it; if the woken one is closed or not ready any more before there was a
-// dequeue; or if there was none for 2 s.
+// dequeue; or if there was none for 5 s.
 type Watcher struct {
 	in    *queueState
 	queue *Queue
@@ -30,7 +30,7 @@ type Watcher struct {
 
 // patience is how long a woken watcher may take to dequeue before another one is woken. It is long
 // compared with a round trip, and a message waits for so long if the process that was woken hangs.
-const patience = 2 * time.Second
+const patience = 5 * time.Second
 
 // watchers are the watchers of one queue. The queue's lock guards all of it.
 //

@@ -13,7 +13,7 @@
 //
 // A process has one stream for each queue, a response without an end. An event goes to one of the ready
 // streams of a queue, in turn, and there to all ready subscribers. The next stream gets one if messages
-// are still visible after a dequeue, or if nobody dequeues within 2 s. Events of delayed messages,
+// are still visible after a dequeue, or if nobody dequeues within 5 s. Events of delayed messages,
 // messages that were given back, and those of a worker that has died come when they are due; therefore
 // Due is never set, and Bytes is 0 for those.
 //
