@@ -65,6 +65,14 @@ func TestEveryFlagOfCostIsHeeded(t *testing.T) {
 		first.Article.Computed != "475.20" || len(first.Intervals) != 5 || first.Intervals[1].Dollars != "0.4752" || first.Message.LifeBatched != "2.03125" {
 		t.Errorf("cost -json: got %+v", first)
 	}
+	four := read("-instances", "4", "-fewer", "2", "-group", "40")
+	if four.Bus != (costBus{Connections: 4, Published: "30000000", PublishedGrouped: "750000"}) || four.Readings != "14400" || four.IdleSecondsADay != "79200" ||
+		four.PollsOfALoopDay != "79200" || row(four, "fewerInstances").Name != "2 instances when idle" || row(four, "group").Name != "groups of 40" {
+		t.Errorf("cost -json of four instances: got %+v", four)
+	}
+	if name := row(read("-compression", "2"), "group").Name; name != "groups of 32, compressed" {
+		t.Errorf("the row of groups that are compressed: got %q", name)
+	}
 	for _, c := range []struct {
 		args   string
 		levers string
@@ -74,7 +82,7 @@ func TestEveryFlagOfCostIsHeeded(t *testing.T) {
 		{"-loops 1", "before", "92.376"}, {"-every 10s", "before", "137.52"}, {"-busy 24h", "before", "90"}, {"-busy 0", "before", "608.4"},
 		{"-messages 0", "before", "475.2"}, {"-days 1", "before", "18.84"}, {"-price 0.1", "before", "5652"}, {"-bytes 65536 -loops 1", "before", "212.376"},
 		{"-bytes 65536 -loops 1 -blob-price 0", "before", "92.376"}, {"-bus 7.5", "pushNoPolls", "97.5"}, {"-bus 7.5", "before", "565.2"},
-		{"-group 10", "group", "484.2"}, {"-group 100", "group", "477.3"}, {"-group 100 -compression 2.5", "group", "476.1"},
+		{"-group 10", "group", "484.2"}, {"-group 48", "group", "477.075"}, {"-group 100", "group", "477.3"}, {"-group 100 -compression 2.5", "group", "476.1"},
 		{"-batch 4", "batch", "542.7"}, {"-idle-max 1m", "backOff", "97.92"}, {"-instances 4 -fewer 2", "fewerInstances", "1040.4"},
 		{"-safety 10s", "push", "90.2376"}, {"", "all", "1.943896875"}, {"", "allNoPolls", "1.904296875"}, {"", "allWithoutPush", "1.983496875"},
 	} {
