@@ -96,6 +96,20 @@ func TestThePlotIsWellFormed(t *testing.T) {
 	}
 }
 
+// TestTheVerdictIsOfTheSlowestWokenRow: polling does not count, and what counts is what is beyond a round trip.
+func TestTheVerdictIsOfTheSlowestWokenRow(t *testing.T) {
+	of := func(wakes bool, waits ...time.Duration) *result {
+		return &result{transport: transport{wakes: wakes}, waits: waits, trips: []time.Duration{2 * time.Millisecond}}
+	}
+	got := verdict([]*result{of(false, time.Hour), of(true, 3*time.Millisecond, 4*time.Millisecond), of(true, time.Millisecond, 9*time.Millisecond)})
+	if !strings.Contains(got, "at most 1.00 ms (p50) and 7.00 ms (p99)") {
+		t.Errorf("verdict: got %q, want 1 and 7 ms", got)
+	}
+	if got := verdict([]*result{of(false, 1)}); got != "" {
+		t.Errorf("verdict of polling: got %q, want none", got)
+	}
+}
+
 func TestPercentilesAreOfTheNearestRank(t *testing.T) {
 	var hundred []time.Duration
 	for i := range 100 {
@@ -165,7 +179,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	if err := os.WriteFile(page, []byte("no marks\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writePage(page, "table"); err == nil || !strings.Contains(err.Error(), "latency: end") {
+	if err := writePage(page, "table", ""); err == nil || !strings.Contains(err.Error(), "latency: end") {
 		t.Errorf("a page without marks: got %v, want an error that names them", err)
 	}
 }

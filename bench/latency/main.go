@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err := errors.Join(p.chooseTransports(*names), p.parseRates(*rates), p.check()); err != nil {
 		return err
 	}
+	load := loadBefore()
 	server, at, err := startServers()
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err = errors.Join(err, server.stop()); err != nil {
 		return err
 	}
-	return p.report(results, out, *svg, *page)
+	return p.report(results, load, out, *svg, *page)
 }
 
 func (p plan) check() error {

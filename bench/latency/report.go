@@ -12,15 +12,15 @@ import (
 )
 
 // report writes what was asked for.
-func (p plan) report(results []*result, out io.Writer, svg, page string) error {
-	table := writeTable(results)
+func (p plan) report(results []*result, load string, out io.Writer, svg, page string) error {
+	table := writeTable(results) + verdict(results)
 	errs := []error{nil}
 	_, errs[0] = io.WriteString(out, table)
 	if svg != "" {
 		errs = append(errs, os.WriteFile(svg, []byte(plot(results)), 0o644))
 	}
 	if page != "" {
-		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(page), "images", "latency.svg"), []byte(plot(results)), 0o644), writePage(page, table))
+		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(page), "images", "latency.svg"), []byte(plot(results)), 0o644), writePage(page, table, load))
 	}
 	return errors.Join(errs...)
 }
@@ -39,6 +39,23 @@ func writeTable(results []*result) string {
 	return b.String()
 }
 
+// verdict says how much longer than one dequeue a job that is woken waits, at most; nothing if none was.
+func verdict(results []*result) string {
+	var median, end time.Duration
+	woken := 0
+	for _, r := range results {
+		if r.transport.wakes {
+			trip := percentile(r.trips, 50)
+			median, end = max(median, percentile(r.waits, 50)-trip), max(end, percentile(r.waits, 99)-trip)
+			woken++
+		}
+	}
+	if woken == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nWith wake-ups a job waits longer than the median dequeue by at most %s (p50) and %s (p99) in these rows.\n", milliseconds(median), milliseconds(end))
+}
+
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 }
@@ -50,7 +67,7 @@ const (
 )
 
 // writePage replaces the table of a page.
-func writePage(path, table string) error {
+func writePage(path, table, load string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -60,6 +77,16 @@ func writePage(path, table string) error {
 	if !begins || !ends {
 		return fmt.Errorf("%s does not have the lines %q and %q", path, strings.TrimSpace(pageBegins), strings.TrimSpace(pageEnds))
 	}
-	machine := fmt.Sprintf("%d processors, %s/%s, %s.\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	machine := fmt.Sprintf("%d processors, %s/%s, %s%s.\n\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load)
 	return os.WriteFile(path, []byte(before+pageBegins+"\n"+machine+table+"\n"+pageEnds+after), 0o644)
+}
+
+// loadBefore returns what Linux says of the other work of the machine; nothing elsewhere.
+func loadBefore() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	minute, _, found := strings.Cut(string(text), " ")
+	if err != nil || !found {
+		return ""
+	}
+	return fmt.Sprintf(", a load of %s in the minute before", minute)
 }

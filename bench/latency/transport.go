@@ -11,7 +11,8 @@ import (
 // transport is a way in which a worker learns of a job.
 type transport struct {
 	name      string
-	processes int // of sender and worker
+	processes int  // of sender and worker
+	wakes     bool // the worker is woken and does not poll
 
 	// receive sets the options of the worker's listener. What it opens the worker closes.
 	receive func(w *worker, o *listener.Options[job]) error
