@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // The day of the requirements' cost example: a quarter of eight hours is work, so that a loop
@@ -147,7 +148,7 @@ func pollsWithin(t *testing.T, d time.Duration, o *listener.Options[dayJob]) int
 
 // The cost example of the requirements, simulated and counted at the service, at its prices
 // (C-04): first loops without back-off, the baseline (C-13; C-05 to C-09: C-06, C-07, C-08), then with
-// back-off (C-11), then loops that shrink (C-10, L-24).
+// back-off (C-11), then loops that shrink (C-10, L-24), then without loops (C-11, L-39).
 func TestADayInMilliseconds(t *testing.T) {
 	everySecond := func(int) (time.Duration, bool) { return time.Second, false }
 	day := idleHours
@@ -157,6 +158,8 @@ func TestADayInMilliseconds(t *testing.T) {
 	fixed := &row{name: "1 loop, every second", within: day}
 	many := &row{name: "200 loops, every second", within: time.Minute}
 	shrunk := &row{name: "200 loops, shrinking"}
+	pushed := &row{name: "push, a poll every 60 s", within: max(day, min(idleHours, 3000*time.Minute))}
+	silent := &row{name: "push, no polls", within: idleHours}
 	maxima := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 60 * time.Second}
 	caps := make([]*row, len(maxima))
 	for i, idleMax := range maxima { // where the day is short, long enough that the curve up to Max does not matter
@@ -201,13 +204,30 @@ func TestADayInMilliseconds(t *testing.T) {
 				}
 			})
 		}
+		simulate(t, "Push", func(t *testing.T) {
+			o := dayOptions()
+			o.Wakeups = new(wakeup.Bus)
+			pushed.polls = pollsWithin(t, pushed.within, o)
+			// It polls up to 10 % later than SafetyPoll says, and first at the start.
+			if bound := int64(pushed.within/time.Minute) + 1; pushed.polls > bound || pushed.polls <= bound*9/10 {
+				t.Errorf("got %d polls, want 0.9…1.0 of %d", pushed.polls, bound)
+			}
+		})
+		simulate(t, "PushWithoutASafetyPoll", func(t *testing.T) {
+			o := dayOptions()
+			o.Wakeups, o.SafetyPoll = new(wakeup.Bus), -1
+			silent.polls = pollsWithin(t, silent.within, o)
+			if silent.polls != 1 { // at the start: work may be there
+				t.Errorf("got %d polls in %v, want the first one only", silent.polls, silent.within)
+			}
+		})
 		simulate(t, "TwoHundredLoopsShrinkToOne", func(t *testing.T) { shrink(t, shrunk) })
 	})
 	if t.Failed() {
 		return
 	}
 	checkBills(t, fixed, many, caps)
-	t.Log("\n" + dayTable(append([]*row{fixed, many, shrunk}, caps...)))
+	t.Log("\n" + dayTable(slices.Concat([]*row{fixed, many, shrunk}, caps, []*row{pushed, silent})))
 }
 
 // simulate runs a parallel subtest in a bubble.

@@ -149,12 +149,13 @@ func TestAnotherProcessReadsTheSameClock(t *testing.T) {
 	}
 	defer server.stop()
 	how := transports[0]
-	s, err := newSender(t.Context(), at, "clock", how)
+	a := assignment{Servers: at, Transport: how.name, Queue: "clock", Jobs: 1}
+	s, err := newSender(t.Context(), a, how)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
-	c, err := startRemote(assignment{Servers: at, Transport: how.name, Queue: "clock", Jobs: 1})
+	c, err := startRemote(a)
 	if err != nil {
 		t.Fatal(err)
 	}

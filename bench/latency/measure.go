@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/millrace/millrace/wakeup"
 )
 
 // plan says what is measured.
@@ -64,8 +66,11 @@ const drain = 30 * time.Second
 // once measures one transport at one rate, on a queue of its own, and adds to the result.
 func (p plan) once(ctx context.Context, at servers, r *result, seed uint64) (err error) {
 	due := schedule(r.rate.perSecond, r.rate.window, seed)
-	a := assignment{Servers: at, Transport: r.transport.name, Queue: fmt.Sprintf("latency-%d", time.Now().UnixNano()), Jobs: p.warmUp + len(due)}
-	s, err := newSender(ctx, at, a.Queue, r.transport)
+	a := assignment{
+		Servers: at, Transport: r.transport.name, Queue: fmt.Sprintf("latency-%d", time.Now().UnixNano()),
+		Jobs: p.warmUp + len(due), bus: new(wakeup.Bus),
+	}
+	s, err := newSender(ctx, a, r.transport)
 	if err != nil {
 		return err
 	}

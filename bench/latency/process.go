@@ -27,6 +27,7 @@ const (
 // servers are where the servers are.
 type servers struct {
 	Queue string // a connection string
+	NATS  string // a URL
 }
 
 // playRole makes this process the server or a worker, and does not return, if it was started as one.
@@ -50,7 +51,12 @@ func serve(in io.Reader, out *json.Encoder) error {
 		return err
 	}
 	defer func() { _ = e.Close() }() // the process ends anyway
-	if err := out.Encode(servers{Queue: e.ConnectionString()}); err != nil {
+	nats, stop, err := serveNATS()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := out.Encode(servers{Queue: e.ConnectionString(), NATS: nats}); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, in)

@@ -16,21 +16,21 @@ import (
 
 // sender sends jobs on a schedule.
 type sender struct {
-	servers  servers
-	queue    *azurequeue.Queue
-	producer *producer.Producer[job]
-	closing  []io.Closer
+	assignment assignment // of the worker that it sends to
+	queue      *azurequeue.Queue
+	producer   *producer.Producer[job]
+	closing    []io.Closer
 }
 
 // newSender creates the queue and a sender for it.
-func newSender(ctx context.Context, at servers, name string, how transport) (_ *sender, err error) {
-	s := &sender{servers: at}
+func newSender(ctx context.Context, a assignment, how transport) (_ *sender, err error) {
+	s := &sender{assignment: a}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.queue, err = azurequeue.Open(at.Queue, name, nil); err != nil {
+	if s.queue, err = azurequeue.Open(a.Servers.Queue, a.Queue, nil); err != nil {
 		return nil, err
 	}
 	s.closing = append(s.closing, s.queue)

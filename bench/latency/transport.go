@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
 // transport is a way in which a worker learns of a job.
@@ -28,6 +29,45 @@ var transports = []transport{
 		name: "polling", processes: 2,
 		receive: func(*worker, *listener.Options[job]) error { return nil },
 		send:    func(*sender, *producer.Options[job]) error { return nil },
+	},
+	{
+		name: "bus", processes: 1, wakes: true,
+		receive: func(w *worker, o *listener.Options[job]) error { o.Wakeups = w.assignment.bus; return nil },
+		send:    func(s *sender, o *producer.Options[job]) error { o.Wakeups = s.assignment.bus; return nil },
+	},
+	{
+		name: "stream", processes: 2, wakes: true,
+		receive: func(w *worker, o *listener.Options[job]) error {
+			source, err := serverwakeup.New(w.assignment.Servers.Queue, nil)
+			if err != nil {
+				return err
+			}
+			w.closing = append(w.closing, source)
+			o.Wakeups = source
+			return nil
+		},
+		send: func(*sender, *producer.Options[job]) error { return nil }, // the server sees what is sent
+	},
+	{
+		name: "nats", processes: 2, wakes: true,
+		receive: func(w *worker, o *listener.Options[job]) error {
+			n, err := connectNATS(w.assignment.Servers.NATS)
+			if err != nil {
+				return err
+			}
+			w.closing = append(w.closing, n)
+			o.Wakeups = n.Transport
+			return nil
+		},
+		send: func(s *sender, o *producer.Options[job]) error {
+			n, err := connectNATS(s.assignment.Servers.NATS)
+			if err != nil {
+				return err
+			}
+			s.closing = append(s.closing, n)
+			o.Wakeups = n.Transport
+			return nil
+		},
 	},
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // instant is a time in nanoseconds, of the clock that all processes share; see now.
@@ -29,6 +30,8 @@ type assignment struct {
 	Transport string // by name
 	Queue     string
 	Jobs      int // how many are sent in all
+
+	bus *wakeup.Bus // for a sender and a worker in one process
 }
 
 // consumer is a worker in this process or in another.

@@ -166,8 +166,16 @@ func TestTheModelAgreesWithThePollsCounted(t *testing.T) {
 			n.loops, n.idleMax = 1, time.Duration(seconds)*time.Second
 			model = n.bill(leverBackOff)
 			least = "0.9"
+		case row[0] == "push, a poll every 60 s":
+			n.loops = 1
+			model = n.bill(leverPush)
+			least = "0.9"
+		case row[0] == "push, no polls": // but for one at the start
+			model = n.bill(leverPush | leverNoSafety)
+			model.idlePolls.Add(model.idlePolls, whole(n.days))
 		default:
-			continue // the other rows have no model
+			t.Errorf("%s: no model for this row", row[0])
+			continue
 		}
 		seen++
 		counted := product(rational(t, row[3]), whole(n.days))
@@ -181,8 +189,8 @@ func TestTheModelAgreesWithThePollsCounted(t *testing.T) {
 			}
 		}
 	}
-	if seen != 7 {
-		t.Errorf("rows compared: got %d, want 7", seen)
+	if seen != 9 {
+		t.Errorf("rows compared: got %d, want 9", seen)
 	}
 }
 
