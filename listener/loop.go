@@ -36,6 +36,9 @@ type loop struct {
 // allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
 func (l *loop) run(ctx context.Context) {
 	for {
+		if l.awaitResume(ctx) {
+			return
+		}
 		reserved := l.dispatcher.Reserve(ctx)
 		if reserved == 0 {
 			break
@@ -61,9 +64,13 @@ func (l *loop) run(ctx context.Context) {
 
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
 func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
+	if !l.mayFetch() { // since the slots were awaited
+		l.putBack(reserved)
+		return 0, false
+	}
 	err := l.readMetadata()
-	if err == nil && l.looping.Err() != nil { // while the metadata were read
-		l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
+	if err == nil && !l.mayFetch() { // since the metadata were asked for
+		l.putBack(reserved)
 		return 0, false
 	}
 	visibility := l.dispatcher.Visibility()
@@ -89,7 +96,10 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	}
 	l.empties = 0
 	l.curve.Reset()
-	l.rescale(len(batch), len(batch) >= reserved)
+	if !l.pauses.paused() {
+		l.rescale(len(batch), len(batch) >= reserved)
+		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
+	}
 	return 0, false
 }
 

@@ -72,6 +72,7 @@ func (s *session) configure(c Settings) error {
 		nonblocking.Send(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
+	s.pauses.notify() // loops in excess end at once
 	s.wake.signal()
 	return nil
 }
