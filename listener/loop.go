@@ -27,6 +27,7 @@ type loop struct {
 	empties int          // empty polls in a row
 	setting *Idle        // for which curve was made
 	curve   BackOff      // waits after empty polls
+	phased  bool         // its polls are spread over those of the fleet: see fleetWait
 	errors  *retry.Waits // waits after errors in a row; nil before the first
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
@@ -96,6 +97,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	}
 	l.empties = 0
 	l.curve.Reset()
+	l.phased = false
 	if !l.pauses.paused() {
 		l.rescale(len(batch), len(batch) >= reserved)
 		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
@@ -141,9 +143,7 @@ func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
 	if l.tryStop() {
 		return 0, true
 	}
-	// Surviving loops add up to 10 % jitter to Max. So processes that started together do not
-	// poll together, and one poll per Max stays an upper bound.
-	return wait + time.Duration(l.nextJitter()*float64(wait)/10), false
+	return l.fleetWait(idle), false
 }
 
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
@@ -248,7 +248,7 @@ func (l *loop) currentIdle() *Idle {
 		if l.setting != nil {
 			l.wake.signal()
 		}
-		l.setting, l.curve = now, l.newCurve(now)
+		l.setting, l.curve, l.phased = now, l.newCurve(now), false
 	}
 	return l.setting
 }
