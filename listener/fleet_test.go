@@ -102,6 +102,34 @@ func TestAFleetPollsOncePerMaxTogether(t *testing.T) {
 	})
 }
 
+// Instances that run out of work together are spread again.
+func TestAFleetThatRunsOutOfWorkIsSpread(t *testing.T) {
+	const instances, Max = 20, 10 * time.Second
+	bubble(t, func(b *bundle) {
+		f := b.startFleet(instances, func(o *Options[job]) {
+			o.Idle, o.Concurrency = Idle{Min: Max, Max: Max, Fleet: instances}, 32
+		})
+		advance(3 * instances * Max)
+		for range 3 {
+			b.put(2000 * instances)
+			for _, l := range f.listeners {
+				l.current().wake.signal() // all are busy at once
+			}
+			advance(0)
+			windows, at := map[time.Duration]int{}, time.Now()
+			advance(instances * Max)
+			for _, poll := range f.polls(at) {
+				windows[poll/Max]++
+			}
+			if left := b.depth(b.queue); left != 0 || len(windows) < 6 {
+				t.Errorf("%d messages left; the polls afterwards hit %d of %d windows of %v, want them spread", left, len(windows), instances, Max)
+			}
+			advance(3 * instances * Max)
+		}
+		f.finish()
+	})
+}
+
 // A message waits for about Fleet × Max / (n + 1) on average, and never longer than 1.1 × Fleet × Max.
 func TestAFleetPicksUpAMessageWithinItsPeriod(t *testing.T) {
 	const Max, messages = 10 * time.Second, 1500
