@@ -31,6 +31,7 @@ type loop struct {
 	errors  *retry.Waits // waits after errors in a row; nil before the first
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
+	seen    uint64       // what had been heard when its last dequeue was sent
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
@@ -79,6 +80,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	var batch []queue.Message
 	if err == nil {
+		l.seen = l.pool.beginPoll()
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
@@ -93,11 +95,15 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
-		return l.onEmptyPoll()
+		return l.onEmptyPoll(true)
 	}
 	l.empties = 0
 	l.curve.Reset()
 	l.phased = false
+	l.pool.found()
+	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
+		l.onFullBatch()
+	}
 	if !l.pauses.paused() {
 		l.rescale(len(batch), len(batch) >= reserved)
 		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
@@ -125,11 +131,21 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 	}
 }
 
-// onEmptyPoll decides what follows an empty poll.
-func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
+// onEmptyPoll decides what follows an empty poll. Without a queue none is found: the loops do not rely on
+// events then, so that the state soon shows that it is there.
+func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	l.empties++
 	l.scaler.markIdle()
-	if wait, stop, ok := l.askQueueEmpty(); ok {
+	wait, stop, hooked := l.askQueueEmpty()
+	if found {
+		l.setReady(true)
+	}
+	if found && (stop || !hooked) {
+		if left, again := l.leave(l.seen); left || again {
+			return 0, left
+		}
+	}
+	if hooked {
 		if stop && l.tryStop() {
 			return 0, true // at once, without waiting
 		}
@@ -161,7 +177,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	}
 	l.errors, l.created = nil, false
 	l.report.poll(hint(err))
-	return l.onEmptyPoll()
+	return l.onEmptyPoll(false)
 }
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
@@ -264,10 +280,14 @@ func (l *loop) newCurve(idle *Idle) BackOff {
 	return own
 }
 
-// nextJitter returns the next jitter in [0, 1) for the waits of the loops. They share one
+// nextJitter returns the next jitter in [0, 1) for the curves of the loops. They share one
 // series, which depends on the seed and so differs between processes. With a series per loop it
 // would matter which loop polls first, and a run could not be repeated.
 func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
+
+// nextSpread returns the next jitter in [0, 1) for waits of Idle.Max. Its series is its own: loops that
+// poll at one instant draw from the other first, and how many draw in between would be a race.
+func (s *session) nextSpread() float64 { return jitter.Of(s.key+"/spread", int(s.spreads.Add(1))) }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.

@@ -163,17 +163,21 @@ func (p *pauses) announcement() (before, now PausedBy) {
 	return before, now
 }
 
-// announcePause tells log and observer of a change, and wakes a loop when a pause is over. Nothing
-// is told twice, whoever calls it.
+// announcePause tells log, observer and the source of wake-ups of a change, and makes a loop poll when
+// a pause is over. Nothing is told twice, whoever calls it.
 func (s *session) announcePause() {
 	before, now := s.pauses.announcement()
 	if before == now {
 		return
 	}
 	if now == NotPaused {
-		s.wake.signal() // the loops that did not notice the pause sleep
+		s.wake.fire() // the loops that did not notice the pause sleep, or there is none
 		s.report.info("resumed", slog.String("was_paused_by", before.String()))
 	} else {
+		s.setReady(false) // events are for instances that are not paused
+		if s.pool.hears().owed() {
+			s.onFullBatch() // also the one that this instance was woken for
+		}
 		s.report.info("paused", slog.String("by", now.String()))
 	}
 	if f := s.options.Observer.Paused; f != nil {

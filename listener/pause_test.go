@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -430,4 +431,75 @@ func TestPausedByIsText(t *testing.T) {
 	if _, err := PausedBy(7).MarshalText(); err == nil || PausedBy(7).String() != "PausedBy(7)" || new(PausedBy).UnmarshalText([]byte("nobody")) == nil {
 		t.Error("unknown values: got no error")
 	}
+}
+
+// A paused listener takes no events: they go to other instances, and those that come all the same
+// cause no request. The resumption polls at once, also when no loop runs, and then events come again.
+func TestAPausedListenerTakesNoEvents(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Minute)
+		b.mustBeIdle(l)
+		for range 3 {
+			l.Pause()
+			synctest.Wait()
+			at := time.Now().Add(-1)
+			if l.State().Listening || source.pick(nil) != nil {
+				b.Error("got a paused listener to which events go, want none")
+			}
+			b.put(1)
+			b.publish(source)
+			l.Wake()
+			advance(time.Hour)
+			if got := b.queue.since(at); len(got) != 0 {
+				b.Errorf("got the requests %+v in the pause, want none", got)
+			}
+			done := l.State().Succeeded
+			l.Resume()
+			advance(0)
+			if got := l.State().Succeeded - done; got != 1 {
+				b.Errorf("got %d jobs done at the resumption, want 1", got)
+			}
+			advance(40 * time.Second)
+			b.mustBeIdle(l)
+			if !l.State().Listening || source.pick(nil) == nil {
+				b.Error("got a listener to which no events go after the pause")
+			}
+		}
+		b.mustFinish()
+	})
+}
+
+// With wake-ups nobody reads the flag while nothing comes. What the first dequeue after an event brings
+// is handled, then the listener is paused, and goes on when the flag is removed.
+func TestTheFlagPausesAListenerWithWakeups(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll = noSafety
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		b.setMetadata("paused", "yes")
+		advance(24 * time.Hour)
+		b.mustBeIdle(l)
+		for i, want := range []int64{1, 1, 1} {
+			b.put(1)
+			b.publish(source)
+			advance(10 * time.Minute)
+			if st := l.State(); st.Succeeded != want || st.PausedBy != ByQueue || st.Listening {
+				b.Errorf("event %d: got %+v, want %d done and a pause", i, st, want)
+			}
+		}
+		b.setMetadata()
+		advance(67 * time.Second)
+		if st := l.State(); st.Succeeded != 3 || st.PausedBy != NotPaused {
+			b.Errorf("after the flag: got %+v, want all done", st)
+		}
+		advance(time.Minute)
+		b.mustBeIdle(l)
+		b.mustFinish()
+	})
 }
