@@ -58,8 +58,8 @@ type Options[T any] struct {
 	Loops Loops
 
 	// Idle is how long a loop waits when the queue is empty. Setting it together with
-	// QueueEmpty, which overrides it, is an error. Defaults to 100 ms … 1 s on the curve of
-	// scaling.Curve.
+	// QueueEmpty, which overrides it, is an error. Its Fleet makes many instances poll as often
+	// together as one alone. Defaults to 100 ms … 1 s on the curve of scaling.Curve.
 	Idle Idle
 
 	// Wakeups says when work comes. While its events reach the listener a loop ends at its first empty

@@ -29,6 +29,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
 	s.logStart()
+	s.announcePause()
 	s.work.Go(func() { s.wake.watch(s.looping) })
 	s.work.Go(func() { s.watchSaturation(s.looping) })
 	s.work.Go(func() { s.dues.watch(s.looping) })

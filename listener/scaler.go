@@ -51,6 +51,7 @@ func (s *session) rescale(received int, full bool) {
 	s.scaler.busy = true
 	if full {
 		s.scaler.beginReading()
+		s.pauses.claimed()
 	}
 	s.scaler.mu.Unlock()
 
@@ -76,19 +77,14 @@ func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.No
 // readDepth reads the depth, in one transaction. The caller has called beginReading, so one
 // runs at a time.
 func (s *session) readDepth() (depth int64, ok bool) {
-	properties, err := s.queue.Properties(s.requests)
+	properties, err := s.readProperties(s.requests)
 	s.scaler.mu.Lock()
 	s.scaler.reading = false
 	if err == nil {
 		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
 	}
 	s.scaler.mu.Unlock()
-	switch {
-	case err == nil && s.options.Metadata != IgnoreMetadata:
-		s.metadata.read()
-		s.applyMetadata(properties.Metadata)
-		s.shareVisibility(properties.Metadata)
-	case err != nil && s.requests.Err() == nil:
+	if err != nil && s.requests.Err() == nil {
 		s.report.poll(err)
 	}
 	return properties.Depth, err == nil

@@ -22,6 +22,7 @@ type session struct {
 	pool       loopPool
 	scaler     scaler
 	metadata   metadata
+	pauses     *pauses // the listener's
 	explicit   explicitSettings
 	report     *reporter
 	hooks      *hook.Guard
@@ -55,11 +56,11 @@ type session struct {
 
 // newSession checks the options and builds the session. It starts nothing. dispatch makes its
 // dispatcher.
-func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dispatcher.Options) (*dispatcher.Dispatcher, error)) (*session, error) {
+func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.Queue, *dispatcher.Options) (*dispatcher.Dispatcher, error)) (*session, error) {
 	options, err := o.withDefaults()
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	s := &session{report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
+	s := &session{pauses: p, report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
 	s.dues.fire = func() { s.hear(true) }
 	if options.Wakeups != nil {
 		s.wakeups.changed, s.wakeups.drained = make(chan struct{}, 1), make(chan struct{})
