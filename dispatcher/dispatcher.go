@@ -40,6 +40,8 @@ type Dispatcher struct {
 	stopping   chan struct{}   // closed by Stop
 	halt       sync.Once
 
+	backlog atomic.Bool // the last dequeue returned as many messages as it asked for
+
 	kindResults sync.Mutex // held while the breakers of kinds and breaker take a result
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
@@ -114,6 +116,7 @@ func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 // drain has begun it gives the messages back instead. It also gives back messages beyond the
 // reserved slots and reports them to OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+	d.noteBacklog(len(batch) >= reserved)
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)
