@@ -83,7 +83,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	d.handlers = withQueueLabel(ctx, d.name)
 	d.unlabelled = pprof.WithLabels(ctx, pprof.Labels())
 	d.requests.start(ctx)
-	d.leases = newLeaseManager(d.requests.context(), d.queue, d.visibility.forRenewal, d.options.StuckAfter)
+	d.leases = newLeaseManager(&d.requests, d.queue, d.visibility.forRenewal, d.options.StuckAfter)
 }
 
 // Visibility returns the visibility timeout for the next dequeue, in whole seconds.
@@ -227,10 +227,13 @@ func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.
 	return asked.Add(m.Expires.Sub(m.Until) + visibility - safetyMargin)
 }
 
-// innermost returns the queue inside the listener's own wrapper.
+// innermost returns the queue inside wrappers that only count.
 func innermost(q queue.Queue) queue.Queue {
-	if w, ok := q.(interface{ Unwrap() queue.Queue }); ok {
-		return w.Unwrap()
+	for {
+		w, ok := q.(interface{ Unwrap() queue.Queue })
+		if !ok {
+			return q
+		}
+		q = w.Unwrap()
 	}
-	return q
 }

@@ -119,7 +119,7 @@ const waiting = 1000
 // service: dequeues, deletes, readings of the depth, renewals.
 func TestCostUnderLoad(t *testing.T) {
 	leastBusy := map[string]float64{short.name: 0.55, mixed.name: 0.82, long.name: 0.9} // at 64, the default
-	bounds := map[int]float64{64: 1.10, 256: 1.045, 512: 1.04} // transactions a message, by concurrency
+	bounds := map[int]float64{64: 1.10, 256: 1.045, 512: 1.04}                          // transactions a message, by concurrency
 	var loads []*cost
 	for _, c := range []int{16, 32, 64, 128, 256, 512} {
 		loads = append(loads, &cost{mix: mixed, concurrency: c})

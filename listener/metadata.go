@@ -112,7 +112,7 @@ func (l *loop) readMetadata() error {
 	if !due {
 		return nil
 	}
-	p, err := l.queue.Properties(l.request())
+	p, err := l.queue.Properties(queue.WithCause(l.request(), queue.CauseMetadata))
 	switch {
 	case err == nil:
 		l.applyMetadata(p.Metadata)
