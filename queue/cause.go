@@ -74,18 +74,45 @@ func (c *Cause) UnmarshalText(text []byte) error {
 	return fmt.Errorf("queue: no cause has the name %q", text)
 }
 
-// request is what a context says of the requests that are sent with it. Both values have one key,
-// because a lookup in a context is not free.
+// request is what a context says of the requests that are sent with it.
 type request struct {
 	cause   Cause
 	repeats int
 }
 
+// requestContext is a context that says it. It is a type of its own because each request is looked
+// at: where it is the outermost context that costs next to nothing, unlike a search for a value.
+type requestContext struct {
+	context.Context
+	request request
+}
+
 type requestKey struct{}
 
+// Value implements [context.Context].
+func (c *requestContext) Value(key any) any {
+	if key == (requestKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// with returns a context that says r in place of what ctx says.
+func (r request) with(ctx context.Context) context.Context {
+	if c, ok := ctx.(*requestContext); ok {
+		ctx = c.Context
+	}
+	return &requestContext{ctx, r}
+}
+
 func requestOf(ctx context.Context) request {
-	r, _ := ctx.Value(requestKey{}).(request)
-	return r
+	c, ok := ctx.(*requestContext)
+	if !ok {
+		if c, ok = ctx.Value(requestKey{}).(*requestContext); !ok {
+			return request{}
+		}
+	}
+	return c.request
 }
 
 // WithCause returns a context for requests with this cause. What the context says of repeats stays.
@@ -93,7 +120,7 @@ func requestOf(ctx context.Context) request {
 func WithCause(ctx context.Context, c Cause) context.Context {
 	r := requestOf(ctx)
 	r.cause = c
-	return context.WithValue(ctx, requestKey{}, r)
+	return r.with(ctx)
 }
 
 // CauseOf returns the cause of requests with this context, [CauseUnknown] if nobody set one.
@@ -108,7 +135,7 @@ func WithRepeats(ctx context.Context, n int) context.Context {
 		return ctx
 	}
 	r.repeats = n
-	return context.WithValue(ctx, requestKey{}, r)
+	return r.with(ctx)
 }
 
 // Repeats returns how often the request of this context was sent before.

@@ -54,6 +54,17 @@ func TestAContextTellsCauseAndRepeats(t *testing.T) {
 	if queue.WithRepeats(renewal, 0) != renewal {
 		t.Error("a first try: got another context, want the same one, which costs nothing")
 	}
+	type other struct{}
+	within, cancel := context.WithCancel(queue.WithCause(context.WithValue(again, other{}, 7), queue.CauseDelete))
+	check(within, queue.CauseDelete, 2)
+	if within.Value(other{}) != 7 {
+		t.Error("another value of the context is lost")
+	}
+	later := queue.WithRepeats(within, 3)
+	check(later, queue.CauseDelete, 3)
+	if cancel(); later.Err() == nil {
+		t.Error("a context with repeats does not end with its parent")
+	}
 	if n := testing.AllocsPerRun(100, func() { check(again, queue.CauseRenew, 2) }); n > 0 {
 		t.Errorf("reading cause and repeats: got %v allocations, want none", n)
 	}
