@@ -156,7 +156,7 @@ func TestEveryRequestHasACause(t *testing.T) {
 		checkServer(t, b)
 		checkState(t, st, own)
 		if st.ByCause.EmptyFetches != st.EmptyPolls || st.ByCause.Fetches < st.Polls || st.ByCause.Renewals+st.ByCause.Saves != st.Renewed ||
-			st.ByCause.Deletes != st.Succeeded+st.Discarded || st.ByCause.Others != 0 {
+			st.ByCause.Deletes != st.Succeeded+st.Discarded || st.ByCause.Saves != 20 || st.ByCause.Starts != 1 || st.ByCause.Others != 0 {
 			t.Errorf("the state %+v does not agree with itself", st)
 		}
 	})
