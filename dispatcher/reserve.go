@@ -48,16 +48,9 @@ func (d *Dispatcher) minFetch() int {
 	return min(max(slots/10, 1), maxDefaultMinFetch)
 }
 
-// noteBacklog records whether a dequeue returned as many messages as it asked for. A caller of
-// Reserve that waits for more slots than it now needs is woken.
-func (d *Dispatcher) noteBacklog(full bool) {
-	if d.backlog.Load() == full { // reading is cheaper than writing
-		return
-	}
-	if d.backlog.Store(full); !full {
-		d.slots.signal()
-	}
-}
+// noteBacklog records whether a dequeue returned as many messages as it asked for. If not it leaves
+// slots, and when they are freed a caller of Reserve looks again how many it needs.
+func (d *Dispatcher) noteBacklog(full bool) { d.backlog.Store(full) }
 
 // maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
 // longer cost far more than their dequeues, and messages should not wait while slots are free.

@@ -162,6 +162,17 @@ func TestEveryRequestHasACause(t *testing.T) {
 	})
 }
 
+// C-01: whoever copies a message to a poison queue need not say why.
+func TestACopyToThePoisonQueueHasItsCause(t *testing.T) {
+	b := setup(t, "")
+	if err := (poison.Policy{Queue: b.queue}).Copy(t.Context(), poison.Record{ID: "1", Text: "text"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.meter.Counts().String(), "3 poison; 1 failed"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // checkState compares the state of a listener with its counts.
 func checkState(t *testing.T, st listener.State, own meter.Counts) {
 	t.Helper()

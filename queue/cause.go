@@ -97,14 +97,6 @@ func (c *requestContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// with returns a context that says r in place of what ctx says.
-func (r request) with(ctx context.Context) context.Context {
-	if c, ok := ctx.(*requestContext); ok {
-		ctx = c.Context
-	}
-	return &requestContext{ctx, r}
-}
-
 func requestOf(ctx context.Context) request {
 	c, ok := ctx.(*requestContext)
 	if !ok {
@@ -120,7 +112,7 @@ func requestOf(ctx context.Context) request {
 func WithCause(ctx context.Context, c Cause) context.Context {
 	r := requestOf(ctx)
 	r.cause = c
-	return r.with(ctx)
+	return &requestContext{ctx, r}
 }
 
 // CauseOf returns the cause of requests with this context, [CauseUnknown] if nobody set one.
@@ -135,7 +127,7 @@ func WithRepeats(ctx context.Context, n int) context.Context {
 		return ctx
 	}
 	r.repeats = n
-	return r.with(ctx)
+	return &requestContext{ctx, r}
 }
 
 // Repeats returns how often the request of this context was sent before.
