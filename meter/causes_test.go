@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
 )
 
 type job struct {
@@ -59,7 +60,7 @@ func work(t *testing.T, b *bundle) (listener.State, meter.Counts) {
 			t.Error(err)
 		}
 	}
-	jobs := producer.New[job](b.queue, &producer.Options[job]{Create: true, Timeout: time.Hour})
+	jobs := producer.New[job](b.queue, &producer.Options[job]{Create: true, Timeout: time.Hour, Wakeups: new(wakeup.Bus), WakeupDepth: 500})
 	send := func(does string, n int) {
 		for i := range n {
 			_, err := jobs.Send(ctx, job{does, i}, nil)

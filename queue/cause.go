@@ -20,7 +20,7 @@ const (
 	CauseGiveBack              // a message is made visible again, now or after a delay
 	CauseDelete                // a message is deleted: its job is done, discarded or a duplicate
 	CausePoison                // a message is copied to the poison queue, deleted after that, or kept hidden as poison
-	CauseDepth                 // the depth is read, to decide how many loops are needed
+	CauseDepth                 // the depth is read, to decide how many loops are needed or whether to wake workers
 	CauseMetadata              // metadata are read or written
 	CauseCreate                // a queue that is missing is created
 	CauseSend                  // a producer sends a job
