@@ -33,6 +33,7 @@ func (t *Transport) control() {
 		}
 		t.subscribeWanted()
 		t.handOn()
+		t.sendMissed()
 		if ended {
 			return
 		}

@@ -20,7 +20,7 @@ const maxPending = 256
 // ErrClosed is the error of a [Transport] that was closed.
 var ErrClosed = errors.New("natswakeup: the transport is closed")
 
-// ErrDisconnected is the error of Publish while the connection is down.
+// ErrDisconnected is the error of Publish when the connection is down and too many events are kept.
 var ErrDisconnected = errors.New("natswakeup: the connection is down")
 
 // Options configure a [Transport]. Nil and the zero value mean the defaults.
@@ -49,6 +49,7 @@ type Transport struct {
 	channels map[queue.Name]*channel // guarded by mu
 	subjects map[string]*channel     // the same by the subjects of events and of more; guarded by mu
 	forward  []forwarded             // what is to be handed on; guarded by mu
+	missed   map[missedKey]int64     // the bytes of events that wait for the connection; guarded by mu
 }
 
 // New returns a transport over the connection, which remains the caller's: its handlers are not
@@ -65,6 +66,7 @@ func New(conn *nats.Conn, o *Options) *Transport {
 		kick:     make(chan struct{}, 1),
 		channels: make(map[queue.Name]*channel),
 		subjects: make(map[string]*channel),
+		missed:   make(map[missedKey]int64),
 	}
 	if o != nil && o.Prefix != "" {
 		t.prefix = o.Prefix
@@ -76,9 +78,10 @@ func New(conn *nats.Conn, o *Options) *Transport {
 	return t
 }
 
-// Publish hands the event to the connection. While that is down nothing is kept: the error is then
-// [ErrDisconnected], and subscribers dequeue when they connect again. The context is not used, because
-// nothing is waited for but the write buffer of the connection.
+// Publish hands the event to the connection. While that is down, one event is kept for each queue and
+// due time, and published when it is there again. When there are too many, the error is
+// [ErrDisconnected]. The context is not used, because nothing is waited for but the write buffer of
+// the connection.
 func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
 	if err := t.publish(e); err != nil {
 		return fmt.Errorf("publish that work has come to %v: %w", e.Queue, err)
@@ -91,19 +94,19 @@ func (t *Transport) publish(e wakeup.Event) error {
 	if err != nil {
 		return err
 	}
+	data, err := payload{Bytes: max(0, e.Bytes), Due: due(e)}.encode()
+	if err != nil {
+		return err
+	}
 	switch {
 	case t.conn.IsClosed():
 		return nats.ErrConnectionClosed
 	case !t.conn.IsConnected():
-		return ErrDisconnected
-	}
-	data, err := payload{Bytes: max(0, e.Bytes), Due: e.Due.Round(0).UTC()}.encode()
-	if err != nil {
-		return err
+		return t.keep(e)
 	}
 	err = t.conn.Publish(s, data)
-	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // the connection does not know it yet
-		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // a status follows
+		return t.keep(e)
 	}
 	return err
 }
