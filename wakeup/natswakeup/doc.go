@@ -20,7 +20,8 @@
 // In a cluster of servers Listening(true) means that the server of this connection knows. The others
 // learn it a moment later.
 //
-// A subscriber that says More wakes one other process, never its own, if there is one that is ready.
+// A subscriber that says More wakes one other process, never its own, if there is one that is ready:
+// NATS may choose the sender, which then sends again, up to 20 times.
 //
 // # Connection
 //
@@ -30,8 +31,8 @@
 //
 // # Permissions
 //
-// Publishers need to publish, and listeners to publish and to subscribe to, Prefix + ".event.>" and
-// Prefix + ".more.>", with the queue group "millrace". Whoever may publish can wake workers for
+// Publishers need to publish, and listeners to publish and to subscribe to, Prefix + ".>", with the
+// queue group "millrace". Whoever may publish can wake workers for
 // nothing; a payload can do no more.
 //
 // # Concurrency

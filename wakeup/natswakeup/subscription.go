@@ -14,15 +14,15 @@ const maxMore = 16
 
 // channel is what a process hears about one queue, for all subscribers that it has.
 type channel struct {
-	queue       queue.Name
-	event, more string // subjects
+	queue   queue.Name
+	subject string
 
 	members map[*subscription]struct{} // guarded by Transport.mu
 	asked   int                        // calls of More that were not sent yet; guarded by Transport.mu
 
 	// Only the controller uses these.
-	subs      []*nats.Subscription // to event and more, or none
-	confirmed bool                 // the server has confirmed them, on this connection
+	sub       *nats.Subscription // or nil
+	confirmed bool               // the server has confirmed it, on this connection
 }
 
 // isReady reports whether any subscriber is. Requires Transport.mu.

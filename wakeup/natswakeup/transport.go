@@ -2,6 +2,7 @@ package natswakeup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +35,7 @@ type Options struct {
 // one for each connection. It is safe for concurrent use.
 type Transport struct {
 	conn   *nats.Conn
+	id     string // tells this transport from others
 	prefix string
 	bad    error // why nothing is possible, or nil
 
@@ -47,7 +49,7 @@ type Transport struct {
 	mu       sync.Mutex
 	closed   bool                    // guarded by mu
 	channels map[queue.Name]*channel // guarded by mu
-	subjects map[string]*channel     // the same by the subjects of events and of more; guarded by mu
+	subjects map[string]*channel     // the same by subject; guarded by mu
 	forward  []forwarded             // what is to be handed on; guarded by mu
 	missed   map[missedKey]int64     // the bytes of events that wait for the connection; guarded by mu
 }
@@ -60,7 +62,7 @@ func New(conn *nats.Conn, o *Options) *Transport {
 		panic("natswakeup.New: the connection is nil")
 	}
 	t := &Transport{
-		conn: conn, prefix: "millrace.wakeup",
+		conn: conn, id: rand.Text(), prefix: "millrace.wakeup",
 		messages: make(chan *nats.Msg, maxPending),
 		status:   conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED, nats.DRAINING_SUBS, nats.DRAINING_PUBS),
 		kick:     make(chan struct{}, 1),
@@ -90,7 +92,7 @@ func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
 }
 
 func (t *Transport) publish(e wakeup.Event) error {
-	s, err := t.subject(topicEvent, e.Queue)
+	s, err := t.subject(e.Queue)
 	if err != nil {
 		return err
 	}
@@ -112,14 +114,14 @@ func (t *Transport) publish(e wakeup.Event) error {
 }
 
 // subject returns a subject, unless nothing can be sent or received with it.
-func (t *Transport) subject(what topic, q queue.Name) (string, error) {
+func (t *Transport) subject(q queue.Name) (string, error) {
 	if t.life.Err() != nil {
 		return "", ErrClosed
 	}
 	if t.bad != nil {
 		return "", t.bad
 	}
-	s := subject(t.prefix, what, q)
+	s := subject(t.prefix, q)
 	if len(s) > maxSubject {
 		return "", fmt.Errorf("its subject has %d bytes, at most %d are possible", len(s), maxSubject)
 	}
@@ -137,7 +139,7 @@ func (t *Transport) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscri
 }
 
 func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription, error) {
-	event, err := t.subject(topicEvent, q)
+	on, err := t.subject(q)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +153,8 @@ func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription,
 	}
 	c := t.channels[q]
 	if c == nil {
-		c = &channel{queue: q, event: event, more: subject(t.prefix, topicMore, q), members: make(map[*subscription]struct{})}
-		t.channels[q], t.subjects[c.event], t.subjects[c.more] = c, c, c
+		c = &channel{queue: q, subject: on, members: make(map[*subscription]struct{})}
+		t.channels[q], t.subjects[on] = c, c
 	}
 	m := &subscription{transport: t, channel: c, subscriber: s, ready: true}
 	c.members[m] = struct{}{}
