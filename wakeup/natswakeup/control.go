@@ -26,7 +26,10 @@ func (t *Transport) control() {
 		case <-t.kick:
 		case <-retry.C:
 		case <-t.status:
-			// Statuses are dropped when many come at once, so each counts as an interruption.
+			// Statuses are dropped when many come at once, so any counts as an interruption.
+			for len(t.status) > 0 {
+				<-t.status
+			}
 			t.interrupted()
 		case <-t.life.Done():
 			ended = true

@@ -60,6 +60,14 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 	close(stop)
 	load.Wait()
 	c.Ready(false)
+	for _, one := range []*Transport{publisher, worker, alsoWorker} {
+		for one.conn.Flush() != nil { // it may not have connected yet
+			runtime.Gosched()
+		}
+	}
+	for worker.queued() > 0 { // what the load has left would push out what follows
+		runtime.Gosched()
+	}
 	settle(t, s, []*Transport{worker, alsoWorker}, others)
 	for i := range int64(10) {
 		publish(t, worker, wakeup.Event{Queue: orders, Bytes: 1000 + i})
