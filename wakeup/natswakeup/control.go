@@ -66,20 +66,20 @@ func (t *Transport) all() []*channel {
 func (t *Transport) interrupted() {
 	for _, c := range t.all() {
 		c.confirmed = false
-		for s, generation := range t.members(c) {
-			s.tell(generation, false)
+		for _, s := range t.members(c) {
+			s.tell(false)
 		}
 	}
 }
 
-// members returns the subscribers of a channel that are ready, with their generations.
-func (t *Transport) members(c *channel) map[*subscription]int {
+// members returns the subscribers of a channel that are ready.
+func (t *Transport) members(c *channel) []*subscription {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ready := make(map[*subscription]int)
+	var ready []*subscription
 	for s := range c.members {
 		if s.ready {
-			ready[s] = s.generation
+			ready = append(ready, s)
 		}
 	}
 	return ready
@@ -157,8 +157,8 @@ func (t *Transport) confirm() bool {
 		if !c.confirmed {
 			continue
 		}
-		for s, generation := range t.members(c) {
-			s.tell(generation, true)
+		for _, s := range t.members(c) {
+			s.tell(true)
 		}
 	}
 	return true
