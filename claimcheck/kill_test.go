@@ -12,107 +12,17 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 )
 
-// killer kills a process at its nth step of a kind, before or after that takes effect. A step is a
-// request to the queue or the store that does something, or a handler.
-type killer struct {
-	kind  string // empty for a process that is not killed
-	after bool
-
-	mu     sync.Mutex
-	until  int  // steps of the kind; guarded by mu
-	killed bool // guarded by mu
-}
-
-var errKilled = errors.New("the process was killed")
-
-func (k *killer) step(kind string, act func() error) error {
-	k.mu.Lock()
-	if k.killed {
-		k.mu.Unlock()
-		return errKilled
-	}
-	if kind == k.kind {
-		k.until--
-		k.killed = k.until == 0
-	}
-	now := k.killed
-	k.mu.Unlock()
-	if now && !k.after {
-		return errKilled
-	}
-	err := act()
-	if k.dead() { // also if another step was the last while this one was under way
-		return errKilled
-	}
-	return err
-}
-
-func (k *killer) dead() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.killed
-}
-
-// mortalQueue is the queue of a process that is killed.
-type mortalQueue struct {
-	queue.Queue
-	killer *killer
-}
-
-func (q *mortalQueue) Sibling(suffix string) queue.Queue {
-	return &mortalQueue{q.Queue.Sibling(suffix), q.killer}
-}
-
-func (q *mortalQueue) Properties(ctx context.Context) (queue.Properties, error) {
-	if q.killer.dead() {
-		return queue.Properties{}, errKilled
-	}
-	return q.Queue.Properties(ctx)
-}
-
-func (q *mortalQueue) Create(ctx context.Context, metadata map[string]string) error {
-	return q.killer.step("create", func() error { return q.Queue.Create(ctx, metadata) })
-}
-
-func (q *mortalQueue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (m queue.Message, err error) {
-	err = q.killer.step("enqueue", func() error { m, err = q.Queue.Enqueue(ctx, text, o); return err })
-	return m, err
-}
-
-// Dequeue is a step only if it brings something: polls of an empty queue do nothing.
-func (q *mortalQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	if q.killer.dead() {
-		return nil, errKilled
-	}
-	batch, err := q.Queue.Dequeue(ctx, n, visibility)
-	if err == nil && len(batch) > 0 {
-		err = q.killer.step("dequeue", func() error { return nil })
-	}
-	if err != nil {
-		return nil, err
-	}
-	return batch, nil
-}
-
-func (q *mortalQueue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (fresh queue.Lease, err error) {
-	err = q.killer.step("update", func() error { fresh, err = q.Queue.Update(ctx, l, text, visibility); return err })
-	return fresh, err
-}
-
-func (q *mortalQueue) Delete(ctx context.Context, l queue.Lease) error {
-	return q.killer.step("delete", func() error { return q.Queue.Delete(ctx, l) })
-}
-
 // mortalStore is the store of a process that is killed.
 type mortalStore struct {
 	blob.Store
-	killer *killer
+	killer *killtest.Killer
 }
 
 func (s *mortalStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
@@ -120,11 +30,11 @@ func (s *mortalStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blo
 	if o != nil {
 		what = "tombstone"
 	}
-	return s.killer.step(what, func() error { return s.Store.Put(ctx, ref, r, o) })
+	return s.killer.Step(what, func() error { return s.Store.Put(ctx, ref, r, o) })
 }
 
 func (s *mortalStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, err error) {
-	err = s.killer.step("open", func() error { r, err = s.Store.Open(ctx, ref); return err })
+	err = s.killer.Step("open", func() error { r, err = s.Store.Open(ctx, ref); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +42,12 @@ func (s *mortalStore) Open(ctx context.Context, ref blob.Ref) (r *blob.Reader, e
 }
 
 func (s *mortalStore) Delete(ctx context.Context, ref blob.Ref) error {
-	return s.killer.step("sweep", func() error { return s.Store.Delete(ctx, ref) })
+	return s.killer.Step("sweep", func() error { return s.Store.Delete(ctx, ref) })
 }
 
 func (s *mortalStore) List(ctx context.Context, container, prefix string) iter.Seq2[blob.Info, error] {
-	if s.killer.dead() {
-		return func(yield func(blob.Info, error) bool) { yield(blob.Info{}, errKilled) }
+	if s.killer.Dead() {
+		return func(yield func(blob.Info, error) bool) { yield(blob.Info{}, killtest.ErrKilled) }
 	}
 	return s.Store.List(ctx, container, prefix)
 }
@@ -156,9 +66,9 @@ var names = []string{"plain", "fails", "fails once", "saves", "small"}
 
 // process is a process on the queue and the store of the bundle. It sends the jobs, if it is the
 // first, works on them, redrives what became poison, works on that, and sweeps.
-func (b *bundle) process(k *killer, l *ledger, first bool) {
+func (b *bundle) process(k *killtest.Killer, l *ledger, first bool) {
 	b.Helper()
-	q, claims := &mortalQueue{b.queue, k}, b.newClaims(&mortalStore{b.blobs, k})
+	q, claims := &killtest.Queue{Queue: b.queue, Killer: k}, b.newClaims(&mortalStore{b.blobs, k})
 	if first {
 		p := producer.New(q, &producer.Options[job]{Claims: claims})
 		for _, name := range names {
@@ -177,18 +87,18 @@ func (b *bundle) process(k *killer, l *ledger, first bool) {
 	l.repaired = true
 	l.mu.Unlock()
 	_, err := poison.Redrive(b.Context(), q.Sibling(poison.Suffix), &poison.RedriveOptions{To: q})
-	if err != nil && !k.dead() && !errors.Is(err, queue.ErrQueueMissing) {
+	if err != nil && !k.Dead() && !errors.Is(err, queue.ErrQueueMissing) {
 		b.Error(err)
 	}
 	b.work(q, claims, k, l)
 	time.Sleep(25 * time.Hour) // over the retention
-	if _, err := claims.Sweep(b.Context()); err != nil && !k.dead() {
+	if _, err := claims.Sweep(b.Context()); err != nil && !k.Dead() {
 		b.Error(err)
 	}
 }
 
 // work runs a listener for a while.
-func (b *bundle) work(q queue.Queue, claims listener.Claims, k *killer, l *ledger) {
+func (b *bundle) work(q queue.Queue, claims listener.Claims, k *killtest.Killer, l *ledger) {
 	b.Helper()
 	o := options(claims)
 	o.Observer.Poisoned = func(d listener.Delivery, reason listener.PoisonReason, _ error) {
@@ -210,9 +120,9 @@ func (b *bundle) work(q queue.Queue, claims listener.Claims, k *killer, l *ledge
 		repaired := l.repaired
 		l.mu.Unlock()
 		if m.Body.Name == "fails" && !repaired || m.Body.Name == "fails once" && m.Attempt == 1 {
-			return k.step("failing handler", func() error { return errors.New("broken") })
+			return k.Step("failing handler", func() error { return errors.New("broken") })
 		}
-		return k.step("handler", func() error {
+		return k.Step("handler", func() error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.done[m.Body.Name]++
@@ -254,28 +164,23 @@ var steps = []string{
 // with its body. The next process does every job that was accepted, and what stays stored is what
 // the dead had in hand.
 func TestNoKillTakesABodyThatAMessageNeeds(t *testing.T) {
-	for _, kind := range steps {
-		for _, after := range []bool{false, true} {
-			for n, killed := 1, true; killed; n++ {
-				name := fmt.Sprintf("%s %d, after it: %v", kind, n, after)
-				bubble(t, func(b *bundle) { killed = b.kill(&killer{kind: kind, until: n, after: after}, name) })
-				if !killed && n == 1 {
-					t.Errorf("no process was killed at the step %q", kind)
-				}
-			}
-		}
+	for _, kind := range killtest.Every(steps, func(k *killtest.Killer) (killed bool) {
+		bubble(t, func(b *bundle) { killed = b.kill(k, fmt.Sprintf("%s %d, after it: %v", k.Kind, k.Nth, k.After)) })
+		return killed
+	}) {
+		t.Errorf("no process was killed at the step %q", kind)
 	}
 }
 
 // kill runs a process with the killer and then another, and reports whether the first was killed.
-func (b *bundle) kill(k *killer, when string) (killed bool) {
+func (b *bundle) kill(k *killtest.Killer, when string) (killed bool) {
 	b.Helper()
 	l := &ledger{accepted: map[string]bool{}, done: map[string]int{}}
 	b.process(k, l, true)
-	killed = k.dead()
+	killed = k.Dead()
 	time.Sleep(time.Hour) // the leases of the dead end
 	b.check(l, when)
-	b.process(&killer{}, l, false)
+	b.process(&killtest.Killer{}, l, false)
 	for _, name := range names {
 		if l.accepted[name] && l.done[name] == 0 {
 			b.Errorf("%s: job %s was accepted and not done", when, name)

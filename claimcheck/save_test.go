@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -36,17 +37,17 @@ func TestADuplicateIsNoLossWhenTheMessageThatSavedExpires(t *testing.T) {
 		bubble(t, func(b *bundle) {
 			b.sendTwice(job{"twice", large}, 20*time.Second)
 			inner := b.queue
-			k := &killer{kind: "handler", until: 1}
+			k := &killtest.Killer{Kind: "handler", Nth: 1}
 			work := *b
-			work.queue = &mortalQueue{inner, k}
+			work.queue = &killtest.Queue{Queue: inner, Killer: k}
 			work.run(options(b.claims), func(ctx context.Context, m *listener.Message[job]) error {
 				if err := m.Save(ctx, job{m.Body.Name, to}); err != nil {
 					return err
 				}
 				b.wantStored(1+len(to)/limit/10, 0)
-				return k.step("handler", func() error { return nil }) // dies here
+				return k.Step("handler", func() error { return nil }) // dies here
 			}, 3*time.Second)
-			if !k.dead() {
+			if !k.Dead() {
 				b.Fatal("the worker did not die")
 			}
 			time.Sleep(time.Minute) // the message that saved expires

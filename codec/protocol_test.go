@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
 const protocolPage = "../docs/protocol.md"
@@ -104,6 +105,9 @@ type opened struct {
 func TestTheReaderOfTheProtocolReadsEnvelopes(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
+		if azuritetest.Required("storage-queue") {
+			t.Fatal(err)
+		}
 		t.Skip("NOT TRIED WITH JAVASCRIPT: no node")
 	}
 	type sealed struct {

@@ -3,58 +3,18 @@
 package dedupe_test
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/localqueue/filequeue"
 )
-
-// worker is a worker process and its output.
-type worker struct {
-	process *exec.Cmd
-	reading sync.WaitGroup
-}
-
-// startWorker starts a worker that sends the lines of its output to a channel.
-func startWorker(t *testing.T, location, directory string, output chan<- string) *worker {
-	t.Helper()
-	w := &worker{process: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
-	w.process.Env = append(os.Environ(), workerVariable+"="+location, directoryVariable+"="+directory)
-	out, err := w.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.reading.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			output <- lines.Text()
-		}
-	})
-	return w
-}
-
-// kill kills the process, like a machine failure.
-func (w *worker) kill(t *testing.T) {
-	t.Helper()
-	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	w.reading.Wait()
-	_ = w.process.Wait() // it was killed
-}
 
 // Worker processes with a shared guard in a directory are killed again and again, on a queue in a file.
 // Every job is handled, and when each is sent once more none is handled again.
@@ -92,22 +52,22 @@ func TestKilledProcessesHandleNoRecordedJobAgain(t *testing.T) {
 			}
 		}
 		output := make(chan string, 10*jobs)
-		var pool []*worker
+		var pool []*killtest.Process
 		for range workers {
-			pool = append(pool, startWorker(t, location, directory, output))
+			pool = append(pool, killtest.Start(t, output, workerVariable+"="+location, directoryVariable+"="+directory))
 		}
 		kills := 0
 		azuritetest.Until(t, "the queue is empty", func() bool {
 			left := depth(t, q)
 			if left < int64(jobs-(kills+1)*every) {
-				pool[0].kill(t)
-				pool = append(pool[1:], startWorker(t, location, directory, output))
+				pool[0].Kill(t)
+				pool = append(pool[1:], killtest.Start(t, output, workerVariable+"="+location, directoryVariable+"="+directory))
 				kills++
 			}
 			return left == 0
 		})
 		for _, w := range pool {
-			w.kill(t)
+			w.Kill(t)
 		}
 		close(output)
 		runs, handled := 0, map[string]bool{}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
@@ -49,7 +50,7 @@ func (f *faults) call(ctx context.Context, what string, act func(context.Context
 	draw := jitter.Of(f.seed+what, n)
 	switch {
 	case dead:
-		return errKilled
+		return killtest.ErrKilled
 	case draw < f.rate: // it never arrived
 		return errNoResponse
 	case draw < 2*f.rate: // its response is lost

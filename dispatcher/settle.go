@@ -64,11 +64,9 @@ func (v *delivery) reportError(dec decision, result Outcome, err error) {
 }
 
 // notifyRelease reports when a message that was given back becomes visible again. A message that is
-// left to others is not worth a poll: this worker would take it again before they see it. In the last
-// second of its life it is not either: no delay fits in, and it would be fetched and given back as
-// fast as requests go.
+// left to others is not worth a poll: this worker would take it again before they see it.
 func (v *delivery) notifyRelease() {
-	if f := v.dispatcher.options.OnRelease; f != nil && v.released && !v.forOthers && !v.lifeEnds(time.Second) {
+	if f := v.dispatcher.options.OnRelease; f != nil && v.released && !v.forOthers {
 		f(time.Now().Add(wholeSeconds(v.delay)))
 	}
 }
@@ -144,7 +142,13 @@ func (v *delivery) remove() error {
 // happened, since an update must resend the text anyway. After a try of unknown outcome a
 // receipt mismatch means that the try took effect or that another worker has the message;
 // either is fine.
+//
+// In the last second of its life the message is left hidden until it is gone: no delay fits in, and
+// it would be fetched and given back as fast as requests go.
 func (v *delivery) giveBack(delay time.Duration, text string) error {
+	if v.lifeEnds(time.Second) {
+		return nil
+	}
 	unknown := false
 	err := v.try(func(ctx context.Context) (err error) {
 		delay, err = v.update(ctx, delay, text)

@@ -283,48 +283,48 @@ func TestAzqueueHostStyle(t *testing.T) {
 
 // TestUserDelegation gets a key with a token and signs with it.
 func TestUserDelegation(t *testing.T) {
-	w := newFixture(t)
-	s := w.server()
-	post := func(body string) string {
-		t.Helper()
-		r := w.request(t, inProcess, exchange{secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: body, change: withToken(nil)})
-		a := do(t, s, r)
-		if a.status != http.StatusOK {
-			t.Fatal(a.body)
+	synctest.Test(t, func(t *testing.T) { // the second must not change between two uses of a time
+		w := newFixture(t)
+		s := w.server()
+		post := func(body string) string {
+			t.Helper()
+			r := w.request(t, inProcess, exchange{secure: true, verb: "POST", path: "/?restype=service&comp=userdelegationkey", body: body, change: withToken(nil)})
+			a := do(t, s, r)
+			if a.status != http.StatusOK {
+				t.Fatal(a.body)
+			}
+			return between(a.body, "Value")[0]
 		}
-		return between(a.body, "Value")[0]
-	}
-	key := post(keyInfo(inHours(-1), inHours(2)))
-	if other := post(keyInfo(inHours(-1), inHours(3))); other == key {
-		t.Error("the key for another expiry is the same")
-	}
-	bound := post("<KeyInfo><Start>" + inHours(-1) + "</Start><Expiry>" + inHours(2) + "</Expiry><DelegatedUserTid>" + tenant + "</DelegatedUserTid></KeyInfo>")
-	for name, c := range map[string]struct {
-		change func(*http.Request)
-		path   string
-		code   string
-	}{
-		"get":               {delegationSAS("orders", key), "/orders/messages", ""},
-		"peek":              {delegationSAS("orders", key, "sp", "r"), "/orders/messages?peekonly=true", ""},
-		"without p":         {delegationSAS("orders", key, "sp", "r"), "/orders/messages", "AuthorizationPermissionMismatch"},
-		"other queue":       {delegationSAS("full", key), "/orders/messages", "AuthenticationFailed"},
-		"other key expiry":  {delegationSAS("orders", key, "ske", inHours(3)), "/orders/messages", "AuthenticationFailed"},
-		"other user":        {delegationSAS("orders", key, "skoid", tenant), "/orders/messages", "AuthenticationFailed"},
-		"expired":           {delegationSAS("orders", key, "se", inHours(-1)), "/orders/messages", "AuthenticationFailed"},
-		"no expiry":         {delegationSAS("orders", key, "se", ""), "/orders/messages", "AuthenticationFailed"},
-		"from elsewhere":    {delegationSAS("orders", key, "sip", "10.0.0.1"), "/orders/messages", "AuthorizationSourceIPMismatch"},
-		"changed":           {then(delegationSAS("orders", key, "sp", "r"), withParameter("sp", "rp")), "/orders/messages", "AuthenticationFailed"},
-		"bound":             {then(delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), authorizedBy("Bearer "+token(nil))), "/orders/messages", ""},
-		"bound, no token":   {delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), "/orders/messages", "InvalidAuthenticationInfo"},
-		"bound, other user": {then(delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), authorizedBy("Bearer "+token(map[string]any{"oid": "other"}))), "/orders/messages", "AuthenticationFailed"},
-	} {
-		t.Run(name, func(t *testing.T) {
+		key := post(keyInfo(inHours(-1), inHours(2)))
+		if other := post(keyInfo(inHours(-1), inHours(3))); other == key {
+			t.Error("the key for another expiry is the same")
+		}
+		bound := post("<KeyInfo><Start>" + inHours(-1) + "</Start><Expiry>" + inHours(2) + "</Expiry><DelegatedUserTid>" + tenant + "</DelegatedUserTid></KeyInfo>")
+		for name, c := range map[string]struct {
+			change func(*http.Request)
+			path   string
+			code   string
+		}{
+			"get":               {delegationSAS("orders", key), "/orders/messages", ""},
+			"peek":              {delegationSAS("orders", key, "sp", "r"), "/orders/messages?peekonly=true", ""},
+			"without p":         {delegationSAS("orders", key, "sp", "r"), "/orders/messages", "AuthorizationPermissionMismatch"},
+			"other queue":       {delegationSAS("full", key), "/orders/messages", "AuthenticationFailed"},
+			"other key expiry":  {delegationSAS("orders", key, "ske", inHours(3)), "/orders/messages", "AuthenticationFailed"},
+			"other user":        {delegationSAS("orders", key, "skoid", tenant), "/orders/messages", "AuthenticationFailed"},
+			"expired":           {delegationSAS("orders", key, "se", inHours(-1)), "/orders/messages", "AuthenticationFailed"},
+			"no expiry":         {delegationSAS("orders", key, "se", ""), "/orders/messages", "AuthenticationFailed"},
+			"from elsewhere":    {delegationSAS("orders", key, "sip", "10.0.0.1"), "/orders/messages", "AuthorizationSourceIPMismatch"},
+			"changed":           {then(delegationSAS("orders", key, "sp", "r"), withParameter("sp", "rp")), "/orders/messages", "AuthenticationFailed"},
+			"bound":             {then(delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), authorizedBy("Bearer "+token(nil))), "/orders/messages", ""},
+			"bound, no token":   {delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), "/orders/messages", "InvalidAuthenticationInfo"},
+			"bound, other user": {then(delegationSAS("orders", bound, "sduoid", user, "skdutid", tenant), authorizedBy("Bearer "+token(map[string]any{"oid": "other"}))), "/orders/messages", "AuthenticationFailed"},
+		} {
 			a := do(t, s, w.request(t, inProcess, exchange{secure: true, verb: "GET", path: c.path, change: c.change}))
 			if got := a.header.Get("x-ms-error-code"); got != c.code || strings.Contains(a.body, key) {
-				t.Errorf("code: got %q, want %q, without the key in the body: %s", got, c.code, a.body)
+				t.Errorf("%s: got code %q, want %q, without the key in the body: %s", name, got, c.code, a.body)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestDelegationKeyExpires: a signature is invalid after the expiry of the delegation key that

@@ -10,46 +10,10 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
-
-// killer kills a process at its nth step of a kind, before or after that takes effect. A step is a
-// request or the handler of an item.
-type killer struct {
-	kind  string // empty for a process that is not killed
-	after bool
-
-	mu    sync.Mutex
-	until int  // steps of the kind; guarded by mu
-	dead  bool // guarded by mu
-}
-
-var errKilled = errors.New("the process was killed")
-
-func (k *killer) step(kind string, act func() error) error {
-	k.mu.Lock()
-	if k.dead {
-		k.mu.Unlock()
-		return errKilled
-	}
-	if kind == k.kind {
-		k.until--
-		k.dead = k.until == 0
-	}
-	now := k.dead
-	k.mu.Unlock()
-	if now && !k.after {
-		return errKilled
-	}
-	err := act()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dead {
-		return errKilled
-	}
-	return err
-}
 
 // ledger says what became of the items of a group.
 type ledger struct {
@@ -62,9 +26,9 @@ type ledger struct {
 const groupItems = 8
 
 // work runs a process on the queue for a while.
-func (b *bundle) work(k *killer, l *ledger, way func(Handler[job]) Handler[job]) {
+func (b *bundle) work(k *killtest.Killer, l *ledger, way func(Handler[job]) Handler[job]) {
 	b.Helper()
-	b.queue.intercept = k.step
+	b.queue.intercept = k.Step
 	o := fixed(5 * time.Second)
 	o.RetryDelay = func(int, error) time.Duration { return time.Second }
 	o.Poison.MaxAttempts = 2
@@ -84,11 +48,11 @@ func (b *bundle) work(k *killer, l *ledger, way func(Handler[job]) Handler[job])
 		}
 		switch {
 		case m.Item == 1 && m.Attempt == 1, m.Item == 3 && !mended:
-			return k.step("failing handler", func() error { return errors.New("broken") })
+			return k.Step("failing handler", func() error { return errors.New("broken") })
 		case m.Item == 5 && !mended:
-			return k.step("failing handler", func() error { return Poison(errors.New("no use")) })
+			return k.Step("failing handler", func() error { return Poison(errors.New("no use")) })
 		}
-		return k.step("handler", func() error {
+		return k.Step("handler", func() error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.completed[m.Item]++
@@ -138,7 +102,7 @@ func TestNoKillLosesAnItemOrRedoesARecordedOne(t *testing.T) {
 				for n, killed := 1, true; killed; n++ {
 					when := fmt.Sprintf("%s, %s %d, after it: %v", name, kind, n, after)
 					bubble(t, func(b *bundle) {
-						killed = b.killGroup(&killer{kind: kind, until: n, after: after}, ways[name], when)
+						killed = b.killGroup(&killtest.Killer{Kind: kind, Nth: n, After: after}, ways[name], when)
 					})
 					if !killed && n == 1 {
 						t.Errorf("%s: no process was killed", when)
@@ -153,12 +117,12 @@ func TestNoKillLosesAnItemOrRedoesARecordedOne(t *testing.T) {
 }
 
 // killGroup runs a process with the killer and then others, and reports whether the first was killed.
-func (b *bundle) killGroup(k *killer, way func(Handler[job]) Handler[job], when string) (killed bool) {
+func (b *bundle) killGroup(k *killtest.Killer, way func(Handler[job]) Handler[job], when string) (killed bool) {
 	b.Helper()
 	b.putGroup(groupItems)
 	l := &ledger{completed: make([]int, groupItems)}
 	b.work(k, l, way)
-	killed = k.dead
+	killed = k.Dead()
 	advance(time.Hour) // the leases of the dead end
 	done, messages := b.recorded()
 	before := slices.Clone(l.completed)
@@ -170,13 +134,13 @@ func (b *bundle) killGroup(k *killer, way func(Handler[job]) Handler[job], when 
 			b.Errorf("%s: item %d is lost", when, i)
 		}
 	}
-	b.work(&killer{}, l, way)
+	b.work(&killtest.Killer{}, l, way)
 	l.mended = true
 	_, err := poison.Redrive(b.Context(), b.queue.Queue.Sibling(poison.Suffix), &poison.RedriveOptions{To: b.queue.Queue})
 	if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
 		b.Error(err)
 	}
-	b.work(&killer{}, l, way)
+	b.work(&killtest.Killer{}, l, way)
 	for i, n := range l.completed {
 		if n == 0 {
 			b.Errorf("%s: item %d was never handled", when, i)

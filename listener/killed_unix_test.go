@@ -3,57 +3,16 @@
 package listener
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace/millrace/emulator"
 	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/killtest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
-
-// worker is a worker process and its output.
-type worker struct {
-	process *exec.Cmd
-	reading sync.WaitGroup
-}
-
-// startWorker starts a worker that sends the lines of its output to a channel.
-func startWorker(t *testing.T, location string, output chan<- string) *worker {
-	t.Helper()
-	w := &worker{process: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")}
-	w.process.Env = append(os.Environ(), workerVariable+"="+location)
-	w.process.Stderr = os.Stderr
-	out, err := w.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.reading.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			output <- lines.Text()
-		}
-	})
-	return w
-}
-
-// kill kills the process, like a machine failure.
-func (w *worker) kill(t *testing.T) {
-	t.Helper()
-	if err := w.process.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	w.reading.Wait()
-	_ = w.process.Wait() // it was killed
-}
 
 // V-04, Q-13, Q-14: worker processes are killed again and again while others run. Every job is
 // handled, and in the end the queue and the poison queue are empty.
@@ -85,13 +44,13 @@ func TestKilledWorkersLoseNoJob(t *testing.T) {
 	}
 
 	output := make(chan string, jobs*workers)
-	var pool []*worker
+	var pool []*killtest.Process
 	for range workers {
-		pool = append(pool, startWorker(t, location, output))
+		pool = append(pool, killtest.Start(t, output, workerVariable+"="+location))
 	}
 	defer func() {
 		for _, w := range pool {
-			w.kill(t)
+			w.Kill(t)
 		}
 	}()
 	handled := make(map[string]int)
@@ -105,8 +64,8 @@ func TestKilledWorkersLoseNoJob(t *testing.T) {
 			t.Fatalf("got %d jobs handled in a minute, want %d", len(handled), jobs)
 		}
 		if runs%every == 0 {
-			pool[0].kill(t)
-			pool = append(pool[1:], startWorker(t, location, output))
+			pool[0].Kill(t)
+			pool = append(pool[1:], killtest.Start(t, output, workerVariable+"="+location))
 			kills++
 		}
 	}

@@ -112,7 +112,7 @@ func TestNoUpdateAsksForMoreThanTheMessagesLife(t *testing.T) {
 				advance(c.lostAt)
 				b.loseDelivery()
 			}
-			b.queue.latency = max(c.latency, 10*time.Millisecond) // without one the last second has no end
+			b.queue.latency = c.latency
 			o := fixed(30 * time.Second)
 			o.Poison.Keep = c.keep
 			b.run(New(b.queue, c.handler, o))

@@ -30,6 +30,7 @@ type loop struct {
 	errors  *retry.Waits // waits after errors in a row; nil before the first
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
+	seen    uint64       // what had been heard when its last dequeue was sent
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
@@ -71,6 +72,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	var batch []queue.Message
 	if err == nil {
+		l.seen = l.pool.beginPoll()
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
@@ -85,10 +87,14 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
-		return l.onEmptyPoll()
+		return l.onEmptyPoll(true)
 	}
 	l.empties = 0
 	l.curve.Reset()
+	l.pool.found()
+	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
+		l.onFullBatch()
+	}
 	l.rescale(len(batch), len(batch) >= reserved)
 	return 0, false
 }
@@ -113,11 +119,21 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 	}
 }
 
-// onEmptyPoll decides what follows an empty poll.
-func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
+// onEmptyPoll decides what follows an empty poll. Without a queue none is found: the loops do not rely on
+// events then, so that the state soon shows that it is there.
+func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	l.empties++
 	l.scaler.markIdle()
-	if wait, stop, ok := l.askQueueEmpty(); ok {
+	wait, stop, hooked := l.askQueueEmpty()
+	if found {
+		l.setReady(true)
+	}
+	if found && (stop || !hooked) {
+		if left, again := l.leave(l.seen); left || again {
+			return 0, left
+		}
+	}
+	if hooked {
 		if stop && l.tryStop() {
 			return 0, true // at once, without waiting
 		}
@@ -133,7 +149,7 @@ func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
 	}
 	// Surviving loops add up to 10 % jitter to Max. So processes that started together do not
 	// poll together, and one poll per Max stays an upper bound.
-	return wait + time.Duration(l.nextJitter()*float64(wait)/10), false
+	return wait + time.Duration(l.nextSpread()*float64(wait)/10), false
 }
 
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
@@ -151,7 +167,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	}
 	l.errors, l.created = nil, false
 	l.report.poll(hint(err))
-	return l.onEmptyPoll()
+	return l.onEmptyPoll(false)
 }
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.
@@ -254,10 +270,14 @@ func (l *loop) newCurve(idle *Idle) BackOff {
 	return own
 }
 
-// nextJitter returns the next jitter in [0, 1) for the waits of the loops. They share one
+// nextJitter returns the next jitter in [0, 1) for the curves of the loops. They share one
 // series, which depends on the seed and so differs between processes. With a series per loop it
 // would matter which loop polls first, and a run could not be repeated.
 func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
+
+// nextSpread returns the next jitter in [0, 1) for waits of Idle.Max. Its series is its own: loops that
+// poll at one instant draw from the other first, and how many draw in between would be a race.
+func (s *session) nextSpread() float64 { return jitter.Of(s.key+"/spread", int(s.spreads.Add(1))) }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.

@@ -60,7 +60,6 @@ func checkPollsOfPoison(t *testing.T, delay func(int, error) time.Duration, minP
 			}
 			return act()
 		}
-		b.queue.latency = 10 * time.Millisecond // without one the last second of its life has no end
 		o := options()
 		o.Idle, o.RetryDelay = longIdle, delay
 		b.run(New(b.queue, func(context.Context, *Message[job]) error {

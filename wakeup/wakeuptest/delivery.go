@@ -34,6 +34,9 @@ func fieldsSurvive(e *env) {
 		{Queue: q, Bytes: 2, Due: now.Add(time.Minute)},
 		{Queue: q, Bytes: 3, Due: now.Add(6 * 24 * time.Hour)},
 	} {
+		if e.h.SeesQueue && !want.Due.IsZero() {
+			continue
+		}
 		e.send(0, want)
 		r.awaitEvent(want.Bytes)
 		all := r.all()
