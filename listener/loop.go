@@ -115,9 +115,9 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 // more time: the time before may have been too short.
 func (l *loop) request() context.Context {
 	if l.errors == nil {
-		return l.requests
+		return l.fetches
 	}
-	return retry.Repeated(l.requests, l.failed)
+	return retry.Repeated(l.fetches, l.failed)
 }
 
 // observe reports a dequeue to the observer.
@@ -167,7 +167,7 @@ func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	l.metadata.forget()
 	if l.options.Create && !l.created {
-		err = l.queue.Create(l.requests, nil)
+		err = l.queue.Create(queue.WithCause(l.requests, queue.CauseCreate), nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
 			l.report.info("queue created")
 			l.errors, l.created = nil, true

@@ -114,7 +114,7 @@ func (l *loop) readMetadata() error {
 	if !due {
 		return nil
 	}
-	_, err := l.readProperties(l.request())
+	_, err := l.readProperties(queue.WithCause(l.request(), queue.CauseMetadata))
 	switch {
 	case err == nil:
 	case first, errors.Is(err, queue.ErrQueueMissing):

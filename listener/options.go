@@ -46,7 +46,8 @@ type Options[T any] struct {
 	BatchSize int
 
 	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
-	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, within 1…28.
+	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, or to a sixth
+	// of it after a full batch, which shows a backlog; within 1…28.
 	MinFetch int
 
 	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there

@@ -121,7 +121,7 @@ func (s *session) readFlagBesideFetch() {
 
 // readFlag reads the metadata for the sake of the flag. The stop ends it.
 func (s *session) readFlag() {
-	_, err := s.readProperties(s.looping)
+	_, err := s.readProperties(queue.WithCause(s.looping, queue.CauseMetadata))
 	if err == nil || s.looping.Err() != nil || errors.Is(err, queue.ErrQueueMissing) {
 		return
 	}

@@ -3,6 +3,8 @@ package listener
 import (
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // messagesPerDepth is how many messages must have been received since the depth was last read
@@ -77,7 +79,7 @@ func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.No
 // readDepth reads the depth, in one transaction. The caller has called beginReading, so one
 // runs at a time.
 func (s *session) readDepth() (depth int64, ok bool) {
-	properties, err := s.readProperties(s.requests)
+	properties, err := s.readProperties(queue.WithCause(s.requests, queue.CauseDepth))
 	s.scaler.mu.Lock()
 	s.scaler.reading = false
 	if err == nil {

@@ -11,12 +11,14 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 )
 
 // session is one run of a listener.
 type session struct {
-	queue      countingQueue
+	queue      queue.Queue // counted by meter
+	meter      *meter.Meter
 	options    sessionOptions
 	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
@@ -41,7 +43,8 @@ type session struct {
 	stopLooping context.CancelFunc
 	requests    context.Context // of dequeues; ends after the grace period, by hangUp
 	hangUp      context.CancelFunc
-	work        sync.WaitGroup // loops and depth readings
+	fetches     context.Context // requests, with the cause of dequeues
+	work        sync.WaitGroup  // loops and depth readings
 
 	key         string       // key of the jitter of waits
 	jitters     atomic.Int64 // jitters used so far
@@ -50,7 +53,6 @@ type session struct {
 	failed      chan error   // what ends the run early; buffered, one
 
 	health                      health
-	requested                   atomic.Int64 // requests sent
 	polls, emptyPolls, received atomic.Int64
 }
 
@@ -67,9 +69,10 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 		wake.fire = func() { s.hear(false) }
 		options.OnWait = s.onWait
 	}
-	s.queue = countingQueue{q, &s.requested}
+	s.meter = meter.New()
+	s.queue = s.meter.Wrap(q)
 	if options.Poison.Queue != nil {
-		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
+		options.Poison.Queue = s.meter.Wrap(options.Poison.Queue)
 	}
 	options.Options.OnError, options.OnRelease = report.delivery, wake.at
 	d, derr := dispatch(s.queue, &options.Options)

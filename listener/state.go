@@ -71,7 +71,7 @@ type State struct {
 	Running  int // handlers now running
 	Settling int // settlements in progress
 
-	Requests   int64 // all requests, each of them a billed transaction
+	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
 	Polls      int64 // successful dequeues
 	EmptyPolls int64 // successful dequeues without messages
 	Received   int64 // messages dequeued
@@ -91,6 +91,8 @@ type State struct {
 	Late       int64 // settlements that failed because the visibility had passed
 
 	Visibility time.Duration // visibility of the next dequeue
+
+	ByCause RequestsByCause // Requests by cause, and how many of them failed; Listener.Counts has them by operation too
 }
 
 // Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is
@@ -116,8 +118,9 @@ func (l *Listener[T]) State() (st State) {
 
 // state implements [Listener.State].
 func (s *session) state() State {
+	counts := s.meter.Counts()
 	st := State{
-		Requests: s.requested.Load(), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),

@@ -75,7 +75,7 @@ func (s *session) shareVisibility(read map[string]string) {
 	if !ok {
 		return
 	}
-	if err := s.queue.setMetadata(s.requests, written); err != nil {
+	if err := s.queue.(queue.Manager).SetMetadata(queue.WithCause(s.requests, queue.CauseMetadata), written); err != nil {
 		if s.requests.Err() == nil {
 			s.report.poll(err)
 		}
