@@ -51,7 +51,7 @@ func (p *Phase) UnmarshalText(text []byte) error {
 type State struct {
 	Phase Phase
 
-	LastPoll    time.Time // when a dequeue last succeeded; zero if none has
+	LastPoll    time.Time // when a dequeue last succeeded; zero if none has; with Options.Wakeups it may be long ago
 	PollError   error     `json:"-"` // why the last dequeue failed; nil if it succeeded
 	LastError   error     `json:"-"` // the last error of any kind; nil if there was none
 	LastErrorAt time.Time // when it occurred

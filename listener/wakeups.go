@@ -23,7 +23,7 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
-	more    atomic.Bool   // a full batch was found
+	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
 	keeping sync.WaitGroup
 }
@@ -88,17 +88,27 @@ func (s *session) onWait() {
 		}
 		return
 	}
-	s.setReady(false)
+	s.passOn(s.pool.hears().owed())
 }
 
-func (s *session) setReady(ready bool) {
-	if s.options.Wakeups != nil && s.pool.setReady(ready) {
-		nonblocking.Send(s.wakeups.changed, struct{}{})
+// passOn lets events go to other instances. With woken another one is woken, because this one has heard
+// of work and does not get to it.
+func (s *session) passOn(woken bool) {
+	if s.setReady(false) && woken {
+		s.wakeAnother()
 	}
 }
 
-// onFullBatch lets the source wake another instance, because the queue probably has more.
-func (s *session) onFullBatch() {
+// setReady says whether events may come to this instance, and reports whether that is a change.
+func (s *session) setReady(ready bool) (changed bool) {
+	if changed = s.options.Wakeups != nil && s.pool.setReady(ready); changed {
+		nonblocking.Send(s.wakeups.changed, struct{}{})
+	}
+	return changed
+}
+
+// wakeAnother lets the source wake another instance.
+func (s *session) wakeAnother() {
 	if s.options.Wakeups != nil {
 		s.wakeups.more.Store(true)
 		nonblocking.Send(s.wakeups.changed, struct{}{})
@@ -241,8 +251,8 @@ func (c *connectionLog) stop() {
 	}
 }
 
-// watchSafety polls now and then while no loop runs, so that an event that was lost costs no more than
-// that time. It runs until ctx ends; the session owns it.
+// watchSafety makes a loop poll when none has for a while, so that an event that was lost costs no more
+// than that time. It runs until ctx ends; the session owns it.
 func (s *session) watchSafety(ctx context.Context) {
 	interval := s.options.SafetyPoll
 	// Longer by up to 10 %, so that processes that started together do not poll together.
@@ -256,7 +266,7 @@ func (s *session) watchSafety(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait := s.pool.untilSafetyPoll(wanted)
+		wait := wanted - time.Since(s.pool.hears().at)
 		if wait <= 0 {
 			s.hear(false)
 			wanted = next()
