@@ -41,6 +41,7 @@ func (c *call) countResponse(f *failure) {
 type call struct {
 	server    *Server
 	request   *http.Request
+	writer    http.ResponseWriter
 	operation Operation
 	handle    func(*call) *failure
 
@@ -62,6 +63,7 @@ type call struct {
 	gotMessages int         // number of messages that GetMessages returned
 	began       time.Time   // set only with a log
 	limited     bool        // refused by a limit
+	stream      *stream     // to be run after the headers; or nil
 
 	status int
 	body   []byte  // response document, in buffer

@@ -25,7 +25,9 @@ func (s *Server) connections(server *http.Server) connections {
 	if server.TLSConfig != nil || s.delay > 0 || s.faults != nil {
 		return newWaitingServer(server)
 	}
-	return plainhttp.New(server)
+	p := plainhttp.New(server)
+	p.Streams = mayStream
+	return p
 }
 
 // waitingServer is an [http.Server] that waits for its connections. Serve must be called once.

@@ -57,30 +57,38 @@ type Tally struct {
 	Received, Sent int64
 }
 
-// Requests returns the total number of requests: the transactions of a bill.
+// Requests returns the total number of requests: the transactions of a bill. Those of wake-up streams
+// ([OpenWakeups], [ReadyWakeups]) are not included.
 func (c Counts) Requests() int64 {
 	var sum int64
-	for _, n := range c.Operations {
-		sum += n
+	for op, n := range c.Operations {
+		if op.isBilled() {
+			sum += n
+		}
 	}
 	return sum
 }
 
 // String formats the counts as a table with a line for each operation and the totals. Below are
-// empty gets, faults and 503 responses, if any. It ends with a line break.
+// wake-up streams, empty gets, faults and 503 responses, if any. It ends with a line break.
 func (c Counts) String() string {
 	var b, table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	writeRow(w, "operation", "requests", "2xx", "4xx", "5xx", "no response", "faults", "bytes in", "bytes out")
 	var sum Tally
 	for _, op := range operations {
-		if n := c.Operations[op]; n > 0 {
+		if n := c.Operations[op]; n > 0 && op.isBilled() {
 			t := c.Tallies[op]
 			t.row(w, string(op), n)
 			sum.add(t)
 		}
 	}
 	sum.row(w, "transactions", c.Requests())
+	for _, op := range operations {
+		if n := c.Operations[op]; n > 0 && !op.isBilled() {
+			c.Tallies[op].row(w, string(op), n)
+		}
+	}
 	_ = w.Flush()
 	for line := range strings.Lines(table.String()) {
 		b.WriteString(strings.TrimPrefix(line, "  ")) // the padding before the first column

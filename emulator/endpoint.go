@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type Endpoint struct {
 	scheme   string
 	address  net.Addr
 	done     chan struct{} // closed when the accept goroutine has ended
+	stop     func()        // ends wake-up streams, which would never end by themselves
 	serveErr error         // written before done is closed
 }
 
@@ -87,7 +89,8 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 	if errorLog == nil {
 		errorLog = io.Discard
 	}
-	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{})}
+	stopping := make(chan struct{})
+	e := &Endpoint{of: s, scheme: "http", address: listener.Addr(), done: make(chan struct{}), stop: sync.OnceFunc(func() { close(stopping) })}
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serveEndpoint),
 		Protocols:         new(http.Protocols),
@@ -97,8 +100,10 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 		IdleTimeout:       wait.idle,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          log.New(errorLog, "", 0),
-		ConnContext:       withConnection,
-		TLSConfig:         config,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(withConnection(ctx, c), stoppingKey{}, stopping)
+		},
+		TLSConfig: config,
 	}
 	server.Protocols.SetHTTP1(true) // handlers of HTTP/2 outlive their connections
 	if config != nil {
@@ -141,15 +146,17 @@ func (s *Server) isFrontRequest(r *http.Request) bool {
 // Requests in progress are aborted. It returns the error with which the endpoint had stopped
 // serving by itself, if any, and can be called again.
 func (e *Endpoint) Close() error {
+	e.stop()
 	e.server.Close()
 	<-e.done
 	return e.serveErr
 }
 
 // Shutdown stops listening, lets requests in progress finish, and waits until nothing of the
-// endpoint runs. If ctx ends first, it aborts the rest like Close and returns the context's
-// error.
+// endpoint runs. Wake-up streams end at once. If ctx ends first, it aborts the rest like Close and
+// returns the context's error.
 func (e *Endpoint) Shutdown(ctx context.Context) error {
+	e.stop()
 	if err := e.server.Shutdown(ctx); err != nil {
 		_ = e.Close()
 		return err

@@ -25,13 +25,17 @@ const (
 	GetDelegationKey     Operation = "GetUserDelegationKey"
 	Preflight            Operation = "QueuePreflightRequest"
 
+	// These are Millrace's own. They are not billed.
+	OpenWakeups  Operation = "OpenWakeups"
+	ReadyWakeups Operation = "ReadyWakeups"
+
 	Unknown Operation = "Unknown" // any other request
 )
 
 // operations are all operations in display order.
 var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
 	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
-	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, Unknown}
+	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, OpenWakeups, ReadyWakeups, Unknown}
 
 // isRead reports whether the operation changes nothing, so that the secondary location supports
 // it.
@@ -42,6 +46,9 @@ func (op Operation) isRead() bool {
 	}
 	return false
 }
+
+// isBilled reports whether a request of the operation is a transaction: the service has no wake-ups.
+func (op Operation) isBilled() bool { return op != OpenWakeups && op != ReadyWakeups }
 
 // hasBody reports whether requests of the operation have a body.
 func (op Operation) hasBody() bool {

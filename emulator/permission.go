@@ -30,7 +30,7 @@ func (op Operation) permission() permission {
 		return permission{"c", "", ""}
 	case PutMessage:
 		return permission{"o", "a", "a"}
-	case GetMessages, DeleteMessage:
+	case GetMessages, DeleteMessage, OpenWakeups, ReadyWakeups: // whoever is woken must be able to dequeue
 		return permission{"o", "p", "p"}
 	case PeekMessages:
 		return permission{"o", "r", "r"}

@@ -184,6 +184,14 @@ func (c *call) routeQueue(comp string) *failure {
 			return c.serve(SetQueueMetadata, (*call).setMetadata)
 		}
 		return methodNotAllowed("GET, HEAD, PUT")
+	case "wakeups":
+		switch c.request.Method {
+		case http.MethodGet:
+			return c.serve(OpenWakeups, (*call).openStream)
+		case http.MethodPut:
+			return c.serve(ReadyWakeups, (*call).setReadiness)
+		}
+		return methodNotAllowed("GET, PUT")
 	}
 	return invalidComp(comp)
 }

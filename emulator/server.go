@@ -29,6 +29,7 @@ type Server struct {
 	log            *slog.Logger  // nil for none
 	optionsErr     error         // invalid options, or nil
 	counters       *counters
+	streams        streams
 	idPrefix       [8]byte                    // random first half of request ids
 	requests       atomic.Uint64              // counter, second half of request ids
 	lastParsedDate atomic.Pointer[parsedDate] // last date of a client
@@ -61,7 +62,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP
 
 // serveHTTP is ServeHTTP; for an endpoint it checks the origin of browsers' requests.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool) {
-	if broken := s.serve(w, r, endpoint); broken != nil {
+	stream, broken := s.serve(w, r, endpoint)
+	if stream != nil {
+		stream.runOver(w, r)
+	}
+	if broken != nil {
 		if errors.Is(broken, errReset) {
 			resetConnection(r.Context())
 		}
@@ -69,10 +74,11 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool
 	}
 }
 
-// serve handles one request, or returns the error with which a fault closes the connection.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (broken error) {
+// serve handles one request. It returns a stream that the caller runs, whose response only has headers yet,
+// or the error with which a fault closes the connection.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (_ *stream, broken error) {
 	c := calls.Get().(*call)
-	c.server, c.request, c.header, c.operation = s, r, w.Header(), Unknown
+	c.server, c.request, c.writer, c.header, c.operation = s, r, w, w.Header(), Unknown
 	defer c.release()
 	if s.log != nil {
 		c.began = time.Now()
@@ -88,7 +94,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	case f != nil:
 	case s.optionsErr != nil:
 		f = errInternal.because("%v", s.optionsErr)
-	case s.faults != nil:
+	case s.faults != nil && c.operation.isBilled():
 		f, broken = c.injectFault()
 	}
 	if f == nil && broken == nil {
@@ -96,20 +102,26 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (b
 	}
 	switch {
 	case r.Context().Err() != nil: // the client has left
+		if c.stream != nil {
+			c.stream.close()
+		}
 		c.status, c.body = errTimedOut.status, nil
 		c.logRequest(0, "")
 	case broken != nil || c.injection.kind == FaultDrop:
 		c.logRequest(0, "")
-		return cmp.Or(broken, errDrop)
+		return nil, cmp.Or(broken, errDrop)
 	default:
 		if f != nil {
 			c.writeError(f)
 		}
 		c.setCORSHeaders()
 		c.countResponse(f)
+		if c.stream != nil {
+			return c.stream, nil
+		}
 	}
 	c.write(w)
-	return nil
+	return nil, nil
 }
 
 // Constant header values. They are never modified: in-process clients get copies.

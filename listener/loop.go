@@ -152,7 +152,7 @@ func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	}
 	// Surviving loops add up to 10 % jitter to Max. So processes that started together do not
 	// poll together, and one poll per Max stays an upper bound.
-	return wait + time.Duration(l.nextJitter()*float64(wait)/10), false
+	return wait + time.Duration(l.nextSpread()*float64(wait)/10), false
 }
 
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
@@ -275,10 +275,14 @@ func (l *loop) newCurve(idle *Idle) BackOff {
 	return own
 }
 
-// nextJitter returns the next jitter in [0, 1) for the waits of the loops. They share one
+// nextJitter returns the next jitter in [0, 1) for the curves of the loops. They share one
 // series, which depends on the seed and so differs between processes. With a series per loop it
 // would matter which loop polls first, and a run could not be repeated.
 func (s *session) nextJitter() float64 { return jitter.Of(s.key, int(s.jitters.Add(1))) }
+
+// nextSpread returns the next jitter in [0, 1) for waits of Idle.Max. Its series is its own: loops that
+// poll at one instant draw from the other first, and how many draw in between would be a race.
+func (s *session) nextSpread() float64 { return jitter.Of(s.key+"/spread", int(s.spreads.Add(1))) }
 
 // newErrorWaits returns the waits after consecutive errors. Their jitter depends on how many
 // such series there were before, and like nextJitter not on the loop.

@@ -44,6 +44,7 @@ type session struct {
 
 	key         string       // key of the jitter of waits
 	jitters     atomic.Int64 // jitters used so far
+	spreads     atomic.Int64 // the same of nextSpread
 	errorSeries atomic.Int64 // series of consecutive errors so far, to give their waits different jitter
 	failed      chan error   // what ends the run early; buffered, one
 

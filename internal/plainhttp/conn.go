@@ -155,7 +155,7 @@ func (c *conn) next() headKind {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
-			if !c.request.parse(string(text[:end])) || !c.request.complete() {
+			if !c.request.parse(string(text[:end])) || !c.request.complete() || c.mayStream() {
 				return otherHead
 			}
 			c.r += end
@@ -179,6 +179,12 @@ func (c *conn) next() headKind {
 		}
 		seen = max(len(text)-len(crlfcrlf)+1, 0)
 	}
+}
+
+// mayStream reports whether net/http must send the response.
+func (c *conn) mayStream() bool {
+	q := &c.request
+	return q.method == http.MethodGet && q.url.RawQuery != "" && c.server.Streams != nil && c.server.Streams(q.url.RawQuery)
 }
 
 var crlfcrlf = []byte("\r\n\r\n")

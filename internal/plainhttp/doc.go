@@ -18,7 +18,8 @@
 //   - header values are printable ASCII;
 //   - it has exactly one Host and at most one Content-Length, in digits, up to 256 KiB;
 //   - it has no Expect, Pragma, Trailer, Transfer-Encoding or Upgrade, and no Connection
-//     other than keep-alive.
+//     other than keep-alive;
+//   - it is not a GET whose response may be a stream ([Server].Streams).
 //
 // On the first request that is not plain, the responses to earlier ones are sent, and the
 // connection is handed over to the [http.Server] for good, with the bytes that were read

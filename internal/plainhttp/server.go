@@ -16,6 +16,10 @@ import (
 // Server serves plain requests itself and hands other connections over to an [http.Server]. It is
 // safe for concurrent use. Create one with [New]; Close or Shutdown must be called.
 type Server struct {
+	// Streams reports whether a GET with this query may have a response that is sent while it is
+	// written. Such a request is not plain. It must be set before Serve. Defaults to nil: none.
+	Streams func(query string) bool
+
 	fallback *http.Server     // serves connections that are handed over, and has the configuration
 	handoff  *handoffListener // listener of fallback
 	handler  http.Handler

@@ -50,6 +50,7 @@ func newEngine(o *Options, secret [32]byte) *Engine {
 func (e *Engine) Close() error {
 	if e.committer == nil {
 		e.closed.Store(true)
+		e.endWatchers()
 		return nil
 	}
 	e.committer.gate.Lock()
@@ -59,6 +60,7 @@ func (e *Engine) Close() error {
 		<-e.committer.stopped
 		return nil
 	}
+	e.endWatchers()
 	close(e.committer.stop)
 	<-e.committer.stopped
 	return e.committer.store.Close()
@@ -81,7 +83,7 @@ func (e *Engine) enter(u spaceNeed) error {
 	}
 	if e.closed.Load() {
 		e.leave()
-		return &queue.Error{Kind: queue.ErrUnavailable, Err: ErrClosed, Hint: "open it again"}
+		return errClosed()
 	}
 	return nil
 }

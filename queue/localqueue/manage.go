@@ -160,6 +160,7 @@ func (e *Engine) drop(a *accountState, name string) (*ticket, error) {
 	defer s.mu.Unlock()
 	left := s.backlog
 	s.dropped = true
+	s.endWatchers()
 	s.backlog = newBacklog() // open handles must not keep the messages alive
 	if e.committer != nil {
 		a.pending = e.committer.add(storage.QueueDropped{Ordinal: s.ordinal, Deleting: deleting}, func() { a.restore(s, left) })

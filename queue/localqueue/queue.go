@@ -54,6 +54,9 @@ func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOption
 	if o != nil {
 		m.due = at.after(queue.Seconds(o.Delay))
 	}
+	if m.due <= at {
+		s.watchers.put(len(text))
+	}
 	if life := o.Life(); life != queue.Forever {
 		m.expires = at.after(queue.Seconds(life))
 	}
@@ -82,6 +85,7 @@ func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	if err != nil {
 		return nil, q.fail(op, "", err)
 	}
+	s.watchers.dequeued()
 	if s.backlog.next(at) == nil {
 		return nil, q.failIf(op, q.end(s).wait(ctx))
 	}
@@ -286,6 +290,9 @@ func (q *Queue) begin(ctx context.Context, u spaceNeed) (*queueState, instant, e
 // end ends what begin started. The call must wait for the ticket before it returns: until then,
 // what its result reveals may be undone.
 func (q *Queue) end(s *queueState) *ticket {
+	if s.watchers != nil {
+		q.look(s)
+	}
 	seen := s.pending
 	s.mu.Unlock()
 	q.engine.leave()

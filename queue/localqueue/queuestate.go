@@ -23,6 +23,7 @@ type queueState struct {
 	reserved highWater         // guarded by mu; the numbers reserved in the store
 	backlog  backlog           // guarded by mu
 	pending  *ticket           // guarded by mu; the newest change of the above
+	watchers *watchers         // guarded by mu; nil if nobody watches
 }
 
 // state returns the queue as a store keeps it. The caller holds mu, or the queue is not

@@ -59,7 +59,7 @@ func (q *Queue) record(s *queueState, c storage.Change, undo func()) {
 	if q.engine.committer == nil {
 		return
 	}
-	s.pending = q.engine.committer.add(c, func() { s.undo(undo) })
+	s.pending = q.engine.committer.add(c, func() { q.undo(s, undo) })
 }
 
 // recordText is record for a change that includes the message's text.
@@ -67,13 +67,14 @@ func (q *Queue) recordText(s *queueState, m *message, c storage.Change, undo fun
 	if q.engine.committer == nil {
 		return
 	}
-	s.pending = q.engine.committer.addText(s, m, c, func() { s.undo(undo) })
+	s.pending = q.engine.committer.addText(s, m, c, func() { q.undo(s, undo) })
 }
 
 // undo runs an undo function with the lock held.
-func (s *queueState) undo(undo func()) {
+func (q *Queue) undo(s *queueState, undo func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	undo()
 	s.pending = nil
+	q.look(s) // messages may be visible again
 }

@@ -1,0 +1,529 @@
+package emulator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+const wakeupsPath = "/orders?comp=wakeups"
+
+// opened is an open stream.
+type opened struct {
+	*testing.T
+	id     string
+	body   io.Closer
+	reader *bufio.Reader
+}
+
+// openOver opens a stream of the queue "orders" and reads its first line.
+func openOver(t *testing.T, transport http.RoundTripper, host string) *opened {
+	t.Helper()
+	r := signed("GET", wakeupsPath, "")
+	if host != "" {
+		r.URL.Host, r.Host = host, ""
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &opened{T: t, body: response.Body, reader: bufio.NewReader(response.Body)}
+	t.Cleanup(o.close)
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Fatalf("got status %d and headers %v, want a stream", response.StatusCode, response.Header)
+	}
+	words := strings.Split(o.line(), " ")
+	if len(words) != 3 || words[0] != "ready" || len(words[1]) != 32 || words[2] != "15" {
+		t.Fatalf("got %q as the first line, want ready, an id and 15", words)
+	}
+	o.id = words[1]
+	return o
+}
+
+func (o *opened) close() { _ = o.body.Close() }
+
+// line returns the next line, or the error in its place.
+func (o *opened) line() string {
+	line, err := o.reader.ReadString('\n')
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+func (o *opened) wantLine(want string) {
+	o.Helper()
+	if got := o.line(); got != want {
+		o.Errorf("got the line %q, want %q", got, want)
+	}
+}
+
+// say sends a request for readiness and returns the status.
+func say(t *testing.T, s *Server, query string) int {
+	t.Helper()
+	response, err := s.RoundTrip(signed("PUT", wakeupsPath+query, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func enqueue(t *testing.T, q *localqueue.Queue, text string, delay time.Duration) {
+	t.Helper()
+	if _, err := q.Enqueue(t.Context(), text, &queue.EnqueueOptions{Delay: delay}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStreamHasALineForEveryEventAndWhenNothingHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		o := openOver(t, s, "")
+		enqueue(t, q, "abc", 0)
+		o.wantLine("event 3")
+		if _, err := q.Dequeue(t.Context(), 1, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		o.wantLine("event 0") // the lease has ended
+		if err := q.Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		enqueue(t, q, "abc", 10*time.Second)
+		o.wantLine("event 0")
+		if err := q.Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began, lines := time.Now(), 0
+		for line := ""; line == ""; lines++ {
+			line = o.line()
+		}
+		if life := time.Since(began); life > maxStreamLife || lines < int(maxStreamLife/keepAlive)-2 {
+			t.Errorf("the stream ended after %v and %d empty lines, want about an hour and one every 15 s", life, lines)
+		}
+		openOver(t, s, "").close()
+	})
+}
+
+func TestOneStreamIsWokenAndTheNextOneWhenItDoesNotDequeue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		a, b := openOver(t, s, ""), openOver(t, s, "")
+		enqueue(t, q, "1", 0)
+		a.wantLine("event 1")
+		a.close() // the process has died
+		b.wantLine("event 1")
+		c := openOver(t, s, "")
+		if got := say(t, s, "&stream="+b.id+"&ready=false"); got != http.StatusNoContent {
+			t.Fatalf("got %d, want 204", got)
+		}
+		c.wantLine("event 1")
+		if got := say(t, s, "&stream="+b.id+"&ready=true"); got != http.StatusNoContent {
+			t.Fatalf("got %d, want 204", got)
+		}
+		b.wantLine("event 1") // c hangs
+		if got := s.Counts().Requests(); got != 0 {
+			t.Errorf("got %d transactions, want none", got)
+		}
+	})
+}
+
+// TestOneMessageCostsTwoDequeuesWhateverTheNumberOfIdleInstances runs instances that dequeue when they
+// hear an event, until nothing is left.
+func TestOneMessageCostsTwoDequeuesWhateverTheNumberOfIdleInstances(t *testing.T) {
+	for _, instances := range []int{1, 2, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			s, q := withOptions(t, nil)
+			for range instances {
+				o := openOver(t, s, "")
+				go func() {
+					for strings.HasPrefix(o.line(), "event") {
+						for found := true; found; {
+							response, err := s.RoundTrip(signed("GET", "/orders/messages?numofmessages=32", ""))
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							text, _ := io.ReadAll(response.Body)
+							found = strings.Contains(string(text), "MessageText")
+						}
+					}
+				}()
+			}
+			for range 20 {
+				synctest.Wait()
+				before := s.Counts().Operations[GetMessages]
+				enqueue(t, q, "x", 0)
+				synctest.Wait()
+				if got := s.Counts().Operations[GetMessages] - before; got != 2 {
+					t.Errorf("%d idle instances sent %d dequeues for a message, want 2", instances, got)
+				}
+			}
+			if err := q.Drop(t.Context()); err != nil { // ends the streams
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+func TestAStreamEndsWithItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		o := openOver(t, s, "")
+		if err := q.Drop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o.wantLine("EOF")
+		if got := say(t, s, "&stream="+o.id+"&ready=true"); got != http.StatusNotFound {
+			t.Errorf("ready after the end: got %d, want 404", got)
+		}
+	})
+}
+
+func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
+	s, _ := withOptions(t, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, c := range []struct {
+		name, method, path string
+		change             func(*http.Request)
+		want               int
+	}{
+		{"key", "GET", wakeupsPath, nil, 200},
+		{"process", "GET", wakeupsPath, serviceSAS("orders", "sp", "p"), 200},
+		{"account process", "GET", wakeupsPath, accountSAS("sp", "p", "srt", "o"), 200},
+		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "rau"), 403},
+		{"other queue", "GET", wakeupsPath, serviceSAS("letters"), 403},
+		{"wrong service", "GET", wakeupsPath, accountSAS("ss", "b"), 403},
+		{"nobody", "GET", wakeupsPath, anonymously, 401},
+		{"wrong key", "GET", wakeupsPath, func(r *http.Request) {
+			r.Header.Set("Authorization", "SharedKey devstoreaccount1:AAAA")
+		}, 403},
+		{"signed for another request", "GET", wakeupsPath, func(r *http.Request) {
+			r.Header.Set("Authorization", signed("GET", "/orders?comp=metadata", "").Header.Get("Authorization"))
+		}, 403},
+		{"page", "GET", wakeupsPath, func(r *http.Request) { r.Header.Set("Origin", "https://example.com") }, 403},
+		{"image of a page", "GET", wakeupsPath, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		{"foreign host", "GET", wakeupsPath, func(r *http.Request) { r.Host = "example.com" }, 403},
+		{"missing queue", "GET", "/nothing?comp=wakeups", nil, 404},
+		{"bad name", "GET", "/Bad_Name?comp=wakeups", nil, 400},
+		{"short name", "GET", "/q?comp=wakeups", nil, 400},
+		{"account", "GET", "/?comp=wakeups", nil, 400},
+		{"verb", "POST", wakeupsPath, nil, 405},
+		{"verb HEAD", "HEAD", wakeupsPath, nil, 405},
+		{"escaped", "GET", "/orders?comp=%77akeups", nil, 501},
+		{"twice", "GET", "/orders?comp=wakeups&comp=wakeups", nil, 400},
+		{"no stream", "PUT", wakeupsPath, nil, 400},
+		{"no readiness", "PUT", wakeupsPath + "&stream=x", nil, 400},
+		{"maybe", "PUT", wakeupsPath + "&stream=x&ready=maybe", nil, 400},
+		{"unknown stream", "PUT", wakeupsPath + "&stream=x&ready=true", nil, 404},
+		{"ready by read", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "rau"), 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := signed(c.method, c.path, "")
+			r.URL.Host = e.Addr().String()
+			r.Host = ""
+			if c.change != nil {
+				c.change(r)
+			}
+			transport := new(http.Transport)
+			defer transport.CloseIdleConnections()
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != c.want {
+				t.Errorf("got %d, want %d", response.StatusCode, c.want)
+			}
+		})
+	}
+}
+
+func TestAStreamOfAnotherQueueCannotBeChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		if err := q.Sibling("-x").Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		o := openOver(t, s, "")
+		response, err := s.RoundTrip(signed("PUT", "/orders-x?comp=wakeups&ready=false&stream="+o.id, ""))
+		if err != nil || response.StatusCode != http.StatusNotFound {
+			t.Fatalf("got %v, %v; want 404", response, err)
+		}
+		enqueue(t, q, "1", 0)
+		o.wantLine("event 1")
+	})
+}
+
+func TestStreamsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		status := func(path string) int {
+			response, err := s.RoundTrip(signed("GET", path, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = response.Body.Close() })
+			return response.StatusCode
+		}
+		open, first := 0, openOver(t, s, "")
+		for i := range 6 {
+			if err := q.Sibling(fmt.Sprint("-", i)).Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			path := "/orders?comp=wakeups"
+			if i > 0 {
+				path = fmt.Sprintf("/orders-%d?comp=wakeups", i)
+			}
+			for range maxQueueStreams {
+				if status(path) == http.StatusOK {
+					open++
+				}
+			}
+		}
+		if open != maxStreams-1 {
+			t.Errorf("got %d more streams, want %d", open, maxStreams-1)
+		}
+		if got := status(wakeupsPath); got != http.StatusServiceUnavailable {
+			t.Errorf("got %d above the limit, want 503", got)
+		}
+		first.close()
+		if got := status(wakeupsPath); got != http.StatusOK {
+			t.Errorf("got %d after a stream was closed, want 200", got)
+		}
+		enqueue(t, q, "1", 0) // nobody reads
+		if got, err := q.Dequeue(t.Context(), 1, time.Minute); err != nil || len(got) != 1 {
+			t.Errorf("dequeue beside the streams: got %d messages, %v", len(got), err)
+		}
+	})
+}
+
+func TestAStreamThatIsNotReadEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := withOptions(t, nil)
+		response, err := s.RoundTrip(signed("GET", wakeupsPath, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		enqueue(t, q, "1", 0)
+		time.Sleep(writeWithin)
+		synctest.Wait()
+		if n := len(s.streams.open); n != 0 {
+			t.Errorf("%d streams are open, want none", n)
+		}
+		if _, err := response.Body.Read(make([]byte, 10)); !errors.Is(err, errSlowReader) {
+			t.Errorf("read: got %v, want %v", err, errSlowReader)
+		}
+	})
+}
+
+// deadlines is a ResponseWriter that records deadlines.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	write  []time.Time
+	writes int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { return nil }
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.write = append(d.write, at)
+	return nil
+}
+
+func (d *deadlines) WriteString(text string) (int, error) { return d.Write([]byte(text)) }
+
+func (d *deadlines) Write(p []byte) (int, error) {
+	if len(d.write) <= d.writes || !d.write[d.writes].Equal(time.Now().Add(writeWithin)) {
+		return 0, errors.New("a write without a deadline of its own")
+	}
+	if d.writes++; d.writes == 3 {
+		return 0, errors.New("i/o timeout")
+	}
+	return d.ResponseRecorder.Write(p)
+}
+
+func TestEveryLineHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withOptions(t, nil)
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		s.ServeHTTP(w, signed("GET", wakeupsPath, "")) // until the third write fails
+		if text := w.Body.String(); w.writes != 3 || !strings.HasSuffix(text, " 15\n\n") {
+			t.Errorf("got %q in %d writes, want the first and an empty line", text, w.writes)
+		}
+	})
+}
+
+func TestAServerThatCannotStreamSaysSo(t *testing.T) {
+	s, _ := withOptions(t, nil)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(struct{ http.ResponseWriter }{w}, signed("GET", wakeupsPath, ""))
+	if w.Code != http.StatusNotImplemented {
+		t.Errorf("got %d, want 501", w.Code)
+	}
+}
+
+func TestFaultsSpareStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, q := faulty(t, 1, "*:reset")
+		o := openOver(t, s, "")
+		enqueue(t, q, "1", 0)
+		o.wantLine("event 1")
+	})
+}
+
+func TestStreamsAreCountedButNotAsTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := withOptions(t, nil)
+		o := openOver(t, s, "")
+		say(t, s, "&ready=true&stream="+o.id)
+		if _, err := s.RoundTrip(signed("GET", "/orders/messages", "")); err != nil {
+			t.Fatal(err)
+		}
+		c := s.Counts()
+		if c.Requests() != 1 || c.Operations[OpenWakeups] != 1 || c.Operations[ReadyWakeups] != 1 || c.Tallies[OpenWakeups].Responses[2] != 1 {
+			t.Errorf("got %+v", c)
+		}
+		before, after, _ := strings.Cut(c.String(), "transactions")
+		if strings.Contains(before, "Wakeups") || !strings.Contains(after, "OpenWakeups") || !strings.Contains(after, "ReadyWakeups") {
+			t.Errorf("got the table\n%s\nwant the streams below the transactions", c)
+		}
+	})
+}
+
+func TestTheEndOfAnEndpointEndsStreams(t *testing.T) {
+	for name, end := range map[string]func(*Endpoint) error{
+		"close": (*Endpoint).Close,
+		"shutdown": func(e *Endpoint) error {
+			return e.Shutdown(context.Background()) // hangs if streams do not end
+		},
+	} {
+		for _, waiting := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", waiting), func(t *testing.T) {
+				o := new(Options)
+				if waiting {
+					o.Delay = time.Nanosecond // net/http serves everything
+				}
+				s, _ := withOptions(t, o)
+				e, err := s.Start("")
+				if err != nil {
+					t.Fatal(err)
+				}
+				transport := new(http.Transport)
+				var all []*opened
+				for range 20 {
+					all = append(all, openOver(t, transport, e.Addr().String()))
+				}
+				if err := end(e); err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range all {
+					if got := o.line(); got != "EOF" && got != "unexpected EOF" && !strings.Contains(got, "reset") {
+						t.Errorf("got %q, want the end", got)
+					}
+				}
+				if len(s.streams.open)+len(s.streams.queues) != 0 {
+					t.Errorf("%d streams are open, want none", len(s.streams.open))
+				}
+			})
+		}
+	}
+}
+
+// TestHostileClientsHurtNobody opens more streams than a queue may have, over connections that never read
+// or are closed at any byte of the request, beside requests that work.
+func TestHostileClientsHurtNobody(t *testing.T) {
+	e := startEndpoint(t, patient)
+	request := raw("GET", wakeupsPath, "", "HTTP/1.1", "")
+	var open []net.Conn
+	for i := range maxQueueStreams + 40 {
+		conn, err := net.Dial("tcp", e.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		sent := request
+		if i%8 == 0 {
+			sent = request[:i*len(request)/(maxQueueStreams+40)]
+		}
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 0 {
+			_ = conn.Close()
+		}
+	}
+	for i := range 20 {
+		for _, r := range []string{raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", ""), raw("GET", "/orders/messages", "", "HTTP/1.1", "")} {
+			conn, reader := dial(t, e)
+			if _, err := io.WriteString(conn, r); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil || response.StatusCode >= 300 {
+				t.Fatalf("request %d beside hostile streams: got %v, %v", i, response, err)
+			}
+		}
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+}
+
+// TestAClientThatLeavesIsNoticed shows that the event of a client that has left over a socket goes to another.
+func TestAClientThatLeavesIsNoticed(t *testing.T) {
+	s, q := withOptions(t, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	transport := &http.Transport{DisableKeepAlives: true}
+	for range 10 {
+		a := openOver(t, transport, e.Addr().String())
+		b := openOver(t, transport, e.Addr().String())
+		enqueue(t, q, "1", 0)
+		a.wantLine("event 1")
+		a.close()
+		b.wantLine("event 1")
+		if _, err := q.Dequeue(t.Context(), 32, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		b.close()
+		waitForNoStream(t, s)
+	}
+}
+
+func waitForNoStream(t *testing.T, s *Server) {
+	t.Helper()
+	for {
+		s.streams.mu.Lock()
+		n := len(s.streams.open)
+		s.streams.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("a stream stays open")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package localqueue
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Watcher hears of the visible messages of a queue, so that whoever dequeues need not poll:
+// [Queue.Watch] returns one. Close must be called. It is safe for concurrent use.
+//
+// Of several ready watchers of a queue one is woken, in turn: by a message that is put, or that becomes
+// visible after a delay or when its lease ends. The next one is woken if messages are still visible after
+// a dequeue, whoever made it; if the woken one is closed or not ready any more before there was a
+// dequeue; or if there was none for 5 s.
+type Watcher struct {
+	in    *queueState
+	queue *Queue
+	woken chan int64 // buffers one
+	ended chan struct{}
+	once  sync.Once // closes ended
+
+	closed bool // guarded by in.mu
+	ready  bool // guarded by in.mu
+	slow   bool // guarded by in.mu; nobody dequeued in time after it was woken last
+}
+
+// patience is how long a woken watcher may take to dequeue before another one is woken. It is long
+// compared with a round trip, and a message waits for so long if the process that was woken hangs.
+const patience = 5 * time.Second
+
+// watchers are the watchers of one queue. The queue's lock guards all of it.
+//
+// They look at the queue after every call on it and by a timer. What they do depends on what they see
+// then and not on how it came about, so that no order of calls loses a message: if messages are visible
+// and watchers are ready, one was told and has not dequeued yet, and a timer watches that.
+type watchers struct {
+	all   []*Watcher
+	ready []*Watcher // in the order in which they are woken
+	told  *Watcher   // it was woken, and nobody has dequeued since; or nil
+	until instant    // when the patience with told ends
+	bytes int64      // of the messages that were put since the last dequeue
+
+	timer *time.Timer // makes the next look; nil until it is needed
+	at    instant     // when it fires; never if it is not set
+}
+
+// Watch registers a watcher of an existing queue. It is ready, and takes the visible messages that there
+// are for told: its owner dequeues once after this call, and once after each [Watcher.Ready] with true.
+func (q *Queue) Watch(ctx context.Context) (*Watcher, error) {
+	const op = "watch"
+	s, at, err := q.begin(ctx, noSpace)
+	if err != nil {
+		return nil, q.fail(op, "", err)
+	}
+	if q.engine.closed.Load() { // Close may have passed this queue
+		q.end(s)
+		return nil, q.fail(op, "", errClosed())
+	}
+	w := &Watcher{in: s, queue: q, woken: make(chan int64, 1), ended: make(chan struct{})}
+	if s.watchers == nil {
+		s.watchers = &watchers{at: never}
+	}
+	s.watchers.all = append(s.watchers.all, w)
+	s.watchers.admit(w, at)
+	if err := q.end(s).wait(ctx); err != nil {
+		w.Close()
+		return nil, q.fail(op, "", err)
+	}
+	return w, nil
+}
+
+// Woken returns a channel that receives when there are messages to dequeue: the bytes of those that were
+// put since the last dequeue, or 0 if they are older. It buffers the newest wake-up: any number
+// of them is worth one dequeue.
+func (w *Watcher) Woken() <-chan int64 { return w.woken }
+
+// Ended returns a channel that is closed when the queue was dropped or the engine closed. The watcher
+// hears nothing any more.
+func (w *Watcher) Ended() <-chan struct{} { return w.ended }
+
+// Ready says whether the watcher may be woken. If it was woken and there was no dequeue since, Ready(false)
+// wakes another one.
+func (w *Watcher) Ready(ready bool) {
+	w.change(func(all *watchers, at instant) {
+		switch {
+		case ready == w.ready:
+		case ready:
+			all.admit(w, at)
+		default:
+			all.dismiss(w)
+		}
+	})
+}
+
+// Close removes the watcher. A second Close does nothing.
+func (w *Watcher) Close() {
+	w.change(func(all *watchers, _ instant) {
+		w.closed = true
+		all.dismiss(w)
+		all.all = slices.DeleteFunc(all.all, func(x *Watcher) bool { return x == w })
+	})
+}
+
+// change calls f with the lock held, unless the watcher is closed or has ended, and looks.
+func (w *Watcher) change(f func(*watchers, instant)) {
+	s := w.in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.closed || s.watchers == nil {
+		return
+	}
+	at := w.queue.engine.clock.now()
+	f(s.watchers, at)
+	w.queue.look(s)
+}
+
+// end ends the watcher, whose queue is gone.
+func (w *Watcher) end() { w.once.Do(func() { close(w.ended) }) }
+
+// admit makes w ready, as the last in turn. The caller tells its owner, who dequeues then.
+func (all *watchers) admit(w *Watcher, at instant) {
+	w.ready, w.slow = true, false
+	all.ready = append(all.ready, w)
+	if all.told == nil {
+		all.told, all.until = w, at+instant(patience)
+	}
+}
+
+// dismiss makes w not ready.
+func (all *watchers) dismiss(w *Watcher) {
+	w.ready = false
+	all.ready = slices.DeleteFunc(all.ready, func(x *Watcher) bool { return x == w })
+	if all.told == w {
+		all.told = nil
+	}
+}
+
+// dequeued says that somebody has dequeued. Who it was is unknown and makes no difference: the watcher
+// that was told finds no more than others left.
+func (all *watchers) dequeued() {
+	if all == nil {
+		return
+	}
+	all.bytes = 0
+	if all.told != nil {
+		all.told.slow = false
+		all.told = nil
+	}
+}
+
+// put says that a message was put that is visible.
+func (all *watchers) put(bytes int) {
+	if all != nil {
+		all.bytes += int64(bytes)
+	}
+}
+
+// look wakes a watcher if messages are visible and nobody was told. The caller holds the lock.
+func (q *Queue) look(s *queueState) {
+	all := s.watchers
+	if all == nil {
+		return
+	}
+	at := q.engine.clock.now()
+	if len(all.all) == 0 {
+		all.stop()
+		s.watchers = nil
+		return
+	}
+	if all.at <= at {
+		all.at = never // the timer has fired
+	}
+	switch due := s.backlog.nextDue(); {
+	case due > at:
+		all.told, all.bytes = nil, 0 // somebody has taken what there was
+		all.wait(q, due, at)
+	case len(all.ready) == 0: // the next one that is ready dequeues
+	case all.told != nil && at < all.until:
+		all.wait(q, all.until, at)
+	default:
+		all.wake(at)
+		all.wait(q, all.until, at)
+	}
+}
+
+// wake wakes the next ready watcher. Those that were slow to dequeue, or never do, come after the others.
+func (all *watchers) wake(at instant) {
+	if all.told != nil {
+		all.told.slow = true
+	}
+	i := max(0, slices.IndexFunc(all.ready, func(w *Watcher) bool { return !w.slow }))
+	w := all.ready[i]
+	all.ready = append(slices.Delete(all.ready, i, i+1), w)
+	all.told, all.until = w, at+instant(patience)
+	select {
+	case <-w.woken: // replaced
+	default:
+	}
+	w.woken <- all.bytes // only this sends, with the lock held
+}
+
+// wait makes the timer look at the given instant. If it is set for an earlier one it stays: a look too
+// many every now and then costs less than setting the timer for every message.
+func (all *watchers) wait(q *Queue, until, at instant) {
+	if until >= all.at || len(all.ready) == 0 {
+		return
+	}
+	all.at = until
+	d := time.Duration(until - at)
+	if all.timer != nil {
+		all.timer.Reset(d)
+		return
+	}
+	all.timer = time.AfterFunc(d, func() {
+		if s, _, err := q.begin(context.Background(), noSpace); err == nil {
+			q.end(s) // looks
+		}
+	})
+}
+
+func (all *watchers) stop() {
+	if all.timer != nil {
+		all.timer.Stop()
+	}
+}
+
+// endWatchers ends all watchers of a queue that is gone. The caller holds the lock.
+func (s *queueState) endWatchers() {
+	if s.watchers == nil {
+		return
+	}
+	for _, w := range s.watchers.all {
+		w.end()
+	}
+	s.watchers.stop()
+	s.watchers = nil
+}
+
+// endWatchers ends all watchers of a closed engine.
+func (e *Engine) endWatchers() {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, a := range e.accounts {
+		a.mu.RLock()
+		for _, s := range a.queues {
+			s.mu.Lock()
+			s.endWatchers()
+			s.mu.Unlock()
+		}
+		a.mu.RUnlock()
+	}
+}
+
+// nextDue returns when the first message is or becomes visible, or never.
+func (b *backlog) nextDue() instant {
+	if b.due.len() == 0 {
+		return never
+	}
+	return b.due.first().at
+}
+
+func errClosed() error {
+	return &queue.Error{Kind: queue.ErrUnavailable, Err: ErrClosed, Hint: "open it again"}
+}

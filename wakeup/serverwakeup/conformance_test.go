@@ -1,0 +1,108 @@
+package serverwakeup_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/wakeup"
+	"github.com/millrace/millrace/wakeup/serverwakeup"
+	"github.com/millrace/millrace/wakeup/wakeuptest"
+)
+
+// world is the engine behind a source, and who works there: events are published by putting messages, and
+// whoever hears one dequeues.
+type world struct {
+	wakeup.Source
+	engine *localqueue.Engine
+}
+
+// take dequeues and deletes everything.
+func (w *world) take(name queue.Name) {
+	ctx, q := context.Background(), w.engine.Queue(name)
+	for {
+		got, err := q.Dequeue(ctx, queue.MaxBatch, time.Minute)
+		if err != nil || len(got) == 0 {
+			return // the queue is not there yet
+		}
+		for _, m := range got {
+			_ = q.Delete(ctx, m.Lease) // another one may have taken it
+		}
+	}
+}
+
+func (w *world) Subscribe(name queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
+	if err := w.engine.Queue(name).Create(context.Background(), nil); err != nil {
+		return nil, err
+	}
+	hear := s.Event
+	s.Event = func(e wakeup.Event) {
+		w.take(name)
+		hear(e)
+	}
+	return w.Source.Subscribe(name, s)
+}
+
+// Publish puts a message of that many bytes.
+func (w *world) Publish(ctx context.Context, e wakeup.Event) error {
+	w.take(e.Queue)
+	bytes := e.Bytes
+	if bytes > queue.MaxText {
+		bytes = 8191 // any that no test waits for
+	}
+	q := w.engine.Queue(e.Queue)
+	if err := q.Create(ctx, nil); err != nil {
+		return err
+	}
+	_, err := q.Enqueue(ctx, strings.Repeat("x", int(bytes)), nil)
+	return err
+}
+
+func processes(t *testing.T, n int, location string, o *serverwakeup.Options, engine *localqueue.Engine) []wakeuptest.Process {
+	var all []wakeuptest.Process
+	for range n {
+		s, err := serverwakeup.New(location, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		w := &world{s, engine}
+		all = append(all, wakeuptest.Process{Source: w, Publisher: w})
+	}
+	return all
+}
+
+func TestConformanceInProcess(t *testing.T) {
+	wakeuptest.Run(t, wakeuptest.Harness{Between: true, SeesQueue: true, Account: emulator.DevelopmentAccount, Bubble: true,
+		Open: func(t *testing.T, n int) []wakeuptest.Process {
+			engine := localqueue.New(nil)
+			server := emulator.New(engine, nil)
+			return processes(t, n, server.ConnectionString(), &serverwakeup.Options{Transport: &http.Client{Transport: server}}, engine)
+		}})
+}
+
+func TestConformanceOverSockets(t *testing.T) {
+	wakeuptest.Run(t, wakeuptest.Harness{Between: true, SeesQueue: true, Account: emulator.DevelopmentAccount,
+		Open: func(t *testing.T, n int) []wakeuptest.Process {
+			engine := localqueue.New(nil)
+			endpoint, err := emulator.New(engine, nil).Start("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := endpoint.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return processes(t, n, endpoint.ConnectionString(), nil, engine)
+		}})
+}

@@ -1,0 +1,34 @@
+// Package serverwakeup wakes the listeners of one or several processes by the embedded server, package
+// emulator or millrace serve. The server sees every message that is put or becomes visible, so nobody
+// publishes events and nothing else is installed.
+//
+//	source, err := serverwakeup.New(location, nil) // the location of the queue
+//	if err != nil {
+//		return err
+//	}
+//	defer source.Close()
+//	options.Wakeups = source
+//
+// # Delivery
+//
+// A process has one stream for each queue, a response without an end. An event goes to one of the ready
+// streams of a queue, in turn, and there to all ready subscribers. The next stream gets one if messages
+// are still visible after a dequeue, or if nobody dequeues within 5 s. Events of delayed messages,
+// messages that were given back, and those of a worker that has died come when they are due; therefore
+// Due is never set, and Bytes is 0 for those.
+//
+// # Other servers
+//
+// Azure, Azurite and older versions of millrace serve refuse the stream. This is logged once and retried
+// every 10 minutes, and listeners poll. No request that such a server receives hides or changes a message.
+//
+// # Failures
+//
+// If a stream breaks or is silent for too long, Listening(false) is called at once and the stream is opened
+// again, at first after about 100 ms and then with growing pauses up to 30 s. Credentials are sent to the
+// location's address only: redirects are not followed.
+//
+// # Concurrency
+//
+// Everything here is safe for concurrent use.
+package serverwakeup

@@ -1,0 +1,165 @@
+package serverwakeup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/millrace/millrace/internal/azurestorage"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// ErrClosed means that the source was closed.
+var ErrClosed = errors.New("the source of wake-ups is closed")
+
+// Options configure [New]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Credential authorizes requests if the location is an https address without a signature. It is
+	// refused with a location that has a key or a signature. Defaults to azidentity's
+	// DefaultAzureCredential.
+	Credential azcore.TokenCredential
+
+	// Transport sends the requests: an [*http.Client] without a Timeout, or an in-process transport. It
+	// must return a response before its body has ended. A client without CheckRedirect follows no
+	// redirects here. Close does not close it. Defaults to an HTTP client of its own.
+	Transport policy.Transporter
+
+	// Logger gets a record when a server does not offer wake-ups, when a stream breaks, and when it
+	// works again. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Source is a [wakeup.Source] for the queues of one account of an embedded server. It is safe for
+// concurrent use. Create one with [New]; Close must be called.
+type Source struct {
+	at         azurestorage.Location
+	credential azcore.TokenCredential // for TokenAuth
+	transport  policy.Transporter
+	idle       func() // closes idle connections of an own transport
+	log        *slog.Logger
+	key        string // spreads the waits of the processes
+
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the goroutines of the streams
+
+	mu      sync.Mutex
+	closed  bool                   // guarded by mu
+	streams map[queue.Name]*stream // guarded by mu; those with subscribers
+}
+
+var _ wakeup.Source = (*Source)(nil)
+
+// opened numbers the sources of this process, so that they do not wait in step.
+var opened atomic.Int64
+
+// New returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
+// sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
+func New(location string, o *Options) (*Source, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	at, err := azurestorage.Queue.Parse(location)
+	var wrong *azurestorage.ParseError
+	switch {
+	case errors.As(err, &wrong):
+		err = &queue.Error{Kind: queue.ErrInvalid, Detail: wrong.Detail, Hint: wrong.Hint}
+	case err == nil && o.Credential != nil && at.Auth != azurestorage.TokenAuth:
+		err = &queue.Error{Kind: queue.ErrInvalid, Detail: fmt.Sprintf("both a Credential and a %s in the location", at.Auth), Hint: "leave one of them out"}
+	}
+	if err != nil {
+		return nil, queue.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
+	}
+	s := &Source{at: at, credential: o.Credential, transport: o.Transport, idle: func() {}, log: o.Logger,
+		key: fmt.Sprintf("%s-%d-%d", at.Account, os.Getpid(), opened.Add(1)), streams: make(map[queue.Name]*stream)}
+	if at.Auth == azurestorage.TokenAuth && s.credential == nil {
+		if s.credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
+			err = &queue.Error{Kind: queue.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
+			return nil, queue.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
+		}
+	}
+	if s.transport == nil {
+		const connections = 8 // for requests beside the streams
+		own := azurestorage.NewClient(connections)
+		s.transport, s.idle = own, own.CloseIdleConnections
+	}
+	s.transport = azurestorage.WithoutRedirects(s.transport)
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+const (
+	opOpen      = "open wake-ups"
+	opSubscribe = "subscribe to wake-ups"
+)
+
+// Subscribe registers a subscriber. It fails if the location has no such queue, and after Close with
+// [ErrClosed].
+func (s *Source) Subscribe(q queue.Name, subscriber wakeup.Subscriber) (wakeup.Subscription, error) {
+	err := queue.CheckName(q.Queue)
+	if err == nil && (q.Account != s.at.Account || s.at.Resource != "" && s.at.Resource != q.Queue) {
+		err = &queue.Error{Kind: queue.ErrInvalid, Detail: "the queue is not at the location of the wake-ups", Hint: "give New the location of the queue"}
+	}
+	if err != nil {
+		return nil, queue.Explain(err, opSubscribe, q, "")
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, queue.Explain(&queue.Error{Kind: queue.ErrUnavailable, Err: ErrClosed}, opSubscribe, q, "")
+	}
+	st := s.streams[q]
+	if st == nil {
+		st = newStream(s, q)
+		s.streams[q] = st
+		s.running.Go(st.run)
+	}
+	sub := &subscription{stream: st, subscriber: subscriber}
+	st.add(sub)
+	s.mu.Unlock()
+	sub.Ready(true)
+	return sub, nil
+}
+
+// release ends a stream that has no subscribers.
+func (s *Source) release(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.empty() && s.streams[st.name] == st {
+		delete(s.streams, st.name)
+		st.cancel()
+	}
+}
+
+// Close ends all streams and waits until nothing of the source runs. No function of a subscriber is called
+// after it has returned. A second Close does nothing. The error is always nil.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	all := make([]*stream, 0, len(s.streams))
+	for _, st := range s.streams {
+		all = append(all, st)
+	}
+	s.mu.Unlock()
+	for _, st := range all {
+		for _, sub := range st.members() {
+			sub.Close()
+		}
+	}
+	s.cancel()
+	s.running.Wait()
+	s.idle()
+	return nil
+}

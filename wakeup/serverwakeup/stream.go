@@ -1,0 +1,224 @@
+package serverwakeup
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// stream is what the subscribers of one queue share. Its goroutine opens the stream again when it breaks.
+type stream struct {
+	source *Source
+	name   queue.Name
+	ctx    context.Context // ends with the last subscriber or the source
+	cancel context.CancelFunc
+	series series // of tries; the goroutine's
+
+	changed chan struct{} // buffers one: ready, or missed, has changed
+
+	mu          sync.Mutex
+	subscribers map[*subscription]struct{} // guarded by mu
+	ready       int                        // guarded by mu; number of ready subscribers
+	inForce     bool                       // guarded by mu; the server takes the stream for ready
+	missed      bool                       // guarded by mu; an event came that no subscriber was ready for
+}
+
+func newStream(s *Source, q queue.Name) *stream {
+	st := &stream{source: s, name: q, changed: make(chan struct{}, 1), subscribers: make(map[*subscription]struct{})}
+	st.ctx, st.cancel = context.WithCancel(s.ctx)
+	st.series = newSeries(s.log.With("queue", q.String()), s.key+q.Queue)
+	return st
+}
+
+func (s *stream) add(sub *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers[sub] = struct{}{}
+}
+
+func (s *stream) remove(sub *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subscribers, sub)
+}
+
+func (s *stream) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.subscribers) == 0
+}
+
+// members returns the subscribers. They are called without the stream's lock.
+func (s *stream) members() []*subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.subscribers))
+}
+
+// count changes the number of ready subscribers.
+func (s *stream) count(change int) {
+	s.mu.Lock()
+	s.ready += change
+	s.mu.Unlock()
+	nonblocking.Send(s.changed, struct{}{})
+}
+
+func (s *stream) isInForce() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inForce
+}
+
+// wanted reports whether a subscriber is ready, and whether an event came while none was.
+func (s *stream) wanted() (ready, missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready > 0, s.missed
+}
+
+// begin says that the server takes the stream for ready.
+func (s *stream) begin() {
+	s.mu.Lock()
+	s.inForce, s.missed = true, false
+	s.mu.Unlock()
+	for _, sub := range s.members() {
+		sub.began()
+	}
+}
+
+// suspend prepares for telling the server that no subscriber is ready, unless one is.
+func (s *stream) suspend() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready > 0 {
+		return false
+	}
+	s.inForce, s.missed = false, false
+	return true
+}
+
+// end says that the stream has broken.
+func (s *stream) end() {
+	s.mu.Lock()
+	s.inForce = false
+	s.mu.Unlock()
+	for _, sub := range s.members() {
+		sub.broke()
+	}
+}
+
+// event passes an event on. If no subscriber is ready, the server is told so at once and wakes another
+// process. One that is about to be ready dequeues then.
+func (s *stream) event(bytes int64) {
+	for _, sub := range s.members() {
+		sub.event(wakeup.Event{Queue: s.name, Bytes: bytes})
+	}
+	s.mu.Lock()
+	s.missed = s.ready == 0
+	missed := s.missed
+	s.mu.Unlock()
+	if missed {
+		nonblocking.Send(s.changed, struct{}{})
+	}
+}
+
+// run keeps the stream open while a subscriber is ready, until ctx ends.
+func (s *stream) run() {
+	defer s.cancel()
+	for s.ctx.Err() == nil {
+		if ready, _ := s.wanted(); !ready {
+			select {
+			case <-s.changed:
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		err := s.open()
+		s.end()
+		if s.ctx.Err() != nil || !pause.For(s.series.next(err), s.ctx.Done()) {
+			return
+		}
+	}
+}
+
+// open opens the stream and reads it until it breaks. It returns why it did.
+func (s *stream) open() error {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	c, err := s.source.connect(ctx, cancel, s.name)
+	if err != nil {
+		return err
+	}
+	s.series.opened()
+	defer c.close()
+	s.begin()
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		if err := s.tell(ctx, c.hello.id); err != nil {
+			cancel(err)
+		}
+	})
+	defer telling.Wait()
+	defer cancel(nil)
+	for {
+		line, err := c.read()
+		if err != nil {
+			return err
+		}
+		if bytes, ok := parseEvent(line); ok {
+			s.event(bytes)
+		}
+	}
+}
+
+// patience is how long the server is not told that no subscriber is ready. Most become ready again soon,
+// and no other process loses anything: an event that comes meanwhile is passed on at once.
+const patience = 50 * time.Millisecond
+
+// tell tells the server whether the stream is ready, until ctx ends or a request fails. One request is
+// under way at a time, so that they take effect in order.
+func (s *stream) tell(ctx context.Context, id string) error {
+	told := true
+	for ctx.Err() == nil {
+		ready, missed := s.wanted()
+		switch {
+		case ready && !told:
+			if err := s.source.setReady(ctx, s.name, id, true); err != nil {
+				return err
+			}
+			told = true
+			s.begin()
+			continue
+		case !ready && told && !missed:
+			timer := time.NewTimer(patience)
+			select {
+			case <-s.changed:
+				timer.Stop()
+				continue
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			}
+		}
+		if told && s.suspend() {
+			if err := s.source.setReady(ctx, s.name, id, false); err != nil {
+				return err
+			}
+			told = false
+			continue
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
