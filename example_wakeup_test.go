@@ -44,11 +44,8 @@ func Example_wakeUps() {
 	<-idle
 	st := l.State()
 	fmt.Println("loops:", st.Loops, "dequeues:", st.Polls, "ready:", st.Ready())
-	if _, err := producer.New[string](q, nil).Send(ctx, "a kettle", nil); err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := bus.Publish(ctx, wakeup.Event{Queue: q.Name()}); err != nil {
+	orders := producer.New(q, &producer.Options[string]{Wakeups: &bus})
+	if _, err := orders.Send(ctx, "a kettle", nil); err != nil {
 		fmt.Println(err)
 		return
 	}

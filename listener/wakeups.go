@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -118,7 +119,7 @@ func (s *session) wakeAnother() {
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && isnil.Value(c.Wakeups) {
-		return fmt.Errorf("Wakeups is a nil %T: leave it out for polling", c.Wakeups)
+		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
 	}
 	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {
 		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one for none", c.SafetyPoll, c.SafetyPoll)
@@ -256,7 +257,11 @@ func (c *connectionLog) stop() {
 func (s *session) watchSafety(ctx context.Context) {
 	interval := s.options.SafetyPoll
 	// Longer by up to 10 %, so that processes that started together do not poll together.
-	next := func() time.Duration { return interval + time.Duration(s.nextJitter()*float64(interval)/10) }
+	polls := 0
+	next := func() time.Duration {
+		polls++
+		return interval + time.Duration(jitter.Of(s.key+"/safety", polls)*float64(interval)/10)
+	}
 	wanted := next()
 	timer := time.NewTimer(wanted)
 	defer timer.Stop()
