@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -23,7 +24,7 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
-	more    atomic.Bool   // a full batch was found
+	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
 	keeping sync.WaitGroup
 }
@@ -88,20 +89,30 @@ func (s *session) onWait() {
 		}
 		return
 	}
-	s.setReady(false)
+	s.passOn(s.pool.hears().owed())
 }
 
-func (s *session) setReady(ready bool) {
-	if s.options.Wakeups != nil && s.pool.setReady(ready) {
+// passOn lets events go to other instances. With woken another one is woken, because this one has heard
+// of work and does not get to it.
+func (s *session) passOn(woken bool) {
+	if s.setReady(false) && woken {
+		s.wakeAnother()
+	}
+}
+
+// setReady says whether events may come to this instance, and reports whether that is a change.
+func (s *session) setReady(ready bool) (changed bool) {
+	if changed = s.options.Wakeups != nil && s.pool.setReady(ready); changed {
 		nonblocking.Send(s.wakeups.changed, struct{}{})
 	}
 	if ready && s.pauses.paused() { // it may have begun since the poll
 		s.setReady(false)
 	}
+	return changed
 }
 
-// onFullBatch lets the source wake another instance, because the queue probably has more.
-func (s *session) onFullBatch() {
+// wakeAnother lets the source wake another instance.
+func (s *session) wakeAnother() {
 	if s.options.Wakeups != nil {
 		s.wakeups.more.Store(true)
 		nonblocking.Send(s.wakeups.changed, struct{}{})
@@ -111,7 +122,7 @@ func (s *session) onFullBatch() {
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && isnil.Value(c.Wakeups) {
-		return fmt.Errorf("Wakeups is a nil %T: leave it out for polling", c.Wakeups)
+		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
 	}
 	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {
 		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one for none", c.SafetyPoll, c.SafetyPoll)
@@ -244,12 +255,16 @@ func (c *connectionLog) stop() {
 	}
 }
 
-// watchSafety polls now and then while no loop runs, so that an event that was lost costs no more than
-// that time. It runs until ctx ends; the session owns it.
+// watchSafety makes a loop poll when none has for a while, so that an event that was lost costs no more
+// than that time. It runs until ctx ends; the session owns it.
 func (s *session) watchSafety(ctx context.Context) {
 	interval := s.options.SafetyPoll
 	// Longer by up to 10 %, so that processes that started together do not poll together.
-	next := func() time.Duration { return interval + time.Duration(s.nextJitter()*float64(interval)/10) }
+	polls := 0
+	next := func() time.Duration {
+		polls++
+		return interval + time.Duration(jitter.Of(s.key+"/safety", polls)*float64(interval)/10)
+	}
 	wanted := next()
 	timer := time.NewTimer(wanted)
 	defer timer.Stop()
@@ -259,7 +274,7 @@ func (s *session) watchSafety(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait := s.pool.untilSafetyPoll(wanted)
+		wait := wanted - time.Since(s.pool.hears().at)
 		if wait <= 0 {
 			s.hear(false)
 			wanted = next()
