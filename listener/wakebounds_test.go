@@ -112,11 +112,17 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 				if got := b.dequeues() - before; got < 50 || got > 10+60+4 {
 					b.Errorf("%s, Loops.Min %d: got %d dequeues in a minute of 1,000 a second, want 50…74", name, least, got)
 				}
+				b.put(1) // its event waits for its turn, and is not forgotten
+				b.publish(source)
+				advance(1100 * time.Millisecond)
+				if l.State().Succeeded != 1 {
+					b.Errorf("%s: got the job of the last event not done in 1.1 s", name)
+				}
 				advance(time.Minute)
 				b.put(1)
 				b.publish(source)
 				advance(10 * time.Millisecond)
-				if l.State().Succeeded != 1 {
+				if l.State().Succeeded != 2 {
 					b.Errorf("%s: got the job not done at once after the flood", name)
 				}
 				b.mustFinish()
@@ -313,6 +319,73 @@ func TestSafetyPollsEndALongWait(t *testing.T) {
 		if got := b.dequeues(); got < 24*60*10/11 || got > 24*60+2 {
 			b.Errorf("got %d dequeues in a day, want one a minute", got)
 		}
+		b.mustFinish()
+	})
+}
+
+// A loop that is not the last one does not leave an event to another whose poll began before it: that one
+// may fail, and pause.
+func TestALoopDoesNotLeaveAnEventToAPollThatBeganBefore(t *testing.T) {
+	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, signal: func() {}, drain: func() {}}
+	pool.heard.listening = true
+	pool.grow(2, func() {})
+	seen := pool.beginPoll() // of both
+	pool.hear(0)
+	if left, again := pool.leave(seen); left || !again {
+		t.Errorf("after an event: got left %v, again %v; want another poll", left, again)
+	}
+	pool.beginPoll()
+	if left, _ := pool.leave(seen); !left {
+		t.Error("after a poll for the event has begun: got a loop that stays, want one that leaves")
+	}
+}
+
+// A message that is visible a little after its event said is found at its event.
+func TestClocksMayDifferALittle(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll = noSafety
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		synctest.Wait()
+		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
+			b.Fatal(err)
+		}
+		source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
+		advance(11 * time.Second)
+		if l.State().Succeeded != 1 {
+			b.Error("got the job not done, want it found at its event")
+		}
+		b.mustFinish()
+	})
+}
+
+// A poll for which it is too early is not forgotten.
+func TestAPollThatWaitsForItsTurnComes(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll = noSafety
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Minute)
+		before := b.dequeues()
+		for range 2 * eventBurst {
+			b.publish(source)
+			synctest.Wait()
+		}
+		b.put(1)
+		b.publish(source)
+		synctest.Wait()
+		if got := b.dequeues() - before; got != eventBurst || l.State().Succeeded != 0 {
+			b.Errorf("got %d dequeues at once, want %d, and the job not yet done", got, eventBurst)
+		}
+		advance(eventInterval + time.Millisecond)
+		if l.State().Succeeded != 1 {
+			b.Error("got the job not done, want it done in its turn")
+		}
+		b.mustBeIdle(l)
 		b.mustFinish()
 	})
 }
