@@ -62,7 +62,7 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Option
 	return &Dispatcher{
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
 		features:   options.understood(),
-		slots:      newSlots(options.Concurrency, options.BatchSize),
+		slots:      newSlots(options.Concurrency, options.BatchSize, options.OnWait),
 		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil

@@ -31,8 +31,8 @@ const (
 )
 
 // Options configure a [Dispatcher]. Nil and the zero value mean the defaults. Most fields are
-// documented in full at the fields of the same names in listener.Options; OnRelease exists only
-// here.
+// documented in full at the fields of the same names in listener.Options; OnWait and OnRelease
+// exist only here.
 type Options struct {
 	// Format is how the text carries the body. Defaults to codec.Auto.
 	Format codec.Format
@@ -93,6 +93,11 @@ type Options struct {
 
 	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
+
+	// OnWait is called when a caller of [Dispatcher.Reserve] begins to wait: because no slot is free
+	// that [Dispatcher.Open] allows, or in an outage of the handlers. It is called again while the wait
+	// goes on, and must not block. Defaults to none.
+	OnWait func()
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
 	// again, unless it expires within a second or is left to other workers. It must not block.

@@ -15,6 +15,9 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 	}
 	defer d.slots.endTurn()
 	for {
+		if d.options.OnWait != nil && d.breaker.isOpen() {
+			d.options.OnWait()
+		}
 		probe, ok := d.breaker.await(ctx)
 		if !ok {
 			return 0

@@ -22,6 +22,8 @@ type slots struct {
 
 	batch int // slots per dequeue, at most
 
+	onWait func() // called when no slot is free; nil for none
+
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
 	wanted  int  // what setOpen was told; guarded by mu
@@ -34,9 +36,9 @@ type slots struct {
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 }
 
-func newSlots(size, batch int) *slots {
+func newSlots(size, batch int, onWait func()) *slots {
 	return &slots{
-		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch,
+		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch, onWait: onWait,
 		size: size, wanted: size, maxOpen: size, open: size,
 	}
 }
@@ -64,6 +66,9 @@ func (s *slots) reserve(ctx context.Context, maxSlots, minSlots int, linger time
 		n, free := s.take(maxSlots, minSlots, patient)
 		if n > 0 {
 			return n
+		}
+		if free <= 0 && s.onWait != nil {
+			s.onWait()
 		}
 		if free > 0 && timer == nil {
 			timer = time.NewTimer(linger)

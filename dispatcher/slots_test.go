@@ -11,7 +11,7 @@ import (
 
 func TestAReservationWaitsForMinFetchOrTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(10, 32)
+		s := newSlots(10, 32, nil)
 		if n := s.reserve(t.Context(), 32, 4, time.Second); n != 10 {
 			t.Fatalf("got %d free slots, want 10", n)
 		}
@@ -44,7 +44,7 @@ func TestAReservationWaitsForMinFetchOrTheLinger(t *testing.T) {
 
 func TestAReservationEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1, 32)
+		s := newSlots(1, 32, nil)
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatal("got no slot, want the only one")
 		}
@@ -75,7 +75,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 // At most as many settlements as there are slots run beside new handlers; beyond that slots
 // wait for them.
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
-	s := newSlots(2, 32)
+	s := newSlots(2, 32, nil)
 	for i := range 3 {
 		if s.reserve(t.Context(), 1, 1, 0) != 1 {
 			t.Fatalf("got no slot for delivery %d, want one", i)
@@ -96,7 +96,7 @@ func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 // ended, although no handler returns meanwhile.
 func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2, 32)
+		s := newSlots(2, 32, nil)
 		for range 4 {
 			if s.reserve(t.Context(), 1, 1, 0) != 1 {
 				t.Fatal("got no slot, want one")
@@ -135,7 +135,7 @@ func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 // Open slots that are no longer needed close as handlers return. Room for one dequeue beside the
 // handlers stays open, within the maximum.
 func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
-	s := newSlots(1000, 32)
+	s := newSlots(1000, 32, nil)
 	s.setOpen(640, 640)
 	take := func() int { n, _ := s.take(1000, 1, false); return n }
 	for s.used < 600 {
@@ -183,7 +183,7 @@ func TestOpenSlotsCloseAsHandlersReturn(t *testing.T) {
 // A reservation may exceed the open slots when allowed, once and within the concurrency.
 func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(50, 32)
+		s := newSlots(50, 32, nil)
 		s.setOpen(32, 50)
 		if n := s.reserve(t.Context(), 32, 1, 0); n != 32 || s.saturated() {
 			t.Fatalf("got %d slots, saturated %v; want 32 and false", n, s.saturated())
@@ -229,7 +229,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 func TestTheCountsOfSlotsAreConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 20).Draw(t, "size")
-		s := newSlots(size, 32)
+		s := newSlots(size, 32, nil)
 		open := size
 		reserved, running, settling := 0, 0, 0
 		t.Repeat(map[string]func(*rapid.T){

@@ -91,7 +91,7 @@ func (w *checkedListener) checkSecond() {
 	advance(time.Second)
 	st, s := w.listener.State(), w.listener.session
 	s.settings.Lock()
-	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
+	bounds := s.bounds()
 	maxHandlers := min(s.concurrency, bounds.Max*s.options.BatchSize)
 	s.settings.Unlock()
 	if st.Loops < bounds.Min {

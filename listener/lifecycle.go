@@ -62,7 +62,7 @@ func poisonDestination(p poison.Policy, q queue.Queue) string {
 func (s *session) logStart() {
 	s.health.enter(Running)
 	s.settings.Lock() // the listener can be configured already
-	concurrency, bounds := s.concurrency, s.loops.bounds(s.concurrency, s.options.BatchSize)
+	concurrency, bounds := s.concurrency, s.bounds()
 	s.settings.Unlock()
 	s.report.info("listening", slog.Int("concurrency", concurrency),
 		slog.Int("loops_min", bounds.Min), slog.Int("loops_max", bounds.Max), slog.String("poison", s.poison))

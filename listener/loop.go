@@ -30,6 +30,7 @@ type loop struct {
 	errors  *retry.Waits // waits after errors in a row; nil before the first
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
+	seen    uint64       // what had been heard when its last dequeue was sent
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
@@ -71,6 +72,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	var batch []queue.Message
 	if err == nil {
+		l.seen = l.pool.beginPoll()
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
@@ -85,10 +87,14 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.errors, l.created = nil, false
 	l.polled(len(batch))
 	if len(batch) == 0 {
-		return l.onEmptyPoll()
+		return l.onEmptyPoll(true)
 	}
 	l.empties = 0
 	l.curve.Reset()
+	l.pool.found()
+	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
+		l.onFullBatch()
+	}
 	l.rescale(len(batch), len(batch) >= reserved)
 	return 0, false
 }
@@ -113,11 +119,21 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 	}
 }
 
-// onEmptyPoll decides what follows an empty poll.
-func (l *loop) onEmptyPoll() (wait time.Duration, leave bool) {
+// onEmptyPoll decides what follows an empty poll. Without a queue none is found: the loops do not rely on
+// events then, so that the state soon shows that it is there.
+func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	l.empties++
 	l.scaler.markIdle()
-	if wait, stop, ok := l.askQueueEmpty(); ok {
+	wait, stop, hooked := l.askQueueEmpty()
+	if found {
+		l.setReady(true)
+	}
+	if found && (stop || !hooked) {
+		if left, again := l.leave(l.seen); left || again {
+			return 0, left
+		}
+	}
+	if hooked {
 		if stop && l.tryStop() {
 			return 0, true // at once, without waiting
 		}
@@ -151,7 +167,7 @@ func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	}
 	l.errors, l.created = nil, false
 	l.report.poll(hint(err))
-	return l.onEmptyPoll()
+	return l.onEmptyPoll(false)
 }
 
 // askQueueEmpty calls the QueueEmpty hook. ok is false if there is none or it fails.

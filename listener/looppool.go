@@ -9,6 +9,9 @@ import (
 // under its lock, so that loops which decide at the same time see each other.
 type loopPool struct {
 	changed func(loops int) // called with every new number, under the lock so that the last call has the last number
+	begin   func()          // starts a loop because of what was heard; called under the lock
+	signal  func()          // wakes a loop; called under the lock
+	drain   func()          // removes a signal; called under the lock
 
 	mu      sync.Mutex
 	bounds  Loops     // guarded by mu
@@ -17,6 +20,7 @@ type loopPool struct {
 	started int       // total started; guarded by mu
 	grown   time.Time // when it last grew; guarded by mu
 	closed  bool      // no further loop starts; guarded by mu
+	heard   heard     // guarded by mu
 }
 
 // grow starts loops up to the target, within the bounds. It calls start for each under the
@@ -28,20 +32,33 @@ func (f *loopPool) grow(target int, start func()) int {
 	if f.closed {
 		return 0
 	}
-	target = min(max(target, f.bounds.Min), f.bounds.Max)
+	target = min(max(target, f.least()), f.bounds.Max)
 	n := max(target-f.active, 0)
 	if n == 0 {
 		return 0
 	}
-	f.active += n
-	f.started += n
-	f.peak = max(f.peak, f.active)
-	f.grown = time.Now()
-	f.changed(f.active) // before start, or a new loop might dequeue for the slots that were open before
+	f.added(n)
 	for range n {
 		start()
 	}
 	return n
+}
+
+// added counts n loops that start. Requires mu.
+func (f *loopPool) added(n int) {
+	f.active += n
+	f.started += n
+	f.peak = max(f.peak, f.active)
+	f.grown = time.Now()
+	f.changed(f.active) // before they start, or a new loop might dequeue for the slots that were open before
+}
+
+// least returns how many loops must run. Requires mu.
+func (f *loopPool) least() int {
+	if f.heard.listening {
+		return f.bounds.Min
+	}
+	return max(f.bounds.Min, 1)
 }
 
 // canGrow reports whether more loops may start.
@@ -73,12 +90,12 @@ func (f *loopPool) stopIfExcess() bool {
 	return true
 }
 
-// tryStop counts the calling loop as ended if it may end: never below the minimum, nor within
-// Pause of the last growth.
+// tryStop counts the calling loop as ended if it may end: never the last one, nor below the minimum, nor
+// within Pause of the last growth. Only leave ends the last one.
 func (f *loopPool) tryStop() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.active <= f.bounds.Min || time.Since(f.grown) < f.bounds.Pause {
+	if f.active <= max(f.bounds.Min, 1) || time.Since(f.grown) < f.bounds.Pause {
 		return false
 	}
 	f.active--
@@ -123,6 +140,15 @@ func (s *session) tryStop() bool {
 	return true
 }
 
+// leave ends the calling loop after an empty poll if events reach the listener, and notifies the
+// observer.
+func (s *session) leave(seen uint64) (left, again bool) {
+	if left, again = s.pool.leave(seen); left {
+		s.notifyScaled()
+	}
+	return left, again
+}
+
 // stopIfExcess ends the calling loop if the settings allow fewer, and notifies the observer.
 func (s *session) stopIfExcess() bool {
 	if !s.pool.stopIfExcess() {
@@ -143,4 +169,13 @@ func (s *session) notifyScaled() {
 func (s *session) startLoop() {
 	// The curve is made on the new goroutine, not under the lock, because a hook may block.
 	s.work.Go(func() { s.newLoop().run(s.looping) })
+}
+
+// startHeardLoop starts one loop because of what was heard. It is called under the pool's lock and by
+// sources of wake-ups, so the new goroutine notifies the observer.
+func (s *session) startHeardLoop() {
+	s.work.Go(func() {
+		s.notifyScaled()
+		s.newLoop().run(s.looping)
+	})
 }

@@ -9,7 +9,8 @@ import (
 type Loops struct {
 	// Min is how many loops run at least, even while the queue is empty. If Max is not set, no
 	// more than Concurrency of them run, because a loop without a slot could not dequeue.
-	// Defaults to 1.
+	// Defaults to 1, and to none with Options.Wakeups: while events reach the listener every loop then
+	// ends at its first empty poll.
 	Min int
 
 	// Max is how many loops run at most. Defaults to as many as Concurrency needs,
@@ -18,7 +19,8 @@ type Loops struct {
 	Max int
 
 	// Pause is how long after a growth no loop ends, so that the number of loops does not
-	// oscillate when work comes in bursts. Negative means none. Defaults to 30 s.
+	// oscillate when work comes in bursts. It does not apply while events of Options.Wakeups reach
+	// the listener. Negative means none. Defaults to 30 s.
 	Pause time.Duration
 }
 
@@ -51,9 +53,9 @@ func (l Loops) changed(c Loops) Loops {
 }
 
 // bounds returns the bounds in force for the requested ones. The request is kept apart from
-// them, so that the effect of a low concurrency does not outlast it.
-func (l Loops) bounds(concurrency, batch int) Loops {
-	l.Min = max(l.Min, 1)
+// them, so that the effect of a low concurrency does not outlast it. least is the default of Min.
+func (l Loops) bounds(concurrency, batch, least int) Loops {
+	l.Min = max(l.Min, least)
 	if l.Max == 0 {
 		l.Min = min(l.Min, concurrency)
 		l.Max = max((concurrency+batch-1)/batch, l.Min) // enough to fill all slots at once

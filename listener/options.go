@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // Options configure a [Listener]. Nil and the zero value mean the defaults.
@@ -61,9 +62,23 @@ type Options[T any] struct {
 	// scaling.Curve.
 	Idle Idle
 
+	// Wakeups says when work comes. While its events reach the listener a loop ends at its first empty
+	// poll, and an idle listener sends no request at all but those of SafetyPoll; an event starts a loop
+	// at once. Idle and Loops.Pause apply only while they do not reach it, such as when a connection is
+	// lost: then a loop polls. The producers must publish, or the server: see package wakeup. A source
+	// that is not usable ends Run with an error. Defaults to none: the listener polls.
+	Wakeups wakeup.Source
+
+	// SafetyPoll is after how long without a dequeue a listener with Wakeups sends one all the same,
+	// up to 10 % later. It finds messages whose events were lost, or that other workers gave back or
+	// lost. Negative means never: they then wait for the next event. Without Wakeups it has no effect.
+	// Defaults to 60 s.
+	SafetyPoll time.Duration
+
 	// QueueEmpty decides after every empty poll in place of Idle. It gets the number of
 	// consecutive empty polls of this loop and returns how long to wait and whether the loop
-	// ends. Loops.Min loops never end. It is called concurrently. Defaults to the curve of
+	// ends. Loops.Min loops never end. With Wakeups it decides too, down to no loop while events
+	// reach the listener. It is called concurrently. Defaults to the curve of
 	// Idle; a loop ends when that has reached Max.
 	QueueEmpty func(idleCount int) (wait time.Duration, stop bool)
 
@@ -169,7 +184,8 @@ func (o *Options[T]) session() sessionOptions {
 			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,
 			Observer: o.Observer.dispatcher(),
 		},
-		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
+		Create: o.Create, Metadata: o.Metadata, Loops: o.Loops, Idle: o.Idle,
+		Wakeups: o.Wakeups, SafetyPoll: o.SafetyPoll, QueueEmpty: o.QueueEmpty, QueueWorkDetected: o.QueueWorkDetected,
 		Grace: o.Grace, Observer: o.Observer, OnError: o.OnError, Logger: o.Logger,
 	}
 }

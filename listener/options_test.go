@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // Durations without a unit are refused. Timeout: 30 compiles and means 30 ns, so that every
@@ -24,6 +25,7 @@ func TestADurationWithoutAUnitIsRefused(t *testing.T) {
 		"settle time-out":  {SettleTimeout: 30},
 		"grace":            {Grace: 30},
 		"idle maximum":     {Idle: scaling.Idle{Max: 30}},
+		"safety poll":      {SafetyPoll: 30},
 	} {
 		err := New(q, h, o).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), name+" 30ns") || !strings.Contains(err.Error(), "30*time.Second") {
@@ -46,6 +48,7 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 	o.Codec = codec.JSON[job]()
 	o.Claims = struct{ Claims }{}
 	o.Duplicates = struct{ Duplicates }{}
+	o.Wakeups = struct{ wakeup.Source }{}
 	o.Logger = slog.New(slog.DiscardHandler)
 	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
 	session := reflect.ValueOf(o.session())

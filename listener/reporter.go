@@ -188,9 +188,14 @@ func stackOf(err error) (stack []string, panicked bool) {
 
 // info logs a message about the listener itself.
 func (r *reporter) info(what string, attrs ...slog.Attr) {
+	r.line(slog.LevelInfo, what, attrs...)
+}
+
+// line is info with another level.
+func (r *reporter) line(level slog.Level, what string, attrs ...slog.Attr) {
 	attrs = append([]slog.Attr{slog.String("queue", r.queue.String())}, attrs...)
 	r.hooks.Contain(loggerHook, func() {
-		r.logger.LogAttrs(context.Background(), slog.LevelInfo, what, attrs...)
+		r.logger.LogAttrs(context.Background(), level, what, attrs...)
 	})
 }
 

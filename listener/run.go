@@ -31,19 +31,22 @@ func (s *session) run(halted <-chan struct{}) error {
 	s.logStart()
 	s.work.Go(func() { s.wake.watch(s.looping) })
 	s.work.Go(func() { s.watchSaturation(s.looping) })
-	s.grow(0) // starts Loops.Min loops
-
-	var failure error
-	select {
-	case <-s.looping.Done():
-	case <-halted:
-	case failure = <-s.failed:
+	s.work.Go(func() { s.dues.watch(s.looping) })
+	failure := s.subscribe()
+	if failure == nil {
+		s.grow(0) // starts Loops.Min loops, or one if no events reach the listener
+		select {
+		case <-s.looping.Done():
+		case <-halted:
+		case failure = <-s.failed:
+		}
 	}
 	s.stopLooping()
 	s.pool.close()
 	s.dispatcher.Stop()
 	s.logDraining(failure)
 	err := errors.Join(failure, s.drain(halted))
+	s.unsubscribe()
 	s.logStopped()
 	return err
 }

@@ -46,6 +46,7 @@ func (s *session) checkSaturation(raised bool) (wait time.Duration) {
 	s.scaler.beginReading()
 	s.scaler.mu.Unlock()
 
+	s.pool.beginReading()
 	depth, ok := s.readDepth()
 	running, settling := s.dispatcher.Running()
 	active, _, _ := s.pool.counts()

@@ -25,13 +25,16 @@ type session struct {
 	explicit   explicitSettings
 	report     *reporter
 	hooks      *hook.Guard
-	wake       *wake
+	wake       *wake // what falls due of the messages that were given back
+	dues       *wake // what falls due of events, and of polls for them that wait for their turn
+	wakeups    wakeups
 	poison     string      // where poison is moved, for the log
 	idle       idleSetting // never nil
 
-	settings    sync.Mutex // held while settings change
-	concurrency int        // guarded by settings
-	loops       Loops      // as requested; guarded by settings
+	fullBatch   atomic.Int64 // messages in a dequeue that is full
+	settings    sync.Mutex   // held while settings change
+	concurrency int          // guarded by settings
+	loops       Loops        // as requested; guarded by settings
 
 	looping     context.Context // ends when dequeuing stops, by stopLooping
 	stopLooping context.CancelFunc
@@ -56,7 +59,13 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	options, err := o.withDefaults()
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	s := &session{report: report, hooks: report.hooks, wake: wake, explicit: explicitIn(&o), failed: make(chan error, 1)}
+	s := &session{report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
+	s.dues.fire = func() { s.hear(true) }
+	if options.Wakeups != nil {
+		s.wakeups.changed, s.wakeups.drained = make(chan struct{}, 1), make(chan struct{})
+		wake.fire = func() { s.hear(false) }
+		options.OnWait = s.onWait
+	}
 	s.queue = countingQueue{q, &s.requested}
 	if options.Poison.Queue != nil {
 		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
@@ -72,7 +81,9 @@ func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dis
 	s.idle.Store(&options.Idle)
 	s.key = strconv.FormatUint(options.Seed, 16)
 	s.concurrency, s.loops = options.Concurrency, options.Loops
-	s.pool.bounds = s.loops.bounds(s.concurrency, options.BatchSize)
+	s.fullBatch.Store(int64(min(options.BatchSize, s.concurrency)))
+	s.pool.bounds, s.pool.heard.ready = s.bounds(), true
+	s.pool.begin, s.pool.signal, s.pool.drain = s.startHeardLoop, wake.signal, wake.drain
 	s.pool.changed = func(loops int) { d.Open(loops*options.BatchSize, s.pool.bounds.Max*options.BatchSize) }
 	return s, nil
 }

@@ -9,22 +9,26 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // Defaults of [Options] and [Loops].
 const (
-	defaultGrace = 30 * time.Second
-	defaultPause = 30 * time.Second
+	defaultGrace      = 30 * time.Second
+	defaultPause      = 30 * time.Second
+	defaultSafetyPoll = time.Minute
 )
 
 // sessionOptions are the [Options] that do not depend on the type of the jobs.
 type sessionOptions struct {
-	dispatcher.Options // Observer, OnError and OnRelease are the session's
+	dispatcher.Options // Observer, OnError, OnWait and OnRelease are the session's
 
 	Create            bool
 	Metadata          Metadata
 	Loops             Loops
 	Idle              Idle
+	Wakeups           wakeup.Source
+	SafetyPoll        time.Duration
 	QueueEmpty        func(idleCount int) (wait time.Duration, stop bool)
 	QueueWorkDetected func(Load) int
 	Grace             time.Duration
@@ -44,7 +48,10 @@ func (c sessionOptions) withDefaults() (sessionOptions, error) {
 	if c.BatchSize == 0 {
 		c.BatchSize = dispatcher.DefaultBatchSize
 	}
-	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil))
+	errs = append(errs, c.Loops.check(), idleBesideHook(c.Idle, c.QueueEmpty != nil), c.checkWakeups())
+	if c.SafetyPoll == 0 {
+		c.SafetyPoll = defaultSafetyPoll
+	}
 	var err error
 	if c.Idle, err = idleWithDefaults(c.Idle); err != nil {
 		errs = append(errs, err)

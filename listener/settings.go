@@ -15,7 +15,8 @@ type Settings struct {
 
 	// Loops bounds how many dequeue loops run. Missing loops start at once; loops in excess end
 	// after their next poll. A value stays set; Max adapts to Concurrency as long as it was
-	// never set: see Loops. If Max is set below Min, Max applies; a Min above Max raises Max.
+	// never set: see Loops. If Max is set below Min, Max applies; a Min above Max raises Max. Since zero
+	// changes nothing, a Min that was set cannot become the none of a listener with Options.Wakeups again.
 	Loops Loops
 
 	// Idle is how long loops wait when the queue is empty. It applies from the next empty poll
@@ -67,13 +68,23 @@ func (s *session) configure(c Settings) error {
 	if isSet(c.Idle) {
 		s.idle.Store(&idle)
 	}
-	bounds := s.loops.bounds(s.concurrency, s.options.BatchSize)
+	s.fullBatch.Store(int64(min(s.options.BatchSize, s.concurrency)))
+	bounds := s.bounds()
 	if s.pool.setBounds(bounds) {
 		nonblocking.Send(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
-	s.wake.signal()
+	s.wake.fire()
 	return nil
+}
+
+// bounds returns the bounds of loops in force. Requires settings.
+func (s *session) bounds() Loops {
+	least := 1
+	if s.options.Wakeups != nil {
+		least = 0
+	}
+	return s.loops.bounds(s.concurrency, s.options.BatchSize, least)
 }
 
 // idleSetting holds the Idle in force. Loops compare the pointer to detect a change.

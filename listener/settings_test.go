@@ -325,7 +325,7 @@ func TestConfigureIsSafeForConcurrentUse(t *testing.T) {
 		callers.Wait()
 		advance(time.Minute)
 		s, st := l.session, l.State()
-		if want := s.loops.bounds(s.concurrency, s.options.BatchSize); s.pool.bounds != want || st.Loops < want.Min {
+		if want := s.bounds(); s.pool.bounds != want || st.Loops < want.Min {
 			t.Errorf("got bounds %+v with %d loops, want %+v", s.pool.bounds, st.Loops, want)
 		}
 		if st.Succeeded != 500 {

@@ -59,6 +59,8 @@ type State struct {
 	Depth   int64     // last depth that was read: approximate, includes invisible messages; see DepthAt
 	DepthAt time.Time // when it was read; zero if it never was
 
+	Listening bool // events of Options.Wakeups reach the listener: loops end when the queue is empty
+
 	Loops        int // dequeue loops now running
 	LoopsPeak    int // highest number of loops at once
 	LoopsStarted int // loops started in total
@@ -121,6 +123,7 @@ func (s *session) state() State {
 	s.health.fill(&st)
 	st.LastErrorAt, st.LastError = s.report.lastError()
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
+	st.Listening = s.pool.hears().listening
 	st.Running, st.Settling = s.dispatcher.Running()
 	s.scaler.mu.Lock()
 	st.Depth, st.DepthAt = s.scaler.depth, s.scaler.at

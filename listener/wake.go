@@ -15,7 +15,8 @@ import (
 //
 // A loop that takes a signal must poll. If it ends instead it passes the signal on.
 type wake struct {
-	now chan struct{}
+	now  chan struct{}
+	fire func() // called when something falls due: signal, or what the session does instead
 
 	epoch time.Time // start of second 0
 
@@ -26,21 +27,31 @@ type wake struct {
 }
 
 func newWake() *wake {
-	return &wake{
+	w := &wake{
 		now: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		epoch: time.Now(), latest: make(map[int64]time.Time),
 	}
+	w.fire = w.signal
+	return w
 }
 
 // signal wakes the loop that has slept longest, or the next one to sleep.
 func (w *wake) signal() { nonblocking.Send(w.now, struct{}{}) }
 
-// at schedules a signal for when a message that was given back becomes visible. Those of one
+// drain removes a signal.
+func (w *wake) drain() {
+	select {
+	case <-w.now:
+	default:
+	}
+}
+
+// at schedules what fire does for when a message becomes visible. Those of one
 // second share a signal, at the last of them: they are worth one poll, and the memory is
 // bounded by the longest delay, not by the number of messages.
 func (w *wake) at(due time.Time) {
 	if !due.After(time.Now()) {
-		w.signal()
+		w.fire()
 		return
 	}
 	second := int64(due.Sub(w.epoch) / time.Second)
@@ -59,14 +70,14 @@ func (w *wake) at(due time.Time) {
 	}
 }
 
-// watch sends the scheduled signals until ctx ends. The session owns it.
+// watch does what is scheduled until ctx ends. The session owns it.
 func (w *wake) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		fell, wait, more := w.next(time.Now())
 		if fell {
-			w.signal()
+			w.fire()
 		}
 		if more {
 			timer.Reset(wait)

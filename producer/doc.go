@@ -12,9 +12,11 @@
 // # Concurrency
 //
 // A [Producer] is safe for concurrent use. It has no goroutines beyond those of a SendAll, which
-// end before it returns, so there is nothing to shut down.
+// end before it returns, so there is nothing to shut down. With Options.Wakeups a call of a publisher
+// that hangs outlives its Send.
 //
 // # Cost
 //
-// One transaction per job, and one more for each retry.
+// One transaction per job, and one more for each retry. Wake-ups cost none, unless there is a
+// WakeupDepth.
 package producer

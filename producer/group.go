@@ -30,7 +30,7 @@ func (p *Producer[T]) SendGroup(ctx context.Context, jobs []T, o *SendOptions) (
 		s.items, s.Head.Items = len(jobs), len(jobs)
 		body, err = p.encodeGroup(jobs)
 	}
-	sent, err := p.send(ctx, s, body, err)
+	sent, err := p.send(ctx, s, body, err, p.wakeups.wake)
 	if errors.Is(err, queue.ErrTooLarge) {
 		err = fmt.Errorf("%w: a group of %d jobs, %d bytes together: send fewer at a time, or set Options.Claims", err, len(jobs), len(body))
 	}

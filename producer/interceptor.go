@@ -25,6 +25,7 @@ type Sending struct {
 	items     int       // of the group that is sent; 0 for one job
 	claim     string    // of the body, if Claims has stored it
 	claimed   [2]string // jobOf the job for which it was stored
+	bytes     int64     // of the text that was sent last
 	maybeSent error     // why the job may be in the queue already; nil if it is not
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/internal/isnil"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // defaultTimeout bounds one Send with all its retries.
@@ -47,6 +48,28 @@ type Options[T any] struct {
 	// not matter. Defaults to false: a missing queue is an error.
 	Create bool
 
+	// Wakeups is told of every message that was put on the queue, or may have been, so that its
+	// workers need not poll: after each Send and SendGroup, after the last job of a SendAll, and once
+	// a second during one. For a delayed job it is told when that becomes visible; those of a SendAll
+	// that become visible in the same second have one event. A publisher that fails, panics or hangs
+	// fails no Send, because the message is on the queue; one that hangs takes a second of the Timeout,
+	// and is not called again until it has returned. Defaults to none: workers poll.
+	Wakeups wakeup.Publisher
+
+	// WakeupDepth leaves Wakeups alone until the queue has this many messages, hidden ones included;
+	// fewer wait for a worker's poll, so choose it where work may wait. An event follows every reading
+	// of the depth that is high enough. A reading is a request, and a Send that reads takes longer by
+	// it: one when this producer has sent as many jobs as were missing at the last reading, and at
+	// most 10 in WakeupDepth jobs. So a producer that is alone tells at most a tenth of WakeupDepth
+	// late; of several each counts its own jobs. Delayed jobs have their events all the same. Negative
+	// is an error of every Send. Defaults to 0: every message is worth an event.
+	WakeupDepth int
+
+	// OnWakeupError receives every error of Wakeups and of the readings for WakeupDepth. It may be
+	// called by several goroutines at once. Defaults to none: what nobody was told of waits for a
+	// worker's poll.
+	OnWakeupError func(error)
+
 	// Interceptors wrap every Send, the first outermost. Defaults to none.
 	Interceptors []Interceptor
 }
@@ -56,6 +79,7 @@ type Options[T any] struct {
 type Producer[T any] struct {
 	queue   queue.Queue
 	options Options[T]
+	wakeups *wakeups // nil without Options.Wakeups
 }
 
 // New returns a producer for the queue. It sends nothing. A nil queue panics, because it is a
@@ -71,6 +95,10 @@ func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
 	if isnil.Value(p.options.Claims) {
 		p.options.Claims = nil
 	}
+	if isnil.Value(p.options.Wakeups) {
+		p.options.Wakeups = nil
+	}
+	p.wakeups = newWakeups(q, &p.options)
 	if p.options.Codec == nil {
 		p.options.Codec = codec.JSON[T]()
 	}

@@ -72,16 +72,22 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 	if err := p.ready(); err != nil {
 		return Sent{}, err
 	}
+	return p.sendJob(ctx, job, o, p.wakeups.wake)
+}
+
+// sendJob is Send with another function that hears of the job.
+func (p *Producer[T]) sendJob(ctx context.Context, job T, o *SendOptions, wake func(context.Context, hints)) (Sent, error) {
 	s, err := p.sending(ctx, o)
 	var body []byte
 	if err == nil {
 		body, err = p.options.Codec.Encode(job)
 	}
-	return p.send(ctx, s, body, err)
+	return p.send(ctx, s, body, err, wake)
 }
 
-// send sends the body, or fails with the error with which it was made.
-func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error) (Sent, error) {
+// send sends the body, or fails with the error with which it was made. If there may then be a message
+// on the queue, wake is called.
+func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error, wake func(context.Context, hints)) (Sent, error) {
 	if err == nil {
 		if p.options.Timeout > 0 {
 			var cancel context.CancelFunc
@@ -89,6 +95,9 @@ func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err err
 			defer cancel()
 		}
 		err = p.intercepted(s, body)(ctx)
+		if s.maybeSent != nil && p.wakeups != nil {
+			wake(ctx, hint(s.bytes, s.Delay))
+		}
 	}
 	switch {
 	case err == nil:
@@ -107,6 +116,9 @@ func (p *Producer[T]) ready() error {
 	if d := p.options.Timeout; d > 0 && d < time.Microsecond { // a number without a unit compiles
 		return fmt.Errorf("send to %v: Timeout %v is too short for any request: give it a unit, such as %d*time.Second",
 			p.queue.Name(), d, d)
+	}
+	if p.options.WakeupDepth < 0 {
+		return fmt.Errorf("send to %v: WakeupDepth %d is negative", p.queue.Name(), p.options.WakeupDepth)
 	}
 	if p.options.Claims != nil && !p.options.Format.HasHead() {
 		return fmt.Errorf("send to %v: Claims needs an envelope, and the format %v has none: leave Format at codec.Auto", p.queue.Name(), p.options.Format)
@@ -189,6 +201,7 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 // try sends one request.
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	accepted, err := p.queue.Enqueue(ctx, text, &s.EnqueueOptions)
+	s.bytes = int64(len(text))
 	switch {
 	case err == nil:
 		s.Sent = Sent{Lease: accepted.Lease, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}

@@ -49,6 +49,9 @@ type Result struct {
 // a job, or the store its body, within Options.Timeout. To go on after that, send the jobs without a result and those with
 // an error; [queue.ErrOutcomeUnknown] tells which of these may be in the queue already.
 //
+// With Options.Wakeups an event follows the last job, and before that whatever has waited a second for
+// one, because a sequence may be endless.
+//
 // A panic of the sequence, of the codec or of another function of the options comes out of SendAll
 // when no request is under way any more.
 func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllOptions[T]) ([]Result, error) {
@@ -66,6 +69,7 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllO
 		s.options.Concurrency = defaultConcurrency
 	}
 	s.slots = make(chan struct{}, s.options.Concurrency)
+	s.collector = newCollector(p.wakeups)
 	ended := s.run(ctx, jobs)
 	switch {
 	case s.panicked != nil:
@@ -78,11 +82,12 @@ func (p *Producer[T]) SendAll(ctx context.Context, jobs iter.Seq[T], o *SendAllO
 
 // sendAll is one SendAll.
 type sendAll[T any] struct {
-	producer *Producer[T]
-	options  SendAllOptions[T]
-	slots    chan struct{} // one element for each job on its way
-	running  sync.WaitGroup
-	taken    int
+	producer  *Producer[T]
+	options   SendAllOptions[T]
+	slots     chan struct{} // one element for each job on its way
+	running   sync.WaitGroup
+	taken     int
+	collector *collector
 
 	reporting sync.Mutex // held while Report runs
 
@@ -98,6 +103,7 @@ type sendAll[T any] struct {
 
 // run takes and sends jobs. It returns why it took no more before the sequence ended, or nil.
 func (s *sendAll[T]) run(ctx context.Context, jobs iter.Seq[T]) (ended error) {
+	defer s.collect(ctx)()
 	defer s.running.Wait() // also when the sequence panics
 	if ended = s.acquire(ctx); ended != nil {
 		return ended
@@ -121,6 +127,23 @@ func (s *sendAll[T]) run(ctx context.Context, jobs iter.Seq[T]) (ended error) {
 		}
 	}
 	return nil
+}
+
+// collect publishes events for what is sent until the function that it returns is called.
+func (s *sendAll[T]) collect(ctx context.Context) (end func()) {
+	if s.producer.wakeups == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		s.contained(func() { s.collector.run(ctx, ended) })
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+		s.contained(func() { s.collector.publish(ctx) })
+	}
 }
 
 // errStopped means that one job's error would meet every other.
@@ -147,16 +170,22 @@ func (s *sendAll[T]) acquire(ctx context.Context) error {
 
 // send sends one job and records what became of it.
 func (s *sendAll[T]) send(ctx context.Context, i int, job T, o *SendOptions) {
+	defer func() { <-s.slots }()
+	s.contained(func() {
+		sent, err := s.producer.sendJob(ctx, job, o, s.collector.add)
+		s.record(Result{Index: i, Sent: sent, Err: err})
+	})
+}
+
+// contained calls f and records a panic or a runtime.Goexit in it.
+func (s *sendAll[T]) contained(f func()) {
 	returned := false
 	defer func() {
-		v := recover()
-		if v != nil || !returned {
+		if v := recover(); v != nil || !returned {
 			s.abort(v)
 		}
-		<-s.slots
 	}()
-	sent, err := s.producer.Send(ctx, job, o)
-	s.record(Result{Index: i, Sent: sent, Err: err})
+	f()
 	returned = true
 }
 

@@ -1,0 +1,42 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// A bus tells subscribers in the same process of each job. Workers are such subscribers: give
+// listener.Options the same bus.
+func ExampleOptions_wakeups() {
+	ctx := context.Background()
+	q := localqueue.New(nil).Queue(queue.Name{Account: "acme", Queue: "orders"})
+	if err := q.Create(ctx, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	bus := new(wakeup.Bus)
+	subscription, err := bus.Subscribe(q.Name(), wakeup.Subscriber{
+		Event:     func(e wakeup.Event) { fmt.Println("work has come to", e.Queue) },
+		Listening: func(bool) {},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer subscription.Close()
+
+	type Order struct{ ID string }
+	orders := producer.New(q, &producer.Options[Order]{
+		Wakeups:       bus,
+		OnWakeupError: func(err error) { fmt.Println(err) }, // the job is on the queue all the same
+	})
+	if _, err := orders.Send(ctx, Order{"7"}, nil); err != nil {
+		fmt.Println(err)
+	}
+	// Output: work has come to acme/orders
+}

@@ -1,0 +1,313 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// heard is a publisher that remembers events.
+type heard struct {
+	publish func(ctx context.Context) error // called by Publish; nil means success
+
+	mu     sync.Mutex
+	events []wakeup.Event // guarded by mu
+	errors []error        // what OnWakeupError received; guarded by mu
+}
+
+func (h *heard) Publish(ctx context.Context, e wakeup.Event) error {
+	h.mu.Lock()
+	h.events = append(h.events, e)
+	h.mu.Unlock()
+	if h.publish != nil {
+		return h.publish(ctx)
+	}
+	return nil
+}
+
+func (h *heard) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.errors = append(h.errors, err)
+}
+
+// take returns the events since the last time.
+func (h *heard) take() []wakeup.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	events := h.events
+	h.events = nil
+	return events
+}
+
+func (h *heard) takeErrors() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	errs := h.errors
+	h.errors = nil
+	return errs
+}
+
+// telling returns a producer that tells h.
+func telling(q queue.Queue, h *heard, change func(*producer.Options[order])) *producer.Producer[order] {
+	o := &producer.Options[order]{Wakeups: h, OnWakeupError: h.failed}
+	if change != nil {
+		change(o)
+	}
+	return producer.New(q, o)
+}
+
+func TestEverySendIsTold(t *testing.T) { // L-35
+	q, h := setup(t), &heard{}
+	p := telling(q, h, nil)
+	for name, send := range map[string]func() (producer.Sent, error){
+		"job":   func() (producer.Sent, error) { return p.Send(t.Context(), order{"7"}, nil) },
+		"group": func() (producer.Sent, error) { return p.SendGroup(t.Context(), []order{{"8"}, {"9"}}, nil) },
+	} {
+		if _, err := send(); err != nil {
+			t.Fatal(err)
+		}
+		batch, err := q.Dequeue(t.Context(), 32, time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("dequeued %v, %v", batch, err)
+		}
+		want := wakeup.Event{Queue: q.Name(), Bytes: int64(len(batch[0].Text))}
+		if got := h.take(); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: told of %+v, want %+v", name, got, want)
+		}
+	}
+	var nobody *heard
+	if _, err := producer.New(q, &producer.Options[order]{Wakeups: nobody}).Send(t.Context(), order{"7"}, nil); err != nil {
+		t.Errorf("a nil pointer as the publisher: %v", err)
+	}
+}
+
+// A worker that comes when the event says must find the job, and need not wait long for it.
+func TestADelayedSendSaysWhenItBecomesVisible(t *testing.T) {
+	for _, delay := range []time.Duration{time.Millisecond, time.Second, 1500 * time.Millisecond, 7*24*time.Hour - time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(123 * time.Millisecond)
+			q, h := setup(t), &heard{}
+			if _, err := telling(q, h, nil).Send(t.Context(), order{"7"}, &producer.SendOptions{Delay: delay}); err != nil {
+				t.Fatal(err)
+			}
+			got := h.take()
+			if len(got) != 1 || got[0].Bytes == 0 || time.Until(got[0].Due) >= delay+time.Second {
+				t.Fatalf("told of %+v", got)
+			}
+			time.Sleep(time.Until(got[0].Due))
+			if batch, err := q.Dequeue(t.Context(), 32, time.Minute); len(batch) != 1 || err != nil {
+				t.Errorf("delay %v: dequeued %v, %v when the job was due", delay, batch, err)
+			}
+		})
+	}
+}
+
+func TestSendAllTellsOnceAfterTheLastJob(t *testing.T) { // L-35
+	q, h := setup(t), &heard{}
+	var depth int64
+	h.publish = func(ctx context.Context) error {
+		p, err := q.Properties(ctx)
+		depth = p.Depth
+		return err
+	}
+	large := order{strings.Repeat("x", 100_000)}
+	jobs := func(yield func(order) bool) {
+		_ = yield(large) // refused; what follows is sent
+		orders(100)(yield)
+	}
+	if _, err := telling(q, h, nil).SendAll(t.Context(), jobs, nil); !errors.Is(err, queue.ErrTooLarge) {
+		t.Fatal(err)
+	}
+	var bytes int64
+	for range 4 {
+		batch, err := q.Dequeue(t.Context(), 32, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range batch {
+			bytes += int64(len(m.Text))
+		}
+	}
+	want := wakeup.Event{Queue: q.Name(), Bytes: bytes}
+	if got := h.take(); len(got) != 1 || got[0] != want || depth != 100 {
+		t.Errorf("told of %+v at a depth of %d, want %+v and 100", got, depth, want)
+	}
+}
+
+func TestAnEndlessSendAllTellsEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, h := setup(t), &heard{}
+		jobs := func(yield func(order) bool) {
+			for _, pause := range []time.Duration{0, 10 * time.Millisecond, 10 * time.Second, 300 * time.Millisecond, 10 * time.Second} {
+				time.Sleep(pause)
+				if !yield(order{"7"}) {
+					return
+				}
+				if pause == 10*time.Millisecond || pause == 300*time.Millisecond {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if got := h.take(); len(got) != 1 || got[0].Bytes == 0 {
+						t.Errorf("told of %+v within a second, want one event", got)
+					}
+				}
+			}
+		}
+		if _, err := telling(q, h, nil).SendAll(t.Context(), jobs, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.take(); len(got) != 1 {
+			t.Errorf("told of %+v after the last job, want one event", got)
+		}
+	})
+}
+
+func TestSendAllTellsAlsoWhenItFails(t *testing.T) {
+	for name, jobs := range map[string]iter.Seq[order]{
+		"panic": func(yield func(order) bool) {
+			_ = yield(order{"7"})
+			panic("no further order")
+		},
+		"goexit": func(yield func(order) bool) {
+			_ = yield(order{"7"})
+			runtime.Goexit()
+		},
+	} {
+		q, h := setup(t), &heard{}
+		var done sync.WaitGroup
+		done.Go(func() {
+			defer func() { _ = recover() }()
+			_, _ = telling(q, h, nil).SendAll(t.Context(), jobs, nil)
+		})
+		done.Wait()
+		if got := h.take(); len(got) != 1 {
+			t.Errorf("%s: told of %+v, want one event", name, got)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &heard{publish: func(ctx context.Context) error { return ctx.Err() }}
+	_, err := telling(setup(t), h, nil).SendAll(ctx, orders(endless), &producer.SendAllOptions[order]{
+		Concurrency: 1, Report: func(producer.Result) { cancel() },
+	})
+	if got := h.take(); !errors.Is(err, context.Canceled) || len(got) != 1 || len(h.takeErrors()) != 0 {
+		t.Errorf("cancelled: told of %+v, %v; want one event, whose context has not ended", got, err)
+	}
+}
+
+func TestSendAllTellsOncePerSecondInWhichJobsBecomeVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, h := setup(t), &heard{}
+		_, err := telling(q, h, nil).SendAll(t.Context(), orders(300), &producer.SendAllOptions[order]{
+			Options: func(i int, _ order) producer.SendOptions {
+				return producer.SendOptions{Delay: time.Duration(1+i%3) * time.Minute}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := h.take()
+		for _, e := range got {
+			if until := time.Until(e.Due); until < time.Minute || until > 3*time.Minute+time.Second {
+				t.Errorf("due in %v", until)
+			}
+		}
+		if len(got) != 3 {
+			t.Errorf("told of %+v, want three events", got)
+		}
+	})
+}
+
+func TestAFailingPublisherFailsNoSend(t *testing.T) {
+	broken := errors.New("no connection")
+	for name, publish := range map[string]func(context.Context) error{
+		"no connection": func(context.Context) error { return broken },
+		"panicked":      func(context.Context) error { panic("nil map") },
+		"Goexit":        func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		q, h := setup(t), &heard{publish: publish}
+		p := telling(q, h, nil)
+		if sent, err := p.Send(t.Context(), order{"7"}, nil); err != nil || sent.JobID == "" {
+			t.Errorf("%s: Send: %+v, %v", name, sent, err)
+		}
+		if results, err := p.SendAll(t.Context(), orders(3), nil); err != nil || len(results) != 3 {
+			t.Errorf("%s: SendAll: %+v, %v", name, results, err)
+		}
+		errs := h.takeErrors()
+		if len(errs) != 2 || !strings.Contains(errs[0].Error(), name) || !strings.Contains(errs[0].Error(), "wake the workers of acme/orders") {
+			t.Errorf("reported %v", errs)
+		}
+		if got := onQueue(t, q); len(got) != 4 {
+			t.Errorf("%s: on the queue is %v", name, got)
+		}
+	}
+}
+
+func TestAHangingPublisherDelaysOneSendBriefly(t *testing.T) {
+	for _, timeout := range []time.Duration{0, 200 * time.Millisecond, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			q, h := setup(t), &heard{publish: func(context.Context) error { <-release; return nil }}
+			p := telling(q, h, func(o *producer.Options[order]) { o.Timeout = timeout })
+			want := time.Second
+			if timeout > 0 {
+				want = timeout
+			}
+			for i := range 3 {
+				start := time.Now()
+				if _, err := p.Send(t.Context(), order{fmt.Sprint(i)}, nil); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took != want {
+					t.Errorf("Timeout %v: Send %d took %v, want %v", timeout, i, took, want)
+				}
+				want = 0
+			}
+			if events, errs := h.take(), h.takeErrors(); len(events) != 1 || len(errs) != 3 {
+				t.Errorf("the hanging publisher was called %d times, and reported %v", len(events), errs)
+			}
+			close(release)
+			synctest.Wait()
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 || len(h.takeErrors()) != 0 {
+				t.Errorf("afterwards it is not called again: %v", err)
+			}
+		})
+	}
+}
+
+// What may be on the queue is told, and what is not is not.
+func TestOnlyWhatMayBeOnTheQueueIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, told := range map[error]int{queue.ErrOutcomeUnknown: 1, queue.ErrUnauthorized: 0, queue.ErrUnavailable: 0} {
+			h := &heard{}
+			q := &failingQueue{Queue: setup(t), failures: 1 << 20, err: &queue.Error{Kind: kind}}
+			if _, err := telling(q, h, nil).Send(t.Context(), order{"7"}, nil); !errors.Is(err, kind) {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the Timeout is over, and so nobody waits for the publisher
+			if got := h.take(); len(got) != told {
+				t.Errorf("%v: told of %+v, want %d events", kind, got, told)
+			}
+		}
+		h := &heard{}
+		refused := errors.New("refused afterwards")
+		p := telling(setup(t), h, func(o *producer.Options[order]) {
+			o.Interceptors = []producer.Interceptor{func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+				return errors.Join(next(ctx), refused)
+			}}
+		})
+		if _, err := p.Send(t.Context(), order{"7"}, nil); !errors.Is(err, refused) || len(h.take()) != 1 {
+			t.Errorf("an interceptor failed after the job was accepted: %v, and nobody was told", err)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+// Package natswakeup wakes listeners in other processes over NATS. It is a module of its own, so that
+// only programs that use it depend on NATS.
+//
+//	conn, err := nats.Connect(url, nats.MaxReconnects(-1))
+//	...
+//	wakeups := natswakeup.New(conn, nil)
+//	defer wakeups.Close()
+//
+// A producer publishes with it, and a listener subscribes to it. It uses NATS core alone: nothing is
+// stored.
+//
+// # Delivery
+//
+// An event wakes one process that has a ready subscriber of the queue, whichever NATS chooses, and is
+// heard there by all that are ready. It is a hint, and may be lost: when it is on its way to a
+// process that ceases to be ready, while a connection is down, or when a process is too slow. Whoever
+// becomes ready, or connects again, is told to dequeue once, so work that was missed meanwhile is
+// found then, or by the safety poll of the listener.
+//
+// A subscriber that says More wakes one other process, never its own, if there is one that is ready.
+//
+// # Connection
+//
+// The connection is the program's, with its servers, credentials, handlers and reconnects. The program
+// closes it after the Transport. Of a connection that silently leads nowhere NATS finds out after some
+// minutes, by nats.PingInterval and nats.MaxPingsOutstanding.
+//
+// # Permissions
+//
+// Publishers need to publish, and listeners to publish and to subscribe to, Prefix + ".event.>" and
+// Prefix + ".more.>", with the queue group "millrace". Whoever may publish can wake workers for
+// nothing; a payload can do no more.
+//
+// # Concurrency
+//
+// Everything here is safe for concurrent use. A Transport has two goroutines, which Close ends.
+package natswakeup

@@ -1,0 +1,118 @@
+package natswakeup
+
+import (
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// maxMore bounds how many calls of More wait to be sent.
+const maxMore = 16
+
+// channel is what a process hears about one queue, for all subscribers that it has.
+type channel struct {
+	queue       queue.Name
+	event, more string // subjects
+
+	members map[*subscription]struct{} // guarded by Transport.mu
+	asked   int                        // calls of More that were not sent yet; guarded by Transport.mu
+
+	// Only the controller uses these.
+	subs      []*nats.Subscription // to event and more, or none
+	confirmed bool                 // the server has confirmed them, on this connection
+}
+
+// isReady reports whether any subscriber is. Requires Transport.mu.
+func (c *channel) isReady() bool {
+	for m := range c.members {
+		if m.ready {
+			return true
+		}
+	}
+	return false
+}
+
+// subscription is the registration of one subscriber.
+type subscription struct {
+	transport  *Transport
+	channel    *channel
+	subscriber wakeup.Subscriber
+
+	ready      bool // guarded by Transport.mu
+	generation int  // counts the changes of ready; guarded by Transport.mu
+	told       bool // that it listens, since it is ready; guarded by Transport.mu
+
+	calling sync.Mutex // held while the subscriber is called; comes before Transport.mu
+}
+
+// Ready says whether the subscriber has room for work.
+func (s *subscription) Ready(ready bool) {
+	t := s.transport
+	if !ready { // a call that is under way ends first, so that none is for an earlier Ready
+		s.calling.Lock()
+		defer s.calling.Unlock()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := s.channel.members[s]; !open || s.ready == ready {
+		return
+	}
+	s.ready, s.told = ready, false
+	s.generation++
+	t.wakeController()
+}
+
+// More wakes another process.
+func (s *subscription) More() {
+	t := s.transport
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := s.channel.members[s]; !open || s.channel.asked >= maxMore {
+		return
+	}
+	s.channel.asked++
+	t.wakeController()
+}
+
+// Close ends the subscription.
+func (s *subscription) Close() {
+	s.Ready(false)
+	s.calling.Lock() // what was under way, even if it was not ready
+	defer s.calling.Unlock()
+	t := s.transport
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(s.channel.members, s)
+	t.wakeController()
+}
+
+// tell calls Listening, if Ready has not been called since the generation, and this is news.
+func (s *subscription) tell(generation int, listening bool) {
+	s.calling.Lock()
+	defer s.calling.Unlock()
+	s.transport.mu.Lock()
+	news := s.ready && s.generation == generation && s.told != listening
+	if news {
+		s.told = listening
+	}
+	s.transport.mu.Unlock()
+	if news {
+		s.subscriber.Listening(listening)
+	}
+}
+
+// hear calls Event if the subscriber is ready, and reports whether it was.
+func (s *subscription) hear(e wakeup.Event) bool {
+	s.calling.Lock()
+	defer s.calling.Unlock()
+	s.transport.mu.Lock()
+	ready := s.ready
+	s.transport.mu.Unlock()
+	if ready {
+		s.subscriber.Event(e)
+	}
+	return ready
+}

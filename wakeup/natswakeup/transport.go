@@ -1,0 +1,184 @@
+package natswakeup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// maxPending is how many messages of NATS may wait for the subscribers of a process. They are hints:
+// what is beyond is dropped.
+const maxPending = 256
+
+// ErrClosed is the error of a [Transport] that was closed.
+var ErrClosed = errors.New("natswakeup: the transport is closed")
+
+// ErrDisconnected is the error of Publish while the connection is down.
+var ErrDisconnected = errors.New("natswakeup: the connection is down")
+
+// Options configure a [Transport]. Nil and the zero value mean the defaults.
+type Options struct {
+	// Prefix begins all subjects, so that several systems can share a server. One that cannot begin
+	// a subject is an error of every Publish and Subscribe. Defaults to "millrace.wakeup".
+	Prefix string
+}
+
+// Transport is a [wakeup.Source] and [wakeup.Publisher] over a connection to NATS. Make one with [New],
+// one for each connection. It is safe for concurrent use.
+type Transport struct {
+	conn   *nats.Conn
+	prefix string
+	bad    error // why nothing is possible, or nil
+
+	messages chan *nats.Msg
+	status   chan nats.Status
+	kick     chan struct{}   // holds an element when the controller has something to do
+	life     context.Context // ended by Close
+	end      context.CancelFunc
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool                    // guarded by mu
+	channels map[queue.Name]*channel // guarded by mu
+	subjects map[string]*channel     // the same by the subjects of events and of more; guarded by mu
+	forward  []forwarded             // what is to be handed on; guarded by mu
+}
+
+// New returns a transport over the connection, which remains the caller's: its handlers are not
+// touched. It does not wait for the connection. A nil connection panics, because it is a mistake in
+// the program.
+func New(conn *nats.Conn, o *Options) *Transport {
+	if conn == nil {
+		panic("natswakeup.New: the connection is nil")
+	}
+	t := &Transport{
+		conn: conn, prefix: "millrace.wakeup",
+		messages: make(chan *nats.Msg, maxPending),
+		status:   conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED, nats.DRAINING_SUBS, nats.DRAINING_PUBS),
+		kick:     make(chan struct{}, 1),
+		channels: make(map[queue.Name]*channel),
+		subjects: make(map[string]*channel),
+	}
+	if o != nil && o.Prefix != "" {
+		t.prefix = o.Prefix
+	}
+	t.bad = checkPrefix(t.prefix)
+	t.life, t.end = context.WithCancel(context.Background())
+	t.running.Go(t.control)
+	t.running.Go(t.deliver)
+	return t
+}
+
+// Publish hands the event to the connection. While that is down nothing is kept: the error is then
+// [ErrDisconnected], and subscribers dequeue when they connect again. The context is not used, because
+// nothing is waited for but the write buffer of the connection.
+func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
+	if err := t.publish(e); err != nil {
+		return fmt.Errorf("publish that work has come to %v: %w", e.Queue, err)
+	}
+	return nil
+}
+
+func (t *Transport) publish(e wakeup.Event) error {
+	s, err := t.subject(topicEvent, e.Queue)
+	if err != nil {
+		return err
+	}
+	switch {
+	case t.conn.IsClosed():
+		return nats.ErrConnectionClosed
+	case !t.conn.IsConnected():
+		return ErrDisconnected
+	}
+	data, err := payload{Bytes: max(0, e.Bytes), Due: e.Due.Round(0).UTC()}.encode()
+	if err != nil {
+		return err
+	}
+	err = t.conn.Publish(s, data)
+	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // the connection does not know it yet
+		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return err
+}
+
+// subject returns a subject, unless nothing can be sent or received with it.
+func (t *Transport) subject(what topic, q queue.Name) (string, error) {
+	if t.life.Err() != nil {
+		return "", ErrClosed
+	}
+	if t.bad != nil {
+		return "", t.bad
+	}
+	s := subject(t.prefix, what, q)
+	if len(s) > maxSubject {
+		return "", fmt.Errorf("its subject has %d bytes, at most %d are possible", len(s), maxSubject)
+	}
+	return s, nil
+}
+
+// Subscribe registers a subscriber. It is told that it listens when the server has confirmed that.
+// After Close, or when the connection is closed for good, it is an error.
+func (t *Transport) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscription, error) {
+	m, err := t.subscribe(q, s)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to wake-ups of %v: %w", q, err)
+	}
+	return m, nil
+}
+
+func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription, error) {
+	event, err := t.subject(topicEvent, q)
+	if err != nil {
+		return nil, err
+	}
+	if t.conn.IsClosed() {
+		return nil, nats.ErrConnectionClosed
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, ErrClosed
+	}
+	c := t.channels[q]
+	if c == nil {
+		c = &channel{queue: q, event: event, more: subject(t.prefix, topicMore, q), members: make(map[*subscription]struct{})}
+		t.channels[q], t.subjects[c.event], t.subjects[c.more] = c, c, c
+	}
+	m := &subscription{transport: t, channel: c, subscriber: s, ready: true}
+	c.members[m] = struct{}{}
+	t.wakeController()
+	return m, nil
+}
+
+// Close ends all subscriptions and waits for the goroutines of the transport. It does not close the
+// connection. Subscribers are not told. A second Close only waits.
+func (t *Transport) Close() {
+	t.mu.Lock()
+	t.closed = true
+	var all []*subscription
+	for _, c := range t.channels {
+		for m := range c.members {
+			all = append(all, m)
+		}
+	}
+	t.mu.Unlock()
+	for _, m := range all {
+		m.Close()
+	}
+	t.end()
+	t.running.Wait()
+}
+
+func (t *Transport) wakeController() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,214 @@
+package natswakeup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// What one process publishes arrives in order at each other, so the last event of each shows that all
+// others have come.
+func TestOneEventForManyIdleProcessesWakesOne(t *testing.T) {
+	const processes, events = 20, 100
+	s := serve(t, -1, nil)
+	var all, last []*recorder
+	lastOf := func(i int) queue.Name { return queue.Name{Account: "acme", Queue: fmt.Sprintf("last-%d", i)} }
+	for i := range processes {
+		one := setup(t, s)
+		all, last = append(all, listener(t, one, orders)), append(last, listener(t, one, lastOf(i)))
+	}
+	publisher := setup(t, s)
+	for range events {
+		publish(t, publisher, wakeup.Event{Queue: orders, Bytes: 1})
+	}
+	heard := 0
+	for i := range processes {
+		publish(t, publisher, wakeup.Event{Queue: lastOf(i), Bytes: 2})
+		last[i].awaitEvent(t, 2)
+		heard += len(all[i].events)
+	}
+	if heard != events {
+		t.Errorf("%d events were heard %d times", events, heard)
+	}
+}
+
+func TestDifferentQueuesHaveDifferentSubjects(t *testing.T) {
+	name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a=.*> %-]{0,4}`), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 4), func(b []byte) string { return string(b) }))
+	rapid.Check(t, func(t *rapid.T) {
+		a := queue.Name{Account: name.Draw(t, "account"), Queue: name.Draw(t, "queue")}
+		b := queue.Name{Account: name.Draw(t, "other account"), Queue: name.Draw(t, "other queue")}
+		subjectA, subjectB := subject("p", topicEvent, a), subject("p", topicEvent, b)
+		if (a == b) != (subjectA == subjectB) {
+			t.Errorf("%q and %q have the subjects %s and %s", a, b, subjectA, subjectB)
+		}
+		if subjectA == subject("p", topicMore, a) {
+			t.Error("events and more share a subject")
+		}
+		parts := strings.Split(subjectA, ".")
+		if len(parts) != 4 || strings.ContainsAny(subjectA, "*> \t\r\n\x00") || parts[2] == "" || parts[3] == "" {
+			t.Errorf("%q has the invalid subject %q", a, subjectA)
+		}
+	})
+}
+
+// A queue with any name has events: the server accepts its subject.
+func TestAnyNameWorks(t *testing.T) {
+	s := serve(t, -1, nil)
+	for _, name := range []queue.Name{{}, {Account: "a.b", Queue: "*"}, {Account: ">", Queue: "with space\n"}, {Account: "ü", Queue: "\xff"}} {
+		r := listener(t, setup(t, s), name)
+		publish(t, setup(t, s), wakeup.Event{Queue: name, Bytes: 7})
+		if got := receive(t, "an event", r.events); got.Queue != name {
+			t.Errorf("published for %q, heard for %q", name, got.Queue)
+		}
+	}
+	long := queue.Name{Queue: strings.Repeat("q", maxSubject)}
+	if _, err := setup(t, s).Subscribe(long, wakeup.Subscriber{}); err == nil || !strings.Contains(err.Error(), "1024") {
+		t.Errorf("a name that is too long: %v", err)
+	}
+}
+
+func TestABadPrefixIsRefused(t *testing.T) {
+	s := serve(t, -1, nil)
+	conn := setup(t, s).conn
+	for _, prefix := range []string{".", "a.", ".a", "a..b", "*", "a.>", "a b", "a\n", strings.Repeat("p", maxSubject)} {
+		transport := New(conn, &Options{Prefix: prefix})
+		if err := transport.Publish(t.Context(), wakeup.Event{Queue: orders}); err == nil || !strings.Contains(err.Error(), "Prefix") {
+			t.Errorf("publish with prefix %.20q: %v", prefix, err)
+		}
+		if _, err := transport.Subscribe(orders, wakeup.Subscriber{}); err == nil || !strings.Contains(err.Error(), "Prefix") {
+			t.Errorf("subscribe with prefix %.20q: %v", prefix, err)
+		}
+		transport.Close()
+	}
+}
+
+// Systems with prefixes of their own do not hear each other.
+func TestPrefixesSeparateSystems(t *testing.T) {
+	s := serve(t, -1, nil)
+	one := setup(t, s)
+	other := New(one.conn, &Options{Prefix: "acme.test"})
+	defer other.Close()
+	a, b := listener(t, one, orders), listener(t, other, orders)
+	for range 20 {
+		publish(t, one, wakeup.Event{Queue: orders, Bytes: 1})
+		publish(t, other, wakeup.Event{Queue: orders, Bytes: 2})
+	}
+	for range 20 {
+		if x, y := receive(t, "an event", a.events), receive(t, "an event", b.events); x.Bytes != 1 || y.Bytes != 2 {
+			t.Fatalf("heard %+v and %+v", x, y)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := serve(t, -1, nil)
+	before := int(s.NumSubscriptions())
+	one := setup(t, s)
+	r := listener(t, one, orders)
+	for range 2 {
+		one.Close()
+	}
+	settle(t, s, []*Transport{one}, before)
+	if _, err := one.Subscribe(orders, wakeup.Subscriber{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("subscribe: %v", err)
+	}
+	if err := one.Publish(t.Context(), wakeup.Event{Queue: orders}); !errors.Is(err, ErrClosed) {
+		t.Errorf("publish: %v", err)
+	}
+	r.Ready(true)
+	r.More()
+	r.Close()
+	if !one.conn.IsConnected() {
+		t.Error("the connection was closed")
+	}
+	again := New(one.conn, nil)
+	defer again.Close()
+	listener(t, again, orders)
+}
+
+func TestAClosedConnectionIsAnError(t *testing.T) {
+	s := serve(t, -1, nil)
+	one := setup(t, s)
+	r := listener(t, one, orders)
+	one.conn.Close()
+	r.awaitListening(t, false)
+	if err := one.Publish(t.Context(), wakeup.Event{Queue: orders}); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("publish: %v", err)
+	}
+	if _, err := one.Subscribe(orders, wakeup.Subscriber{}); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("subscribe: %v", err)
+	}
+	r.Ready(false)
+	r.Ready(true)
+	r.Close()
+}
+
+// A subscriber that may not subscribe must not believe that it listens, because it would not poll.
+func TestADeniedSubscriptionNeverListens(t *testing.T) {
+	for denied, listens := range map[string]bool{"*.*.more.>": false, "*.*.event.>": false, "foreign.>": true} {
+		s := serve(t, -1, func(o *server.Options) {
+			o.Users = []*server.User{{Username: "worker", Password: "secret", Permissions: &server.Permissions{
+				Subscribe: &server.SubjectPermission{Deny: []string{denied}},
+			}}}
+		})
+		one := setup(t, s, nats.UserInfo("worker", "secret"))
+		r := subscribe(t, one, orders)
+		// A second queue, whose subscriptions are allowed or denied alike, shows that the first was decided.
+		if listens {
+			r.awaitListening(t, true)
+			continue
+		}
+		if err := one.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 { // each is a round trip of the controller
+			r.Ready(false)
+			r.Ready(true)
+			if err := one.conn.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Close()
+		one.Close()
+		if len(r.listening) != 0 {
+			t.Errorf("with %s denied it listens", denied)
+		}
+	}
+}
+
+// An event that reaches a process which has just lost its room is handed on.
+func TestAnEventWithoutRoomIsHandedOn(t *testing.T) {
+	s := serve(t, -1, nil)
+	full, free, publisher := setup(t, s), setup(t, s), setup(t, s)
+	a := listener(t, full, orders)
+	b := listener(t, free, orders)
+	full.mu.Lock() // the server does not know yet that there is no room
+	a.Subscription.(*subscription).ready = false
+	full.mu.Unlock()
+	for i := range int64(20) {
+		publish(t, publisher, wakeup.Event{Queue: orders, Bytes: i + 1})
+		b.awaitEvent(t, i+1)
+	}
+	if len(a.events) != 0 {
+		t.Errorf("%d events were heard without room", len(a.events))
+	}
+}
+
+func TestDeliveriesAreNotLateForDueTimes(t *testing.T) {
+	s := serve(t, -1, nil)
+	r := listener(t, setup(t, s), orders)
+	due := time.Now().Add(time.Hour)
+	publish(t, setup(t, s), wakeup.Event{Queue: orders, Bytes: 1, Due: due})
+	if got := receive(t, "an event", r.events); !got.Due.Equal(due) {
+		t.Errorf("due at %v, want %v", got.Due, due)
+	}
+}
