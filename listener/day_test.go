@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/big"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -296,10 +297,17 @@ func dayTable(rows []*row) string {
 	for _, r := range rows {
 		lines = append(lines, []string{
 			r.name, fmt.Sprint(r.polls), fmt.Sprint(r.within), fmt.Sprintf("%.0f", r.perDay()),
-			fmt.Sprintf("$%.4f", monthly(r.perDay(), 0)), fmt.Sprintf("$%.4f", monthly(r.perDay(), 1)),
+			dollars(r.perDay()*month, 10_000), dollars(r.perDay()*month, 100_000),
 		})
 	}
 	return markdown(lines)
+}
+
+// dollars returns the price of transactions at $0.01 a unit, rounded half up to a hundredth of a cent. It is
+// computed exactly, because amounts end in a half.
+func dollars(transactions float64, unit int64) string {
+	n := new(big.Rat).SetFloat64(transactions)
+	return "$" + n.Mul(n, big.NewRat(1, 100*unit)).FloatString(4)
 }
 
 // markdown returns a table with aligned columns; its first line is the head.

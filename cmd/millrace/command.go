@@ -33,7 +33,7 @@ func commands() []*command {
 	return []*command{
 		serveCommand(),
 		queuesCommand(), createCommand(), dropCommand(),
-		putCommand(), peekCommand(), clearCommand(), statCommand(), poisonCommand(), bodiesCommand(),
+		putCommand(), peekCommand(), clearCommand(), statCommand(), poisonCommand(), bodiesCommand(), costCommand(),
 		versionCommand(), helpCommand(),
 	}
 }

@@ -10,13 +10,14 @@
 //	millrace clear QUEUE          delete all messages
 //	millrace stat QUEUE           show the depth and the metadata of a queue
 //	millrace poison VERB QUEUE    list, show, stats, redrive or purge messages that failed
+//	millrace cost                 print what a queue costs by a model, for your numbers
 //	millrace version
 //	millrace help [COMMAND]
 //
 // The guarantees of the server are those of packages emulator and localqueue. The other
 // commands use the account of -account, or of the environment variable AZURE_STORAGE, or
-// else the server on this machine. With -json, queues, peek, stat and poison print one JSON object
-// per line.
+// else the server on this machine. With -json, queues, peek, stat, poison and cost print one JSON
+// object per line.
 //
 // The exit status is 0 on success, 1 on failure, 2 if the command line is invalid, and 130 if
 // a signal ended the program early. Except on success, standard error has one line that says

@@ -64,3 +64,19 @@ func TestServePageListsEveryFlag(t *testing.T) {
 		t.Errorf("docs/serve.md lists -%s, which is no flag of serve", name)
 	}
 }
+
+// TestCostPageShowsTheOutput: every example of millrace cost in docs/cost.md prints what is shown.
+func TestCostPageShowsTheOutput(t *testing.T) {
+	t.Parallel()
+	examples := strings.Split(document(t, "docs/cost.md"), "```console\n$ millrace ")[1:]
+	if len(examples) == 0 {
+		t.Fatal("docs/cost.md shows no millrace cost")
+	}
+	for _, one := range examples {
+		line, rest, _ := strings.Cut(one, "\n")
+		shown, _, _ := strings.Cut(rest, "```")
+		if got := (invocation{}).ok(t, strings.Fields(line)...); got != shown {
+			t.Errorf("docs/cost.md, millrace %s: got\n%s\nwant\n%s", line, got, shown)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCostPrintsTheArticlesExampleByDefault: with its erratum, its price named as its own, and the figures of
+// every lever.
+func TestCostPrintsTheArticlesExampleByDefault(t *testing.T) {
+	t.Parallel()
+	got := invocation{}.ok(t, "cost")
+	for _, want := range []string{
+		"the article's price, not today's", "Idle for 22h a day", "79,200 times, for $2.3760 a month",
+		"3 transactions, 2 of them its get and delete; in batches of 32 2.03125 and 1.03125",
+		"  before                 475,200,000             0         0  $475.2000\n",
+		"  1 loop when idle         2,376,000             0         0    $2.3760\n",
+		"  push, no polls                   0             0         0    $0.0000\n",
+		"  5s                            475,200  $0.4752\n", "$457.2", "$45.7 ", "$475.20 and $47.52; two digits were swapped",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("cost: got\n%s\nwant %q in it", got, want)
+		}
+	}
+	if got := (invocation{}).ok(t, "cost", "-price", "0.004"); !strings.Contains(got, "$0.004 for 10,000 transactions (your price)") || strings.Contains(got, "the article's price") {
+		t.Errorf("cost -price: got\n%s\nwant it called yours", got)
+	}
+	for line := range strings.Lines(got) {
+		if len([]rune(line)) > 110 {
+			t.Errorf("got a line of %d characters, want at most 110: %s", len([]rune(line)), line)
+		}
+	}
+}
+
+// TestEveryFlagOfCostIsHeeded: each changes the figure that it should, in the table and in JSON.
+func TestEveryFlagOfCostIsHeeded(t *testing.T) {
+	t.Parallel()
+	base := []string{"cost", "-json", "-messages", "1000000"}
+	read := func(args ...string) (r costReport) {
+		t.Helper()
+		out := invocation{}.ok(t, append(base, args...)...)
+		if strings.Count(out, "\n") != 1 {
+			t.Errorf("%q: got %q, want one line", args, out)
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	row := func(r costReport, levers string) costRow {
+		t.Helper()
+		for _, one := range r.Rows {
+			if one.Levers == levers {
+				return one
+			}
+		}
+		t.Fatalf("got no row %q", levers)
+		return costRow{}
+	}
+	first := read()
+	if n := len(first.Rows); n != 12 || row(first, "before").Dollars != "565.2" || row(first, "before").MessageRequests != "90000000" || !first.Price.OfTheArticle ||
+		first.Article.Computed != "475.20" || len(first.Intervals) != 5 || first.Intervals[1].Dollars != "0.4752" || first.Message.LifeBatched != "2.03125" {
+		t.Errorf("cost -json: got %+v", first)
+	}
+	four := read("-instances", "4", "-fewer", "2", "-group", "40")
+	if four.Bus != (costBus{Connections: 4, Published: "30000000", PublishedGrouped: "750000"}) || four.Readings != "14400" || four.IdleSecondsADay != "79200" ||
+		four.PollsOfALoopDay != "79200" || row(four, "fewerInstances").Name != "2 instances when idle" || row(four, "group").Name != "groups of 40" {
+		t.Errorf("cost -json of four instances: got %+v", four)
+	}
+	if name := row(read("-compression", "2"), "group").Name; name != "groups of 32, compressed" {
+		t.Errorf("the row of groups that are compressed: got %q", name)
+	}
+	for _, c := range []struct {
+		args   string
+		levers string
+		want   string // dollars
+	}{
+		{"-instances 3", "before", "1515.6"}, {"-instances 3", "fewerInstances", "565.2"}, {"-instances 3", "fleet", "565.2"},
+		{"-loops 1", "before", "92.376"}, {"-every 10s", "before", "137.52"}, {"-busy 24h", "before", "90"}, {"-busy 0", "before", "608.4"},
+		{"-messages 0", "before", "475.2"}, {"-days 1", "before", "18.84"}, {"-price 0.1", "before", "5652"}, {"-bytes 65536 -loops 1", "before", "212.376"},
+		{"-bytes 65536 -loops 1 -blob-price 0", "before", "92.376"}, {"-bus 7.5", "pushNoPolls", "97.5"}, {"-bus 7.5", "before", "565.2"},
+		{"-group 10", "group", "484.2"}, {"-group 48", "group", "477.075"}, {"-group 100", "group", "477.3"}, {"-group 100 -compression 2.5", "group", "476.1"},
+		{"-batch 4", "batch", "542.7"}, {"-idle-max 1m", "backOff", "97.92"}, {"-instances 4 -fewer 2", "fewerInstances", "1040.4"},
+		{"-safety 10s", "push", "90.2376"}, {"", "all", "1.943896875"}, {"", "allNoPolls", "1.904296875"}, {"", "allWithoutPush", "1.983496875"},
+	} {
+		got := row(read(strings.Fields(c.args)...), c.levers).Dollars
+		if a, b := rational(t, string(got)), rational(t, c.want); a.Cmp(b) != 0 {
+			t.Errorf("%s, %s: got $%s, want %s", c.args, c.levers, got, c.want)
+		}
+		// The table has the same, rounded.
+		shown := invocation{}.ok(t, append([]string{"cost", "-messages", "1000000"}, strings.Fields(c.args)...)...)
+		if want := dollars(rational(t, c.want)); !strings.Contains(shown, " "+want+"\n") {
+			t.Errorf("%s: got\n%s\nwant %s in it", c.args, shown, want)
+		}
+	}
+}
+
+func TestAbsurdNumbersAreRefused(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"-instances 0":                   "must be between 1 and 100,000",
+		"-instances -1":                  "must be between 1 and 100,000",
+		"-loops 1000000000000000000":     "must be between 1 and 100,000",
+		"-loops 10000000000000000000000": "must be between 1 and 100,000",
+		"-loops many":                    "write a whole number",
+		"-loops 1e3":                     "write a whole number",
+		"-loops 2.5":                     "write a whole number",
+		"-messages -5":                   "must be between 0 and 1,000,000,000,000",
+		"-messages 1000000000000000000":  "must be between 0 and",
+		"-batch 33":                      "must be between 1 and 32",
+		"-group 0":                       "must be between 1 and 65,536",
+		"-group 65537":                   "must be between 1 and 65,536",
+		"-bytes 0":                       "must be between 1 and",
+		"-days 32":                       "must be between 1 and 31",
+		"-every 0s":                      "must be between 1ms and 24h",
+		"-every -1s":                     "must be between 1ms and 24h",
+		"-every 25h":                     "must be between 1ms and 24h",
+		"-every 1":                       "missing unit, write 1s",
+		"-every 2000000h":                "must be between 1ms and 24h",
+		"-every 99999999h":               "write a number with a unit",
+		"-busy 24h1ns":                   "must be between 0s and 24h",
+		"-idle-max 0":                    "must be between 1ms and 24h",
+		"-safety 0":                      "must be between 1ms and 24h",
+		"-price NaN":                     "write a decimal number",
+		"-price Inf":                     "write a decimal number",
+		"-price -0.01":                   "write a decimal number",
+		"-price 1e9":                     "write a decimal number",
+		"-price 1/3":                     "write a decimal number",
+		"-price 0x1p-2":                  "write a decimal number",
+		"-price .5":                      "write a decimal number",
+		"-price 0.0000000001":            "up to 9 decimals",
+		"-price 1000001":                 "must be between 0 and 1,000,000",
+		"-blob-price x":                  "write a decimal number",
+		"-bus -1":                        "write a decimal number",
+		"-compression 0":                 "must be between 1 and 1,000,000",
+		"-compression 0.999":             "must be between 1 and 1,000,000",
+		"-fewer 2":                       "-fewer 2 is more than -instances 1",
+		"orders":                         "is not a flag",
+		"-nothing":                       "see millrace help cost",
+	} {
+		invocation{}.fails(t, exitUsage, []string{"millrace: cost: ", want}, append([]string{"cost"}, strings.Fields(args)...)...)
+	}
+	// The largest of all have a bill.
+	if got := (invocation{}).ok(t, strings.Fields("cost -instances 100000 -loops 100000 -every 1ms -busy 0 -messages 1000000000000 -price 1000000 -days 31 -bytes 1073741824")...); !strings.Contains(got, " $2,678,421,700,000,000,000,000.0000\n") {
+		t.Errorf("the largest numbers: got\n%s", got)
+	}
+}
+
+func TestSpansAreShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", 90 * time.Second: "1m30s", time.Hour: "1h", 20 * time.Hour: "20h",
+		22 * time.Hour: "22h", time.Hour + time.Second: "1h0m1s", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 100 * time.Millisecond: "100ms",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestDecimals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b int64
+		want string
+	}{{0, 1, "0"}, {100, 1, "100"}, {1, 2, "0.5"}, {1, 3, "0.333333333"}, {2, 3, "0.666666667"}, {1200, 1, "1200"}, {1, 1_000_000_000_000, "0"}} {
+		if got := decimal(big.NewRat(c.a, c.b), 9); got != c.want {
+			t.Errorf("%d/%d: got %s, want %s", c.a, c.b, got, c.want)
+		}
+	}
+}
