@@ -55,7 +55,7 @@ type connection struct {
 func (s *Source) connect(ctx context.Context, cancel context.CancelCauseFunc, q queue.Name, within time.Duration) (_ *connection, err error) {
 	slow := time.AfterFunc(within, func() { cancel(azurestorage.ErrTryTimeout) })
 	defer slow.Stop()
-	response, err := s.send(ctx, http.MethodGet, q, "")
+	response, err := s.send(ctx, http.MethodGet, q, "") //nolint:bodyclose // the connection closes it
 	if err != nil {
 		return nil, err
 	}

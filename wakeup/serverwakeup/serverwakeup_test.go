@@ -95,7 +95,7 @@ func TestReadinessThatChangesOftenIsNotSent(t *testing.T) {
 // wakes it when the stream is open again.
 func TestARenewalThatFailsIsNotHidden(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"refused": respond(503, "", ""),
+		"refused": respond(503, "", ""), //nolint:bodyclose // it is not sent yet
 		"hangs": func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
@@ -180,7 +180,7 @@ func TestAServerThatIsAwayIsAskedRarely(t *testing.T) {
 // TestAServerThatEndsEveryStreamIsNotAskedInALoop: each Listening(true) costs the subscriber a dequeue.
 func TestAServerThatEndsEveryStreamIsNotAskedInALoop(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		b.via.set(respond(200, "text/plain", "ready abc 15\nevent 1\n"))
+		b.via.set(respond(200, "text/plain", "ready abc 15\nevent 1\n")) //nolint:bodyclose // it is not sent yet
 		e := b.subscribe(b.source)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -223,7 +223,7 @@ func TestServersWithoutWakeUpsAreAskedRarelyAndOnce(t *testing.T) {
 				<-r.Context().Done()
 				_ = writer.CloseWithError(r.Context().Err())
 			}()
-			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: reader, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}}, Body: reader, Request: r}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 				<-r.Context().Done()
 				_ = writer.CloseWithError(r.Context().Err())
 			}()
-			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: reader, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}}, Body: reader, Request: r}, nil
 		})
 		e := b.subscribe(b.source)
 		time.Sleep(39 * time.Second)
