@@ -194,7 +194,8 @@ var varying = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "MESSAGE"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "JOB"},
 	{regexp.MustCompile(`put \d+s ago`), "put AGE ago"},
-	{regexp.MustCompile(`requests=\d+ after=\S+`), "requests=N after=DURATION"},
+	{regexp.MustCompile(`requests=\d+ by_cause="\d+ fetch \(\d+ empty\)`), `requests=N by_cause="N fetch (N empty)`},
+	{regexp.MustCompile(`after=\S+`), "after=DURATION"},
 }
 
 // compare compares the output of a command with that in README.md.

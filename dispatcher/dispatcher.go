@@ -40,6 +40,8 @@ type Dispatcher struct {
 	stopping   chan struct{}   // closed by Stop
 	halt       sync.Once
 
+	backlog atomic.Bool // the last dequeue returned as many messages as it asked for
+
 	kindResults sync.Mutex // held while the breakers of kinds and breaker take a result
 
 	inFlight sync.WaitGroup // one per message dispatched and not settled
@@ -81,7 +83,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	d.handlers = withQueueLabel(ctx, d.name)
 	d.unlabelled = pprof.WithLabels(ctx, pprof.Labels())
 	d.requests.start(ctx)
-	d.leases = newLeaseManager(d.requests.context(), d.queue, d.visibility.forRenewal, d.options.StuckAfter)
+	d.leases = newLeaseManager(&d.requests, d.queue, d.visibility.forRenewal, d.options.StuckAfter)
 }
 
 // Visibility returns the visibility timeout for the next dequeue, in whole seconds.
@@ -114,6 +116,7 @@ func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 // drain has begun it gives the messages back instead. It also gives back messages beyond the
 // reserved slots and reports them to OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
+	d.noteBacklog(len(batch) >= reserved)
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)
@@ -224,10 +227,13 @@ func endOfLife(m queue.Message, asked time.Time, visibility time.Duration) time.
 	return asked.Add(m.Expires.Sub(m.Until) + visibility - safetyMargin)
 }
 
-// innermost returns the queue inside the listener's own wrapper.
+// innermost returns the queue inside wrappers that only count.
 func innermost(q queue.Queue) queue.Queue {
-	if w, ok := q.(interface{ Unwrap() queue.Queue }); ok {
-		return w.Unwrap()
+	for {
+		w, ok := q.(interface{ Unwrap() queue.Queue })
+		if !ok {
+			return q
+		}
+		q = w.Unwrap()
 	}
-	return q
 }

@@ -20,8 +20,9 @@ type leaseManager struct {
 	visibility func(count int, ran time.Duration) time.Duration // what to ask for with this many leases, for a handler that has run this long
 	stuckAfter time.Duration                                    // negative for never
 
-	ctx     context.Context // of renewal requests; ends when the dispatcher is closed
-	wake    chan struct{}   // the heap's top has changed
+	renewals, saves context.Context // of these requests; they end when the dispatcher is closed
+
+	wake    chan struct{} // the heap's top has changed
 	stop    chan struct{}
 	workers sync.WaitGroup // the manager's own goroutine and the renewers
 
@@ -38,9 +39,10 @@ type leaseManager struct {
 	latency time.Duration // recent duration of renewals, dominated by slow ones; guarded by mu
 }
 
-func newLeaseManager(ctx context.Context, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *leaseManager {
+func newLeaseManager(r *requests, q queue.Queue, visibility func(held int, ran time.Duration) time.Duration, stuckAfter time.Duration) *leaseManager {
 	k := &leaseManager{
-		queue: q, visibility: visibility, stuckAfter: stuckAfter, ctx: ctx, created: time.Now(),
+		queue: q, visibility: visibility, stuckAfter: stuckAfter, created: time.Now(),
+		renewals: r.because(queue.CauseRenew), saves: r.because(queue.CauseSave),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	k.workers.Go(k.run)

@@ -14,13 +14,13 @@ import (
 func (v *delivery) poison(dec *decision) error {
 	if err := v.copy(v.record(*dec), *dec); err != nil {
 		delay := v.moveDelay(dec.err)
-		back := v.giveBack(delay, v.poisonText(*dec))
+		back := v.giveBack(queue.CausePoison, delay, v.poisonText(*dec))
 		if back == nil {
 			dec.delay = delay
 		}
 		return errors.Join(copyError{err}, back)
 	}
-	if err := v.remove(); !errors.Is(err, queue.ErrMessageGone) {
+	if err := v.remove(queue.CausePoison); !errors.Is(err, queue.ErrMessageGone) {
 		return err
 	}
 	return nil // it expired meanwhile: only the copy is left
@@ -51,7 +51,7 @@ func (v *delivery) copy(record poison.Record, dec decision) error {
 		return err
 	}
 	longer := v.withinLife(wholeSeconds(2*d.options.SettleTimeout + safetyMargin))
-	fresh, renewed := d.queue.Update(d.requests.context(), v.queued.Lease, v.poisonText(dec), longer)
+	fresh, renewed := d.queue.Update(d.requests.because(queue.CausePoison), v.queued.Lease, v.poisonText(dec), longer)
 	if renewed != nil {
 		return errors.Join(err, renewed)
 	}
@@ -62,7 +62,7 @@ func (v *delivery) copy(record poison.Record, dec decision) error {
 
 // copyWithin tries for up to the limit, and reports whether it was reached.
 func (v *delivery) copyWithin(limit time.Duration, record poison.Record) (over bool, err error) {
-	ctx, cancel := context.WithTimeout(v.dispatcher.requests.context(), limit)
+	ctx, cancel := context.WithTimeout(v.dispatcher.requests.because(queue.CausePoison), limit)
 	defer cancel()
 	err = v.dispatcher.options.Poison.Copy(ctx, record)
 	return ctx.Err() != nil, err

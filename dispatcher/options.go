@@ -53,7 +53,7 @@ type Options struct {
 	BatchSize int
 
 	// MinFetch is how many slots must be free before a dequeue is sent. Defaults to a tenth of
-	// Concurrency, within 1…28.
+	// Concurrency, or a sixth after a full batch, within 1…28.
 	MinFetch int
 
 	// Linger is how long free slots wait for MinFetch. Negative means not at all. Defaults to

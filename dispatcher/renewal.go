@@ -146,7 +146,11 @@ func (k *leaseManager) send(l *lease, renewer bool) (counts bool, err error) {
 		if progress != nil && renewer { // the text of a save has it already
 			text = progress(text)
 		}
-		ctx, cancel := context.WithTimeout(k.ctx, min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
+		parent := k.saves
+		if renewer {
+			parent = k.renewals
+		}
+		ctx, cancel := context.WithTimeout(parent, min(max(visibility-safetyMargin, safetyMargin), maxRenewalTimeout))
 		fresh, err = k.queue.Update(ctx, old, text, visibility)
 		cancel()
 	}

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // requests is the parent context of settlements and renewals. It outlives the stop of the
@@ -16,6 +18,7 @@ type requests struct {
 
 type period struct {
 	ctx context.Context
+	by  []context.Context // ctx with each cause; made once, or each request would cost an allocation
 	end context.CancelFunc
 }
 
@@ -24,12 +27,18 @@ func (r *requests) start(parent context.Context) {
 	r.renew()
 }
 
-// context returns the parent context of new requests.
+// context returns the parent context of new requests to what is no queue.
 func (r *requests) context() context.Context { return r.current.Load().ctx }
+
+// because returns the parent context of new requests to a queue, with their cause.
+func (r *requests) because(c queue.Cause) context.Context { return r.current.Load().by[c] }
 
 func (r *requests) renew() *period {
 	p := &period{}
 	p.ctx, p.end = context.WithCancel(r.parent)
+	for _, c := range queue.Causes() {
+		p.by = append(p.by, queue.WithCause(p.ctx, c))
+	}
 	return r.current.Swap(p)
 }
 

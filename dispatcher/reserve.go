@@ -23,13 +23,13 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 			return 0
 		}
 		if probe {
-			n := d.slots.reserve(ctx, probeSlots, probeSlots, 0)
+			n := d.slots.reserve(ctx, probeSlots, func() int { return probeSlots }, 0)
 			if n > 0 {
 				d.breaker.probe()
 			}
 			return n
 		}
-		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch(), d.linger())
+		n := d.slots.reserve(ctx, d.options.BatchSize, d.minFetch, d.linger())
 		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
@@ -37,13 +37,23 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 	}
 }
 
-// minFetch returns how many slots must be free before a dequeue is sent.
+// minFetch returns how many slots must be free before a dequeue is sent. A full batch shows that
+// more messages wait in the queue: then the handlers are busy, and what counts is the price of a
+// message. Otherwise whatever comes should be noticed soon.
 func (d *Dispatcher) minFetch() int {
 	if d.options.MinFetch != 0 {
 		return d.options.MinFetch
 	}
-	return min(max(d.slots.capacity()/10, 1), maxDefaultMinFetch)
+	slots := d.slots.capacity()
+	if d.backlog.Load() {
+		return min(max((slots+3)/6, 1), maxDefaultMinFetch) // rounded: 11 of 64, and 1 up to 8
+	}
+	return min(max(slots/10, 1), maxDefaultMinFetch)
 }
+
+// noteBacklog records whether a dequeue returned as many messages as it asked for. If not it leaves
+// slots, and when they are freed a caller of Reserve looks again how many it needs.
+func (d *Dispatcher) noteBacklog(full bool) { d.backlog.Store(full) }
 
 // maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
 // longer cost far more than their dequeues, and messages should not wait while slots are free.

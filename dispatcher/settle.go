@@ -89,17 +89,17 @@ func (v *delivery) apply(dec *decision, state leaseState) error {
 		if state == expired {
 			// One try: if another worker has the message by now the receipt is stale and
 			// nothing happens; if not, a duplicate is avoided.
-			err := v.dispatcher.queue.Delete(v.dispatcher.requests.context(), v.queued.Lease)
+			err := v.dispatcher.queue.Delete(v.dispatcher.requests.because(queue.CauseDelete), v.queued.Lease)
 			v.deleted = err == nil
 			return err
 		}
-		return v.remove()
+		return v.remove(queue.CauseDelete)
 	case Retried:
-		return v.giveBack(dec.delay, v.recordedText(v.attempt()))
+		return v.giveBack(queue.CauseGiveBack, dec.delay, v.recordedText(v.attempt()))
 	case Snoozed, GivenBack:
-		return v.giveBack(dec.delay, v.recordedText(v.attempt()-1))
+		return v.giveBack(queue.CauseGiveBack, dec.delay, v.recordedText(v.attempt()-1))
 	case Kept:
-		return v.giveBack(dec.delay, v.poisonText(*dec))
+		return v.giveBack(queue.CausePoison, dec.delay, v.poisonText(*dec))
 	case Poisoned:
 		return v.poison(dec)
 	}
@@ -109,9 +109,9 @@ func (v *delivery) apply(dec *decision, state leaseState) error {
 // try sends a request and retries transient failures within SettleTimeout. The first try has no
 // timer of ours, which would cost more than everything else here: a Queue bounds its own
 // requests.
-func (v *delivery) try(request func(context.Context) error) error {
+func (v *delivery) try(cause queue.Cause, request func(context.Context) error) error {
 	d := v.dispatcher
-	parent := d.requests.context()
+	parent := d.requests.because(cause)
 	err := request(parent)
 	if err == nil || !queue.Transient(err) {
 		return err
@@ -124,9 +124,9 @@ func (v *delivery) try(request func(context.Context) error) error {
 // remove deletes the message. If it is gone after a try of unknown outcome, that try deleted
 // it. That is certain only while the lease lasts: after that another worker may have deleted it, and
 // copied it to the poison queue before.
-func (v *delivery) remove() error {
+func (v *delivery) remove(cause queue.Cause) error {
 	unknown := false
-	return v.try(func(ctx context.Context) error {
+	return v.try(cause, func(ctx context.Context) error {
 		err := v.dispatcher.queue.Delete(ctx, v.queued.Lease)
 		if unknown && errors.Is(err, queue.ErrMessageGone) {
 			v.deleted = v.leaseLeft() > 0
@@ -145,12 +145,12 @@ func (v *delivery) remove() error {
 //
 // In the last second of its life the message is left hidden until it is gone: no delay fits in, and
 // it would be fetched and given back as fast as requests go.
-func (v *delivery) giveBack(delay time.Duration, text string) error {
+func (v *delivery) giveBack(cause queue.Cause, delay time.Duration, text string) error {
 	if v.lifeEnds(time.Second) {
 		return nil
 	}
 	unknown := false
-	err := v.try(func(ctx context.Context) (err error) {
+	err := v.try(cause, func(ctx context.Context) (err error) {
 		delay, err = v.update(ctx, delay, text)
 		if errors.Is(err, queue.ErrTooLarge) && text != v.queued.Text {
 			// There is no room for the record: give the message back without it.

@@ -56,14 +56,14 @@ func (s *slots) takeTurn(ctx context.Context) bool {
 
 func (s *slots) endTurn() { <-s.turn }
 
-// reserve waits until minSlots are free, or any after linger, and takes up to maxSlots. It
-// returns 0 when ctx ended first. The caller must hold the turn.
-func (s *slots) reserve(ctx context.Context, maxSlots, minSlots int, linger time.Duration) int {
+// reserve waits until minSlots are free, or any after linger, and takes up to maxSlots. It asks for
+// minSlots whenever it is woken. It returns 0 when ctx ended first. The caller must hold the turn.
+func (s *slots) reserve(ctx context.Context, maxSlots int, minSlots func() int, linger time.Duration) int {
 	var timer *time.Timer // runs from when the first slot is free
 	var lingered <-chan time.Time
 	patient := linger > 0
 	for ctx.Err() == nil {
-		n, free := s.take(maxSlots, minSlots, patient)
+		n, free := s.take(maxSlots, minSlots(), patient)
 		if n > 0 {
 			return n
 		}

@@ -12,12 +12,12 @@ import (
 func TestAReservationWaitsForMinFetchOrTheLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(10, 32, nil)
-		if n := s.reserve(t.Context(), 32, 4, time.Second); n != 10 {
+		if n := s.reserve(t.Context(), 32, fixed(4), time.Second); n != 10 {
 			t.Fatalf("got %d free slots, want 10", n)
 		}
 		got := make(chan int)
 		begin := time.Now()
-		reserve := func() { got <- s.reserve(t.Context(), 32, 4, time.Second) }
+		reserve := func() { got <- s.reserve(t.Context(), 32, fixed(4), time.Second) }
 
 		go reserve()
 		synctest.Wait()
@@ -45,7 +45,7 @@ func TestAReservationWaitsForMinFetchOrTheLinger(t *testing.T) {
 func TestAReservationEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, 32, nil)
-		if s.reserve(t.Context(), 1, 1, 0) != 1 {
+		if s.reserve(t.Context(), 1, fixed(1), 0) != 1 {
 			t.Fatal("got no slot, want the only one")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 					return
 				}
 				defer s.endTurn()
-				got <- s.reserve(ctx, 1, 1, time.Second)
+				got <- s.reserve(ctx, 1, fixed(1), time.Second)
 			}()
 		}
 		synctest.Wait()
@@ -66,7 +66,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 			t.Errorf("got %d and %d, want 0 and 0", a, b)
 		}
 		s.unreserve(1)
-		if n := s.reserve(t.Context(), 1, 1, 0); n != 1 {
+		if n := s.reserve(t.Context(), 1, fixed(1), 0); n != 1 {
 			t.Errorf("got %d after the slot was freed, want 1", n)
 		}
 	})
@@ -77,7 +77,7 @@ func TestAReservationEndsWithItsContext(t *testing.T) {
 func TestSlotsWaitWhenTooManySettlementsArePending(t *testing.T) {
 	s := newSlots(2, 32, nil)
 	for i := range 3 {
-		if s.reserve(t.Context(), 1, 1, 0) != 1 {
+		if s.reserve(t.Context(), 1, fixed(1), 0) != 1 {
 			t.Fatalf("got no slot for delivery %d, want one", i)
 		}
 		s.started()
@@ -98,14 +98,14 @@ func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(2, 32, nil)
 		for range 4 {
-			if s.reserve(t.Context(), 1, 1, 0) != 1 {
+			if s.reserve(t.Context(), 1, fixed(1), 0) != 1 {
 				t.Fatal("got no slot, want one")
 			}
 			s.started()
 			s.freeForSettlement(true)
 		}
 		got := make(chan int)
-		go func() { got <- s.reserve(t.Context(), 2, 1, 0) }()
+		go func() { got <- s.reserve(t.Context(), 2, fixed(1), 0) }()
 		for _, want := range []int{1, 1} {
 			synctest.Wait()
 			select {
@@ -123,7 +123,7 @@ func TestASettlementThatEndsWakesAWaitingReservation(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the reservation was not woken when a settlement ended")
 			}
-			go func() { got <- s.reserve(t.Context(), 1, 1, 0) }()
+			go func() { got <- s.reserve(t.Context(), 1, fixed(1), 0) }()
 		}
 		s.unreserve(2)
 		if n := <-got; n != 1 {
@@ -185,11 +185,11 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(50, 32, nil)
 		s.setOpen(32, 50)
-		if n := s.reserve(t.Context(), 32, 1, 0); n != 32 || s.saturated() {
+		if n := s.reserve(t.Context(), 32, fixed(1), 0); n != 32 || s.saturated() {
 			t.Fatalf("got %d slots, saturated %v; want 32 and false", n, s.saturated())
 		}
 		got := make(chan int)
-		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
+		go func() { got <- s.reserve(t.Context(), 32, fixed(1), 0) }()
 		synctest.Wait()
 		if !s.saturated() {
 			t.Error("saturated: got false, want true while all open slots are taken and a caller waits")
@@ -199,7 +199,7 @@ func TestOpenOnceLetsOneReservationThrough(t *testing.T) {
 			t.Errorf("got %d slots, want the 18 that the concurrency leaves", n)
 		}
 		s.unreserve(18) // the dequeue found nothing
-		go func() { got <- s.reserve(t.Context(), 32, 1, 0) }()
+		go func() { got <- s.reserve(t.Context(), 32, fixed(1), 0) }()
 		synctest.Wait()
 		select {
 		case n := <-got:
@@ -289,3 +289,6 @@ func TestTheCountsOfSlotsAreConsistent(t *testing.T) {
 		})
 	})
 }
+
+// fixed returns a number of slots that never changes.
+func fixed(n int) func() int { return func() int { return n } }

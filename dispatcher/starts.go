@@ -175,7 +175,7 @@ func (v *delivery) recordStart() (dec decision, refused bool) {
 // and no handler can start.
 func (v *delivery) writeStart(text string) error {
 	d := v.dispatcher
-	ctx, cancel := context.WithDeadline(d.requests.context(), v.lease.asked.Add(v.visibility-safetyMargin))
+	ctx, cancel := context.WithDeadline(d.requests.because(queue.CauseStart), v.lease.asked.Add(v.visibility-safetyMargin))
 	defer cancel()
 	unknown := false
 	err := retry.Do(ctx, string(v.queued.ID), queue.Transient, func(ctx context.Context) error {

@@ -22,6 +22,9 @@ func (o *sessionOptions) guard(g *hook.Guard) {
 	if f := o.Observer.Scaled; f != nil {
 		o.Observer.Scaled = func(s Scale) { g.Contain("Observer.Scaled", func() { f(s) }) }
 	}
+	if f := o.Observer.Paused; f != nil {
+		o.Observer.Paused = func(p Pause) { g.Contain("Observer.Paused", func() { f(p) }) }
+	}
 	detected := o.QueueWorkDetected
 	o.QueueWorkDetected = func(load Load) int {
 		var loops int

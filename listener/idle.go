@@ -12,8 +12,12 @@ const (
 	defaultIdleMax = time.Second // the cap that the requirements recommend
 )
 
-// idleWithDefaults fills in Min and Max. It returns an error if a bound is negative, if Min is
-// above Max, or if Max is under 1 µs, which is a number without a unit.
+// longestFleetWait bounds Fleet × Max.
+const longestFleetWait = 100 * 365 * 24 * time.Hour
+
+// idleWithDefaults fills in Min and Max. It returns an error if a bound or Fleet is negative, if Min
+// is above Max, if Max is under 1 µs, which is a number without a unit, or if Fleet × Max is over a
+// century, which may be no Duration any more.
 func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min < 0 || i.Max < 0 {
 		return i, fmt.Errorf("idle bounds %v and %v must not be negative", i.Min, i.Max)
@@ -33,7 +37,26 @@ func idleWithDefaults(i Idle) (Idle, error) {
 	if i.Min > i.Max {
 		return i, fmt.Errorf("idle minimum %v is above the maximum %v", i.Min, i.Max)
 	}
+	if i.Fleet < 0 {
+		return i, fmt.Errorf("idle fleet %d must not be negative: it is the number of instances", i.Fleet)
+	}
+	if i.Fleet > int(longestFleetWait/i.Max) {
+		return i, fmt.Errorf("idle fleet %d times the maximum %v is over a century: Fleet is the number of instances", i.Fleet, i.Max)
+	}
 	return i, nil
+}
+
+// fleetWait returns the wait of a loop that has reached Max and stays: Fleet × Max, with up to 10 %
+// jitter added. So processes that started together do not poll together, and one poll per Fleet ×
+// Max stays an upper bound. That jitter alone would spread a fleet over a tenth of its period, so the
+// first wait is anywhere within the period.
+func (l *loop) fleetWait(idle *Idle) time.Duration {
+	wait := idle.Max * time.Duration(max(idle.Fleet, 1))
+	if idle.Fleet > 1 && !l.phased {
+		l.phased = true
+		return time.Duration(l.nextSpread() * float64(wait))
+	}
+	return wait + time.Duration(l.nextSpread()*float64(wait)/10)
 }
 
 // idleWait returns the curve's wait, moved into the bounds. A negative one means Max.
@@ -52,4 +75,4 @@ func idleBesideHook(idle Idle, hook bool) error {
 	return nil
 }
 
-func isSet(i Idle) bool { return i.Min != 0 || i.Max != 0 || i.New != nil }
+func isSet(i Idle) bool { return i.Min != 0 || i.Max != 0 || i.Fleet != 0 || i.New != nil }

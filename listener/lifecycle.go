@@ -98,6 +98,6 @@ func (s *session) logStopped() {
 			attrs = append(attrs, slog.Int64(one.name, one.count))
 		}
 	}
-	attrs = append(attrs, slog.Int64("requests", st.Requests), slog.Duration("after", s.health.since().Round(time.Millisecond)))
+	attrs = append(attrs, slog.Int64("requests", st.Requests), slog.String("by_cause", s.meter.Counts().String()), slog.Duration("after", s.health.since().Round(time.Millisecond)))
 	s.report.info("stopped", attrs...)
 }

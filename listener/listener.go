@@ -20,6 +20,7 @@ type Listener[T any] struct {
 	options *Options[T]
 
 	halted closeOnce // closed by Halt
+	pauses pauses
 
 	mu      sync.Mutex
 	session *session // the run; nil before Run; guarded by mu
@@ -61,7 +62,7 @@ func (l *Listener[T]) prepare() (*session, error) {
 		}
 		return dispatcher.New(q, l.options.jobs(l.handler), o)
 	}
-	return newSession(l.queue, l.options.session(), dispatch)
+	return newSession(l.queue, l.options.session(), &l.pauses, dispatch)
 }
 
 // check returns an error if the queue or the handler is missing, or if there are several handlers

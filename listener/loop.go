@@ -27,6 +27,7 @@ type loop struct {
 	empties int          // empty polls in a row
 	setting *Idle        // for which curve was made
 	curve   BackOff      // waits after empty polls
+	phased  bool         // its polls are spread over those of the fleet: see fleetWait
 	errors  *retry.Waits // waits after errors in a row; nil before the first
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
@@ -37,6 +38,9 @@ type loop struct {
 // allows (stopIfExcess), or when an empty poll finds that it may end (onEmptyPoll, tryStop).
 func (l *loop) run(ctx context.Context) {
 	for {
+		if l.awaitResume(ctx) {
+			return
+		}
 		reserved := l.dispatcher.Reserve(ctx)
 		if reserved == 0 {
 			break
@@ -62,9 +66,13 @@ func (l *loop) run(ctx context.Context) {
 
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
 func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
+	if !l.mayFetch() { // since the slots were awaited
+		l.putBack(reserved)
+		return 0, false
+	}
 	err := l.readMetadata()
-	if err == nil && l.looping.Err() != nil { // while the metadata were read
-		l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
+	if err == nil && !l.mayFetch() { // since the metadata were asked for
+		l.putBack(reserved)
 		return 0, false
 	}
 	visibility := l.dispatcher.Visibility()
@@ -91,11 +99,15 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	}
 	l.empties = 0
 	l.curve.Reset()
+	l.phased = false
 	l.pool.found()
 	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
 		l.onFullBatch()
 	}
-	l.rescale(len(batch), len(batch) >= reserved)
+	if !l.pauses.paused() {
+		l.rescale(len(batch), len(batch) >= reserved)
+		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
+	}
 	return 0, false
 }
 
@@ -103,9 +115,9 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 // more time: the time before may have been too short.
 func (l *loop) request() context.Context {
 	if l.errors == nil {
-		return l.requests
+		return l.fetches
 	}
-	return retry.Repeated(l.requests, l.failed)
+	return retry.Repeated(l.fetches, l.failed)
 }
 
 // observe reports a dequeue to the observer.
@@ -147,9 +159,7 @@ func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 	if l.tryStop() {
 		return 0, true
 	}
-	// Surviving loops add up to 10 % jitter to Max. So processes that started together do not
-	// poll together, and one poll per Max stays an upper bound.
-	return wait + time.Duration(l.nextSpread()*float64(wait)/10), false
+	return l.fleetWait(idle), false
 }
 
 // onQueueMissing decides what follows a dequeue from a queue that does not exist: it is created
@@ -157,7 +167,7 @@ func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
 func (l *loop) onQueueMissing(err error) (wait time.Duration, leave bool) {
 	l.metadata.forget()
 	if l.options.Create && !l.created {
-		err = l.queue.Create(l.requests, nil)
+		err = l.queue.Create(queue.WithCause(l.requests, queue.CauseCreate), nil)
 		if err == nil || errors.Is(err, queue.ErrQueueExists) {
 			l.report.info("queue created")
 			l.errors, l.created = nil, true
@@ -254,7 +264,7 @@ func (l *loop) currentIdle() *Idle {
 		if l.setting != nil {
 			l.wake.signal()
 		}
-		l.setting, l.curve = now, l.newCurve(now)
+		l.setting, l.curve, l.phased = now, l.newCurve(now), false
 	}
 	return l.setting
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -26,7 +27,8 @@ import (
 type Metadata int
 
 const (
-	// IgnoreMetadata sends no request for metadata.
+	// IgnoreMetadata applies neither of them. What pauses the workers of the queue is followed all the
+	// same: see [Listener.Pause].
 	IgnoreMetadata Metadata = iota
 
 	// ReadMetadata applies the metadata, also when they change. They are read before the first
@@ -112,11 +114,9 @@ func (l *loop) readMetadata() error {
 	if !due {
 		return nil
 	}
-	p, err := l.queue.Properties(l.request())
+	_, err := l.readProperties(queue.WithCause(l.request(), queue.CauseMetadata))
 	switch {
 	case err == nil:
-		l.applyMetadata(p.Metadata)
-		l.shareVisibility(p.Metadata)
 	case first, errors.Is(err, queue.ErrQueueMissing):
 		return err
 	case l.requests.Err() == nil:
@@ -161,7 +161,7 @@ func (s *session) applyMetadata(found map[string]string) {
 
 // settingIn returns a number within 1…highest from the metadata, or 0 if it is missing or invalid.
 func settingIn(metadata map[string]string, name string, highest int) (int, error) {
-	text, found := metadata[nameIn(metadata, name)]
+	text, found := metadata[queuemetadata.NameIn(metadata, name)]
 	if !found {
 		return 0, nil
 	}
@@ -170,16 +170,6 @@ func settingIn(metadata map[string]string, name string, highest int) (int, error
 		return 0, fmt.Errorf("its metadata have %s = %.40q, which is not a whole number within 1…%d: the default applies instead; set it again, or remove it", name, text, highest)
 	}
 	return n, nil
-}
-
-// nameIn returns the name as the metadata have it, in whatever case; HTTP does not preserve it.
-func nameIn(metadata map[string]string, name string) string {
-	for given := range metadata {
-		if strings.EqualFold(given, name) {
-			return given
-		}
-	}
-	return name
 }
 
 // explicitSettings tells which settings the options have, which win over metadata.

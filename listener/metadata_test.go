@@ -90,7 +90,7 @@ func following() *Options[job] {
 }
 
 // P-02, PM-11: threshold and visibility come from the metadata, by names in any case. An option that
-// is set wins, each over its own; and without Metadata nothing is read.
+// is set wins, each over its own; and without Metadata they are read for the flag that pauses only.
 func TestMetadataApplyWhereNoOptionIsSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		set            func(*Options[job])
@@ -99,7 +99,7 @@ func TestMetadataApplyWhereNoOptionIsSet(t *testing.T) {
 		wantReadings   int
 	}{
 		"read":             {func(*Options[job]) {}, 2, 2 * time.Minute, 1},
-		"ignored":          {func(o *Options[job]) { o.Metadata = IgnoreMetadata }, 5, 30 * time.Second, 0},
+		"ignored":          {func(o *Options[job]) { o.Metadata = IgnoreMetadata }, 5, 30 * time.Second, 1},
 		"attempts set":     {func(o *Options[job]) { o.Poison.MaxAttempts = 3 }, 3, 2 * time.Minute, 1},
 		"lost set":         {func(o *Options[job]) { o.Poison.MaxLost = 9 }, 2, 2 * time.Minute, 1},
 		"first set":        {func(o *Options[job]) { o.Visibility.First = 40 * time.Second }, 2, 40 * time.Second, 1},

@@ -22,6 +22,9 @@ type Observer struct {
 	// Scaled is called when the number of loops has changed.
 	Scaled func(Scale)
 
+	// Paused is called when a pause begins or ends, and when who pauses the listener has changed.
+	Paused func(Pause)
+
 	// Started is called before the handler of a delivery runs.
 	Started func(Delivery)
 

@@ -46,7 +46,8 @@ type Options[T any] struct {
 	BatchSize int
 
 	// MinFetch is how many slots must be free before a dequeue is sent; Linger overrides it.
-	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, within 1…28.
+	// More than BatchSize counts as BatchSize. Defaults to a tenth of Concurrency, or to a sixth
+	// of it after a full batch, which shows a backlog; within 1…28.
 	MinFetch int
 
 	// Linger is how long free slots wait for MinFetch before a dequeue is sent for those there
@@ -58,8 +59,8 @@ type Options[T any] struct {
 	Loops Loops
 
 	// Idle is how long a loop waits when the queue is empty. Setting it together with
-	// QueueEmpty, which overrides it, is an error. Defaults to 100 ms … 1 s on the curve of
-	// scaling.Curve.
+	// QueueEmpty, which overrides it, is an error. Its Fleet makes many instances poll as often
+	// together as one alone. Defaults to 100 ms … 1 s on the curve of scaling.Curve.
 	Idle Idle
 
 	// Wakeups says when work comes. While its events reach the listener a loop ends at its first empty

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // start makes the session ready for run. Handlers see the values of ctx, and the loops also its
@@ -13,6 +15,7 @@ func (s *session) start(ctx context.Context) {
 	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
 	// visibility timeout.
 	s.requests, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	s.fetches = queue.WithCause(s.requests, queue.CauseFetch)
 	s.dispatcher.Start(ctx)
 }
 
@@ -29,6 +32,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
 	s.logStart()
+	s.announcePause()
 	s.work.Go(func() { s.wake.watch(s.looping) })
 	s.work.Go(func() { s.watchSaturation(s.looping) })
 	s.work.Go(func() { s.dues.watch(s.looping) })

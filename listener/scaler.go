@@ -3,6 +3,8 @@ package listener
 import (
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/queue"
 )
 
 // messagesPerDepth is how many messages must have been received since the depth was last read
@@ -51,6 +53,7 @@ func (s *session) rescale(received int, full bool) {
 	s.scaler.busy = true
 	if full {
 		s.scaler.beginReading()
+		s.pauses.claimed()
 	}
 	s.scaler.mu.Unlock()
 
@@ -76,19 +79,14 @@ func (s *scaler) beginReading() { s.reading, s.since, s.asked = true, 0, time.No
 // readDepth reads the depth, in one transaction. The caller has called beginReading, so one
 // runs at a time.
 func (s *session) readDepth() (depth int64, ok bool) {
-	properties, err := s.queue.Properties(s.requests)
+	properties, err := s.readProperties(queue.WithCause(s.requests, queue.CauseDepth))
 	s.scaler.mu.Lock()
 	s.scaler.reading = false
 	if err == nil {
 		s.scaler.depth, s.scaler.at = properties.Depth, time.Now()
 	}
 	s.scaler.mu.Unlock()
-	switch {
-	case err == nil && s.options.Metadata != IgnoreMetadata:
-		s.metadata.read()
-		s.applyMetadata(properties.Metadata)
-		s.shareVisibility(properties.Metadata)
-	case err != nil && s.requests.Err() == nil:
+	if err != nil && s.requests.Err() == nil {
 		s.report.poll(err)
 	}
 	return properties.Depth, err == nil

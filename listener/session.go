@@ -11,17 +11,20 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/internal/hook"
 	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 )
 
 // session is one run of a listener.
 type session struct {
-	queue      countingQueue
+	queue      queue.Queue // counted by meter
+	meter      *meter.Meter
 	options    sessionOptions
 	dispatcher *dispatcher.Dispatcher
 	pool       loopPool
 	scaler     scaler
 	metadata   metadata
+	pauses     *pauses // the listener's
 	explicit   explicitSettings
 	report     *reporter
 	hooks      *hook.Guard
@@ -40,7 +43,8 @@ type session struct {
 	stopLooping context.CancelFunc
 	requests    context.Context // of dequeues; ends after the grace period, by hangUp
 	hangUp      context.CancelFunc
-	work        sync.WaitGroup // loops and depth readings
+	fetches     context.Context // requests, with the cause of dequeues
+	work        sync.WaitGroup  // loops and depth readings
 
 	key         string       // key of the jitter of waits
 	jitters     atomic.Int64 // jitters used so far
@@ -49,26 +53,26 @@ type session struct {
 	failed      chan error   // what ends the run early; buffered, one
 
 	health                      health
-	requested                   atomic.Int64 // requests sent
 	polls, emptyPolls, received atomic.Int64
 }
 
 // newSession checks the options and builds the session. It starts nothing. dispatch makes its
 // dispatcher.
-func newSession(q queue.Queue, o sessionOptions, dispatch func(queue.Queue, *dispatcher.Options) (*dispatcher.Dispatcher, error)) (*session, error) {
+func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.Queue, *dispatcher.Options) (*dispatcher.Dispatcher, error)) (*session, error) {
 	options, err := o.withDefaults()
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
-	s := &session{report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
+	s := &session{pauses: p, report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
 	s.dues.fire = func() { s.hear(true) }
 	if options.Wakeups != nil {
 		s.wakeups.changed, s.wakeups.drained = make(chan struct{}, 1), make(chan struct{})
 		wake.fire = func() { s.hear(false) }
 		options.OnWait = s.onWait
 	}
-	s.queue = countingQueue{q, &s.requested}
+	s.meter = meter.New()
+	s.queue = s.meter.Wrap(q)
 	if options.Poison.Queue != nil {
-		options.Poison.Queue = countingQueue{options.Poison.Queue, &s.requested}
+		options.Poison.Queue = s.meter.Wrap(options.Poison.Queue)
 	}
 	options.Options.OnError, options.OnRelease = report.delivery, wake.at
 	d, derr := dispatch(s.queue, &options.Options)

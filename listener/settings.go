@@ -20,7 +20,7 @@ type Settings struct {
 	Loops Loops
 
 	// Idle is how long loops wait when the queue is empty. It applies from the next empty poll
-	// on, and every loop polls once to pick it up. Setting it together with a QueueEmpty hook,
+	// on, as a whole, and every loop polls once to pick it up. Setting it together with a QueueEmpty hook,
 	// which overrides it, is an error.
 	Idle Idle
 }
@@ -74,6 +74,7 @@ func (s *session) configure(c Settings) error {
 		nonblocking.Send(s.scaler.raised, struct{}{})
 	}
 	s.grow(bounds.Min)
+	s.pauses.notify() // loops in excess end at once
 	s.wake.fire()
 	return nil
 }

@@ -51,6 +51,9 @@ func (p *Phase) UnmarshalText(text []byte) error {
 type State struct {
 	Phase Phase
 
+	PausedBy    PausedBy  // who has stopped the fetching; NotPaused if nobody has
+	PausedSince time.Time // when; zero if it is not paused
+
 	LastPoll    time.Time // when a dequeue last succeeded; zero if none has
 	PollError   error     `json:"-"` // why the last dequeue failed; nil if it succeeded
 	LastError   error     `json:"-"` // the last error of any kind; nil if there was none
@@ -68,7 +71,7 @@ type State struct {
 	Running  int // handlers now running
 	Settling int // settlements in progress
 
-	Requests   int64 // all requests, each of them a billed transaction
+	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
 	Polls      int64 // successful dequeues
 	EmptyPolls int64 // successful dequeues without messages
 	Received   int64 // messages dequeued
@@ -88,12 +91,15 @@ type State struct {
 	Late       int64 // settlements that failed because the visibility had passed
 
 	Visibility time.Duration // visibility of the next dequeue
+
+	ByCause RequestsByCause // Requests by cause, and how many of them failed; Listener.Counts has them by operation too
 }
 
 // Ready reports whether the listener runs and its last dequeue succeeded. A missing queue is
-// not ready. Use it for a readiness probe.
+// not ready. A pause changes nothing, and a listener that starts paused is ready, although it has not
+// polled: a restart would help neither. Use it for a readiness probe.
 func (s State) Ready() bool {
-	return s.Phase == Running && !s.LastPoll.IsZero() && s.PollError == nil
+	return s.Phase == Running && (!s.LastPoll.IsZero() || s.PausedBy != NotPaused) && s.PollError == nil
 }
 
 // Healthy reports whether Run has not returned. It stays true in an outage of the service,
@@ -101,18 +107,20 @@ func (s State) Ready() bool {
 func (s State) Healthy() bool { return s.Phase != Stopped }
 
 // State returns what the listener is doing. It sends no request: Depth is the last one read.
-// Before Run it is the zero State.
-func (l *Listener[T]) State() State {
+// Before Run only PausedBy and PausedSince can be set.
+func (l *Listener[T]) State() (st State) {
 	if s := l.current(); s != nil {
 		return s.state()
 	}
-	return State{}
+	l.pauses.fill(&st)
+	return st
 }
 
 // state implements [Listener.State].
 func (s *session) state() State {
+	counts := s.meter.Counts()
 	st := State{
-		Requests: s.requested.Load(), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),
@@ -121,6 +129,7 @@ func (s *session) state() State {
 		Visibility: s.dispatcher.Visibility(),
 	}
 	s.health.fill(&st)
+	s.pauses.fill(&st)
 	st.LastErrorAt, st.LastError = s.report.lastError()
 	st.Loops, st.LoopsPeak, st.LoopsStarted = s.pool.counts()
 	st.Listening = s.pool.hears().listening

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -56,13 +57,15 @@ func raised(read map[string]string, found time.Duration) (written map[string]str
 	if written == nil {
 		written = make(map[string]string)
 	}
-	written[nameIn(read, timeoutName)] = strconv.Itoa(int(found / time.Second))
+	written[queuemetadata.NameIn(read, timeoutName)] = strconv.Itoa(int(found / time.Second))
 	return written, true
 }
 
-// shareVisibility writes the visibility that was found to the metadata that were read just now.
+// shareVisibility writes the visibility that was found to the metadata that were read just now. It
+// writes nothing to a queue whose workers are paused: the flag may be removed meanwhile, and would be
+// set again.
 func (s *session) shareVisibility(read map[string]string) {
-	if s.options.Metadata != WriteMetadata {
+	if _, paused := queuemetadata.Paused(read); paused || s.options.Metadata != WriteMetadata {
 		return
 	}
 	s.metadata.mu.Lock()
@@ -72,7 +75,7 @@ func (s *session) shareVisibility(read map[string]string) {
 	if !ok {
 		return
 	}
-	if err := s.queue.setMetadata(s.requests, written); err != nil {
+	if err := s.queue.(queue.Manager).SetMetadata(queue.WithCause(s.requests, queue.CauseMetadata), written); err != nil {
 		if s.requests.Err() == nil {
 			s.report.poll(err)
 		}

@@ -95,6 +95,9 @@ func (s *session) setReady(ready bool) {
 	if s.options.Wakeups != nil && s.pool.setReady(ready) {
 		nonblocking.Send(s.wakeups.changed, struct{}{})
 	}
+	if ready && s.pauses.paused() { // it may have begun since the poll
+		s.setReady(false)
+	}
 }
 
 // onFullBatch lets the source wake another instance, because the queue probably has more.

@@ -52,6 +52,7 @@ func (o *ListOptions) list(ctx context.Context, q queue.Queue, yield func(Entry,
 	if err := checkLease(o.Lease); err != nil {
 		return err
 	}
+	ctx = queue.WithCause(ctx, queue.CauseBrowse)
 	shown, err := q.Peek(ctx, queue.MaxBatch)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func Purge(ctx context.Context, q queue.Queue, o *PurgeOptions) (Report, error) 
 	}
 	s := &sweep{
 		queue: q, filter: o.Filter, dryRun: o.DryRun, rate: o.Rate, parallel: o.Parallel,
-		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Purged: 1},
+		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Purged: 1}, cause: queue.CausePurge,
 		plan: func(*Entry, time.Time) (*send, error) { return nil, nil },
 	}
 	return s.run(ctx)

@@ -82,7 +82,7 @@ func Redrive(ctx context.Context, q queue.Queue, o *RedriveOptions) (Report, err
 	p := &planner{from: q.Name(), options: o, opened: make(map[string]queue.Queue)}
 	s := &sweep{
 		queue: q, filter: o.Filter, dryRun: o.DryRun, rate: o.Rate, parallel: o.Parallel,
-		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Redriven: 1},
+		max: o.Max, lease: o.Lease, progress: o.Progress, done: Counts{Redriven: 1}, cause: queue.CauseRedrive,
 		plan: p.plan,
 	}
 	return s.run(ctx)

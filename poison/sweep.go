@@ -24,6 +24,7 @@ type sweep struct {
 	max      int
 	lease    time.Duration
 	progress func(Report)
+	cause    queue.Cause // of all requests
 
 	next time.Time // when the rate allows another page
 
@@ -59,7 +60,7 @@ func (s *sweep) run(ctx context.Context) (Report, error) {
 		s.lease = browse.DefaultLease
 	}
 	s.missing = make(map[queue.Name]error)
-	err := s.pages(ctx)
+	err := s.pages(queue.WithCause(ctx, s.cause))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fatal != nil {

@@ -34,7 +34,7 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 		defer cancel()
 	}
 	unknown, gone := false, false // whether a try may have deleted the message; whether a later one found it gone
-	err := retry.Do(ctx, string(sent.ID), queue.Transient, func(ctx context.Context) error {
+	err := retry.Do(queue.WithCause(ctx, queue.CauseCancel), string(sent.ID), queue.Transient, func(ctx context.Context) error {
 		err := p.queue.Delete(ctx, sent.Lease)
 		gone = unknown && errors.Is(err, queue.ErrMessageGone)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)

@@ -165,10 +165,11 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	if err != nil {
 		return err
 	}
-	return retry.Do(ctx, s.Head.ID, queue.Transient, func(ctx context.Context) error {
+	all := ctx
+	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		err := p.try(ctx, s, text)
 		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
-			if err = p.queue.Create(ctx, nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
+			if err = p.queue.Create(queue.WithCause(all, queue.CauseCreate), nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
 				err = p.try(ctx, s, text)
 			}
 		}

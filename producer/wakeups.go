@@ -159,7 +159,7 @@ func (l *level) reached(ctx context.Context, q queue.Queue, h hints) (bytes int6
 	if !read {
 		return 0, false, nil
 	}
-	p, err := q.Properties(ctx)
+	p, err := q.Properties(queue.WithCause(ctx, queue.CauseDepth))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && p.Depth < l.depth {

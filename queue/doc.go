@@ -18,6 +18,9 @@
 // retries, pages or polls by itself. Arguments that the service would refuse are refused
 // without a request.
 //
+// The context of a request says why it is sent, see [WithCause], and how often it was sent before, see
+// [WithRepeats]. Wrappers pass it on, so that package meter can tell what is paid for.
+//
 // # Concurrency
 //
 // A [Queue] is safe for concurrent use. Cancelling a context abandons the request in

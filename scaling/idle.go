@@ -17,6 +17,12 @@ type Idle struct {
 	// Min if that is longer.
 	Max time.Duration
 
+	// Fleet is how many instances poll the queue. Once its curve has reached Max, a loop waits Fleet ×
+	// Max between polls instead of Max, from a random phase on, so that with one loop each they poll
+	// once per Max together. The package's documentation has what that means for the pickup of a
+	// message. It must not be negative. 0 counts as 1. Defaults to 1.
+	Fleet int
+
 	// New returns the curve of one loop; it is called once per loop. If it returns nil or
 	// panics, the default is used and OnError is called. Defaults to nil, which means
 	// [CurveFrom] of Min and Max with the listener's own random numbers.

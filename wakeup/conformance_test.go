@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBusConforms(t *testing.T) {
+func TestBusConforms(t *testing.T) { // L-34
 	for name, bubble := range map[string]bool{"bubble": true, "real time": false} {
 		t.Run(name, func(t *testing.T) {
 			wakeuptest.Run(t, wakeuptest.Harness{Bubble: bubble, Open: func(*testing.T, int) []wakeuptest.Process {

@@ -93,7 +93,7 @@ func TestUnreachableServerHintsAtServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"queues"}, {"create", "orders"}, {"drop", "orders", "-yes"}, {"put", "orders", "1"}, {"peek", "orders"}, {"clear", "orders", "-yes"}, {"stat", "orders"},
+		{"queues"}, {"create", "orders"}, {"drop", "orders", "-yes"}, {"put", "orders", "1"}, {"peek", "orders"}, {"clear", "orders", "-yes"}, {"stat", "orders"}, {"pause", "orders"}, {"resume", "orders"},
 	} {
 		on(location).fails(t, exitFailure, []string{"millrace: " + args[0] + ": devstoreaccount1", ": service unavailable: ", "start a server there with millrace serve", e.Addr().String()}, args...)
 	}

@@ -33,7 +33,7 @@ func commands() []*command {
 	return []*command{
 		serveCommand(),
 		queuesCommand(), createCommand(), dropCommand(),
-		putCommand(), peekCommand(), clearCommand(), statCommand(), poisonCommand(), bodiesCommand(), costCommand(),
+		putCommand(), peekCommand(), clearCommand(), pauseCommand(), resumeCommand(), statCommand(), poisonCommand(), bodiesCommand(), costCommand(),
 		versionCommand(), helpCommand(),
 	}
 }
@@ -141,7 +141,7 @@ func parseInterspersed(f *flag.FlagSet, args []string) (others []string, err err
 // usage returns the help without arguments.
 func usage() string {
 	var b strings.Builder
-	b.WriteString("Millrace serves the Azure Queue Storage protocol on this machine, and creates, fills, shows and\nclears the queues of any account.\n\nUsage:\n\n")
+	b.WriteString("Millrace serves the Azure Queue Storage protocol on this machine, and creates, fills, shows, pauses\nand clears the queues of any account.\n\nUsage:\n\n")
 	for _, o := range commands() {
 		fmt.Fprintf(&b, "  %-34s%s\n", strings.TrimSpace("millrace "+o.name+" "+o.args), o.does)
 	}

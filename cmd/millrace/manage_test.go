@@ -87,7 +87,7 @@ func TestDropAndClearNeedConfirmation(t *testing.T) {
 
 func TestInvalidQueueNamesAreExplained(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"create", "drop", "clear", "put", "peek", "stat"} {
+	for _, op := range []string{"create", "drop", "clear", "put", "peek", "stat", "pause", "resume"} {
 		args := []string{op}
 		if op == "put" {
 			args = []string{"put", "-plain", "--"}

@@ -60,9 +60,10 @@ func printListed(out io.Writer, q queue.Listed, asJSON bool) error {
 		return err
 	}
 	return printJSON(out, struct {
-		Name     string            `json:"name"`
+		Name string `json:"name"`
+		pauseFields
 		Metadata map[string]string `json:"metadata"`
-	}{q.Name, nonNil(q.Metadata)})
+	}{q.Name, pauseFieldsOf(q.Metadata), nonNil(q.Metadata)})
 }
 
 // printJSON prints one object on a line.

@@ -39,7 +39,7 @@ func TestQueuesListsQueues(t *testing.T) {
 				t.Errorf("queues -json: got the line %q, want JSON", line)
 			}
 		}
-		if want := `{"name":"` + second + `","metadata":{"owner":"<ada>"}}` + "\n"; len(objects) != 1 || objects[0] != want {
+		if want := `{"name":"` + second + `","paused":false,"pausedSince":null,"metadata":{"owner":"<ada>"}}` + "\n"; len(objects) != 1 || objects[0] != want {
 			t.Errorf("queues -json: got %q, want %q", objects, want)
 		}
 	})

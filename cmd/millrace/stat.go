@@ -11,12 +11,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/millrace/millrace/internal/queuemetadata"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 )
 
 const statMore = `It prints the number of messages, how many of them are visible, the age of the oldest visible
-one, the number of messages in the poison queue, and the metadata.
+one, the number of messages in the poison queue, since when the queue is paused, and the metadata.
 `
 
 func statCommand() *command {
@@ -52,6 +53,8 @@ type stat struct {
 	// PoisonDepth is the depth of the poison queue; nil if there is none.
 	PoisonDepth *int64 `json:"poisonDepth"`
 
+	pauseFields
+
 	Metadata map[string]string `json:"metadata"`
 }
 
@@ -65,7 +68,7 @@ func readStat(ctx context.Context, q queue.Queue) (*stat, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stat{Account: q.Name().Account, Queue: q.Name().Queue, Depth: found.Depth, Metadata: nonNil(found.Metadata),
+	s := &stat{Account: q.Name().Account, Queue: q.Name().Queue, Depth: found.Depth, Metadata: nonNil(found.Metadata), pauseFields: pauseFieldsOf(found.Metadata),
 		Visible: len(visible), VisibleMore: len(visible) == queue.MaxBatch}
 	for _, m := range visible {
 		if s.OldestInserted == nil || m.Inserted.Before(*s.OldestInserted) {
@@ -110,6 +113,9 @@ func (s *stat) print(out io.Writer, now time.Time) error {
 	}
 	if s.PoisonDepth != nil {
 		row("poison", "%d in %s", *s.PoisonDepth, s.Queue+poison.Suffix)
+	}
+	if p, paused := queuemetadata.Paused(s.Metadata); paused {
+		row("paused", "%s", describePause(p, now))
 	}
 	for i, name := range slices.Sorted(maps.Keys(s.Metadata)) {
 		label := ""

@@ -105,7 +105,7 @@ type reader struct {
 // message that was put later is not among them, so that a walk ends although messages keep
 // coming. When the caller asks for the next page, or stops, what it has not settled is given
 // back. An error is yielded last, with a page without messages; when ctx ends it is that of ctx,
-// after the page in hand was given back.
+// after the page in hand was given back. The cause of all requests is that of ctx.
 func Pages(ctx context.Context, q queue.Queue, o *Options) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		r := &reader{queue: q, requests: context.WithoutCancel(ctx), seen: make(map[queue.ID]struct{})}
@@ -232,9 +232,9 @@ func (r *reader) take(ctx context.Context) (asked time.Time, batch []queue.Messa
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = retry.Do(limited, r.queue.Name().Queue, queue.Transient, func(context.Context) error {
+	err = retry.Do(limited, r.queue.Name().Queue, queue.Transient, func(try context.Context) error {
 		asked = time.Now()
-		batch, err = r.queue.Dequeue(r.requests, n, r.options.Lease)
+		batch, err = r.queue.Dequeue(retry.Repeated(r.requests, retry.Repeats(try)), n, r.options.Lease)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {

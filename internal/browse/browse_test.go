@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -210,6 +211,41 @@ func TestAFullMessageIsGivenBack(t *testing.T) {
 		}
 		if visible, err := q.Peek(t.Context(), 1); err != nil || len(visible) != 1 || visible[0].Text != full {
 			t.Errorf("got %d visible messages, %v; want the message unchanged", len(visible), err)
+		}
+	})
+}
+
+// busy is a queue whose dequeues fail at first. It records what their contexts say.
+type busy struct {
+	queue.Queue
+	failures int
+	repeats  []int
+	causes   []queue.Cause
+}
+
+func (q *busy) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	q.repeats, q.causes = append(q.repeats, queue.Repeats(ctx)), append(q.causes, queue.CauseOf(ctx))
+	if len(q.repeats) <= q.failures {
+		return nil, queue.ErrOutcomeUnknown
+	}
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+// A page that is asked for again says so, so that a slow service gets more time, and has the cause of
+// the walk.
+func TestARepeatedPageKnowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &busy{Queue: setup(t, 1), failures: 2}
+		for _, err := range browse.Pages(queue.WithCause(t.Context(), queue.CausePurge), q, nil) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if want := []int{0, 1, 2}; !slices.Equal(q.repeats, want) {
+			t.Errorf("repeats: got %v, want %v", q.repeats, want)
+		}
+		if slices.Contains(q.causes, queue.CauseUnknown) || q.causes[0] != queue.CausePurge {
+			t.Errorf("causes: got %v, want that of the walk", q.causes)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/queue"
 )
 
 // The waits between tries grow from firstWait by the factor, each ± spread, up to maxWait. They
@@ -95,20 +96,9 @@ func (p policy) NextBackOff() time.Duration { return p.Next() }
 // Reset does nothing.
 func (policy) Reset() {}
 
-type repeatsKey struct{}
+// Repeated returns a context for a request that was sent n times before and failed each time: see
+// [queue.WithRepeats]. It is for callers that do not use [Do].
+func Repeated(ctx context.Context, n int) context.Context { return queue.WithRepeats(ctx, n) }
 
-// Repeated returns a context for a request that was sent n times before and failed each time. It
-// is for callers that do not use [Do].
-func Repeated(ctx context.Context, n int) context.Context {
-	if n <= 0 {
-		return ctx
-	}
-	return context.WithValue(ctx, repeatsKey{}, n)
-}
-
-// Repeats returns how often the request of this context was sent before. A queue that bounds its
-// requests gives a repeated one more time, because the time before may have been too short.
-func Repeats(ctx context.Context) int {
-	n, _ := ctx.Value(repeatsKey{}).(int)
-	return n
-}
+// Repeats returns how often the request of this context was sent before: see [queue.Repeats].
+func Repeats(ctx context.Context) int { return queue.Repeats(ctx) }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/wakeup/wakeuptest"
 )
 
-func TestConformance(t *testing.T) { // L-33, L-34, L-40
+func TestConformance(t *testing.T) { // L-40
 	type world struct {
 		server *server.Server
 		all    []*Transport

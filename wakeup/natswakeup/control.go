@@ -26,13 +26,17 @@ func (t *Transport) control() {
 		case <-t.kick:
 		case <-retry.C:
 		case <-t.status:
-			// Statuses are dropped when many come at once, so each counts as an interruption.
+			// Statuses are dropped when many come at once, so any counts as an interruption.
+			for len(t.status) > 0 {
+				<-t.status
+			}
 			t.interrupted()
 		case <-t.life.Done():
 			ended = true
 		}
 		t.subscribeWanted()
 		t.handOn()
+		t.sendMissed()
 		if ended {
 			return
 		}
@@ -48,10 +52,9 @@ func (t *Transport) all() []*channel {
 	defer t.mu.Unlock()
 	var all []*channel
 	for q, c := range t.channels {
-		if len(c.members) == 0 && len(c.subs) == 0 && c.asked == 0 {
+		if len(c.members) == 0 && c.sub == nil && c.asked == 0 {
 			delete(t.channels, q)
-			delete(t.subjects, c.event)
-			delete(t.subjects, c.more)
+			delete(t.subjects, c.subject)
 			continue
 		}
 		all = append(all, c)
@@ -63,20 +66,20 @@ func (t *Transport) all() []*channel {
 func (t *Transport) interrupted() {
 	for _, c := range t.all() {
 		c.confirmed = false
-		for s, generation := range t.members(c) {
-			s.tell(generation, false)
+		for _, s := range t.members(c) {
+			s.tell(false)
 		}
 	}
 }
 
-// members returns the subscribers of a channel that are ready, with their generations.
-func (t *Transport) members(c *channel) map[*subscription]int {
+// members returns the subscribers of a channel that are ready.
+func (t *Transport) members(c *channel) []*subscription {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ready := make(map[*subscription]int)
+	var ready []*subscription
 	for s := range c.members {
 		if s.ready {
-			ready[s] = s.generation
+			ready = append(ready, s)
 		}
 	}
 	return ready
@@ -89,34 +92,16 @@ func (t *Transport) subscribeWanted() {
 		ready := c.isReady()
 		t.mu.Unlock()
 		switch {
-		case ready && len(c.subs) == 0:
-			t.begin(c)
-		case !ready && len(c.subs) > 0:
-			end(c.subs)
-			c.subs, c.confirmed = nil, false
+		case ready && c.sub == nil:
+			// It fails if the connection is closed or about to be. The connection does it again when it
+			// has connected again.
+			c.sub, _ = t.conn.ChanQueueSubscribe(c.subject, group, t.messages)
+		case !ready && c.sub != nil:
+			_ = c.sub.Unsubscribe() // it fails if the connection is closed, which ends it too
+			c.sub, c.confirmed = nil, false
 		}
 	}
 	t.all() // forgets what has just ended
-}
-
-// begin subscribes to both subjects of a channel, or to none. The connection does it again when it
-// has connected again.
-func (t *Transport) begin(c *channel) {
-	for _, subject := range []string{c.event, c.more} {
-		sub, err := t.conn.ChanQueueSubscribe(subject, group, t.messages)
-		if err != nil { // the connection is closed or about to be
-			end(c.subs)
-			c.subs = nil
-			return
-		}
-		c.subs = append(c.subs, sub)
-	}
-}
-
-func end(subs []*nats.Subscription) {
-	for _, sub := range subs {
-		_ = sub.Unsubscribe() // it fails if the connection is closed, which ends it too
-	}
 }
 
 // handOn sends what other processes are to hear.
@@ -133,31 +118,9 @@ func (t *Transport) handOn() {
 		n := c.asked
 		c.asked = 0
 		t.mu.Unlock()
-		if n > 0 {
-			t.sendMore(c, n)
+		for range n {
+			t.send(c.subject, payload{From: t.id})
 		}
-	}
-}
-
-// sendMore wakes n other processes. The server handles what comes on one connection in order, so while
-// this process is not subscribed to the subject, it cannot be chosen. What others send on it
-// meanwhile needs no process that is awake.
-func (t *Transport) sendMore(c *channel, n int) {
-	subscribed := len(c.subs) == 2
-	if subscribed {
-		end(c.subs[1:])
-	}
-	for range n {
-		t.send(c.more, payload{})
-	}
-	if subscribed {
-		sub, err := t.conn.ChanQueueSubscribe(c.more, group, t.messages)
-		if err != nil { // the connection is closed or about to be
-			end(c.subs[:1])
-			c.subs, c.confirmed = nil, false
-			return
-		}
-		c.subs[1] = sub
 	}
 }
 
@@ -175,7 +138,7 @@ func (t *Transport) confirm() bool {
 	var fresh []*channel
 	all := t.all()
 	for _, c := range all {
-		if len(c.subs) > 0 && !c.confirmed {
+		if c.sub != nil && !c.confirmed {
 			fresh = append(fresh, c)
 		}
 	}
@@ -194,8 +157,8 @@ func (t *Transport) confirm() bool {
 		if !c.confirmed {
 			continue
 		}
-		for s, generation := range t.members(c) {
-			s.tell(generation, true)
+		for _, s := range t.members(c) {
+			s.tell(true)
 		}
 	}
 	return true
@@ -208,9 +171,8 @@ func (t *Transport) roundTrip() bool {
 	return t.conn.FlushWithContext(ctx) == nil
 }
 
-// denied reports whether the server has refused a subscription.
+// denied reports whether the server has refused the subscription.
 func (t *Transport) denied(c *channel) bool {
 	err := t.conn.LastError()
-	return errors.Is(err, nats.ErrPermissionViolation) &&
-		(strings.Contains(err.Error(), `"`+c.event+`"`) || strings.Contains(err.Error(), `"`+c.more+`"`))
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+c.subject+`"`)
 }

@@ -29,7 +29,8 @@ func (t *Transport) deliver() {
 	}
 }
 
-// received gives a message to all subscribers that are ready. If none is any more, it is handed on.
+// received gives a message to all subscribers that are ready. If none is any more, or if it asks for
+// another process than this, it is handed on.
 func (t *Transport) received(m *nats.Msg) {
 	p, err := decode(m.Data)
 	if err != nil {
@@ -38,7 +39,7 @@ func (t *Transport) received(m *nats.Msg) {
 	t.mu.Lock()
 	c := t.subjects[m.Subject]
 	var members []*subscription
-	if c != nil {
+	if c != nil && p.From != t.id {
 		for s := range c.members {
 			members = append(members, s)
 		}

@@ -13,11 +13,15 @@
 //
 // An event wakes one process that has a ready subscriber of the queue, whichever NATS chooses, and is
 // heard there by all that are ready. It is a hint, and may be lost: when it is on its way to a
-// process that ceases to be ready, while a connection is down, or when a process is too slow. Whoever
+// process that ceases to be ready, when a connection breaks, or when a process is too slow. Whoever
 // becomes ready, or connects again, is told to dequeue once, so work that was missed meanwhile is
 // found then, or by the safety poll of the listener.
 //
-// A subscriber that says More wakes one other process, never its own, if there is one that is ready.
+// In a cluster of servers Listening(true) means that the server of this connection knows. The others
+// learn it a moment later.
+//
+// A subscriber that says More wakes one other process, never its own, if there is one that is ready:
+// NATS may choose the sender, which then sends again, up to 20 times.
 //
 // # Connection
 //
@@ -27,8 +31,8 @@
 //
 // # Permissions
 //
-// Publishers need to publish, and listeners to publish and to subscribe to, Prefix + ".event.>" and
-// Prefix + ".more.>", with the queue group "millrace". Whoever may publish can wake workers for
+// Publishers need to publish, and listeners to publish and to subscribe to, Prefix + ".>", with the
+// queue group "millrace". Whoever may publish can wake workers for
 // nothing; a payload can do no more.
 //
 // # Concurrency

@@ -15,8 +15,9 @@ const version = 1
 // maxPayload bounds what is read; ours have about 100 bytes.
 const maxPayload = 512
 
-// maxHops bounds how often a payload is handed on.
-const maxHops = 4
+// maxHops bounds how often an event is handed on. NATS chooses at random, the sender of More included:
+// if one other process is ready, so many choices miss it once in a million times.
+const maxHops = 20
 
 // maxSkew is how far the clock of a publisher may be ahead.
 const maxSkew = time.Hour
@@ -26,6 +27,7 @@ type payload struct {
 	Version int       `json:"v"`
 	Bytes   int64     `json:"bytes,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
+	From    string    `json:"from,omitempty"` // the transport that asked for another process
 	Hops    int       `json:"hops,omitempty"` // how often it was handed on
 }
 

@@ -2,13 +2,18 @@ package natswakeup
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
 )
 
@@ -16,11 +21,12 @@ import (
 // again, and nobody believes meanwhile that it listens.
 func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 	s := serve(t, -1, nil)
-	port := s.Addr().(*net.TCPAddr).Port
-	var disconnected, reconnected atomic.Int64
+	port := portOf(s)
+	others := int(s.NumSubscriptions())
+	disconnected, reconnected := make(chan bool, 100), make(chan bool, 100)
 	publisher := setup(t, s,
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { disconnected.Add(1) }),
-		nats.ReconnectHandler(func(*nats.Conn) { reconnected.Add(1) }))
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { disconnected <- true }),
+		nats.ReconnectHandler(func(*nats.Conn) { reconnected <- true }))
 	worker, alsoWorker := setup(t, s), setup(t, s)
 	a, b, c := listener(t, worker, orders), listener(t, worker, orders), listener(t, alsoWorker, orders)
 	full := listener(t, alsoWorker, orders)
@@ -35,10 +41,7 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 				return
 			default:
 			}
-			err := publisher.Publish(t.Context(), wakeup.Event{Queue: orders, Bytes: 1})
-			if err != nil && !errors.Is(err, ErrDisconnected) {
-				t.Error(err)
-			}
+			publish(t, publisher, wakeup.Event{Queue: orders, Bytes: 1})
 			a.More()
 			drain(a, b, c)
 		}
@@ -56,17 +59,16 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	load.Wait()
-	for !publisher.conn.IsConnected() {
-		if err := publisher.conn.ForceReconnect(); err != nil {
-			t.Fatal(err)
+	c.Ready(false)
+	for _, one := range []*Transport{publisher, worker, alsoWorker} {
+		for one.conn.Flush() != nil { // it may not have connected yet
+			runtime.Gosched()
 		}
 	}
-	settle(t, s, []*Transport{worker, alsoWorker}, int(s.NumSubscriptions())-worker.wanted()-alsoWorker.wanted())
-	if err := worker.conn.Flush(); err != nil {
-		t.Fatal(err)
+	for worker.queued() > 0 { // what the load has left would push out what follows
+		runtime.Gosched()
 	}
-	c.Ready(false)
-	c.Close()
+	settle(t, s, []*Transport{worker, alsoWorker}, others)
 	for i := range int64(10) {
 		publish(t, worker, wakeup.Event{Queue: orders, Bytes: 1000 + i})
 		a.awaitEvent(t, 1000+i)
@@ -75,9 +77,8 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 	if len(full.events) != 0 || len(full.listening) != 0 {
 		t.Errorf("a subscriber without room heard %d events, and was told %d times", len(full.events), len(full.listening))
 	}
-	if disconnected.Load() == 0 || reconnected.Load() == 0 {
-		t.Errorf("the program's own handlers were called %d and %d times", disconnected.Load(), reconnected.Load())
-	}
+	receive(t, "the program's own handler of a break", disconnected)
+	receive(t, "the program's own handler of a connection", reconnected)
 }
 
 // drain forgets what was heard, so that channels do not fill up.
@@ -89,26 +90,65 @@ func drain(all ...*recorder) {
 	}
 }
 
-// Nothing is kept for a connection that is down.
-func TestPublishWithoutAConnectionIsAnError(t *testing.T) {
+// A message that was put while the publisher's connection was down is heard of when it is there again,
+// even if all workers have connected before. What is kept is bounded.
+func TestEventsOfAnOutageAreAddedUp(t *testing.T) {
 	s := serve(t, -1, nil)
+	port := portOf(s)
+	var held atomic.Bool
+	one := setup(t, s, nats.CustomReconnectDelay(func(int) time.Duration {
+		for held.Load() {
+			runtime.Gosched()
+		}
+		return time.Millisecond
+	}))
+	held.Store(true)
+	defer held.Store(false)
+	due := time.Now().Add(time.Hour)
+	s.Shutdown()
+	s.WaitForShutdown()
+	for one.conn.IsConnected() {
+		runtime.Gosched()
+	}
+	for range 1000 {
+		publish(t, one, wakeup.Event{Queue: orders, Bytes: 2})
+		publish(t, one, wakeup.Event{Queue: orders, Bytes: 3, Due: due})
+	}
+	for i := range maxMissed - 2 {
+		publish(t, one, wakeup.Event{Queue: queue.Name{Queue: fmt.Sprint(i)}})
+	}
+	if err := one.Publish(t.Context(), wakeup.Event{Queue: queue.Name{Queue: "one too many"}}); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("got %v, want ErrDisconnected", err)
+	}
+	if n, err := one.conn.Buffered(); n > 1024 {
+		t.Errorf("%d bytes are in the buffer of the connection, %v", n, err)
+	}
+	// The worker is there before the publisher.
+	worker := listener(t, setup(t, serve(t, port, nil)), orders)
+	held.Store(false)
+	got := map[int64]wakeup.Event{}
+	for range 2 {
+		e := receive(t, "an event", worker.events)
+		got[e.Bytes] = e
+	}
+	if len(got) != 2 || !got[3000].Due.Equal(due) || !got[2000].Due.IsZero() {
+		t.Errorf("heard %+v", got)
+	}
+}
+
+// A subscriber may come while the connection is down.
+func TestASubscriberDoesNotWaitForTheConnection(t *testing.T) {
+	s := serve(t, -1, nil)
+	port := portOf(s)
 	one := setup(t, s)
 	r := listener(t, one, orders)
 	s.Shutdown()
 	s.WaitForShutdown()
 	r.awaitListening(t, false)
-	for range 1000 {
-		if err := one.Publish(t.Context(), wakeup.Event{Queue: orders}); !errors.Is(err, ErrDisconnected) {
-			t.Fatalf("got %v, want ErrDisconnected", err)
-		}
-	}
-	if n, err := one.conn.Buffered(); n > 1024 {
-		t.Errorf("%d bytes are kept, %v", n, err)
-	}
-	late := subscribe(t, one, orders) // it does not wait for a connection
+	late := subscribe(t, one, orders)
 	late.Ready(false)
 	late.Ready(true)
-	serve(t, portOf(one), nil)
+	serve(t, port, nil)
 	r.awaitListening(t, true)
 	late.awaitListening(t, true)
 	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
@@ -116,14 +156,4 @@ func TestPublishWithoutAConnectionIsAnError(t *testing.T) {
 	late.awaitEvent(t, 7)
 }
 
-func portOf(transport *Transport) int {
-	for _, url := range transport.conn.Servers() {
-		_, port, _ := net.SplitHostPort(url[len("nats://"):])
-		n := 0
-		for _, digit := range port {
-			n = 10*n + int(digit-'0')
-		}
-		return n
-	}
-	return 0
-}
+func portOf(s *server.Server) int { return s.Addr().(*net.TCPAddr).Port }

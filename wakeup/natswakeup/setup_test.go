@@ -129,7 +129,7 @@ func (t *Transport) wanted() int {
 	n := 0
 	for _, c := range t.channels {
 		if c.isReady() {
-			n += 2
+			n++
 		}
 	}
 	return n

@@ -13,17 +13,9 @@ const group = "millrace"
 // maxSubject bounds subjects; servers accept 4,096 bytes for a whole line of the protocol.
 const maxSubject = 1024
 
-// topic is what a subject is for.
-type topic string
-
-const (
-	topicEvent topic = "event" // messages have come
-	topicMore  topic = "more"  // a subscriber has found more than it took
-)
-
 // subject returns the subject of a queue. Different queues have different ones.
-func subject(prefix string, t topic, q queue.Name) string {
-	return prefix + "." + string(t) + "." + token(q.Account) + "." + token(q.Queue)
+func subject(prefix string, q queue.Name) string {
+	return prefix + "." + token(q.Account) + "." + token(q.Queue)
 }
 
 // token escapes a name for a subject. Different names have different tokens, and none is empty.

@@ -14,15 +14,15 @@ const maxMore = 16
 
 // channel is what a process hears about one queue, for all subscribers that it has.
 type channel struct {
-	queue       queue.Name
-	event, more string // subjects
+	queue   queue.Name
+	subject string
 
 	members map[*subscription]struct{} // guarded by Transport.mu
 	asked   int                        // calls of More that were not sent yet; guarded by Transport.mu
 
 	// Only the controller uses these.
-	subs      []*nats.Subscription // to event and more, or none
-	confirmed bool                 // the server has confirmed them, on this connection
+	sub       *nats.Subscription // or nil
+	confirmed bool               // the server has confirmed it, on this connection
 }
 
 // isReady reports whether any subscriber is. Requires Transport.mu.
@@ -41,9 +41,8 @@ type subscription struct {
 	channel    *channel
 	subscriber wakeup.Subscriber
 
-	ready      bool // guarded by Transport.mu
-	generation int  // counts the changes of ready; guarded by Transport.mu
-	told       bool // that it listens, since it is ready; guarded by Transport.mu
+	ready bool // guarded by Transport.mu
+	told  bool // that it listens, since it is ready; guarded by Transport.mu
 
 	calling sync.Mutex // held while the subscriber is called; comes before Transport.mu
 }
@@ -61,7 +60,6 @@ func (s *subscription) Ready(ready bool) {
 		return
 	}
 	s.ready, s.told = ready, false
-	s.generation++
 	t.wakeController()
 }
 
@@ -89,12 +87,13 @@ func (s *subscription) Close() {
 	t.wakeController()
 }
 
-// tell calls Listening, if Ready has not been called since the generation, and this is news.
-func (s *subscription) tell(generation int, listening bool) {
+// tell calls Listening if the subscriber is ready and this is news. Only the controller calls it, which
+// also ends the subscription at the server: so what it tells is true whatever Ready says meanwhile.
+func (s *subscription) tell(listening bool) {
 	s.calling.Lock()
 	defer s.calling.Unlock()
 	s.transport.mu.Lock()
-	news := s.ready && s.generation == generation && s.told != listening
+	news := s.ready && s.told != listening
 	if news {
 		s.told = listening
 	}

@@ -2,6 +2,7 @@ package natswakeup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +21,7 @@ const maxPending = 256
 // ErrClosed is the error of a [Transport] that was closed.
 var ErrClosed = errors.New("natswakeup: the transport is closed")
 
-// ErrDisconnected is the error of Publish while the connection is down.
+// ErrDisconnected is the error of Publish when the connection is down and too many events are kept.
 var ErrDisconnected = errors.New("natswakeup: the connection is down")
 
 // Options configure a [Transport]. Nil and the zero value mean the defaults.
@@ -34,6 +35,7 @@ type Options struct {
 // one for each connection. It is safe for concurrent use.
 type Transport struct {
 	conn   *nats.Conn
+	id     string // tells this transport from others
 	prefix string
 	bad    error // why nothing is possible, or nil
 
@@ -47,8 +49,9 @@ type Transport struct {
 	mu       sync.Mutex
 	closed   bool                    // guarded by mu
 	channels map[queue.Name]*channel // guarded by mu
-	subjects map[string]*channel     // the same by the subjects of events and of more; guarded by mu
+	subjects map[string]*channel     // the same by subject; guarded by mu
 	forward  []forwarded             // what is to be handed on; guarded by mu
+	missed   map[missedKey]int64     // the bytes of events that wait for the connection; guarded by mu
 }
 
 // New returns a transport over the connection, which remains the caller's: its handlers are not
@@ -59,12 +62,13 @@ func New(conn *nats.Conn, o *Options) *Transport {
 		panic("natswakeup.New: the connection is nil")
 	}
 	t := &Transport{
-		conn: conn, prefix: "millrace.wakeup",
+		conn: conn, id: rand.Text(), prefix: "millrace.wakeup",
 		messages: make(chan *nats.Msg, maxPending),
 		status:   conn.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED, nats.DRAINING_SUBS, nats.DRAINING_PUBS),
 		kick:     make(chan struct{}, 1),
 		channels: make(map[queue.Name]*channel),
 		subjects: make(map[string]*channel),
+		missed:   make(map[missedKey]int64),
 	}
 	if o != nil && o.Prefix != "" {
 		t.prefix = o.Prefix
@@ -76,9 +80,10 @@ func New(conn *nats.Conn, o *Options) *Transport {
 	return t
 }
 
-// Publish hands the event to the connection. While that is down nothing is kept: the error is then
-// [ErrDisconnected], and subscribers dequeue when they connect again. The context is not used, because
-// nothing is waited for but the write buffer of the connection.
+// Publish hands the event to the connection. While that is down, one event is kept for each queue and
+// due time, and published when it is there again. When there are too many, the error is
+// [ErrDisconnected]. The context is not used, because nothing is waited for but the write buffer of
+// the connection.
 func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
 	if err := t.publish(e); err != nil {
 		return fmt.Errorf("publish that work has come to %v: %w", e.Queue, err)
@@ -87,7 +92,11 @@ func (t *Transport) Publish(_ context.Context, e wakeup.Event) error {
 }
 
 func (t *Transport) publish(e wakeup.Event) error {
-	s, err := t.subject(topicEvent, e.Queue)
+	s, err := t.subject(e.Queue)
+	if err != nil {
+		return err
+	}
+	data, err := payload{Bytes: max(0, e.Bytes), Due: due(e)}.encode()
 	if err != nil {
 		return err
 	}
@@ -95,28 +104,24 @@ func (t *Transport) publish(e wakeup.Event) error {
 	case t.conn.IsClosed():
 		return nats.ErrConnectionClosed
 	case !t.conn.IsConnected():
-		return ErrDisconnected
-	}
-	data, err := payload{Bytes: max(0, e.Bytes), Due: e.Due.Round(0).UTC()}.encode()
-	if err != nil {
-		return err
+		return t.keep(e)
 	}
 	err = t.conn.Publish(s, data)
-	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // the connection does not know it yet
-		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	if broken := (*net.OpError)(nil); errors.As(err, &broken) { // a status follows
+		return t.keep(e)
 	}
 	return err
 }
 
 // subject returns a subject, unless nothing can be sent or received with it.
-func (t *Transport) subject(what topic, q queue.Name) (string, error) {
+func (t *Transport) subject(q queue.Name) (string, error) {
 	if t.life.Err() != nil {
 		return "", ErrClosed
 	}
 	if t.bad != nil {
 		return "", t.bad
 	}
-	s := subject(t.prefix, what, q)
+	s := subject(t.prefix, q)
 	if len(s) > maxSubject {
 		return "", fmt.Errorf("its subject has %d bytes, at most %d are possible", len(s), maxSubject)
 	}
@@ -134,7 +139,7 @@ func (t *Transport) Subscribe(q queue.Name, s wakeup.Subscriber) (wakeup.Subscri
 }
 
 func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription, error) {
-	event, err := t.subject(topicEvent, q)
+	on, err := t.subject(q)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +153,8 @@ func (t *Transport) subscribe(q queue.Name, s wakeup.Subscriber) (*subscription,
 	}
 	c := t.channels[q]
 	if c == nil {
-		c = &channel{queue: q, event: event, more: subject(t.prefix, topicMore, q), members: make(map[*subscription]struct{})}
-		t.channels[q], t.subjects[c.event], t.subjects[c.more] = c, c, c
+		c = &channel{queue: q, subject: on, members: make(map[*subscription]struct{})}
+		t.channels[q], t.subjects[on] = c, c
 	}
 	m := &subscription{transport: t, channel: c, subscriber: s, ready: true}
 	c.members[m] = struct{}{}

@@ -1,0 +1,79 @@
+package listener
+
+import (
+	"github.com/millrace/millrace/meter"
+	"github.com/millrace/millrace/queue"
+)
+
+// RequestsByCause are the requests of a listener by what they were for. Those of the first group add up
+// to all requests; the second counts some of them again.
+type RequestsByCause struct {
+	Fetches   int64 // dequeues
+	Renewals  int64 // leases renewed
+	Saves     int64 // calls of Message.Save
+	Starts    int64 // starts of handlers recorded, after deliveries that ended in nothing
+	GiveBacks int64 // messages made visible again, now or after a delay
+	Deletes   int64 // messages deleted: done, discarded or duplicates
+	Poison    int64 // messages moved to the poison queue, in two requests each, or kept hidden
+	Depth     int64 // readings of the depth
+	Metadata  int64 // metadata read or written
+	Creates   int64 // creations of the queue
+	Others    int64 // what a Queue of the program's sends for other causes
+
+	EmptyFetches int64 // dequeues without a message
+	Repeated     int64 // sent again because the request before failed
+	Throttled    int64 // refused because the service was busy, which is not billed
+	Unreached    int64 // the service was not reached, or there was no token to ask it with
+	Failed       int64 // any other error, such as a lost lease or a missing response
+}
+
+// Counts returns the requests of the listener and its poison queue by operation, cause and outcome;
+// [meter.Counts.Cost] prices them. Before Run there are none. It sends no request and is safe for
+// concurrent use.
+func (l *Listener[T]) Counts() meter.Counts {
+	if s := l.current(); s != nil {
+		return s.meter.Counts()
+	}
+	return nil
+}
+
+// requestsByCause returns the counts by cause.
+func requestsByCause(c meter.Counts) RequestsByCause {
+	total := c.Total()
+	r := RequestsByCause{
+		EmptyFetches: c.Cause(queue.CauseFetch).Empty,
+		Repeated:     total.Repeated, Throttled: total.Throttled, Unreached: total.Unreached, Failed: total.Failed,
+	}
+	for _, line := range c {
+		*r.of(line.Cause) += line.Requests
+	}
+	return r
+}
+
+// of returns the count of a cause.
+func (r *RequestsByCause) of(c queue.Cause) *int64 {
+	switch c {
+	case queue.CauseFetch:
+		return &r.Fetches
+	case queue.CauseRenew:
+		return &r.Renewals
+	case queue.CauseSave:
+		return &r.Saves
+	case queue.CauseStart:
+		return &r.Starts
+	case queue.CauseGiveBack:
+		return &r.GiveBacks
+	case queue.CauseDelete:
+		return &r.Deletes
+	case queue.CausePoison:
+		return &r.Poison
+	case queue.CauseDepth:
+		return &r.Depth
+	case queue.CauseMetadata:
+		return &r.Metadata
+	case queue.CauseCreate:
+		return &r.Creates
+	default:
+		return &r.Others
+	}
+}
