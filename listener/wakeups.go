@@ -207,23 +207,24 @@ func (s *session) unsubscribe() {
 	s.wakeups.keeping.Wait()
 }
 
+// connectWithin is how long a source may take to connect before a line says that it has not.
+const connectWithin = time.Second
+
 // connectionLog logs whether events reach the listener, at most one line in logInterval, and in the end
 // what holds.
 type connectionLog struct {
 	begun     bool
-	connected bool // as was logged
+	ever      bool // events have reached the listener
+	connected bool // as was logged, or as is expected at first
 	timer     *time.Timer
 	next      time.Time // when a line may be logged
 }
 
 func (c *connectionLog) log(s *session) {
 	now := s.pool.hears().connected
-	if !c.begun {
-		c.begun, c.connected = true, now
-		if !now {
-			s.report.info("no wake-ups yet: polling until they come")
-		}
-		return
+	c.ever = c.ever || now
+	if !c.begun { // a source that connects soon is not worth a line
+		c.begun, c.connected, c.next = true, true, time.Now().Add(connectWithin)
 	}
 	if now == c.connected {
 		return
@@ -234,8 +235,12 @@ func (c *connectionLog) log(s *session) {
 		return
 	}
 	c.connected, c.next = now, time.Now().Add(logInterval)
-	if now {
+	switch {
+	case now:
 		s.report.info("wake-ups come")
+		return
+	case !c.ever:
+		s.report.info("no wake-ups yet: polling until they come")
 		return
 	}
 	s.report.line(slog.LevelWarn, "wake-ups are lost: polling until they come back")
