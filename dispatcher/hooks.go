@@ -59,7 +59,7 @@ func (o *Options) guard(of queue.Name) *hook.Guard {
 	})
 	o.OnError = func(err error) { g.Contain(onError, func() { report(err) }) }
 	if f := o.OnWait; f != nil {
-		o.OnWait = func() { g.Contain("OnWait", f) }
+		o.OnWait = func(mayOpen bool) { g.Contain("OnWait", func() { f(mayOpen) }) }
 	}
 	if f := o.OnRelease; f != nil {
 		o.OnRelease = func(due time.Time) { g.Contain("OnRelease", func() { f(due) }) }

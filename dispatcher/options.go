@@ -94,10 +94,11 @@ type Options struct {
 	// Seed makes the pauses in an outage of the handlers repeatable. Defaults to a random one.
 	Seed uint64
 
-	// OnWait is called when a caller of [Dispatcher.Reserve] begins to wait: because no slot is free
-	// that [Dispatcher.Open] allows, or in an outage of the handlers. It is called again while the wait
-	// goes on, and must not block. Defaults to none.
-	OnWait func()
+	// OnWait is called when a caller of [Dispatcher.Reserve] waits in an outage of the handlers, or has
+	// waited for 10 ms because no slot is free that [Dispatcher.Open] allows; then mayOpen tells whether
+	// that could allow more. It is called again while the wait goes on, and must not block. Defaults to
+	// none.
+	OnWait func(mayOpen bool)
 
 	// OnRelease is called with the time at which a message that was given back becomes visible
 	// again, unless it expires within a second or is left to other workers. It must not block.

@@ -16,7 +16,7 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 	defer d.slots.endTurn()
 	for {
 		if d.options.OnWait != nil && d.breaker.isOpen() {
-			d.options.OnWait()
+			d.options.OnWait(false)
 		}
 		probe, ok := d.breaker.await(ctx)
 		if !ok {

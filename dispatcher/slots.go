@@ -22,7 +22,7 @@ type slots struct {
 
 	batch int // slots per dequeue, at most
 
-	onWait func() // called when no slot is free; nil for none
+	onWait func(mayOpen bool) // called when no slot has been free for waitLimit; nil for none
 
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
@@ -36,7 +36,7 @@ type slots struct {
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
 }
 
-func newSlots(size, batch int, onWait func()) *slots {
+func newSlots(size, batch int, onWait func(mayOpen bool)) *slots {
 	return &slots{
 		turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), batch: batch, onWait: onWait,
 		size: size, wanted: size, maxOpen: size, open: size,
@@ -62,13 +62,15 @@ func (s *slots) reserve(ctx context.Context, maxSlots int, minSlots func() int, 
 	var timer *time.Timer // runs from when the first slot is free
 	var lingered <-chan time.Time
 	patient := linger > 0
+	var wait waitTimer
+	defer wait.stop()
 	for ctx.Err() == nil {
 		n, free := s.take(maxSlots, minSlots(), patient)
 		if n > 0 {
 			return n
 		}
-		if free <= 0 && s.onWait != nil {
-			s.onWait()
+		if s.onWait != nil && wait.isOver(free) {
+			s.onWait(s.mayOpen())
 		}
 		if free > 0 && timer == nil {
 			timer = time.NewTimer(linger)
@@ -79,10 +81,48 @@ func (s *slots) reserve(ctx context.Context, maxSlots int, minSlots func() int, 
 		case <-s.freed:
 		case <-lingered:
 			patient = false
+		case <-wait.c:
+			wait.over = true
 		case <-ctx.Done():
 		}
 	}
 	return 0
+}
+
+// waitLimit is how long no slot must be free before onWait is called: the slots of a dequeue are all taken
+// for a moment, until its messages have started.
+const waitLimit = 10 * time.Millisecond
+
+// waitTimer measures for how long no slot has been free. The zero value is ready to use.
+type waitTimer struct {
+	timer *time.Timer
+	c     <-chan time.Time
+	over  bool // c has fired
+}
+
+// isOver reports whether no slot has been free for waitLimit, given how many are free now.
+func (w *waitTimer) isOver(free int) bool {
+	if free > 0 {
+		w.stop()
+		*w = waitTimer{}
+	} else if w.timer == nil {
+		w.timer = time.NewTimer(waitLimit)
+		w.c = w.timer.C
+	}
+	return w.over
+}
+
+func (w *waitTimer) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// mayOpen reports whether setOpen could open more slots.
+func (s *slots) mayOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open < s.size
 }
 
 // take reserves up to maxSlots if minSlots are free, or any if not patient. It also returns how

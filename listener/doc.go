@@ -24,6 +24,13 @@
 // for one more dequeue stays open. If slow handlers take all open slots, new work is noticed
 // within 30 s.
 //
+// # Wake-ups
+//
+// With Options.Wakeups an idle listener has no loop and sends nothing: an event, from a producer that
+// publishes or from the server, starts a loop at once. Events are hints. What was lost is found by
+// Options.SafetyPoll, and while the source is not connected a loop polls as without it. See package
+// wakeup for the sources. [Listener.Wake] says the same by any other way.
+//
 // # Settings in the queue
 //
 // A queue can have settings in its metadata, which apply to all its workers that have no option of
@@ -48,7 +55,8 @@
 // # Cost
 //
 // One transaction per dequeue and one per delete: 1 + 1/batch per message. An idle listener
-// polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain. The
+// polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain; with
+// Options.Wakeups it sends one safety poll a minute. The
 // depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
 // while loops could be added. The metadata of the queue, if Options.Metadata asks for them, cost at
 // most one a minute.

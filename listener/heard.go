@@ -18,7 +18,7 @@ const (
 type heard struct {
 	number    uint64    // how much was heard; goes up only when no poll is owed
 	polled    uint64    // number when the newest dequeue was about to be sent: if it is less, a poll is owed
-	at        time.Time // when that was
+	at        time.Time // when that was: a safety poll follows if there is none for long
 	listening bool      // the source delivers events to this listener
 	connected bool      // the source said so last
 	ready     bool      // the source is told that there is room for work, or will be in a moment
@@ -151,14 +151,3 @@ func (f *loopPool) hears() heard {
 
 // owed reports whether something was heard that no poll has served.
 func (h heard) owed() bool { return h.number != h.polled }
-
-// untilSafetyPoll returns how long it is until a safety poll, which is due when no loop has polled for
-// the interval and none runs.
-func (f *loopPool) untilSafetyPoll(interval time.Duration) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.active > 0 {
-		return interval
-	}
-	return interval - time.Since(f.heard.at)
-}

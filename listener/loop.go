@@ -18,6 +18,9 @@ const (
 	maxErrorWait   = 30 * time.Second
 )
 
+// errorsInARow is after how many errors events go to other instances.
+const errorsInARow = 2
+
 // minHookWait keeps a QueueEmpty hook that returns zero from polling in a busy loop.
 const minHookWait = time.Millisecond
 
@@ -102,7 +105,7 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.phased = false
 	l.pool.found()
 	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
-		l.onFullBatch()
+		l.wakeAnother() // the queue probably has more
 	}
 	if !l.pauses.paused() {
 		l.rescale(len(batch), len(batch) >= reserved)
@@ -205,7 +208,9 @@ func (l *loop) onError(err error) time.Duration {
 	if l.errors == nil {
 		l.errors, l.failed = l.newErrorWaits(), 0
 	}
-	l.failed++
+	if l.failed++; l.failed == errorsInARow {
+		l.passOn(true)
+	}
 	return l.errors.Next()
 }
 

@@ -176,7 +176,7 @@ func (s *session) announcePause() {
 	} else {
 		s.setReady(false) // events are for instances that are not paused
 		if s.pool.hears().owed() {
-			s.onFullBatch() // also the one that this instance was woken for
+			s.wakeAnother() // also the one that this instance was woken for
 		}
 		s.report.info("paused", slog.String("by", now.String()))
 	}

@@ -54,7 +54,7 @@ type State struct {
 	PausedBy    PausedBy  // who has stopped the fetching; NotPaused if nobody has
 	PausedSince time.Time // when; zero if it is not paused
 
-	LastPoll    time.Time // when a dequeue last succeeded; zero if none has
+	LastPoll    time.Time // when a dequeue last succeeded; zero if none has; with Options.Wakeups it may be long ago
 	PollError   error     `json:"-"` // why the last dequeue failed; nil if it succeeded
 	LastError   error     `json:"-"` // the last error of any kind; nil if there was none
 	LastErrorAt time.Time // when it occurred

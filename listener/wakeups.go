@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/internal/jitter"
 	"github.com/millrace/millrace/internal/nonblocking"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/wakeup"
@@ -23,7 +24,7 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
-	more    atomic.Bool   // a full batch was found
+	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
 	keeping sync.WaitGroup
 }
@@ -81,27 +82,37 @@ func (s *session) onListening(on bool) {
 
 // onWait is called when a loop waits for slots, or in an outage of the handlers. If no slots can be
 // opened there is no room for work, and other instances should get the events.
-func (s *session) onWait() {
-	if s.dispatcher.Saturated() && s.pool.canGrow() {
+func (s *session) onWait(mayOpen bool) {
+	if mayOpen && s.pool.canGrow() {
 		if s.pool.hears().owed() {
 			nonblocking.Send(s.scaler.raised, struct{}{})
 		}
 		return
 	}
-	s.setReady(false)
+	s.passOn(s.pool.hears().owed())
 }
 
-func (s *session) setReady(ready bool) {
-	if s.options.Wakeups != nil && s.pool.setReady(ready) {
+// passOn lets events go to other instances. With woken another one is woken, because this one has heard
+// of work and does not get to it.
+func (s *session) passOn(woken bool) {
+	if s.setReady(false) && woken {
+		s.wakeAnother()
+	}
+}
+
+// setReady says whether events may come to this instance, and reports whether that is a change.
+func (s *session) setReady(ready bool) (changed bool) {
+	if changed = s.options.Wakeups != nil && s.pool.setReady(ready); changed {
 		nonblocking.Send(s.wakeups.changed, struct{}{})
 	}
 	if ready && s.pauses.paused() { // it may have begun since the poll
 		s.setReady(false)
 	}
+	return changed
 }
 
-// onFullBatch lets the source wake another instance, because the queue probably has more.
-func (s *session) onFullBatch() {
+// wakeAnother lets the source wake another instance.
+func (s *session) wakeAnother() {
 	if s.options.Wakeups != nil {
 		s.wakeups.more.Store(true)
 		nonblocking.Send(s.wakeups.changed, struct{}{})
@@ -111,7 +122,7 @@ func (s *session) onFullBatch() {
 // checkWakeups returns an error if the source is a nil pointer, or if the safety poll has no unit.
 func (c *sessionOptions) checkWakeups() error {
 	if c.Wakeups != nil && isnil.Value(c.Wakeups) {
-		return fmt.Errorf("Wakeups is a nil %T: leave it out for polling", c.Wakeups)
+		return fmt.Errorf("the option Wakeups is a nil %T: leave it out for polling", c.Wakeups)
 	}
 	if c.SafetyPoll > 0 && c.SafetyPoll < time.Microsecond {
 		return fmt.Errorf("safety poll %v is too short for any request: give it a unit, such as %d*time.Second, or a negative one for none", c.SafetyPoll, c.SafetyPoll)
@@ -196,23 +207,24 @@ func (s *session) unsubscribe() {
 	s.wakeups.keeping.Wait()
 }
 
+// connectWithin is how long a source may take to connect before a line says that it has not.
+const connectWithin = time.Second
+
 // connectionLog logs whether events reach the listener, at most one line in logInterval, and in the end
 // what holds.
 type connectionLog struct {
 	begun     bool
-	connected bool // as was logged
+	ever      bool // events have reached the listener
+	connected bool // as was logged, or as is expected at first
 	timer     *time.Timer
 	next      time.Time // when a line may be logged
 }
 
 func (c *connectionLog) log(s *session) {
 	now := s.pool.hears().connected
-	if !c.begun {
-		c.begun, c.connected = true, now
-		if !now {
-			s.report.info("no wake-ups yet: polling until they come")
-		}
-		return
+	c.ever = c.ever || now
+	if !c.begun { // a source that connects soon is not worth a line
+		c.begun, c.connected, c.next = true, true, time.Now().Add(connectWithin)
 	}
 	if now == c.connected {
 		return
@@ -223,8 +235,12 @@ func (c *connectionLog) log(s *session) {
 		return
 	}
 	c.connected, c.next = now, time.Now().Add(logInterval)
-	if now {
+	switch {
+	case now:
 		s.report.info("wake-ups come")
+		return
+	case !c.ever:
+		s.report.info("no wake-ups yet: polling until they come")
 		return
 	}
 	s.report.line(slog.LevelWarn, "wake-ups are lost: polling until they come back")
@@ -244,12 +260,16 @@ func (c *connectionLog) stop() {
 	}
 }
 
-// watchSafety polls now and then while no loop runs, so that an event that was lost costs no more than
-// that time. It runs until ctx ends; the session owns it.
+// watchSafety makes a loop poll when none has for a while, so that an event that was lost costs no more
+// than that time. It runs until ctx ends; the session owns it.
 func (s *session) watchSafety(ctx context.Context) {
 	interval := s.options.SafetyPoll
 	// Longer by up to 10 %, so that processes that started together do not poll together.
-	next := func() time.Duration { return interval + time.Duration(s.nextJitter()*float64(interval)/10) }
+	polls := 0
+	next := func() time.Duration {
+		polls++
+		return interval + time.Duration(jitter.Of(s.key+"/safety", polls)*float64(interval)/10)
+	}
 	wanted := next()
 	timer := time.NewTimer(wanted)
 	defer timer.Stop()
@@ -259,7 +279,7 @@ func (s *session) watchSafety(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wait := s.pool.untilSafetyPoll(wanted)
+		wait := wanted - time.Since(s.pool.hears().at)
 		if wait <= 0 {
 			s.hear(false)
 			wanted = next()

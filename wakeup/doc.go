@@ -7,6 +7,14 @@
 // An event is a hint and never the truth. It may come twice, late, for a queue that is empty, or not at
 // all. A listener that hears one dequeues; one that hears none dequeues now and then all the same.
 //
+// Set listener.Options.Wakeups to a source. Its listener then has no loops while its queue is empty, and
+// sends nothing but a safety poll a minute. An event starts a loop. An empty queue and an event for
+// nothing cost one dequeue; a flood of such events costs no more than a loop that polls.
+//
+// On a Bus every listener hears every event. So k listeners on one queue and one Bus send k dequeues
+// for one message. Between processes an event reaches one of those that have room, and the next one
+// is woken only while full batches come.
+//
 // # Concurrency
 //
 // Everything here is safe for concurrent use. Nothing waits for a subscriber.

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
 // Order is a job, as JSON on the queue.
@@ -33,8 +34,15 @@ func run(ctx context.Context, account string) error {
 	if err != nil {
 		return err
 	}
+	// The server of this machine says when orders come. Azure does not, and the worker polls.
+	wakeups, err := serverwakeup.New(account, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = wakeups.Close() }() // its error is always nil
 	return millrace.Run(ctx, listener.New(orders, ship, &listener.Options[Order]{
-		Create: true, // creates the queue if it does not exist
+		Create:  true, // creates the queue if it does not exist
+		Wakeups: wakeups,
 		// To see a poison message quickly. The defaults are five attempts, with 1 s, 16 s, 81 s
 		// and 4 min between them.
 		Poison:     listener.PoisonPolicy{MaxAttempts: 2},

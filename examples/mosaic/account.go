@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup/serverwakeup"
 )
 
 // embedded is the location of an account in this process.
@@ -22,12 +24,13 @@ type account struct {
 	location string
 	endpoint *emulator.Endpoint // nil unless embedded
 	client   *http.Client
+	wakeups  *serverwakeup.Source
 	requests atomic.Int64 // every request is one transaction on the bill
 }
 
 // openAccount starts the emulator if the account is embedded, and refuses an invalid location. It
 // sends no request.
-func openAccount(location string) (*account, error) {
+func openAccount(location string, logger *slog.Logger) (*account, error) {
 	a := &account{location: location}
 	if location == embedded {
 		endpoint, err := emulator.New(nil, nil).Start("")
@@ -44,6 +47,11 @@ func openAccount(location string) (*account, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if _, err := a.queue(probe); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	var err error
+	// Its requests are no transactions, and so do not pass through Do.
+	if a.wakeups, err = serverwakeup.New(a.location, &serverwakeup.Options{Transport: a.client, Logger: logger}); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
@@ -88,6 +96,9 @@ func (a *account) idle() scaling.Idle {
 
 // close closes the connections and stops the emulator.
 func (a *account) close() error {
+	if a.wakeups != nil {
+		_ = a.wakeups.Close() // its error is always nil
+	}
 	a.client.CloseIdleConnections()
 	if a.endpoint == nil {
 		return nil

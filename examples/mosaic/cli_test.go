@@ -346,7 +346,7 @@ func TestFailedJobs(t *testing.T) {
 
 func TestAnUnreachableAccountIsGivenUp(t *testing.T) {
 	t.Parallel()
-	a, err := openAccount(embedded)
+	a, err := openAccount(embedded, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	if err := notOnto(r.in, r.out); err != nil {
 		return summary{}, err
 	}
-	account, err := openAccount(r.account)
+	account, err := openAccount(r.account, r.logger)
 	if err != nil {
 		return summary{}, err
 	}
@@ -92,7 +92,7 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	defer func() { err = errors.Join(err, closeStore()) }()
 
 	first, cancel := context.WithTimeout(ctx, account.patience())
-	system, err := roles.Open(first, account.queue, store, &roles.Options{Idle: account.idle(), Grace: grace, Logger: r.logger, Place: place})
+	system, err := roles.Open(first, account.queue, store, &roles.Options{Idle: account.idle(), Wakeups: account.wakeups, Grace: grace, Logger: r.logger, Place: place})
 	cancel()
 	if err != nil {
 		return summary{}, elsewhere(err)

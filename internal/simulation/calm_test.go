@@ -34,6 +34,7 @@ func (w *world) calm() {
 		if len(alive) == 1 {
 			w.checkCapacity(alive[0])
 		}
+		w.checkIdle(alive)
 	}
 	for _, p := range alive {
 		close(p.calm)

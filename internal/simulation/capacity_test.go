@@ -8,7 +8,7 @@ func (w *world) checkCapacity(p *process) {
 	s := p.plan.settled()
 	loops := s.maxLoops()
 	if s.hookPanic > 0 { // the hook that says how many loops to run may have panicked
-		loops = s.minLoops()
+		loops = max(s.minLoops(), 1)
 	}
 	slots := s.capacity(loops)
 	c := w.pace([]*process{p})
@@ -20,7 +20,7 @@ func (w *world) checkCapacity(p *process) {
 	w.sendJobs(1, time.Millisecond)
 	w.waitUntilEmpty([]*process{p})
 	// First as many as the minimum of loops can take, so that the others are a backlog.
-	first := s.capacity(s.minLoops())
+	first := s.capacity(max(s.minLoops(), 1))
 	for _, wave := range []int{first, slots - first} {
 		w.sendJobs(wave, 4*assembled)
 		time.Sleep(assembled)

@@ -48,7 +48,7 @@ func (w workerPlan) settled() workerPlan {
 	return w
 }
 
-// minLoops is how many loops there must be.
+// minLoops is how many loops there must be. With wake-ups that may be none.
 func (w workerPlan) minLoops() int {
 	if w.loops.Max > 0 {
 		return w.loops.Min
@@ -113,7 +113,7 @@ func (w *world) pace(by []*process) pace {
 	for _, p := range by {
 		s := p.plan.settled()
 		hung, until := w.hanging(p)
-		c.capacity += max(s.capacity(s.minLoops())-hung, 0)
+		c.capacity += max(s.capacity(max(s.minLoops(), 1))-hung, 0)
 		c.blocked = max(c.blocked, until)
 		lingering := max(s.linger, 0)
 		if s.linger == 0 { // it follows how long handlers take
@@ -121,6 +121,9 @@ func (w *world) pace(by []*process) pace {
 		}
 		c.lingering = max(c.lingering, lingering)
 		c.discovery = max(c.discovery, s.idleMax+s.idleMax/10)
+		if s.wakes {
+			c.discovery = max(c.discovery, w.plan.wakes.safety+w.plan.wakes.safety/10+s.idleMax)
+		}
 		c.delay = max(c.delay, s.maxRetryDelay)
 		if s.hookPanic > 0 || s.maxRetryDelay == 0 { // then the default curve applies
 			c.delay = max(c.delay, time.Duration(1.1*math.Pow(float64(s.policy.maxAttempts), 4))*time.Second)

@@ -15,6 +15,8 @@
 //   - handlers that succeed, fail, panic, snooze, poison, discard, save their progress, work in
 //     batches, take longer than their lease or their time-out, and ignore their context;
 //   - an outage of a database that all handlers need;
+//   - in one world in seven wake-ups, which are lost, late, doubled, or for other queues, and connections
+//     that are lost: idle workers then have no loops, and a safety poll finds what nobody heard of;
 //   - stops, halts and kills, and a queue that is deleted and created again.
 //
 // One world in five has no faults, and the audit of it is exact.
@@ -58,8 +60,9 @@
 // of a loop are a nanosecond apart. So the order of goroutines does not matter, and a seed has
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
-// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, and those
-// that give up several handlers of a batch.
+// one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
+// wake-ups and several loops, which end without a hook, and those that give up several handlers of a
+// batch.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be
 // decoded at the same instant, and the codec could not distinguish them.

@@ -24,6 +24,7 @@ type plan struct {
 	incidents []incident
 	outage    outagePlan
 	claims    claimsPlan
+	wakes     wakesPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -62,6 +63,7 @@ func newPlan(seed uint64) *plan {
 	p.policy.bare = d.chance(0.1, "bare")
 	p.drawClaims()
 	p.drawFaults()
+	p.drawWakes()
 	least := 5
 	if p.outage.long > 0 { // fewer would not be recognized as an outage
 		least = 40

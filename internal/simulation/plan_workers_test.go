@@ -36,6 +36,7 @@ type workerPlan struct {
 	loops              listener.Loops
 	idleMin, idleMax   time.Duration
 	hook               bool // QueueEmpty in place of a curve
+	wakes              bool
 	visibility         dispatcher.Visibility
 	timeout, grace     time.Duration
 	settle             time.Duration
@@ -103,6 +104,9 @@ func (p *plan) worker(i int) workerPlan {
 		}
 	} else {
 		w.loops = listener.Loops{Min: 1, Max: 1}
+	}
+	if w.wakes = p.wakes.on; w.wakes && !d.chance(0.1, about, "least loops with wake-ups") {
+		w.loops.Min = 0
 	}
 	p.time(&w)
 	p.misbehave(&w)

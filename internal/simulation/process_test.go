@@ -192,6 +192,9 @@ func (p *process) options() *listener.Options[job] {
 		Seed:   1 + uint64(d.unit(w.name, "listener")*(1<<53)),
 		Logger: slog.New(slog.DiscardHandler),
 	}
+	if w.wakes {
+		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
+	}
 	p.hooks(o)
 	p.world.breakage.options(o)
 	return o

@@ -45,6 +45,7 @@ func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	m, err := q.Enqueue(context.Background(), text, &queue.EnqueueOptions{Delay: j.delay, TTL: j.ttl})
 	if err == nil {
 		w.history.note(entry{kind: acked, who: "producer", id: m.ID, n: j.n})
+		w.broker.publish(j)
 	}
 	return err == nil
 }

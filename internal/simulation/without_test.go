@@ -44,6 +44,7 @@ var parts = map[string]func(*plan){
 		}
 	},
 	"outages":   func(p *plan) { p.outage = outagePlan{} },
+	"losses":    func(p *plan) { p.wakes.lost, p.wakes.breaking = 0, 0 },
 	"incidents": func(p *plan) { p.incidents = nil },
 }
 

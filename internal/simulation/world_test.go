@@ -20,6 +20,7 @@ type world struct {
 	history   *history
 	engine    *localqueue.Engine
 	network   *network
+	broker    *wakeBroker
 	processes []*process
 	surviving sync.WaitGroup // processes that continue after the horizon
 	running   sync.WaitGroup // handlers, abandoned ones too
@@ -57,7 +58,7 @@ func play(p *plan, b breakage) *world {
 		s.dead, s.kill = func() bool { return false }, func() {}
 		w.sending = w.newClaims(s)
 	}
-	w.network = newNetwork(p.way, w.engine)
+	w.network, w.broker = newNetwork(p.way, w.engine), &wakeBroker{world: w}
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
 	}

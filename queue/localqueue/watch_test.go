@@ -144,14 +144,14 @@ func TestDelayedMessagesAndEndedLeasesWakeWhenTheyFallDue(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
 		b.wantWoken()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		b.wantWoken(0)
 		b.take(1)
 		time.Sleep(30*time.Second - 1) // the lease of a worker that has died
 		synctest.Wait()
 		b.wantWoken()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		b.wantWoken(1)
 		m := b.take(1)[0]

@@ -49,10 +49,10 @@ func FuzzStream(f *testing.F) {
 				t.Fatal(err)
 			}
 			body := io.MultiReader(bytes.NewReader(nil), &pieces{text, int(piece%64) + 1})
-			s := &Source{at: at, transport: fixed{&http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(body)}}}
+			s := &Source{at: at, transport: fixed{&http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(body)}}}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			c, err := s.connect(ctx, cancel, queue.Name{Account: at.Account, Queue: "orders"})
+			c, err := s.connect(ctx, cancel, queue.Name{Account: at.Account, Queue: "orders"}, tryTimeout)
 			if err != nil {
 				return
 			}

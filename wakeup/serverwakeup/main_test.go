@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/internal/azuritetest"
 )
 
 func TestMain(m *testing.M) {
@@ -16,5 +18,14 @@ func TestMain(m *testing.M) {
 		runServer(address, os.Getenv(dataVariable))
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(stopping{m})
+}
+
+// stopping runs the tests and then stops the Azurite that they may have started.
+type stopping struct{ m *testing.M }
+
+func (s stopping) Run() int {
+	code := s.m.Run()
+	azuritetest.Stop()
+	return code
 }

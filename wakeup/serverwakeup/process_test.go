@@ -162,11 +162,11 @@ func TestKilledServersAndWorkersStrandNothing(t *testing.T) {
 		pool = append(pool, start())
 	}
 	for n := range jobs {
-		switch {
-		case n%80 == 40:
+		switch n % 80 {
+		case 40:
 			server.Kill(t)
 			server = serve()
-		case n%80 == 60:
+		case 60:
 			pool[0].Kill(t)
 			pool = append(pool[1:], start())
 		}

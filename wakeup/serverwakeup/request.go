@@ -50,12 +50,12 @@ type connection struct {
 	ctx    context.Context
 }
 
-// connect opens a stream and reads its first line. The caller closes it. cancel ends ctx, which the stream
-// needs until then.
-func (s *Source) connect(ctx context.Context, cancel context.CancelCauseFunc, q queue.Name) (_ *connection, err error) {
-	slow := time.AfterFunc(tryTimeout, func() { cancel(azurestorage.ErrTryTimeout) })
+// connect opens a stream and reads its first line within a time. The caller closes it. cancel ends ctx, which
+// the stream needs until then.
+func (s *Source) connect(ctx context.Context, cancel context.CancelCauseFunc, q queue.Name, within time.Duration) (_ *connection, err error) {
+	slow := time.AfterFunc(within, func() { cancel(azurestorage.ErrTryTimeout) })
 	defer slow.Stop()
-	response, err := s.send(ctx, http.MethodGet, q, "")
+	response, err := s.send(ctx, http.MethodGet, q, "") //nolint:bodyclose // the connection closes it
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type trouble string
 const (
 	none     trouble = ""
 	broken   trouble = "the wake-up stream broke; listeners poll until it is open again"
-	denied   trouble = "the server denies the wake-up stream; listeners poll. It needs the permission to process messages"
+	denied   trouble = "the server denies the wake-up stream, which needs the permission to process messages; listeners poll"
 	foreign  trouble = "the server offers no wake-ups; listeners poll"
 	restored         = "the wake-up stream is open again"
 
@@ -60,7 +60,7 @@ func (s *series) opened() {
 // next returns how long to wait after a stream that could not be opened, or has broken. A change of the
 // trouble is logged.
 func (s *series) next(err error) time.Duration {
-	if !s.openedAt.IsZero() && time.Since(s.openedAt) > maxWait {
+	if s.lasted() {
 		s.quick.Reset() // what breaks at once is not worth another quick try
 	}
 	wasOpen := !s.openedAt.IsZero()
@@ -85,6 +85,12 @@ func (s *series) next(err error) time.Duration {
 		return s.quick.Next()
 	}
 }
+
+// lasted reports whether the stream was open for long.
+func (s *series) lasted() bool { return !s.openedAt.IsZero() && time.Since(s.openedAt) > maxWait }
+
+// isRenewal reports whether the server has ended a stream after a while, so that it is authorized again.
+func (s *series) isRenewal(err error) bool { return s.lasted() && errors.Is(err, io.EOF) }
 
 // diagnose returns what an error of a stream means.
 func diagnose(err error, wasOpen bool) trouble {

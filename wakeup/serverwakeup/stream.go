@@ -104,11 +104,17 @@ func (s *stream) suspend() bool {
 	return true
 }
 
+// lapse says that the stream has ended and is renewed at once. Subscribers need not know: what becomes visible
+// meanwhile is still there when the new stream begins, and the server wakes somebody for it.
+func (s *stream) lapse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inForce = false
+}
+
 // end says that the stream has broken.
 func (s *stream) end() {
-	s.mu.Lock()
-	s.inForce = false
-	s.mu.Unlock()
+	s.lapse()
 	for _, sub := range s.members() {
 		sub.broke()
 	}
@@ -129,9 +135,13 @@ func (s *stream) event(bytes int64) {
 	}
 }
 
+// renewTimeout is how long a renewal may take before subscribers hear that the stream is not in force.
+const renewTimeout = time.Second
+
 // run keeps the stream open while a subscriber is ready, until ctx ends.
 func (s *stream) run() {
 	defer s.cancel()
+	within := tryTimeout
 	for s.ctx.Err() == nil {
 		if ready, _ := s.wanted(); !ready {
 			select {
@@ -140,7 +150,12 @@ func (s *stream) run() {
 			}
 			continue
 		}
-		err := s.open()
+		err := s.open(within)
+		if within = tryTimeout; s.series.isRenewal(err) {
+			s.lapse()
+			within = renewTimeout
+			continue
+		}
 		s.end()
 		if s.ctx.Err() != nil || !pause.For(s.series.next(err), s.ctx.Done()) {
 			return
@@ -148,11 +163,11 @@ func (s *stream) run() {
 	}
 }
 
-// open opens the stream and reads it until it breaks. It returns why it did.
-func (s *stream) open() error {
+// open opens the stream within a time and reads it until it breaks. It returns why it did.
+func (s *stream) open(within time.Duration) error {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	c, err := s.source.connect(ctx, cancel, s.name)
+	c, err := s.source.connect(ctx, cancel, s.name, within)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/producer"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // DefaultTimeout is the visibility timeout if the queue's metadata has none.
@@ -158,6 +159,7 @@ func (q *ImageProcessingQueue[T]) Submit(ctx context.Context, m T) error {
 type tuning struct {
 	concurrency, batch int
 	idle               scaling.Idle
+	wakeups            wakeup.Source
 	grace              time.Duration
 	onError            func(error)
 }
@@ -177,7 +179,7 @@ func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *liste
 	}
 	return listener.New(q.RawQueue, valid, &listener.Options[T]{
 		Concurrency: t.concurrency, BatchSize: t.batch,
-		Idle: t.idle, Grace: t.grace, OnError: t.onError, Logger: q.logger,
+		Idle: t.idle, Wakeups: t.wakeups, Grace: t.grace, OnError: t.onError, Logger: q.logger,
 		Visibility: dispatcher.Fixed(q.Timeout),
 		RetryDelay: retryDelay,
 		Poison: poison.Policy{

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/scaling"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // DefaultPatience is the default of Options.Patience.
@@ -28,6 +29,9 @@ type Options struct {
 	// Idle is how long listeners wait between polls of an empty queue. Defaults to the
 	// default of package listener.
 	Idle scaling.Idle
+
+	// Wakeups says when messages come, instead of polling. Defaults to none.
+	Wakeups wakeup.Source
 
 	// Grace is how long handlers may finish after the stop. Defaults to the default of
 	// package listener.
@@ -116,7 +120,7 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	processor := &imageProcessor{jobs: b.jobs, queues: qs, memory: memory, lanes: laying, libraries: libs}
 
 	with := func(concurrency, batch int) tuning {
-		return tuning{concurrency: concurrency, batch: batch, idle: options.Idle, grace: options.Grace, onError: b.health.failed}
+		return tuning{concurrency: concurrency, batch: batch, idle: options.Idle, wakeups: options.Wakeups, grace: options.Grace, onError: b.health.failed}
 	}
 	s := &System{Broker: b, libraries: libs, lanes: []*lanes{cutting, laying}}
 	s.listeners = []worker{

@@ -1,0 +1,391 @@
+package listener
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// Messages that are given back or sent with a delay are fetched when they become visible, however many
+// they are, by a loop that starts for them.
+func TestWhatFallsDueStartsALoop(t *testing.T) {
+	const n = 12_000
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency = noSafety, 256
+		var late atomic.Int64
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			due := time.Duration(1+m.Body.N%600) * 10 * time.Second
+			if m.DequeueCount == 1 && m.Body.N%2 == 0 {
+				return Snooze(due - time.Since(b.begin))
+			}
+			if over := time.Since(b.begin) - due; over > 2*time.Second || over < 0 {
+				late.Add(1)
+			}
+			return nil
+		}, o)
+		for i := range n {
+			due := time.Duration(1+i%600) * 10 * time.Second
+			if i%2 == 0 {
+				due = 0
+			}
+			if _, err := b.queue.Queue.Enqueue(b.Context(), fmt.Sprintf(`{"N":%d}`, i), &queue.EnqueueOptions{Delay: due}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.run(l)
+		synctest.Wait()
+		for i := 1; i < n; i += 2 {
+			source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: b.begin.Add(time.Duration(1+i%600) * 10 * time.Second)})
+		}
+		advance(5 * time.Second)
+		b.mustBeIdle(l)
+		advance(7 * time.Second)
+		b.mustBeIdle(l)
+		advance(2 * time.Hour)
+		if st := l.State(); st.Succeeded != n || late.Load() > 0 {
+			b.Errorf("got %d of %d done, %d of them at the wrong time", st.Succeeded, n, late.Load())
+		}
+		b.mustBeIdle(l)
+		b.mustFinish()
+	})
+}
+
+// Whatever a publisher says is due takes bounded memory: one entry for each second of seven days.
+func TestEventsThatAreDueLaterTakeBoundedMemory(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		l := New(b.queue, nothing, wakeOptions(source))
+		b.run(l)
+		synctest.Wait()
+		hear := source.members[0].of.Event
+		for i := range 700_000 {
+			hear(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Duration(i) * 10 * time.Second)})
+		}
+		hear(wakeup.Event{Queue: jobsQueue, Due: time.Unix(1<<50, 0)})
+		if got, most := len(l.session.dues.seconds), int(queue.MaxVisibility/time.Second)+2; got > most {
+			b.Errorf("got %d instants remembered, want at most %d", got, most)
+		}
+		b.mustFinish()
+	})
+}
+
+// A flood of events, of calls of Wake or of lost connections for a queue that is empty costs ten polls and
+// then one a second, or one in Idle.Max if that is less, with and without loops that wait. Work
+// among them is found at once.
+func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
+	floods := map[string]func(*Listener[job], *instances){
+		"events": func(_ *Listener[job], s *instances) {
+			_ = s.Publish(context.Background(), wakeup.Event{Queue: jobsQueue})
+		},
+		"Wake":        func(l *Listener[job], _ *instances) { l.Wake() },
+		"connections": func(_ *Listener[job], s *instances) { s.connect(false); s.connect(true) },
+		"due": func(_ *Listener[job], s *instances) {
+			s.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Millisecond)})
+		},
+	}
+	for name, flood := range floods {
+		for _, least := range []int{0, 1} {
+			bubble(t, func(b *bundle) {
+				source := connected()
+				b.queue.latency = time.Millisecond
+				o := wakeOptions(source)
+				o.SafetyPoll, o.Loops.Min, o.Idle = noSafety, least, Idle{Min: time.Second, Max: time.Hour}
+				l := New(b.queue, nothing, o)
+				b.run(l)
+				advance(3 * time.Hour)
+				before := b.dequeues()
+				for range 60_000 {
+					flood(l, source)
+					time.Sleep(time.Millisecond)
+				}
+				synctest.Wait()
+				if got := b.dequeues() - before; got < 50 || got > 10+60+4 {
+					b.Errorf("%s, Loops.Min %d: got %d dequeues in a minute of 1,000 a second, want 50…74", name, least, got)
+				}
+				b.put(1) // its event waits for its turn, and is not forgotten
+				b.publish(source)
+				advance(1100 * time.Millisecond)
+				if l.State().Succeeded != 1 {
+					b.Errorf("%s: got the job of the last event not done in 1.1 s", name)
+				}
+				advance(time.Minute)
+				b.put(1)
+				b.publish(source)
+				advance(10 * time.Millisecond)
+				if l.State().Succeeded != 2 {
+					b.Errorf("%s: got the job not done at once after the flood", name)
+				}
+				b.mustFinish()
+			})
+		}
+	}
+}
+
+// Messages that do come with their events are never held up by the bound on empty polls.
+func TestTrueEventsAreNotHeldUp(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		var worst atomic.Int64
+		l := New(b.queue, func(_ context.Context, m *Message[job]) error {
+			worst.Store(max(worst.Load(), int64(time.Since(b.begin)-time.Duration(m.Body.N)*10*time.Millisecond)))
+			return nil
+		}, wakeOptions(source))
+		b.queue.latency = 2 * time.Millisecond
+		b.run(l)
+		advance(10 * time.Millisecond)
+		for i := 1; i <= 2000; i++ {
+			b.putText(fmt.Sprintf(`{"N":%d}`, i))
+			b.publish(source)
+			advance(10 * time.Millisecond)
+		}
+		if got := time.Duration(worst.Load()); got > 15*time.Millisecond || l.State().Succeeded != 2000 {
+			b.Errorf("got %d jobs done, the latest %v after it was sent; want 2000, 15 ms", l.State().Succeeded, got)
+		}
+		b.mustFinish()
+	})
+}
+
+// Loops.Min of one or more keeps that many polling, also when it is set later.
+func TestAMinimumOfLoopsKeepsPolling(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := wakeOptions(connected())
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(10 * time.Second)
+		b.mustBeIdle(l)
+		if err := l.Configure(Settings{Loops: Loops{Min: 2}}); err != nil {
+			b.Fatal(err)
+		}
+		advance(time.Minute)
+		before := b.dequeues()
+		advance(time.Minute)
+		if got := b.dequeues() - before; got < 108 || got > 122 || l.State().Loops != 2 {
+			b.Errorf("got %d polls in a minute of %d loops, want 108 to 122 of two", got, l.State().Loops)
+		}
+		b.mustFinish()
+	})
+}
+
+// Changed settings reach a listener without loops, with the slots that they open.
+func TestSettingsReachAListenerWithoutLoops(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency = noSafety, 1
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(20 * time.Second); return nil }, o)
+		b.run(l)
+		advance(time.Minute)
+		if err := l.Configure(Settings{Concurrency: 100}); err != nil {
+			b.Fatal(err)
+		}
+		advance(time.Minute)
+		b.mustBeIdle(l)
+		b.put(100)
+		b.publish(source)
+		advance(5 * time.Second)
+		if got := l.State().Running; got != 100 {
+			b.Errorf("got %d handlers running, want 100", got)
+		}
+		b.mustFinish()
+	})
+}
+
+// An event that comes while slow handlers take all open slots opens more of them, if the depth shows
+// that there is work.
+func TestAnEventOpensSlotsBesideSlowHandlers(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency, o.BatchSize = noSafety, 32, 8
+		l := New(b.queue, func(ctx context.Context, _ *Message[job]) error { <-ctx.Done(); return ctx.Err() }, o)
+		b.run(l)
+		advance(time.Second)
+		b.put(8)
+		b.publish(source)
+		advance(time.Second)
+		if got := l.State().Running; got != 8 {
+			b.Fatalf("got %d handlers running, want 8", got)
+		}
+		b.publish(source) // for nothing: the next one must count all the same
+		advance(time.Second)
+		for want := 9; want <= 16; want++ {
+			b.put(1)
+			b.publish(source)
+			advance(time.Second)
+			if got := l.State().Running; got != want {
+				b.Errorf("got %d handlers running a second after the event, want %d", got, want)
+			}
+		}
+		if got := len(b.queue.sent("properties")); got > 12 {
+			b.Errorf("got %d readings of the depth, want at most 12", got)
+		}
+		b.stop()
+		l.Halt()
+		<-b.done
+	})
+}
+
+// A connection that comes and goes is logged, in few lines, of which the last one says what holds.
+func TestALostConnectionIsLogged(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		var log bytes.Buffer
+		source := &instances{}
+		o := wakeOptions(source)
+		o.Logger = textLogger(&log)
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Minute)
+		for range 1000 {
+			source.connect(true)
+			advance(50 * time.Millisecond)
+			source.connect(false)
+			advance(50 * time.Millisecond)
+		}
+		source.connect(true)
+		advance(time.Minute)
+		b.mustFinish()
+		lines := 0
+		last := ""
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "wake-ups") {
+				lines++
+				last = line
+			}
+		}
+		if lines < 3 || lines > 14 || !strings.Contains(last, "wake-ups come") {
+			b.Errorf("got %d lines, the last %q; want 3 to 14, the last one that they come:\n%s", lines, last, log.String())
+		}
+	})
+}
+
+// The slots of loops that end close with them: what a loop that starts again takes on is bounded by it.
+func TestSlotsCloseWithTheLastLoop(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.Concurrency, o.BatchSize = 32, 8
+		loops := 4
+		o.QueueWorkDetected = func(Load) int { return loops }
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
+		b.run(l)
+		for _, want := range []int{32, 8} {
+			advance(10 * time.Second)
+			b.mustBeIdle(l)
+			b.put(32)
+			b.publish(source)
+			advance(500 * time.Millisecond)
+			if got := l.State().Running; got != want {
+				b.Errorf("%d loops: got %d handlers running, want %d", loops, got, want)
+			}
+			loops = 1
+		}
+		advance(10 * time.Second)
+		b.mustFinish()
+	})
+}
+
+// A source that is told Ready(false) delivers nothing from then on: if no loop runs at that moment one
+// starts, because it could count on no event.
+func TestALoopRunsWhenNoEventsCome(t *testing.T) {
+	started := 0
+	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, begin: func() { started++ }}
+	pool.heard.listening = true
+	pool.unlisten()
+	pool.unlisten()
+	if started != 1 || pool.hears().listening {
+		t.Errorf("got %d loops started, want 1", started)
+	}
+	pool = loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, closed: true}
+	pool.unlisten() // it would call a nil begin
+}
+
+// While the connection is lost a safety poll comes before a long wait of the idle curve.
+func TestSafetyPollsEndALongWait(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		o := wakeOptions(&instances{})
+		o.Idle = Idle{Min: time.Hour, Max: time.Hour}
+		b.run(New(b.queue, nothing, o))
+		advance(24 * time.Hour)
+		if got := b.dequeues(); got < 24*60*10/11 || got > 24*60+2 {
+			b.Errorf("got %d dequeues in a day, want one a minute", got)
+		}
+		b.mustFinish()
+	})
+}
+
+// A loop that is not the last one does not leave an event to another whose poll began before it: that one
+// may fail, and pause.
+func TestALoopDoesNotLeaveAnEventToAPollThatBeganBefore(t *testing.T) {
+	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, signal: func() {}, drain: func() {}}
+	pool.heard.listening = true
+	pool.grow(2, func() {})
+	seen := pool.beginPoll() // of both
+	pool.hear(0)
+	if left, again := pool.leave(seen); left || !again {
+		t.Errorf("after an event: got left %v, again %v; want another poll", left, again)
+	}
+	pool.beginPoll()
+	if left, _ := pool.leave(seen); !left {
+		t.Error("after a poll for the event has begun: got a loop that stays, want one that leaves")
+	}
+}
+
+// A message that is visible a little after its event said is found at its event.
+func TestClocksMayDifferALittle(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll = noSafety
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		synctest.Wait()
+		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
+			b.Fatal(err)
+		}
+		source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
+		advance(11 * time.Second)
+		if l.State().Succeeded != 1 {
+			b.Error("got the job not done, want it found at its event")
+		}
+		b.mustFinish()
+	})
+}
+
+// A poll for which it is too early is not forgotten.
+func TestAPollThatWaitsForItsTurnComes(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll = noSafety
+		l := New(b.queue, nothing, o)
+		b.run(l)
+		advance(time.Minute)
+		before := b.dequeues()
+		for range 2 * eventBurst {
+			b.publish(source)
+			synctest.Wait()
+		}
+		b.put(1)
+		b.publish(source)
+		synctest.Wait()
+		if got := b.dequeues() - before; got != eventBurst || l.State().Succeeded != 0 {
+			b.Errorf("got %d dequeues at once, want %d, and the job not yet done", got, eventBurst)
+		}
+		advance(eventInterval + time.Millisecond)
+		if l.State().Succeeded != 1 {
+			b.Error("got the job not done, want it done in its turn")
+		}
+		b.mustBeIdle(l)
+		b.mustFinish()
+	})
+}
