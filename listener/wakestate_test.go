@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -257,4 +258,25 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 		b.mustBeIdle(failing)
 		finish()
 	})
+}
+
+// A source that connects at once is what is expected; one that does not costs a line.
+func TestASourceThatConnectsSoonIsNotLogged(t *testing.T) {
+	for wait, want := range map[time.Duration]int{0: 0, connectWithin / 2: 0, 2 * connectWithin: 2} {
+		bubble(t, func(b *bundle) {
+			var log bytes.Buffer
+			source := &instances{}
+			o := wakeOptions(source)
+			o.Logger = textLogger(&log)
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			advance(wait)
+			source.connect(true)
+			advance(time.Minute)
+			b.mustFinish()
+			if got := strings.Count(log.String(), "wake-ups"); got != want {
+				b.Errorf("connected after %v: got %d lines about wake-ups, want %d:\n%s", wait, got, want, log.String())
+			}
+		})
+	}
 }
