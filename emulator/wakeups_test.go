@@ -35,7 +35,7 @@ func openOver(t *testing.T, transport http.RoundTripper, host string) *opened {
 	if host != "" {
 		r.URL.Host, r.Host = host, ""
 	}
-	response, err := transport.RoundTrip(r)
+	response, err := transport.RoundTrip(r) //nolint:bodyclose // the test closes it when it ends
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +157,7 @@ func TestOneMessageCostsTwoDequeuesWhateverTheNumberOfIdleInstances(t *testing.T
 								return
 							}
 							text, _ := io.ReadAll(response.Body)
+							_ = response.Body.Close()
 							found = strings.Contains(string(text), "MessageText")
 						}
 					}
@@ -263,9 +264,8 @@ func TestAStreamOfAnotherQueueCannotBeChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := openOver(t, s, "")
-		response, err := s.RoundTrip(signed("PUT", "/orders-x?comp=wakeups&ready=false&stream="+o.id, ""))
-		if err != nil || response.StatusCode != http.StatusNotFound {
-			t.Fatalf("got %v, %v; want 404", response, err)
+		if a := do(t, s, signed("PUT", "/orders-x?comp=wakeups&ready=false&stream="+o.id, "")); a.status != http.StatusNotFound {
+			t.Fatalf("got status %d, want 404", a.status)
 		}
 		enqueue(t, q, "1", 0)
 		o.wantLine("event 1")
@@ -394,9 +394,7 @@ func TestStreamsAreCountedButNotAsTransactions(t *testing.T) {
 		s, _ := withOptions(t, nil)
 		o := openOver(t, s, "")
 		say(t, s, "&ready=true&stream="+o.id)
-		if _, err := s.RoundTrip(signed("GET", "/orders/messages", "")); err != nil {
-			t.Fatal(err)
-		}
+		do(t, s, signed("GET", "/orders/messages", ""))
 		c := s.Counts()
 		if c.Requests() != 1 || c.Operations[OpenWakeups] != 1 || c.Operations[ReadyWakeups] != 1 || c.Tallies[OpenWakeups].Responses[2] != 1 {
 			t.Errorf("got %+v", c)
@@ -477,8 +475,11 @@ func TestHostileClientsHurtNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 			response, err := http.ReadResponse(reader, nil)
-			if err != nil || response.StatusCode >= 300 {
-				t.Fatalf("request %d beside hostile streams: got %v, %v", i, response, err)
+			if err != nil {
+				t.Fatalf("request %d beside hostile streams: %v", i, err)
+			}
+			if _ = response.Body.Close(); response.StatusCode >= 300 {
+				t.Fatalf("request %d beside hostile streams: got status %d", i, response.StatusCode)
 			}
 		}
 	}
