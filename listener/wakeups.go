@@ -24,6 +24,7 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
+	listens chan struct{} // buffered, one: the source has said that events reach the listener
 	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
 	keeping sync.WaitGroup
@@ -86,6 +87,9 @@ func concerns(event, ours queue.Name) bool {
 func (s *session) onListening(on bool) {
 	s.pool.listen(on)
 	s.hear(true)
+	if on {
+		nonblocking.Send(s.wakeups.listens, struct{}{})
+	}
 	nonblocking.Send(s.wakeups.changed, struct{}{})
 }
 
@@ -99,6 +103,34 @@ func (s *session) onWait(mayOpen bool) {
 		return
 	}
 	s.passOn(s.pool.hears().owed())
+}
+
+// listenWithin is how long a loop waits until events reach the listener again.
+const listenWithin = 100 * time.Millisecond
+
+// listenAgain says that there is room again, if there was none for a while, before the second dequeue of a busy
+// period, and waits for a moment until events come. So that dequeue is the last one if it finds nothing.
+// If it finds work the queue has a backlog: then the source is told when that is done.
+func (l *loop) listenAgain(ctx context.Context) {
+	if l.options.Wakeups == nil || l.found != 1 || l.errors != nil || l.dispatcher.Outage() {
+		return
+	}
+	if h := l.pool.hears(); h.ready || h.listening || !h.connected {
+		return
+	}
+	select { // an older one
+	case <-l.wakeups.listens:
+	default:
+	}
+	l.setReady(true)
+	timer := time.NewTimer(listenWithin)
+	defer timer.Stop()
+	select {
+	case <-l.wakeups.listens:
+		l.wake.drain() // the dequeue that follows serves it
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // passOn lets events go to other instances. With woken another one is woken, because this one has heard
@@ -201,7 +233,7 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 		s.hooks.Contain("Wakeups.Ready", func() { to.Ready(false) })
 	}
 	<-s.wakeups.drained
-	if s.pool.hears().owed() {
+	if s.pool.hears().owed() || s.wakeups.more.Load() {
 		more()
 	}
 	s.hooks.Contain("Wakeups.Close", to.Close)
