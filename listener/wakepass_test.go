@@ -169,8 +169,8 @@ func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
 					b.put(messages)
 					b.publish(source)
 					advance(2*handling + time.Second)
-					if got := b.dequeues() - before; messages == 1 && got != 2 {
-						b.Errorf("%d instances, %v: got %d dequeues for a message, want 2", instances, handling, got)
+					if got := b.dequeues() - before; messages == 1 && got != 2 || instances == 1 && got > 2*messages {
+						b.Errorf("%d instances, %v: got %d dequeues for %d messages, want 2 each at most", instances, handling, got, messages)
 					}
 					advance(time.Minute)
 				}
