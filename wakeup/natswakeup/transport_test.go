@@ -182,6 +182,38 @@ func TestADeniedSubscriptionNeverListens(t *testing.T) {
 	}
 }
 
+// Of several refusals the connection keeps the last, and later errors replace it: neither makes a
+// subscriber listen.
+func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
+	s := serve(t, -1, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "worker", Password: "secret", Permissions: &server.Permissions{
+			Subscribe: &server.SubjectPermission{Deny: []string{"millrace.wakeup.acme.*"}},
+			Publish:   &server.SubjectPermission{Deny: []string{"millrace.wakeup.>"}},
+		}}}
+	})
+	one := setup(t, s, nats.UserInfo("worker", "secret"))
+	var denied []*recorder
+	for i := range 10 {
+		denied = append(denied, subscribe(t, one, queue.Name{Account: "acme", Queue: fmt.Sprint(i)}))
+	}
+	for i := range 20 {
+		allowed := queue.Name{Account: "other", Queue: fmt.Sprint(i)}
+		r := listener(t, one, allowed)
+		publish(t, one, wakeup.Event{Queue: allowed}) // refused: another error, of the same subject
+		if err := one.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		r.Ready(false)
+		r.Ready(true)
+		r.awaitListening(t, true)
+	}
+	for _, r := range denied {
+		if len(r.listening) != 0 {
+			t.Error("a denied subscriber listens")
+		}
+	}
+}
+
 // An event that reaches a process which has just lost its room is handed on.
 func TestAnEventWithoutRoomIsHandedOn(t *testing.T) {
 	s := serve(t, -1, nil)
