@@ -93,7 +93,6 @@ func (t *Transport) endUnwanted() {
 			c.unsubscribe()
 		}
 	}
-	t.all() // forgets what has just ended
 }
 
 func (t *Transport) isReady(c *channel) bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,7 +192,12 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 			Publish:   &server.SubjectPermission{Deny: []string{"millrace.wakeup.>"}},
 		}}}
 	})
-	one := setup(t, s, nats.UserInfo("worker", "secret"))
+	var refusals atomic.Int64
+	one := setup(t, s, nats.UserInfo("worker", "secret"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if strings.Contains(err.Error(), "Subscription to") {
+			refusals.Add(1)
+		}
+	}))
 	var denied []*recorder
 	for i := range 10 {
 		denied = append(denied, subscribe(t, one, queue.Name{Account: "acme", Queue: fmt.Sprint(i)}))
@@ -212,6 +218,31 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 			t.Error("a denied subscriber listens")
 		}
 	}
+	if n := refusals.Load(); n > 40 { // one together and one alone for each of the ten
+		t.Errorf("the server refused %d subscriptions: what it has refused is asked for again and again", n)
+	}
+}
+
+// Permissions may change while the connection is down.
+func TestADeniedSubscriptionIsTriedAgainOnTheNextConnection(t *testing.T) {
+	worker := func(deny ...string) func(*server.Options) {
+		return func(o *server.Options) {
+			o.Users = []*server.User{{Username: "worker", Password: "secret", Permissions: &server.Permissions{
+				Subscribe: &server.SubjectPermission{Deny: deny},
+			}}}
+		}
+	}
+	s := serve(t, -1, worker("millrace.wakeup.acme.*"))
+	port := portOf(s)
+	one := setup(t, s, nats.UserInfo("worker", "secret"))
+	r := subscribe(t, one, orders)
+	listener(t, one, queue.Name{Account: "other", Queue: "orders"})
+	s.Shutdown()
+	s.WaitForShutdown()
+	serve(t, port, worker("foreign.>"))
+	r.awaitListening(t, true)
+	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	r.awaitEvent(t, 7)
 }
 
 // An event that reaches a process which has just lost its room is handed on.
