@@ -56,12 +56,21 @@ func (s *session) hear(limited bool) {
 	}
 }
 
+// fallsDue makes a loop poll for messages that are visible now. An instance that has no room for them wakes
+// another one, because nobody else may know of them, unless the queue is paused for all.
+func (s *session) fallsDue(limited bool) {
+	s.hear(limited)
+	if !s.pool.hears().ready && !s.pauses.forFleet() {
+		s.wakeAnother()
+	}
+}
+
 // onEvent implements [wakeup.Subscriber].
 func (s *session) onEvent(e wakeup.Event) {
 	switch wait := time.Until(e.Due); {
 	case !concerns(e.Queue, s.queue.Name()):
 	case wait <= 0:
-		s.hear(true)
+		s.fallsDue(true) // it may have no room since the source has picked it
 	case s.looping.Err() == nil:
 		// No delay is longer. So however many events there are, the memory for them is bounded.
 		s.dues.at(time.Now().Add(min(wait, queue.MaxVisibility) + dueMargin))

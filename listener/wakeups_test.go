@@ -53,13 +53,11 @@ func TestAnEventForOneMessageCostsTwoDequeues(t *testing.T) {
 	for _, k := range []int{1, 2, 5} {
 		for _, between := range []bool{true, false} {
 			bubble(t, func(b *bundle) {
-				source, publisher, want := wakeup.Source(nil), wakeup.Publisher(nil), 2
+				bus := new(wakeup.Bus)
+				source, publisher, want := wakeup.Source(bus), wakeup.Publisher(bus), k+1
 				if between {
 					s := connected()
-					source, publisher = s, s
-				} else {
-					s := new(wakeup.Bus)
-					source, publisher, want = s, s, k+1
+					source, publisher, want = s, s, 2
 				}
 				var all []*Listener[job]
 				for range k {

@@ -82,11 +82,7 @@ func probes(states map[string]func() listener.State) http.Handler {
 		for name, state := range states {
 			s := state()
 			metric := func(metric string, n int64) { fmt.Fprintf(w, "%s{queue=%q} %d\n", metric, name, n) }
-			paused := int64(0)
-			if s.PausedBy != listener.NotPaused {
-				paused = 1
-			}
-			metric("paused", paused)
+			metric("paused_by", int64(s.PausedBy))
 			metric("jobs_running", int64(s.Running))
 			metric("jobs_succeeded_total", s.Succeeded)
 			metric("jobs_retried_total", s.Retried)

@@ -95,7 +95,7 @@ func TestReadinessThatChangesOftenIsNotSent(t *testing.T) {
 // wakes it when the stream is open again.
 func TestARenewalThatFailsIsNotHidden(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"refused": respond(503, "", ""), //nolint:bodyclose // it is not sent yet
+		"refused": canned{503, "", ""}.respond,
 		"hangs": func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
@@ -180,7 +180,7 @@ func TestAServerThatIsAwayIsAskedRarely(t *testing.T) {
 // TestAServerThatEndsEveryStreamIsNotAskedInALoop: each Listening(true) costs the subscriber a dequeue.
 func TestAServerThatEndsEveryStreamIsNotAskedInALoop(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		b.via.set(respond(200, "text/plain", "ready abc 15\nevent 1\n")) //nolint:bodyclose // it is not sent yet
+		b.via.set(canned{200, "text/plain", "ready abc 15\nevent 1\n"}.respond)
 		e := b.subscribe(b.source)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -192,31 +192,34 @@ func TestAServerThatEndsEveryStreamIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-// respond returns what makes responses with this status, type and body.
-func respond(status int, kind, body string) func(*http.Request) (*http.Response, error) {
-	return func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
-	}
+// canned is a response.
+type canned struct {
+	status     int
+	kind, body string
+}
+
+func (c canned) respond(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}}, Body: io.NopCloser(strings.NewReader(c.body)), Request: r}, nil
 }
 
 func TestServersWithoutWakeUpsAreAskedRarelyAndOnce(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"Azure":         respond(400, "application/xml", "<Error><Code>InvalidQueryParameterValue</Code></Error>"),
-		"not found":     respond(404, "text/html", "<html>"),
-		"verb":          respond(405, "", ""),
-		"not supported": respond(501, "", ""),
+		"Azure":         canned{400, "application/xml", "<Error><Code>InvalidQueryParameterValue</Code></Error>"}.respond,
+		"not found":     canned{404, "text/html", "<html>"}.respond,
+		"verb":          canned{405, "", ""}.respond,
+		"not supported": canned{501, "", ""}.respond,
 		"redirect": func(r *http.Request) (*http.Response, error) {
-			a, _ := respond(302, "", "")(r)
+			a, _ := canned{302, "", ""}.respond(r)
 			a.Header.Set("Location", "https://evil.example/")
 			return a, nil
 		},
-		"login page": respond(200, "text/html", "<html>Please log in"),
-		"empty list": respond(200, "application/xml", "<QueueMessagesList/>"),
-		"empty text": respond(200, "text/plain", ""),
-		"text":       respond(200, "text/plain", "hello\nevent\n"),
-		"long line":  respond(200, "text/plain", "ready "+strings.Repeat("x", 10_000)+" 15\n"),
-		"no id":      respond(200, "text/plain", "ready  15\n"),
-		"no seconds": respond(200, "text/plain", "ready abc 0\n"),
+		"login page": canned{200, "text/html", "<html>Please log in"}.respond,
+		"empty list": canned{200, "application/xml", "<QueueMessagesList/>"}.respond,
+		"empty text": canned{200, "text/plain", ""}.respond,
+		"text":       canned{200, "text/plain", "hello\nevent\n"}.respond,
+		"long line":  canned{200, "text/plain", "ready " + strings.Repeat("x", 10_000) + " 15\n"}.respond,
+		"no id":      canned{200, "text/plain", "ready  15\n"}.respond,
+		"no seconds": canned{200, "text/plain", "ready abc 0\n"}.respond,
 		"a proxy that holds back": func(r *http.Request) (*http.Response, error) {
 			reader, writer := io.Pipe()
 			go func() {
@@ -255,7 +258,7 @@ func TestServersWithoutWakeUpsAreAskedRarelyAndOnce(t *testing.T) {
 
 func TestADeniedStreamIsLoggedOnceAndRetried(t *testing.T) {
 	inBubble(t, func(b *bundle) {
-		b.via.set(respond(403, "application/xml", ""))
+		b.via.set(canned{403, "application/xml", ""}.respond)
 		e := b.subscribe(b.source)
 		time.Sleep(time.Hour)
 		e.want(0, 0, 0)
@@ -316,7 +319,7 @@ func TestAStreamThatIsCutAtAnyByte(t *testing.T) {
 	hello := strings.Index(text, "\n") + 1
 	for n := range len(text) + 1 {
 		inBubble(t, func(b *bundle) {
-			b.via.set(respond(200, "text/plain; charset=utf-8", text[:n]))
+			b.via.set(canned{200, "text/plain; charset=utf-8", text[:n]}.respond)
 			e := b.subscribe(b.source)
 			synctest.Wait()
 			want, begun := 0, 0
@@ -340,7 +343,7 @@ func TestARequestForReadinessThatFailsOpensTheStreamAgain(t *testing.T) {
 			e.want(0, 1, 0)
 			b.via.set(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPut {
-					return respond(status, "", "")(r)
+					return canned{status, "", ""}.respond(r)
 				}
 				return b.server.RoundTrip(r)
 			})
