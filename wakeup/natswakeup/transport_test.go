@@ -223,6 +223,58 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 	}
 }
 
+func TestOnlyTheRefusalOfASubscriptionIsOne(t *testing.T) {
+	for text, want := range map[string]bool{
+		`Permissions Violation for Subscription to "p.a.q" using queue "millrace"`: true,
+		`Permissions Violation for Subscription to "p.a.other" using queue "q"`:    false,
+		`Permissions Violation for Publish to "p.a.q"`:                             false,
+	} {
+		if got := isRefused(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, text), "p.a.q"); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+	if isRefused(nil, "p.a.q") || isRefused(nats.ErrSlowConsumer, "p.a.q") {
+		t.Error("another error counts as a refusal")
+	}
+}
+
+// More asks for one other process, however often the transport has something else to do.
+func TestMoreAsksOnce(t *testing.T) {
+	s := serve(t, -1, nil)
+	one, other := setup(t, s), setup(t, s)
+	r, woken := listener(t, one, orders), listener(t, other, orders)
+	all, err := other.conn.SubscribeSync(subject("millrace.wakeup", orders)) // hears what any process may get
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.More()
+	receive(t, "an event", woken.events)
+	for range 5 {
+		r.Ready(false)
+		r.Ready(true)
+		r.awaitListening(t, true)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for {
+		m, err := all.NextMsg(time.Millisecond) // the flush has brought them all
+		if err != nil {
+			break
+		}
+		if p, err := decode(m.Data); err != nil || p.Hops == 0 {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times for another process, want once", asked)
+	}
+}
+
 // Permissions may change while the connection is down.
 func TestADeniedSubscriptionIsTriedAgainOnTheNextConnection(t *testing.T) {
 	worker := func(deny ...string) func(*server.Options) {
