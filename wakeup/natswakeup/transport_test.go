@@ -275,6 +275,40 @@ func TestMoreAsksOnce(t *testing.T) {
 	}
 }
 
+// NATS may choose the process that asks. If it is alone its question ends all the same.
+func TestMoreOfTheOnlyProcessEnds(t *testing.T) {
+	s := serve(t, -1, nil)
+	one, other := setup(t, s), setup(t, s)
+	r := listener(t, one, orders)
+	all, err := other.conn.SubscribeSync(subject("millrace.wakeup", orders))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.More()
+	for hops := range maxHops + 1 {
+		m, err := all.NextMsg(30 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := decode(m.Data); err != nil || p.Hops != hops || p.From != one.id {
+			t.Fatalf("heard %s, %v, want that it was handed on %d times", m.Data, err, hops)
+		}
+	}
+	// What the process sends next comes next.
+	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	r.awaitEvent(t, 7)
+	m, err := all.NextMsg(30 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := decode(m.Data); err != nil || p.Bytes != 7 || len(r.events) != 0 {
+		t.Errorf("heard %s, %v, and %d events; want only the one that was published", m.Data, err, len(r.events))
+	}
+}
+
 // Permissions may change while the connection is down.
 func TestADeniedSubscriptionIsTriedAgainOnTheNextConnection(t *testing.T) {
 	worker := func(deny ...string) func(*server.Options) {
