@@ -209,7 +209,8 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"key", "GET", wakeupsPath, nil, 200},
 		{"process", "GET", wakeupsPath, serviceSAS("orders", "sp", "p"), 200},
 		{"account process", "GET", wakeupsPath, accountSAS("sp", "p", "srt", "o"), 200},
-		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "rau"), 403},
+		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 200},
+		{"neither", "GET", wakeupsPath, serviceSAS("orders", "sp", "au"), 403},
 		{"other queue", "GET", wakeupsPath, serviceSAS("letters"), 403},
 		{"wrong service", "GET", wakeupsPath, accountSAS("ss", "b"), 403},
 		{"nobody", "GET", wakeupsPath, anonymously, 401},
@@ -234,7 +235,7 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"no readiness", "PUT", wakeupsPath + "&stream=x", nil, 400},
 		{"maybe", "PUT", wakeupsPath + "&stream=x&ready=maybe", nil, 400},
 		{"unknown stream", "PUT", wakeupsPath + "&stream=x&ready=true", nil, 404},
-		{"ready by read", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "rau"), 403},
+		{"ready by neither", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "au"), 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := signed(c.method, c.path, "")
