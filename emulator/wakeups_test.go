@@ -534,6 +534,7 @@ func TestAStreamAfterAPipelinedRequest(t *testing.T) {
 				t.Fatalf("put before a stream: got %v, %v", response, err)
 			}
 			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
 		}
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil || response.StatusCode != http.StatusOK {
@@ -547,6 +548,7 @@ func TestAStreamAfterAPipelinedRequest(t *testing.T) {
 			t.Errorf("followed by %q: got %d messages put, want what came before the stream alone", after, got)
 		}
 		_ = conn.Close()
+		_ = response.Body.Close()
 	}
 	waitForNoStream(t, s)
 }
