@@ -118,7 +118,7 @@ const waiting = 1000
 // C-01, C-03: the cost of a message under a backlog that never runs dry, counted at the
 // service: dequeues, deletes, readings of the depth, renewals.
 func TestCostUnderLoad(t *testing.T) {
-	leastBusy := map[string]float64{short.name: 0.55, mixed.name: 0.82, long.name: 0.9} // at 64, the default
+	leastBusy := map[string]float64{short.name: 0.5, mixed.name: 0.75, long.name: 0.85} // at 64, the default
 	bounds := map[int]float64{64: 1.10, 256: 1.045, 512: 1.04}                          // transactions a message, by concurrency
 	var loads []*cost
 	for _, c := range []int{16, 32, 64, 128, 256, 512} {
@@ -136,7 +136,7 @@ func TestCostUnderLoad(t *testing.T) {
 				if bound, ok := bounds[load.concurrency]; ok && load.transactions() > bound {
 					t.Errorf("Concurrency %d: got %.4f transactions a message, want at most %.3f", load.concurrency, load.transactions(), bound)
 				}
-				if least := leastBusy[load.mix.name]; load.concurrency == 64 && load.minFetch == 0 && load.busy < least {
+				if least := leastBusy[load.mix.name]; !briefly() && load.concurrency == 64 && load.minFetch == 0 && load.busy < least {
 					t.Errorf("Concurrency 64, %s: got %.3f of the slots busy, want at least %v", load.mix.name, load.busy, least)
 				}
 			})
@@ -145,6 +145,10 @@ func TestCostUnderLoad(t *testing.T) {
 	t.Log("\n" + costTable(loads))
 }
 
+// briefly reports whether few messages are consumed. Then the share of the busy slots is too small: of the
+// handlers that take long, those that still run at the end do not count.
+func briefly() bool { return raced || testing.Short() }
+
 // consume runs a listener and returns what the server counted between two times: when every
 // slot has handled one message, and when it has handled two dozen. At both times the same
 // number of messages is in flight, whose dequeues are paid and whose deletes are not. It also returns
@@ -152,7 +156,7 @@ func TestCostUnderLoad(t *testing.T) {
 func consume(t *testing.T, load cost) (emulator.Counts, float64) {
 	c := newCloud(t, newSlowNetwork)
 	first, last := int64(load.concurrency), int64(max(24*load.concurrency, 3000))
-	if raced || testing.Short() {
+	if briefly() {
 		last = max(6*first, 1000)
 	}
 	for n := range last + first + waiting {

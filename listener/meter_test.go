@@ -60,6 +60,7 @@ func TestTheStateSaysWhatRequestsWereFor(t *testing.T) {
 		fetches := int64(len(b.queue.sent("dequeue")))
 		want := RequestsByCause{
 			Fetches: fetches, EmptyFetches: fetches - 1, GiveBacks: 1, Deletes: got.Deletes, Poison: got.Poison,
+			Metadata:  1,                         // beside the first fetch
 			Throttled: 1, Repeated: 1, Failed: 1, // the poison queue was missing
 		}
 		// The delete that the service refused is that of the job or that of the poison.

@@ -136,6 +136,13 @@ func (p *pauses) paused() bool {
 	return p.by != NotPaused
 }
 
+// forFleet reports whether the queue is paused, and so all instances.
+func (p *pauses) forFleet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.by&ByQueue != 0
+}
+
 // wait returns a channel that is closed when the pause may be over, or nil if there is none.
 func (p *pauses) wait() <-chan struct{} {
 	p.mu.Lock()
@@ -171,7 +178,7 @@ func (s *session) announcePause() {
 		return
 	}
 	if now == NotPaused {
-		s.wake.fire() // the loops that did not notice the pause sleep, or there is none
+		s.pollSoon() // the loops that did not notice the pause sleep, or there is none
 		s.report.info("resumed", slog.String("was_paused_by", before.String()))
 	} else {
 		s.setReady(false) // events are for instances that are not paused

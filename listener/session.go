@@ -63,10 +63,11 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 	report := newReporter(q.Name(), options.OnError, options.Logger)
 	wake := newWake()
 	s := &session{pauses: p, report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
-	s.dues.fire = func() { s.hear(true) }
+	s.dues.fire = func() { s.fallsDue(true) }
 	if options.Wakeups != nil {
-		s.wakeups.changed, s.wakeups.drained = make(chan struct{}, 1), make(chan struct{})
-		wake.fire = func() { s.hear(false) }
+		s.wakeups.changed, s.wakeups.listens = make(chan struct{}, 1), make(chan struct{}, 1)
+		s.wakeups.drained, s.wakeups.ended = make(chan struct{}), make(chan struct{})
+		wake.fire = func() { s.fallsDue(false) }
 		options.OnWait = s.onWait
 	}
 	s.meter = meter.New()
@@ -90,6 +91,15 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 	s.pool.begin, s.pool.signal, s.pool.drain = s.startHeardLoop, wake.signal, wake.drain
 	s.pool.changed = func(loops int) { d.Open(loops*options.BatchSize, s.pool.bounds.Max*options.BatchSize) }
 	return s, nil
+}
+
+// pollSoon makes a loop poll because of what happened in this listener.
+func (s *session) pollSoon() {
+	if s.options.Wakeups != nil {
+		s.hear(false)
+	} else {
+		s.wake.signal()
+	}
 }
 
 // fail ends the run with an error. Only the first one counts.

@@ -75,7 +75,7 @@ func (s *session) configure(c Settings) error {
 	}
 	s.grow(bounds.Min)
 	s.pauses.notify() // loops in excess end at once
-	s.wake.fire()
+	s.pollSoon()
 	return nil
 }
 

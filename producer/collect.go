@@ -22,17 +22,10 @@ func newCollector(w *wakeups) *collector {
 	return &collector{wakeups: w, dirty: make(chan struct{}, 1)}
 }
 
-// add remembers the hints of one message. What becomes visible in the same second becomes one event.
+// add remembers the hints of one message.
 func (c *collector) add(_ context.Context, h hints) {
 	c.mu.Lock()
-	c.hints.now += h.now
-	c.hints.bytes += h.bytes
-	if c.hints.later == nil && len(h.later) > 0 {
-		c.hints.later = make(map[time.Time]int64)
-	}
-	for due, bytes := range h.later {
-		c.hints.later[due.Add(time.Second-1).Truncate(time.Second)] += bytes
-	}
+	c.hints.add(h)
 	c.mu.Unlock()
 	select {
 	case c.dirty <- struct{}{}:
@@ -46,7 +39,7 @@ func (c *collector) publish(ctx context.Context) {
 	h := c.hints
 	c.hints = hints{}
 	c.mu.Unlock()
-	if h.now > 0 || len(h.later) > 0 {
+	if !h.empty() {
 		c.wakeups.wake(ctx, h)
 	}
 }

@@ -53,7 +53,7 @@ type Options[T any] struct {
 	// a second during one. For a delayed job it is told when that becomes visible; those of a SendAll
 	// that become visible in the same second have one event. A publisher that fails, panics or hangs
 	// fails no Send, because the message is on the queue; one that hangs takes a second of the Timeout,
-	// and is not called again until it has returned. Defaults to none: workers poll.
+	// and is not called again until it has returned, then once for all that it has missed. Defaults to none: workers poll.
 	Wakeups wakeup.Publisher
 
 	// WakeupDepth leaves Wakeups alone until the queue has this many messages, hidden ones included;

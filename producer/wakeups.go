@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/queue"
@@ -16,6 +15,9 @@ import (
 // publishTimeout bounds what a publisher may add to a Send: a hint is not worth more.
 const publishTimeout = time.Second
 
+// readTimeout bounds the reading of the depth. It leaves time for an event if that fails.
+const readTimeout = publishTimeout / 2
+
 // errHanging is why an event is not published.
 var errHanging = errors.New("the publisher has not returned from an earlier event")
 
@@ -24,8 +26,11 @@ type wakeups struct {
 	publisher wakeup.Publisher
 	queue     queue.Queue
 	onError   func(error)
-	level     *level       // nil if every event is published
-	hanging   atomic.Int64 // calls of the publisher that nobody waits for any more
+	level     *level // nil if every event is published
+
+	mu      sync.Mutex
+	hanging int   // calls of the publisher that nobody waits for any more; guarded by mu
+	missed  hints // of what was sent meanwhile; guarded by mu
 }
 
 // newWakeups returns nil if the options name no publisher.
@@ -41,21 +46,24 @@ func newWakeups[T any](q queue.Queue, o *Options[T]) *wakeups {
 }
 
 // wake publishes events for messages that are on the queue, or may be. It never fails: what goes wrong
-// is reported. A nil w does nothing.
+// is reported.
 func (w *wakeups) wake(ctx context.Context, h hints) {
-	if w == nil {
-		return
-	}
 	if err := w.publish(ctx, h); err != nil && w.onError != nil {
 		w.onError(fmt.Errorf("wake the workers of %v: %w", w.queue.Name(), err))
 	}
 }
 
+// call is a call of the publisher. Both are guarded by wakeups.mu.
+type call struct {
+	returned  bool
+	abandoned bool // nobody waits for it any more
+}
+
 // publish waits until the publisher has returned, but not beyond the deadline of ctx nor
 // publishTimeout. Its goroutine lasts as long as the publisher hangs. Meanwhile no further call is
-// made, so that these goroutines cannot pile up.
+// made, so that these goroutines cannot pile up; what was missed is published when it has returned.
 func (w *wakeups) publish(ctx context.Context, h hints) error {
-	if w.hanging.Load() > 0 {
+	if w.miss(h) {
 		return errHanging
 	}
 	// A caller who gave up, or whose time is over, still has a message on the queue.
@@ -65,7 +73,7 @@ func (w *wakeups) publish(ctx context.Context, h hints) error {
 		wait = min(wait, time.Until(deadline))
 	}
 	result := make(chan error, 1)
-	var settled atomic.Bool // by the first of the publisher's return and the deadline
+	var c call
 	go func() {
 		err := errors.New("the publisher called runtime.Goexit")
 		defer cancel()
@@ -73,10 +81,11 @@ func (w *wakeups) publish(ctx context.Context, h hints) error {
 			if v := recover(); v != nil {
 				err = fmt.Errorf("the publisher panicked: %v\n\n%s", v, debug.Stack())
 			}
-			if !settled.CompareAndSwap(false, true) {
-				w.hanging.Add(-1)
-			}
+			missed := w.returned(&c)
 			result <- err
+			if !missed.empty() {
+				_ = w.publish(context.Background(), missed) // each Send has reported its own
+			}
 		}()
 		err = w.events(own, h)
 	}()
@@ -87,15 +96,50 @@ func (w *wakeups) publish(ctx context.Context, h hints) error {
 		return err
 	case <-timer.C:
 	}
-	w.hanging.Add(1)
-	if !settled.CompareAndSwap(false, true) { // it has just returned
-		w.hanging.Add(-1)
+	if !w.abandon(&c) { // it has just returned
 		return <-result
 	}
 	if wait <= 0 {
 		return nil // nobody can say that it hangs
 	}
 	return fmt.Errorf("the publisher has not returned within %v", wait)
+}
+
+// miss keeps the hints if the publisher hangs.
+func (w *wakeups) miss(h hints) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hanging == 0 {
+		return false
+	}
+	w.missed.add(h)
+	return true
+}
+
+// returned records the end of a call. It returns what was missed if the publisher hangs no more.
+func (w *wakeups) returned(c *call) (missed hints) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.returned = true
+	if !c.abandoned {
+		return hints{}
+	}
+	if w.hanging--; w.hanging == 0 {
+		missed, w.missed = w.missed, hints{}
+	}
+	return missed
+}
+
+// abandon records that nobody waits for a call any more, unless it has returned.
+func (w *wakeups) abandon(c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.returned {
+		return false
+	}
+	c.abandoned = true
+	w.hanging++
+	return true
 }
 
 // events publishes one event for what is visible now, if the depth has reached its level, and one
@@ -122,6 +166,26 @@ type hints struct {
 	now   int64               // messages that are visible
 	bytes int64               // of these
 	later map[time.Time]int64 // the bytes of the others, by when they become visible
+}
+
+func (h *hints) empty() bool { return h.now == 0 && len(h.later) == 0 }
+
+// maxDue bounds how many due times hints have. What is beyond is dropped.
+const maxDue = 1 << 16
+
+// add adds hints. What becomes visible in the same second becomes one event.
+func (h *hints) add(more hints) {
+	h.now += more.now
+	h.bytes += more.bytes
+	if h.later == nil && len(more.later) > 0 {
+		h.later = make(map[time.Time]int64)
+	}
+	for due, bytes := range more.later {
+		due = due.Add(time.Second - 1).Truncate(time.Second)
+		if _, known := h.later[due]; known || len(h.later) < maxDue {
+			h.later[due] += bytes
+		}
+	}
 }
 
 // hint returns the hints for one message that was sent just now.
@@ -159,7 +223,9 @@ func (l *level) reached(ctx context.Context, q queue.Queue, h hints) (bytes int6
 	if !read {
 		return 0, false, nil
 	}
-	p, err := q.Properties(queue.WithCause(ctx, queue.CauseDepth))
+	ctx, cancel := context.WithTimeout(queue.WithCause(ctx, queue.CauseDepth), readTimeout)
+	defer cancel()
+	p, err := q.Properties(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && p.Depth < l.depth {

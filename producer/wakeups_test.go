@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,24 +209,116 @@ func TestSendAllTellsAlsoWhenItFails(t *testing.T) {
 func TestSendAllTellsOncePerSecondInWhichJobsBecomeVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, h := setup(t), &heard{}
-		_, err := telling(q, h, nil).SendAll(t.Context(), orders(300), &producer.SendAllOptions[order]{
+		time.Sleep(123 * time.Millisecond)
+		jobs := func(yield func(order) bool) {
+			for range 300 {
+				time.Sleep(time.Millisecond)
+				if !yield(order{"7"}) {
+					return
+				}
+			}
+		}
+		var visible [4]time.Time // the last of each delay, in minutes
+		sent := int64(0)
+		count := func(ctx context.Context, _ *producer.Sending, next func(context.Context) error) error {
+			err := next(ctx)
+			sent++
+			return err
+		}
+		p := telling(q, h, func(o *producer.Options[order]) { o.Interceptors = []producer.Interceptor{count} })
+		_, err := p.SendAll(t.Context(), jobs, &producer.SendAllOptions[order]{
+			Concurrency: 1,
 			Options: func(i int, _ order) producer.SendOptions {
-				return producer.SendOptions{Delay: time.Duration(1+i%3) * time.Minute}
+				minutes := 1 + i%3
+				delay := time.Duration(minutes) * time.Minute
+				visible[minutes] = time.Now().Add(delay)
+				return producer.SendOptions{Delay: delay}
 			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := h.take()
+		var told int64
 		for _, e := range got {
-			if until := time.Until(e.Due); until < time.Minute || until > 3*time.Minute+time.Second {
-				t.Errorf("due in %v", until)
+			told += e.Bytes
+			last := visible[int(time.Until(e.Due)/time.Minute)]
+			if late := e.Due.Sub(last); late < 0 || late >= time.Second {
+				t.Errorf("due at %v, want the second after %v", e.Due, last)
 			}
 		}
 		if len(got) != 3 {
 			t.Errorf("told of %+v, want three events", got)
 		}
+		time.Sleep(4 * time.Minute)
+		if want := sent * h.size(t, q); told != want {
+			t.Errorf("told of %d bytes, want %d", told, want)
+		}
 	})
+}
+
+// When an event fails, the others for later times would fail too.
+func TestAFailureEndsTheEventsOfASendAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("no connection")
+		h := &heard{publish: func(context.Context) error { return broken }}
+		_, err := telling(setup(t), h, nil).SendAll(t.Context(), orders(300), &producer.SendAllOptions[order]{
+			Options: func(i int, _ order) producer.SendOptions {
+				return producer.SendOptions{Delay: time.Duration(1+i%3) * time.Minute}
+			},
+		})
+		if got, errs := h.take(), h.takeErrors(); err != nil || len(got) != 1 || len(errs) != 1 || !errors.Is(errs[0], broken) {
+			t.Errorf("%v: told of %+v and reported %v, want one event and one error", err, got, errs)
+		}
+	})
+}
+
+// The last event of a SendAll comes when the one before has been published, and SendAll returns after it.
+func TestSendAllPublishesOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var publishing atomic.Int64
+		h := &heard{publish: func(context.Context) error {
+			if publishing.Add(1) > 1 {
+				t.Error("events are published at once")
+			}
+			time.Sleep(500 * time.Millisecond)
+			publishing.Add(-1)
+			return nil
+		}}
+		jobs := func(yield func(order) bool) {
+			if yield(order{"7"}) {
+				time.Sleep(1200 * time.Millisecond)
+				yield(order{"8"})
+			}
+		}
+		if _, err := telling(setup(t), h, nil).SendAll(t.Context(), jobs, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.take(); len(got) != 2 || publishing.Load() != 0 {
+			t.Errorf("told of %+v, %d of them are still being published; want two events and none", got, publishing.Load())
+		}
+	})
+}
+
+// A panic of OnWakeupError comes out of SendAll, whether an event fails during it or at its end.
+func TestAPanicOfOnWakeupErrorComesOutOfSendAll(t *testing.T) {
+	for _, pause := range []time.Duration{0, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &heard{publish: func(context.Context) error { return errors.New("no connection") }}
+			p := telling(setup(t), h, func(o *producer.Options[order]) { o.OnWakeupError = func(error) { panic("no log") } })
+			defer func() {
+				if v := recover(); !strings.Contains(fmt.Sprint(v), "no log") {
+					t.Errorf("recovered %v, want the panic of OnWakeupError", v)
+				}
+			}()
+			_, err := p.SendAll(t.Context(), func(yield func(order) bool) {
+				if yield(order{"7"}) {
+					time.Sleep(pause)
+				}
+			}, nil)
+			t.Errorf("SendAll returned %v", err)
+		})
+	}
 }
 
 func TestAFailingPublisherFailsNoSend(t *testing.T) {
@@ -249,6 +342,10 @@ func TestAFailingPublisherFailsNoSend(t *testing.T) {
 		}
 		if got := onQueue(t, q); len(got) != 4 {
 			t.Errorf("%s: on the queue is %v", name, got)
+		}
+		unheard := telling(q, h, func(o *producer.Options[order]) { o.OnWakeupError = nil })
+		if _, err := unheard.Send(t.Context(), order{"7"}, nil); err != nil {
+			t.Errorf("%s, without OnWakeupError: %v", name, err)
 		}
 	}
 }
@@ -278,11 +375,119 @@ func TestAHangingPublisherDelaysOneSendBriefly(t *testing.T) {
 			}
 			close(release)
 			synctest.Wait()
+			if got := h.take(); len(got) != 1 || got[0].Bytes < 100 {
+				t.Errorf("when it has returned: told of %+v, want one event for the two jobs that it missed", got)
+			}
 			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 || len(h.takeErrors()) != 0 {
 				t.Errorf("afterwards it is not called again: %v", err)
 			}
 		})
 	}
+}
+
+// Also one that panics, and one that ends its goroutine, is told of what it has missed meanwhile, and
+// hangs no more.
+func TestWhatAHangingPublisherMissesIsToldWhenItHasReturned(t *testing.T) {
+	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic("too late") }, "exits": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			q, h := setup(t), &heard{}
+			h.publish = func(context.Context) error {
+				if calls++; calls == 1 || calls == 6 { // after the first the three that it missed, and one
+					time.Sleep(time.Minute)
+					end()
+				}
+				return nil
+			}
+			p := telling(q, h, nil)
+			for i := range 10 {
+				if _, err := p.Send(t.Context(), order{"7"}, &producer.SendOptions{Delay: time.Duration(i%3) * time.Hour}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			var now, later int
+			var bytes int64
+			for _, e := range h.take() {
+				bytes += e.Bytes
+				if e.Due.IsZero() {
+					now++
+				} else {
+					later++
+				}
+			}
+			// The first event is that of the call that hangs.
+			if now != 2 || later != 2 {
+				t.Errorf("%s: told %d times of what is visible, %d times of what will be; want 2 and 2", name, now, later)
+			}
+			if sent := 10 * h.size(t, q); bytes != sent {
+				t.Errorf("%s: told of %d bytes, want %d", name, bytes, sent)
+			}
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 {
+				t.Errorf("%s: afterwards it is not called again: %v", name, err)
+			}
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil { // it hangs again
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := h.take(); len(got) != 1 {
+				t.Errorf("%s: told of %+v, want one event and nothing that it missed before", name, got)
+			}
+		})
+	}
+}
+
+// size returns the size of the messages, which is the same for all.
+func (h *heard) size(t *testing.T, q queue.Queue) int64 {
+	t.Helper()
+	batch, err := q.Peek(t.Context(), 1)
+	if err != nil || len(batch) != 1 {
+		t.Fatalf("peeked at %v, %v", batch, err)
+	}
+	return int64(len(batch[0].Text))
+}
+
+// One that returns at the very moment at which the Send stops waiting does not count as hanging.
+func TestAPublisherThatReturnsAtTheLastMomentDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heard{publish: func(context.Context) error { time.Sleep(time.Second); return nil }}
+		p := telling(setup(t), h, nil)
+		for range 200 {
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := h.take(); len(got) != 1 {
+				t.Fatalf("told of %+v, want one event", got)
+			}
+		}
+	})
+}
+
+// The context of Publish ends when nobody waits any more, and has the values of that of the Send.
+func TestAPublisherIsToldWhenToGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var value any
+		h := &heard{publish: func(ctx context.Context) error {
+			value = ctx.Value(key{})
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		p := telling(setup(t), h, nil)
+		for range 3 {
+			start := time.Now()
+			if _, err := p.Send(context.WithValue(t.Context(), key{}, "trace"), order{"7"}, nil); err != nil || time.Since(start) != time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			synctest.Wait()
+			if got := h.take(); len(got) != 1 || value != "trace" {
+				t.Errorf("told of %+v with the value %v, want one event and the value of the Send", got, value)
+			}
+		}
+	})
 }
 
 // What may be on the queue is told, and what is not is not.
@@ -295,8 +500,8 @@ func TestOnlyWhatMayBeOnTheQueueIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the Timeout is over, and so nobody waits for the publisher
-			if got := h.take(); len(got) != told {
-				t.Errorf("%v: told of %+v, want %d events", kind, got, told)
+			if got, errs := h.take(), h.takeErrors(); len(got) != told || len(errs) != 0 {
+				t.Errorf("%v: told of %+v and reported %v, want %d events", kind, got, errs, told)
 			}
 		}
 		h := &heard{}

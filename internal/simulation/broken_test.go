@@ -352,7 +352,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const within = 40
+			const within = 300
 			for n := uint64(1); n <= within; n++ {
 				for _, violation := range run(t, n, c.breakage).violations {
 					if strings.Contains(violation, c.words) {

@@ -34,7 +34,7 @@ func (t *Transport) control() {
 		case <-t.life.Done():
 			ended = true
 		}
-		t.subscribeWanted()
+		t.endUnwanted()
 		t.handOn()
 		t.sendMissed()
 		if ended {
@@ -62,10 +62,11 @@ func (t *Transport) all() []*channel {
 	return all
 }
 
-// interrupted tells every subscriber that listens that it does not.
+// interrupted tells every subscriber that listens that it does not. The subscriptions end, although the
+// connection would begin them again: it does not say which of them the server has refused.
 func (t *Transport) interrupted() {
 	for _, c := range t.all() {
-		c.confirmed = false
+		c.unsubscribe()
 		for _, s := range t.members(c) {
 			s.tell(false)
 		}
@@ -85,23 +86,19 @@ func (t *Transport) members(c *channel) []*subscription {
 	return ready
 }
 
-// subscribeWanted begins and ends subscriptions at the server.
-func (t *Transport) subscribeWanted() {
+// endUnwanted ends the subscriptions at the server that nobody needs any more.
+func (t *Transport) endUnwanted() {
 	for _, c := range t.all() {
-		t.mu.Lock()
-		ready := c.isReady()
-		t.mu.Unlock()
-		switch {
-		case ready && c.sub == nil:
-			// It fails if the connection is closed or about to be. The connection does it again when it
-			// has connected again.
-			c.sub, _ = t.conn.ChanQueueSubscribe(c.subject, group, t.messages)
-		case !ready && c.sub != nil:
-			_ = c.sub.Unsubscribe() // it fails if the connection is closed, which ends it too
-			c.sub, c.confirmed = nil, false
+		if !t.isReady(c) {
+			c.unsubscribe()
 		}
 	}
-	t.all() // forgets what has just ended
+}
+
+func (t *Transport) isReady(c *channel) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.isReady()
 }
 
 // handOn sends what other processes are to hear.
@@ -132,27 +129,18 @@ func (t *Transport) send(subject string, p payload) {
 	}
 }
 
-// confirm tells the subscribers that they listen once the server has the subscriptions. It returns
-// false if that has to be tried again.
+// confirm begins the subscriptions at the server that are missing, and tells the subscribers that they
+// listen once it has them. It returns false if that has to be tried again.
 func (t *Transport) confirm() bool {
 	var fresh []*channel
 	all := t.all()
 	for _, c := range all {
-		if c.sub != nil && !c.confirmed {
+		if !c.confirmed && !c.denied && t.isReady(c) {
 			fresh = append(fresh, c)
 		}
 	}
-	if len(fresh) > 0 {
-		if !t.conn.IsConnected() {
-			return true // a status follows
-		}
-		if !t.roundTrip() {
-			return false
-		}
-		for _, c := range fresh {
-			c.confirmed = !t.denied(c)
-		}
-	}
+	// While the connection is down there is nothing to do: a status follows.
+	done := len(fresh) == 0 || !t.conn.IsConnected() || t.begin(fresh)
 	for _, c := range all {
 		if !c.confirmed {
 			continue
@@ -161,7 +149,38 @@ func (t *Transport) confirm() bool {
 			s.tell(true)
 		}
 	}
-	return true
+	return done
+}
+
+// begin begins subscriptions at the server. A refusal is an error of the connection, which keeps only the
+// last one. So if there is a new one, each subscription begins again by itself. It returns false if that
+// has to be tried again.
+func (t *Transport) begin(fresh []*channel) bool {
+	before := t.conn.LastError()
+	for _, c := range fresh {
+		c.unsubscribe()
+		// It fails if the connection is closed or about to be.
+		c.sub, _ = t.conn.ChanQueueSubscribe(c.subject, group, t.messages)
+	}
+	if !t.roundTrip() {
+		return false
+	}
+	err := t.conn.LastError()
+	switch {
+	case err == before: //nolint:errorlint // the same error, not the same kind
+		for _, c := range fresh {
+			c.confirmed = c.sub != nil
+		}
+		return true
+	case len(fresh) == 1:
+		fresh[0].denied = isRefused(err, fresh[0].subject)
+		return fresh[0].denied // any other error may have replaced a refusal
+	}
+	done := true
+	for _, c := range fresh {
+		done = t.begin([]*channel{c}) && done
+	}
+	return done
 }
 
 // roundTrip reports whether the server has answered what was sent before.
@@ -171,8 +190,7 @@ func (t *Transport) roundTrip() bool {
 	return t.conn.FlushWithContext(ctx) == nil
 }
 
-// denied reports whether the server has refused the subscription.
-func (t *Transport) denied(c *channel) bool {
-	err := t.conn.LastError()
-	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+c.subject+`"`)
+// isRefused reports whether the error is that the server has refused a subscription to the subject.
+func isRefused(err error, subject string) bool {
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `Subscription to "`+subject+`"`)
 }

@@ -23,6 +23,15 @@ type channel struct {
 	// Only the controller uses these.
 	sub       *nats.Subscription // or nil
 	confirmed bool               // the server has confirmed it, on this connection
+	denied    bool               // the server has refused it, on this connection
+}
+
+// unsubscribe ends the subscription at the server, if there is one. Only the controller calls it.
+func (c *channel) unsubscribe() {
+	if c.sub != nil {
+		_ = c.sub.Unsubscribe() // it fails if the connection is closed, which ends it too
+	}
+	c.sub, c.confirmed, c.denied = nil, false, false
 }
 
 // isReady reports whether any subscriber is. Requires Transport.mu.

@@ -1,0 +1,246 @@
+package listener
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+// occupied runs a listener whose only slot is taken for an hour, and an idle one.
+func (b *bundle) occupied(source *instances, o *Options[job]) (idle *Listener[job], finish func()) {
+	b.Helper()
+	o.SafetyPoll, o.Concurrency = noSafety, 1
+	full := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o)
+	stopFull := b.runAll([]*Listener[job]{full})
+	advance(time.Minute)
+	b.put(1)
+	b.publish(source)
+	advance(time.Minute)
+	if full.State().Running != 1 || full.State().Listening {
+		b.Fatalf("got %+v, want a listener without room that does not listen", full.State())
+	}
+	own := wakeOptions(source)
+	own.SafetyPoll = noSafety
+	idle = New(b.queue, nothing, own)
+	stopIdle := b.runAll([]*Listener[job]{idle})
+	advance(time.Minute)
+	source.called()
+	return idle, func() {
+		advance(2 * time.Hour)
+		stopFull()
+		stopIdle()
+	}
+}
+
+// What falls due at an instance that has no room is known to no other one: it wakes one.
+func TestAnInstanceWithoutRoomPassesOnWhatFallsDue(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		full := 0 // the first one subscribes first
+		idle, finish := b.occupied(source, wakeOptions(source))
+		for n := range int64(3) {
+			if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
+				b.Fatal(err)
+			}
+			for m, s := range source.members {
+				if !s.ready {
+					full = m
+				}
+			}
+			source.members[full].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10 * time.Second)})
+			advance(11 * time.Second)
+			if got := idle.State().Succeeded; got != n+1 {
+				b.Errorf("got %d jobs done by the idle instance when they were due, want %d", got, n+1)
+			}
+		}
+		finish()
+	})
+}
+
+// An event that comes in the moment in which an instance loses its room goes to another one.
+func TestAnEventThatCrossesReadyIsPassedOn(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		idle, finish := b.occupied(source, wakeOptions(source))
+		b.put(1)
+		for _, m := range source.members {
+			if !m.ready {
+				m.of.Event(wakeup.Event{Queue: jobsQueue}) // was under way
+			}
+		}
+		synctest.Wait()
+		if got := idle.State().Succeeded; got != 1 {
+			b.Errorf("got %d jobs done by the idle instance, want 1", got)
+		}
+		finish()
+	})
+}
+
+// A message that an instance gave back goes to another one when it becomes visible, if the first one has no
+// room then.
+func TestAnInstanceWithoutRoomPassesOnWhatItGaveBack(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency = noSafety, 1
+		var calls atomic.Int64
+		failing := New(b.queue, func(context.Context, *Message[job]) error {
+			if calls.Add(1) == 1 {
+				return Snooze(30 * time.Second)
+			}
+			time.Sleep(time.Hour)
+			return nil
+		}, o)
+		stopFailing := b.runAll([]*Listener[job]{failing})
+		for range 2 { // the second one takes the slot
+			advance(time.Second)
+			b.put(1)
+			b.publish(source)
+		}
+		advance(time.Second)
+		own := wakeOptions(source)
+		own.SafetyPoll = noSafety
+		idle := New(b.queue, nothing, own)
+		stopIdle := b.runAll([]*Listener[job]{idle})
+		advance(time.Minute)
+		if got := idle.State().Succeeded; got != 1 {
+			b.Errorf("got %d jobs done by the idle instance, want the one that was given back", got)
+		}
+		advance(2 * time.Hour)
+		stopFailing()
+		stopIdle()
+	})
+}
+
+// A pause of the program is for one instance, so what falls due there goes to others. While the queue is paused
+// nobody is woken. The end of a pause wakes no other instance.
+func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
+	for _, by := range []PausedBy{ByProgram, ByQueue, ByProgramAndQueue} {
+		bubble(t, func(b *bundle) {
+			source := connected()
+			o := wakeOptions(source)
+			o.SafetyPoll = noSafety
+			l := New(b.queue, nothing, o)
+			b.run(l)
+			advance(time.Minute)
+			l.pauses.set(by, true)
+			l.session.announcePause()
+			source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
+			synctest.Wait()
+			source.called()
+			advance(10 * time.Second)
+			calls := source.called()
+			if passed := len(calls) > 0 && calls[0] == "More"; passed != (by == ByProgram) {
+				b.Errorf("paused by %v: got calls %v when a message fell due", by, calls)
+			}
+			l.pauses.set(by, false)
+			l.session.announcePause()
+			advance(time.Second)
+			if calls := source.called(); len(calls) != 1 || calls[0] != "Ready(true)" {
+				b.Errorf("paused by %v: got calls %v after the end, want Ready(true)", by, calls)
+			}
+			b.mustFinish()
+		})
+	}
+}
+
+// L-32: a message costs two dequeues in all, also if it takes every slot of its listener for long.
+func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
+	for _, instances := range []int{1, 2, 5} {
+		for _, handling := range []time.Duration{0, 5 * time.Millisecond, 15 * time.Millisecond, time.Second, time.Hour} {
+			bubble(t, func(b *bundle) {
+				source := connected()
+				var all []*Listener[job]
+				for range instances {
+					o := wakeOptions(source)
+					o.SafetyPoll, o.Concurrency = noSafety, 1
+					all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(handling); return nil }, o))
+				}
+				finish := b.runAll(all)
+				advance(time.Minute)
+				for n := range 4 {
+					messages := 1 + n%2
+					before := b.dequeues()
+					b.put(messages)
+					b.publish(source)
+					advance(2*handling + time.Second)
+					if got := b.dequeues() - before; messages == 1 && got != 2 {
+						b.Errorf("%d instances, %v: got %d dequeues for a message, want 2", instances, handling, got)
+					}
+					advance(time.Minute)
+				}
+				done := 0
+				for _, l := range all {
+					done += int(l.State().Succeeded)
+					b.mustBeIdle(l)
+				}
+				if done != 6 {
+					b.Errorf("%d instances, %v: got %d jobs done, want 6", instances, handling, done)
+				}
+				finish()
+			})
+		}
+	}
+}
+
+// A full batch whose depth cannot be read wakes another instance.
+func TestAFullBatchWakesAnotherIfTheDepthIsUnknown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "properties" {
+				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+			}
+			return act()
+		}
+		source := connected()
+		var all []*Listener[job]
+		for range 2 {
+			o := wakeOptions(source)
+			o.SafetyPoll, o.Concurrency = noSafety, 1
+			all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
+		}
+		finish := b.runAll(all)
+		advance(time.Minute)
+		b.put(2)
+		b.publish(source)
+		advance(time.Minute)
+		for n, l := range all {
+			if got := l.State().Running; got != 1 {
+				b.Errorf("instance %d: got %d handlers running, want 1", n, got)
+			}
+		}
+		advance(2 * time.Hour)
+		finish()
+	})
+}
+
+// A source that does not say that events come again holds up the second dequeue for a moment only.
+func TestASourceThatIsSlowToListenHoldsUpLittle(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency = noSafety, 1
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
+		b.run(l)
+		advance(time.Minute)
+		b.put(3)
+		b.publish(source)
+		advance(500 * time.Millisecond)
+		source.mu.Lock()
+		source.connected = false // and nobody says so
+		source.mu.Unlock()
+		advance(2600*time.Millisecond + listenWithin)
+		if got := l.State().Succeeded; got != 3 {
+			b.Errorf("got %d jobs done, want 3", got)
+		}
+		source.connect(true)
+		advance(time.Minute)
+		b.mustBeIdle(l)
+		b.mustFinish()
+	})
+}
