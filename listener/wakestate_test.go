@@ -195,6 +195,12 @@ func TestEventsGoToOthersInAnOutageOfTheHandlers(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		o.RetryDelay = func(int, error) time.Duration { return 30 * time.Second }
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "dequeue" { // meanwhile the handlers of the last one fail
+				time.Sleep(10 * time.Millisecond)
+			}
+			return act()
+		}
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			if down.Load() {
 				return errors.New("the database is away")
@@ -229,9 +235,9 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 			return o
 		}
 		broken := &recordingQueue{Queue: b.queue.Queue, requestLog: &requestLog{}}
-		down := false
+		var down atomic.Bool
 		broken.intercept = func(_ string, act func() error) error {
-			if down {
+			if down.Load() {
 				return &queue.Error{Op: "dequeue", Kind: queue.ErrUnavailable, Status: 503}
 			}
 			return act()
@@ -239,7 +245,7 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 		failing, other := New(broken, nothing, options()), New(b.queue, nothing, options())
 		finish := b.runAll([]*Listener[job]{failing, other})
 		advance(time.Minute)
-		down = true
+		down.Store(true)
 		for range 2 { // one goes to each
 			b.put(1)
 			b.publish(source)
@@ -253,7 +259,7 @@ func TestAnInstanceWhoseDequeuesFailLetsEventsGoToOthers(t *testing.T) {
 		if got := other.State().Succeeded; got != 7 {
 			b.Errorf("got %d jobs done by the other instance, want 7", got)
 		}
-		down = false
+		down.Store(false)
 		advance(time.Minute)
 		b.mustBeIdle(failing)
 		finish()
