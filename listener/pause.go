@@ -79,6 +79,8 @@ type pauses struct {
 	by        PausedBy      // guarded by mu
 	since     time.Time     // when it was paused; guarded by mu
 	announced PausedBy      // what log and observer were told; guarded by mu
+	telling   bool          // a goroutine tells them, and tells them of later changes too; guarded by mu
+	ended     func()        // called when a pause ends, with mu held; nil before Run; guarded by mu
 	changed   chan struct{} // closed and replaced when waiting loops must look again; nil if none waits; guarded by mu
 	flag      flagReadings  // guarded by mu
 }
@@ -103,6 +105,9 @@ func (p *pauses) setLocked(reason PausedBy, on bool) {
 		p.since = time.Now()
 	}
 	p.by = by
+	if by == NotPaused && p.ended != nil {
+		p.ended() // before any loop goes on, so that its poll is the one that this calls for
+	}
 	p.notifyLocked()
 }
 
@@ -162,23 +167,38 @@ func (p *pauses) fill(s *State) {
 	}
 }
 
-// announcement returns what has changed since the last call.
-func (p *pauses) announcement() (before, now PausedBy) {
+// announcement returns what has changed since the last call. One goroutine at a time gets that, and must
+// call again, as the teller, until nothing has.
+func (p *pauses) announcement(teller bool) (before, now PausedBy, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.telling && !teller {
+		return p.announced, p.announced, false
+	}
 	before, now, p.announced = p.announced, p.by, p.by
-	return before, now
+	p.telling = before != now
+	return before, now, p.telling
 }
 
-// announcePause tells log, observer and the source of wake-ups of a change, and makes a loop poll when
-// a pause is over. Nothing is told twice, whoever calls it.
+// onEnd sets what is called when a pause ends.
+func (p *pauses) onEnd(f func()) {
+	p.mu.Lock()
+	p.ended = f
+	p.mu.Unlock()
+}
+
+// announcePause tells log, observer and the source of wake-ups what has changed. Nothing is told twice,
+// nor in another order, whoever calls it. If it is called during such a call, that one tells.
 func (s *session) announcePause() {
-	before, now := s.pauses.announcement()
-	if before == now {
-		return
+	before, now, ok := s.pauses.announcement(false)
+	for ok {
+		s.tellOfPause(before, now)
+		before, now, ok = s.pauses.announcement(true)
 	}
+}
+
+func (s *session) tellOfPause(before, now PausedBy) {
 	if now == NotPaused {
-		s.pollSoon() // the loops that did not notice the pause sleep, or there is none
 		s.report.info("resumed", slog.String("was_paused_by", before.String()))
 	} else {
 		s.setReady(false) // events are for instances that are not paused
@@ -207,6 +227,7 @@ func (l *loop) awaitResume(ctx context.Context) (left bool) {
 			return false
 		}
 		if l.stopIfExcess() {
+			l.wake.signal() // it may have taken one before the pause
 			return true
 		}
 		select {

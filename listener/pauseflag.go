@@ -58,10 +58,13 @@ func (p *pauses) beginReading() int {
 func (s *session) readProperties(ctx context.Context) (queue.Properties, error) {
 	reading := s.pauses.beginReading()
 	p, err := s.queue.Properties(ctx)
-	s.applyFlag(reading, p.Metadata, err)
-	if err == nil && s.options.Metadata != IgnoreMetadata {
+	settings := err == nil && s.options.Metadata != IgnoreMetadata
+	if settings { // before a loop goes on, which would read them
 		s.metadata.read()
 		s.applyMetadata(p.Metadata)
+	}
+	s.applyFlag(reading, p.Metadata, err)
+	if settings {
 		s.shareVisibility(p.Metadata)
 	}
 	return p, err

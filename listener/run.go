@@ -32,6 +32,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	defer s.stopLooping()
 	defer s.hangUp()
 	s.logStart()
+	s.pauses.onEnd(s.pollSoon)
 	s.announcePause()
 	s.work.Go(func() { s.wake.watch(s.looping) })
 	s.work.Go(func() { s.watchSaturation(s.looping) })

@@ -195,6 +195,12 @@ func TestEventsGoToOthersInAnOutageOfTheHandlers(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		o.RetryDelay = func(int, error) time.Duration { return 30 * time.Second }
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "dequeue" { // meanwhile the handlers of the last one fail
+				time.Sleep(10 * time.Millisecond)
+			}
+			return act()
+		}
 		l := New(b.queue, func(context.Context, *Message[job]) error {
 			if down.Load() {
 				return errors.New("the database is away")

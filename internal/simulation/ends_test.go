@@ -99,9 +99,10 @@ func (b *ledger) closeExactly(a *message) {
 		b.addViolation(a.acceptance, "without faults: %d successes and %d copies", a.successes, a.copies)
 	}
 	mortal := a.acceptance.until != 0
-	if n := len(a.deliveries); n > 0 && a.removed == nil && a.expired(b.world.now()) && a.copies == 0 {
+	if n := len(a.deliveries); n > 0 && a.removed == nil && a.expired(b.world.now()) && a.copies == 0 && !p.keep {
 		// One that is given back may wait for a slot until it expires. One that expires while its
-		// handler runs is poison, as expiring, unless the handler was given up.
+		// handler runs is poison, as expiring, unless the handler was given up. Poison that is kept stays
+		// hidden until it expires.
 		if last := a.deliveries[n-1]; last.began != nil && !last.back && last.reported == 0 && !last.endedWith(didSucceed) && last.over() < a.acceptance.until {
 			b.addViolation(a.acceptance, "without faults: the message expired unnoticed while its handler ran, which %s", last.result())
 		}
