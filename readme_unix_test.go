@@ -28,11 +28,8 @@ func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds two programs")
 	}
-	s := &shells{bin: t.TempDir()}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.bin, "./cmd/millrace").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	blocks := consoleBlocks(t, "## Your first job\n")
+	s := openShells(t)
+	blocks := readmeBlocks(t, "## Your first job\n", "console")
 	for _, block := range blocks {
 		s.play(t, block)
 	}
@@ -42,23 +39,18 @@ func TestTheFirstJobOfTheReadmeRuns(t *testing.T) {
 	}
 }
 
-// consoleBlocks returns the console blocks of a section of README.md.
-func consoleBlocks(t *testing.T, heading string) []string {
-	t.Helper()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+// TestPausingWorkersIsAsTheReadmeShows runs the commands of that section.
+func TestPausingWorkersIsAsTheReadmeShows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
 	}
-	_, section, found := strings.Cut(string(readme), heading)
-	if !found {
-		t.Fatalf("README.md has no section %q", heading)
+	s := openShells(t)
+	s.serve(t)
+	blocks := readmeBlocks(t, "## Pausing workers\n", "console")
+	if len(blocks) != 1 {
+		t.Fatalf("README.md: got %d blocks of commands, want 1", len(blocks))
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^```console\n(.*?)^```$").FindAllStringSubmatch(section, -1) {
-		blocks = append(blocks, m[1])
-	}
-	return blocks
+	s.play(t, blocks[0])
 }
 
 // shells are the terminals of a reader who follows the README.
@@ -68,6 +60,23 @@ type shells struct {
 	server   *process // nil before it is started
 	worker   *process // likewise
 	stopped  bool     // the worker was told to stop, and did
+}
+
+// openShells builds the command.
+func openShells(t *testing.T) *shells {
+	t.Helper()
+	s := &shells{bin: t.TempDir()}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.bin, "./cmd/millrace").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return s
+}
+
+// serve starts the server.
+func (s *shells) serve(t *testing.T) {
+	t.Helper()
+	s.server = s.start(t, serveCommand+" -addr 127.0.0.1:0")
+	s.location = s.server.readField(t, "connection string")
 }
 
 // play runs a block: commands with their output, output that the worker prints meanwhile, or
@@ -87,8 +96,7 @@ func (s *shells) play(t *testing.T, block string) {
 		command, output, _ := strings.Cut(strings.TrimSuffix(one, "\n"), "\n")
 		switch command {
 		case serveCommand:
-			s.server = s.start(t, command+" -addr 127.0.0.1:0")
-			s.location = s.server.readField(t, "connection string")
+			s.serve(t)
 		case workerCommand:
 			s.worker = s.start(t, command)
 			s.worker.expect(t, output)
@@ -193,6 +201,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "MESSAGE"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "JOB"},
+	{regexp.MustCompile(`since \S+Z, \d+s ago`), "since TIME, AGE ago"},
 	{regexp.MustCompile(`put \d+s ago`), "put AGE ago"},
 	{regexp.MustCompile(`requests=\d+ by_cause="\d+ fetch \(\d+ empty\)`), `requests=N by_cause="N fetch (N empty)`},
 	{regexp.MustCompile(`after=\S+`), "after=DURATION"},

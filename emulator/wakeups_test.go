@@ -513,6 +513,44 @@ func TestAClientThatLeavesIsNoticed(t *testing.T) {
 	}
 }
 
+// TestAStreamAfterAPipelinedRequest shows that requests that come in one piece with that for a stream are
+// answered before it, and that what follows it neither breaks nor reaches anything.
+func TestAStreamAfterAPipelinedRequest(t *testing.T) {
+	s, _ := withOptions(t, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, after := range []string{"", "x", "GET / HTTP/1.1\r\n\r\n", raw("POST", "/orders/messages", wrap("y"), "HTTP/1.1", "")} {
+		conn, reader := dial(t, e)
+		put := raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", "")
+		if _, err := io.WriteString(conn, put+put+raw("GET", wakeupsPath, "", "HTTP/1.1", "")+after); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil || response.StatusCode != http.StatusCreated {
+				t.Fatalf("put before a stream: got %v, %v", response, err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("followed by %q: got %v, %v; want a stream", after, response, err)
+		}
+		line, err := bufio.NewReader(response.Body).ReadString('\n')
+		if err != nil || len(line) < 6 || line[:6] != "ready " {
+			t.Fatalf("followed by %q: got line %q, %v", after, line, err)
+		}
+		if got := s.Counts().Operations[PutMessage]; got%2 != 0 {
+			t.Errorf("followed by %q: got %d messages put, want what came before the stream alone", after, got)
+		}
+		_ = conn.Close()
+	}
+	waitForNoStream(t, s)
+}
+
 func waitForNoStream(t *testing.T, s *Server) {
 	t.Helper()
 	for {

@@ -58,6 +58,6 @@
 // polls once per Idle.Max (plus up to 10 % jitter) and loop, of which Loops.Min remain; with
 // Options.Wakeups it sends one safety poll a minute. The
 // depth is read when work appears, and then at most once per 256 messages, or once in 30 s,
-// while loops could be added. The metadata of the queue, if Options.Metadata asks for them, cost at
-// most one a minute.
+// while loops could be added. While there is work the metadata of the queue are read once a minute, for
+// the flag that pauses workers and for Options.Metadata.
 package listener

@@ -55,7 +55,8 @@ type Options[T any] struct {
 	// that is longer, at most 1 s: in that time about a fifth of the handlers return.
 	Linger time.Duration
 
-	// Loops bounds how many dequeue loops run. Defaults to 1 … as many as Concurrency needs.
+	// Loops bounds how many dequeue loops run. Defaults to 1, or none with Wakeups, … as many as
+	// Concurrency needs.
 	Loops Loops
 
 	// Idle is how long a loop waits when the queue is empty. Setting it together with

@@ -1,0 +1,49 @@
+package natswakeup_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/producer"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/wakeup/natswakeup"
+)
+
+type Order struct{ ID string }
+
+func ship(context.Context, *listener.Message[Order]) error { return nil }
+
+// The lines of the README, so that they compile.
+func _(q queue.Queue) {
+	conn, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
+	wakeups := natswakeup.New(conn, nil)
+	p := producer.New(q, &producer.Options[Order]{Wakeups: wakeups})
+	l := listener.New(q, ship, &listener.Options[Order]{Wakeups: wakeups})
+	_, _, _ = err, p, l
+}
+
+func TestTheSnippetOfTheReadmeCompiles(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile("readme_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, snippet, found := strings.Cut(string(readme), "```go\nconn, err := nats.Connect")
+	snippet, _, closed := strings.Cut(snippet, "```")
+	if !found || !closed {
+		t.Fatal("README.md: got no snippet with NATS, want one")
+	}
+	for line := range strings.Lines("conn, err := nats.Connect" + snippet) {
+		if !strings.Contains(string(own), "\n\t"+line) {
+			t.Errorf("README.md has the line %q, which is not compiled here", line)
+		}
+	}
+}
