@@ -134,3 +134,16 @@ func TestAWorkerOnAzureCompilesFewModules(t *testing.T) {
 	}
 	t.Logf("%d modules", len(modules))
 }
+
+// TestNothingOfNATSIsInThisModule: whoever does not use natswakeup, a module of its own, does not load it.
+func TestNothingOfNATSIsInThisModule(t *testing.T) {
+	for _, file := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "nats-io") {
+			t.Errorf("%s names modules of NATS", file)
+		}
+	}
+}

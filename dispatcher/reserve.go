@@ -90,3 +90,6 @@ func (d *Dispatcher) Resize(concurrency int) {
 // Saturated reports whether a caller of [Dispatcher.Reserve] waits because all slots that
 // [Dispatcher.Open] allows are taken, while Concurrency would allow more.
 func (d *Dispatcher) Saturated() bool { return d.slots.saturated() }
+
+// Outage reports whether handlers have failed so often that the dispatcher lets only probes through.
+func (d *Dispatcher) Outage() bool { return d.breaker.isOpen() }

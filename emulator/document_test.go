@@ -155,7 +155,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 			if need.account != "" {
 				account = need.resource + ", " + strings.Join(strings.Split(need.account, ""), " or ")
 			}
-			if got, want := strings.TrimSpace(cells[2])+" | "+strings.TrimSpace(cells[3]), account+" | "+cmp.Or(need.queue, "–"); got != want {
+			if got, want := strings.TrimSpace(cells[2])+" | "+strings.TrimSpace(cells[3]), account+" | "+cmp.Or(strings.Join(strings.Split(need.queue, ""), " or "), "–"); got != want {
 				t.Errorf("%s: got %s in the table, want %s as in the code", op, got, want)
 			}
 		}

@@ -5,7 +5,7 @@ package emulator
 type permission struct {
 	resource string // resource type of an account SAS
 	account  string // letters of an account SAS, any of which suffices; "" allows none
-	queue    string // letter of a service SAS; "" allows none
+	queue    string // letters of a service SAS, any of which suffices; "" allows none
 }
 
 // permission returns what a signature must have for the operation. Access policies and delegation
@@ -30,8 +30,10 @@ func (op Operation) permission() permission {
 		return permission{"c", "", ""}
 	case PutMessage:
 		return permission{"o", "a", "a"}
-	case GetMessages, DeleteMessage, OpenWakeups, ReadyWakeups: // whoever is woken must be able to dequeue
+	case GetMessages, DeleteMessage:
 		return permission{"o", "p", "p"}
+	case OpenWakeups, ReadyWakeups: // a stream tells what a peek does, and workers may have no more than p
+		return permission{"o", "rp", "rp"}
 	case PeekMessages:
 		return permission{"o", "r", "r"}
 	case UpdateMessage:

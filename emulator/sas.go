@@ -72,7 +72,7 @@ func (c *call) authenticateSAS(token string) *failure {
 		switch {
 		case need.queue == "": // no service SAS allows it
 			return errAuthorizationFailure
-		case !strings.Contains(s.permissions, need.queue):
+		case !strings.ContainsAny(s.permissions, need.queue):
 			return errPermissionMismatch
 		}
 		return nil

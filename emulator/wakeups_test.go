@@ -209,7 +209,8 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"key", "GET", wakeupsPath, nil, 200},
 		{"process", "GET", wakeupsPath, serviceSAS("orders", "sp", "p"), 200},
 		{"account process", "GET", wakeupsPath, accountSAS("sp", "p", "srt", "o"), 200},
-		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "rau"), 403},
+		{"read", "GET", wakeupsPath, serviceSAS("orders", "sp", "r"), 200},
+		{"neither", "GET", wakeupsPath, serviceSAS("orders", "sp", "au"), 403},
 		{"other queue", "GET", wakeupsPath, serviceSAS("letters"), 403},
 		{"wrong service", "GET", wakeupsPath, accountSAS("ss", "b"), 403},
 		{"nobody", "GET", wakeupsPath, anonymously, 401},
@@ -234,7 +235,7 @@ func TestAStreamNeedsThePermissionToProcess(t *testing.T) {
 		{"no readiness", "PUT", wakeupsPath + "&stream=x", nil, 400},
 		{"maybe", "PUT", wakeupsPath + "&stream=x&ready=maybe", nil, 400},
 		{"unknown stream", "PUT", wakeupsPath + "&stream=x&ready=true", nil, 404},
-		{"ready by read", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "rau"), 403},
+		{"ready by neither", "PUT", wakeupsPath + "&stream=x&ready=true", serviceSAS("orders", "sp", "au"), 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := signed(c.method, c.path, "")
@@ -510,6 +511,44 @@ func TestAClientThatLeavesIsNoticed(t *testing.T) {
 		b.close()
 		waitForNoStream(t, s)
 	}
+}
+
+// TestAStreamAfterAPipelinedRequest shows that requests that come in one piece with that for a stream are
+// answered before it, and that what follows it neither breaks nor reaches anything.
+func TestAStreamAfterAPipelinedRequest(t *testing.T) {
+	s, _ := withOptions(t, nil)
+	e, err := s.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, after := range []string{"", "x", "GET / HTTP/1.1\r\n\r\n", raw("POST", "/orders/messages", wrap("y"), "HTTP/1.1", "")} {
+		conn, reader := dial(t, e)
+		put := raw("POST", "/orders/messages", wrap("x"), "HTTP/1.1", "")
+		if _, err := io.WriteString(conn, put+put+raw("GET", wakeupsPath, "", "HTTP/1.1", "")+after); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil || response.StatusCode != http.StatusCreated {
+				t.Fatalf("put before a stream: got %v, %v", response, err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("followed by %q: got %v, %v; want a stream", after, response, err)
+		}
+		line, err := bufio.NewReader(response.Body).ReadString('\n')
+		if err != nil || len(line) < 6 || line[:6] != "ready " {
+			t.Fatalf("followed by %q: got line %q, %v", after, line, err)
+		}
+		if got := s.Counts().Operations[PutMessage]; got%2 != 0 {
+			t.Errorf("followed by %q: got %d messages put, want what came before the stream alone", after, got)
+		}
+		_ = conn.Close()
+	}
+	waitForNoStream(t, s)
 }
 
 func waitForNoStream(t *testing.T, s *Server) {

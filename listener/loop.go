@@ -35,6 +35,7 @@ type loop struct {
 	failed  int          // errors in this row
 	created bool         // it created the queue, and no dequeue has succeeded since
 	seen    uint64       // what had been heard when its last dequeue was sent
+	found   int          // dequeues in a row that found messages
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
@@ -48,6 +49,7 @@ func (l *loop) run(ctx context.Context) {
 		if reserved == 0 {
 			break
 		}
+		l.listenAgain(ctx)
 		if ctx.Err() != nil {
 			l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
 			break
@@ -100,16 +102,17 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	if len(batch) == 0 {
 		return l.onEmptyPoll(true)
 	}
-	l.empties = 0
+	l.empties, l.found = 0, l.found+1
 	l.curve.Reset()
 	l.phased = false
 	l.pool.found()
-	if len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() {
-		l.wakeAnother() // the queue probably has more
-	}
+	more := len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() // the queue may have more
 	if !l.pauses.paused() {
-		l.rescale(len(batch), len(batch) >= reserved)
+		more = l.rescale(len(batch), len(batch) >= reserved, more)
 		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
+	}
+	if more {
+		l.wakeAnother()
 	}
 	return 0, false
 }
@@ -137,7 +140,7 @@ func (l *loop) observe(asked int, batch []queue.Message, took time.Duration, err
 // onEmptyPoll decides what follows an empty poll. Without a queue none is found: the loops do not rely on
 // events then, so that the state soon shows that it is there.
 func (l *loop) onEmptyPoll(found bool) (wait time.Duration, leave bool) {
-	l.empties++
+	l.empties, l.found = l.empties+1, 0
 	l.scaler.markIdle()
 	wait, stop, hooked := l.askQueueEmpty()
 	if found {

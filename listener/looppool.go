@@ -29,6 +29,22 @@ type loopPool struct {
 func (f *loopPool) grow(target int, start func()) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.growLocked(target, start)
+}
+
+// growBeside is grow, but starts nothing if no loop runs: the last one has found the queue empty, and a depth
+// that was asked for before that is no reason to poll again.
+func (f *loopPool) growBeside(target int, start func()) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active == 0 {
+		return 0
+	}
+	return f.growLocked(target, start)
+}
+
+// growLocked is grow with mu held.
+func (f *loopPool) growLocked(target int, start func()) int {
 	if f.closed {
 		return 0
 	}

@@ -36,7 +36,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	s.work.Go(func() { s.wake.watch(s.looping) })
 	s.work.Go(func() { s.watchSaturation(s.looping) })
 	s.work.Go(func() { s.dues.watch(s.looping) })
-	failure := s.subscribe()
+	failure := s.subscribe(halted)
 	if failure == nil {
 		s.grow(0) // starts Loops.Min loops, or one if no events reach the listener
 		select {
@@ -49,8 +49,7 @@ func (s *session) run(halted <-chan struct{}) error {
 	s.pool.close()
 	s.dispatcher.Stop()
 	s.logDraining(failure)
-	err := errors.Join(failure, s.drain(halted))
-	s.unsubscribe()
+	err := errors.Join(failure, s.drain(halted), s.unsubscribe(halted))
 	s.logStopped()
 	return err
 }

@@ -40,15 +40,16 @@ func (s *scaler) markIdle() {
 // otherwise only while full batches keep coming. The edge from idle to busy is the listener's,
 // not each loop's, so that loops that wake up together ask once. Reading the depth costs a
 // transaction, so it is read only after a full batch; a batch that was not full has emptied the
-// queue, and then the depth is what this listener holds.
-func (s *session) rescale(received int, full bool) {
+// queue, and then the depth is what this listener holds. If the queue may have more than the batch, the depth
+// also decides whether another instance is woken; rescale returns true if it is not read and one must be.
+func (s *session) rescale(received int, full, more bool) (wake bool) {
 	s.scaler.mu.Lock()
 	s.scaler.since += received
-	more := full && (s.scaler.since >= messagesPerDepth || time.Since(s.scaler.asked) >= depthInterval)
-	ask := !s.scaler.busy || more && s.pool.canGrow()
+	again := full && (s.scaler.since >= messagesPerDepth || time.Since(s.scaler.asked) >= depthInterval)
+	ask := !s.scaler.busy || again && s.pool.canGrow()
 	if !ask || s.scaler.reading {
 		s.scaler.mu.Unlock()
-		return
+		return more
 	}
 	s.scaler.busy = true
 	if full {
@@ -63,14 +64,20 @@ func (s *session) rescale(received int, full bool) {
 		running, _ := s.dispatcher.Running()
 		active, _, _ := s.pool.counts()
 		s.growFor(int64(max(min(running, active*s.options.BatchSize), received)))
-		return
+		return more
 	}
 	// Not on the loop's goroutine, which dequeues the next batch meanwhile.
 	s.work.Go(func() {
-		if depth, ok := s.readDepth(); ok {
+		depth, ok := s.readDepth()
+		if ok {
 			s.growFor(depth)
 		}
+		running, settling := s.dispatcher.Running()
+		if more && (!ok || depth > int64(max(running+settling, received))) {
+			s.wakeAnother()
+		}
 	})
+	return false
 }
 
 // beginReading records that the caller reads the depth. Requires mu.
@@ -92,8 +99,12 @@ func (s *session) readDepth() (depth int64, ok bool) {
 	return properties.Depth, err == nil
 }
 
-// growFor starts the loops that the depth calls for.
-func (s *session) growFor(depth int64) { s.grow(s.targetLoops(depth)) }
+// growFor starts the loops that the depth calls for beside those that run.
+func (s *session) growFor(depth int64) {
+	if s.pool.growBeside(s.targetLoops(depth), s.startLoop) > 0 {
+		s.notifyScaled()
+	}
+}
 
 // targetLoops returns how many loops the depth calls for, regardless of the bounds.
 func (s *session) targetLoops(depth int64) int {

@@ -65,7 +65,8 @@ func newSession(q queue.Queue, o sessionOptions, p *pauses, dispatch func(queue.
 	s := &session{pauses: p, report: report, hooks: report.hooks, wake: wake, dues: newWake(), explicit: explicitIn(&o), failed: make(chan error, 1)}
 	s.dues.fire = func() { s.fallsDue(true) }
 	if options.Wakeups != nil {
-		s.wakeups.changed, s.wakeups.drained = make(chan struct{}, 1), make(chan struct{})
+		s.wakeups.changed, s.wakeups.listens = make(chan struct{}, 1), make(chan struct{}, 1)
+		s.wakeups.drained, s.wakeups.ended = make(chan struct{}), make(chan struct{})
 		wake.fire = func() { s.fallsDue(false) }
 		options.OnWait = s.onWait
 	}

@@ -148,3 +148,99 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 		})
 	}
 }
+
+// L-32: a message costs two dequeues in all, also if it takes every slot of its listener for long.
+func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
+	for _, instances := range []int{1, 2, 5} {
+		for _, handling := range []time.Duration{0, 5 * time.Millisecond, 15 * time.Millisecond, time.Second, time.Hour} {
+			bubble(t, func(b *bundle) {
+				source := connected()
+				var all []*Listener[job]
+				for range instances {
+					o := wakeOptions(source)
+					o.SafetyPoll, o.Concurrency = noSafety, 1
+					all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(handling); return nil }, o))
+				}
+				finish := b.runAll(all)
+				advance(time.Minute)
+				for n := range 4 {
+					messages := 1 + n%2
+					before := b.dequeues()
+					b.put(messages)
+					b.publish(source)
+					advance(2*handling + time.Second)
+					if got := b.dequeues() - before; messages == 1 && got != 2 {
+						b.Errorf("%d instances, %v: got %d dequeues for a message, want 2", instances, handling, got)
+					}
+					advance(time.Minute)
+				}
+				done := 0
+				for _, l := range all {
+					done += int(l.State().Succeeded)
+					b.mustBeIdle(l)
+				}
+				if done != 6 {
+					b.Errorf("%d instances, %v: got %d jobs done, want 6", instances, handling, done)
+				}
+				finish()
+			})
+		}
+	}
+}
+
+// A full batch whose depth cannot be read wakes another instance.
+func TestAFullBatchWakesAnotherIfTheDepthIsUnknown(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		b.queue.intercept = func(op string, act func() error) error {
+			if op == "properties" {
+				return &queue.Error{Op: op, Kind: queue.ErrUnauthorized, Status: 403}
+			}
+			return act()
+		}
+		source := connected()
+		var all []*Listener[job]
+		for range 2 {
+			o := wakeOptions(source)
+			o.SafetyPoll, o.Concurrency = noSafety, 1
+			all = append(all, New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Hour); return nil }, o))
+		}
+		finish := b.runAll(all)
+		advance(time.Minute)
+		b.put(2)
+		b.publish(source)
+		advance(time.Minute)
+		for n, l := range all {
+			if got := l.State().Running; got != 1 {
+				b.Errorf("instance %d: got %d handlers running, want 1", n, got)
+			}
+		}
+		advance(2 * time.Hour)
+		finish()
+	})
+}
+
+// A source that does not say that events come again holds up the second dequeue for a moment only.
+func TestASourceThatIsSlowToListenHoldsUpLittle(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		source := connected()
+		o := wakeOptions(source)
+		o.SafetyPoll, o.Concurrency = noSafety, 1
+		l := New(b.queue, func(context.Context, *Message[job]) error { time.Sleep(time.Second); return nil }, o)
+		b.run(l)
+		advance(time.Minute)
+		b.put(3)
+		b.publish(source)
+		advance(500 * time.Millisecond)
+		source.mu.Lock()
+		source.connected = false // and nobody says so
+		source.mu.Unlock()
+		advance(2600*time.Millisecond + listenWithin)
+		if got := l.State().Succeeded; got != 3 {
+			b.Errorf("got %d jobs done, want 3", got)
+		}
+		source.connect(true)
+		advance(time.Minute)
+		b.mustBeIdle(l)
+		b.mustFinish()
+	})
+}

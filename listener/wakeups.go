@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +23,10 @@ const dueMargin = 100 * time.Millisecond
 // a call may call the listener back, and so that calls of Ready keep their order.
 type wakeups struct {
 	changed chan struct{} // buffered, one: there may be something to say to the source, or to log
+	listens chan struct{} // buffered, one: the source has said that events reach the listener
 	more    atomic.Bool   // another instance is to be woken
 	drained chan struct{} // closed when the listener has drained
-	keeping sync.WaitGroup
+	ended   chan struct{} // closed when nothing of the subscription runs any more
 }
 
 // Wake says that work may have come: the listener polls at once, by a loop that it starts for that if none
@@ -86,6 +86,9 @@ func concerns(event, ours queue.Name) bool {
 func (s *session) onListening(on bool) {
 	s.pool.listen(on)
 	s.hear(true)
+	if on {
+		nonblocking.Send(s.wakeups.listens, struct{}{})
+	}
 	nonblocking.Send(s.wakeups.changed, struct{}{})
 }
 
@@ -99,6 +102,34 @@ func (s *session) onWait(mayOpen bool) {
 		return
 	}
 	s.passOn(s.pool.hears().owed())
+}
+
+// listenWithin is how long a loop waits until events reach the listener again.
+const listenWithin = 100 * time.Millisecond
+
+// listenAgain says that there is room again, if there was none for a while, before the second dequeue of a busy
+// period, and waits for a moment until events come. So that dequeue is the last one if it finds nothing.
+// If it finds work the queue has a backlog: then the source is told when that is done.
+func (l *loop) listenAgain(ctx context.Context) {
+	if l.options.Wakeups == nil || l.found != 1 || l.errors != nil || l.dispatcher.Outage() {
+		return
+	}
+	if h := l.pool.hears(); h.ready || h.listening || !h.connected {
+		return
+	}
+	select { // an older one
+	case <-l.wakeups.listens:
+	default:
+	}
+	l.setReady(true)
+	timer := time.NewTimer(listenWithin)
+	defer timer.Stop()
+	select {
+	case <-l.wakeups.listens:
+		l.wake.drain() // the dequeue that follows serves it
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // passOn lets events go to other instances. With woken another one is woken, because this one has heard
@@ -139,29 +170,64 @@ func (c *sessionOptions) checkWakeups() error {
 	return nil
 }
 
+// A source must not wait. One that does is left behind at the stop after so long, or at Halt sooner.
+const (
+	sourceWithin = 5 * time.Second
+	haltedWithin = 500 * time.Millisecond
+)
+
 // subscribe subscribes to the source of wake-ups, if there is one.
-func (s *session) subscribe() error {
+func (s *session) subscribe(halted <-chan struct{}) error {
 	if s.options.Wakeups == nil {
 		return nil
 	}
-	var subscription wakeup.Subscription
-	var err error
-	returned := s.hooks.Contain("Wakeups.Subscribe", func() {
-		subscription, err = s.options.Wakeups.Subscribe(s.queue.Name(), wakeup.Subscriber{Event: s.onEvent, Listening: s.onListening})
-	})
-	if !returned {
-		err = errors.New("the source failed: see OnError or the log")
-	} else if err == nil && isnil.Value(subscription) {
-		err = errors.New("the source returned no subscription")
-	}
+	answered := make(chan error, 1)
+	go func() { // unsubscribe waits for it
+		defer close(s.wakeups.ended)
+		to, err := s.callSubscribe()
+		if answered <- err; err == nil {
+			s.keepSubscription(to)
+		}
+	}()
+	err := s.awaitAnswer(answered, halted)
 	if err != nil {
 		return fmt.Errorf("subscribe to wake-ups for %v: %w; without Options.Wakeups the listener polls", s.queue.Name(), err)
 	}
-	s.wakeups.keeping.Go(func() { s.keepSubscription(subscription) })
 	if s.options.SafetyPoll > 0 {
 		s.work.Go(func() { s.watchSafety(s.looping) })
 	}
 	return nil
+}
+
+// callSubscribe subscribes. It may be called when the listener has stopped meanwhile.
+func (s *session) callSubscribe() (to wakeup.Subscription, err error) {
+	returned := s.hooks.Contain("Wakeups.Subscribe", func() {
+		to, err = s.options.Wakeups.Subscribe(s.queue.Name(), wakeup.Subscriber{Event: s.onEvent, Listening: s.onListening})
+	})
+	if !returned {
+		err = errors.New("the source failed: see OnError or the log")
+	} else if err == nil && isnil.Value(to) {
+		err = errors.New("the source returned no subscription")
+	}
+	return to, err
+}
+
+// awaitAnswer waits for the answer to Subscribe. From the stop on it waits for a moment only.
+func (s *session) awaitAnswer(answered <-chan error, halted <-chan struct{}) error {
+	select {
+	case err := <-answered:
+		return err
+	case <-s.looping.Done():
+	case <-halted:
+	}
+	timer := time.NewTimer(haltedWithin)
+	defer timer.Stop()
+	select {
+	case err := <-answered:
+		return err
+	case <-timer.C:
+		return nil // unsubscribe says so
+	}
 }
 
 // keepSubscription says to the source what there is to say, and logs when it is lost and comes back. From
@@ -201,19 +267,32 @@ func (s *session) keepSubscription(to wakeup.Subscription) {
 		s.hooks.Contain("Wakeups.Ready", func() { to.Ready(false) })
 	}
 	<-s.wakeups.drained
-	if s.pool.hears().owed() {
+	if s.pool.hears().owed() || s.wakeups.more.Load() {
 		more()
 	}
 	s.hooks.Contain("Wakeups.Close", to.Close)
 }
 
-// unsubscribe ends the subscription after the drain, and waits for that.
-func (s *session) unsubscribe() {
+// unsubscribe ends the subscription after the drain, and waits for that. It returns an error if the source
+// does not return.
+func (s *session) unsubscribe(halted <-chan struct{}) error {
 	if s.options.Wakeups == nil {
-		return
+		return nil
 	}
 	close(s.wakeups.drained)
-	s.wakeups.keeping.Wait()
+	timer := time.NewTimer(sourceWithin)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.wakeups.ended:
+			return nil
+		case <-halted:
+			halted = nil
+			timer.Reset(haltedWithin)
+		case <-timer.C:
+			return fmt.Errorf("listener of %v: the source of wake-ups, a %T, is left behind in a call that does not return: Subscribe, Ready, More and Close must not wait", s.queue.Name(), s.options.Wakeups)
+		}
+	}
 }
 
 // connectWithin is how long a source may take to connect before a line says that it has not.

@@ -393,7 +393,7 @@ func TestWhatAHangingPublisherMissesIsToldWhenItHasReturned(t *testing.T) {
 			calls := 0
 			q, h := setup(t), &heard{}
 			h.publish = func(context.Context) error {
-				if calls++; calls == 1 {
+				if calls++; calls == 1 || calls == 6 { // after the first the three that it missed, and one
 					time.Sleep(time.Minute)
 					end()
 				}
@@ -426,6 +426,14 @@ func TestWhatAHangingPublisherMissesIsToldWhenItHasReturned(t *testing.T) {
 			}
 			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil || len(h.take()) != 1 {
 				t.Errorf("%s: afterwards it is not called again: %v", name, err)
+			}
+			if _, err := p.Send(t.Context(), order{"7"}, nil); err != nil { // it hangs again
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := h.take(); len(got) != 1 {
+				t.Errorf("%s: told of %+v, want one event and nothing that it missed before", name, got)
 			}
 		})
 	}

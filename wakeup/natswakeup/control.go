@@ -93,7 +93,6 @@ func (t *Transport) endUnwanted() {
 			c.unsubscribe()
 		}
 	}
-	t.all() // forgets what has just ended
 }
 
 func (t *Transport) isReady(c *channel) bool {
@@ -168,7 +167,7 @@ func (t *Transport) begin(fresh []*channel) bool {
 	}
 	err := t.conn.LastError()
 	switch {
-	case err == nil || err == before: //nolint:errorlint // the same error, not the same kind
+	case err == before: //nolint:errorlint // the same error, not the same kind
 		for _, c := range fresh {
 			c.confirmed = c.sub != nil
 		}

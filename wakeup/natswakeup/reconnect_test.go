@@ -1,10 +1,13 @@
 package natswakeup
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -154,6 +157,71 @@ func TestASubscriberDoesNotWaitForTheConnection(t *testing.T) {
 	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
 	r.awaitEvent(t, 7)
 	late.awaitEvent(t, 7)
+}
+
+// A server that does not answer for a while is asked again.
+func TestASubscriptionIsConfirmedWhenASlowServerAnswers(t *testing.T) {
+	s := serve(t, -1, nil)
+	var gate sync.RWMutex               // locked: nothing comes from the server
+	again := make(chan struct{}, 1<<10) // holds an element for each subscription that begins again
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		near, err := proxy.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		running.Go(func() {
+			defer far.Close()
+			for lines := bufio.NewReader(near); ; {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(far, line)
+				if strings.HasPrefix(line, "UNSUB") {
+					again <- struct{}{}
+				}
+			}
+		})
+		buffer := make([]byte, 1<<12)
+		for {
+			n, err := far.Read(buffer)
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			gate.RLock()
+			_, _ = near.Write(buffer[:n])
+			gate.RUnlock()
+		}
+	})
+	defer proxy.Close()
+	conn, err := nats.Connect("nats://" + proxy.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	one := New(conn, nil)
+	defer one.Close()
+	gate.Lock()
+	r := subscribe(t, one, orders)
+	receive(t, "the next subscription", again)
+	told := len(r.listening)
+	gate.Unlock()
+	if told != 0 {
+		t.Error("it listens, although the server has not answered")
+	}
+	r.awaitListening(t, true)
 }
 
 func portOf(s *server.Server) int { return s.Addr().(*net.TCPAddr).Port }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,7 +192,12 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 			Publish:   &server.SubjectPermission{Deny: []string{"millrace.wakeup.>"}},
 		}}}
 	})
-	one := setup(t, s, nats.UserInfo("worker", "secret"))
+	var refusals atomic.Int64
+	one := setup(t, s, nats.UserInfo("worker", "secret"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if strings.Contains(err.Error(), "Subscription to") {
+			refusals.Add(1)
+		}
+	}))
 	var denied []*recorder
 	for i := range 10 {
 		denied = append(denied, subscribe(t, one, queue.Name{Account: "acme", Queue: fmt.Sprint(i)}))
@@ -212,6 +218,117 @@ func TestNoneOfSeveralDeniedSubscriptionsListens(t *testing.T) {
 			t.Error("a denied subscriber listens")
 		}
 	}
+	if n := refusals.Load(); n > 40 { // one together and one alone for each of the ten
+		t.Errorf("the server refused %d subscriptions: what it has refused is asked for again and again", n)
+	}
+}
+
+func TestOnlyTheRefusalOfASubscriptionIsOne(t *testing.T) {
+	for text, want := range map[string]bool{
+		`Permissions Violation for Subscription to "p.a.q" using queue "millrace"`: true,
+		`Permissions Violation for Subscription to "p.a.other" using queue "q"`:    false,
+		`Permissions Violation for Publish to "p.a.q"`:                             false,
+	} {
+		if got := isRefused(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, text), "p.a.q"); got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
+		}
+	}
+	if isRefused(nil, "p.a.q") || isRefused(nats.ErrSlowConsumer, "p.a.q") {
+		t.Error("another error counts as a refusal")
+	}
+}
+
+// More asks for one other process, however often the transport has something else to do.
+func TestMoreAsksOnce(t *testing.T) {
+	s := serve(t, -1, nil)
+	one, other := setup(t, s), setup(t, s)
+	r, woken := listener(t, one, orders), listener(t, other, orders)
+	all, err := other.conn.SubscribeSync(subject("millrace.wakeup", orders)) // hears what any process may get
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.More()
+	receive(t, "an event", woken.events)
+	for range 5 {
+		r.Ready(false)
+		r.Ready(true)
+		r.awaitListening(t, true)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for {
+		m, err := all.NextMsg(time.Millisecond) // the flush has brought them all
+		if err != nil {
+			break
+		}
+		if p, err := decode(m.Data); err != nil || p.Hops == 0 {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times for another process, want once", asked)
+	}
+}
+
+// NATS may choose the process that asks. If it is alone its question ends all the same.
+func TestMoreOfTheOnlyProcessEnds(t *testing.T) {
+	s := serve(t, -1, nil)
+	one, other := setup(t, s), setup(t, s)
+	r := listener(t, one, orders)
+	all, err := other.conn.SubscribeSync(subject("millrace.wakeup", orders))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.More()
+	for hops := range maxHops + 1 {
+		m, err := all.NextMsg(30 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := decode(m.Data); err != nil || p.Hops != hops || p.From != one.id {
+			t.Fatalf("heard %s, %v, want that it was handed on %d times", m.Data, err, hops)
+		}
+	}
+	// What the process sends next comes next.
+	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	r.awaitEvent(t, 7)
+	m, err := all.NextMsg(30 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := decode(m.Data); err != nil || p.Bytes != 7 || len(r.events) != 0 {
+		t.Errorf("heard %s, %v, and %d events; want only the one that was published", m.Data, err, len(r.events))
+	}
+}
+
+// Permissions may change while the connection is down.
+func TestADeniedSubscriptionIsTriedAgainOnTheNextConnection(t *testing.T) {
+	worker := func(deny ...string) func(*server.Options) {
+		return func(o *server.Options) {
+			o.Users = []*server.User{{Username: "worker", Password: "secret", Permissions: &server.Permissions{
+				Subscribe: &server.SubjectPermission{Deny: deny},
+			}}}
+		}
+	}
+	s := serve(t, -1, worker("millrace.wakeup.acme.*"))
+	port := portOf(s)
+	one := setup(t, s, nats.UserInfo("worker", "secret"))
+	r := subscribe(t, one, orders)
+	listener(t, one, queue.Name{Account: "other", Queue: "orders"})
+	s.Shutdown()
+	s.WaitForShutdown()
+	serve(t, port, worker("foreign.>"))
+	r.awaitListening(t, true)
+	publish(t, one, wakeup.Event{Queue: orders, Bytes: 7})
+	r.awaitEvent(t, 7)
 }
 
 // An event that reaches a process which has just lost its room is handed on.

@@ -155,9 +155,10 @@ func TestAStreamOverTLS(t *testing.T) {
 	}
 }
 
-// TestASignatureForTheQueueIsEnough opens a stream with a signature that allows to process messages of one queue.
+// TestASignatureForTheQueueIsEnough opens a stream with a signature that allows to read or to process messages of
+// one queue, and none with another.
 func TestASignatureForTheQueueIsEnough(t *testing.T) {
-	for want, allows := range []sas.QueuePermissions{{Read: true, Add: true, Update: true}, {Process: true}} {
+	for allows, want := range map[sas.QueuePermissions]int{{Add: true, Update: true}: 0, {Read: true}: 1, {Process: true}: 1} {
 		inBubble(t, func(b *bundle) {
 			key, err := azqueue.NewSharedKeyCredential(emulator.DevelopmentAccount, emulator.DevelopmentKey)
 			if err != nil {

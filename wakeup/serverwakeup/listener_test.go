@@ -64,6 +64,32 @@ func TestListenersAreIdleForNothingAndWokenForTwoDequeues(t *testing.T) {
 	}
 }
 
+// slow is a handler that takes all slots for longer than a moment.
+func slow(ctx context.Context, _ listener.Delivery, next func(context.Context) error) error {
+	time.Sleep(20 * time.Second)
+	return next(ctx)
+}
+
+// TestAMessageThatTakesEverySlotCostsTwoDequeues is the same for messages that take all slots of a listener.
+func TestAMessageThatTakesEverySlotCostsTwoDequeues(t *testing.T) {
+	inBubble(t, func(b *bundle) {
+		f := b.work(3, &listener.Options[job]{SafetyPoll: -1, Concurrency: 1, Interceptors: []listener.Interceptor{slow}})
+		defer f.stop()
+		for n := range 10 {
+			before := b.server.Counts()
+			put(b, n, 0)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := b.dequeues(before); got > 2 {
+				b.Errorf("got %d dequeues for a message, want 2", got)
+			}
+		}
+		if got := f.handled.Load(); got != 10 {
+			b.Errorf("%d messages were handled, want 10", got)
+		}
+	})
+}
+
 // TestBurstsDelaysAndFailuresOfTheServerStrandNothing: without safety polls every message is handled.
 func TestBurstsDelaysAndFailuresOfTheServerStrandNothing(t *testing.T) {
 	inBubble(t, func(b *bundle) {

@@ -2,12 +2,11 @@ package serverwakeup
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -46,7 +45,7 @@ type Source struct {
 	transport  policy.Transporter
 	idle       func() // closes idle connections of an own transport
 	log        *slog.Logger
-	key        string // spreads the waits of the processes
+	key        string // random, spreads the waits of the processes: those in containers may have the same number
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -58,9 +57,6 @@ type Source struct {
 }
 
 var _ wakeup.Source = (*Source)(nil)
-
-// opened numbers the sources of this process, so that they do not wait in step.
-var opened atomic.Int64
 
 // New returns the source at the location of an account or a queue, as azurequeue's Open accepts it. It
 // sends no request. The error is [queue.ErrInvalid]; it does not repeat the location.
@@ -80,7 +76,7 @@ func New(location string, o *Options) (*Source, error) {
 		return nil, queue.Explain(err, opOpen, queue.Name{Account: at.Account, Queue: at.Resource}, "")
 	}
 	s := &Source{at: at, credential: o.Credential, transport: o.Transport, idle: func() {}, log: o.Logger,
-		key: fmt.Sprintf("%s-%d-%d", at.Account, os.Getpid(), opened.Add(1)), streams: make(map[queue.Name]*stream)}
+		key: rand.Text(), streams: make(map[queue.Name]*stream)}
 	if at.Auth == azurestorage.TokenAuth && s.credential == nil {
 		if s.credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 			err = &queue.Error{Kind: queue.ErrUnauthorized, Err: at.RedactError(err), Hint: azurestorage.LoginHint}
