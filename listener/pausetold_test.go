@@ -63,7 +63,7 @@ func TestPausesAreToldInOrder(t *testing.T) {
 }
 
 // The resumption of an idle listener with wake-ups costs one dequeue, as an event does.
-func TestAResumptionWithWakeupsCostsOneDequeue(t *testing.T) {
+func TestAResumptionWithWakeupsCostsFewDequeues(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := &wakeup.Bus{}
 		o := wakeOptions(source)
