@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/jitter"
@@ -23,13 +24,15 @@ const (
 // Change changes the metadata of a queue. The service can only replace them as a whole, and on no
 // condition. So Change reads them, writes them with the change, reads them again after a moment, and
 // repeats that if the change is not in them: another program has read before this write and written
-// after it. All other names are written as they were just read: what another program writes between
-// that reading and the write is lost, which nobody can see.
+// after it. So it does if another name is missing that it has written, but only once for each name, so
+// that a program that removes one on purpose succeeds. What another program writes between a reading
+// and the write that follows is lost, which nobody can see.
 //
 // Edit changes what was read, and reports whether that must be written. It is called for each
 // reading. The key spreads the waits of several callers. Change reports whether anything was
 // written. A request that fails for a while, or has no response, is repeated too.
 func Change(ctx context.Context, q queue.Manager, key string, edit func(metadata map[string]string) bool) (changed bool, err error) {
+	var written writtenMetadata
 	for tries := 0; ; {
 		found, err := q.Properties(ctx)
 		if err == nil {
@@ -37,12 +40,14 @@ func Change(ctx context.Context, q queue.Manager, key string, edit func(metadata
 			if metadata == nil {
 				metadata = make(map[string]string)
 			}
-			if !edit(metadata) {
+			restored := written.restore(metadata)
+			if !edit(metadata) && !restored {
 				return changed, nil
 			}
 			if tries == maxTries {
 				return changed, fmt.Errorf("change the metadata of the queue %v: another program has replaced them after each of %d tries: stop it, or try again", q.Name(), tries)
 			}
+			written.last = metadata
 			err = q.SetMetadata(ctx, metadata)
 			changed = true
 		}
@@ -54,4 +59,26 @@ func Change(ctx context.Context, q queue.Manager, key string, edit func(metadata
 			return changed, ctx.Err()
 		}
 	}
+}
+
+// writtenMetadata are those that were written last.
+type writtenMetadata struct {
+	last     map[string]string
+	restored map[string]bool // names that were put back, in lower case
+}
+
+// restore puts back what was written and is missing from what was read since, each name once. It reports
+// whether there was any.
+func (w *writtenMetadata) restore(found map[string]string) (restored bool) {
+	for name, value := range w.last {
+		key := strings.ToLower(name) // HTTP does not preserve case
+		if _, there := found[NameIn(found, name)]; there || w.restored[key] {
+			continue
+		}
+		if w.restored == nil {
+			w.restored = make(map[string]bool)
+		}
+		w.restored[key], found[name], restored = true, value, true
+	}
+	return restored
 }

@@ -161,6 +161,29 @@ func TestAChangeThatIsLostIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A name that was there and that another program has dropped with a late write is put back, but only once:
+// that program may mean it.
+func TestANameThatAnotherProgramDropsIsPutBackOnce(t *testing.T) {
+	for drops, want := range map[int]string{0: "x", 1: "x", 99: ""} {
+		change(t, map[string]string{"owner": "ada", "Note": "x"}, func(t *testing.T, q *scripted) {
+			q.afterWrite = func(n int) error {
+				if n > drops {
+					return nil
+				}
+				left := metadataOf(t, q.Manager)
+				queuemetadata.Remove(left, "note")
+				return q.Manager.SetMetadata(t.Context(), left)
+			}
+			changed, err := queuemetadata.Change(t.Context(), q, "key", set)
+			got := metadataOf(t, q.Manager)
+			_, paused := queuemetadata.Paused(got)
+			if err != nil || !changed || !paused || got["owner"] != "ada" || got[queuemetadata.NameIn(got, "note")] != want || q.writes != min(drops, 1)+1 {
+				t.Errorf("dropped %d times: changed %v, error %v, %d writes, metadata %v; want the note %q", drops, changed, err, q.writes, got, want)
+			}
+		})
+	}
+}
+
 // Two callers that change different names at the same time both succeed, whatever the order.
 func TestChangesOfTwoCallersBothLast(t *testing.T) {
 	change(t, nil, func(t *testing.T, q *scripted) {
