@@ -33,10 +33,10 @@ type trouble string
 
 const (
 	none     trouble = ""
-	broken   trouble = "the wake-up stream broke; listeners poll until it is open again"
+	broken   trouble = "no wake-up stream; listeners poll until it is open"
 	denied   trouble = "the server denies the wake-up stream, which needs the permission to read or process messages; listeners poll"
 	foreign  trouble = "the server offers no wake-ups; listeners poll"
-	restored         = "the wake-up stream is open again"
+	restored         = "the wake-up stream is open"
 
 	// These are not logged.
 	missing trouble = "the queue does not exist" // listeners say so

@@ -92,7 +92,7 @@ func TestReadinessThatChangesOftenIsNotSent(t *testing.T) {
 }
 
 // TestARenewalThatFailsIsNotHidden: the subscriber hears it within a second, and a message that came meanwhile
-// wakes it when the stream is open again.
+// wakes it when the stream is open.
 func TestARenewalThatFailsIsNotHidden(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
 		"refused": canned{503, "", ""}.respond,
@@ -146,7 +146,7 @@ func TestAStreamThatBreaksIsOpenedAgain(t *testing.T) {
 			b.take()
 			e.want(1+i, 2+i, 1+i)
 		}
-		if got := b.log.lines("broke"); got != 5 {
+		if got := b.log.lines("no wake-up stream"); got != 5 {
 			b.Errorf("got %d lines about it, want 5:\n%s", got, b.log)
 		}
 	})
@@ -171,7 +171,7 @@ func TestAServerThatIsAwayIsAskedRarely(t *testing.T) {
 		b.via.set(nil)
 		time.Sleep(40 * time.Second)
 		e.want(0, 2, 1)
-		if b.log.lines("") != 2 || b.log.lines("stream is open again") != 1 {
+		if b.log.lines("") != 2 || b.log.lines("stream is open") != 1 {
 			b.Errorf("got the log\n%s\nwant a line when it breaks and one when it is open again", b.log)
 		}
 	})
