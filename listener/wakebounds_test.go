@@ -45,7 +45,7 @@ func TestWhatFallsDueStartsALoop(t *testing.T) {
 		b.run(l)
 		synctest.Wait()
 		for i := 1; i < n; i += 2 {
-			source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: b.begin.Add(time.Duration(1+i%600) * 10 * time.Second)})
+			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: b.begin.Add(time.Duration(1+i%600) * 10 * time.Second)})
 		}
 		advance(5 * time.Second)
 		b.mustBeIdle(l)
@@ -67,7 +67,7 @@ func TestEventsThatAreDueLaterTakeBoundedMemory(t *testing.T) {
 		l := New(b.queue, nothing, wakeOptions(source))
 		b.run(l)
 		synctest.Wait()
-		hear := source.members[0].of.Event
+		hear := source.subscribed()[0].of.Event
 		for i := range 700_000 {
 			hear(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Duration(i) * 10 * time.Second)})
 		}
@@ -90,7 +90,7 @@ func TestAFloodOfEventsIsNoFloodOfDequeues(t *testing.T) {
 		"Wake":        func(l *Listener[job], _ *instances) { l.Wake() },
 		"connections": func(_ *Listener[job], s *instances) { s.connect(false); s.connect(true) },
 		"due": func(_ *Listener[job], s *instances) {
-			s.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Millisecond)})
+			s.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Millisecond)})
 		},
 	}
 	for name, flood := range floods {
@@ -352,7 +352,7 @@ func TestClocksMayDifferALittle(t *testing.T) {
 		if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
 			b.Fatal(err)
 		}
-		source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
+		source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10*time.Second - 50*time.Millisecond)})
 		advance(11 * time.Second)
 		if l.State().Succeeded != 1 {
 			b.Error("got the job not done, want it found at its event")

@@ -41,18 +41,18 @@ func (b *bundle) occupied(source *instances, o *Options[job]) (idle *Listener[jo
 func TestAnInstanceWithoutRoomPassesOnWhatFallsDue(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		source := connected()
-		full := 0 // the first one subscribes first
 		idle, finish := b.occupied(source, wakeOptions(source))
+		full := source.subscribed()[0]
 		for n := range int64(3) {
 			if _, err := b.queue.Queue.Enqueue(b.Context(), `{"N":1}`, &queue.EnqueueOptions{Delay: 10 * time.Second}); err != nil {
 				b.Fatal(err)
 			}
-			for m, s := range source.members {
-				if !s.ready {
-					full = m
+			for _, s := range source.subscribed() {
+				if !s.isReady() {
+					full = s
 				}
 			}
-			source.members[full].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10 * time.Second)})
+			full.of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(10 * time.Second)})
 			advance(11 * time.Second)
 			if got := idle.State().Succeeded; got != n+1 {
 				b.Errorf("got %d jobs done by the idle instance when they were due, want %d", got, n+1)
@@ -68,8 +68,8 @@ func TestAnEventThatCrossesReadyIsPassedOn(t *testing.T) {
 		source := connected()
 		idle, finish := b.occupied(source, wakeOptions(source))
 		b.put(1)
-		for _, m := range source.members {
-			if !m.ready {
+		for _, m := range source.subscribed() {
+			if !m.isReady() {
 				m.of.Event(wakeup.Event{Queue: jobsQueue}) // was under way
 			}
 		}
@@ -130,7 +130,7 @@ func TestWhatFallsDueInAPauseIsPassedOnUnlessAllArePaused(t *testing.T) {
 			advance(time.Minute)
 			l.pauses.set(by, true)
 			l.session.announcePause()
-			source.members[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
+			source.subscribed()[0].of.Event(wakeup.Event{Queue: jobsQueue, Due: time.Now().Add(time.Second)})
 			synctest.Wait()
 			source.called()
 			advance(10 * time.Second)

@@ -63,13 +63,26 @@ func (i *instances) pick(other *instance) *instance {
 func (i *instances) connect(on bool) {
 	i.mu.Lock()
 	i.connected = on
-	members := slices.Clone(i.members)
 	i.mu.Unlock()
-	for _, m := range members {
-		if m.ready && !m.ended {
+	for _, m := range i.subscribed() {
+		if m.isReady() {
 			m.call(func() { m.of.Listening(on) })
 		}
 	}
+}
+
+// subscribed returns the subscriptions.
+func (i *instances) subscribed() []*instance {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.members)
+}
+
+// isReady reports whether the subscription is ready and has not ended.
+func (m *instance) isReady() bool {
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	return m.ready && !m.ended
 }
 
 // called returns the calls of all subscriptions so far, and forgets them.

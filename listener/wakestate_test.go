@@ -86,7 +86,7 @@ func TestTheStopEndsTheSubscription(t *testing.T) {
 				b.Errorf("given back %v, after the stop: got calls %v, want %v", givesBack, calls, want)
 			}
 			before := b.dequeues()
-			late := eager{source, source.members[0].of}
+			late := eager{source, source.subscribed()[0].of}
 			late.flood()
 			advance(time.Hour)
 			if got := b.dequeues() - before; got != 0 || len(l.session.dues.seconds) > 0 {
