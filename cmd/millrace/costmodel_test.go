@@ -283,7 +283,7 @@ func TestNoLeverAddsATransaction(t *testing.T) {
 		n, others := someNumbers().Draw(t, "numbers"), someLevers().Draw(t, "others")
 		for one := leverGroup; one <= leverNoSafety; one <<= 1 {
 			with := others | one
-			if one == leverPush && n.safety < n.idleMax*time.Duration(min(n.instances, 1000)) {
+			if one == leverPush && whole(int64(n.safety)).Cmp(product(whole(int64(n.idleMax)), whole(n.instances))) < 0 {
 				continue // it could poll more often than a fleet that backs off
 			}
 			if one == leverNoSafety {
