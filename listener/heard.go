@@ -22,7 +22,7 @@ type heard struct {
 	listening bool      // the source delivers events to this listener
 	connected bool      // the source said so last
 	ready     bool      // the source is told that there is room for work, or will be in a moment
-	paid      time.Time // polls for events are within their rate up to this instant
+	paid      time.Time // when the rate of polls for events allows the next one, were there no burst
 }
 
 // take counts a poll for an event, or returns how long it must wait for its turn. Requires the lock of

@@ -15,9 +15,6 @@ import (
 // publishTimeout bounds what a publisher may add to a Send: a hint is not worth more.
 const publishTimeout = time.Second
 
-// readTimeout bounds the reading of the depth. It leaves time for an event if that fails.
-const readTimeout = publishTimeout / 2
-
 // errHanging is why an event is not published.
 var errHanging = errors.New("the publisher has not returned from an earlier event")
 
@@ -159,83 +156,4 @@ func (w *wakeups) events(ctx context.Context, h hints) (err error) {
 		}
 	}
 	return err
-}
-
-// hints is what events have to be published for.
-type hints struct {
-	now   int64               // messages that are visible
-	bytes int64               // of these
-	later map[time.Time]int64 // the bytes of the others, by when they become visible
-}
-
-func (h *hints) empty() bool { return h.now == 0 && len(h.later) == 0 }
-
-// maxDue bounds how many due times hints have. What is beyond is dropped.
-const maxDue = 1 << 16
-
-// add adds hints. What becomes visible in the same second becomes one event.
-func (h *hints) add(more hints) {
-	h.now += more.now
-	h.bytes += more.bytes
-	if h.later == nil && len(more.later) > 0 {
-		h.later = make(map[time.Time]int64)
-	}
-	for due, bytes := range more.later {
-		due = due.Add(time.Second - 1).Truncate(time.Second)
-		if _, known := h.later[due]; known || len(h.later) < maxDue {
-			h.later[due] += bytes
-		}
-	}
-}
-
-// hint returns the hints for one message that was sent just now.
-func hint(bytes int64, delay time.Duration) hints {
-	if delay <= 0 {
-		return hints{now: 1, bytes: bytes}
-	}
-	// The port rounds delays up. A worker that comes too early would find nothing.
-	due := time.Now().Add((delay + time.Second - 1).Truncate(time.Second))
-	return hints{later: map[time.Time]int64{due: bytes}}
-}
-
-// level decides which events are published if only depths from a level on are worth one.
-type level struct {
-	depth int64
-
-	mu    sync.Mutex
-	wait  int64 // messages until the depth is read; guarded by mu
-	bytes int64 // of the messages since the last event; guarded by mu
-}
-
-// reached reports whether the depth has reached the level, and returns the bytes of the messages since
-// the last time. The depth is read when enough messages were sent since the last reading to have
-// reached the level, had nobody else sent any. A queue whose depth stays just below the level is read
-// once in a tenth of the level.
-func (l *level) reached(ctx context.Context, q queue.Queue, h hints) (bytes int64, reached bool, err error) {
-	l.mu.Lock()
-	l.bytes += h.bytes
-	l.wait -= h.now
-	read := l.wait <= 0
-	if read {
-		l.wait = l.depth // others that are sent during the reading do not read
-	}
-	l.mu.Unlock()
-	if !read {
-		return 0, false, nil
-	}
-	ctx, cancel := context.WithTimeout(queue.WithCause(ctx, queue.CauseDepth), readTimeout)
-	defer cancel()
-	p, err := q.Properties(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil && p.Depth < l.depth {
-		meanwhile := l.depth - l.wait
-		l.wait = max(l.depth-p.Depth, (l.depth+9)/10) - meanwhile
-		return 0, false, nil
-	}
-	if err != nil { // an event too many costs less than one too few
-		err = fmt.Errorf("read the depth: %w", err)
-	}
-	bytes, l.bytes = l.bytes, 0
-	return bytes, true, err
 }
