@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -44,6 +45,7 @@ func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
 			"withdraw": m.withdraw,
 			"leave":    m.leave,
 			"resize":   m.resize,
+			"expire":   m.expire,
 		})
 	})
 }
@@ -217,10 +219,10 @@ func (m *model) check(t *rapid.T) {
 }
 
 // checkWaiting asks again for everybody who waits, as it does when it is told. Who was not told must get
-// nothing; and when all were asked nothing is left that somebody could have.
+// nothing.
 func (m *model) checkWaiting(t *rapid.T) {
 	for _, u := range m.users {
-		if u.request == nil || u.told {
+		if m.drain(u); u.request == nil || u.told {
 			continue
 		}
 		before := u.held
@@ -238,12 +240,22 @@ func (m *model) checkWaiting(t *rapid.T) {
 			}
 		}
 	}
-	m.checkNoneIdle(t)
 }
 
-// checkNoneIdle fails if somebody waits although all that it asks for is free: then nobody else waits for
-// more before it.
-func (m *model) checkNoneIdle(t *rapid.T) {
+// expire lets so much time pass that no member is expected to ask again soon. Then nobody may wait for what
+// is free: what is kept for one that waits for more is less than that.
+func (m *model) expire(t *rapid.T) {
+	for range m.users { // those that ask again, and are served, are expected once more
+		m.pool.mu.Lock()
+		for _, one := range m.pool.asking {
+			if !one.waits {
+				one.soon = time.Time{}
+			}
+		}
+		m.pool.mu.Unlock()
+		m.pool.forget()
+		m.checkWaiting(t)
+	}
 	free := m.freeSlots() - m.unusedReserves()
 	for _, u := range m.users {
 		if u.request != nil && free >= 12 { // the most that anybody waits for
