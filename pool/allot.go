@@ -100,14 +100,18 @@ func (m *Member) served() bool {
 	return m.granted >= least
 }
 
-// wake tells those of the waiting that get slots now. Each of them asks again at once. Requires mu.
+// gathered returns how many slots are kept for m until they are enough. Requires pool.mu.
+func (m *Member) gathered() int { return m.granted + m.kept }
+
+// wake tells those of the waiting that get slots now, and those for which the first are kept, so that their
+// linger begins. Each of them asks again at once. Requires mu.
 func (p *Pool) wake() {
 	if len(p.asking) == 0 || p.used >= p.slots {
 		return
 	}
 	p.allot()
 	for _, m := range p.asking {
-		if m.waits && (m.served() || m.kept > 0 && !m.told) {
+		if m.waits && (m.served() || m.gathered() > 0 && !m.told) {
 			m.told = true
 			nonblocking.Send(m.freed, struct{}{})
 		}

@@ -185,7 +185,7 @@ func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
 	if !m.served() {
 		m.setHungry(r.Likely > 0)
 		p.arm()
-		free = m.granted + m.kept
+		free = m.gathered()
 		m.told = free > 0
 		if !waited {
 			p.wake() // with one more that waits, fewer slots are worth a dequeue to the others

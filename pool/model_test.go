@@ -18,6 +18,7 @@ type user struct {
 	joined  bool
 	left    bool
 	held    int
+	kept    int                     // what was kept for it when it last asked
 	request *dispatcher.SlotRequest // it waits with; nil if it does not wait
 	told    bool                    // what freed said since its last Take
 }
@@ -128,7 +129,7 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	n, kept := u.member.Take(r)
 	switch {
 	case n == 0:
-		u.request = &r
+		u.request, u.kept = &r, kept
 		if kept >= r.Least {
 			t.Fatalf("got none of %d free slots, want at least %d", kept, r.Least)
 		}
@@ -225,10 +226,13 @@ func (m *model) checkWaiting(t *rapid.T) {
 		if m.drain(u); u.request == nil || u.told {
 			continue
 		}
-		before := u.held
+		held, kept := u.held, u.kept
 		m.takeWith(t, u, *u.request)
-		if u.held != before {
-			t.Fatalf("a member that waited got %d slots when it asked again, and was not told", u.held-before)
+		if u.held != held {
+			t.Fatalf("a member that waited got %d slots when it asked again, and was not told", u.held-held)
+		}
+		if u.kept > 0 && kept == 0 {
+			t.Fatalf("%d slots are kept for a member that was not told: its linger does not begin", u.kept)
 		}
 	}
 	for again := true; again; {

@@ -81,7 +81,7 @@ func TestAMemberThatJoinsGetsTheNextSlot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, o, func(b *bundle) {
 				busy := b.worker("busy", &pool.MemberOptions{Weight: 1000}, time.Hour).put(100)
-				busy.release = make(chan struct{})
+				busy.release, busy.options.Concurrency = make(chan struct{}), 64 // it wants more, too
 				busy.start()
 				advance(10 * time.Second)
 				if n := b.held("busy"); n != 32 {
