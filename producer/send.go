@@ -56,7 +56,7 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// response to an earlier request was lost, to another queue or to the same one, or by an interceptor. Both messages have the same job
 	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
@@ -214,7 +214,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.bytes = int64(len(text))
 	switch {
 	case err == nil:
-		s.Sent = Sent{Lease: accepted.Lease, Queue: cmp.Or(accepted.Queue, p.queue.Name()), Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
+		s.Sent = Sent{Lease: accepted.Lease, Queue: cmp.Or(accepted.Queue, p.queue.Name()), Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil || accepted.MaybeTwice}
 		p.maybeIn(s, s.Sent.Queue)
 		if p.options.Format.HasHead() {
 			s.Sent.JobID = s.Head.ID
