@@ -28,6 +28,10 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
+	q, can := p.queue.(deleter)
+	if !can {
+		return fmt.Errorf("cancel message %s of %v: a %T cannot delete", string(sent.ID), p.queue.Name(), p.queue)
+	}
 	if p.options.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
@@ -35,7 +39,7 @@ func (p *Producer[T]) Cancel(ctx context.Context, sent Sent) error {
 	}
 	unknown, gone := false, false // whether a try may have deleted the message; whether a later one found it gone
 	err := retry.Do(queue.WithCause(ctx, queue.CauseCancel), string(sent.ID), queue.Transient, func(ctx context.Context) error {
-		err := p.queue.Delete(ctx, sent.Lease)
+		err := q.Delete(ctx, sent.Lease)
 		gone = unknown && errors.Is(err, queue.ErrMessageGone)
 		unknown = unknown || errors.Is(err, queue.ErrOutcomeUnknown)
 		return err

@@ -74,17 +74,18 @@ type Options[T any] struct {
 	Interceptors []Interceptor
 }
 
-// Producer sends jobs to one queue. Make one with [New]; the methods of the zero value return
+// Producer sends jobs to one queue, or to several through one [queue.Sender]. Make one with [New]; the methods of the zero value return
 // errors. It is safe for concurrent use.
 type Producer[T any] struct {
-	queue   queue.Queue
+	queue   queue.Sender
 	options Options[T]
 	wakeups *wakeups // nil without Options.Wakeups
 }
 
 // New returns a producer for the queue. It sends nothing. A nil queue panics, because it is a
-// mistake in the program.
-func New[T any](q queue.Queue, o *Options[T]) *Producer[T] {
+// mistake in the program. Of a sender that is no [queue.Queue], Options.Create needs the method Create,
+// Options.WakeupDepth needs Properties, and [Producer.Cancel] needs Delete, as a queue has them.
+func New[T any](q queue.Sender, o *Options[T]) *Producer[T] {
 	if isnil.Value(q) {
 		panic("producer.New: the queue is nil")
 	}

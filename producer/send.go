@@ -32,8 +32,8 @@ type SendOptions struct {
 	// none.
 	Dedupe string
 
-	// Key is what the job belongs to, such as a customer. At most codec.MaxHeadText bytes; it
-	// needs an envelope. Defaults to none.
+	// Key is what the job belongs to, such as a customer. A [queue.Sender] over several queues may
+	// choose the queue by it. At most codec.MaxHeadText bytes; it needs an envelope. Defaults to none.
 	Key string
 }
 
@@ -46,6 +46,9 @@ type Sent struct {
 
 	// JobID is the id of the job, from its envelope. Empty for formats without one.
 	JobID string
+
+	// Queue is the queue that the message is in.
+	Queue queue.Name
 
 	// Inserted is when the message was accepted, by the service's clock.
 	Inserted time.Time
@@ -123,7 +126,7 @@ func (p *Producer[T]) ready() error {
 	if p.options.Claims != nil && !p.options.Format.HasHead() {
 		return fmt.Errorf("send to %v: Claims needs an envelope, and the format %v has none: leave Format at codec.Auto", p.queue.Name(), p.options.Format)
 	}
-	return nil
+	return p.checkSender()
 }
 
 // sending returns what the interceptors get.
@@ -169,7 +172,7 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		err := p.try(ctx, s, text)
 		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
-			if err = p.queue.Create(queue.WithCause(all, queue.CauseCreate), nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
+			if err = p.queue.(creator).Create(queue.WithCause(all, queue.CauseCreate), nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
 				err = p.try(ctx, s, text)
 			}
 		}
@@ -201,11 +204,18 @@ func (p *Producer[T]) seal(s *Sending, body []byte) (string, error) {
 
 // try sends one request.
 func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
-	accepted, err := p.queue.Enqueue(ctx, text, &s.EnqueueOptions)
+	s.request = s.EnqueueOptions
+	if s.request.Key == "" {
+		s.request.Key = s.Head.Key
+	}
+	accepted, err := p.queue.Enqueue(ctx, text, &s.request)
 	s.bytes = int64(len(text))
 	switch {
 	case err == nil:
-		s.Sent = Sent{Lease: accepted.Lease, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
+		s.Sent = Sent{Lease: accepted.Lease, Queue: accepted.Queue, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
+		if s.Sent.Queue == (queue.Name{}) {
+			s.Sent.Queue = p.queue.Name()
+		}
 		if p.options.Format.HasHead() {
 			s.Sent.JobID = s.Head.ID
 		}

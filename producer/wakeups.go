@@ -21,7 +21,7 @@ var errHanging = errors.New("the publisher has not returned from an earlier even
 // wakeups publishes the events of a producer.
 type wakeups struct {
 	publisher wakeup.Publisher
-	queue     queue.Queue
+	queue     queue.Sender
 	onError   func(error)
 	level     *level // nil if every event is published
 
@@ -31,7 +31,7 @@ type wakeups struct {
 }
 
 // newWakeups returns nil if the options name no publisher.
-func newWakeups[T any](q queue.Queue, o *Options[T]) *wakeups {
+func newWakeups[T any](q queue.Sender, o *Options[T]) *wakeups {
 	if o.Wakeups == nil {
 		return nil
 	}
