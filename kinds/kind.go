@@ -34,7 +34,7 @@ func (k Kind[T]) Handle(h dispatcher.Handler[T], o *Options) dispatcher.Kind {
 // Producer returns a producer that sends jobs of this kind to the queue. Its Kind and Codec are
 // those of k: options that set either panic, as a nil queue does, because it is a mistake in the
 // program. An invalid name is an error of every Send.
-func (k Kind[T]) Producer(q queue.Queue, o *producer.Options[T]) *producer.Producer[T] {
+func (k Kind[T]) Producer(q queue.Sender, o *producer.Options[T]) *producer.Producer[T] {
 	var options producer.Options[T]
 	if o != nil {
 		options = *o

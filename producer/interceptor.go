@@ -16,17 +16,20 @@ type Sending struct {
 	// made before next is called are sent, except of Items, the number of jobs of a group.
 	Head codec.Head
 
-	// EnqueueOptions are Delay and TTL. Changes made before next is called apply.
+	// EnqueueOptions are Delay and TTL, and a key to choose one of several queues by, if it is not that of
+	// Head. Changes made before next is called apply.
 	queue.EnqueueOptions
 
 	// Sent is the result after next has returned nil. Zero before.
 	Sent Sent
 
-	items     int       // of the group that is sent; 0 for one job
-	claim     string    // of the body, if Claims has stored it
-	claimed   [2]string // jobOf the job for which it was stored
-	bytes     int64     // of the text that was sent last
-	maybeSent error     // why the job may be in the queue already; nil if it is not
+	request   queue.EnqueueOptions // of the last request
+	items     int                  // of the group that is sent; 0 for one job
+	claim     string               // of the body, if Claims has stored it
+	claimed   [2]string            // jobOf the job for which it was stored
+	bytes     int64                // of the text that was sent last
+	maybeSent error                // why the job may be in the queue already; nil if it is not
+	where     []queue.Name         // the queues that it may be in, for wake-ups
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

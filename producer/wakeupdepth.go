@@ -24,7 +24,7 @@ type level struct {
 // the last time. The depth is read when enough messages were sent since the last reading to have
 // reached the level, had nobody else sent any. A queue whose depth stays just below the level is read
 // once in a tenth of the level.
-func (l *level) reached(ctx context.Context, q queue.Queue, h hints) (bytes int64, reached bool, err error) {
+func (l *level) reached(ctx context.Context, q queue.Sender, h hints) (bytes int64, reached bool, err error) {
 	l.mu.Lock()
 	l.bytes += h.bytes
 	l.wait -= h.now
@@ -38,7 +38,7 @@ func (l *level) reached(ctx context.Context, q queue.Queue, h hints) (bytes int6
 	}
 	ctx, cancel := context.WithTimeout(queue.WithCause(ctx, queue.CauseDepth), readTimeout)
 	defer cancel()
-	p, err := q.Properties(ctx)
+	p, err := depthOf(ctx, q, h.queue)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && p.Depth < l.depth {

@@ -81,6 +81,14 @@ type Message struct {
 	// Expires is when the service drops the message; for one that never expires, in the year
 	// 9999.
 	Expires time.Time
+
+	// Queue is the queue of a message that a [Sender] over several queues has enqueued. Elsewhere it
+	// is the zero value: the queue is the one that was called.
+	Queue Name
+
+	// MaybeTwice reports that another queue of such a Sender may have the message as well: it gave no
+	// response, and the message was then sent to Queue. Elsewhere it is false.
+	MaybeTwice bool
 }
 
 // EnqueueOptions say when an enqueued message becomes visible and when it expires. Nil and the
@@ -93,6 +101,10 @@ type EnqueueOptions struct {
 	// TTL is how long the message lives, at least [MinTTL], or [Forever]. Defaults to Forever:
 	// the service's default of seven days would lose work silently.
 	TTL time.Duration
+
+	// Key is what the message belongs to. A [Sender] over several queues may choose the queue by it;
+	// a queue ignores it. Defaults to none.
+	Key string
 }
 
 // Properties are a queue's properties.
@@ -106,10 +118,9 @@ type Properties struct {
 	Metadata map[string]string
 }
 
-// Queue is one queue of an account. The package comment says what every implementation
-// guarantees. A method whose context ended before the call sends nothing, and does not return
-// [ErrOutcomeUnknown].
-type Queue interface {
+// Sender is what sending needs of a [Queue]. It may stand for several queues. The package comment says
+// what every implementation guarantees of these methods.
+type Sender interface {
 	// Name returns the queue's name. It sends no request.
 	Name() Name
 
@@ -117,6 +128,13 @@ type Queue interface {
 	// producer may delete it, and the times; its DequeueCount is 0. After [ErrOutcomeUnknown] the
 	// message may be in the queue, and enqueuing it again may duplicate it.
 	Enqueue(ctx context.Context, text string, o *EnqueueOptions) (Message, error)
+}
+
+// Queue is one queue of an account. The package comment says what every implementation
+// guarantees. A method whose context ended before the call sends nothing, and does not return
+// [ErrOutcomeUnknown].
+type Queue interface {
+	Sender
 
 	// Dequeue takes up to n messages, 1…[MaxBatch], and hides them for the visibility timeout,
 	// [MinVisibility]…[MaxVisibility]. It does not wait for messages.
