@@ -136,6 +136,7 @@ type fault struct {
 	acts  bool          // whether the message is there in spite of err
 	takes time.Duration // before it answers
 	all   bool
+	reads error // of the other requests, unless all is set
 }
 
 // region is an account whose queues may fail. Create one in the bubble that uses it.
@@ -208,7 +209,7 @@ func (r *region) meet(op, name string) fault {
 		f = one
 	}
 	if op != "send" && !f.all {
-		return fault{}
+		return fault{err: f.reads}
 	}
 	return f
 }
