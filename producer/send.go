@@ -54,7 +54,7 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// response to an earlier request was lost, to another queue or to the same one, or by an interceptor. Both messages have the same job
 	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
@@ -212,7 +212,7 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.bytes = int64(len(text))
 	switch {
 	case err == nil:
-		s.Sent = Sent{Lease: accepted.Lease, Queue: accepted.Queue, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
+		s.Sent = Sent{Lease: accepted.Lease, Queue: accepted.Queue, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil || accepted.MaybeTwice}
 		if s.Sent.Queue == (queue.Name{}) {
 			s.Sent.Queue = p.queue.Name()
 		}

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	names := flags.String("transports", "", "who, separated by commas (default all)")
 	rates := flags.String("rates", "1:100s,100:10s,1000:5s", "jobs a second, and for how long")
 	flags.IntVar(&p.rounds, "rounds", 3, "how often each is measured; the figures are of all rounds")
-	flags.IntVar(&p.trips, "round-trips", 200, "how many dequeues are measured before each")
+	flags.IntVar(&p.trips, "round-trips", 200, "how many dequeues are measured before each, at most")
 	flags.IntVar(&p.warmUp, "warm-up", 64, "how many jobs are sent before that")
 	flags.Uint64Var(&p.seed, "seed", 1, "of the schedules")
 	svg := flags.String("svg", "", "write the plot to this file")

@@ -16,7 +16,7 @@ type plan struct {
 	transports []transport
 	rates      []rate
 	rounds     int
-	trips      int // round trips before each measurement
+	trips      int // round trips before each measurement, at most
 	warmUp     int // jobs before it, which open the connections
 	seed       uint64
 }
@@ -26,6 +26,9 @@ type rate struct {
 	perSecond float64
 	window    time.Duration
 }
+
+// pace returns the mean time between two jobs.
+func (r rate) pace() time.Duration { return time.Duration(float64(time.Second) / r.perSecond) }
 
 // result is what was measured of one transport at one rate, in all rounds.
 type result struct {
@@ -88,7 +91,7 @@ func (p plan) once(ctx context.Context, at servers, r *result, seed uint64) (err
 	if _, err := c.starts(limited, p.warmUp); err != nil {
 		return err
 	}
-	trips, err := c.roundTrips(ctx, p.trips)
+	trips, err := c.roundTrips(ctx, min(p.trips, len(due)), r.rate.pace())
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ func serve(in io.Reader, out *json.Encoder) error {
 // request asks a worker for one of two things.
 type request struct {
 	RoundTrips int           // so many of them
+	Pace       time.Duration // between them
 	Starts     int           // those of so many jobs
 	Within     time.Duration // how long it may take
 }
@@ -106,7 +107,7 @@ func (w *worker) respond(asked request) (r response) {
 	defer cancel()
 	var err error
 	if asked.RoundTrips > 0 {
-		r.RoundTrips, err = w.roundTrips(ctx, asked.RoundTrips)
+		r.RoundTrips, err = w.roundTrips(ctx, asked.RoundTrips, asked.Pace)
 	} else {
 		r.Starts, err = w.starts(ctx, asked.Starts)
 	}
@@ -189,8 +190,8 @@ func startRemote(a assignment) (*remote, error) {
 }
 
 // roundTrips implements consumer.
-func (r *remote) roundTrips(ctx context.Context, n int) ([]time.Duration, error) {
-	found, err := r.request(ctx, request{RoundTrips: n})
+func (r *remote) roundTrips(ctx context.Context, n int, pace time.Duration) ([]time.Duration, error) {
+	found, err := r.request(ctx, request{RoundTrips: n, Pace: pace})
 	return found.RoundTrips, err
 }
 

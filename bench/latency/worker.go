@@ -36,8 +36,8 @@ type assignment struct {
 
 // consumer is a worker in this process or in another.
 type consumer interface {
-	// roundTrips measures dequeues of one message from another queue.
-	roundTrips(ctx context.Context, n int) ([]time.Duration, error)
+	// roundTrips measures dequeues of one message from another queue, each after a rest of the pace.
+	roundTrips(ctx context.Context, n int, pace time.Duration) ([]time.Duration, error)
 
 	// starts waits until the handlers of so many jobs have begun, and returns when each did, by the job's
 	// number; 0 for those that have not.
@@ -112,18 +112,18 @@ func (w *worker) handle(_ context.Context, m *listener.Message[job]) error {
 	return nil
 }
 
-// roundTrips implements consumer. The messages are put beforehand, one by one, and deleted after.
-func (w *worker) roundTrips(ctx context.Context, n int) ([]time.Duration, error) {
+// roundTrips implements consumer. The messages are put before the rest, one by one, and deleted after.
+func (w *worker) roundTrips(ctx context.Context, n int, pace time.Duration) ([]time.Duration, error) {
 	q := w.queue.Sibling("-round-trips")
 	if err := q.Create(ctx, nil); err != nil {
 		return nil, err
 	}
 	var all []time.Duration
 	for range n {
-		pause.For(5*time.Millisecond, ctx.Done())
 		if _, err := q.Enqueue(ctx, `{"Number":0}`, nil); err != nil {
 			return nil, err
 		}
+		pause.For(pace, ctx.Done())
 		begin := now()
 		batch, err := q.Dequeue(ctx, queue.MaxBatch, time.Minute)
 		took := time.Duration(now() - begin)
