@@ -168,32 +168,45 @@ func TestOneFailureDoesNotRestTheSyphon(t *testing.T) {
 	})
 }
 
-// a message that the service was too busy for is sent again after 10 s at the earliest.
+// a message that the service was too busy for is sent again after 10 s at the earliest, and if it is
+// busy for several in a row it is left alone for as long.
 func TestABusyPrimaryIsLeftAloneForTenSeconds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 3)
-		r.divert(t, 3)
-		var mu sync.Mutex
-		last := make(map[string]time.Time)
-		tries := 0
-		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+	for _, n := range []int{1, 100} {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 3)
+			r.divert(t, n)
+			var mu sync.Mutex
+			last := make(map[string]time.Time)
+			tries := 0
+			home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if since := time.Since(last[text]); since < busyWait {
+					t.Errorf("%s came again after %v, want at least %v", text, since, busyWait)
+				}
+				last[text] = time.Now()
+				tries++
+				return fault(queue.ErrThrottled, 503)
+			}}
+			start(t, home, r.backlogs, nil)
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			before := tries
+			mu.Unlock()
+			time.Sleep(9 * time.Second)
+			mu.Lock()
+			if tries > before {
+				t.Errorf("got %d tries within 9 s, want none", tries-before)
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Minute)
 			mu.Lock()
 			defer mu.Unlock()
-			if since := time.Since(last[text]); since < busyWait {
-				t.Errorf("%s came again after %v, want at least %v", text, since, busyWait)
+			if tries < 8 {
+				t.Errorf("got %d tries, want at least 8", tries)
 			}
-			last[text] = time.Now()
-			tries++
-			return fault(queue.ErrThrottled, 503)
-		}}
-		start(t, home, r.backlogs, nil)
-		time.Sleep(10 * time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		if tries < 8 {
-			t.Errorf("got %d tries, want at least 8", tries)
-		}
-	})
+		})
+	}
 }
 
 func TestMessagesThatAreNoRecordsAreLeft(t *testing.T) {
@@ -267,6 +280,31 @@ func TestMessagesThatThePrimaryRefusesAreLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A message that the primary queue refuses is no answer to whether it accepts again.
+func TestARefusedMessageDoesNotEndTheTries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 10)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		refuse := false // written before the outage ends
+		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+			if refuse && text < "job-5" {
+				return fault(queue.ErrInvalid, 400)
+			}
+			return down.answer()
+		}}
+		s := start(t, home, r.backlogs, nil)
+		time.Sleep(10 * time.Minute)
+		refuse = true
+		down.end()
+		time.Sleep(10 * time.Minute)
+		if got := s.State(); got.Moved != 5 || got.Refused != 5 || !got.Failing.IsZero() {
+			t.Errorf("got %+v, want five at home and five that are refused", got)
+		}
+	})
 }
 
 // the price while nothing is diverted: 96 polls a day for each backlog queue, 960 for ten.
