@@ -122,6 +122,8 @@ func (f *failover) begin(fits bool) attempt {
 	switch {
 	case f.status == Failing && f.interval > 0:
 		a.limit = max(f.interval, minTry)
+	case f.status == Healthy && f.onTrial:
+		a.limit = probeTry
 	case f.status == FailedOver && fits:
 		a.limit = probeTry
 		a.primary = f.beginProbe(time.Now(), f.nextProbe)
@@ -264,6 +266,7 @@ func (f *failover) endReading(err error) {
 	now := time.Now()
 	f.endProbe(now, denied)
 	switch {
+	case f.closed: // which may have ended the reading
 	case err != nil:
 		f.lastErr = err
 	case f.status == FailedOver:
