@@ -169,6 +169,7 @@ func (s *send) divert(ctx context.Context, sealed string, unfit error) (queue.Me
 		s.q.rotation.ended(b, v, err)
 		if err == nil {
 			s.q.failover.count(true, s.unknown)
+			s.q.syphons.diverted(b.queue.Name())
 			return s.diverted(b, sent), nil
 		}
 		at, last = b.queue.Name(), err
