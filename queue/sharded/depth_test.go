@@ -137,6 +137,9 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		before := b.shards[1].readings.Load()
+		if _, err := b.Enqueue(ctx, "has ended", nil); err == nil || b.shards[1].readings.Load() != before {
+			t.Errorf("a call whose context had ended has read depths: %v", err)
+		}
 		b.send(t, "next", "")
 		if got := b.shards[1].readings.Load() - before; got != 1 {
 			t.Errorf("%d readings after one that its caller ended", got)
