@@ -82,6 +82,7 @@ func TestRegularThrottlingIsToldFromABurst(t *testing.T) {
 		"an idle minute":           {{none, 0}, {busy, 0}, {busy, 0}, {none, 0}, {busy, 0}},
 		"for the busiest of them":  {{none, 0}, {busy, 0}, {busier, 0}, {busy, 4}},
 		"not for a peak before":    {{none, 0}, {busier, 0}, {calm, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
+		"a new meter, busier":      {{none, 0}, {busy, 0}, {busy, 0}, {sharded.Counts{Requests: -400_000, Throttled: 4000, Messages: -200_000}, 0}, {busy, 0}},
 		"what was before":          {{busier, 0}, {calm, 0}, {calm, 0}, {calm, 0}, {calm, 0}},
 		"a new meter":              {{none, 0}, {busy, 0}, {busy, 0}, {sharded.Counts{Requests: -400_000, Throttled: -4000, Messages: -200_000}, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
 	} {
