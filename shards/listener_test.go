@@ -196,6 +196,91 @@ func TestShardsShareTheSlots(t *testing.T) {
 	})
 }
 
+// S-06: shards of one class of jobs, such as long ones, have a pool of their own, or weights in one that they share with
+// others: a flood of them leaves the other class its slots.
+func TestShardsShareAPoolWithOthers(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		own  bool
+		most int64 // handlers of the long jobs
+	}{{"a pool of its own", true, 8}, {"a pool for all", false, 12}} {
+		bubble(t, func(b *bundle) {
+			all := b.shards(3)
+			long, short := pool.New(&pool.Options{Slots: 8}), pool.New(&pool.Options{Slots: 16})
+			var other *pool.Member
+			if c.own {
+				other = short.Member(nil)
+			} else {
+				long = short
+				other = long.Member(&pool.MemberOptions{Reserve: 4})
+			}
+			var running, most atomic.Int64
+			slow := func(ctx context.Context, _ *listener.Message[job]) error {
+				n := running.Add(1)
+				defer running.Add(-1)
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+				}
+				select {
+				case <-time.After(time.Minute):
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			}
+			for i := range 100 {
+				b.put(all[i%2], i)
+			}
+			o := b.options()
+			o.Pool = long
+			r := b.run(shards.New(all[:2], slow, o))
+			brief := *b.options().Listener
+			brief.Slots = other
+			ctx, stop := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- listener.New(all[2], b.handle, &brief).Run(ctx) }()
+			advance(10 * time.Second)
+			b.put(all[2], 1000)
+			advance(2 * time.Second)
+			if !slices.Equal(b.jobs(), []int{1000}) || most.Load() != c.most {
+				t.Errorf("%s: got jobs %v and %d handlers of long ones, want the short job and %d", c.what, b.jobs(), most.Load(), c.most)
+			}
+			r.Halt()
+			r.mustFinish()
+			stop()
+			if err := <-done; err != nil {
+				t.Errorf("%s: Run of the other listener: %v", c.what, err)
+			}
+		})
+	}
+}
+
+// A shard for which the pool has no slot is refused, and leaves nothing reserved.
+func TestAShardForWhichThereIsNoSlotIsRefused(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all := b.shards(3)
+		o := b.options()
+		o.Slots = 2
+		r := b.run(shards.New(all[:2], b.handle, o))
+		advance(time.Second)
+		if err := r.Add(all[2]); err == nil || !strings.Contains(err.Error(), "test/jobs-2") || !strings.Contains(err.Error(), "more slots") {
+			t.Errorf("Add: got %v, want an error that names the shard and says what to do", err)
+		}
+		if got := len(r.State().Shards); got != 2 {
+			t.Errorf("got %d shards, want 2", got)
+		}
+		r.mustFinish()
+
+		p := pool.New(&pool.Options{Slots: 8})
+		bad := b.options()
+		bad.Pool, bad.Member, bad.Listener.BatchSize = p, &pool.MemberOptions{Reserve: 8}, 33
+		if err := shards.New(all, b.handle, bad).Run(b.Context()); err == nil {
+			t.Error("a batch size of 33: got no error")
+		}
+		if st := p.State(); len(st.Members) != 0 {
+			t.Errorf("after a refusal: got the members %+v, want none", st.Members)
+		}
+	})
+}
+
 func TestAPauseIsOfAllShards(t *testing.T) {
 	bubble(t, func(b *bundle) {
 		all := b.shards(3)

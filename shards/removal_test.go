@@ -138,6 +138,32 @@ func TestAMessageThatComesAtTheLastMomentIsHandled(t *testing.T) {
 	})
 }
 
+// A shard that is added again while its depth is read for the last time stays.
+func TestAShardThatIsAddedAgainAtTheLastMomentStays(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all := b.shards(2)
+		late := &lateQueue{Queue: all[1], reading: 12} // after the listener has ended
+		o := b.options()
+		o.Settle = 10 * time.Second
+		l := shards.New([]queue.Queue{all[0], late}, b.handle, o)
+		late.act = func() {
+			if err := l.Add(late); err != nil {
+				t.Errorf("Add: got %v, want nil", err)
+			}
+		}
+		r := b.run(l)
+		if got := <-r.remove(1); got.err == nil || late.acted != 1 {
+			t.Errorf("Remove: got %v, want an error, because the shard was added again", got.err)
+		}
+		b.put(all[1], 7)
+		advance(time.Minute)
+		if got, want := r.names(), []string{"jobs-0", "jobs-1"}; !slices.Equal(got, want) || !slices.Equal(b.jobs(), []int{7}) {
+			t.Errorf("got shards %v, jobs %v; want %v and job 7", got, b.jobs(), want)
+		}
+		r.mustFinish()
+	})
+}
+
 // lateQueue acts after the reading with this number, from 1.
 type lateQueue struct {
 	queue.Queue

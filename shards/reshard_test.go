@@ -33,7 +33,7 @@ type fleet struct {
 
 	work      sync.WaitGroup // listeners
 	sending   sync.WaitGroup
-	changing  sync.WaitGroup         // changes of shards
+	changing  sync.WaitGroup          // changes of shards
 	telling   map[int]*sync.WaitGroup // senders that have yet to remove the shard
 	stopSends context.CancelFunc
 	queues    map[int]queue.Queue
@@ -229,7 +229,7 @@ func resharding(t *rapid.T) {
 		f.faults = &faultqueue.Options{Seed: rapid.Uint64().Draw(t, "seed"), Every: faultqueue.Rates{Throttled: 0.02, Unavailable: 0.02, LostRequest: 0.01, LostResponse: 0.01, Duplicate: 0.01, Late: 0.01}}
 	}
 	f.start(2, 2)
-	in := []int{0, 1} // where messages are placed
+	in := []int{0, 1}                                                      // where messages are placed
 	lag := rapid.SampledFrom([]time.Duration{0, late / 4, late / 2, late}) // of all four processes
 	for range rapid.IntRange(1, 4).Draw(t, "changes") {
 		lags := rapid.SliceOfN(lag, 4, 4).Draw(t, "lags")
