@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -21,7 +22,8 @@ type Listener[T any] struct {
 	listen  func(queue.Queue, *listener.Options[T]) *listener.Listener[T]
 	options Options[T] // with defaults
 	pool    *pool.Pool
-	invalid error // what is wrong with the arguments; nil if nothing is
+	seed    uint64 // of the waits of shards that rest
+	invalid error  // what is wrong with the arguments; nil if nothing is
 
 	readings *meter.Meter // of the depth, for removals
 
@@ -60,17 +62,16 @@ func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Q
 		listen: listen, options: o.withDefaults(len(shards)),
 		readings: meter.New(), halted: make(chan struct{}), hopeless: make(chan struct{}, 1),
 	}
+	if l.seed = l.options.Listener.Seed; l.seed == 0 {
+		l.seed = rand.Uint64() // processes must not try a shard in step
+	}
 	if l.invalid = l.options.check(len(shards)); l.invalid != nil {
 		return l
 	}
-	if len(shards) == 0 {
-		l.invalid = errors.New("shards: there is no shard: pass one queue at least")
-	}
 	l.pool = l.options.pool()
 	for _, q := range shards {
-		if err := l.Add(q); err != nil {
-			l.invalid = errors.Join(l.invalid, err)
-			break // the next ones have the same mistake in their options
+		if l.invalid = l.Add(q); l.invalid != nil { // the next ones have the same mistake in their options
+			break
 		}
 	}
 	return l
@@ -110,6 +111,9 @@ func (l *Listener[T]) start(ctx context.Context) error {
 	if l.phase != listener.Waiting {
 		return errors.New("shards: the listener has already run: make a new one")
 	}
+	if len(l.shards) == 0 {
+		return errors.New("shards: there is no shard: pass one queue at least")
+	}
 	l.phase, l.ctx = listener.Running, ctx
 	for _, s := range l.shards {
 		l.work.Go(func() { s.run(ctx) })
@@ -144,6 +148,16 @@ func (l *Listener[T]) Halt() {
 	defer l.mu.Unlock()
 	for _, s := range l.shards {
 		s.listener.Halt()
+	}
+}
+
+// isHalted reports whether Halt was called.
+func (l *Listener[T]) isHalted() bool {
+	select {
+	case <-l.halted:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -193,6 +207,9 @@ func (l *Listener[T]) listeners() (all []*listener.Listener[T], paused bool) {
 // steps. A shard that is being removed stays. It is an error to add a queue twice, or to a
 // listener that has stopped. Add sends nothing itself.
 func (l *Listener[T]) Add(q queue.Queue) error {
+	if l.invalid != nil {
+		return l.invalid
+	}
 	if isnil.Value(q) {
 		return errors.New("shards: a shard has no queue: it is nil")
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
@@ -88,6 +90,9 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			}
 			l := shards.New(c.shards, b.handle, o)
 			err := l.Run(b.Context())
+			if again := l.Add(b.missing(9)); c.what != "no shard" && (again == nil || again.Error() != err.Error()) {
+				t.Errorf("%s: Add: got %v, want the same error", c.what, again)
+			}
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: got %v, want one line with %q", c.what, err, c.want)
 			}
@@ -97,6 +102,38 @@ func TestBadArgumentsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		}
 		if err := shards.New(all, nil, b.options()).Run(b.Context()); err == nil || !strings.Contains(err.Error(), "needs a handler") {
 			t.Errorf("no handler: got %v, want an error that says so", err)
+		}
+	})
+}
+
+var _ millrace.Runner = (*shards.Listener[job])(nil)
+
+func TestShardsMayHaveJobsOfSeveralKinds(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all := b.shards(2)
+		mail, invoice := kinds.Kind[job]{Name: "mail"}, kinds.Kind[string]{Name: "invoice"}
+		var mails, invoices atomic.Int64
+		handlers := []listener.Kind{
+			mail.Handle(func(context.Context, *listener.Message[job]) error { mails.Add(1); return nil }, nil),
+			invoice.Handle(func(context.Context, *listener.Message[string]) error { invoices.Add(1); return nil }, nil),
+		}
+		l := shards.NewKinds(all, handlers, &shards.Options[any]{Listener: &listener.Options[any]{Logger: b.options().Listener.Logger}})
+		clear(handlers) // the caller's own
+		for _, q := range all {
+			if _, err := mail.Producer(q, nil).Send(b.Context(), job{1}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := invoice.Producer(q, nil).Send(b.Context(), "paid", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		advance(time.Minute)
+		stop()
+		if err := <-done; err != nil || mails.Load() != 2 || invoices.Load() != 2 {
+			t.Errorf("got %v, %d mails and %d invoices; want two of each", err, mails.Load(), invoices.Load())
 		}
 	})
 }
@@ -145,6 +182,9 @@ func TestHaltEndsAllShards(t *testing.T) {
 		r.Halt()
 		if err := <-r.done; err != nil || time.Since(at) > time.Second {
 			t.Errorf("Halt: got %v after %v, want nil at once", err, time.Since(at))
+		}
+		if errs := b.reported(); len(errs) > 0 {
+			t.Errorf("OnError: got %v, want nothing", errs)
 		}
 		for _, q := range all {
 			if b.depth(q) != 1 {

@@ -32,7 +32,7 @@ type removal struct {
 //
 // Remove waits until the shard is gone, and returns nil then. When ctx ends before, or Run, it
 // returns an error. The end of ctx does not end the removal; call Remove again to wait for it, and [Listener.Add]
-// to keep the shard. A shard whose depth cannot be read is not removed, nor is the last one.
+// to keep the shard. A shard that is refused, or whose depth cannot be read, is not removed, nor is the last one.
 //
 // Meanwhile the depth is read at intervals of a tenth of Settle, at least a second and at most
 // 30 s.
@@ -145,6 +145,9 @@ func (s *shard[T]) isEmpty(ctx context.Context) bool {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.report("shard stays", &Error{Shard: s.name, Err: fmt.Errorf("it is not removed until its depth is known: %w", err)})
+	}
+	if err == nil && p.Depth > 0 && s.all.options.Listener.Wakeups != nil {
+		s.current().Wake() // an event may have been lost, and there may be no safety poll
 	}
 	return err == nil && p.Depth == 0
 }

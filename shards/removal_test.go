@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/shards"
+	"github.com/millrace/millrace/wakeup"
 )
 
 // removal is what a call of Remove has returned.
@@ -212,6 +213,26 @@ func TestAShardIsNotRemovedUnlessItIsKnownToBeEmpty(t *testing.T) {
 		}
 		if got := <-dropped; got.err != nil {
 			t.Errorf("Remove of a dropped queue: got %v, want nil", got.err)
+		}
+		r.mustFinish()
+	})
+}
+
+// Without polling, what nobody was woken for is found by the readings of the depth.
+func TestARemovedShardIsDrainedWithoutPolling(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all := b.shards(2)
+		o := b.options()
+		o.Listener.Wakeups, o.Listener.SafetyPoll = new(wakeup.Bus), -1
+		r := b.run(shards.New(all, b.handle, o))
+		advance(time.Minute)
+		b.put(all[1], 1) // and publishes no event
+		advance(time.Hour)
+		if got := b.jobs(); len(got) != 0 {
+			t.Fatalf("got jobs %v without an event, want none", got)
+		}
+		if got := <-r.remove(1); got.err != nil || !slices.Equal(b.jobs(), []int{1}) {
+			t.Errorf("Remove: got %v, jobs %v; want nil and job 1", got.err, b.jobs())
 		}
 		r.mustFinish()
 	})

@@ -44,7 +44,7 @@ type shard[T any] struct {
 // newShard returns a shard that does not run yet. The error is that of the options. Requires all.mu.
 func newShard[T any](all *Listener[T], q queue.Queue) (*shard[T], error) {
 	s := &shard[T]{all: all, queue: q, name: q.Name(), metered: all.readings.Wrap(q), told: make(chan struct{}, 1)}
-	s.rests = retry.NewWaits(fmt.Sprintf("%x/%v", all.options.Listener.Seed, s.name), firstRest, maxRest)
+	s.rests = retry.NewWaits(fmt.Sprintf("%x/%v", all.seed, s.name), firstRest, maxRest)
 	s.member = all.pool.Member(all.options.member(s.name))
 	s.renew()
 	err := s.listener.Check()
@@ -61,10 +61,8 @@ func (s *shard[T]) renew() {
 	}
 	s.listener = s.all.listen(s.queue, s.all.options.of(s.member, s.name))
 	setPaused(s.listener, s.all.paused)
-	select {
-	case <-s.all.halted:
+	if s.all.isHalted() {
 		s.listener.Halt()
-	default:
 	}
 }
 
@@ -74,7 +72,7 @@ func (s *shard[T]) run(ctx context.Context) {
 	for {
 		found, err := s.listenOnce(ctx)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || s.all.isHalted():
 			s.end(err)
 			return
 		case found:
