@@ -28,6 +28,7 @@ const (
 	CauseBrowse                // messages are looked at
 	CauseRedrive               // a redrive reads, sends and deletes
 	CausePurge                 // a purge reads and deletes
+	CauseLimit                 // tokens of a limit are taken, kept or given back
 )
 
 // causeNames are the names by cause. They are words of logs and JSON and must not change.
@@ -35,7 +36,7 @@ var causeNames = [...]string{
 	CauseUnknown: "unknown", CauseFetch: "fetch", CauseRenew: "renew", CauseSave: "save", CauseStart: "start",
 	CauseGiveBack: "giveback", CauseDelete: "delete", CausePoison: "poison", CauseDepth: "depth",
 	CauseMetadata: "metadata", CauseCreate: "create", CauseSend: "send", CauseCancel: "cancel",
-	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge",
+	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge", CauseLimit: "limit",
 }
 
 // Causes returns all causes, each at the index of its number.

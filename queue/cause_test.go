@@ -26,8 +26,8 @@ func TestCausesHaveNames(t *testing.T) {
 		}
 	}
 	none := queue.Cause(len(queue.Causes()))
-	if _, err := none.MarshalText(); err == nil || none.String() != "Cause(16)" {
-		t.Errorf("a cause that does not exist: got %v and error %v, want Cause(16) and an error", none, err)
+	if _, err := none.MarshalText(); err == nil || none.String() != "Cause(17)" {
+		t.Errorf("a cause that does not exist: got %v and error %v, want Cause(17) and an error", none, err)
 	}
 	if none.UnmarshalText([]byte("nothing")) == nil {
 		t.Error("a name that does not exist: got no error")
