@@ -25,7 +25,7 @@ func TestNoMessageIsLostUnderFaults(t *testing.T) {
 				var j journal
 				// A delay that ends when a client gives up (10 s or 20 s) would leave it to chance whether a
 				// request without a response was executed.
-				rules, err := ParseFaults("*:503@5% *:500@5% *:408@3% *:reset@5% *:drop@5% *:duplicate@5% *:delay=21s@5% put:503@#1,2,3 delete:drop@1/7")
+				rules, err := ParseFaults("*:503@5% *:500@5% *:408@3% *:403@3% *:reset@5% *:drop@5% *:duplicate@5% *:delay=21s@5% put:503@#1,2,3 delete:drop@1/7")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -37,7 +37,7 @@ func TestNoMessageIsLostUnderFaults(t *testing.T) {
 				const n = 100
 				for i := range n {
 					text := fmt.Sprint("order ", i)
-					if err := retry.Do(t.Context(), text, queue.Transient, func(ctx context.Context) error {
+					if err := retry.Do(t.Context(), text, transientOrRefused, func(ctx context.Context) error {
 						_, err := client.Enqueue(ctx, text, nil)
 						return err
 					}); err != nil {
@@ -57,12 +57,17 @@ func TestNoMessageIsLostUnderFaults(t *testing.T) {
 	}
 }
 
+// transientOrRefused is queue.Transient, and reports a fault that looks like a lost right too.
+func transientOrRefused(err error) bool {
+	return queue.Transient(err) || errors.Is(err, queue.ErrUnauthorized)
+}
+
 // consumeOne gets some messages and deletes them. A request without a response may have been
 // executed, so it is no error if a repeated delete finds the message gone.
 func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[queue.ID]bool) {
 	t.Helper()
 	var got []queue.Message
-	if err := retry.Do(t.Context(), "get", queue.Transient, func(ctx context.Context) (err error) {
+	if err := retry.Do(t.Context(), "get", transientOrRefused, func(ctx context.Context) (err error) {
 		got, err = client.Dequeue(ctx, 32, 10*time.Minute)
 		return err
 	}); err != nil {
@@ -74,7 +79,7 @@ func consumeOne(t *testing.T, client queue.Queue, texts map[string]int, ids map[
 	for _, m := range got {
 		texts[m.Text]++
 		ids[m.ID] = true
-		err := retry.Do(t.Context(), string(m.ID), queue.Transient, func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
+		err := retry.Do(t.Context(), string(m.ID), transientOrRefused, func(ctx context.Context) error { return client.Delete(ctx, m.Lease) })
 		if err != nil && !errors.Is(err, queue.ErrMessageGone) && !errors.Is(err, queue.ErrReceiptMismatch) {
 			t.Fatal(err)
 		}

@@ -17,17 +17,25 @@ type connections interface {
 	Close()
 }
 
-// connections returns net/http for TLS, and if handlers wait. Then the context must end when a
+// connections returns net/http for TLS, and if all handlers wait. Then the context must end when a
 // client leaves, so that an abandoned request does not start after its delay, and net/http
 // watches the connection for that. Otherwise handlers return at once, and watching would cost as
 // much as they do.
 func (s *Server) connections(server *http.Server) connections {
-	if server.TLSConfig != nil || s.delay > 0 || s.faults != nil {
+	if server.TLSConfig != nil || s.delay > 0 {
 		return newWaitingServer(server)
 	}
 	p := plainhttp.New(server)
-	p.Streams = mayStream
+	p.HandOver = s.mustHandOver
+	p.Handler = http.HandlerFunc(s.servePlain)
 	return p
+}
+
+// mustHandOver reports whether net/http must serve a request that our own loop has read: one that may
+// be for a stream, and every one while there are faults. A connection that was idle when they
+// were set is handed over with its next request.
+func (s *Server) mustHandOver(method, query string) bool {
+	return s.faults.Load() != nil || method == http.MethodGet && mayStream(query)
 }
 
 // waitingServer is an [http.Server] that waits for its connections. Serve must be called once.

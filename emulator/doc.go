@@ -31,13 +31,15 @@
 // # Faults and limits
 //
 // [Options].Faults makes requests fail on purpose, at a rate, at every n-th request, or
-// at given numbers: responses with 503, 500 and 408, connections reset before the work
+// at given numbers: responses with 503, 500, 408 and 403, connections reset before the work
 // or closed after it, delays, and requests that are executed twice. [ParseFaults] parses
 // them from a text such as
 //
 //	dequeue:503@5% *:delay=200ms@10% delete:drop@#3,7 put:500@1/100
 //
 // The same sequence of requests has the same faults, in process and on a socket.
+// [Server.SetFaults] replaces them while the server runs, on open connections too, and so
+// does an authorized request (docs/protocol.md), so that an outage can be played.
 // [Options].Limits limits the messages of a queue and the requests of an account per
 // second; the server refuses others with 503 ServerBusy. [Options].Log gets every
 // request with its outcome and its fault. [Counts.String] formats the bill, line by
@@ -65,7 +67,7 @@
 // # Concurrency and shutdown
 //
 // Everything is safe for concurrent use. An endpoint has one goroutine for each
-// connection, and some more where net/http serves: with TLS, delays or faults, and
+// connection, and some more where net/http serves: with TLS, a delay or faults, and
 // for connections that send anything but ordinary HTTP/1.1 requests. With delays or
 // faults, a request is not executed if its client leaves before the work begins;
 // otherwise the work begins at once. [Endpoint.Close] and [Endpoint.Shutdown] return

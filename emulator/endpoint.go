@@ -58,14 +58,16 @@ func (s *Server) start(address string, config *tls.Config) (*Endpoint, error) {
 	if err := s.checkAddress(address); err != nil {
 		return nil, err
 	}
-	slack := s.delay + s.totalFaultDelay()
 	return s.listen(address, config, timeouts{
 		header:   10 * time.Second,
-		request:  30*time.Second + slack,
-		response: 30*time.Second + slack,
+		request:  requestWithin + s.delay,
+		response: requestWithin + s.delay,
 		idle:     2 * time.Minute, // Azurite's 5 s makes clients race closing connections
 	}, nil)
 }
+
+// requestWithin is how long a request may take without delays, and its response.
+const requestWithin = 30 * time.Second
 
 // timeouts limit how long an endpoint waits for a slow or idle client before it closes the
 // connection.
@@ -86,6 +88,11 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}
+	return s.serveOn(listener, config, wait, errorLog), nil
+}
+
+// serveOn is listen with a listener, which the endpoint closes.
+func (s *Server) serveOn(listener net.Listener, config *tls.Config, wait timeouts, errorLog io.Writer) *Endpoint {
 	if errorLog == nil {
 		errorLog = io.Discard
 	}
@@ -116,17 +123,27 @@ func (s *Server) listen(address string, config *tls.Config, wait timeouts, error
 			e.serveErr = fmt.Errorf("emulator: %w", err)
 		}
 	}()
-	return e, nil
+	return e
 }
 
-// serveEndpoint handles a request of an endpoint: requests for the front page go to Options.Front, all
-// others to the protocol.
+// serveEndpoint handles a request of an endpoint that net/http serves.
 func (s *Server) serveEndpoint(w http.ResponseWriter, r *http.Request) {
+	s.serveFront(w, r, overNetHTTP)
+}
+
+// servePlain handles a request of an endpoint that our own loop serves.
+func (s *Server) servePlain(w http.ResponseWriter, r *http.Request) {
+	s.serveFront(w, r, overPlainHTTP)
+}
+
+// serveFront handles a request of an endpoint: requests for the front page go to Options.Front, all
+// others to the protocol.
+func (s *Server) serveFront(w http.ResponseWriter, r *http.Request, by entrance) {
 	if s.front != nil && s.isFrontRequest(r) && s.checkPage(r) == nil {
 		s.front.ServeHTTP(w, r)
 		return
 	}
-	s.serveHTTP(w, r, true)
+	s.serveHTTP(w, r, by)
 }
 
 // isFrontRequest reports whether a browser that was pointed at the endpoint sends this request,

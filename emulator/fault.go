@@ -24,6 +24,10 @@ const (
 	// to retry.
 	FaultTimeout FaultKind = "408"
 
+	// FaultForbidden responds 403 AuthorizationFailure without executing the request, as the service
+	// does behind a firewall, or when the right to the account was taken away.
+	FaultForbidden FaultKind = "403"
+
 	// FaultReset resets the connection (RST) without executing the request. The error is
 	// syscall.ECONNRESET.
 	FaultReset FaultKind = "reset"
@@ -44,7 +48,7 @@ const (
 )
 
 // faultKinds are all kinds in display order.
-var faultKinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
+var faultKinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultForbidden, FaultReset, FaultDrop, FaultDelay, FaultDuplicate}
 
 // Faults are the faults to inject. The zero value is none.
 //
@@ -55,6 +59,8 @@ var faultKinds = []FaultKind{FaultBusy, FaultInternal, FaultTimeout, FaultReset,
 //
 // If several rules hit a request, their delays add up, and of the other kinds the first counts.
 // Injected responses and resets come at once, before authorization, without a delay.
+//
+// [Server.SetFaults] replaces the faults of a server that runs.
 type Faults struct {
 	// Seed is the seed of the rates. Defaults to 0.
 	Seed uint64
@@ -94,6 +100,9 @@ const maxDelay = 24 * time.Hour
 func (f Fault) check() error {
 	if f.Operation != "" && (f.Operation == Unknown || !slices.Contains(operations, f.Operation)) {
 		return fmt.Errorf("unknown operation %q: %s", f.Operation, operationHint())
+	}
+	if f.Operation != "" && !f.Operation.isBilled() {
+		return fmt.Errorf("faults do not apply to %s: %s", f.Operation, operationHint())
 	}
 	if !slices.Contains(faultKinds, f.Kind) {
 		return fmt.Errorf("unknown fault %q: %s", f.Kind, kindHint())

@@ -113,6 +113,7 @@ var effects = []struct {
 	{"503", 503, "ServerBusy", nil, 0, 1, "503 ServerBusy"},
 	{"500", 500, "InternalError", nil, 0, 1, "500 InternalError"},
 	{"408", 408, "OperationTimedOut", nil, 0, 1, "408 OperationTimedOut"},
+	{"403", 403, "AuthorizationFailure", nil, 0, 1, "403 AuthorizationFailure"},
 	{"reset", 0, "", syscall.ECONNRESET, 0, 1, "a connection that is reset"},
 	{"drop", 0, "", io.EOF, 1, 1, "a connection that is closed without a response"},
 	{"delay=1ms", 201, "", nil, 1, 1, "the response, later"},

@@ -31,7 +31,7 @@ var shortNames = map[string]Operation{
 // for messages also put or enqueue, get or dequeue, peek, update, delete and clear; or * for
 // every operation.
 //
-// The fault is 503, 500, 408, reset, drop, duplicate, or delay=200ms with any duration that
+// The fault is 503, 500, 408, 403, reset, drop, duplicate, or delay=200ms with any duration that
 // [time.ParseDuration] accepts, up to a day. The constants from [FaultBusy] on describe them.
 //
 // When, the part after the @, is one of
@@ -112,7 +112,7 @@ func parseOperation(name string) (Operation, error) {
 		return op, nil
 	}
 	for _, op := range operations {
-		if op != Unknown && strings.EqualFold(name, string(op)) {
+		if op != Unknown && strings.EqualFold(name, string(op)) { // check refuses some of them
 			return op, nil
 		}
 	}
@@ -247,7 +247,7 @@ func formatPercent(rate float64) string {
 func operationHint() string {
 	var names []string
 	for _, op := range operations {
-		if op != Unknown {
+		if op != Unknown && op.isBilled() {
 			names = append(names, string(op))
 		}
 	}

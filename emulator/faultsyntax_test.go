@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,8 +50,10 @@ func TestParseFaultsErrors(t *testing.T) {
 		"dequeue":                        `fault "dequeue": missing colon: write operation:fault@when, such as dequeue:503@5%`,
 		"put:503 pop:503":                `fault "pop:503": unknown operation "pop": write put, get, peek, update, delete or clear, * for all, or one of PutMessage, GetMessages,`,
 		":503":                           `unknown operation ""`,
+		"OpenWakeups:503":                `faults do not apply to OpenWakeups: write put, get`,
+		"setfaults:503":                  `faults do not apply to SetFaults: write put, get`,
 		"Unknown:503":                    `unknown operation "Unknown"`,
-		"put:":                           `fault "put:": unknown fault "": write one of 503, 500, 408, reset, drop, delay=200ms, duplicate`,
+		"put:":                           `fault "put:": unknown fault "": write one of 503, 500, 408, 403, reset, drop, delay=200ms, duplicate`,
 		"put:404@5%":                     `unknown fault "404"`,
 		"put:delay":                      `"delay": only delay has a duration, and needs one, such as delay=200ms`,
 		"put:503=1s":                     `"503=1s": only delay has a duration, and needs one`,
@@ -86,7 +89,7 @@ func TestParseFaultsErrors(t *testing.T) {
 // anyFault draws valid rules.
 func anyFault(t *rapid.T) Fault {
 	f := Fault{
-		Operation: rapid.SampledFrom(append([]Operation{""}, operations[:len(operations)-1]...)).Draw(t, "operation"),
+		Operation: rapid.SampledFrom(slices.DeleteFunc(append([]Operation{""}, operations[:len(operations)-1]...), func(op Operation) bool { return !op.isBilled() })).Draw(t, "operation"),
 		Kind:      rapid.SampledFrom(faultKinds).Draw(t, "kind"),
 	}
 	if f.Kind == FaultDelay {
@@ -186,7 +189,7 @@ func FuzzParseFaults(f *testing.F) {
 		if again, err := ParseFaults(strings.Join(pieces, " ")); err != nil || !reflect.DeepEqual(again, rules) {
 			t.Fatalf("parsed again: got %+v, %v; want %+v", again, err, rules)
 		}
-		if _, err := newFaultRules(&Faults{Rules: rules}); err != nil && len(rules) < 1000 {
+		if _, err := newFaultRules("Options.Faults", &Faults{Rules: rules}); err != nil && len(rules) < 1000 {
 			t.Fatal(err)
 		}
 	})

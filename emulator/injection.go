@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -17,9 +18,8 @@ import (
 
 // faultRules are [Faults] with their counters, the only parts that change.
 type faultRules struct {
-	seed       uint64
-	rules      []faultRule
-	totalDelay time.Duration // sum of all delays
+	seed  uint64
+	rules []faultRule
 }
 
 type faultRule struct {
@@ -27,21 +27,21 @@ type faultRule struct {
 	requests atomic.Int64 // that the rule applied to
 }
 
-// newFaultRules returns nil if there are no rules.
-func newFaultRules(f *Faults) (*faultRules, error) {
+// newFaultRules returns nil if there are no rules. Errors name the setting that they come from.
+func newFaultRules(setting string, f *Faults) (*faultRules, error) {
 	if f == nil || len(f.Rules) == 0 {
 		return nil, nil
 	}
 	r := &faultRules{seed: f.Seed, rules: make([]faultRule, len(f.Rules))}
+	var total time.Duration
 	for i, rule := range f.Rules {
 		if err := rule.check(); err != nil {
-			return nil, fmt.Errorf("emulator: Options.Faults: rule %d: %w", i+1, err)
+			return nil, fmt.Errorf("emulator: %s: rule %d: %w", setting, i+1, err)
 		}
 		rule.At = slices.Sorted(slices.Values(rule.At))
 		r.rules[i].Fault = rule
-		r.totalDelay += rule.Delay
-		if r.totalDelay < 0 {
-			return nil, fmt.Errorf("emulator: Options.Faults: the delays of %d rules add up to more than a duration can be", i+1)
+		if total += rule.Delay; total < 0 {
+			return nil, fmt.Errorf("emulator: %s: the delays of %d rules add up to more than a duration can be", setting, i+1)
 		}
 	}
 	return r, nil
@@ -106,30 +106,43 @@ func (f injection) response() *failure {
 		return errInternal
 	case FaultTimeout:
 		return errRequestTimeout
+	case FaultForbidden:
+		return errAuthorizationFailure
 	}
 	return nil
 }
 
-// totalFaultDelay returns how much longer a request may take because of faults.
-func (s *Server) totalFaultDelay() time.Duration {
-	if s.faults == nil {
-		return 0
-	}
-	return s.faults.totalDelay
-}
-
 // injectFault decides the request's faults. It returns the failure to respond with, or the error
 // with which the connection is closed, or neither.
-func (c *call) injectFault() (*failure, error) {
-	c.injection = c.server.faults.decide(c.operation)
+//
+// While there are faults, our own loop hands every request over. So if it did not, the head of
+// this one came before they were set.
+func (c *call) injectFault(by entrance) (*failure, error) {
+	rules := c.server.faults.Load()
+	if rules == nil || by == overPlainHTTP {
+		return nil, nil
+	}
+	c.injection = rules.decide(c.operation)
 	if c.injection == (injection{}) {
 		return nil, nil
+	}
+	if c.injection.delay > 0 && by == overNetHTTP {
+		c.allowDelay()
 	}
 	c.server.counters.countFault(c.tally, c.injection)
 	if c.injection.kind == FaultReset {
 		return nil, errReset
 	}
 	return c.injection.response(), nil
+}
+
+// allowDelay gives the connection of a request that will wait as much more time. The deadlines of the
+// next request are new ones.
+func (c *call) allowDelay() {
+	by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
+	connection := http.NewResponseController(c.writer)
+	_ = connection.SetReadDeadline(by) // net/http ends the context then; a closed connection fails anyway
+	_ = connection.SetWriteDeadline(by)
 }
 
 // runWithFault executes the request, twice for a duplicate.

@@ -20,7 +20,7 @@ type Limits struct {
 
 	// Requests is how many requests of one account are served a second, including its secondary
 	// location. Requests that are not authorized do not count, so they block nobody; nor do
-	// preflights. At most a billion. Defaults to 0, no limit.
+	// preflights and requests that change faults. At most a billion. Defaults to 0, no limit.
 	Requests int
 }
 
@@ -88,7 +88,7 @@ func (l Limits) check() error {
 
 // checkRequestLimit takes a token of the account's request limit.
 func (c *call) checkRequestLimit() *failure {
-	if c.accountState.requests == nil || c.accountState.requests.take() {
+	if c.accountState.requests == nil || c.operation.isControl() || c.accountState.requests.take() {
 		return nil
 	}
 	c.refusedByLimit()

@@ -111,8 +111,7 @@ func TestLogHasNoSecrets(t *testing.T) {
 		f := newFixture(t)
 		s := f.server()
 		s.log = j.log()
-		var err error
-		if s.faults, err = newFaultRules(&Faults{Rules: []Fault{{Kind: FaultDuplicate, Every: 1}}}); err != nil {
+		if err := s.SetFaults(&Faults{Rules: []Fault{{Kind: FaultDuplicate, Every: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 		r := f.request(t, inProcess, x)

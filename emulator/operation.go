@@ -25,9 +25,12 @@ const (
 	GetDelegationKey     Operation = "GetUserDelegationKey"
 	Preflight            Operation = "QueuePreflightRequest"
 
-	// These are Millrace's own. They are not billed.
+	// These are Millrace's own. They are not billed, and have no faults.
 	OpenWakeups  Operation = "OpenWakeups"
 	ReadyWakeups Operation = "ReadyWakeups"
+	GetFaults    Operation = "GetFaults"
+	SetFaults    Operation = "SetFaults"
+	ClearFaults  Operation = "ClearFaults"
 
 	Unknown Operation = "Unknown" // any other request
 )
@@ -35,7 +38,7 @@ const (
 // operations are all operations in display order.
 var operations = []Operation{PutMessage, GetMessages, PeekMessages, UpdateMessage, DeleteMessage, ClearMessages,
 	ListQueues, CreateQueue, DeleteQueue, GetQueueMetadata, SetQueueMetadata, GetQueueACL, SetQueueACL,
-	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, OpenWakeups, ReadyWakeups, Unknown}
+	GetServiceProperties, SetServiceProperties, GetServiceStats, GetDelegationKey, Preflight, OpenWakeups, ReadyWakeups, GetFaults, SetFaults, ClearFaults, Unknown}
 
 // isRead reports whether the operation changes nothing, so that the secondary location supports
 // it.
@@ -47,8 +50,17 @@ func (op Operation) isRead() bool {
 	return false
 }
 
-// isBilled reports whether a request of the operation is a transaction: the service has no wake-ups.
-func (op Operation) isBilled() bool { return op != OpenWakeups && op != ReadyWakeups }
+// isBilled reports whether a request of the operation is a transaction: the service has neither wake-ups
+// nor faults on demand.
+func (op Operation) isBilled() bool {
+	return op != OpenWakeups && op != ReadyWakeups && !op.isControl()
+}
+
+// isControl reports whether the operation controls the server itself. Neither faults nor limits stop
+// it, because it must be possible to end them.
+func (op Operation) isControl() bool {
+	return op == GetFaults || op == SetFaults || op == ClearFaults
+}
 
 // hasBody reports whether requests of the operation have a body.
 func (op Operation) hasBody() bool {

@@ -50,7 +50,7 @@ type Options struct {
 	Front http.Handler
 
 	// Faults are the faults to inject. Start and RoundTrip refuse invalid rules; those of
-	// ParseFaults are valid. Defaults to none.
+	// ParseFaults are valid. SetFaults replaces them. Defaults to none.
 	Faults *Faults
 
 	// Limits are the rates above which requests are refused. Defaults to none.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -173,18 +174,18 @@ func FuzzHost(f *testing.F) {
 // onBothLoops runs a test with an endpoint that our own loop serves and one that net/http
 // serves. Both have the queue "orders" and a front.
 func onBothLoops(t *testing.T, test func(t *testing.T, e *Endpoint, engine *localqueue.Engine)) {
-	for name, faults := range map[string]*Faults{"plainhttp": nil, "net/http": {Rules: []Fault{{Kind: FaultBusy, At: []int64{1 << 60}}}}} {
+	for name, delay := range map[string]time.Duration{"plainhttp": 0, "net/http": 1} {
 		t.Run(name, func(t *testing.T) {
 			engine := localqueue.New(nil)
-			s := New(engine, &Options{Faults: faults, Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "front") })})
+			s := New(engine, &Options{Delay: delay, Front: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "front") })})
 			createOrders(t, s)
 			e, err := s.Start("")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if _, ok := e.server.(*waitingServer); ok != (faults != nil) {
-				t.Fatalf("server with faults %v: got %T", faults, e.server)
+			if _, ok := e.server.(*waitingServer); ok != (delay > 0) {
+				t.Fatalf("server with a delay of %v: got %T", delay, e.server)
 			}
 			test(t, e, engine)
 		})

@@ -14,9 +14,9 @@ func (op Operation) permission() permission {
 	switch op {
 	case ListQueues:
 		return permission{"s", "l", ""}
-	case GetServiceProperties, GetServiceStats:
+	case GetServiceProperties, GetServiceStats, GetFaults:
 		return permission{"s", "r", ""}
-	case SetServiceProperties:
+	case SetServiceProperties, SetFaults, ClearFaults:
 		return permission{"s", "w", ""}
 	case CreateQueue:
 		return permission{"c", "cw", ""}

@@ -129,6 +129,9 @@ func (c *call) routeAccount(comp string) *failure {
 		}
 		return c.serve(ListQueues, (*call).listQueues)
 	}
+	if comp == "faults" {
+		return c.routeFaults()
+	}
 	switch restype, _, f := c.query.get("restype"); {
 	case f != nil:
 		return f

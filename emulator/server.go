@@ -23,11 +23,11 @@ type Server struct {
 	public         bool                     // other machines may reach it
 	hosts          []string                 // Options.Hosts
 	delay          time.Duration
-	front          http.Handler  // or nil
-	faults         *faultRules   // nil for none
-	messages       *queueBuckets // nil without a limit
-	log            *slog.Logger  // nil for none
-	optionsErr     error         // invalid options, or nil
+	front          http.Handler               // or nil
+	faults         atomic.Pointer[faultRules] // nil for none
+	messages       *queueBuckets              // nil without a limit
+	log            *slog.Logger               // nil for none
+	optionsErr     error                      // invalid options, or nil
 	counters       *counters
 	streams        streams
 	idPrefix       [8]byte                    // random first half of request ids
@@ -45,7 +45,9 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 	if o != nil {
 		s.log = o.Log
 		if s.optionsErr = o.Limits.check(); s.optionsErr == nil {
-			s.faults, s.optionsErr = newFaultRules(o.Faults)
+			var rules *faultRules
+			rules, s.optionsErr = newFaultRules("Options.Faults", o.Faults)
+			s.faults.Store(rules)
 		}
 		if o.Limits.Messages > 0 {
 			s.messages = newQueueBuckets(o.Limits.Messages)
@@ -57,12 +59,21 @@ func New(engine *localqueue.Engine, o *Options) *Server {
 
 // ServeHTTP handles one request. Unlike an [Endpoint] it does not check whether a web page of
 // another origin made a browser send it. It panics only with [http.ErrAbortHandler], to close the
-// connection for a fault; without [Options].Faults it never panics.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r, false) }
+// connection for a fault; without faults it never panics.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r, direct) }
+
+// entrance is how a request came in.
+type entrance int
+
+const (
+	direct        entrance = iota // in process, or by the server of somebody else
+	overNetHTTP                   // by an endpoint, through net/http
+	overPlainHTTP                 // by an endpoint, through our own loop, whose handlers must not wait
+)
 
 // serveHTTP is ServeHTTP; for an endpoint it checks the origin of browsers' requests.
-func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool) {
-	stream, broken := s.serve(w, r, endpoint)
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, by entrance) {
+	stream, broken := s.serve(w, r, by)
 	if stream != nil {
 		stream.runOver(w, r)
 	}
@@ -76,7 +87,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, endpoint bool
 
 // serve handles one request. It returns a stream that the caller runs, whose response only has headers yet,
 // or the error with which a fault closes the connection.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (_ *stream, broken error) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, by entrance) (_ *stream, broken error) {
 	c := calls.Get().(*call)
 	c.server, c.request, c.writer, c.header, c.operation = s, r, w, w.Header(), Unknown
 	defer c.release()
@@ -85,7 +96,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (_
 	}
 	c.setCommonHeaders()
 	f := c.route()
-	if endpoint {
+	if by != direct {
 		f = cmp.Or(c.checkPage(), f)
 	}
 	c.tally = s.counters.operations[c.operation]
@@ -94,8 +105,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, endpoint bool) (_
 	case f != nil:
 	case s.optionsErr != nil:
 		f = errInternal.because("%v", s.optionsErr)
-	case s.faults != nil && c.operation.isBilled():
-		f, broken = c.injectFault()
+	case c.operation.isBilled():
+		f, broken = c.injectFault(by)
 	}
 	if f == nil && broken == nil {
 		f = c.execute()

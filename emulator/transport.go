@@ -36,7 +36,7 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w := &response{header: make(http.Header, 8)}
-	stream, broken := s.serve(w, in, false)
+	stream, broken := s.serve(w, in, direct)
 	if stream != nil {
 		w.status = http.StatusOK
 		return w.streaming(r, stream), nil

@@ -15,7 +15,7 @@ type collector struct {
 	dirty   chan struct{} // holds an element when there are hints
 
 	mu    sync.Mutex
-	hints hints // guarded by mu
+	hints collected // guarded by mu
 }
 
 func newCollector(w *wakeups) *collector {
@@ -23,9 +23,9 @@ func newCollector(w *wakeups) *collector {
 }
 
 // add remembers the hints of one message.
-func (c *collector) add(_ context.Context, h hints) {
+func (c *collector) add(_ context.Context, all []hints) {
 	c.mu.Lock()
-	c.hints.add(h)
+	c.hints.add(all)
 	c.mu.Unlock()
 	select {
 	case c.dirty <- struct{}{}:
@@ -36,11 +36,10 @@ func (c *collector) add(_ context.Context, h hints) {
 // publish publishes what was collected.
 func (c *collector) publish(ctx context.Context) {
 	c.mu.Lock()
-	h := c.hints
-	c.hints = hints{}
+	all := c.hints.take()
 	c.mu.Unlock()
-	if !h.empty() {
-		c.wakeups.wake(ctx, h)
+	if len(all) > 0 {
+		c.wakeups.wake(ctx, all)
 	}
 }
 

@@ -29,6 +29,7 @@ type Sending struct {
 	claimed   [2]string            // jobOf the job for which it was stored
 	bytes     int64                // of the text that was sent last
 	maybeSent error                // why the job may be in the queue already; nil if it is not
+	where     []queue.Name         // the queues that it may be in, for wake-ups
 }
 
 // Interceptor wraps a Send and does not depend on the type of the jobs, so that one serves

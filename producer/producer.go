@@ -49,7 +49,8 @@ type Options[T any] struct {
 	Create bool
 
 	// Wakeups is told of every message that was put on the queue, or may have been, so that its
-	// workers need not poll: after each Send and SendGroup, after the last job of a SendAll, and once
+	// workers need not poll. The event names the queue that the message is in, one of several if the sender
+	// stands for several. It is told after each Send and SendGroup, after the last job of a SendAll, and once
 	// a second during one. For a delayed job it is told when that becomes visible; those of a SendAll
 	// that become visible in the same second have one event. A publisher that fails, panics or hangs
 	// fails no Send, because the message is on the queue; one that hangs takes a second of the Timeout,
@@ -61,8 +62,8 @@ type Options[T any] struct {
 	// of the depth that is high enough. A reading is a request, and a Send that reads takes longer by
 	// it: one when this producer has sent as many jobs as were missing at the last reading, and at
 	// most 10 in WakeupDepth jobs. So a producer that is alone tells at most a tenth of WakeupDepth
-	// late; of several each counts its own jobs. Delayed jobs have their events all the same. Negative
-	// is an error of every Send. Defaults to 0: every message is worth an event.
+	// late; of several each counts its own jobs. Delayed jobs have their events all the same. Each of
+	// several queues is counted and read by itself. Negative is an error of every Send. Defaults to 0: every message is worth an event.
 	WakeupDepth int
 
 	// OnWakeupError receives every error of Wakeups and of the readings for WakeupDepth. It may be
@@ -84,7 +85,8 @@ type Producer[T any] struct {
 
 // New returns a producer for the queue. It sends nothing. A nil queue panics, because it is a
 // mistake in the program. Of a sender that is no [queue.Queue], Options.Create needs the method Create,
-// Options.WakeupDepth needs Properties, and [Producer.Cancel] needs Delete, as a queue has them.
+// Options.WakeupDepth needs Properties, and [Producer.Cancel] needs Delete, as a queue has them; or, for the
+// last two, Lookup(queue.Name) (queue.Queue, bool), which returns the one of several queues that has the name.
 func New[T any](q queue.Sender, o *Options[T]) *Producer[T] {
 	if isnil.Value(q) {
 		panic("producer.New: the queue is nil")

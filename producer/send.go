@@ -1,10 +1,12 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/codec"
@@ -54,7 +56,7 @@ type Sent struct {
 	Inserted time.Time
 
 	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost, or by an interceptor. Both messages have the same job
+	// response to an earlier request was lost, to another queue or to the same one, or by an interceptor. Both messages have the same job
 	// id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
@@ -79,7 +81,7 @@ func (p *Producer[T]) Send(ctx context.Context, job T, o *SendOptions) (Sent, er
 }
 
 // sendJob is Send with another function that hears of the job.
-func (p *Producer[T]) sendJob(ctx context.Context, job T, o *SendOptions, wake func(context.Context, hints)) (Sent, error) {
+func (p *Producer[T]) sendJob(ctx context.Context, job T, o *SendOptions, wake func(context.Context, []hints)) (Sent, error) {
 	s, err := p.sending(ctx, o)
 	var body []byte
 	if err == nil {
@@ -90,7 +92,7 @@ func (p *Producer[T]) sendJob(ctx context.Context, job T, o *SendOptions, wake f
 
 // send sends the body, or fails with the error with which it was made. If there may then be a message
 // on the queue, wake is called.
-func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error, wake func(context.Context, hints)) (Sent, error) {
+func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err error, wake func(context.Context, []hints)) (Sent, error) {
 	if err == nil {
 		if p.options.Timeout > 0 {
 			var cancel context.CancelFunc
@@ -99,7 +101,7 @@ func (p *Producer[T]) send(ctx context.Context, s *Sending, body []byte, err err
 		}
 		err = p.intercepted(s, body)(ctx)
 		if s.maybeSent != nil && p.wakeups != nil {
-			wake(ctx, hint(s.bytes, s.Delay))
+			wake(ctx, hintsFor(s))
 		}
 	}
 	switch {
@@ -212,17 +214,31 @@ func (p *Producer[T]) try(ctx context.Context, s *Sending, text string) error {
 	s.bytes = int64(len(text))
 	switch {
 	case err == nil:
-		s.Sent = Sent{Lease: accepted.Lease, Queue: accepted.Queue, Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil}
-		if s.Sent.Queue == (queue.Name{}) {
-			s.Sent.Queue = p.queue.Name()
-		}
+		s.Sent = Sent{Lease: accepted.Lease, Queue: cmp.Or(accepted.Queue, p.queue.Name()), Inserted: accepted.Inserted, MaybeTwice: s.maybeSent != nil || accepted.MaybeTwice}
+		p.maybeIn(s, s.Sent.Queue)
 		if p.options.Format.HasHead() {
 			s.Sent.JobID = s.Head.ID
 		}
 		s.maybeSent = errAccepted
 	case errors.Is(err, queue.ErrOutcomeUnknown):
+		p.maybeIn(s, p.queueOf(err))
 		s.maybeSent = err
 		s.Sent.MaybeTwice = s.Sent.ID != "" // an interceptor has sent again what was accepted
 	}
 	return err
+}
+
+// queueOf returns the queue on which a request failed, which only the error of a sender over several says.
+func (p *Producer[T]) queueOf(err error) queue.Name {
+	if e := (*queue.Error)(nil); errors.As(err, &e) && e.Queue != (queue.Name{}) {
+		return e.Queue
+	}
+	return p.queue.Name()
+}
+
+// maybeIn records a queue whose workers have to be told of the message.
+func (p *Producer[T]) maybeIn(s *Sending, name queue.Name) {
+	if p.wakeups != nil && !slices.Contains(s.where, name) {
+		s.where = append(s.where, name)
+	}
 }

@@ -38,7 +38,7 @@ func (l *level) reached(ctx context.Context, q queue.Sender, h hints) (bytes int
 	}
 	ctx, cancel := context.WithTimeout(queue.WithCause(ctx, queue.CauseDepth), readTimeout)
 	defer cancel()
-	p, err := q.(measurer).Properties(ctx) // Producer.ready has checked it
+	p, err := depthOf(ctx, q, h.queue)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && p.Depth < l.depth {

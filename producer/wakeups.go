@@ -23,11 +23,12 @@ type wakeups struct {
 	publisher wakeup.Publisher
 	queue     queue.Sender
 	onError   func(error)
-	level     *level // nil if every event is published
+	depth     int64 // of a queue from which on events are published; 0 if every event is
 
 	mu      sync.Mutex
-	hanging int   // calls of the publisher that nobody waits for any more; guarded by mu
-	missed  hints // of what was sent meanwhile; guarded by mu
+	hanging int                   // calls of the publisher that nobody waits for any more; guarded by mu
+	missed  collected             // of what was sent meanwhile; guarded by mu
+	levels  map[queue.Name]*level // by queue, if there is a depth; guarded by mu
 }
 
 // newWakeups returns nil if the options name no publisher.
@@ -35,17 +36,16 @@ func newWakeups[T any](q queue.Sender, o *Options[T]) *wakeups {
 	if o.Wakeups == nil {
 		return nil
 	}
-	w := &wakeups{publisher: o.Wakeups, queue: q, onError: o.OnWakeupError}
-	if o.WakeupDepth > 0 {
-		w.level = &level{depth: int64(o.WakeupDepth)}
+	return &wakeups{
+		publisher: o.Wakeups, queue: q, onError: o.OnWakeupError,
+		depth: int64(o.WakeupDepth), levels: make(map[queue.Name]*level),
 	}
-	return w
 }
 
 // wake publishes events for messages that are on the queue, or may be. It never fails: what goes wrong
 // is reported.
-func (w *wakeups) wake(ctx context.Context, h hints) {
-	if err := w.publish(ctx, h); err != nil && w.onError != nil {
+func (w *wakeups) wake(ctx context.Context, all []hints) {
+	if err := w.publish(ctx, all); err != nil && w.onError != nil {
 		w.onError(fmt.Errorf("wake the workers of %v: %w", w.queue.Name(), err))
 	}
 }
@@ -59,8 +59,8 @@ type call struct {
 // publish waits until the publisher has returned, but not beyond the deadline of ctx nor
 // publishTimeout. Its goroutine lasts as long as the publisher hangs. Meanwhile no further call is
 // made, so that these goroutines cannot pile up; what was missed is published when it has returned.
-func (w *wakeups) publish(ctx context.Context, h hints) error {
-	if w.miss(h) {
+func (w *wakeups) publish(ctx context.Context, all []hints) error {
+	if w.miss(all) {
 		return errHanging
 	}
 	// A caller who gave up, or whose time is over, still has a message on the queue.
@@ -80,11 +80,11 @@ func (w *wakeups) publish(ctx context.Context, h hints) error {
 			}
 			missed := w.returned(&c)
 			result <- err
-			if !missed.empty() {
+			if len(missed) > 0 {
 				_ = w.publish(context.Background(), missed) // each Send has reported its own
 			}
 		}()
-		err = w.events(own, h)
+		err = w.events(own, all)
 	}()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -103,26 +103,26 @@ func (w *wakeups) publish(ctx context.Context, h hints) error {
 }
 
 // miss keeps the hints if the publisher hangs.
-func (w *wakeups) miss(h hints) bool {
+func (w *wakeups) miss(all []hints) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hanging == 0 {
 		return false
 	}
-	w.missed.add(h)
+	w.missed.add(all)
 	return true
 }
 
 // returned records the end of a call. It returns what was missed if the publisher hangs no more.
-func (w *wakeups) returned(c *call) (missed hints) {
+func (w *wakeups) returned(c *call) (missed []hints) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.returned = true
 	if !c.abandoned {
-		return hints{}
+		return nil
 	}
 	if w.hanging--; w.hanging == 0 {
-		missed, w.missed = w.missed, hints{}
+		missed = w.missed.take()
 	}
 	return missed
 }
@@ -139,21 +139,45 @@ func (w *wakeups) abandon(c *call) bool {
 	return true
 }
 
-// events publishes one event for what is visible now, if the depth has reached its level, and one
+// events publishes the events of all queues. What fails for one may work for another.
+func (w *wakeups) events(ctx context.Context, all []hints) error {
+	var errs []error
+	for _, h := range all {
+		err := w.eventsOf(ctx, h)
+		if err != nil && h.queue != w.queue.Name() {
+			err = fmt.Errorf("%v: %w", h.queue, err)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// eventsOf publishes one event for what is visible now, if the depth has reached its level, and one
 // for each time at which something becomes visible.
-func (w *wakeups) events(ctx context.Context, h hints) (err error) {
-	name := w.queue.Name()
+func (w *wakeups) eventsOf(ctx context.Context, h hints) (err error) {
 	bytes, worth := h.bytes, h.now > 0
-	if worth && w.level != nil {
-		bytes, worth, err = w.level.reached(ctx, w.queue, h)
+	if worth && w.depth > 0 {
+		bytes, worth, err = w.level(h.queue).reached(ctx, w.queue, h)
 	}
 	if worth {
-		err = errors.Join(err, w.publisher.Publish(ctx, wakeup.Event{Queue: name, Bytes: bytes}))
+		err = errors.Join(err, w.publisher.Publish(ctx, wakeup.Event{Queue: h.queue, Bytes: bytes}))
 	}
 	for due, bytes := range h.later {
-		if failed := w.publisher.Publish(ctx, wakeup.Event{Queue: name, Bytes: bytes, Due: due}); failed != nil {
+		if failed := w.publisher.Publish(ctx, wakeup.Event{Queue: h.queue, Bytes: bytes, Due: due}); failed != nil {
 			return errors.Join(err, failed) // the others would fail too
 		}
 	}
 	return err
+}
+
+// level returns the level of a queue.
+func (w *wakeups) level(name queue.Name) *level {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.levels[name]
+	if l == nil {
+		l = &level{depth: w.depth}
+		w.levels[name] = l
+	}
+	return l
 }

@@ -61,7 +61,7 @@ func (h *heard) takeErrors() []error {
 }
 
 // telling returns a producer that tells h.
-func telling(q queue.Queue, h *heard, change func(*producer.Options[order])) *producer.Producer[order] {
+func telling(q queue.Sender, h *heard, change func(*producer.Options[order])) *producer.Producer[order] {
 	o := &producer.Options[order]{Wakeups: h, OnWakeupError: h.failed}
 	if change != nil {
 		change(o)

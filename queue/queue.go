@@ -85,6 +85,10 @@ type Message struct {
 	// Queue is the queue of a message that a [Sender] over several queues has enqueued. Elsewhere it
 	// is the zero value: the queue is the one that was called.
 	Queue Name
+
+	// MaybeTwice reports that another queue of such a Sender may have the message as well: it gave no
+	// response, and the message was then sent to Queue. Elsewhere it is false.
+	MaybeTwice bool
 }
 
 // EnqueueOptions say when an enqueued message becomes visible and when it expires. Nil and the

@@ -31,7 +31,7 @@ type command struct {
 // commands returns all commands in the order of the help.
 func commands() []*command {
 	return []*command{
-		serveCommand(),
+		serveCommand(), faultsCommand(),
 		queuesCommand(), createCommand(), dropCommand(),
 		putCommand(), peekCommand(), clearCommand(), pauseCommand(), resumeCommand(), statCommand(), poisonCommand(), bodiesCommand(), costCommand(),
 		versionCommand(), helpCommand(),

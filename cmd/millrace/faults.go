@@ -19,10 +19,13 @@ func (s *settings) parseFaults() (err error) {
 		return fmt.Errorf("-limit: %w", err)
 	}
 	if len(s.rules) > 0 && s.seed == 0 {
-		s.seed = 1 + rand.Uint64N(1_000_000) // short: users type it again
+		s.seed = newSeed()
 	}
 	return nil
 }
+
+// newSeed returns a random seed. It is short: users type it again.
+func newSeed() uint64 { return 1 + rand.Uint64N(1_000_000) }
 
 // injectFaults sets the options for -faults, -limit and -log.
 func (s *settings) injectFaults(o *emulator.Options, out io.Writer) {
@@ -35,10 +38,10 @@ func (s *settings) injectFaults(o *emulator.Options, out io.Writer) {
 	}
 }
 
-// formatFaults returns the rules of -faults as they were parsed.
-func (s *settings) formatFaults() string {
-	texts := make([]string, len(s.rules))
-	for i, r := range s.rules {
+// formatFaults returns rules as they were parsed.
+func formatFaults(rules []emulator.Fault) string {
+	texts := make([]string, len(rules))
+	for i, r := range rules {
 		texts[i] = r.String()
 	}
 	return strings.Join(texts, " ")

@@ -20,7 +20,7 @@ const grace = 10 * time.Second
 
 func serveCommand() *command {
 	s := new(settings)
-	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, epilogue: faultRulesHelp,
+	return &command{name: "serve", does: "serve queues on this machine until Ctrl-C", flags: s.flags(), more: serveMore, epilogue: faultRulesHelp("The rules of -faults") + "millrace faults changes them while the server runs.\n",
 		hint: func(wrong string) string {
 			if strings.HasSuffix(wrong, "not defined: -account") {
 				return "serve has -serve-account name:key; -account is for the other commands"
@@ -147,8 +147,9 @@ const serveMore = `It serves the development account, whose key is public, and t
 use name:@FILE, or put name:key into the environment variable ` + accountsVariable + `.
 `
 
-const faultRulesHelp = `
-The rules of -faults are operation:fault@when, separated by spaces or commas:
+// faultRulesHelp describes the rules of serve -faults and of faults set.
+func faultRulesHelp(rules string) string {
+	return "\n" + rules + ` are operation:fault@when, separated by spaces or commas:
 
   get:503@5%            one in twenty gets, at random; -seed repeats them
   put:500@1/100         every hundredth put
@@ -157,5 +158,6 @@ The rules of -faults are operation:fault@when, separated by spaces or commas:
   update:duplicate      all updates are executed twice
 
 Operations are *, put, get, peek, update, delete, clear and the names of the service, such as
-CreateQueue. Faults are 503, 500, 408, reset, drop, duplicate and delay=200ms.
+CreateQueue. Faults are 503, 500, 408, 403, reset, drop, duplicate and delay=200ms.
 `
+}

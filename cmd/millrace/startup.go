@@ -33,7 +33,7 @@ func (s *settings) startupText(address string, url func(account string) string, 
 		line("  damage", "%s", one)
 	}
 	if len(s.rules) > 0 {
-		line("faults", "%s (repeat with -seed %d)", s.formatFaults(), s.seed)
+		line("faults", "%s (repeat with -seed %d)", formatFaults(s.rules), s.seed)
 	}
 	if limits := s.limits.String(); limits != "" {
 		line("limits", "%s a second", limits)

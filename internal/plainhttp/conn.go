@@ -155,7 +155,7 @@ func (c *conn) next() headKind {
 		text := c.in[c.r:c.w]
 		if i := bytes.Index(text[seen:], crlfcrlf); i >= 0 {
 			end := seen + i + len(crlfcrlf)
-			if !c.request.parse(string(text[:end])) || !c.request.complete() || c.mayStream() {
+			if !c.request.parse(string(text[:end])) || !c.request.complete() || c.mustHandOver() {
 				return otherHead
 			}
 			c.r += end
@@ -181,10 +181,9 @@ func (c *conn) next() headKind {
 	}
 }
 
-// mayStream reports whether net/http must send the response.
-func (c *conn) mayStream() bool {
-	q := &c.request
-	return q.method == http.MethodGet && q.url.RawQuery != "" && c.server.Streams != nil && c.server.Streams(q.url.RawQuery)
+// mustHandOver reports whether net/http must serve the request.
+func (c *conn) mustHandOver() bool {
+	return c.server.HandOver != nil && c.server.HandOver(c.request.method, c.request.url.RawQuery)
 }
 
 var crlfcrlf = []byte("\r\n\r\n")
@@ -297,7 +296,7 @@ func (c *conn) handle(r *http.Request) (again bool) {
 			c.server.logf("http: panic serving %v: %v\n%s", c.template.RemoteAddr, caught, stack)
 		}
 	}()
-	c.server.handler.ServeHTTP(&c.response, r)
+	c.server.Handler.ServeHTTP(&c.response, r)
 	again = c.response.finish()
 	c.complete = len(c.out)
 	returned = true

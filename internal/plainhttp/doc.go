@@ -19,7 +19,7 @@
 //   - it has exactly one Host and at most one Content-Length, in digits, up to 256 KiB;
 //   - it has no Expect, Pragma, Trailer, Transfer-Encoding or Upgrade, and no Connection
 //     other than keep-alive;
-//   - it is not a GET whose response may be a stream ([Server].Streams).
+//   - its handler neither waits nor sends a response while it writes it ([Server].HandOver).
 //
 // On the first request that is not plain, the responses to earlier ones are sent, and the
 // connection is handed over to the [http.Server] for good, with the bytes that were read

@@ -16,14 +16,18 @@ import (
 // Server serves plain requests itself and hands other connections over to an [http.Server]. It is
 // safe for concurrent use. Create one with [New]; Close or Shutdown must be called.
 type Server struct {
-	// Streams reports whether a GET with this query may have a response that is sent while it is
-	// written. Such a request is not plain. It must be set before Serve. Defaults to nil: none.
-	Streams func(query string) bool
+	// HandOver reports whether net/http must serve a request with this method and query, which then
+	// is not plain: because its handler waits, or sends a response while it writes it. It is called
+	// when the head has been read, by several goroutines. It must be set before Serve. Defaults to
+	// nil: none.
+	HandOver func(method, query string) bool
+
+	// Handler handles plain requests. It must be set before Serve. Defaults to that of the fallback.
+	Handler http.Handler
 
 	fallback *http.Server     // serves connections that are handed over, and has the configuration
 	handoff  *handoffListener // listener of fallback
-	handler  http.Handler
-	start    time.Time // zero point of instants
+	start    time.Time        // zero point of instants
 
 	connContext func(context.Context, net.Conn) context.Context // makes a connection's context; or nil
 	base        context.Context
@@ -51,7 +55,7 @@ func New(odd *http.Server) *Server {
 	s := &Server{
 		fallback:      odd,
 		handoff:       newHandoffListener(),
-		handler:       odd.Handler,
+		Handler:       odd.Handler,
 		start:         time.Now(),
 		headerTimeout: firstTimeout(odd.ReadHeaderTimeout, odd.ReadTimeout),
 		bodyTimeout:   max(odd.ReadTimeout, 0),

@@ -1,0 +1,26 @@
+package paired_test
+
+import (
+	"testing"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/paired"
+	"github.com/millrace/millrace/queue/queuetest"
+)
+
+// A paired queue whose accounts work is a queue like any other.
+func TestConformance(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Bubble: true,
+		Open: func(t *testing.T, name string) queue.Manager {
+			q := paired.New(localqueue.New(nil).Queue(queue.Name{Account: "west", Queue: name}),
+				localqueue.New(nil).Queue(queue.Name{Account: "east", Queue: name}), nil)
+			t.Cleanup(q.Close)
+			if err := q.Pair(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return q
+		},
+	})
+}

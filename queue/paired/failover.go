@@ -1,0 +1,308 @@
+package paired
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// Status is where the sends of a [Queue] go.
+type Status int
+
+// The statuses.
+const (
+	// Healthy: sends go to the primary queue, and the last one that was answered succeeded.
+	Healthy Status = iota
+
+	// Failing: sends go to the primary queue and fail; the failover interval runs.
+	Failing
+
+	// FailedOver: sends go to the backlog queues, and now and then one to the primary queue to probe it.
+	FailedOver
+)
+
+// String returns the status in words, such as "failed over".
+func (s Status) String() string {
+	switch s {
+	case Healthy:
+		return "healthy"
+	case Failing:
+		return "failing"
+	case FailedOver:
+		return "failed over"
+	}
+	return "unknown"
+}
+
+// MarshalText returns [Status.String], for JSON and logs.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// verdict is what the response to a send says of the primary queue.
+type verdict int
+
+const (
+	accepted verdict = iota // it works
+	failed                  // it counts: unavailable, or no response
+	busy                    // it is throttled: it is waited for, and never failed over
+	refused                 // the message is at fault, or its sender gave up: says nothing of the queue
+	denied                  // anything else, such as unauthorized: never failed over
+)
+
+// judge returns the verdict of an error of the primary queue. The context is that of the caller.
+func judge(ctx context.Context, err error) verdict {
+	switch {
+	case err == nil:
+		return accepted
+	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
+		return refused
+	case errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrQueueBeingDeleted):
+		return denied
+	case errors.Is(err, queue.ErrThrottled):
+		return busy
+	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, queue.ErrOutcomeUnknown):
+		return failed
+	}
+	return denied
+}
+
+// attempt is one request to the primary queue, or none.
+type attempt struct {
+	primary bool          // whether there is one
+	probe   bool          // whether it is the one probe of the time
+	epoch   int           // of the failover when it began
+	limit   time.Duration // how long it may take; 0 means as long as the caller and the queue let it
+}
+
+// The limits of requests to a primary queue that fails. They leave a producer time for a backlog queue.
+const (
+	minTry   = time.Second
+	probeTry = 10 * time.Second
+)
+
+// failover decides for one primary queue where sends go. All its time is monotonic.
+type failover struct {
+	queue    queue.Name
+	interval time.Duration // negative: at once
+	probe    time.Duration
+
+	mu        sync.Mutex
+	status    Status        // guarded by mu
+	outage    Outage        // the failures in a row, and the outage if it is one; guarded by mu
+	since     time.Time     // of the status; guarded by mu
+	onTrial   bool          // whether the last return still lacks a send that succeeded; guarded by mu
+	epoch     int           // failovers and returns so far; guarded by mu
+	probing   bool          // whether a probe is in flight; guarded by mu
+	nextProbe time.Time     // when the next one may begin; guarded by mu
+	changed   chan struct{} // closed and replaced when the status or a probe changes; guarded by mu
+	watching  bool          // whether a goroutine reads properties; guarded by mu
+	closed    bool          // guarded by mu
+	counts    counts        // guarded by mu
+	lastErr   error         // the newest error of the primary queue that was not the message's fault; guarded by mu
+	reports   reports       // guarded by mu
+}
+
+// counts are the numbers of a [State].
+type counts struct {
+	failovers, diverted, maybeTwice, refused, probes int64
+}
+
+func newFailover(name queue.Name, o Options) *failover {
+	return &failover{queue: name, interval: o.FailoverInterval, probe: o.ProbeInterval, changed: make(chan struct{})}
+}
+
+// begin decides where a send goes first. One that does not fit into a backlog queue always goes to the
+// primary queue. What begin returns must be ended.
+func (f *failover) begin(fits bool) attempt {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := attempt{primary: true, epoch: f.epoch}
+	switch {
+	case f.status == Failing && f.interval > 0:
+		a.limit = max(f.interval, minTry)
+	case f.status == Healthy && f.onTrial:
+		a.limit = probeTry
+	case f.status == FailedOver && fits:
+		a.limit = probeTry
+		a.primary = f.beginProbe(time.Now(), f.nextProbe)
+		a.probe = a.primary
+	}
+	return a
+}
+
+// beginProbe starts a probe if one is due. Requires mu.
+func (f *failover) beginProbe(now, due time.Time) bool {
+	if f.probing || now.Before(due) {
+		return false
+	}
+	f.probing = true
+	f.counts.probes++
+	f.announce()
+	return true
+}
+
+// end takes the verdict of an attempt at the primary queue, and reports whether the message goes to a
+// backlog queue.
+func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if a.probe {
+		f.endProbe(now, v)
+	}
+	switch v {
+	case accepted:
+		f.succeed(now)
+		return false
+	case refused:
+		return false
+	case failed:
+		f.lastErr = err
+		// A failure of before the last return tells nothing of the time since.
+		if f.status != FailedOver && a.epoch == f.epoch {
+			f.fail(now, err)
+		}
+	case busy, denied:
+		f.lastErr = err
+	}
+	return f.status == FailedOver
+}
+
+// abandon ends an attempt that told nothing, because the primary queue panicked.
+func (f *failover) abandon(a attempt) { f.end(a, refused, nil) }
+
+// endProbe lets the next probe begin in due time: at once if this one told nothing. Requires mu.
+func (f *failover) endProbe(now time.Time, v verdict) {
+	f.probing = false
+	if v != refused {
+		f.nextProbe = now.Add(f.probe)
+	}
+	f.announce()
+}
+
+// succeed takes a send that the primary queue accepted. Requires mu.
+func (f *failover) succeed(now time.Time) {
+	f.onTrial = false
+	f.lastErr = nil
+	switch f.status {
+	case Failing:
+		f.status, f.since, f.outage = Healthy, now, Outage{}
+	case FailedOver:
+		f.goHome(now)
+	}
+}
+
+// fail takes a failure that counts, of a queue that is not failed over. Requires mu.
+func (f *failover) fail(now time.Time, err error) {
+	if f.status == Healthy {
+		f.status, f.since = Failing, now
+		f.outage = Outage{Queue: f.queue, FirstFailure: now}
+	}
+	f.outage.Failures++
+	f.outage.Err = err
+	if f.interval > 0 && !f.onTrial && now.Sub(f.outage.FirstFailure) < f.interval {
+		return
+	}
+	f.status, f.since = FailedOver, now
+	f.outage.FailedOver = now
+	f.epoch++
+	f.counts.failovers++
+	f.nextProbe = now.Add(f.probe)
+	f.reports.add(f.outage)
+	f.announce()
+}
+
+// goHome ends the outage. Requires mu.
+func (f *failover) goHome(now time.Time) {
+	f.outage.Returned = now
+	f.reports.add(f.outage)
+	f.status, f.since, f.outage = Healthy, now, Outage{}
+	f.epoch++
+	f.announce()
+}
+
+// announce wakes those who wait for a change. Requires mu.
+func (f *failover) announce() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// beginWatch reports whether the caller is to start the goroutine that reads properties, and adds it to all.
+func (f *failover) beginWatch(all *sync.WaitGroup) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status != FailedOver || f.watching || f.closed {
+		return false
+	}
+	f.watching = true
+	all.Add(1)
+	return true
+}
+
+// beginReading starts a probe that reads the properties of the primary queue, if no send has probed it for
+// two intervals. If it is not due, wait says how long that takes, unless changed is closed before. It
+// reports false when the goroutine that reads is to end.
+func (f *failover) beginReading() (due bool, wait time.Duration, changed <-chan struct{}, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status != FailedOver || f.closed { // checked with the change, so that the next failover starts another
+		f.watching = false
+		return false, 0, nil, false
+	}
+	now, at := time.Now(), f.nextProbe.Add(f.probe)
+	if f.beginProbe(now, at) {
+		return true, 0, nil, true
+	}
+	return false, at.Sub(now), f.changed, true
+}
+
+// endReading takes the result of that. A queue whose properties can be read may still not accept: the
+// first failure that counts then fails it over again at once.
+func (f *failover) endReading(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.endProbe(now, denied)
+	switch {
+	case f.closed: // which may have ended the reading
+	case err != nil:
+		f.lastErr = err
+	case f.status == FailedOver:
+		f.onTrial = true
+		f.lastErr = nil
+		f.goHome(now)
+	}
+}
+
+// close lets no goroutine read properties any more.
+func (f *failover) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// count counts what became of a message that the primary queue did not take.
+func (f *failover) count(accepted, maybeTwice bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case !accepted:
+		f.counts.refused++
+	case maybeTwice:
+		f.counts.maybeTwice++
+		f.outage.MaybeTwice++
+		fallthrough
+	default:
+		f.counts.diverted++
+		f.outage.Diverted++
+	}
+}
+
+// lastError returns the newest error of the primary queue, and since when it is failed over.
+func (f *failover) lastError() (error, time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lastErr, f.since
+}

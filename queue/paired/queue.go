@@ -1,0 +1,131 @@
+package paired
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/isnil"
+	"github.com/millrace/millrace/queue"
+)
+
+// Queue is a primary queue whose sends survive an outage: see the package comment. Make one with [New],
+// call [Queue.Pair] before the first send, and [Queue.Close] at the end. It is safe for concurrent use.
+type Queue struct {
+	primary  queue.Queue
+	options  Options
+	bad      error // what is wrong with the options
+	rotation *rotation
+	failover *failover
+	paired   atomic.Bool
+
+	life     context.Context // of the goroutine that watches the primary queue
+	cancel   func()          // ends life
+	watchers sync.WaitGroup  // that goroutine; Add with failover.mu
+}
+
+var _ queue.Manager = (*Queue)(nil)
+
+// New returns a queue that receives and sends like the primary queue, and whose sends go to backlog
+// queues in an outage. The backlog queues are siblings of the secondary queue, such as "orders-backlog-07"; the
+// secondary queue itself is never used and need not exist. Several primary queues may share its backlog
+// queues: every message says where it belongs. New sends nothing. A nil queue panics, because it is a
+// mistake in the program.
+func New(primary, secondary queue.Queue, o *Options) *Queue {
+	if isnil.Value(primary) || isnil.Value(secondary) {
+		panic("paired.New: a queue is nil")
+	}
+	all, bad := withDefaults(o)
+	q := &Queue{primary: primary, options: all, bad: bad, failover: newFailover(primary.Name(), all)}
+	q.life, q.cancel = context.WithCancel(context.Background())
+	n := all.Backlogs
+	if bad != nil {
+		n = 1
+	}
+	q.rotation = newRotation(secondary, n)
+	return q
+}
+
+// Unwrap returns the primary queue.
+func (q *Queue) Unwrap() queue.Queue { return q.primary }
+
+// Name returns the name of the primary queue.
+func (q *Queue) Name() queue.Name { return q.primary.Name() }
+
+// Sibling returns the sibling of the primary queue, which is not paired: a copy in the poison queue is of no
+// use while the message itself cannot be deleted, and belongs into the same account.
+func (q *Queue) Sibling(suffix string) queue.Queue { return q.primary.Sibling(suffix) }
+
+// Dequeue takes messages of the primary queue alone.
+func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	return q.primary.Dequeue(ctx, n, visibility)
+}
+
+// Peek returns messages of the primary queue alone.
+func (q *Queue) Peek(ctx context.Context, n int) ([]queue.Message, error) {
+	return q.primary.Peek(ctx, n)
+}
+
+// Update updates a message of the primary queue.
+func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	return q.primary.Update(ctx, l, text, visibility)
+}
+
+// Delete deletes a message of the primary queue, or one that [Queue.Enqueue] put into a backlog queue and
+// that nobody has taken from there.
+func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
+	if b, inner, found := q.rotation.find(l); found {
+		q.rotation.request()
+		return b.queue.Delete(ctx, inner)
+	}
+	return q.primary.Delete(ctx, l)
+}
+
+// Properties returns the properties of the primary queue. [Queue.Backlog] tells what waits in the backlog
+// queues.
+func (q *Queue) Properties(ctx context.Context) (queue.Properties, error) {
+	return q.primary.Properties(ctx)
+}
+
+// Create creates the primary queue.
+func (q *Queue) Create(ctx context.Context, metadata map[string]string) error {
+	return q.primary.Create(ctx, metadata)
+}
+
+// SetMetadata implements [queue.Manager] on the primary queue. The error is [queue.ErrInvalid] if that is
+// none.
+func (q *Queue) SetMetadata(ctx context.Context, metadata map[string]string) error {
+	m, err := q.manager("set metadata")
+	if err != nil {
+		return err
+	}
+	return m.SetMetadata(ctx, metadata)
+}
+
+// Clear implements [queue.Manager] on the primary queue. What waits in the backlog queues stays. The error is
+// [queue.ErrInvalid] if the primary queue is no Manager.
+func (q *Queue) Clear(ctx context.Context) error {
+	m, err := q.manager("clear")
+	if err != nil {
+		return err
+	}
+	return m.Clear(ctx)
+}
+
+// Drop implements [queue.Manager] on the primary queue. The backlog queues stay. The error is
+// [queue.ErrInvalid] if the primary queue is no Manager.
+func (q *Queue) Drop(ctx context.Context) error {
+	m, err := q.manager("drop")
+	if err != nil {
+		return err
+	}
+	return m.Drop(ctx)
+}
+
+func (q *Queue) manager(op string) (queue.Manager, error) {
+	if m, ok := q.primary.(queue.Manager); ok {
+		return m, nil
+	}
+	return nil, queue.Explain(invalid("the primary queue cannot be administered: it is not a queue.Manager"), op, q.Name(), "")
+}

@@ -1,0 +1,243 @@
+package paired
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/queue"
+)
+
+// ErrBothDown means that neither the primary queue nor a backlog queue accepted a message. The error is also
+// a [queue.ErrUnavailable]: sending again later may succeed. If it is a [queue.ErrOutcomeUnknown] too, one of them
+// may have accepted the message.
+var ErrBothDown = errors.New("neither the primary queue nor a backlog queue accepts messages")
+
+// ErrNotPaired means that a message was sent before [Queue.Pair] had succeeded.
+var ErrNotPaired = errors.New("the queue is not paired yet")
+
+// errLimit is the cause of a context that ended because a primary queue that fails took too long.
+var errLimit = errors.New("the limit of a request to a primary queue that fails")
+
+// Enqueue sends a message to the primary queue, or in an outage to a backlog queue. The returned message says in
+// Queue where it is, and in MaybeTwice whether the other may have it as well. It may be deleted with its lease
+// as long as nobody has taken it.
+//
+// A primary queue that is busy is waited for 10 s and sent to again, until ctx ends. While it fails, a
+// request to it may take no longer than the failover interval. A text that is too large for the record of a
+// backlog queue, which is no text that a producer sends, goes to the primary queue alone.
+//
+// An error is one of the primary queue, as without pairing, unless it is [ErrBothDown] or
+// [ErrNotPaired].
+func (q *Queue) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+	err := queue.CheckEnqueue(o)
+	if err == nil {
+		err = queue.CheckText(text)
+	}
+	switch {
+	case err != nil:
+	case q.bad != nil:
+		err = q.bad
+	case !q.paired.Load():
+		err = &queue.Error{Err: ErrNotPaired, Hint: "call Pair, and send when it has returned nil"}
+	}
+	if err != nil {
+		return queue.Message{}, queue.Explain(err, "enqueue", q.Name(), "")
+	}
+	s := &send{q: q, text: text, options: o}
+	defer q.report()
+	return s.run(ctx)
+}
+
+// send is one message on its way.
+type send struct {
+	q       *Queue
+	text    string
+	options *queue.EnqueueOptions
+
+	primaryErr error // of the last attempt at the primary queue; nil if there was none
+	unknown    bool  // whether a queue may have accepted it without saying so
+}
+
+func (s *send) run(ctx context.Context) (queue.Message, error) {
+	sealed, unfit := s.seal()
+	for {
+		a := s.q.failover.begin(unfit == nil)
+		if !a.primary {
+			return s.divert(ctx, sealed, unfit)
+		}
+		sent, v, divert, err := s.try(ctx, a)
+		switch {
+		case err == nil:
+			return sent, nil
+		case ctx.Err() != nil:
+			return queue.Message{}, err
+		case divert:
+			return s.divert(ctx, sealed, unfit)
+		case v != busy || !pause.For(busyWait, ctx.Done()):
+			return queue.Message{}, err
+		}
+	}
+}
+
+// seal returns the text for a backlog queue, or why it does not fit into one.
+func (s *send) seal() (string, error) {
+	r := record{queue: s.q.Name().Queue}
+	if s.options != nil {
+		r.delay = s.options.Delay
+	}
+	sealed := r.seal(s.text)
+	return sealed, queue.CheckRequest(sealed, 0)
+}
+
+// try sends the message to the primary queue.
+func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdict, divert bool, err error) {
+	ended := false
+	defer func() {
+		if !ended {
+			s.q.failover.abandon(a)
+		}
+	}()
+	limited, cancel := a.bound(ctx)
+	defer cancel()
+	sent, err = s.q.primary.Enqueue(limited, s.text, s.options)
+	err = cutShort(limited, ctx, err, s.q.Name())
+	v = judge(ctx, err)
+	divert = s.q.failover.end(a, v, err)
+	ended = true
+	if err != nil {
+		s.primaryErr = err
+		s.unknown = s.unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		s.q.watch()
+		return queue.Message{}, v, divert, err
+	}
+	if sent.Queue == (queue.Name{}) {
+		sent.Queue = s.q.Name()
+	}
+	return sent, v, false, nil
+}
+
+// bound returns the context of an attempt. A probe takes at most half of what the sender has left.
+func (a attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := a.limit
+	if limit == 0 {
+		return ctx, func() {}
+	}
+	if deadline, ok := ctx.Deadline(); ok && a.probe {
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	return context.WithTimeoutCause(ctx, limit, errLimit)
+}
+
+// cutShort rewrites the error of a request that our limit ended: the end is not the caller's.
+func cutShort(limited, ctx context.Context, err error, name queue.Name) error {
+	if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(limited), errLimit) || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	e := &queue.Error{Op: "enqueue", Queue: name, Kind: queue.ErrOutcomeUnknown, Detail: "the primary queue fails, and has not answered in time"}
+	if !errors.Is(err, queue.ErrOutcomeUnknown) {
+		e.Kind, e.Detail = queue.ErrUnavailable, "the primary queue fails, and nothing was sent in time"
+	}
+	return e
+}
+
+// divert sends the message to a backlog queue.
+func (s *send) divert(ctx context.Context, sealed string, unfit error) (queue.Message, error) {
+	if unfit != nil {
+		return queue.Message{}, s.bothDown(queue.Name{}, unfit)
+	}
+	tried := make(map[*backlog]bool, 1)
+	var last error
+	var at queue.Name
+	for {
+		if ctx.Err() != nil {
+			return queue.Message{}, s.ended(ctx, at, last)
+		}
+		b := s.q.rotation.choose(tried)
+		if b == nil {
+			return queue.Message{}, s.bothDown(at, last)
+		}
+		sent, err := b.queue.Enqueue(ctx, sealed, &queue.EnqueueOptions{TTL: s.options.Life()})
+		v := judge(ctx, err)
+		s.q.rotation.ended(b, v, err)
+		if err == nil {
+			s.q.failover.count(true, s.unknown)
+			return s.diverted(b, sent), nil
+		}
+		at, last = b.queue.Name(), err
+		s.unknown = s.unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		if v == refused && ctx.Err() == nil { // by every other as well
+			return queue.Message{}, s.bothDown(at, last)
+		}
+	}
+}
+
+// diverted returns the message as its sender knows it.
+func (s *send) diverted(b *backlog, sent queue.Message) queue.Message {
+	sent.Text = s.text
+	sent.Queue = b.queue.Name()
+	sent.MaybeTwice = s.unknown
+	sent.Receipt = b.mark(sent.Receipt)
+	if s.options != nil && !sent.Inserted.IsZero() {
+		sent.Until = sent.Inserted.Add(s.options.Delay)
+	}
+	return sent
+}
+
+// ended returns the error of a send whose context has ended before a backlog queue accepted.
+func (s *send) ended(ctx context.Context, at queue.Name, last error) error {
+	if s.primaryErr == nil && last == nil {
+		return queue.Explain(&queue.Error{Detail: "nothing was sent", Err: context.Cause(ctx)}, "enqueue", s.q.Name(), "")
+	}
+	return s.bothDown(at, last)
+}
+
+// bothDown returns the error of a message that no queue has accepted, and counts it.
+func (s *send) bothDown(at queue.Name, last error) error {
+	s.q.failover.count(false, false)
+	known, since := s.q.failover.lastError()
+	e := &bothDownError{primaryErr: s.primaryErr, known: known, since: since, backlog: at, backlogErr: last, unknown: s.unknown}
+	return &queue.Error{Op: "enqueue", Queue: s.q.Name(), Kind: queue.ErrUnavailable, Err: e,
+		Hint: "send it again later"}
+}
+
+// bothDownError says why no queue accepted a message.
+type bothDownError struct {
+	primaryErr error      // of this message; nil if it was not sent there
+	known      error      // of the newest message that was
+	since      time.Time  // of the failover
+	backlog    queue.Name // the last one that was tried
+	backlogErr error
+	unknown    bool
+}
+
+func (e *bothDownError) Error() string {
+	primary := e.primaryErr
+	if primary == nil {
+		primary = e.known
+	}
+	text := fmt.Sprintf("%v; the primary queue, since %s: %v", ErrBothDown, e.since.UTC().Format(time.RFC3339), primary)
+	if e.backlogErr != nil {
+		text += fmt.Sprintf("; backlog queue %v: %v", e.backlog, e.backlogErr)
+	}
+	if e.unknown && !errors.Is(e.primaryErr, queue.ErrOutcomeUnknown) && !errors.Is(e.backlogErr, queue.ErrOutcomeUnknown) {
+		text += "; an earlier request may have taken effect"
+	}
+	return text
+}
+
+// Unwrap returns what happened to this message. What happened to others does not make its outcome unknown.
+func (e *bothDownError) Unwrap() []error {
+	errs := []error{ErrBothDown}
+	for _, err := range []error{e.primaryErr, e.backlogErr} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if e.unknown {
+		errs = append(errs, queue.ErrOutcomeUnknown)
+	}
+	return errs
+}

@@ -1,0 +1,132 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+)
+
+// destination is what a message is placed by.
+type destination struct {
+	key    string
+	tenant string // with Options.PerTenant
+}
+
+// chosen is the shard of a message whose request is under way.
+type chosen struct {
+	shard *shard
+	try   bool // the shard rested, and this message finds out whether it works again
+}
+
+// errNoShards is the error of the zero Queue.
+var errNoShards error = &queue.Error{Op: "enqueue", Kind: queue.ErrInvalid, Detail: "there are no shards", Hint: "make the queue with sharded.New"}
+
+// choose chooses the shard of a message. The caller calls ended afterwards.
+func (q *Queue) choose(text string, to destination) (chosen, error) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.shards) == 0 {
+		return chosen{}, errNoShards
+	}
+	s := q.repeats.of(text)
+	if s == nil {
+		s = q.place(to, now)
+	}
+	c := chosen{shard: s, try: s.failures > 0 && !s.rests(now)}
+	s.trying = s.trying || c.try
+	s.underway++
+	s.since++
+	q.placed++
+	s.used = q.placed
+	return c, nil
+}
+
+// place returns the shard for a message that was not sent before. Requires mu.
+func (q *Queue) place(to destination, now time.Time) *shard {
+	shards := q.candidates(to)
+	if q.options.Place == ByKey && to.key != "" {
+		return winners(shards, to.key, 1)[0]
+	}
+	shards = awake(shards, now)
+	switch n := len(shards); {
+	case n == 1:
+		return shards[0]
+	case q.options.Place == Random:
+		return shards[q.random.IntN(n)]
+	case q.options.Place == LeastDepth:
+		i, j := q.random.IntN(n), q.random.IntN(n-1)
+		if j >= i {
+			j++
+		}
+		return shallower(shards[i], shards[j])
+	}
+	longest := shards[0]
+	for _, s := range shards[1:] {
+		if s.used < longest.used {
+			longest = s
+		}
+	}
+	return longest
+}
+
+// candidates returns the shards to which a message may go, in a slice for the caller to reorder until it
+// lets go of mu. Requires mu.
+func (q *Queue) candidates(to destination) []*shard {
+	q.scratch = append(q.scratch[:0], q.shards...)
+	if n := q.options.PerTenant; n > 0 && n < len(q.scratch) {
+		return winners(q.scratch, to.tenant, n)
+	}
+	return q.scratch
+}
+
+// awake moves the shards that do not rest to the front and returns them, or all if all rest.
+func awake(shards []*shard, now time.Time) []*shard {
+	n := 0
+	for i, s := range shards {
+		if !s.rests(now) {
+			shards[n], shards[i] = s, shards[n]
+			n++
+		}
+	}
+	if n == 0 {
+		return shards
+	}
+	return shards[:n]
+}
+
+// ended records the outcome of a request.
+func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := c.shard
+	if c.try {
+		s.trying = false
+	}
+	switch {
+	case err == nil:
+		s.accepted++
+		s.succeeded()
+		q.repeats.forget(text)
+	case unwell(ctx, err):
+		s.failed(err, c.try, now)
+	}
+	if errors.Is(err, queue.ErrOutcomeUnknown) {
+		q.repeats.remember(text, s)
+	}
+	if s.underway--; s.underway == 0 && s.removed {
+		close(s.idle)
+	}
+}
+
+// unwell reports whether an error says that the shard had better be left alone for a while. A queue that
+// is missing, and a refused access, are mistakes that must not be hidden by the other shards.
+func unwell(ctx context.Context, err error) bool {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return false // by the caller
+	}
+	return queue.Transient(err) || errors.Is(err, queue.ErrQueueBeingDeleted)
+}

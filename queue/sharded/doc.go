@@ -1,0 +1,34 @@
+// Package sharded makes one queue of several, for those who send: more messages a second than one
+// queue takes. The shards may lie in several accounts. Package shards listens to them.
+//
+// A [Queue] is a [queue.Sender], so a producer takes it in the place of a queue. Each Enqueue chooses a
+// shard, by the [Strategy] of the options, and sends one request to it.
+//
+// # Delivery
+//
+// As that of the shards: a message that was accepted is in one of them. A message whose response was
+// lost, and that is sent again, goes to the same shard, where its duplicate can be recognised: any
+// strategy, as long as the text is the same, the Queue is, and the shard is not removed meanwhile. The
+// Queue remembers at least the last 1,024 such messages.
+//
+// A shard that is busy or fails rests: 100 ms at first, then twice as long after each failure, up to
+// 30 s. Then one message tries it, and when that is accepted it takes part again. Meanwhile messages go
+// to the others. An Enqueue never sends a second request by itself: the one that failed returns its
+// error, and the caller's repetition goes elsewhere, if the error says that nothing was enqueued. With
+// [ByKey] a message stays at the shard of its key. If all shards rest, they are chosen as if none did.
+//
+// # Order
+//
+// None, also where a single queue would keep it roughly: shards are read independently of each other.
+// With [ByKey] all messages with one key are in one shard, while shards are neither added nor removed.
+//
+// # Concurrency and shutdown
+//
+// A Queue is safe for concurrent use. Shards can be added and removed while messages are sent. It has no
+// goroutine beyond those of a call, which end before it returns, so there is nothing to shut down.
+//
+// # Cost
+//
+// One request a message, as with one queue; [LeastDepth] also reads the depth of every shard, once in
+// DepthEvery. Listening costs more: each shard is polled, or wants its own wake-ups.
+package sharded
