@@ -55,19 +55,19 @@ func TestJobsWithoutAKeyAreNotLimited(t *testing.T) {
 
 // Of the jobs that wait in the process the first to come is the next to run.
 func TestWaitersOfAKeyTakeTurnsInTheirOrder(t *testing.T) {
-	bubble(t, nil, func(b *bundle) {
+	bubble(t, &perkey.Options{Wait: time.Hour}, func(b *bundle) {
 		_, stop := b.start(b.limited(b.handle))
-		for i := range 16 { // as many as may wait, and one
-			b.send("a", i, time.Second/4)
-			advance(time.Second / 8)
+		for i := range 17 { // as many as may wait, and the one that runs
+			b.send("a", i, time.Minute)
+			advance(2 * time.Second) // so that each has a dequeue of its own
 		}
-		b.until(16, time.Minute)
+		if s := b.keys.State(); s.Postponed != 0 || s.Waiting != 16 {
+			t.Errorf("got %+v, want 16 waiting and none postponed", s)
+		}
+		b.until(17, 20*time.Minute)
 		stop()
 		if !slices.IsSortedFunc(b.done, func(x, y finished) int { return x.n - y.n }) {
 			t.Errorf("got the order %v, want that in which they came", b.done)
-		}
-		if s := b.keys.State(); s.Postponed != 0 {
-			t.Errorf("got %+v, want none postponed", s)
 		}
 	})
 }

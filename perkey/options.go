@@ -31,10 +31,10 @@ type Options struct {
 func (o *Options) setDefaults() error {
 	var errs []error
 	if o.Wait > 0 && o.Wait < time.Microsecond {
-		errs = append(errs, fmt.Errorf("Wait %v is too short: give it a unit, such as 5*time.Second", o.Wait))
+		errs = append(errs, fmt.Errorf("the option Wait %v is too short: give it a unit, such as 5*time.Second", o.Wait))
 	}
 	if o.MaxDelay != 0 && (o.MaxDelay < time.Second || o.MaxDelay > queue.MaxVisibility) {
-		errs = append(errs, fmt.Errorf("MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
+		errs = append(errs, fmt.Errorf("the option MaxDelay %v is outside 1s…%v", o.MaxDelay, queue.MaxVisibility))
 	}
 	if o.Wait == 0 {
 		o.Wait = defaultWait
