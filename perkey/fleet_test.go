@@ -73,6 +73,60 @@ func TestOneReaderForEachShardIsOneAtATimeInTheFleet(t *testing.T) {
 	}
 }
 
+// readShards runs a process that reads shards whose jobs in the queue of readings it gets.
+func (b *bundle) readShards(readings queue.Queue, shards []queue.Queue) (stop func()) {
+	b.Helper()
+	keys, err := perkey.New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	read := func(ctx context.Context, m *listener.Message[job]) error {
+		l := listener.New(shards[m.Body.N], listener.Chain(b.handle, perkey.Middleware[job](keys)), b.options)
+		return errors.Join(l.Run(ctx), listener.Snooze(0))
+	}
+	return b.run(listener.New(readings, read, &listener.Options[job]{
+		Visibility: listener.FixedVisibility(30 * time.Second), Grace: -1, SettleTimeout: 30 * time.Second, Logger: b.options.Logger,
+	}))
+}
+
+// When the process stops that has the leases of all shards, another takes over at once, and still one handler at
+// a time runs for each key.
+func TestAShardIsTakenOverWhenItsReaderStops(t *testing.T) {
+	bubble(t, nil, func(b *bundle) {
+		b.options.Grace = 10 * time.Second
+		readings := b.newQueue("readings")
+		var shards []queue.Queue
+		for i := range 3 {
+			shards = append(shards, b.newQueue(fmt.Sprint("jobs-", i)))
+			if _, err := producer.New[job](readings, nil).Send(b.Context(), job{N: i}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := sharded.New(shards, &sharded.Options{Place: sharded.ByKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 200
+		for i := range n {
+			if _, err := producer.New[job](all, nil).Send(b.Context(), job{i, 3 * time.Second}, &producer.SendOptions{Key: fmt.Sprint(i % 10)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopFirst := b.readShards(readings, shards)
+		advance(2 * time.Second)
+		stopSecond := b.readShards(readings, shards)
+		advance(20 * time.Second)
+		before := b.count("")
+		stopFirst()
+		b.until(n, 10*time.Minute)
+		stopSecond()
+		b.wantNoFaults()
+		if before < 40 || before > 100 {
+			t.Errorf("got %d jobs done by the first process, want some and not all", before)
+		}
+	})
+}
+
 // world is a worker with jobs, and what goes wrong.
 type world struct {
 	Concurrency int
