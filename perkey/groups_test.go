@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/millrace/kinds"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/perkey"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/producer"
 )
 
@@ -108,6 +109,50 @@ func TestKindsAndQueuesShareKeys(t *testing.T) {
 		if b.count("key 0") != 15 || b.count("key 1") != 15 {
 			t.Errorf("got %d and %d done, want 15 each", b.count("key 0"), b.count("key 1"))
 		}
+	})
+}
+
+// A flood of one key in a member of a pool leaves the slots of the pool to the other members, and to the other
+// keys of its own.
+func TestAFloodLeavesThePoolToOthers(t *testing.T) {
+	bubble(t, nil, func(b *bundle) {
+		slots := pool.New(&pool.Options{Slots: 16})
+		second := b.newQueue("second")
+		b.flood("busy", 200, 2*time.Second)
+		b.options.Slots = slots.Member(nil)
+		_, stop1 := b.start(b.limited(b.handle))
+		o := *b.options
+		o.Slots = slots.Member(nil)
+		stop2 := b.run(listener.New(second, b.limited(b.handle), &o))
+		for i := range 30 {
+			advance(time.Second)
+			if s := b.keys.State(); s.Waiting > 4 {
+				t.Errorf("got %+v, want at most a quarter of the slots taken by jobs that wait", s)
+			}
+			b.send(fmt.Sprint("own ", i), i, 0)
+			if _, err := producer.New[job](second, nil).Send(b.Context(), job{100 + i, 0}, &producer.SendOptions{Key: fmt.Sprint("other ", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		advance(2 * time.Second)
+		b.mu.Lock()
+		others := 0
+		for _, f := range b.done {
+			if f.key == "busy" {
+				continue
+			}
+			others++
+			if late := f.began - time.Duration(f.n%100+1)*time.Second; late > 2*time.Second {
+				t.Errorf("%+v began %v after it was sent", f, late)
+			}
+		}
+		b.mu.Unlock()
+		stop1()
+		stop2()
+		if others != 60 {
+			t.Errorf("got %d jobs of other keys done, want 60", others)
+		}
+		b.wantFree()
 	})
 }
 
