@@ -238,7 +238,7 @@ func TestAWaitForABusyPrimaryEndsInTheBacklogAfterAFailover(t *testing.T) {
 	})
 }
 
-// Issue: the primary queue is probed with the next real send when the time has come, one at a time, and sends
+// the primary queue is probed with the next real send when the time has come, one at a time, and sends
 // return at its first success.
 func TestTheNextSendProbesThePrimary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestTheNextSendProbesThePrimary(t *testing.T) {
 	})
 }
 
-// Issue: while a probe waits for its response, the other sends go to the backlog queues.
+// While a probe waits for its response, the other sends go to the backlog queues.
 func TestOnlyOneProbeIsInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
@@ -382,7 +382,7 @@ func TestAHealthyPrimaryMayBeSlow(t *testing.T) {
 	})
 }
 
-// Issue: when no send comes, the properties are read instead, after two intervals; they add no message.
+// When no send comes, the properties are read instead, after two intervals; they add no message.
 func TestWithoutSendsThePropertiesAreRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
