@@ -169,6 +169,7 @@ func (s *send) divert(ctx context.Context, sealed string, unfit error) (queue.Me
 		s.q.rotation.ended(b, v, err)
 		if err == nil {
 			s.q.failover.count(true, s.unknown)
+			s.q.syphons.diverted(b.queue.Name())
 			return s.diverted(b, sent), nil
 		}
 		at, last = b.queue.Name(), err
@@ -204,7 +205,7 @@ func (s *send) ended(ctx context.Context, at queue.Name, last error) error {
 // bothDown returns the error of a message that no queue has accepted, and counts it.
 func (s *send) bothDown(at queue.Name, last error) error {
 	s.q.failover.count(false, false)
-	known, since := s.q.failover.lastError()
+	since, known := s.q.failover.failing()
 	e := &bothDownError{primaryErr: s.primaryErr, known: known, since: since, backlog: at, backlogErr: last, unknown: s.unknown}
 	return &queue.Error{Op: "enqueue", Queue: s.q.Name(), Kind: queue.ErrUnavailable, Err: e,
 		Hint: "send it again later"}
