@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -518,6 +519,29 @@ func TestALateFailureOfTheOutageBeforeDoesNotCount(t *testing.T) {
 	})
 }
 
+// The same holds for a request that began during the outage: one that has no alternative, because it is too large for
+// the backlog.
+func TestALateFailureOfDuringTheOutageDoesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
+		b.failOver()
+		b.west.fault("orders", fault{err: unknown, takes: 2 * time.Minute, all: true})
+		late := make(chan error, 1)
+		go func() {
+			_, err := b.queue.Enqueue(b.ctx, strings.Repeat("x", queue.MaxText), nil)
+			late <- err
+		}()
+		synctest.Wait()
+		b.west.fault("orders", fault{})
+		time.Sleep(time.Minute)
+		b.sends("probe", "west")
+		if err := <-late; !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want what the primary queue said", err)
+		}
+		b.is(paired.Healthy)
+	})
+}
+
 // each queue fails over alone.
 func TestEachQueueFailsOverAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -545,4 +569,40 @@ func TestStatusesHaveNames(t *testing.T) {
 	if want := []string{"healthy", "failing", "failed over", "unknown"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// The state has what the primary queue said last, also what does not count, until a send succeeds.
+func TestTheStateHasTheLastError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{})
+		for _, err := range []error{unauthorized, unavailable, unknown, unauthorized} {
+			b.west.fault("orders", fault{err: err})
+			b.fails("text")
+			if got := b.queue.State().LastError; !errors.Is(got, err) {
+				t.Errorf("last error: got %v, want %v", got, err)
+			}
+		}
+		b.west.fault("orders", fault{err: &queue.Error{Kind: queue.ErrTooLarge}})
+		b.fails("the message's fault")
+		if got := b.queue.State().LastError; !errors.Is(got, unauthorized) {
+			t.Errorf("last error: got %v, want %v", got, unauthorized)
+		}
+		b.west.fault("orders", fault{})
+		b.sends("text", "west")
+		if got := b.queue.State().LastError; got != nil {
+			t.Errorf("last error after a success: got %v, want none", got)
+		}
+	})
+}
+
+// However short the interval, a request to a failing primary queue has a second.
+func TestAShortIntervalLeavesRequestsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: 10 * time.Millisecond})
+		b.west.fault("orders", fault{err: unavailable})
+		b.fails("starts the interval")
+		b.west.fault("orders", fault{takes: 900 * time.Millisecond})
+		b.sends("slow", "west")
+		b.is(paired.Healthy)
+	})
 }
