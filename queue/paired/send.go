@@ -100,8 +100,8 @@ func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue
 
 // failed returns the error of a send, and counts it. If nothing was sent since a queue was busy, it is that.
 func (s *send) failed(err, busyErr error) error {
-	if busyErr != nil && !errors.Is(err, ErrBothDown) && !errors.Is(err, queue.ErrOutcomeUnknown) && !errors.Is(err, queue.ErrThrottled) &&
-		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if busyErr != nil && ended && !errors.Is(err, queue.ErrOutcomeUnknown) {
 		err = busyErr
 	}
 	if errors.Is(err, ErrBothDown) {
