@@ -422,3 +422,29 @@ func TestAShortIntervalLeavesRequestsTime(t *testing.T) {
 		b.is(paired.Healthy)
 	})
 }
+
+// unsent is a queue that waits for a token, sends nothing without it, and says so.
+type unsent struct{ queue.Queue }
+
+func (q unsent) Enqueue(ctx context.Context, _ string, _ *queue.EnqueueOptions) (queue.Message, error) {
+	<-ctx.Done()
+	return queue.Message{}, &queue.Error{Op: "enqueue", Queue: q.Name(), Detail: "nothing was sent", Err: ctx.Err()}
+}
+
+// A send whose time is over before anything was sent says nothing of the queue.
+func TestASendThatWasNeverSentSaysNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := unpaired(t, paired.Options{})
+		q := paired.New(unsent{b.west.queue("orders")}, b.east.queue("orders"), &paired.Options{FailoverInterval: -1})
+		defer q.Close()
+		b.ok(q.Pair(b.ctx))
+		ctx, cancel := context.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		if _, err := q.Enqueue(ctx, "text", nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want what the primary queue said", err)
+		}
+		if s := q.State(); s.Status != paired.Healthy || s.LastError != nil {
+			t.Errorf("got %+v, want it healthy and without an error", s)
+		}
+	})
+}
