@@ -9,7 +9,7 @@
 //	terminal 4: ./regions producer
 //
 // The producer says where its orders go, and the worker how many it has handled. Now kill west in terminal
-// 1, with Ctrl-C or kill -9. After two seconds the producer says that its orders go to a backlog queue in
+// 1, with Ctrl-C or kill -9. After a few seconds the producer says that its orders go to a backlog queue in
 // east. Start west again: the producer says that they go to west, and the worker that those in between have
 // come home. Kill the worker while they do, and start it again: the few orders that it was copying may be
 // handled twice. West can also fail in other ways:

@@ -55,7 +55,7 @@ func (r *reporter) Run(ctx context.Context) error {
 		}
 		line := r.worker.ledger.handledSoFar()
 		if s := r.worker.syphon.State(); s.Moved > 0 {
-			line += fmt.Sprintf(", %d of them came home from backlog queues", s.Moved)
+			line += fmt.Sprintf("; %d came home from backlog queues", s.Moved)
 		}
 		if line != last {
 			fmt.Fprintln(r.out, line)
