@@ -310,9 +310,9 @@ func (f *failover) count(accepted, maybeTwice bool) {
 	}
 }
 
-// lastError returns the newest error of the primary queue, and since when it is failed over.
-func (f *failover) lastError() (error, time.Time) {
+// failing returns since when the primary queue is failed over, and its newest error.
+func (f *failover) failing() (since time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lastErr, f.since
+	return f.since, f.lastErr
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -207,23 +208,28 @@ func TestCloseEndsTheReadings(t *testing.T) {
 // The goroutine that reads lives while the queue is failed over, and not longer.
 func TestNothingRunsWhileThePrimaryIsHealthy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
 		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
 		for range 3 {
 			b.failOver()
 			time.Sleep(time.Second)
-			if got := runtime.NumGoroutine(); got != before+1 {
-				t.Errorf("goroutines in an outage: got %d, want %d", got, before+1)
+			if got := watchers(); got != 1 {
+				t.Errorf("goroutines in an outage: got %d, want 1", got)
 			}
 			b.west.fault("orders", fault{})
 			time.Sleep(time.Minute)
 			b.sends("probe", "west")
 			synctest.Wait()
-			if got := runtime.NumGoroutine(); got != before {
-				t.Errorf("goroutines after it: got %d, want %d", got, before)
+			if got := watchers(); got != 0 {
+				t.Errorf("goroutines after it: got %d, want 0", got)
 			}
 		}
 	})
+}
+
+// watchers counts the goroutines that watch a primary queue.
+func watchers() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "paired.(*Queue).read(")
 }
 
 // A primary queue that panics in a probe does not keep the next one from probing.

@@ -182,7 +182,7 @@ func TestInvalidNamesAreErrorsOfPair(t *testing.T) {
 	})
 }
 
-// Whatever is not a send is of the primary queue.
+// whatever is not a send is of the primary queue.
 func TestEverythingElseIsOfThePrimary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})

@@ -22,8 +22,8 @@ var ErrNotPaired = errors.New("the queue is not paired yet")
 var errLimit = errors.New("the limit of a request to a primary queue that fails")
 
 // Enqueue sends a message to the primary queue, or in an outage to a backlog queue. The returned message says in
-// Queue where it is, and in MaybeTwice whether the other may have it as well. It may be deleted with its lease
-// as long as nobody has taken it.
+// Queue where it is, and in MaybeTwice whether the other may have it as well. [Queue.Lookup] finds the queue, in
+// which it can be deleted with its lease as long as nobody has taken it.
 //
 // A primary queue that is busy is waited for 10 s and sent to again, until ctx ends. While it fails, a
 // request to it may take no longer than the failover interval. A text that is too large for the record of a
@@ -188,7 +188,6 @@ func (s *send) diverted(b *backlog, sent queue.Message) queue.Message {
 	sent.Text = s.text
 	sent.Queue = b.queue.Name()
 	sent.MaybeTwice = s.unknown
-	sent.Receipt = b.mark(sent.Receipt)
 	if s.options != nil && !sent.Inserted.IsZero() {
 		sent.Until = sent.Inserted.Add(s.options.Delay)
 	}
@@ -206,7 +205,7 @@ func (s *send) ended(ctx context.Context, at queue.Name, last error) error {
 // bothDown returns the error of a message that no queue has accepted, and counts it.
 func (s *send) bothDown(at queue.Name, last error) error {
 	s.q.failover.count(false, false)
-	known, since := s.q.failover.lastError()
+	since, known := s.q.failover.failing()
 	e := &bothDownError{primaryErr: s.primaryErr, known: known, since: since, backlog: at, backlogErr: last, unknown: s.unknown}
 	return &queue.Error{Op: "enqueue", Queue: s.q.Name(), Kind: queue.ErrUnavailable, Err: e,
 		Hint: "send it again later"}
