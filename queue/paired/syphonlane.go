@@ -54,7 +54,7 @@ func (l *lane) run(ctx, requests context.Context) {
 		polled := time.Now()
 		found, err := l.poll(ctx, requests, try)
 		if try {
-			l.syphon.homes.left()
+			l.syphon.homes.left(found > 0)
 		}
 		var limit *queue.LimitedError
 		switch {
@@ -95,14 +95,10 @@ func (l *lane) idle(ctx context.Context, idle *idleWaits, polled time.Time) {
 
 // poll takes messages and works on them. It returns how many it did not have to leave.
 func (l *lane) poll(ctx, requests context.Context, try bool) (found int, err error) {
-	n := queue.MaxBatch
-	if try {
-		n = 1
-	}
 	s := l.syphon
 	begun := time.Now()
 	s.counts.polling.Add(1)
-	batch, err := l.backlog.Dequeue(requests, n, s.options.Lease)
+	batch, err := l.backlog.Dequeue(requests, s.homes.batch(try), s.options.Lease)
 	s.counts.inHand.Add(int64(len(batch)))
 	s.counts.polling.Add(-1)
 	if errors.Is(err, queue.ErrLimited) { // nothing was sent
