@@ -71,12 +71,23 @@ func (f *loopPool) startOne() {
 }
 
 // beginPoll records that a dequeue is about to be sent, which serves all that was heard so far. It
-// returns the number of that.
-func (f *loopPool) beginPoll() (seen uint64) {
+// returns the number of that, and whether a poll was owed.
+func (f *loopPool) beginPoll() (seen uint64, owed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	owed = f.heard.owed()
 	f.heard.polled, f.heard.at = f.heard.number, time.Now()
-	return f.heard.number
+	return f.heard.number, owed
+}
+
+// refused records that a limit has held back the dequeue of beginPoll: nothing was sent, so a poll that was
+// owed is owed still.
+func (f *loopPool) refused(owed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if owed && !f.heard.owed() {
+		f.heard.number++
+	}
 }
 
 // beginReading records that the depth is about to be read in place of a poll, while all open slots are

@@ -36,6 +36,7 @@ type loop struct {
 	created bool         // it created the queue, and no dequeue has succeeded since
 	seen    uint64       // what had been heard when its last dequeue was sent
 	found   int          // dequeues in a row that found messages
+	limited bool         // a limit held back its last dequeue
 }
 
 // run dequeues until the loop ends: when the listener stops, when more loops run than Loops.Max
@@ -85,8 +86,13 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	asked := time.Now()
 	var batch []queue.Message
 	if err == nil {
-		l.seen = l.pool.beginPoll()
+		var owed bool
+		l.seen, owed = l.pool.beginPoll()
 		batch, err = l.queue.Dequeue(l.request(), reserved, visibility)
+		if limit := limitOf(err); limit != nil {
+			return l.onLimited(limit, reserved, owed), false
+		}
+		l.limited = false
 		l.observe(reserved, batch, time.Since(asked), err)
 	}
 	l.health.polled(err)
@@ -244,14 +250,14 @@ func hint(err error) error {
 }
 
 // sleep waits. It returns early when the listener stops, and, with woken set, when there is a
-// reason to poll. After an error nothing wakes it: the signal stays pending until the wait is
-// over.
+// reason to poll. After an error, and while a limit holds the dequeues back, nothing wakes it: the
+// signal stays pending until the wait is over.
 func (l *loop) sleep(ctx context.Context, d time.Duration) (woken bool) {
 	if d <= 0 {
 		return false
 	}
 	wake := l.wake.now
-	if l.errors != nil {
+	if l.errors != nil || l.limited {
 		wake = nil
 	}
 	t := time.NewTimer(d)

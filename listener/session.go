@@ -54,6 +54,7 @@ type session struct {
 
 	health                      health
 	polls, emptyPolls, received atomic.Int64
+	limits                      atomic.Int64 // dequeues that a limit held back
 }
 
 // newSession checks the options and builds the session. It starts nothing. dispatch makes its

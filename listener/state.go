@@ -74,6 +74,7 @@ type State struct {
 	Requests   int64 // all requests, each of them a billed transaction unless the service was busy
 	Polls      int64 // successful dequeues
 	EmptyPolls int64 // successful dequeues without messages
+	Limited    int64 // dequeues that a limit of the program held back: nothing was sent
 	Received   int64 // messages dequeued
 	Renewed    int64 // leases renewed
 	Errors     int64 // errors of any kind
@@ -120,7 +121,7 @@ func (l *Listener[T]) State() (st State) {
 func (s *session) state() State {
 	counts := s.meter.Counts()
 	st := State{
-		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Received: s.received.Load(),
+		Requests: counts.Total().Requests, ByCause: requestsByCause(counts), Polls: s.polls.Load(), EmptyPolls: s.emptyPolls.Load(), Limited: s.limits.Load(), Received: s.received.Load(),
 		Renewed: s.dispatcher.Renewed(), Errors: s.report.errors.Load(),
 		Succeeded: s.dispatcher.Count(dispatcher.Deleted), Retried: s.dispatcher.Count(dispatcher.Retried),
 		Discarded: s.dispatcher.Count(dispatcher.Discarded), Poisoned: s.dispatcher.Count(dispatcher.Poisoned),

@@ -329,7 +329,7 @@ func TestALoopDoesNotLeaveAnEventToAPollThatBeganBefore(t *testing.T) {
 	pool := loopPool{bounds: Loops{Max: 2}, changed: func(int) {}, signal: func() {}, drain: func() {}}
 	pool.heard.listening = true
 	pool.grow(2, func() {})
-	seen := pool.beginPoll() // of both
+	seen, _ := pool.beginPoll() // of both
 	pool.hear(0)
 	if left, again := pool.leave(seen); left || !again {
 		t.Errorf("after an event: got left %v, again %v; want another poll", left, again)

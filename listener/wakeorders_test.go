@@ -180,7 +180,7 @@ func (b *bundle) playLoops(order []string, last bool) {
 		}
 		switch steps[i]++; steps[i] {
 		case 1:
-			seen[i] = pool.beginPoll()
+			seen[i], _ = pool.beginPoll()
 		case 2:
 			got[i], queued = queued, false
 			found = found || got[i]

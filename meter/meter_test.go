@@ -139,6 +139,7 @@ func TestHowARequestEnded(t *testing.T) {
 		"text too large":   {&queue.Error{Kind: queue.ErrTooLarge}, meter.Tally{}},
 		"ended before":     {&queue.Error{Err: context.Canceled}, meter.Tally{}},
 		"deadline before":  {&queue.Error{Err: context.DeadlineExceeded}, meter.Tally{}},
+		"limited":          {&queue.LimitedError{After: time.Second}, meter.Tally{}},
 	} {
 		for o := meter.Enqueue; o <= meter.Drop; o++ {
 			m := meter.New()

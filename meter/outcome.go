@@ -36,8 +36,8 @@ func outcomeOf(err error) outcome {
 	case errors.Is(err, queue.ErrUnavailable), errors.Is(err, queue.ErrUnauthorized):
 		return unreached
 	// By the port, a context that had ended sends nothing and leaves no outcome unknown, and
-	// arguments are refused without a request where no response says so.
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+	// arguments are refused without a request where no response says so. A limit sends nothing either.
+	case errors.Is(err, queue.ErrLimited), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		return unsent
 	}

@@ -28,6 +28,7 @@ const (
 	CauseBrowse                // messages are looked at
 	CauseRedrive               // a redrive reads, sends and deletes
 	CausePurge                 // a purge reads and deletes
+	CauseSyphon                // messages are brought home from backlog queues
 )
 
 // causeNames are the names by cause. They are words of logs and JSON and must not change.
@@ -36,6 +37,7 @@ var causeNames = [...]string{
 	CauseGiveBack: "giveback", CauseDelete: "delete", CausePoison: "poison", CauseDepth: "depth",
 	CauseMetadata: "metadata", CauseCreate: "create", CauseSend: "send", CauseCancel: "cancel",
 	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge",
+	CauseSyphon: "syphon",
 }
 
 // Causes returns all causes, each at the index of its number.

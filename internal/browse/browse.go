@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/codec"
+	"github.com/millrace/millrace/internal/pause"
 	"github.com/millrace/millrace/internal/retry"
 	"github.com/millrace/millrace/queue"
 )
@@ -230,16 +231,30 @@ func (r *reader) take(ctx context.Context) (asked time.Time, batch []queue.Messa
 	if r.options.Max > 0 {
 		n = min(n, r.options.Max-r.shown)
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	for limit := (*queue.LimitedError)(nil); ; {
+		asked, batch, err = r.tryToTake(ctx, n)
+		if !errors.As(err, &limit) || !pause.For(max(limit.After, minLimitWait), ctx.Done()) {
+			break
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return asked, batch, err
+}
+
+// minLimitWait keeps a limit that says zero from being asked in a busy loop.
+const minLimitWait = time.Millisecond
+
+// tryToTake dequeues up to n messages, unless a limit does not allow it.
+func (r *reader) tryToTake(ctx context.Context, n int) (asked time.Time, batch []queue.Message, err error) {
+	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = retry.Do(limited, r.queue.Name().Queue, queue.Transient, func(try context.Context) error {
+	err = retry.Do(patient, r.queue.Name().Queue, queue.Transient, func(try context.Context) error {
 		asked = time.Now()
 		batch, err = r.queue.Dequeue(retry.Repeated(r.requests, retry.Repeats(try)), n, r.options.Lease)
 		return err
 	})
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	return asked, batch, err
 }
 

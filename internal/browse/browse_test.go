@@ -249,3 +249,48 @@ func TestARepeatedPageKnowsIt(t *testing.T) {
 		}
 	})
 }
+
+// limitedQueue is a queue of which a limit holds back every second dequeue.
+type limitedQueue struct {
+	queue.Queue
+	asked int
+}
+
+func (q *limitedQueue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if q.asked++; q.asked%2 == 1 {
+		return nil, &queue.LimitedError{Op: "dequeue", After: 10 * time.Minute}
+	}
+	return q.Queue.Dequeue(ctx, n, visibility)
+}
+
+// A limit of the program makes a walk wait, however long, and does not end it.
+func TestAWalkWaitsForALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, shown := time.Now(), 0
+		for page, err := range browse.Pages(t.Context(), &limitedQueue{Queue: setup(t, 40)}, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown += len(page.Messages)
+		}
+		if shown != 40 || time.Since(begin) < 20*time.Minute {
+			t.Errorf("got %d messages in %v, want all 40 in two pages, each 10 min late", shown, time.Since(begin))
+		}
+	})
+}
+
+// The end of the context ends the wait for a limit.
+func TestAWalkDoesNotWaitForALimitBeyondItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var last error
+		for _, err := range browse.Pages(ctx, &limitedQueue{Queue: setup(t, 1)}, nil) {
+			last = err
+		}
+		if !errors.Is(last, context.DeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("got error %v after %v, want the end of the context after a minute", last, time.Since(begin))
+		}
+	})
+}
