@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -30,6 +31,8 @@ type breakage struct {
 	pause   func(*listener.Listener[job])
 	home    func(queue.Queue) queue.Queue // between syphon and faults, to the primary queue
 	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
+	slots   int                           // that a pool has more than it should
+	member  func(*pool.MemberOptions)
 }
 
 func (b breakage) withDefaults() breakage {
@@ -55,6 +58,9 @@ func (b breakage) withDefaults() breakage {
 		if *f == nil {
 			*f = func(q queue.Queue) queue.Queue { return q }
 		}
+	}
+	if b.member == nil {
+		b.member = func(*pool.MemberOptions) {}
 	}
 	if b.pause == nil {
 		b.pause = func(l *listener.Listener[job]) { l.Pause() }
@@ -431,6 +437,10 @@ func TestLedgerFindsViolations(t *testing.T) {
 				return m, err
 			}}
 		}}, "the sender was not told"},
+
+		"a pool has too many slots": {breakage{slots: 6}, "handlers run at once in a pool of"},
+
+		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 
 		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
 			for body := range c.List(context.Background()) {

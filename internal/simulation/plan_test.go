@@ -27,6 +27,7 @@ type plan struct {
 	wakes     wakesPlan
 	pauses    pausesPlan
 	pairing   pairingPlan
+	pool      poolPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -89,6 +90,7 @@ func newPlan(seed uint64) *plan {
 	for i := range p.workers[:min(d.number(0, 2, "survivors"), len(p.workers))] {
 		p.workers[i].survives, p.workers[i].ending = true, stopped
 	}
+	p.drawPool()
 	p.sending = p.faults("producer")
 	if p.pairing.clean {
 		for op, r := range p.sending.Faults {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -22,6 +23,7 @@ type world struct {
 	network   *network
 	broker    *wakeBroker
 	pairing   *pairing
+	pool      *pool.Pool    // of the workers; or nil
 	produced  chan struct{} // closed when everything is sent
 	processes []*process
 	surviving sync.WaitGroup // processes that continue after the horizon
@@ -61,7 +63,7 @@ func play(p *plan, b breakage) *world {
 		s.dead, s.kill = func() bool { return false }, func() {}
 		w.sending = w.newClaims(s)
 	}
-	w.pairing = &pairing{world: w}
+	w.pairing, w.pool = &pairing{world: w}, p.newPool(b.slots)
 	w.network, w.broker = newNetwork(p.way, w.engine), &wakeBroker{world: w}
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
