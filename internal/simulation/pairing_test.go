@@ -18,7 +18,6 @@ type pairingPlan struct {
 	backlogs        int
 	interval, probe time.Duration
 	clean           bool // no response is lost, and nobody is killed: no message comes twice
-	away            faultqueue.Rates
 	secondary       faultqueue.Options
 	syphon          faultqueue.Options // of its requests to the primary queue
 	kill            time.Duration      // when the first syphon is killed; 0 for never
