@@ -446,3 +446,28 @@ func TestAReserveHoldsFromTheStart(t *testing.T) {
 		flood.halt()
 	})
 }
+
+// An idle member asks for few messages. That it gets all of them does not mean that there are many: the depth
+// is not read for each message on an idle queue.
+func TestAMessageOnAnIdleQueueCostsNoReadingOfTheDepth(t *testing.T) {
+	bubble(t, &pool.Options{Slots: 16}, func(b *bundle) {
+		other := b.worker("other", nil, time.Second).start()
+		w := b.worker("one", nil, 10*time.Millisecond).start()
+		advance(5 * time.Second)
+		before := w.queue.readings.Load()
+		for range 15 {
+			w.put(1)
+			advance(3 * time.Second)
+		}
+		if n := w.queue.readings.Load() - before; n > 2 || w.handled.Load() != 15 { // the flag of a pause is read too
+			t.Errorf("got %d readings for %d messages, want at most 2 for 15", n, w.handled.Load())
+		}
+		w.put(200)
+		advance(5 * time.Second)
+		if n := w.queue.readings.Load() - before; n < 1 || w.handled.Load() != 215 {
+			t.Errorf("got %d readings and %d messages after a burst, want some and 215", n, w.handled.Load())
+		}
+		w.end()
+		other.end()
+	})
+}
