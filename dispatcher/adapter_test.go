@@ -32,7 +32,9 @@ func TestAHandlerSeesItsWholeDelivery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		now := time.Now()
 		var batch []queue.Message
 		for _, id := range []string{"a", "b", "c"} {
@@ -88,7 +90,9 @@ func TestEveryMessageOfABatchIsHandledOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		var batch []queue.Message
 		for _, body := range []string{"a", "b", "c", "d"} {
 			batch = append(batch, queue.Message{Lease: queue.Lease{ID: queue.ID(body), Receipt: "r"}, Text: body, DequeueCount: 1})
@@ -145,7 +149,9 @@ func TestTheContextOfAnInterceptorReachesTheHandler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		d.Dispatch([]queue.Message{{Lease: queue.Lease{ID: "id", Receipt: "r"}, Text: "text", DequeueCount: 1}}, 1, time.Now(), 30*time.Second)
 		if got := <-path; got != "abc" {
 			t.Errorf("the handler got %v, want abc", got)

@@ -46,7 +46,9 @@ func signalling() (dispatcher.Jobs[[]byte], <-chan struct{}) {
 func checkAllocations(t *testing.T, d *dispatcher.Dispatcher, done <-chan struct{}, text string, maxAllocations float64) {
 	t.Helper()
 	const messages = 32_000
-	d.Start(t.Context())
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	batch := make([]queue.Message, 32)
 	for i := range batch {
 		batch[i] = queue.Message{Lease: queue.Lease{ID: "id", Receipt: "r"}, Text: text, DequeueCount: 1}

@@ -29,7 +29,9 @@ func testBacklog(t *testing.T, o dispatcher.Options, f func(*backlogTest)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		x.Dispatcher = d
 		f(x)
 		close(x.release)

@@ -53,7 +53,9 @@ func TestTheSlotsOfABatchAreFreedTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.Start(t.Context())
+			if err := d.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			if n := d.Reserve(t.Context()); n != 12 {
 				t.Fatalf("got %d free slots, want 12", n)
 			}
@@ -83,7 +85,9 @@ func TestReserveKeepsTheOrderOfItsCallers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		batch := envelopes(32)
 		for i := range 16 {
 			batch[i] = batch[2*i]
@@ -127,7 +131,9 @@ func TestAnOverfullBatchTakesNoMoreSlotsThanReserved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Start(t.Context())
+		if err := d.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		d.Dispatch(nil, d.Reserve(t.Context())-6, time.Now(), time.Minute) // six stay reserved
 		d.Dispatch(envelopes(20), 6, time.Now(), time.Minute)              // three of these six are of a newer release
 		synctest.Wait()

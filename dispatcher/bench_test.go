@@ -34,7 +34,9 @@ func BenchmarkDispatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d.Start(b.Context())
+	if err := d.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 	batch := make([]queue.Message, 32)
 	for i := range batch {
 		batch[i] = queue.Message{Lease: queue.Lease{ID: "id", Receipt: "r"}, Text: "text", DequeueCount: 1}

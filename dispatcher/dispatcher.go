@@ -64,19 +64,23 @@ func newDispatcher(q queue.Queue, newDeliveries func(n int) *delivery, o *Option
 	return &Dispatcher{
 		queue: q, name: q.Name(), newDeliveries: newDeliveries, options: options, hooks: hooks,
 		features:   options.understood(),
-		slots:      newSlots(options.Concurrency, options.BatchSize, options.OnWait),
+		slots:      newSlots(options.Concurrency, options.BatchSize, options.OnWait).share(options.Slots),
 		visibility: newVisibilityEstimator(options.Visibility), breaker: newBreaker(options.Concurrency, options.Seed, ""),
 		halted: make(chan struct{}), stopping: make(chan struct{}),
 	}, nil
 }
 
 // Start makes the dispatcher ready. Handlers see the values of ctx but not its end:
-// [Dispatcher.Drain] shuts down. A second call panics, because it is a mistake in the program.
-func (d *Dispatcher) Start(ctx context.Context) {
+// [Dispatcher.Drain] shuts down. It is an error if another dispatcher uses Options.Slots; then nothing
+// has started. A second call panics, because it is a mistake in the program.
+func (d *Dispatcher) Start(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.started {
 		panic("dispatcher: started twice")
+	}
+	if err := d.slots.join(); err != nil {
+		return fmt.Errorf("dispatcher of %v: %w", d.name, err)
 	}
 	d.started = true
 	ctx = context.WithoutCancel(ctx)
@@ -84,6 +88,7 @@ func (d *Dispatcher) Start(ctx context.Context) {
 	d.unlabelled = pprof.WithLabels(ctx, pprof.Labels())
 	d.requests.start(ctx)
 	d.leases = newLeaseManager(&d.requests, d.queue, d.visibility.forRenewal, d.options.StuckAfter)
+	return nil
 }
 
 // Visibility returns the visibility timeout for the next dequeue, in whole seconds.
@@ -117,6 +122,7 @@ func (d *Dispatcher) Late() int64 { return d.visibility.lateCount() }
 // reserved slots and reports them to OnError.
 func (d *Dispatcher) Dispatch(batch []queue.Message, reserved int, asked time.Time, visibility time.Duration) {
 	d.noteBacklog(len(batch) >= reserved)
+	d.slots.received(len(batch))
 	if len(batch) == 0 {
 		d.slots.unreserve(reserved)
 		d.breaker.unknown(asked)

@@ -24,7 +24,8 @@ func (d *Dispatcher) Stop() {
 // then cancels their contexts with [ErrStopping], gives their messages back, and returns when
 // nothing runs any more. A handler that ignores its cancelled context for longer than
 // SettleTimeout, or than a second after [Dispatcher.Halt], is abandoned and named in an
-// [*AbandonedError]. Call Drain once, after the last call of Dispatch has returned.
+// [*AbandonedError]. Shared slots are returned, those of abandoned handlers too. Call Drain once, after
+// the last call of Dispatch has returned.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.Stop()
 	done := make(chan struct{})
@@ -34,6 +35,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 		close(done)
 	}()
 	ended := d.wait(ctx, done)
+	d.slots.leave()
 	d.workers.close()
 	d.requests.cancelAll()
 	d.leases.close()

@@ -28,7 +28,9 @@ func ExampleDispatcher() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	d.Start(ctx)
+	if err := d.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
 	slots, asked, visibility := d.Reserve(ctx), time.Now(), d.Visibility()
 	batch, err := q.Dequeue(ctx, slots, visibility)
 	if err != nil {

@@ -46,8 +46,11 @@ type Options struct {
 	// Duplicates recognizes messages whose jobs were handled before. Defaults to none.
 	Duplicates Duplicates
 
-	// Concurrency is how many handlers may run at once. Defaults to 64.
+	// Concurrency is how many handlers may run at once. Defaults to 64, or to the number of Slots.
 	Concurrency int
+
+	// Slots are slots that are shared with other dispatchers. Defaults to none.
+	Slots Slots
 
 	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
 	BatchSize int
@@ -131,8 +134,8 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 	if c.Concurrency < 0 {
 		refuse("concurrency %d must be at least 1", c.Concurrency)
 	}
-	if c.Concurrency == 0 {
-		c.Concurrency = DefaultConcurrency
+	if err := c.sizeSlots(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.BatchSize < 0 || c.BatchSize > queue.MaxBatch {
 		refuse("batch size %d is outside 1…%d", c.BatchSize, queue.MaxBatch)
@@ -175,6 +178,28 @@ func (o *Options) withDefaults(q queue.Queue) (Options, error) {
 		c.OnError = func(error) {}
 	}
 	return c, errors.Join(errs...)
+}
+
+// sizeSlots sets the default of Concurrency. It returns an error if Slots cannot be used.
+func (o *Options) sizeSlots() error {
+	concurrency, err := o.DefaultConcurrency()
+	if o.Concurrency == 0 {
+		o.Concurrency = concurrency
+	}
+	return err
+}
+
+// DefaultConcurrency returns the default of Concurrency, which is at least 1. It is an error if Slots
+// cannot be used.
+func (o *Options) DefaultConcurrency() (int, error) {
+	if o.Slots == nil {
+		return DefaultConcurrency, nil
+	}
+	if isnil.Value(o.Slots) {
+		return DefaultConcurrency, fmt.Errorf("the option Slots is a nil %T: leave it out for slots of its own", o.Slots)
+	}
+	n, err := o.Slots.Size()
+	return max(n, 1), err
 }
 
 // lacksUnit reports whether the duration must be a number without a unit, as in Timeout: 30,

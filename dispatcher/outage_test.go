@@ -75,7 +75,9 @@ func newOutageTest(t *testing.T, o dispatcher.Options) *outageTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Start(t.Context())
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	x.Dispatcher = d
 	return x
 }

@@ -24,6 +24,8 @@ type slots struct {
 
 	onWait func(mayOpen bool) // called when no slot has been free for waitLimit; nil for none
 
+	sharing bool // there are shared slots, see share
+
 	mu      sync.Mutex
 	size    int  // concurrency; guarded by mu
 	wanted  int  // what setOpen was told; guarded by mu
@@ -34,6 +36,10 @@ type slots struct {
 	running int  // handlers running; guarded by mu
 	pending int  // settlements in progress; guarded by mu
 	waiting bool // the last caller of take found no free slot and waits; guarded by mu
+
+	shared Slots // used only while mu is held; nil for none, and after leave; guarded by mu
+	asking bool  // shared knows that a caller of take waits; guarded by mu
+	likely int   // messages that the next dequeue may well bring, if slots are shared; guarded by mu
 }
 
 func newSlots(size, batch int, onWait func(mayOpen bool)) *slots {
@@ -86,6 +92,7 @@ func (s *slots) reserve(ctx context.Context, maxSlots int, minSlots func() int, 
 		case <-ctx.Done():
 		}
 	}
+	s.withdraw()
 	return 0
 }
 
@@ -122,7 +129,7 @@ func (w *waitTimer) stop() {
 func (s *slots) mayOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open < s.size
+	return s.open < s.size && (s.shared == nil || s.used >= s.open)
 }
 
 // take reserves up to maxSlots if minSlots are free, or any if not patient. It also returns how
@@ -136,10 +143,20 @@ func (s *slots) take(maxSlots, minSlots int, patient bool) (n, free int) {
 	}
 	free -= s.excessSettlements()
 	s.waiting = free <= 0
-	if free <= 0 || patient && free < min(minSlots, maxSlots, s.open) {
+	least := 1
+	if patient {
+		least = max(min(minSlots, maxSlots, s.open), 1)
+	}
+	if free < least {
+		s.withdrawLocked()
 		return 0, free
 	}
 	n = min(maxSlots, free)
+	if s.shared != nil {
+		if n, free = s.takeShared(least, n); n == 0 {
+			return 0, free
+		}
+	}
 	s.used += n
 	s.extra = 0
 	return n, free
@@ -151,10 +168,18 @@ func (s *slots) excessSettlements() int { return max(s.pending-s.size, 0) }
 // unreserve frees n reserved slots that run no handler.
 func (s *slots) unreserve(n int) {
 	s.mu.Lock()
-	s.used -= n
-	s.updateOpen()
+	s.free(n)
 	s.mu.Unlock()
 	s.signal()
+}
+
+// free frees n slots. Requires mu.
+func (s *slots) free(n int) {
+	s.used -= n
+	s.updateOpen()
+	if s.shared != nil {
+		s.shared.Free(n)
+	}
 }
 
 // started records that a handler runs in a reserved slot.
@@ -171,8 +196,7 @@ func (s *slots) freeForSettlement(ran bool) {
 		s.running--
 	}
 	s.pending++
-	s.used--
-	s.updateOpen()
+	s.free(1)
 	s.mu.Unlock()
 	s.signal()
 }
@@ -181,8 +205,7 @@ func (s *slots) freeForSettlement(ran bool) {
 func (s *slots) giveUp() {
 	s.mu.Lock()
 	s.running--
-	s.used--
-	s.updateOpen()
+	s.free(1)
 	s.mu.Unlock()
 	s.signal()
 }

@@ -162,7 +162,9 @@ func TestAGiveBackWithoutARunKeepsTheCountOfLostStarts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.Start(t.Context())
+				if err := d.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 				want := c.unhandled
 				if handled {
 					want = c.interrupted

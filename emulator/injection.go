@@ -136,13 +136,11 @@ func (c *call) injectFault(by entrance) (*failure, error) {
 	return c.injection.response(), nil
 }
 
-// allowDelay gives the connection of a request that will wait as much more time. The deadlines of the
-// next request are new ones.
+// allowDelay gives the response of a request that will wait as much more time. The next request has a new
+// deadline.
 func (c *call) allowDelay() {
 	by := time.Now().Add(requestWithin + c.server.delay + c.injection.delay)
-	connection := http.NewResponseController(c.writer)
-	_ = connection.SetReadDeadline(by) // net/http ends the context then; a closed connection fails anyway
-	_ = connection.SetWriteDeadline(by)
+	_ = http.NewResponseController(c.writer).SetWriteDeadline(by) // fails if the connection is closed, as the response will
 }
 
 // runWithFault executes the request, twice for a duplicate.

@@ -314,6 +314,23 @@ func TestARequestInProgressKeepsItsFaults(t *testing.T) {
 	})
 }
 
+// TestOurLoopInjectsNothing: a request that our own loop serves had its head before the faults were set,
+// which would otherwise have handed it over. There its delay would not end with its client.
+func TestOurLoopInjectsNothing(t *testing.T) {
+	s, _ := faulty(t, 0, "*:503")
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		status  int
+	}{"our own loop": {s.servePlain, 201}, "net/http": {s.serveEndpoint, 503}} {
+		w := &response{header: http.Header{}}
+		r := aPut()
+		r.Host = "127.0.0.1"
+		if c.handler(w, r); w.status != c.status {
+			t.Errorf("%s: got status %d, want %d", name, w.status, c.status)
+		}
+	}
+}
+
 // TestStreamsStayWhenFaultsChange: wake-up streams that are open go on, and new ones open.
 func TestStreamsStayWhenFaultsChange(t *testing.T) {
 	s, q := withOptions(t, nil)

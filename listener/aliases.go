@@ -85,6 +85,9 @@ type Claims = dispatcher.Claims
 // ClaimsError reports that the body of a message stays stored. See dispatcher.ClaimsError.
 type ClaimsError = dispatcher.ClaimsError
 
+// Slots are slots that several listeners share. See dispatcher.Slots and package pool.
+type Slots = dispatcher.Slots
+
 // Duplicates remembers which jobs were handled. See dispatcher.Duplicates.
 type Duplicates = dispatcher.Duplicates
 

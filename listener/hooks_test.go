@@ -518,7 +518,9 @@ func TestADispatcherAloneSurvivesItsHooks(t *testing.T) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d.Start(b.Context())
+				if err := d.Start(b.Context()); err != nil {
+					b.Fatal(err)
+				}
 				if _, err := producer.New[job](b.queue.Queue, nil).Send(b.Context(), job{1}, nil); err != nil {
 					b.Fatal(err)
 				}

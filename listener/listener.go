@@ -44,11 +44,21 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.start(ctx)
+	if l.current() != nil { // before it asks for the shared slots that the run has
+		return l.hasRun()
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
 	if !l.publish(s) {
-		return errors.Join(fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name()), s.abort(ctx))
+		return errors.Join(l.hasRun(), s.abort(ctx))
 	}
 	return s.run(l.halted.done())
+}
+
+// hasRun returns the error of a second run.
+func (l *Listener[T]) hasRun() error {
+	return fmt.Errorf("listener of %v: it has already run: make a new one", l.queue.Name())
 }
 
 // prepare checks the options and builds the session. It starts nothing.

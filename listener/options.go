@@ -39,8 +39,15 @@ type Options[T any] struct {
 	// queue.
 	Create bool
 
-	// Concurrency is how many handlers may run at once. Defaults to 64.
+	// Concurrency is how many handlers may run at once. Defaults to 64, or with Slots to as many as those
+	// are at the start.
 	Concurrency int
+
+	// Slots are slots that are shared with other listeners, such as a member of a pool: see package pool.
+	// The listener takes part while it runs. Concurrency stays a bound of its own, MinFetch and Linger
+	// count the slots that it can get. No other listener may have the same member. Defaults to none:
+	// Concurrency slots of its own.
+	Slots Slots
 
 	// BatchSize is how many messages one dequeue requests at most, 1…32. Defaults to 32.
 	BatchSize int
@@ -180,7 +187,7 @@ func (o *Options[T]) session() sessionOptions {
 	return sessionOptions{
 		Options: dispatcher.Options{
 			Format: o.Format, Adopt: o.Adopt, Claims: o.Claims, Duplicates: o.Duplicates,
-			Concurrency: o.Concurrency, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
+			Concurrency: o.Concurrency, Slots: o.Slots, BatchSize: o.BatchSize, MinFetch: o.MinFetch, Linger: o.Linger,
 			Visibility: o.Visibility, Interceptors: o.Interceptors, Timeout: o.Timeout,
 			RetryDelay: o.RetryDelay, Poison: o.Poison, SettleTimeout: o.SettleTimeout,
 			StuckAfter: o.StuckAfter, GiveUp: o.GiveUp, Seed: o.Seed,

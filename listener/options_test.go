@@ -49,6 +49,7 @@ func TestEveryOptionIsPassedOn(t *testing.T) {
 	o.Claims = struct{ Claims }{}
 	o.Duplicates = struct{ Duplicates }{}
 	o.Wakeups = struct{ wakeup.Source }{}
+	o.Slots = struct{ Slots }{}
 	o.Logger = slog.New(slog.DiscardHandler)
 	jobs := reflect.ValueOf(o.jobs(func(context.Context, *Message[job]) error { return nil }))
 	session := reflect.ValueOf(o.session())

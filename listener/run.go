@@ -9,14 +9,17 @@ import (
 )
 
 // start makes the session ready for run. Handlers see the values of ctx, and the loops also its
-// end.
-func (s *session) start(ctx context.Context) {
+// end. With an error nothing has started.
+func (s *session) start(ctx context.Context) error {
+	if err := s.dispatcher.Start(ctx); err != nil {
+		return err
+	}
 	s.looping, s.stopLooping = context.WithCancel(ctx)
 	// Dequeues outlive the stop, because cancelling one may hide 32 messages for a whole
 	// visibility timeout.
 	s.requests, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
 	s.fetches = queue.WithCause(s.requests, queue.CauseFetch)
-	s.dispatcher.Start(ctx)
+	return nil
 }
 
 // abort ends a session that was started and is not run.

@@ -43,7 +43,7 @@ func (c sessionOptions) withDefaults() (sessionOptions, error) {
 	var errs []error
 
 	if c.Concurrency == 0 {
-		c.Concurrency = dispatcher.DefaultConcurrency
+		c.Concurrency, _ = c.DefaultConcurrency() // the dispatcher reports the error
 	}
 	if c.BatchSize == 0 {
 		c.BatchSize = dispatcher.DefaultBatchSize

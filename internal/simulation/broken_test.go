@@ -26,6 +26,8 @@ type breakage struct {
 	sending func(queue.Queue) queue.Queue // between producer and faults
 	claims  func(*process, processClaims) dispatcher.Claims
 	sweep   func(processClaims) error
+	outer   func(*process, queue.Queue) queue.Queue // between listener and everything else
+	pause   func(*listener.Listener[job])
 }
 
 func (b breakage) withDefaults() breakage {
@@ -44,6 +46,12 @@ func (b breakage) withDefaults() breakage {
 	if b.claims == nil {
 		b.claims = func(_ *process, c processClaims) dispatcher.Claims { return c }
 	}
+	if b.outer == nil {
+		b.outer = func(_ *process, q queue.Queue) queue.Queue { return q }
+	}
+	if b.pause == nil {
+		b.pause = func(l *listener.Listener[job]) { l.Pause() }
+	}
 	if b.sweep == nil {
 		b.sweep = func(c processClaims) error {
 			_, err := c.Sweep(context.Background())
@@ -61,6 +69,7 @@ type tampered struct {
 	dequeue func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error)
 	update  func(ctx context.Context, q queue.Queue, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error)
 	remove  func(ctx context.Context, q queue.Queue, l queue.Lease) error
+	look    func(ctx context.Context, q queue.Queue) (queue.Properties, error)
 }
 
 func (q *tampered) Sibling(suffix string) queue.Queue {
@@ -95,6 +104,18 @@ func (q *tampered) Delete(ctx context.Context, l queue.Lease) error {
 		return q.remove(ctx, q.Queue, l)
 	}
 	return q.Queue.Delete(ctx, l)
+}
+
+func (q *tampered) Properties(ctx context.Context) (queue.Properties, error) {
+	if q.look != nil {
+		return q.look(ctx, q.Queue)
+	}
+	return q.Queue.Properties(ctx)
+}
+
+// looking returns a breakage of how listeners read the properties of their queue.
+func looking(look func(ctx context.Context, q queue.Queue) (queue.Properties, error)) breakage {
+	return breakage{outer: func(_ *process, q queue.Queue) queue.Queue { return &tampered{Queue: q, look: look} }}
 }
 
 // wired returns a breakage that replaces operations of the listener's queue.
@@ -335,6 +356,33 @@ func TestLedgerFindsViolations(t *testing.T) {
 		"bodies are not settled": {breakage{claims: func(_ *process, c processClaims) dispatcher.Claims {
 			return brokenClaims{processClaims: c, done: func(context.Context, string) error { return nil }}
 		}}, "is left, and no message needs it"},
+
+		"a pause by the program is ignored": {breakage{pause: func(*listener.Listener[job]) {}}, "a dequeue in a pause that began at"},
+
+		"the flag of a queue is ignored": {looking(func(ctx context.Context, q queue.Queue) (queue.Properties, error) {
+			p, err := q.Properties(ctx)
+			p.Metadata = nil
+			return p, err
+		}), "by the flag true"},
+
+		"the flag of a queue is not read": {looking(func(context.Context, queue.Queue) (queue.Properties, error) {
+			return queue.Properties{}, nil
+		}), "the metadata were not read within"},
+
+		"the flag of a queue is read too often": {looking(func(ctx context.Context, q queue.Queue) (queue.Properties, error) {
+			p, err := q.Properties(ctx)
+			if len(p.Metadata) > 0 {
+				_, _ = q.Properties(ctx)
+			}
+			return p, err
+		}), "a reading of the flag in a pause"},
+
+		"the flag is read while the program pauses": {breakage{pause: func(*listener.Listener[job]) {}, outer: func(p *process, q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				_, _ = q.Properties(ctx)
+				return q.Dequeue(ctx, n, visibility)
+			}}
+		}}, "a reading in a pause by the program"},
 
 		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
 			for body := range c.List(context.Background()) {

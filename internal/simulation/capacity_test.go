@@ -12,7 +12,7 @@ func (w *world) checkCapacity(p *process) {
 	}
 	slots := s.capacity(loops)
 	c := w.pace([]*process{p})
-	assembled := 2*(c.discovery+c.lingering) + 2*maxDepthInterval
+	assembled := w.plan.flagEnds() + 2*(c.discovery+c.lingering) + 2*maxDepthInterval
 	if hung, _ := w.hanging(p); s.timeout > 0 || hung > 0 {
 		return // runs would be cut off, or some slots are still taken
 	}

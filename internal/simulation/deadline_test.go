@@ -221,7 +221,7 @@ func (w *world) deadline(by []*process) deadline {
 	if c.capacity <= 0 { // hanging runs occupy all slots
 		soon, c.capacity = max(soon, c.blocked), 1
 	}
-	long := maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
+	long := w.plan.flagEnds() + maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
 	return deadline{soon + long, max(soon, hangs) + long, hang}
 }
 

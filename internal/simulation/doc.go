@@ -17,6 +17,7 @@
 //   - an outage of a database that all handlers need;
 //   - in one world in seven wake-ups, which are lost, late, doubled, or for other queues, and connections
 //     that are lost: idle workers then have no loops, and a safety poll finds what nobody heard of;
+//   - in one world in seven pauses, by the program of a worker or by the flag in the metadata of the queue;
 //   - stops, halts and kills, and a queue that is deleted and created again.
 //
 // One world in five has no faults, and the audit of it is exact.
@@ -36,7 +37,8 @@
 // discarded, is still in the queue, has expired, or was dropped with its queue. A delete follows
 // a success, a discard or a copy. Each attempt is recorded once, and runs respect MaxAttempts and
 // MaxLost. Handlers respect Concurrency, dequeues the free slots, and loops their bounds. Counters
-// agree with the calls. No process acts after its end, and no goroutine is left, which the bubble
+// agree with the calls. In a pause nothing is dequeued, a worker that takes messages reads the flag within a minute,
+// and while the flag pauses it no more often (pauses_test.go). No process acts after its end, and no goroutine is left, which the bubble
 // checks. A delivery without a settlement, which is what makes duplicates, needs a cause, and
 // the causes are counted. TestLedgerFindsViolations breaks every promise in turn.
 //
@@ -61,7 +63,7 @@
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
 // one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
-// wake-ups and several loops, which end without a hook, and those that give up several handlers of a
+// wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together, and those that give up several handlers of a
 // batch.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be

@@ -40,6 +40,13 @@ const (
 	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
 
+	pausing   kind = "pausing"   // its program pauses the listener
+	resuming  kind = "resuming"  // and resumes it
+	asking    kind = "asking"    // a listener sends a dequeue
+	receiving kind = "receiving" // and has received messages
+	reading   kind = "reading"   // a listener reads the properties of the queue
+	read      kind = "read"      // and has the response
+
 	stored   kind = "stored"   // a body, in a blob; the text is its name
 	entombed kind = "entombed" // a tombstone took the place of a body
 	swept    kind = "swept"    // a tombstone was removed

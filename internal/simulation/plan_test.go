@@ -25,6 +25,7 @@ type plan struct {
 	outage    outagePlan
 	claims    claimsPlan
 	wakes     wakesPlan
+	pauses    pausesPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -64,6 +65,7 @@ func newPlan(seed uint64) *plan {
 	p.drawClaims()
 	p.drawFaults()
 	p.drawWakes()
+	p.drawPauses()
 	least := 5
 	if p.outage.long > 0 { // fewer would not be recognized as an outage
 		least = 40

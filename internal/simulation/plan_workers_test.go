@@ -49,6 +49,7 @@ type workerPlan struct {
 	hookPanic float64       // share of the calls of its hooks that panic
 	hookExits bool          // one of its hooks sometimes ends the goroutine
 	changes   []change
+	pauses    []span // by its program
 }
 
 // change is one of settings while the worker runs.
@@ -121,6 +122,7 @@ func (p *plan) worker(i int) workerPlan {
 			w.changes = append(w.changes, change)
 		}
 	}
+	w.pauses = p.programPauses(about)
 	slices.SortFunc(w.changes, func(a, b change) int { return int(a.at - b.at) })
 	return w
 }

@@ -57,6 +57,7 @@ func (p *process) live() {
 	p.listener = listener.New(p.queue(), w.breakage.handler(p.handle), p.options())
 
 	close(p.born)
+	p.pauseProgram()
 
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -171,7 +172,11 @@ func (p *process) queue() queue.Queue {
 	if p.plan.release == 2 {
 		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
 	}
-	return &staggered{Queue: tardy{q, p}, process: p, loops: make(map[string]*loopCalls), fresh: make(map[string]int)}
+	q = &staggered{Queue: tardy{q, p}, process: p, loops: make(map[string]*loopCalls), fresh: make(map[string]int)}
+	if p.world.plan.pauses.on {
+		q = &witness{Queue: q, process: p}
+	}
+	return p.world.breakage.outer(p, q)
 }
 
 func (p *process) options() *listener.Options[job] {

@@ -43,7 +43,13 @@ var parts = map[string]func(*plan){
 			p.workers[i].survives = p.faultless
 		}
 	},
-	"outages":   func(p *plan) { p.outage = outagePlan{} },
+	"outages": func(p *plan) { p.outage = outagePlan{} },
+	"pauses": func(p *plan) {
+		p.pauses.fleet = nil
+		for i := range p.workers {
+			p.workers[i].pauses = nil
+		}
+	},
 	"losses":    func(p *plan) { p.wakes.lost, p.wakes.breaking = 0, 0 },
 	"incidents": func(p *plan) { p.incidents = nil },
 }

@@ -11,8 +11,10 @@ import (
 type worker struct {
 	*process
 	running int
-	limits  []limit       // what its settings were
-	over    bool          // returned or died
+	limits  []limit // what its settings were
+	over    bool    // returned or died
+	ending  bool    // was told to stop, or died
+	pause   pauseState
 	stopped time.Duration // when it was told to stop; 0 for not yet
 
 	dequeues  []faultqueue.Call
@@ -78,6 +80,7 @@ func (s *worker) minLoops() int { return s.limits[len(s.limits)-1].plan.minLoops
 
 // checkWorker checks what is true of a process whatever it does.
 func (b *ledger) checkWorker(s *worker, e entry) {
+	b.checkPause(s, e)
 	switch e.kind {
 	case died, returned:
 		s.over = true
@@ -87,6 +90,7 @@ func (b *ledger) checkWorker(s *worker, e entry) {
 	case configured:
 		s.limits = append(s.limits, limit{e.at, s.limits[len(s.limits)-1].plan.with(e.settings)})
 	case ended, cutOff, batched, saving, saved: // also of an abandoned handler
+	case pausing, resuming: // by the program, at any time
 	case sampled:
 		concurrency, loops := s.bounds()
 		if e.state.loops > loops || e.state.loops < s.minLoops() {

@@ -158,6 +158,7 @@ func (w *world) faultyTime() {
 	if w.plan.claims.on {
 		all.Go(w.sweep)
 	}
+	all.Go(w.pauseFleet)
 	for _, one := range w.plan.workers {
 		if p := w.addProcess(one); one.survives {
 			w.surviving.Go(p.live)

@@ -106,7 +106,7 @@ type failover struct {
 
 // counts are the numbers of a [State].
 type counts struct {
-	failovers, diverted, maybeTwice, refused, probes int64
+	failovers, diverted, maybeTwice, unanswered, refused, probes int64
 }
 
 func newFailover(name queue.Name, o Options) *failover {
@@ -151,6 +151,9 @@ func (f *failover) end(a attempt, v verdict, err error) (divert bool) {
 	now := time.Now()
 	if a.probe {
 		f.endProbe(now, v)
+	}
+	if errors.Is(err, queue.ErrOutcomeUnknown) {
+		f.counts.unanswered++
 	}
 	switch v {
 	case accepted:
@@ -281,6 +284,13 @@ func (f *failover) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
+}
+
+// unanswered counts a send to a backlog queue whose outcome is unknown.
+func (f *failover) unanswered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts.unanswered++
 }
 
 // count counts what became of a message that the primary queue did not take.

@@ -191,6 +191,11 @@ func TestABusyPrimaryIsSentToAgainAfterTenSeconds(t *testing.T) {
 		if n := b.west.called("send"); n != 3 {
 			t.Errorf("sends: got %d, want 3", n)
 		}
+		ctx, cancel = context.WithTimeout(b.ctx, 20*time.Second) // ends with a wait
+		defer cancel()
+		if _, err := b.queue.Enqueue(ctx, "to the moment", nil); !errors.Is(err, queue.ErrThrottled) {
+			t.Errorf("got %v, want %v", err, queue.ErrThrottled)
+		}
 		b.is(paired.Healthy)
 		if n := b.east.called(""); n != 0 {
 			t.Errorf("requests to the secondary account: got %d, want 0", n)

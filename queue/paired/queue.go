@@ -19,6 +19,7 @@ type Queue struct {
 	rotation *rotation
 	failover *failover
 	paired   atomic.Bool
+	syphons  syphonHints
 
 	life     context.Context // of the goroutine that watches the primary queue
 	cancel   func()          // ends life
@@ -59,7 +60,9 @@ func (q *Queue) Sibling(suffix string) queue.Queue { return q.primary.Sibling(su
 
 // Dequeue takes messages of the primary queue alone.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
-	return q.primary.Dequeue(ctx, n, visibility)
+	batch, err := q.primary.Dequeue(ctx, n, visibility)
+	q.syphons.received(ctx, err, q.options.FailoverInterval)
+	return batch, err
 }
 
 // Peek returns messages of the primary queue alone.

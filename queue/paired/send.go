@@ -63,6 +63,7 @@ type send struct {
 
 func (s *send) run(ctx context.Context) (queue.Message, error) {
 	sealed, unfit := s.seal()
+	var busyErr error // of an attempt before
 	for {
 		a := s.q.failover.begin(unfit == nil)
 		if !a.primary {
@@ -73,12 +74,16 @@ func (s *send) run(ctx context.Context) (queue.Message, error) {
 		case err == nil:
 			return sent, nil
 		case ctx.Err() != nil:
+			if busyErr != nil && !errors.Is(err, queue.ErrOutcomeUnknown) { // nothing was sent since
+				err = busyErr
+			}
 			return queue.Message{}, err
 		case divert:
 			return s.divert(ctx, sealed, unfit)
 		case v != busy || !pause.For(busyWait, ctx.Done()):
 			return queue.Message{}, err
 		}
+		busyErr = err
 	}
 }
 
@@ -164,10 +169,14 @@ func (s *send) divert(ctx context.Context, sealed string, unfit error) (queue.Me
 		s.q.rotation.ended(b, v, err)
 		if err == nil {
 			s.q.failover.count(true, s.unknown)
+			s.q.syphons.diverted(b.queue.Name())
 			return s.diverted(b, sent), nil
 		}
 		at, last = b.queue.Name(), err
-		s.unknown = s.unknown || errors.Is(err, queue.ErrOutcomeUnknown)
+		if errors.Is(err, queue.ErrOutcomeUnknown) {
+			s.unknown = true
+			s.q.failover.unanswered()
+		}
 		if v == refused && ctx.Err() == nil { // by every other as well
 			return queue.Message{}, s.bothDown(at, last)
 		}

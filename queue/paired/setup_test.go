@@ -135,7 +135,9 @@ type fault struct {
 	err   error
 	acts  bool          // whether the message is there in spite of err
 	takes time.Duration // before it answers
+	hangs bool          // it answers never, and the client gives up as azurequeue does
 	all   bool
+	reads error // of the other requests, unless all is set
 }
 
 // region is an account whose queues may fail. Create one in the bubble that uses it.
@@ -208,7 +210,7 @@ func (r *region) meet(op, name string) fault {
 		f = one
 	}
 	if op != "send" && !f.all {
-		return fault{}
+		return fault{err: f.reads}
 	}
 	return f
 }
@@ -258,8 +260,25 @@ func (q *faulty) Delete(ctx context.Context, l queue.Lease) error {
 	return q.Manager.Delete(ctx, l)
 }
 
+func (q *faulty) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
+	if err := q.wait(ctx, q.region.meet("dequeue", q.name)); err != nil {
+		return nil, err
+	}
+	return q.Manager.Dequeue(ctx, n, visibility)
+}
+
+func (q *faulty) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
+	if err := q.wait(ctx, q.region.meet("update", q.name)); err != nil {
+		return queue.Lease{}, err
+	}
+	return q.Manager.Update(ctx, l, text, visibility)
+}
+
 // wait returns the error of the fault when its time is over.
 func (q *faulty) wait(ctx context.Context, f fault) error {
+	if f.hangs {
+		f.err, f.takes = unknown, 10*time.Second<<min(queue.Repeats(ctx), 2)
+	}
 	if f.takes > 0 {
 		select {
 		case <-time.After(f.takes):

@@ -28,6 +28,7 @@ type State struct {
 	Failovers  int64 `json:"failovers"`   // how often sends began to go to the backlog queues
 	Diverted   int64 `json:"diverted"`    // messages that backlog queues have accepted
 	MaybeTwice int64 `json:"maybe_twice"` // those of them that the primary queue may have accepted as well
+	Unanswered int64 `json:"unanswered"`  // sends to any of the queues without a response; there are no more duplicates than that
 	Refused    int64 `json:"refused"`     // sends that failed because both were down
 	Probes     int64 `json:"probes"`      // requests that found out whether the primary queue accepts again
 
@@ -57,7 +58,7 @@ func (q *Queue) State() State {
 	f.mu.Lock()
 	s := State{
 		Queue: f.queue, Status: f.status, Since: f.since, Failures: f.outage.Failures, LastError: f.lastErr,
-		Failovers: f.counts.failovers, Diverted: f.counts.diverted, MaybeTwice: f.counts.maybeTwice,
+		Failovers: f.counts.failovers, Diverted: f.counts.diverted, MaybeTwice: f.counts.maybeTwice, Unanswered: f.counts.unanswered,
 		Refused: f.counts.refused, Probes: f.counts.probes,
 	}
 	f.mu.Unlock()

@@ -31,9 +31,10 @@ func (q *Queue) Add(one queue.Queue) error {
 }
 
 // Remove removes a shard: no message is sent to it any more, not even one whose outcome there is unknown,
-// which is sent again elsewhere. It waits until no request to it is under way, so that what is read from
-// the queue afterwards until it is empty is all that this Queue has sent. If ctx ends before, it returns
-// the cause; the shard is removed all the same. A name that the Queue does not have, and its last shard,
+// which is sent again elsewhere. It waits until no request to it is under way. What is read from the queue
+// afterwards until it is empty is all that this Queue has sent, unless the network delivers a request
+// later whose response was given up. If ctx ends before, Remove returns the cause; the shard is removed
+// all the same. A name that the Queue does not have, and its last shard,
 // are errors that change nothing.
 func (q *Queue) Remove(ctx context.Context, name queue.Name) error {
 	s, err := q.remove(name)

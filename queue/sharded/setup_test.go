@@ -159,6 +159,11 @@ type named struct {
 
 func (n named) Name() queue.Name { return n.name }
 
-func (n named) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
+// idle is such a queue that takes messages and has none.
+type idle struct{ named }
+
+func (idle) Enqueue(context.Context, string, *queue.EnqueueOptions) (queue.Message, error) {
 	return queue.Message{}, nil
 }
+
+func (idle) Properties(context.Context) (queue.Properties, error) { return queue.Properties{}, nil }

@@ -1,0 +1,38 @@
+// Package pool lets several listeners, of any types of jobs, share one set of slots, so that together
+// they run no more handlers at once than the process can bear. Give each a [Member] in the option Slots
+// of its listener. A member keeps its loops, idle curve, leases and poison policy; the pool decides only
+// who gets the slots that are free.
+//
+// # Weighted
+//
+// A pool is weighted unless [Options.Strict] is set. No slot stays free that a member could use, so one
+// that is alone uses all. While several want more than there is, a free slot goes to the one with the
+// fewest in proportion to its weight, and to one without any first: nobody starves. Shares are whole
+// slots: among few slots weights are rounded.
+//
+// # Strict
+//
+// In a strict pool free slots go to the lowest [MemberOptions.Rank] that waits, and weights decide
+// among equal ranks. A rank that always has work leaves nothing to those after it but what they have
+// reserved.
+//
+// # Reserves
+//
+// Handlers are not preempted: what is taken comes back when a handler returns, whoever waits for it. A
+// member that must not wait for the handlers of others reserves slots ([MemberOptions.Reserve]). Others
+// never take these, also while they are unused. A reserve holds from [Pool.Member] on until the listener
+// of the member has ended.
+//
+// # What it costs
+//
+// A listener holds slots during a dequeue for the messages that may come. So that members with empty
+// queues do not take the slots of others for nothing, one that found nothing asks for an eighth of its
+// share, or for its reserve if that is more, and for four times as many messages as each dequeue
+// brings. Work that appears on an idle queue thus takes up to three dequeues more. A waiting member is
+// served when as many slots are free as its MinFetch, or its share, or after its Linger; meanwhile those
+// few slots are kept for it.
+//
+// Delivery, order and shutdown are those of the listeners: a member takes part while its listener runs,
+// and what it holds returns as its handlers do, at the latest when Run returns, handlers that were
+// abandoned included.
+package pool

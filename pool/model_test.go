@@ -1,0 +1,256 @@
+package pool
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/dispatcher"
+)
+
+// user is a listener of the model: it knows what it holds, and whether it waits.
+type user struct {
+	member  *Member
+	reserve int
+	freed   chan struct{}
+	joined  bool
+	left    bool
+	held    int
+	request *dispatcher.SlotRequest // it waits with; nil if it does not wait
+	told    bool                    // what freed said since its last Take
+}
+
+// model is a pool with its users, and what must hold after every step.
+type model struct {
+	*rapid.T
+	pool  *Pool
+	slots int
+	users []*user
+}
+
+// Whatever members do, in whatever order: no more slots are taken than there are, reserves are left alone,
+// what is held is what was taken and not returned, and whoever waits is told when it would get slots.
+func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{T: t, slots: rapid.IntRange(1, 40).Draw(t, "slots")}
+		m.pool = New(&Options{Slots: m.slots, Strict: rapid.Bool().Draw(t, "strict")})
+		t.Repeat(map[string]func(*rapid.T){
+			"":         m.check,
+			"make":     m.make,
+			"join":     m.join,
+			"take":     m.take,
+			"free":     m.free,
+			"withdraw": m.withdraw,
+			"leave":    m.leave,
+			"resize":   m.resize,
+		})
+	})
+}
+
+// pick returns a user for which the condition holds, or skips the step.
+func (m *model) pick(t *rapid.T, condition func(*user) bool) *user {
+	var some []*user
+	for _, u := range m.users {
+		if condition(u) {
+			some = append(some, u)
+		}
+	}
+	if len(some) == 0 {
+		t.Skip("no member for this step")
+	}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "member")]
+}
+
+func (m *model) make(t *rapid.T) {
+	o := &MemberOptions{
+		Name:    fmt.Sprint(len(m.users)),
+		Weight:  rapid.IntRange(0, 5).Draw(t, "weight"),
+		Reserve: rapid.IntRange(0, 6).Draw(t, "reserve"),
+	}
+	if m.pool.strict {
+		o.Rank = rapid.IntRange(-1, 2).Draw(t, "rank")
+	}
+	u := &user{member: m.pool.Member(o), reserve: o.Reserve, freed: make(chan struct{}, 1)}
+	members, reserved := m.counted()
+	fits := members < m.slots && reserved+o.Reserve <= m.slots
+	if _, err := u.member.Size(); (err == nil) != fits {
+		t.Fatalf("member %d with a reserve of %d beside %d with %d, of %d slots: got error %v", members+1, o.Reserve, members, reserved, m.slots, err)
+	}
+	if fits {
+		m.users = append(m.users, u)
+	}
+}
+
+// counted returns the members that have not left, and their reserves.
+func (m *model) counted() (members, reserved int) {
+	for _, u := range m.users {
+		if !u.left {
+			members++
+			reserved += u.reserve
+		}
+	}
+	return members, reserved
+}
+
+func (m *model) join(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return !u.joined })
+	members, reserved := m.counted()
+	fits := !u.left || members < m.slots && reserved+u.reserve <= m.slots
+	if err := u.member.Join(u.freed); (err == nil) != fits {
+		t.Fatalf("join beside %d members with reserves of %d, of %d slots: got error %v", members, reserved, m.slots, err)
+	}
+	if fits {
+		u.joined, u.left = true, false
+	}
+	if err := u.member.Join(u.freed); err == nil {
+		t.Fatal("a second listener joined by the same member")
+	}
+}
+
+func (m *model) take(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.joined })
+	most := rapid.IntRange(1, 12).Draw(t, "most")
+	r := dispatcher.SlotRequest{
+		Least: rapid.IntRange(1, most).Draw(t, "least"), Most: most,
+		Likely: rapid.IntRange(0, 12).Draw(t, "likely"), Unanswered: rapid.IntRange(0, u.held).Draw(t, "unanswered"),
+	}
+	m.takeWith(t, u, r)
+}
+
+func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
+	m.drain(u)
+	u.told = false
+	unused := max(u.reserve-u.held, 0)
+	free := m.freeSlots() - m.unusedReserves() // for all
+	n, kept := u.member.Take(r)
+	switch {
+	case n == 0:
+		u.request = &r
+		if kept >= r.Least {
+			t.Fatalf("got none of %d free slots, want at least %d", kept, r.Least)
+		}
+	case n > r.Most:
+		t.Fatalf("got %d slots, want at most %d", n, r.Most)
+	case n > unused+max(free, 0):
+		t.Fatalf("got %d slots, with %d free for all and %d of its own: others reserved them", n, free, unused)
+	default:
+		u.request = nil
+		u.held += n
+	}
+}
+
+func (m *model) freeSlots() int {
+	free := m.slots
+	for _, u := range m.users {
+		free -= u.held
+	}
+	return free
+}
+
+func (m *model) unusedReserves() (n int) {
+	for _, u := range m.users {
+		if !u.left {
+			n += max(u.reserve-u.held, 0)
+		}
+	}
+	return n
+}
+
+func (m *model) free(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.held > 0 })
+	n := rapid.IntRange(1, u.held).Draw(t, "n")
+	u.held -= n
+	u.member.Free(n)
+}
+
+func (m *model) withdraw(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.request != nil })
+	u.request = nil
+	u.member.Withdraw()
+}
+
+func (m *model) leave(t *rapid.T) {
+	u := m.pick(t, func(u *user) bool { return u.joined })
+	u.member.Leave()
+	u.joined, u.left, u.held, u.request = false, true, 0, nil
+}
+
+func (m *model) resize(t *rapid.T) {
+	n := rapid.IntRange(1, 40).Draw(t, "slots")
+	members, reserved := m.counted()
+	fits := members <= n && reserved <= n
+	if err := m.pool.Resize(n); (err == nil) != fits {
+		t.Fatalf("resize to %d with %d members that reserve %d: got error %v", n, members, reserved, err)
+	}
+	if fits {
+		m.slots = n
+	}
+}
+
+// drain notes what the pool has said to a user.
+func (m *model) drain(u *user) {
+	select {
+	case <-u.freed:
+		u.told = true
+	default:
+	}
+}
+
+func (m *model) check(t *rapid.T) {
+	st := m.pool.State()
+	held := 0
+	for _, u := range m.users {
+		held += u.held
+		m.drain(u)
+	}
+	if st.Held != held || st.Slots != m.slots {
+		t.Fatalf("the pool says that %d of %d slots are held, want %d of %d", st.Held, st.Slots, held, m.slots)
+	}
+	if members, _ := m.counted(); len(st.Members) != members {
+		t.Fatalf("the pool has %d members, want %d", len(st.Members), members)
+	}
+	if got, want := m.pool.idle, m.unusedReserves(); got != want {
+		t.Fatalf("the pool keeps %d slots for reserves, want %d", got, want)
+	}
+	m.checkWaiting(t)
+}
+
+// checkWaiting asks again for everybody who waits, as it does when it is told. Who was not told must get
+// nothing; and when all were asked nothing is left that somebody could have.
+func (m *model) checkWaiting(t *rapid.T) {
+	for _, u := range m.users {
+		if u.request == nil || u.told {
+			continue
+		}
+		before := u.held
+		m.takeWith(t, u, *u.request)
+		if u.held != before {
+			t.Fatalf("a member that waited got %d slots when it asked again, and was not told", u.held-before)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, u := range m.users {
+			if m.drain(u); u.request != nil && u.told {
+				m.takeWith(t, u, *u.request)
+				again = true
+			}
+		}
+	}
+	m.checkNoneIdle(t)
+}
+
+// checkNoneIdle fails if somebody waits although all that it asks for is free: then nobody else waits for
+// more before it.
+func (m *model) checkNoneIdle(t *rapid.T) {
+	free := m.freeSlots() - m.unusedReserves()
+	for _, u := range m.users {
+		if u.request != nil && free >= 12 { // the most that anybody waits for
+			t.Fatalf("a member waits for %+v with %d free slots", *u.request, free)
+		}
+		if u.request != nil && max(u.reserve-u.held, 0) >= u.request.Least && m.freeSlots() >= m.unusedReserves() {
+			t.Fatalf("a member waits for %+v and has %d of its reserve", *u.request, u.reserve-u.held)
+		}
+	}
+}

@@ -1,0 +1,756 @@
+package paired
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// messages are moved from the secondary to the primary.
+func TestDivertedMessagesComeHome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 10)
+		r.divert(t, 1000)
+		s := start(t, r.home, r.backlogs, nil)
+		time.Sleep(time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(1000))
+		if left := depths(t, r.backlogs...); left != 0 {
+			t.Errorf("got %d messages left in the backlog queues, want 0", left)
+		}
+		if got := s.State(); got.Moved != 1000 || got.Doubtful != 0 || got.LastError != nil || !got.Running || got.InHand != 0 || !got.Failing.IsZero() {
+			t.Errorf("got %+v, want 1,000 moved, and nothing else", got)
+		}
+	})
+}
+
+// x-ms-timetolive. What is left of a life and of a delay counts from the send.
+func TestWhatIsLeftOfLifeAndDelayComesHome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		sent := time.Now()
+		r.put(t, 0, "forever", nil)
+		r.put(t, 0, "short", &queue.EnqueueOptions{TTL: 5 * time.Minute})
+		r.put(t, 0, "lives", &queue.EnqueueOptions{TTL: time.Hour})
+		r.put(t, 0, "later", &queue.EnqueueOptions{Delay: 30 * time.Minute, TTL: time.Hour})
+		r.put(t, 0, "due", &queue.EnqueueOptions{Delay: time.Minute})
+		time.Sleep(10 * time.Minute)
+		s := start(t, r.home, r.backlogs, nil)
+		synctest.Wait()
+		ends := make(map[string]time.Time)
+		for _, m := range take(t, r.home) {
+			ends[m.Text] = m.Expires
+		}
+		if len(ends) != 3 || ends["forever"].Year() != 9999 || ends["due"].Year() != 9999 {
+			t.Errorf("got %v, want what is visible by now", ends)
+		}
+		if got := ends["lives"].Sub(sent); got < time.Hour || got > time.Hour+time.Second {
+			t.Errorf("it lives %v after it was sent, want 1h", got)
+		}
+		time.Sleep(20*time.Minute - time.Second)
+		if got := take(t, r.home); len(got) != 0 {
+			t.Errorf("got %v before its delay was over", got)
+		}
+		time.Sleep(2 * time.Second)
+		later := take(t, r.home)
+		if len(later) != 1 || later[0].Text != "later" {
+			t.Fatalf("got %v, want the delayed one", later)
+		}
+		if got := later[0].Expires.Sub(sent); got < time.Hour || got > time.Hour+time.Second {
+			t.Errorf("it lives %v after it was sent, want 1h", got)
+		}
+		if got := s.State(); got.Moved != 4 {
+			t.Errorf("got %d moved, want 4, because one life had ended", got.Moved)
+		}
+	})
+}
+
+// take takes everything that is visible, for an hour.
+func take(t testing.TB, q queue.Queue) (all []queue.Message) {
+	t.Helper()
+	for {
+		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) == 0 {
+			return all
+		}
+		all = append(all, batch...)
+	}
+}
+
+func TestAFailingPrimaryRestsTheSyphon(t *testing.T) {
+	for name, err := range map[string]error{
+		"unavailable":  fault(queue.ErrUnavailable, 500),
+		"unauthorized": fault(queue.ErrUnauthorized, 403),
+		"busy":         fault(queue.ErrThrottled, 503),
+		"missing":      fault(queue.ErrQueueMissing, 404),
+		"no response":  fault(queue.ErrOutcomeUnknown, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRegions(t, 10)
+				r.divert(t, 1000)
+				var down outage
+				home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error { return down.answer() }}
+				backlogs, wrapped := scriptAll(r.backlogs)
+				down.begin(err)
+				s := start(t, home, wrapped, nil)
+				time.Sleep(time.Minute) // the waits have grown
+				copies, taken := home.enqueues.Load(), dequeues(backlogs)
+				if copies > 40 || taken > 40 {
+					t.Errorf("in the first minute: got %d copies and %d polls, want at most 40 each", copies, taken)
+				}
+				time.Sleep(time.Hour)
+				copies, taken = home.enqueues.Load()-copies, dequeues(backlogs)-taken
+				if copies < 40 || copies > 90 || taken > 90 {
+					t.Errorf("in an hour: got %d copies and %d polls, want about one a minute", copies, taken)
+				}
+				if got := s.State(); got.Moved != 0 || got.Failing.IsZero() || got.LastError == nil {
+					t.Errorf("got %+v, want nothing moved, and why", got)
+				}
+				// What the syphon does not try with is visible, with no more than one dequeue wasted.
+				storms := 0
+				for _, q := range r.backlogs {
+					for _, m := range take(t, q) {
+						if m.DequeueCount > 2 {
+							storms++
+						}
+					}
+				}
+				if storms > 100 {
+					t.Errorf("got %d messages that were dequeued again and again, want at most 100", storms)
+				}
+				down.end()
+				time.Sleep(2 * time.Hour) // take hid them
+				sameTexts(t, texts(t, r.home), jobs(1000))
+				if got := s.State(); !got.Failing.IsZero() || depths(t, r.backlogs...) != 0 {
+					t.Errorf("got %+v, want all at home", got)
+				}
+			})
+		})
+	}
+}
+
+func dequeues(qs []*scripted) (n int64) {
+	for _, q := range qs {
+		n += q.dequeues.Load()
+	}
+	return n
+}
+
+// One copy that fails is given back, and the others go on.
+func TestOneFailureDoesNotRestTheSyphon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 320)
+		var mu sync.Mutex
+		n := 0
+		home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n%20 == 0 {
+				return fault(queue.ErrUnavailable, 500)
+			}
+			return nil
+		}}
+		start(t, home, r.backlogs, nil)
+		time.Sleep(10 * time.Second)
+		sameTexts(t, texts(t, r.home), jobs(320))
+	})
+}
+
+// a message that the service was too busy for is sent again after 10 s at the earliest, and if it is
+// busy for several in a row it is left alone for as long.
+func TestABusyPrimaryIsLeftAloneForTenSeconds(t *testing.T) {
+	for _, n := range []int{1, 100} {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 3)
+			r.divert(t, n)
+			var mu sync.Mutex
+			last := make(map[string]time.Time)
+			tries := 0
+			home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if since := time.Since(last[text]); since < busyWait {
+					t.Errorf("%s came again after %v, want at least %v", text, since, busyWait)
+				}
+				last[text] = time.Now()
+				tries++
+				return fault(queue.ErrThrottled, 503)
+			}}
+			start(t, home, r.backlogs, nil)
+			time.Sleep(100 * time.Millisecond)
+			mu.Lock()
+			before := tries
+			mu.Unlock()
+			time.Sleep(9 * time.Second)
+			mu.Lock()
+			if tries > before {
+				t.Errorf("got %d tries within 9 s, want none", tries-before)
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			if tries < 8 {
+				t.Errorf("got %d tries, want at least 8", tries)
+			}
+		})
+	}
+}
+
+func TestMessagesThatAreNoRecordsAreLeft(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 2)
+		strange := []string{"hello", "", "backlog/1 orders", "backlog/2 orders 0 more\njob", "backlog/1 invoices 0\njob", "backlog/1 orders x\njob"}
+		for _, text := range strange {
+			if _, err := r.backlogs[0].Enqueue(t.Context(), text, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.divert(t, 100)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		s := start(t, r.home, wrapped, nil)
+		time.Sleep(time.Hour)
+		sameTexts(t, texts(t, r.home), jobs(100))
+		if got := s.State(); got.Unreadable != int64(len(strange)) || s.errs.containing("left there") != len(strange) {
+			t.Errorf("got %d unreadable and %d reports, want %d each", got.Unreadable, s.errs.containing("left there"), len(strange))
+		}
+		before := backlogs[0].updates.Load() + backlogs[0].dequeues.Load()
+		time.Sleep(24 * time.Hour)
+		if spent := backlogs[0].updates.Load() + backlogs[0].dequeues.Load() - before; spent > 24*int64(len(strange))+200 {
+			t.Errorf("got %d requests in a day for %d messages, want about one an hour each", spent, len(strange))
+		}
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		got := texts(t, r.backlogs[0])
+		for _, text := range strange {
+			if got[text] != 1 {
+				t.Errorf("the text %q is there %d times, want once, unchanged", text, got[text])
+			}
+		}
+	})
+}
+
+// A message that expires is not hidden for longer than it lives: the service would refuse that.
+func TestAMessageThatIsLeftExpires(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		if _, err := r.backlogs[0].Enqueue(t.Context(), "strange", &queue.EnqueueOptions{TTL: 90 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, r.home, r.backlogs, nil)
+		time.Sleep(10 * time.Minute)
+		if got := s.State(); got.Unreadable != 1 || s.errs.containing("update") != 0 || depths(t, r.backlogs...) != 0 {
+			t.Errorf("got %+v, want one that was left and expired", got)
+		}
+	})
+}
+
+func TestMessagesThatThePrimaryRefusesAreLeft(t *testing.T) {
+	for _, kind := range []error{queue.ErrInvalid, queue.ErrTooLarge} {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 1)
+			r.divert(t, 100)
+			home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+				if text == "job-7" {
+					return fault(kind, 400)
+				}
+				return nil
+			}}
+			s := start(t, home, r.backlogs, nil)
+			time.Sleep(time.Hour)
+			want := jobs(100)
+			delete(want, "job-7")
+			sameTexts(t, texts(t, r.home), want)
+			if got := s.State(); got.Refused != 1 || s.errs.matching(kind) != 1 || depths(t, r.backlogs...) != 1 {
+				t.Errorf("got %+v and %d errors, want one refused message, which is left", got, s.errs.matching(kind))
+			}
+		})
+	}
+}
+
+// A message that the primary queue refuses is no answer to whether it accepts again.
+func TestARefusedMessageDoesNotEndTheTries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 10)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		refuse := false // written before the outage ends
+		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+			if refuse && text < "job-5" {
+				return fault(queue.ErrInvalid, 400)
+			}
+			return down.answer()
+		}}
+		s := start(t, home, r.backlogs, nil)
+		time.Sleep(10 * time.Minute)
+		refuse = true
+		down.end()
+		time.Sleep(10 * time.Minute)
+		if got := s.State(); got.Moved != 5 || got.Refused != 5 || !got.Failing.IsZero() {
+			t.Errorf("got %+v, want five at home and five that are refused", got)
+		}
+	})
+}
+
+// the price while nothing is diverted: 96 polls a day for each backlog queue, 960 for ten.
+func TestAnIdleSyphonIsCheap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 10)
+		s := start(t, r.home, r.backlogs, nil)
+		time.Sleep(24 * time.Hour) // the first day has the polls of the start
+		before := s.State().Requests.Total()
+		time.Sleep(10 * 24 * time.Hour)
+		got := s.State().Requests
+		if day := (got.Total() - before) / 10; day < 850 || day > 960 {
+			t.Errorf("got %d requests a day, want 960 or up to a tenth less", day)
+		}
+		if got.Copies+got.Deletes+got.GiveBacks != 0 || got.Polls != got.EmptyPolls {
+			t.Errorf("got %+v, want polls alone", got)
+		}
+		if before > 960+120 {
+			t.Errorf("got %d requests on the first day, want at most 12 more for each queue", before)
+		}
+	})
+}
+
+// Whichever queue is polled first finds the outage, and then all are polled.
+func TestAnIdleSyphonFindsAnOutageOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 10)
+		start(t, r.home, r.backlogs, nil)
+		var all time.Duration
+		const outages = 20
+		for i := range outages {
+			time.Sleep(3*time.Hour + time.Duration(i)*time.Minute)
+			r.divert(t, 100)
+			begun := time.Now()
+			for depths(t, r.backlogs...) > 0 {
+				if time.Since(begun) > 20*time.Minute {
+					t.Fatal("nobody brings them home")
+				}
+				time.Sleep(time.Second)
+			}
+			all += time.Since(begun)
+		}
+		if mean := all / outages; mean > 4*time.Minute {
+			t.Errorf("it took %v on average, want about 1m30s", mean)
+		}
+	})
+}
+
+// Within a process a failed delete does not double a message.
+func TestAMessageWhoseDeleteFailsIsCopiedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 2)
+		r.divert(t, 100)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		home := &scripted{Queue: r.home}
+		backlogs, wrapped := scriptAll(r.backlogs)
+		for _, q := range backlogs {
+			q.onDelete = func(context.Context) error { return down.answer() }
+		}
+		s := start(t, home, wrapped, &SyphonOptions{Parallel: 32})
+		time.Sleep(30 * time.Minute)
+		down.end()
+		time.Sleep(30 * time.Minute)
+		if got := s.State(); home.enqueues.Load() != 100 || got.Moved != 100 || got.Doubtful != 100 || depths(t, r.backlogs...) != 0 {
+			t.Errorf("got %d copies, %+v, and %d left; want 100 copies, all of which were in doubt, and nothing left", home.enqueues.Load(), got, depths(t, r.backlogs...))
+		}
+	})
+}
+
+// A delete whose response is lost has succeeded.
+func TestADeleteThatFindsTheMessageGoneIsNoDoubt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 10)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		n := 0
+		var mu sync.Mutex
+		backlogs[0].deleted = func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n == 3 {
+				return fault(queue.ErrOutcomeUnknown, 0)
+			}
+			return nil
+		}
+		s := start(t, r.home, wrapped, nil)
+		time.Sleep(time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(10))
+		if got := s.State(); got.Doubtful != 0 || got.LastError != nil || got.Requests.Deletes != 11 {
+			t.Errorf("got %+v, want 11 deletes and no doubt", got)
+		}
+	})
+}
+
+func TestACopyOfUnknownOutcomeIsRepeatedAndCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 10)
+		var mu sync.Mutex
+		n := 0
+		home := &scripted{Queue: r.home, enqueued: func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if n++; n == 3 {
+				return fault(queue.ErrOutcomeUnknown, 0)
+			}
+			return nil
+		}}
+		s := start(t, home, r.backlogs, nil)
+		time.Sleep(time.Minute)
+		got := texts(t, r.home)
+		doubled := 0
+		for _, n := range got {
+			doubled += n - 1
+		}
+		if len(got) != 10 || doubled != 1 || s.State().Doubtful != 1 {
+			t.Errorf("got %v and %d in doubt, want one twice", got, s.State().Doubtful)
+		}
+	})
+}
+
+// However slow the primary is, no message is copied after its lease has ended.
+func TestASlowPrimaryCausesNoDuplicates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 2)
+		r.divert(t, 64)
+		slow := func(ctx context.Context, _ string) error { time.Sleep(9 * time.Second); return ctx.Err() }
+		home := &scripted{Queue: r.home, onEnqueue: slow}
+		options := func(seed uint64) *SyphonOptions {
+			return &SyphonOptions{Parallel: 2, Lease: 20 * time.Second, Seed: seed}
+		}
+		one, two := start(t, home, r.backlogs, options(1)), start(t, home, r.backlogs, options(2))
+		time.Sleep(time.Hour)
+		sameTexts(t, texts(t, r.home), jobs(64))
+		if one.State().Doubtful+two.State().Doubtful != 0 || depths(t, r.backlogs...) != 0 {
+			t.Errorf("got %+v and %+v, want no doubt", one.State(), two.State())
+		}
+	})
+}
+
+// one instance or several.
+func TestSeveralSyphonsShareTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 4)
+		r.divert(t, 2000)
+		_, wrapped := scriptAll(r.backlogs)
+		home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error { time.Sleep(10 * time.Millisecond); return nil }}
+		var all []*running
+		for i := range 3 {
+			all = append(all, start(t, home, wrapped, &SyphonOptions{Seed: uint64(i + 1)}))
+		}
+		time.Sleep(time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(2000))
+		moved := int64(0)
+		for i, s := range all {
+			got := s.State()
+			if moved += got.Moved; got.Moved < 200 {
+				t.Errorf("syphon %d: got %d moved, want at least 200", i, got.Moved)
+			}
+		}
+		if moved != 2000 {
+			t.Errorf("got %d moved, want 2,000", moved)
+		}
+	})
+}
+
+func TestAFailingBacklogQueueDoesNotHoldUpTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 4)
+		r.divert(t, 400)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[2].onDequeue = func(int) error { return down.answer() }
+		s := start(t, r.home, wrapped, nil)
+		time.Sleep(time.Hour)
+		if got := s.State(); got.Moved != 300 || got.Backlogs[2].LastError == nil || got.Backlogs[1].LastError != nil || !got.Backlogs[1].Empty {
+			t.Errorf("got %+v, want 300 moved", got)
+		}
+		if n := backlogs[2].dequeues.Load(); n > 80 {
+			t.Errorf("got %d polls of it in an hour, want about one a minute", n)
+		}
+		down.end()
+		time.Sleep(2 * time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(400))
+	})
+}
+
+func TestTheStopGivesBackWhatIsNotBegun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 4)
+		r.divert(t, 128)
+		home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error { time.Sleep(5 * time.Second); return nil }}
+		s := start(t, home, r.backlogs, &SyphonOptions{Parallel: 4})
+		time.Sleep(time.Second)
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.State(); got.Moved != 4 || got.InHand != 0 || got.Doubtful != 0 || got.Running {
+			t.Errorf("got %+v, want 4 moved: those that were begun", got)
+		}
+		visible := 0
+		for _, q := range r.backlogs {
+			visible += len(take(t, q))
+		}
+		if visible != 124 {
+			t.Errorf("got %d visible messages, want 124", visible)
+		}
+	})
+}
+
+// A dequeue in flight is not abandoned: what it returns is given back.
+func TestTheStopWaitsForADequeue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 32)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[0].onDequeue = func(int) error { time.Sleep(5 * time.Second); return nil }
+		s := start(t, r.home, wrapped, nil)
+		time.Sleep(time.Second)
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(take(t, r.backlogs[0])); got != 32 || s.State().Moved != 0 {
+			t.Errorf("got %d visible messages and %d moved, want 32 and none", got, s.State().Moved)
+		}
+	})
+}
+
+func TestGraceAndHaltAbandonRequests(t *testing.T) {
+	hang := func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", queue.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+	for _, c := range []struct {
+		name  string
+		grace time.Duration
+		halt  bool
+		takes time.Duration
+	}{
+		{"after the grace", 5 * time.Second, false, 5 * time.Second},
+		{"without a grace", -1, false, 0},
+		{"halted", time.Hour, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRegions(t, 1)
+				r.divert(t, 32)
+				home := &scripted{Queue: r.home, onEnqueue: hang}
+				s := newSyphon([]queue.Queue{home}, r.backlogs, &SyphonOptions{Parallel: 4, Grace: c.grace, Lease: time.Hour})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error)
+				go func() { ended <- s.Run(ctx) }()
+				synctest.Wait()
+				if n := s.State().InHand; n == 0 {
+					t.Error("got nothing in hand")
+				}
+				begun := time.Now()
+				if c.halt {
+					s.Halt()
+				} else {
+					cancel()
+				}
+				if err := <-ended; !errors.Is(err, errAbandoned) {
+					t.Errorf("got %v, want that requests were abandoned", err)
+				}
+				if took := time.Since(begun); took != c.takes {
+					t.Errorf("it took %v, want %v", took, c.takes)
+				}
+				if got := s.State(); got.InHand != 0 || got.Doubtful != 4 {
+					t.Errorf("got %+v, want nothing in hand and four in doubt", got)
+				}
+				s.Halt() // again
+			})
+		})
+	}
+}
+
+func TestAHaltedSyphonDoesNotRunAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		s := newSyphon([]queue.Queue{r.home}, r.backlogs, nil)
+		s.Halt()
+		if err := s.Run(t.Context()); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+	})
+}
+
+func TestASyphonRunsOnceAtATimeAndAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		s := start(t, r.home, r.backlogs, nil)
+		synctest.Wait()
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "runs already") {
+			t.Errorf("got %v, want that it runs already", err)
+		}
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		r.divert(t, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sameTexts(t, texts(t, r.home), jobs(10))
+	})
+}
+
+func TestInvalidSyphonOptionsAreRefused(t *testing.T) {
+	for want, o := range map[string]SyphonOptions{
+		"MinPoll":  {MinPoll: 5},
+		"MaxPoll":  {MinPoll: time.Minute, MaxPoll: time.Second},
+		"Parallel": {Parallel: -1},
+		"Lease":    {Lease: 5 * time.Second},
+		"seconds":  {Lease: 20*time.Second + time.Millisecond},
+	} {
+		s := newSyphon([]queue.Queue{nil}, nil, &o)
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error about %s", err, want)
+		}
+		s.Halt()
+		if s.State().Running {
+			t.Error("it runs")
+		}
+	}
+}
+
+// The requests of a syphon can be told from others.
+func TestRequestsOfTheSyphonSayWhy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 10)
+		home := &scripted{Queue: r.home, onEnqueue: func(ctx context.Context, _ string) error {
+			if c := queue.CauseOf(ctx); c != queue.CauseSyphon {
+				t.Errorf("got the cause %v, want syphon", c)
+			}
+			return nil
+		}}
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[0].onDelete = func(ctx context.Context) error {
+			if c := queue.CauseOf(ctx); c != queue.CauseSyphon {
+				t.Errorf("got the cause %v, want syphon", c)
+			}
+			return nil
+		}
+		start(t, home, wrapped, nil)
+		time.Sleep(time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(10))
+	})
+}
+
+// A kill loses nothing, and doubles at most what was being copied.
+func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
+	const parallel = 8
+	doubles := 0
+	for seed := range uint64(200) {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 4)
+			r.divert(t, 300)
+			// One process has one death: home and backlogs die together.
+			die := make(chan struct{})
+			var once sync.Once
+			home := faultqueue.New(r.home, &faultqueue.Options{Seed: seed, DieAfter: 400, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+			var wrapped []queue.Queue
+			var mortal []*faultqueue.Queue
+			for _, q := range r.backlogs {
+				f := faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+				mortal, wrapped = append(mortal, f), append(wrapped, f)
+			}
+			first := newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1})
+			ended := make(chan error, 1)
+			go func() { ended <- first.Run(context.Background()) }()
+			go func() {
+				select {
+				case <-home.Died():
+				case <-time.After(time.Minute): // it had fewer calls than that
+				}
+				for _, f := range mortal {
+					f.Kill()
+				}
+				first.Halt()
+				once.Do(func() { close(die) })
+			}()
+			<-die
+			<-ended
+			start(t, r.home, r.backlogs, nil)
+			time.Sleep(30 * time.Minute)
+			got := texts(t, r.home)
+			twice := 0
+			for text, n := range got {
+				if n > 1 {
+					twice++
+				}
+				if n > 2 {
+					t.Errorf("seed %d: %s came home %d times", seed, text, n)
+				}
+			}
+			if len(got) != 300 || twice > parallel || depths(t, r.backlogs...) != 0 {
+				t.Errorf("seed %d: got %d jobs, %d of them twice, and %d left; want 300, at most %d and none", seed, len(got), twice, depths(t, r.backlogs...), parallel)
+			}
+			doubles += twice
+		})
+	}
+	if doubles == 0 {
+		t.Error("no kill came between a copy and its delete: the test shows nothing")
+	}
+}
+
+// Whatever goes wrong, nothing is lost, and what is doubled was in doubt.
+func TestFaultsLoseNothing(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 50
+	}
+	for seed := range seeds {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 3)
+			r.divert(t, 200)
+			options := &faultqueue.Options{
+				Seed:  seed,
+				Every: faultqueue.Rates{Throttled: 0.03, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Slow: 0.02},
+				Phases: []faultqueue.Phase{{From: 20 * time.Minute, For: 1 << 60, Faults: map[faultqueue.Op]faultqueue.Rates{
+					faultqueue.Enqueue: {}, faultqueue.Dequeue: {}, faultqueue.Delete: {}, faultqueue.Update: {},
+				}}},
+			}
+			home := faultqueue.New(r.home, options)
+			var wrapped []queue.Queue
+			for _, q := range r.backlogs {
+				wrapped = append(wrapped, faultqueue.New(q, options))
+			}
+			one := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 1})
+			two := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 2})
+			time.Sleep(2 * time.Hour)
+			got := texts(t, r.home)
+			doubled := int64(0)
+			for _, n := range got {
+				doubled += int64(n - 1)
+			}
+			doubtful := one.State().Doubtful + two.State().Doubtful
+			if len(got) != 200 || doubled > doubtful || depths(t, r.backlogs...) != 0 {
+				t.Errorf("seed %d: got %d jobs, %d doubled, %d in doubt and %d left; want 200, no more than in doubt, and none left", seed, len(got), doubled, doubtful, depths(t, r.backlogs...))
+			}
+		})
+	}
+}

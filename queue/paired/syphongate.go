@@ -1,0 +1,193 @@
+package paired
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/retry"
+	"github.com/millrace/millrace/queue"
+)
+
+// The rests of a syphon whose primary queue does not accept, and of a backlog queue that fails.
+const (
+	minRest = time.Second
+	maxRest = time.Minute
+
+	// maxWait is how long a message waits at most because its primary queue does not accept.
+	maxWait = 10 * time.Minute
+
+	// failuresToRest is how many copies in a row fail before the syphon rests: one may be the fault of
+	// its message, or of its connection.
+	failuresToRest = 3
+)
+
+// restFor returns how long to rest after an error.
+func restFor(w *retry.Waits, err error) time.Duration {
+	wait := w.Next()
+	if errors.Is(err, queue.ErrThrottled) {
+		wait = max(wait, busyWait)
+	}
+	return wait
+}
+
+// home is a primary queue to which messages are brought.
+type home struct {
+	queue queue.Queue
+	waits *retry.Waits
+
+	// These are guarded by homes.mu.
+	failed int       // copies since the last success
+	since  time.Time // start of the failure; zero while it accepts
+	until  time.Time // end of the rest
+	trying bool      // whether a copy tries whether it accepts again
+}
+
+func (h *home) open() bool { return h.since.IsZero() }
+
+// homes lets lanes and copies through while the primary queues accept. To one that does not, a single
+// message at a time is copied, after ever longer rests.
+type homes struct {
+	all map[string]*home // by name of the queue
+
+	mu      sync.Mutex
+	trying  bool          // whether a lane polls although no home is open; guarded by mu
+	changed chan struct{} // closed and replaced at every change; guarded by mu
+}
+
+func newHomes(primaries []queue.Queue, spread string) *homes {
+	h := &homes{all: make(map[string]*home), changed: make(chan struct{})}
+	for _, q := range primaries {
+		name := q.Name().Queue
+		h.all[name] = &home{queue: q, waits: retry.NewWaits(spread+name, minRest, maxRest)}
+	}
+	return h
+}
+
+// enter waits until a lane may poll. If no home is open it is to poll for one message, and then to call
+// left. It reports false if ctx has ended.
+func (h *homes) enter(ctx context.Context) (try, ok bool) {
+	for ctx.Err() == nil {
+		h.mu.Lock()
+		open, left := h.next()
+		try = !open && left <= 0 && !h.trying
+		if open || try {
+			h.trying = h.trying || try
+			h.mu.Unlock()
+			return try, true
+		}
+		changed := h.changed
+		h.mu.Unlock()
+		await(ctx, left, changed)
+	}
+	return false, false
+}
+
+// next reports whether a home is open, or how long the shortest rest takes. Requires mu.
+func (h *homes) next() (open bool, left time.Duration) {
+	left = maxRest
+	for _, one := range h.all {
+		if one.open() {
+			return true, 0
+		}
+		left = min(left, time.Until(one.until))
+	}
+	return false, left
+}
+
+// await returns when d has passed, changed is closed or ctx has ended. Without a positive d it waits
+// only for the other two.
+func await(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	var over <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-over:
+	case <-changed:
+	case <-ctx.Done():
+	}
+}
+
+// left ends the try of a lane.
+func (h *homes) left() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trying = false
+	h.change()
+}
+
+// admit reports whether a message may be copied, or else how long it waits: for the rest, and at least for
+// as long as the failure has lasted, so that each is taken only a few times while others are brought home
+// from the same backlog queue. The end of the copy is told by accepted, refused or unsaid.
+func (h *homes) admit(one *home) (ok bool, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if one.open() {
+		return true, 0
+	}
+	left := time.Until(one.until)
+	if left > 0 || one.trying {
+		return false, max(left, minRest, min(time.Since(one.since), maxWait))
+	}
+	one.trying = true
+	return true, 0
+}
+
+// accepted notes that a primary queue accepted a message.
+func (h *homes) accepted(one *home) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.failed, one.trying = 0, false
+	if !one.open() {
+		one.since = time.Time{}
+		one.waits.Reset()
+		h.change()
+	}
+}
+
+// refused notes that it did not.
+func (h *homes) refused(one *home, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.failed++
+	tried := one.trying
+	one.trying = false
+	switch {
+	case !one.open() && !tried, one.open() && one.failed < failuresToRest:
+		return // a copy that began before the rest, or too few to tell
+	case one.open():
+		one.since = time.Now()
+	}
+	one.until = time.Now().Add(restFor(one.waits, err))
+	h.change()
+}
+
+// unsaid notes that a copy told nothing of its primary queue.
+func (h *homes) unsaid(one *home) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.trying = false
+}
+
+// failing returns since when a primary queue has not accepted, of those the one that is longest; zero if
+// all do.
+func (h *homes) failing() (since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.all {
+		if !one.open() && (since.IsZero() || one.since.Before(since)) {
+			since = one.since
+		}
+	}
+	return since
+}
+
+// change wakes all that wait. Requires mu.
+func (h *homes) change() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
