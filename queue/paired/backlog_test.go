@@ -446,3 +446,24 @@ func TestATextWithoutRoomWaitsForABusyPrimary(t *testing.T) {
 		}
 	})
 }
+
+// A message that a backlog queue refuses is not tried with every other one, and no queue rests because of it.
+func TestARefusedMessageRestsNoBacklogQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1})
+		b.failOver()
+		b.east.called("")
+		b.east.fault("", fault{err: &queue.Error{Kind: queue.ErrInvalid, Status: 400}})
+		if _, err := b.queue.Enqueue(b.ctx, "text", nil); !errors.Is(err, queue.ErrInvalid) || !errors.Is(err, paired.ErrBothDown) {
+			t.Errorf("got %v, want both down because the message is invalid", err)
+		}
+		if n := b.east.called("send"); n != 1 {
+			t.Errorf("sends: got %d, want 1", n)
+		}
+		for _, one := range b.queue.State().Backlogs {
+			if !one.RestsUntil.IsZero() {
+				t.Errorf("got %+v, want no rest", one)
+			}
+		}
+	})
+}

@@ -155,7 +155,7 @@ func TestOnlyADeadlineCountsNotACancel(t *testing.T) {
 		b.is(paired.Healthy)
 		late, cancel := context.WithTimeout(b.ctx, time.Second)
 		defer cancel()
-		if _, err := b.queue.Enqueue(late, "late", nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, queue.ErrOutcomeUnknown) {
+		if _, err := b.queue.Enqueue(late, "late", nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, queue.ErrOutcomeUnknown) || errors.Is(err, paired.ErrBothDown) {
 			t.Errorf("got %v, want what the primary queue said", err)
 		}
 		b.is(paired.FailedOver)

@@ -58,7 +58,7 @@ type send struct {
 	text    string
 	options *queue.EnqueueOptions
 
-	primaryErr error // of the last attempt at the primary queue; nil if there was none
+	primaryErr error // of the last attempt at the primary queue that failed; nil if there was none
 	unknown    bool  // whether a queue may have accepted it without saying so
 }
 
@@ -84,7 +84,6 @@ func (s *send) run(ctx context.Context) (queue.Message, error) {
 // once sends the message to the primary queue, to a backlog queue, or to both. The verdict is that of the
 // last of them that was asked.
 func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue.Message, v verdict, err error) {
-	s.primaryErr = nil
 	divert := true
 	if a := s.q.failover.begin(unfit == nil); a.primary {
 		sent, v, divert, err = s.try(ctx, a)
