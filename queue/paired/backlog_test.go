@@ -359,3 +359,90 @@ func TestTheBacklogIsReadAsFarAsItCanBe(t *testing.T) {
 		}
 	})
 }
+
+// a busy secondary account is waited for too, when every backlog queue has said so.
+func TestABusyBacklogIsSentToAgainAfterTenSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 3, ProbeInterval: time.Hour})
+		b.failOver()
+		b.east.called("")
+		b.east.fault("", fault{err: throttled})
+		time.AfterFunc(15*time.Second, func() { b.east.fault("", fault{}) })
+		begin := time.Now()
+		b.sends("patient", "east")
+		if took := time.Since(begin); took != 20*time.Second {
+			t.Errorf("the send took %v, want 20s", took)
+		}
+		if n := b.east.called("send"); n != 7 {
+			t.Errorf("sends: got %d, want 7", n)
+		}
+		b.east.fault("", fault{err: throttled})
+		ctx, cancel := context.WithTimeout(b.ctx, 15*time.Second)
+		defer cancel()
+		_, err := b.queue.Enqueue(ctx, "in a hurry", nil)
+		if !errors.Is(err, paired.ErrBothDown) || !errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want both down", err)
+		}
+		if s := b.queue.State(); s.Refused != 1 {
+			t.Errorf("got %+v, want one refused", s)
+		}
+	})
+}
+
+// What was unknown before a wait stays so, wherever the message goes in the end.
+func TestAnUnknownOutcomeOutlivesAWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		then fault
+		want string
+	}{"accepted": {fault{}, "west"}, "refused": {fault{err: unauthorized}, ""}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 1, ProbeInterval: 3 * time.Second})
+				b.west.fault("orders", fault{err: unknown, acts: true})
+				b.east.fault("", fault{err: throttled})
+				time.AfterFunc(9*time.Second, func() { b.west.fault("orders", c.then) }) // readings succeed
+				m, err := b.queue.Enqueue(b.ctx, "text", nil)
+				if m.Queue.Account != c.want || m.MaybeTwice != (err == nil) || err != nil && !errors.Is(err, queue.ErrOutcomeUnknown) {
+					t.Errorf("got %+v and %v, want it in %q, and that it may be there twice", m, err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A context that has ended takes no probe, and is no error of the primary queue.
+func TestAContextThatHasEndedDoesNotProbe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
+		b.failOver()
+		time.Sleep(time.Minute)
+		ended, cancel := context.WithTimeout(b.ctx, -1)
+		defer cancel()
+		if _, err := b.queue.Enqueue(ended, "late", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if s := b.queue.State(); s.Probes != 0 || !errors.Is(s.LastError, unavailable) {
+			t.Errorf("got %+v, want no probe", s)
+		}
+		caused, stop := context.WithCancelCause(b.ctx)
+		stop(errors.New("closing time"))
+		if _, err := b.queue.Enqueue(caused, "late", nil); !errors.Is(err, context.Canceled) || !strings.Contains(fmt.Sprint(err), "closing time") {
+			t.Errorf("got %v, want %v and its cause", err, context.Canceled)
+		}
+	})
+}
+
+// a text that only the primary queue can take waits for it like any other when it is busy.
+func TestATextWithoutRoomWaitsForABusyPrimary(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1})
+		b.failOver()
+		b.west.fault("orders", fault{err: throttled})
+		time.AfterFunc(time.Second, func() { b.west.fault("orders", fault{}) })
+		begin := time.Now()
+		b.sends(strings.Repeat("x", queue.MaxText), "west")
+		if took := time.Since(begin); took != 10*time.Second {
+			t.Errorf("the send took %v, want 10s", took)
+		}
+	})
+}

@@ -58,6 +58,8 @@ func judge(ctx context.Context, err error) verdict {
 		return accepted
 	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		return refused
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, queue.ErrOutcomeUnknown): // nothing was sent
+		return refused
 	case errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrQueueBeingDeleted):
 		return denied
 	case errors.Is(err, queue.ErrThrottled):

@@ -2,6 +2,7 @@ package paired_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -188,6 +189,9 @@ func TestCloseEndsTheReadings(t *testing.T) {
 		b.queue.Close()
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("Close took %v, want no time", took)
+		}
+		if err := b.queue.State().LastError; !errors.Is(err, unavailable) {
+			t.Errorf("last error: got %v, want that of the primary queue and not that of Close", err)
 		}
 		b.west.called("")
 		time.Sleep(time.Hour)
