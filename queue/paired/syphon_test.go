@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,16 +290,16 @@ func TestARefusedMessageDoesNotEndTheTries(t *testing.T) {
 		r.divert(t, 10)
 		var down outage
 		down.begin(fault(queue.ErrUnavailable, 500))
-		refuse := false // written before the outage ends
+		var refuse atomic.Bool
 		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
-			if refuse && text < "job-5" {
+			if refuse.Load() && text < "job-5" {
 				return fault(queue.ErrInvalid, 400)
 			}
 			return down.answer()
 		}}
 		s := start(t, home, r.backlogs, nil)
 		time.Sleep(10 * time.Minute)
-		refuse = true
+		refuse.Store(true)
 		down.end()
 		time.Sleep(10 * time.Minute)
 		if got := s.State(); got.Moved != 5 || got.Refused != 5 || !got.Failing.IsZero() {
@@ -698,7 +699,11 @@ func TestRequestsOfTheSyphonSayWhy(t *testing.T) {
 func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
 	const parallel = 8
 	doubles := 0
-	for seed := range uint64(200) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
 		bubble(t, func(t *testing.T) {
 			r := newRegions(t, 4)
 			r.divert(t, 300)

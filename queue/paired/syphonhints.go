@@ -57,7 +57,7 @@ func (h *syphonHints) received(ctx context.Context, err error, interval time.Dur
 			}
 		}
 		h.failures = 0
-	case (errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown)):
+	case ctx.Err() == nil && (errors.Is(err, queue.ErrUnavailable) || errors.Is(err, queue.ErrOutcomeUnknown)):
 		if h.failures == 0 {
 			h.since = time.Now()
 		}

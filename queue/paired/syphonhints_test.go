@@ -103,6 +103,21 @@ func TestTheReturnOfThePrimaryIsReasonToPoll(t *testing.T) {
 		if n := r.polls() - before; n > 2 {
 			t.Errorf("got %d polls, want no reason for any", n)
 		}
+		// Nor do receives that their callers gave up say anything.
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.down.begin(fault(queue.ErrOutcomeUnknown, 0))
+		for range 3 {
+			_, _ = r.Dequeue(gone, 1, time.Second)
+			time.Sleep(10 * time.Second)
+		}
+		r.down.end()
+		before = r.polls()
+		receive()
+		time.Sleep(5 * time.Second)
+		if n := r.polls() - before; n > 2 {
+			t.Errorf("got %d polls, want no reason for any", n)
+		}
 		r.divert(t, 100) // by another process
 		r.down.begin(fault(queue.ErrOutcomeUnknown, 0))
 		receive()
