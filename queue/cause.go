@@ -29,6 +29,7 @@ const (
 	CauseRedrive               // a redrive reads, sends and deletes
 	CausePurge                 // a purge reads and deletes
 	CauseSyphon                // messages are brought home from backlog queues
+	CauseLimit                 // tokens of a limit are taken, kept or given back
 )
 
 // causeNames are the names by cause. They are words of logs and JSON and must not change.
@@ -36,8 +37,7 @@ var causeNames = [...]string{
 	CauseUnknown: "unknown", CauseFetch: "fetch", CauseRenew: "renew", CauseSave: "save", CauseStart: "start",
 	CauseGiveBack: "giveback", CauseDelete: "delete", CausePoison: "poison", CauseDepth: "depth",
 	CauseMetadata: "metadata", CauseCreate: "create", CauseSend: "send", CauseCancel: "cancel",
-	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge",
-	CauseSyphon: "syphon",
+	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge", CauseSyphon: "syphon", CauseLimit: "limit",
 }
 
 // Causes returns all causes, each at the index of its number.

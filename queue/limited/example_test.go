@@ -1,0 +1,49 @@
+package limited_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+// A process keeps the queues of an account below 20,000 requests a second, and one of them below 2,000
+// messages. A listener takes the wrapped queue like any other.
+func ExampleLimit_Wrap() {
+	account, err := limited.New(&limited.Options{Requests: 20_000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	one, err := limited.New(&limited.Options{Messages: 2000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := account.Wrap(one.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"})))
+	fmt.Println(orders.Name())
+	// Output: shop/orders
+}
+
+// Whoever calls Dequeue is told when to come again.
+func ExampleNew() {
+	ctx := context.Background()
+	limit, err := limited.New(&limited.Options{Requests: 0.1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := limit.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
+	_ = orders.Create(ctx, nil) // this is the request of these ten seconds
+
+	_, err = orders.Dequeue(ctx, 1, time.Minute)
+	limited := (*queue.LimitedError)(nil)
+	if errors.As(err, &limited) {
+		fmt.Printf("come again in %.0f s\n", limited.After.Seconds())
+	}
+	// Output: come again in 10 s
+}
