@@ -124,13 +124,13 @@ const (
 
 // healthOf returns what the decision on a delivery says. A handler that asks for poison, discard
 // or snooze works, and so does one that succeeded for an item of a group. A delivery whose handler did
-// not run, or for no item that could be decoded, says nothing, unless its body could not be read: then
-// the store of the claims is away.
+// not run, because it was postponed too, or for no item that could be decoded, says nothing, unless its
+// body could not be read: then the store of the claims is away.
 func healthOf(dec decision, ran bool) health {
 	switch {
 	case dec.unfetched:
 		return unhealthy
-	case !ran || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !dec.worked:
+	case !ran || dec.postponed || dec.outcome == Lost || dec.outcome == GivenBack || dec.reason == poison.ReasonUndecodable && !dec.worked:
 		return unclear
 	case dec.worked:
 		return healthy

@@ -19,6 +19,7 @@ type decision struct {
 	worked  bool // whether it is the result of a group, some of whose items did not fail
 
 	unfetched bool // whether the body of its claim could not be read for now
+	postponed bool // whether no handler was called: see Postpone
 }
 
 // refuse decides on a message that this worker must leave alone.
@@ -95,7 +96,11 @@ func (v *delivery) decide(err error, state leaseState, interrupted bool) decisio
 	case explicit && said.outcome == Poisoned:
 		return v.poisoned(poison.ReasonRejected, err)
 	case explicit && said.outcome == Snoozed:
-		return v.later(Snoozed, said.delay, nil)
+		dec := v.later(Snoozed, said.delay, said.err)
+		if dec.outcome == Snoozed {
+			dec.err = nil // nothing to report
+		}
+		return dec
 	case v.attempt() >= v.maxAttempts():
 		return v.poisoned(poison.ReasonAttempts, err)
 	case explicit:

@@ -33,6 +33,7 @@ type delivery struct {
 	saved        bool     // whether a save has replaced the body with which the message came
 	original     string   // its claim then: a duplicate, or a copy in the poison queue, may have it too
 	deleted      bool     // whether it is certain that the message was deleted
+	postponed    bool     // whether middleware did not call the handler: see Postpone
 	format       codec.Format
 	starts       int             // how many of the recorded starts count
 	lastRecorded recordedStart   // what this process knew of the message when starts were counted
@@ -214,7 +215,10 @@ func (v *delivery) execute(begin time.Time) {
 func (v *delivery) returned(err error, begin time.Time) {
 	d := v.dispatcher
 	took := time.Since(begin)
-	d.visibility.recordHandling(took)
+	v.postponed = v.wasPostponed(err)
+	if !v.postponed {
+		d.visibility.recordHandling(took)
+	}
 	defer v.finish(err, begin)
 	if d.options.Observer.Finished != nil {
 		d.options.Observer.Finished(v.described(), took, err)
@@ -224,7 +228,11 @@ func (v *delivery) returned(err error, begin time.Time) {
 // finish settles the message by the handler's result.
 func (v *delivery) finish(err error, begin time.Time) {
 	d := v.dispatcher
-	v.excludeStart(handled)
+	came := handled
+	if v.postponed {
+		came = unstarted
+	}
+	v.excludeStart(came)
 	newest, state := d.leases.untrack(&v.lease)
 	// The id is not assigned: observers may be reading it.
 	v.queued.Receipt, v.queued.Until = newest.Receipt, newest.Until
@@ -247,8 +255,20 @@ func (v *delivery) finish(err error, begin time.Time) {
 	} else {
 		dec = v.decide(err, state, interrupted)
 	}
+	dec.postponed = v.postponed
 	v.settle(dec, state, handled)
 }
+
+// wasPostponed reports whether middleware did not call the handler, for any item of a group.
+func (v *delivery) wasPostponed(err error) bool {
+	if v.group != nil {
+		return v.group.postponed()
+	}
+	return isPostponed(err)
+}
+
+// started reports whether the handler was called.
+func (v *delivery) started() bool { return v.ctx != nil && !v.postponed }
 
 // progress is how far a delivery came before it was settled.
 type progress int

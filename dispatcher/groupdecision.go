@@ -43,10 +43,26 @@ func (s itemStatus) worked() bool {
 		return false
 	case itemFailed:
 		return s.now && s.reason == poison.ReasonRejected
-	case itemSnoozed: // without a handler if it is left to a newer worker
-		return s.now && !errors.Is(s.err, codec.ErrNewer)
+	case itemSnoozed: // without a handler if it was postponed, or is left to a newer worker
+		return s.now && !errors.Is(s.err, codec.ErrNewer) && !isPostponed(s.err)
 	}
 	return s.now
+}
+
+// postponed reports whether items were postponed in this delivery, and no handler was called.
+func (g *group) postponed() (found bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.statuses {
+		if !s.now {
+			continue
+		}
+		if s.state != itemSnoozed || !isPostponed(s.err) {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 // unsuccessful chooses everything but success.

@@ -61,6 +61,19 @@ func (m *Message[T]) Last() bool { return m.AttemptsLeft() == 0 }
 // AttemptsLeft returns how many attempts remain after this one.
 func (m *Message[T]) AttemptsLeft() int { return max(m.MaxAttempts-m.Attempt, 0) }
 
+// Concurrency returns how many handlers the listener of the message may run at once, for middleware that
+// makes some of them wait. 0 for a message made by a test.
+func (m *Message[T]) Concurrency() int {
+	if m.delivery == nil {
+		return 0
+	}
+	return m.delivery.dispatcher.slots.capacity()
+}
+
+// AttemptsRecorded reports whether the message carries the number of its failed attempts, so that a
+// [Snooze] is none: it has an envelope, or gets one by Options.Adopt. False for a message made by a test.
+func (m *Message[T]) AttemptsRecorded() bool { return m.delivery != nil && m.delivery.recordable() }
+
 // errNoQueue is the error of Save for a message made by a test.
 var errNoQueue = errors.New("the message does not come from a queue")
 
@@ -97,7 +110,7 @@ func (m *Message[T]) Save(ctx context.Context, body T) error {
 
 // Handler handles one message. Returning nil deletes the message. An error gives it back with a
 // delay that grows with the attempt. [Retry], [Snooze], [Poison] and [Discard] make errors that
-// ask for something else. A panic counts as an error, and so does a nil pointer stored in the
+// ask for something else, and [Postpone] one for middleware. A panic counts as an error, and so does a nil pointer stored in the
 // error: return nil itself.
 //
 // The context ends when the lease is lost ([ErrLeaseLost], [ErrLeaseExpired]), when the

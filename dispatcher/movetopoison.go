@@ -83,7 +83,7 @@ func (v *delivery) poisonText(dec decision) string {
 	failed := v.attempt() - 1
 	switch dec.reason {
 	case poison.ReasonAttempts, poison.ReasonExpiring: // a rejection is not a failure, nor is a snooze
-		if v.ctx != nil && dec.err != nil {
+		if v.started() && dec.err != nil {
 			failed++
 		}
 	}

@@ -55,6 +55,9 @@ func (d *Dispatcher) minFetch() int {
 // slots, and when they are freed a caller of Reserve looks again how many it needs.
 func (d *Dispatcher) noteBacklog(full bool) { d.backlog.Store(full) }
 
+// Backlog reports whether the last dequeue returned as many messages as it asked for.
+func (d *Dispatcher) Backlog() bool { return d.backlog.Load() }
+
 // maxDefaultLinger bounds the default of Linger. Handlers so slow that a fifth of their time is
 // longer cost far more than their dequeues, and messages should not wait while slots are free.
 const maxDefaultLinger = time.Second

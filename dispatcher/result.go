@@ -8,30 +8,30 @@ import (
 
 // Result is what a handler's error asks for. The zero value asks for nothing.
 type Result struct {
-	// Outcome is [Deleted] for nil, what [Retry], [Snooze], [Poison] or [Discard] asked for,
-	// and [Retried] for any other error.
+	// Outcome is [Deleted] for nil, what [Retry], [Snooze], [Postpone], [Poison] or [Discard] asked
+	// for, and [Retried] for any other error. Snooze and Postpone both ask for [Snoozed].
 	Outcome Outcome
 
-	// Explicit reports whether the error was made by one of those four functions.
+	// Explicit reports whether the error was made by one of those functions.
 	Explicit bool
 
-	// Delay is the delay of Retry or Snooze. Zero otherwise, also for errors whose delay
+	// Delay is the delay of Retry, Snooze or Postpone. Zero otherwise, also for errors whose delay
 	// Options.RetryDelay decides.
 	Delay time.Duration
 
-	// Err is the error passed to Retry, Poison or Discard, or the error itself. Nil for success
-	// and for a snooze.
+	// Err is the error passed to Retry, Postpone, Poison or Discard, or the error itself. Nil for
+	// success and for Snooze.
 	Err error
 }
 
 // ResultOf returns what a handler's error asks for, so that middleware can tell a snooze from
 // a failure. Messages are settled by the same rule:
 //
-//   - An error of [Retry], [Snooze], [Poison] or [Discard] counts also when it is wrapped.
-//     If one wraps another, the outer one counts.
+//   - An error of [Retry], [Snooze], [Postpone], [Poison] or [Discard] counts also when it is
+//     wrapped. If one wraps another, the outer one counts.
 //   - Of joined errors, by errors.Join or several %w, the one that asks for most counts:
-//     Poison, then a plain error or Retry, then Snooze, then Discard. A failure joined with a
-//     snooze is a failure. Of those that ask for equally much, the first counts.
+//     Poison, then a plain error or Retry, then Snooze or Postpone, then Discard. A failure joined
+//     with a snooze is a failure. Of those that ask for equally much, the first counts.
 //
 // The attempts still matter: a message whose last attempt failed is moved to the poison queue
 // even if its error asks for a retry. ResultOf is safe for concurrent use.
@@ -94,9 +94,10 @@ func (v *resultError) precedence() int {
 
 // resultError is the error type by which a handler asks for a result.
 type resultError struct {
-	err     error
-	outcome Outcome       // Retried, Snoozed, Discarded or Poisoned
-	delay   time.Duration // for Retried and Snoozed
+	err      error
+	outcome  Outcome       // Retried, Snoozed, Discarded or Poisoned
+	delay    time.Duration // for Retried and Snoozed
+	uncalled bool          // the handler was not called; with Snoozed
 }
 
 func (v *resultError) Error() string {
@@ -121,6 +122,25 @@ func Retry(delay time.Duration, err error) error {
 // count, and so the attempt, rises nevertheless (see Options.Adopt).
 func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
+}
+
+// Postpone is [Snooze] for middleware and interceptors that have not called the handler, because the
+// job must wait for something else than its own time: a key that another job has, a limit. A snooze
+// shows that the handler works, and ends an outage of the handlers; a postponed delivery says nothing
+// about it. Nor does it hide that earlier deliveries of the message were lost. Why is what the delivery
+// waits for; it is not reported unless the message becomes poison because its life ends.
+func Postpone(delay time.Duration, why error) error {
+	return &resultError{err: why, outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility), uncalled: true}
+}
+
+// isPostponed reports whether the error asks for no more than that the message comes again, for a handler
+// that was not called.
+func isPostponed(err error) bool {
+	if err == nil {
+		return false
+	}
+	said := explicitResult(err)
+	return said != nil && said.uncalled
 }
 
 // Poison returns an error that moves the message to the poison queue now, because no further

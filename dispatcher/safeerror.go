@@ -34,7 +34,7 @@ func safeError(who string, err error) error {
 	var said *resultError
 	hook.Run(func() { said = findResult(err) })
 	if said != nil {
-		replaced = &resultError{err: replaced, outcome: said.outcome, delay: said.delay}
+		replaced = &resultError{err: replaced, outcome: said.outcome, delay: said.delay, uncalled: said.uncalled}
 	}
 	return replaced
 }

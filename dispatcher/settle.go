@@ -189,7 +189,7 @@ func (v *delivery) withinLife(delay time.Duration) time.Duration {
 
 // failures returns how many attempts have failed, including this one if its handler ran.
 func (v *delivery) failures() int {
-	if v.ctx == nil && v.enveloped() {
+	if !v.started() && v.enveloped() {
 		return v.head.Attempts
 	}
 	return v.attempt()
@@ -210,7 +210,7 @@ func (v *delivery) recordedText(failures int) string {
 	head := v.head
 	head.Attempts = failures
 	head.Settled, head.Starts = v.queued.DequeueCount, 0
-	if v.ctx == nil && v.enveloped() && head.Poison == "" {
+	if !v.started() && v.enveloped() && head.Poison == "" {
 		// No handler started: only this delivery is accounted for, not those before it.
 		head.Settled, head.Starts = v.head.Settled+1, v.starts
 	}

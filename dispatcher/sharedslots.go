@@ -17,7 +17,7 @@ type Slots interface {
 	// and free says how many slots are kept for it meanwhile. The latest request counts.
 	Take(r SlotRequest) (taken, free int)
 
-	// Withdraw ends the waiting that a Take without success began.
+	// Withdraw says that the dispatcher does not wait any more, and will not ask for more slots soon.
 	Withdraw()
 
 	// Free returns slots that were taken.
@@ -72,14 +72,18 @@ func (s *slots) withdrawLocked() {
 	}
 }
 
-// received notes how many messages a dequeue has brought.
+// received notes how many messages a dequeue has brought. After none the next one may be long in coming,
+// and no slots need to be kept for it.
 func (s *slots) received(messages int) {
 	if !s.sharing {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.likely = likelyGrowth * messages
-	s.mu.Unlock()
+	if messages == 0 && s.shared != nil && !s.asking {
+		s.shared.Withdraw()
+	}
 }
 
 // join begins the use of shared slots, if there are any.

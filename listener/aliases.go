@@ -112,6 +112,10 @@ func Retry(delay time.Duration, err error) error { return dispatcher.Retry(delay
 // count, and so the attempt, rises nevertheless (see Options.Adopt).
 func Snooze(delay time.Duration) error { return dispatcher.Snooze(delay) }
 
+// Postpone is Snooze for middleware and interceptors that have not called the handler: it says nothing
+// about whether the handler works. Why is what the job waits for. See dispatcher.Postpone.
+func Postpone(delay time.Duration, why error) error { return dispatcher.Postpone(delay, why) }
+
 // Poison returns an error that moves the message to the poison queue now, because no further
 // attempt would help.
 func Poison(err error) error { return dispatcher.Poison(err) }

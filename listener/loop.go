@@ -112,9 +112,12 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	l.curve.Reset()
 	l.phased = false
 	l.pool.found()
-	more := len(batch) >= reserved && int64(reserved) >= l.fullBatch.Load() // the queue may have more
+	full := len(batch) >= reserved
+	more := full && int64(reserved) >= l.fullBatch.Load() // the queue may have more
 	if !l.pauses.paused() {
-		more = l.rescale(len(batch), len(batch) >= reserved, more)
+		if !l.lookedOnly(full && !more) {
+			more = l.rescale(len(batch), full, more)
+		}
 		l.readFlagBesideFetch() // after rescale, whose reading of the depth is as good
 	}
 	if more {
@@ -122,6 +125,11 @@ func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	}
 	return 0, false
 }
+
+// lookedOnly reports whether the dequeue was for the few shared slots that an idle listener may take, and
+// was the first to find messages. That it was full means little: the next one, for more, tells whether the
+// load calls for a reading of the depth.
+func (l *loop) lookedOnly(small bool) bool { return small && l.found == 1 && l.options.Slots != nil }
 
 // request returns the context of the next dequeue. A queue may give one that follows an error
 // more time: the time before may have been too short.

@@ -98,7 +98,8 @@ func (s *session) onWait(mayOpen bool) {
 		}
 		return
 	}
-	s.passOn(s.pool.hears().owed())
+	// Too few shared slots for a full batch leave no other sign that the queue has more.
+	s.passOn(s.pool.hears().owed() || s.options.Slots != nil && s.dispatcher.Backlog())
 }
 
 // listenWithin is how long a loop waits until events reach the listener again.

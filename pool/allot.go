@@ -2,7 +2,7 @@ package pool
 
 import "github.com/millrace/millrace/internal/nonblocking"
 
-// allot works out what each of those that wait gets of the free slots. Slots of its own reserve are
+// allot works out what each of those that ask gets of the free slots. Slots of its own reserve are
 // certain to a member. The others go one after the other to whoever comes first, but to each at first as
 // many as make up its least: small batches cost requests. While there are too few for that they are
 // kept for it, and those that come later get none, because otherwise they would always take what it
@@ -10,13 +10,13 @@ import "github.com/millrace/millrace/internal/nonblocking"
 func (p *Pool) allot() {
 	free := max(p.slots-p.used, 0)
 	common := max(free-p.idle, 0)
-	weights := 0
-	for _, m := range p.waiting {
-		weights += m.weight
-	}
-	for _, m := range p.waiting {
+	rivals, weights := p.rivals(0)
+	for _, m := range p.asking {
+		if p.strict {
+			rivals, weights = p.rivals(m.rank)
+		}
 		m.most = min(m.request.Most, m.speculation())
-		m.least = min(m.worth(weights), m.most)
+		m.least = min(m.worth(rivals, weights), m.most)
 		m.own = min(m.unused(), m.most, free)
 		m.granted, m.kept = m.own, 0
 		m.block = max(m.least-m.own, 1)
@@ -38,7 +38,7 @@ func (p *Pool) allot() {
 
 // next returns the member that comes first of those that would take more, or nil. Requires mu.
 func (p *Pool) next() (first *Member) {
-	for _, m := range p.waiting {
+	for _, m := range p.asking {
 		if m.granted < m.most && (first == nil || p.before(m, first)) {
 			first = m
 		}
@@ -57,25 +57,36 @@ func (p *Pool) before(a, b *Member) bool {
 	if holdsA == 0 || holdsB == 0 {
 		return holdsB > 0
 	}
-	return (2*holdsA+a.block)*b.weight < (2*holdsB+b.block)*a.weight
+	middleA, middleB := float64(holdsA)+float64(a.block)/2+a.ahead(), float64(holdsB)+float64(b.block)/2+b.ahead()
+	return middleA*float64(b.weight) < middleB*float64(a.weight)
 }
 
 // contendedPart is the part of its share that a member waits for while others wait too. More would save
 // requests, and make what a member holds vary by more.
 const contendedPart = 3
 
-// worth returns how many slots are worth a dequeue to m, while members with these weights wait. A
-// member without any does not wait for more than one. Requires pool.mu.
-func (m *Member) worth(weights int) int {
-	p := m.pool
+// worth returns how many slots are worth a dequeue to m, while so many with these weights ask for the
+// same slots. A member without any does not wait for more than one. Requires pool.mu.
+func (m *Member) worth(rivals, weights int) int {
 	switch {
 	case m.held == 0:
 		return 1
-	case len(p.waiting) == 1:
+	case rivals == 1:
 		return m.request.Least
 	}
-	share := max(m.reserve, p.slots*m.weight/weights)
+	share := max(m.reserve, m.pool.slots*m.weight/weights)
 	return min(m.request.Least, max(share/contendedPart, 1))
+}
+
+// rivals returns how many members ask that do not come after this rank, and their weights. Requires mu.
+func (p *Pool) rivals(rank int) (n, weights int) {
+	for _, m := range p.asking {
+		if !p.strict || m.rank <= rank {
+			n++
+			weights += m.weight
+		}
+	}
+	return n, weights
 }
 
 // served reports whether m gets as many slots as are worth a dequeue, after allot. A member that gets
@@ -89,14 +100,18 @@ func (m *Member) served() bool {
 	return m.granted >= least
 }
 
-// wake tells those of the waiting that get slots now. Each of them asks again at once. Requires mu.
+// gathered returns how many slots are kept for m until they are enough. Requires pool.mu.
+func (m *Member) gathered() int { return m.granted + m.kept }
+
+// wake tells those of the waiting that get slots now, and those for which the first are kept, so that their
+// linger begins. Each of them asks again at once. Requires mu.
 func (p *Pool) wake() {
-	if len(p.waiting) == 0 || p.used >= p.slots {
+	if len(p.asking) == 0 || p.used >= p.slots {
 		return
 	}
 	p.allot()
-	for _, m := range p.waiting {
-		if m.served() || m.kept > 0 && !m.told {
+	for _, m := range p.asking {
+		if m.waits && (m.served() || m.gathered() > 0 && !m.told) {
 			m.told = true
 			nonblocking.Send(m.freed, struct{}{})
 		}

@@ -5,34 +5,39 @@
 //
 // # Weighted
 //
-// A pool is weighted unless [Options.Strict] is set. No slot stays free that a member could use, so one
-// that is alone uses all. While several want more than there is, a free slot goes to the one with the
-// fewest in proportion to its weight, and to one without any first: nobody starves. Shares are whole
-// slots: among few slots weights are rounded.
+// A pool is weighted unless [Options.Strict] is set. No slot stays free that a member waits for, so one
+// that is alone uses all. While several want more than there is, a free slot goes to the one that holds
+// the fewest in proportion to its weight, and to one that holds none first: nobody starves. The slots
+// that members hold over time follow the weights within a few percent, however long their handlers take.
 //
 // # Strict
 //
 // In a strict pool free slots go to the lowest [MemberOptions.Rank] that waits, and weights decide
-// among equal ranks. A rank that always has work leaves nothing to those after it but what they have
-// reserved.
+// among equal ranks. A rank that always has work leaves nearly nothing to those after it but what they
+// have reserved.
 //
 // # Reserves
 //
 // Handlers are not preempted: what is taken comes back when a handler returns, whoever waits for it. A
 // member that must not wait for the handlers of others reserves slots ([MemberOptions.Reserve]). Others
-// never take these, also while they are unused. A reserve holds from [Pool.Member] on until the listener
-// of the member has ended.
+// never take these, also while they are unused. A reserve is part of the member's share, and holds from
+// [Pool.Member] on until the listener of the member has ended.
 //
 // # What it costs
 //
 // A listener holds slots during a dequeue for the messages that may come. So that members with empty
 // queues do not take the slots of others for nothing, one that found nothing asks for an eighth of its
-// share, or for its reserve if that is more, and for four times as many messages as each dequeue
-// brings. Work that appears on an idle queue thus takes up to three dequeues more. A waiting member is
-// served when as many slots are free as its MinFetch, or its share, or after its Linger; meanwhile those
-// few slots are kept for it.
+// share, or for its reserve if that is more, and then for four times as many messages as the last
+// dequeue brought. Work that appears on an idle queue thus takes up to three dequeues more.
 //
-// Delivery, order and shutdown are those of the listeners: a member takes part while its listener runs,
-// and what it holds returns as its handlers do, at the latest when Run returns, handlers that were
-// abandoned included.
+// A member that waits alone is served when as many slots are free as its MinFetch, or after its Linger,
+// like a listener without a pool. Beside others that wait it is served when a third of its share is free, if
+// that is less: the batches are smaller, and cost more requests. While a busy member sends its dequeue, up
+// to 250 ms, slots are kept for the next.
+//
+// # Delivery, order and shutdown
+//
+// These are those of the listeners. A member takes part while its listener runs, and what it holds
+// returns as its handlers do, at the latest when Run returns: then also what handlers have that were
+// abandoned. An outage of the handlers, a pause and an error hold no slots.
 package pool

@@ -3,7 +3,6 @@ package pool_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"log/slog"
 
 	"github.com/millrace/millrace"
@@ -23,7 +22,8 @@ func Example() {
 	urgent, reports := account.Queue(queue.Name{Queue: "urgent"}), account.Queue(queue.Name{Queue: "reports"})
 	for _, q := range []queue.Queue{urgent, reports} {
 		if _, err := producer.New[string](q, &producer.Options[string]{Create: true}).Send(ctx, "a job", nil); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 )
@@ -36,8 +37,14 @@ type Member struct {
 	in      bool // one of pool.members
 	held    int
 	freed   chan<- struct{} // of the listener; nil while none runs
-	waits   bool            // one of pool.waiting
+	asks    bool            // one of pool.asking
+	waits   bool            // asks, and has got nothing yet
+	soon    time.Time       // until when it is expected to ask again, if it does not wait
 	told    bool            // knows that some slots are kept for it
+	hungry  bool            // wants more than it gets
+	fed     time.Time       // when it last ceased to be hungry
+	lead    float64         // slots × seconds that it has held beyond its share while hungry
+	share   float64         // of the slots that hungry members hold
 	request dispatcher.SlotRequest
 	allotment
 }
@@ -150,8 +157,10 @@ func (m *Member) Leave() {
 	if m.freed == nil {
 		return
 	}
+	p.passTime()
 	m.hold(-m.held)
-	m.stopWaiting()
+	m.stopAsking()
+	m.setHungry(false)
 	m.freed, m.in = nil, false
 	p.members = slices.DeleteFunc(p.members, func(one *Member) bool { return one == m })
 	p.reserved -= m.reserve
@@ -168,21 +177,29 @@ func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
 	if m.freed == nil {
 		return 0, 0
 	}
+	p.passTime()
 	m.request = r
-	if !m.waits {
-		m.waits = true
-		p.waiting = append(p.waiting, m)
-	}
+	waited := m.waits
+	m.ask()
 	p.allot()
 	if !m.served() {
-		free = m.granted + m.kept
+		m.setHungry(r.Likely > 0)
+		p.arm()
+		free = m.gathered()
 		m.told = free > 0
+		if !waited {
+			p.wake() // with one more that waits, fewer slots are worth a dequeue to the others
+		}
 		return 0, free
 	}
 	taken = m.granted
-	m.stopWaiting()
+	if !waited {
+		m.setHungry(taken < min(r.Most, r.Likely))
+	}
+	m.expect(taken)
 	m.hold(taken)
 	p.wake() // what it leaves may be enough for others, or a reason for them to linger
+	p.arm()
 	return taken, taken
 }
 
@@ -190,7 +207,9 @@ func (m *Member) Take(r dispatcher.SlotRequest) (taken, free int) {
 func (m *Member) Withdraw() {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
-	m.stopWaiting()
+	m.pool.passTime()
+	m.stopAsking()
+	m.setHungry(false)
 	m.pool.wake()
 }
 
@@ -201,6 +220,7 @@ func (m *Member) Free(n int) {
 	if n > m.held {
 		panic(fmt.Sprintf("pool member %q: %d slots are returned, and it holds %d", m.name, n, m.held))
 	}
+	m.pool.passTime()
 	m.hold(-n)
 	m.pool.wake()
 }
@@ -215,15 +235,6 @@ func (m *Member) hold(n int) {
 
 // unused returns how many slots of the reserve are not in use. Requires pool.mu.
 func (m *Member) unused() int { return max(m.reserve-m.held, 0) }
-
-// stopWaiting removes m from those that wait. Requires pool.mu.
-func (m *Member) stopWaiting() {
-	if m.waits {
-		m.waits, m.told = false, false
-		p := m.pool
-		p.waiting = slices.DeleteFunc(p.waiting, func(one *Member) bool { return one == m })
-	}
-}
 
 // speculativePart is the part of its share that a member with an empty queue may hold during a dequeue.
 const speculativePart = 8

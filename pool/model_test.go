@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -17,6 +18,7 @@ type user struct {
 	joined  bool
 	left    bool
 	held    int
+	kept    int                     // what was kept for it when it last asked
 	request *dispatcher.SlotRequest // it waits with; nil if it does not wait
 	told    bool                    // what freed said since its last Take
 }
@@ -44,6 +46,7 @@ func TestNoSlotIsLostAndNoneIsTakenTwice(t *testing.T) {
 			"withdraw": m.withdraw,
 			"leave":    m.leave,
 			"resize":   m.resize,
+			"expire":   m.expire,
 		})
 	})
 }
@@ -126,7 +129,7 @@ func (m *model) takeWith(t *rapid.T, u *user, r dispatcher.SlotRequest) {
 	n, kept := u.member.Take(r)
 	switch {
 	case n == 0:
-		u.request = &r
+		u.request, u.kept = &r, kept
 		if kept >= r.Least {
 			t.Fatalf("got none of %d free slots, want at least %d", kept, r.Least)
 		}
@@ -217,16 +220,19 @@ func (m *model) check(t *rapid.T) {
 }
 
 // checkWaiting asks again for everybody who waits, as it does when it is told. Who was not told must get
-// nothing; and when all were asked nothing is left that somebody could have.
+// nothing.
 func (m *model) checkWaiting(t *rapid.T) {
 	for _, u := range m.users {
-		if u.request == nil || u.told {
+		if m.drain(u); u.request == nil || u.told {
 			continue
 		}
-		before := u.held
+		held, kept := u.held, u.kept
 		m.takeWith(t, u, *u.request)
-		if u.held != before {
-			t.Fatalf("a member that waited got %d slots when it asked again, and was not told", u.held-before)
+		if u.held != held {
+			t.Fatalf("a member that waited got %d slots when it asked again, and was not told", u.held-held)
+		}
+		if u.kept > 0 && kept == 0 {
+			t.Fatalf("%d slots are kept for a member that was not told: its linger does not begin", u.kept)
 		}
 	}
 	for again := true; again; {
@@ -238,12 +244,22 @@ func (m *model) checkWaiting(t *rapid.T) {
 			}
 		}
 	}
-	m.checkNoneIdle(t)
 }
 
-// checkNoneIdle fails if somebody waits although all that it asks for is free: then nobody else waits for
-// more before it.
-func (m *model) checkNoneIdle(t *rapid.T) {
+// expire lets so much time pass that no member is expected to ask again soon. Then nobody may wait for what
+// is free: what is kept for one that waits for more is less than that.
+func (m *model) expire(t *rapid.T) {
+	for range m.users { // those that ask again, and are served, are expected once more
+		m.pool.mu.Lock()
+		for _, one := range m.pool.asking {
+			if !one.waits {
+				one.soon = time.Time{}
+			}
+		}
+		m.pool.mu.Unlock()
+		m.pool.forget()
+		m.checkWaiting(t)
+	}
 	free := m.freeSlots() - m.unusedReserves()
 	for _, u := range m.users {
 		if u.request != nil && free >= 12 { // the most that anybody waits for

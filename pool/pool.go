@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/dispatcher"
 )
@@ -23,14 +24,18 @@ type Pool struct {
 	err    error // what is wrong with the options
 
 	mu       sync.Mutex
-	slots    int       // guarded by mu
-	used     int       // held by members; guarded by mu
-	reserved int       // reserves of all members; guarded by mu
-	idle     int       // of these, not in use: nobody else may take them; guarded by mu
-	weights  int       // of all members; guarded by mu
-	members  []*Member // made, and not left; guarded by mu
-	waiting  []*Member // in the order in which they began to wait; guarded by mu
-	made     int       // members so far; guarded by mu
+	slots    int         // guarded by mu
+	used     int         // held by members; guarded by mu
+	reserved int         // reserves of all members; guarded by mu
+	idle     int         // of these, not in use: nobody else may take them; guarded by mu
+	weights  int         // of all members; guarded by mu
+	members  []*Member   // made, and not left; guarded by mu
+	asking   []*Member   // that wait or will soon ask again, in the order in which they began to; guarded by mu
+	timer    *time.Timer // calls forget; nil before its first use; guarded by mu
+	armed    bool        // the timer runs; guarded by mu
+	made     int         // members so far; guarded by mu
+	hungry   int         // members that want more than they get; guarded by mu
+	passed   time.Time   // until when leads are known; zero if none count; guarded by mu
 }
 
 // New returns a pool without members. Run of a listener reports invalid options.

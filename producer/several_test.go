@@ -185,6 +185,11 @@ func TestAQueueThatCannotBeToldStopsNoOther(t *testing.T) {
 	if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), shards[0].Name().String()) {
 		t.Errorf("told of %+v and reported %v, want two events and the error of the third", got, errs)
 	}
+	one := telling(shards[0], h, func(o *producer.Options[order]) { o.Wakeups = deny })
+	send(t, one, 1)
+	if errs := h.takeErrors(); len(errs) != 1 || strings.Count(errs[0].Error(), "acme/orders") != 1 {
+		t.Errorf("one queue reported %v, want its name once", errs)
+	}
 }
 
 // A level holds for each queue by itself.

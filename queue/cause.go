@@ -37,8 +37,7 @@ var causeNames = [...]string{
 	CauseUnknown: "unknown", CauseFetch: "fetch", CauseRenew: "renew", CauseSave: "save", CauseStart: "start",
 	CauseGiveBack: "giveback", CauseDelete: "delete", CausePoison: "poison", CauseDepth: "depth",
 	CauseMetadata: "metadata", CauseCreate: "create", CauseSend: "send", CauseCancel: "cancel",
-	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge",
-	CauseSyphon: "syphon", CauseLimit: "limit",
+	CauseBrowse: "browse", CauseRedrive: "redrive", CausePurge: "purge", CauseSyphon: "syphon", CauseLimit: "limit",
 }
 
 // Causes returns all causes, each at the index of its number.

@@ -20,7 +20,7 @@ func TestTheAdviceIsTheNumberOfShardsThatCarryTheLoad(t *testing.T) {
 		{Rate: 166, Batch: 1, Limit: 500}: 1, {Rate: 167, Batch: 1, Limit: 500}: 2,
 		// And with the limit of today.
 		{Rate: 984}: 1, {Rate: 985}: 2, {Rate: 10_000}: 11,
-		{Rate: 2000.0 / 3, Batch: 1}: 1, {Rate: 2000, Batch: 1}: 3, {Rate: 20_000, Batch: 1}: 30, // whole numbers but for rounding
+		{Rate: 960, Batch: 12}: 1, {Rate: 2000, Batch: 1}: 3, {Rate: 20_000, Batch: 1}: 30, // whole numbers but for rounding
 	} {
 		if got, err := sharded.Advise(load); err != nil || got != want {
 			t.Errorf("%+v: got %d, %v; want %d", load, got, err, want)
@@ -81,6 +81,8 @@ func TestRegularThrottlingIsToldFromABurst(t *testing.T) {
 		"a minute without":         {{none, 0}, {busy, 0}, {busy, 0}, {calm, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
 		"an idle minute":           {{none, 0}, {busy, 0}, {busy, 0}, {none, 0}, {busy, 0}},
 		"for the busiest of them":  {{none, 0}, {busy, 0}, {busier, 0}, {busy, 4}},
+		"not for a peak before":    {{none, 0}, {busier, 0}, {calm, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
+		"a new meter, busier":      {{none, 0}, {busy, 0}, {busy, 0}, {sharded.Counts{Requests: -400_000, Throttled: 4000, Messages: -200_000}, 0}, {busy, 0}},
 		"what was before":          {{busier, 0}, {calm, 0}, {calm, 0}, {calm, 0}, {calm, 0}},
 		"a new meter":              {{none, 0}, {busy, 0}, {busy, 0}, {sharded.Counts{Requests: -400_000, Throttled: -4000, Messages: -200_000}, 0}, {busy, 0}, {busy, 0}, {busy, 3}},
 	} {

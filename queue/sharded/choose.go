@@ -112,7 +112,7 @@ func (q *Queue) ended(ctx context.Context, c chosen, text string, err error) {
 		s.succeeded()
 		q.repeats.forget(text)
 	case unwell(ctx, err):
-		s.failed(err, c.try, now)
+		s.failed(err, now)
 	}
 	if errors.Is(err, queue.ErrOutcomeUnknown) {
 		q.repeats.remember(text, s)

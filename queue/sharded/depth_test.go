@@ -54,6 +54,27 @@ func TestLeastDepthFillsTheEmptyShards(t *testing.T) {
 	})
 }
 
+// What this Queue has placed is in the next reading, or was taken by workers: it must not count twice.
+func TestAReadingReplacesWhatWasPlacedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, 2, &sharded.Options{Place: sharded.LeastDepth})
+		b.fill(t, 1, 100)
+		for i := range 100 {
+			b.send(t, fmt.Sprint(i), "")
+		}
+		if err := b.shards[0].Queue.(queue.Manager).Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 90 {
+			b.send(t, fmt.Sprint("later", i), "")
+		}
+		if counts := b.counts(t); counts[0] != 90 || counts[1] != 100 {
+			t.Errorf("the depths are %v, want that the first got all 90", counts)
+		}
+	})
+}
+
 // The price of LeastDepth: a reading of each shard in an interval, and none while nothing is sent.
 func TestDepthsAreReadOnceInAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,6 +158,9 @@ func TestAReadingThatHangsIsGivenUp(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		before := b.shards[1].readings.Load()
+		if _, err := b.Enqueue(ctx, "has ended", nil); err == nil || b.shards[1].readings.Load() != before {
+			t.Errorf("a call whose context had ended has read depths: %v", err)
+		}
 		b.send(t, "next", "")
 		if got := b.shards[1].readings.Load() - before; got != 1 {
 			t.Errorf("%d readings after one that its caller ended", got)

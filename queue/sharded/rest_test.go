@@ -239,6 +239,18 @@ func TestAPanicIsAnEnd(t *testing.T) {
 		}()
 		_, _ = b.Enqueue(t.Context(), "text", nil)
 	}()
+	failed := 0
+	for _, s := range b.States() {
+		if s.Accepted != 0 {
+			t.Errorf("what panicked counts as accepted: %+v", s)
+		}
+		if errors.Is(s.Err, queue.ErrOutcomeUnknown) {
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d shards rest, want that which panicked", failed)
+	}
 	if err := b.Remove(t.Context(), b.shards[0].Name()); err != nil {
 		t.Error(err)
 	}

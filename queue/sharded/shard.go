@@ -12,7 +12,7 @@ const (
 	maxRest   = 30 * time.Second
 )
 
-// shard is one of the queues. What is below mu's line is guarded by Queue.mu.
+// shard is one of the queues. What follows its hash is guarded by Queue.mu.
 type shard struct {
 	queue queue.Queue
 	name  queue.Name
@@ -42,10 +42,10 @@ func (s *shard) rests(now time.Time) bool {
 // succeeded records that a request was answered with success.
 func (s *shard) succeeded() { s.failures, s.until, s.err = 0, time.Time{}, nil }
 
-// failed records a failure. Of those that come while it rests only that of a try counts: the others
-// belong to requests that began earlier, or that had nowhere else to go.
-func (s *shard) failed(err error, try bool, now time.Time) {
-	if s.err = err; !try && now.Before(s.until) {
+// failed records a failure. Those that come while it rests do not count: they belong to requests that began
+// earlier, or that had nowhere else to go.
+func (s *shard) failed(err error, now time.Time) {
+	if s.err = err; now.Before(s.until) {
 		return
 	}
 	s.failures++

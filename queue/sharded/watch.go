@@ -89,7 +89,7 @@ func (w *Watch) Observe(at time.Time, c Counts) (Advice, bool) {
 		return Advice{}, false
 	}
 	share := float64(since.Throttled) / float64(max(1, since.Requests))
-	if since.Throttled == 0 || share < regularShare {
+	if share < regularShare {
 		w.times, w.peak = 0, 0
 		return Advice{}, false
 	}

@@ -1,0 +1,144 @@
+// Video is a site that hosts videos. Visitors upload clips; workers make three formats of each.
+//
+//	go run ./examples/video
+//
+// The videos are on three queues: the news are critical, small clips normal, large ones heavy. Each queue has
+// its listener, and all take their slots from one pool: the heavy conversions, of which there are most, take
+// what nobody else needs, and some slots are reserved for what is critical. Queues and blobs are in memory; the
+// program ends when all videos are done, or with Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/perkey"
+	"github.com/millrace/millrace/pool"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/wakeup"
+)
+
+const usage = `Video hosts videos: it uploads clips and makes three formats of each.
+
+Usage:
+
+  video [flags]
+
+Flags:
+
+  -videos N    how many are uploaded, 1 to 200 (default 50)
+  -slots N     how many are transcoded at once, 4 to 64 (default 8)
+  -reserve N   slots that only critical videos take, 0 to N-3 (default 2)
+
+Exit status: 0 all videos are done, 1 they are not, 2 invalid command line.
+`
+
+// settings are the parsed command line.
+type settings struct{ videos, slots, reserve int }
+
+func main() {
+	os.Exit(command(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command runs the program and returns its exit status. An error is one line on stderr.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, _ = io.WriteString(stdout, usage)
+		return 0
+	}
+	status := 2
+	if err == nil {
+		status, err = 1, host(ctx, s, stdout, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "video: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return status
+	}
+	return 0
+}
+
+func parse(args []string) (s settings, err error) {
+	f := flag.NewFlagSet("video", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // command prints its errors, on one line
+	f.IntVar(&s.videos, "videos", 50, "")
+	f.IntVar(&s.slots, "slots", 8, "")
+	f.IntVar(&s.reserve, "reserve", 2, "")
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return s, err
+	} else if err != nil {
+		return s, fmt.Errorf("%w; see video -h", err)
+	}
+	switch {
+	case f.NArg() > 0:
+		return s, fmt.Errorf("unexpected argument %q; see video -h", f.Arg(0))
+	case s.videos < 1 || s.videos > 200:
+		return s, fmt.Errorf("-videos %d is outside 1…200", s.videos)
+	case s.slots < 4 || s.slots > 64:
+		return s, fmt.Errorf("-slots %d is outside 4…64", s.slots)
+	case s.reserve < 0 || s.reserve > s.slots-3:
+		return s, fmt.Errorf("-reserve %d is outside 0…%d: each of the three queues needs a slot", s.reserve, s.slots-3)
+	}
+	return s, nil
+}
+
+// host runs the site and its workers until all videos are done.
+func host(ctx context.Context, s settings, stdout io.Writer, logger *slog.Logger) error {
+	begin := time.Now()
+	account := localqueue.New(nil).Account("site")
+	classes := []*class{{name: "critical", reserve: s.reserve, weight: 2}, {name: "normal", weight: 2}, {name: "heavy", weight: 1}}
+	for _, c := range classes {
+		var err error
+		if c.queue, err = account.Open(c.name + "-videos"); err != nil {
+			return err
+		}
+	}
+	store, wakeups := blob.Memory(), new(wakeup.Bus)
+	web := newSite(store, classes, wakeups, s.videos)
+	keys, err := perkey.New(nil)
+	if err != nil {
+		return err
+	}
+	work := &worker{store: store, keys: keys, done: web.done}
+	runners := []millrace.Runner{web}
+	slots := pool.New(&pool.Options{Slots: s.slots})
+	for _, c := range classes {
+		runners = append(runners, work.listen(c, slots, wakeups, logger))
+	}
+	if err := millrace.Run(ctx, runners...); err != nil {
+		return err
+	}
+	work.report(stdout, classes, time.Since(begin))
+	if open := web.open(); open > 0 {
+		return fmt.Errorf("stopped with %d of %d videos to be done", open, s.videos)
+	}
+	return nil
+}
+
+// report says what was done.
+func (w *worker) report(out io.Writer, classes []*class, took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
+	line("%d formats made, %d kB in all, in %.1f s; %d were there when a video came again; %d uploads were no videos",
+		w.made, w.bytes/1000, took.Seconds(), w.present, w.refused)
+	line("")
+	line("%-10s %7s %20s %14s", "queue", "jobs", "median wait", "longest wait")
+	for _, c := range classes {
+		waits := c.sorted()
+		if len(waits) == 0 {
+			line("%-10s %7d %20s %14s", c.name, 0, "-", "-")
+			continue
+		}
+		line("%-10s %7d %20v %14v", c.name, len(waits), waits[len(waits)/2].Round(10*time.Microsecond), waits[len(waits)-1].Round(10*time.Microsecond))
+	}
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/listener"
+)
+
+// asVideo makes this test binary the program itself, for the test of its signals.
+const asVideo = "VIDEO_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asVideo) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// V-01, V-02: every video that is one gets every format, once, by the listener of its class; what is broken
+// stops nobody; and the program ends by itself.
+func TestEveryVideoGetsItsFormats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		if err := host(t.Context(), settings{videos: 20, slots: 4, reserve: 1}, &out, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"57 formats made, ", "1 uploads were no videos", "\ncritical         4 ", "\nnormal ", "\nheavy "} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("got\n%s\nwant %q in it", out.String(), want)
+			}
+		}
+	})
+}
+
+// A stopped program says what is left, and does not hang.
+func TestAStoppedProgramSaysWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var out, failures bytes.Buffer
+		if status := command(ctx, []string{"-videos", "9"}, &out, &failures); status != 1 || !strings.HasPrefix(failures.String(), "video: stopped with 9 of 9 videos") {
+			t.Errorf("got status %d and %q, want 1 and how many are left", status, failures.String())
+		}
+	})
+}
+
+func TestTheCommandLine(t *testing.T) {
+	for args, want := range map[string]struct {
+		status int
+		out    string
+	}{
+		"-h":                   {0, "Usage:"},
+		"-videos 0":            {2, "-videos 0 is outside"},
+		"-videos x":            {2, "see video -h"},
+		"-slots 3":             {2, "-slots 3 is outside"},
+		"-slots 65":            {2, "-slots 65 is outside"},
+		"-slots 6 -reserve 4":  {2, "-reserve 4 is outside 0…3"},
+		"-reserve -1":          {2, "-reserve -1 is outside"},
+		"-colour":              {2, "see video -h"},
+		"clip.mov":             {2, `unexpected argument "clip.mov"`},
+		"-videos 3 -reserve 0": {0, "9 formats made"},
+	} {
+		var out, failures bytes.Buffer
+		status := command(t.Context(), strings.Fields(args), &out, &failures)
+		said := out.String() + failures.String()
+		if status != want.status || !strings.Contains(said, want.out) || status == 2 && strings.Count(said, "\n") != 1 {
+			t.Errorf("video %s: got status %d and %q, want %d and %q, an error on one line", args, status, said, want.status, want.out)
+		}
+	}
+}
+
+// failingStore fails to put the blobs whose names end so.
+type failingStore struct {
+	blob.Store
+	suffix string
+}
+
+var errFull = errors.New("the disk is full")
+
+func (s *failingStore) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	if s.suffix != "" && strings.HasSuffix(ref.Name, s.suffix) {
+		return errFull
+	}
+	return s.Store.Put(ctx, ref, r, o)
+}
+
+// A video whose worker failed half-way gets what is missing, and one that is delivered again gets nothing new.
+func TestNothingIsMadeTwice(t *testing.T) {
+	store := &failingStore{Store: blob.Memory(), suffix: "full.delta"}
+	done := 0
+	w := &worker{store: store, done: func(string) { done++ }}
+	if err := store.Put(t.Context(), blob.Ref{Container: uploads, Name: "v"}, bytes.NewReader(film(8, 8, 3, 1).encode()), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, wrong error, made, present, finished int) {
+		t.Helper()
+		if err := w.transcode(t.Context(), "v"); !errors.Is(err, wrong) || w.made != made || w.present != present || done != finished {
+			t.Errorf("%s: got %v, %d made, %d there, %d done; want %v, %d, %d, %d", what, err, w.made, w.present, done, wrong, made, present, finished)
+		}
+	}
+	want("with a full disk", errFull, 2, 0, 0)
+	store.suffix = ""
+	want("again", nil, 3, 2, 1)
+	want("delivered twice", nil, 3, 5, 2)
+	if err := w.transcode(t.Context(), "missing"); !errors.Is(err, blob.ErrMissing) || listener.ResultOf(err).Outcome != listener.Retried {
+		t.Errorf("an upload that is not there yet: got %v, want a failure that is retried", err)
+	}
+}
+
+// undelta reverses delta.
+func undelta(t interface{ Fatalf(string, ...any) }, encoded []byte) clip {
+	line, runs, _ := bytes.Cut(encoded, []byte("\n"))
+	var c clip
+	var n int
+	if _, err := fmt.Sscanf(string(line), "delta %d %d %d", &c.width, &c.height, &n); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	before := make([]byte, c.width*c.height)
+	for range n {
+		var frame []byte
+		for len(frame) < len(before) {
+			for range runs[0] {
+				frame = append(frame, before[len(frame)]+runs[1])
+			}
+			runs = runs[2:]
+		}
+		c.frames = append(c.frames, frame)
+		before = frame
+	}
+	if len(runs) > 0 {
+		t.Fatalf("%d bytes are left", len(runs))
+	}
+	return c
+}
+
+func drawClip(r *rapid.T) clip {
+	c := clip{width: rapid.IntRange(1, 20).Draw(r, "width"), height: rapid.IntRange(1, 20).Draw(r, "height")}
+	for range rapid.IntRange(1, 5).Draw(r, "frames") {
+		c.frames = append(c.frames, rapid.SliceOfN(rapid.ByteRange(0, 3), c.width*c.height, c.width*c.height).Draw(r, "frame"))
+	}
+	return c
+}
+
+// What is uploaded and what viewers get is the clip.
+func TestFormatsAreTheClip(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		c := drawClip(r)
+		uploaded, err := parseClip(c.encode())
+		if err != nil || fmt.Sprint(uploaded) != fmt.Sprint(c) {
+			r.Fatalf("uploaded: got %v, %v; want %v", uploaded, err, c)
+		}
+		if got := undelta(r, c.delta()); fmt.Sprint(got) != fmt.Sprint(c) {
+			r.Fatalf("delta: got %v, want %v", got, c)
+		}
+		small := half(c)
+		if small.width != max(c.width/2, 1) || small.height != max(c.height/2, 1) || len(small.frames) != len(c.frames) {
+			r.Fatalf("half: got %d frames of %d×%d of %d of %d×%d", len(small.frames), small.width, small.height, len(c.frames), c.width, c.height)
+		}
+		if picture, err := still(c); err != nil || !bytes.HasPrefix(picture, []byte("\x89PNG")) {
+			r.Fatalf("still: got %v", err)
+		}
+	})
+	square := clip{2, 2, [][]byte{{10, 20, 30, 40}}}
+	if got := half(square); len(got.frames[0]) != 1 || got.frames[0][0] != 25 {
+		t.Errorf("half of %v: got %v, want 25", square, got)
+	}
+	long := clip{256, 1, [][]byte{make([]byte, 256), make([]byte, 256)}}
+	if got := undelta(t, long.delta()); fmt.Sprint(got) != fmt.Sprint(long) {
+		t.Errorf("a run of 256: got %v", got)
+	}
+}
+
+// Nobody can make a worker fail by an upload: whatever it is, it is a clip or refused as none.
+func FuzzUploads(f *testing.F) {
+	for _, seed := range []string{"", "clip", "clip 1 1 1\nx", "clip 1 1 1\n", "clip -1 -1 1\n", "clip 9999999999 9999999999 1\n", "clip 67108864 67108864 1\n", "clip 3 2 1\nabcdef"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, upload []byte) {
+		c, err := parseClip(upload)
+		if err != nil {
+			if !errors.Is(err, errNoClip) {
+				t.Errorf("got %v, want that it is no clip", err)
+			}
+			return
+		}
+		for _, format := range formats {
+			if b, err := format.encode(c); err != nil || len(b) == 0 {
+				t.Errorf("%s of %d×%d: got %d bytes, %v", format.name, c.width, c.height, len(b), err)
+			}
+		}
+	})
+}
+
+// A film depends on its seed alone.
+func TestFilmsAreRepeatable(t *testing.T) {
+	one, again, other := film(40, 30, 3, 7), film(40, 30, 3, 7), film(40, 30, 3, 8)
+	if !bytes.Equal(one.encode(), again.encode()) || bytes.Equal(one.encode(), other.encode()) {
+		t.Error("got another film for the same seed, or the same for another")
+	}
+	if n := len(one.delta()); n >= len(one.encode())/2 {
+		t.Errorf("delta: got %d bytes of %d, want less than half", n, len(one.encode()))
+	}
+}

@@ -1,0 +1,179 @@
+package perkey
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Keys knows which keys are held by handlers of this process. Make one with [New]. All listeners that
+// share one share their keys. It is safe for concurrent use.
+type Keys struct {
+	options Options
+
+	mu        sync.Mutex
+	held      map[string]*turns // by key, while a handler holds it; guarded by mu
+	lines     lines             // of keys that are free; guarded by mu
+	waiting   int               // jobs that wait for their turns; guarded by mu
+	typical   time.Duration     // how long keys are held, on average; guarded by mu
+	postponed int64             // jobs that were given back; guarded by mu
+}
+
+// New returns Keys of which none is held. The error names every invalid option.
+func New(o *Options) (*Keys, error) {
+	k := &Keys{held: make(map[string]*turns)}
+	if o != nil {
+		k.options = *o
+	}
+	if err := k.options.setDefaults(); err != nil {
+		return nil, fmt.Errorf("perkey: %w", err)
+	}
+	return k, nil
+}
+
+// State is what [Keys.State] reports.
+type State struct {
+	Held      int           // keys that are held, each by a running handler
+	Waiting   int           // jobs that wait in their slots
+	Postponed int64         // how often jobs were given back because their keys were taken
+	Longest   time.Duration // since when the key is held that has been held for longest
+}
+
+// State returns a snapshot.
+func (k *Keys) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := State{Held: len(k.held), Waiting: k.waiting, Postponed: k.postponed}
+	now := time.Now()
+	for _, t := range k.held {
+		s.Longest = max(s.Longest, now.Sub(t.since))
+	}
+	return s
+}
+
+// acquire returns true when the caller holds the key, and must release it. Otherwise it returns
+// after how long the job should come again.
+func (k *Keys) acquire(ctx context.Context, key string, of terms) (admitted bool, delay time.Duration) {
+	w, limit, delay := k.enter(ctx, key, of)
+	switch {
+	case delay > 0:
+		return false, delay
+	case w == nil:
+		return true, 0
+	}
+	var expired <-chan time.Time
+	if of.postponable {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-w.turn:
+	case <-expired:
+	case <-ctx.Done():
+	}
+	return k.endWait(ctx, key, w, of)
+}
+
+// enter gives the key to the job if it is free. Otherwise it returns the job as one that waits, and for
+// how long it may, or after how long it should come again.
+func (k *Keys) enter(ctx context.Context, key string, of terms) (w *waiter, limit, delay time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	t := k.held[key]
+	if t == nil {
+		k.held[key] = k.lines.take(key, k.typical, now)
+		return nil, 0, 0
+	}
+	if limit = k.patience(ctx, now, t, of); of.postponable && limit <= 0 {
+		return nil, 0, k.postpone(now, t, of)
+	}
+	w = &waiter{turn: make(chan struct{})}
+	t.waiters = append(t.waiters, w)
+	k.waiting++
+	return w, limit, 0
+}
+
+// patience returns for how long a job may wait in its slot; zero or less if it should not begin to.
+// Requires mu.
+func (k *Keys) patience(ctx context.Context, now time.Time, t *turns, of terms) time.Duration {
+	all, ofKey := of.places()
+	if k.waiting >= all || len(t.waiters) >= ofKey {
+		return 0
+	}
+	limit := k.options.Wait
+	if deadline, ok := ctx.Deadline(); ok { // of the handler, which is to have most of it
+		limit = min(limit, deadline.Sub(now)/10)
+	}
+	if t.expected(now) > limit {
+		return 0
+	}
+	return limit
+}
+
+// postpone returns after how long a job should come again: when it is expected to be its turn. Requires mu.
+func (k *Keys) postpone(now time.Time, t *turns, of terms) time.Duration {
+	k.postponed++
+	_, ofKey := of.places()
+	// Messages are hidden for whole seconds: no more come up in one than can run or wait then.
+	step := max(t.length(now), time.Second/time.Duration(ofKey+1))
+	return t.join(now, step, k.options.MaxDelay)
+}
+
+// endWait returns whether a job that has waited holds the key, and otherwise after how long it should
+// come again. One whose context has ended passes its turn on.
+func (k *Keys) endWait(ctx context.Context, key string, w *waiter, of terms) (admitted bool, delay time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	t := k.held[key] // at least one job holds the key, or this one does
+	select {
+	case <-w.turn:
+		if ctx.Err() == nil {
+			return true, 0
+		}
+		delay = k.postpone(now, t, of)
+		k.next(key, t, now)
+		return false, delay
+	default:
+	}
+	t.waiters = slices.DeleteFunc(t.waiters, func(other *waiter) bool { return other == w })
+	k.waiting--
+	return false, k.postpone(now, t, of)
+}
+
+// release ends the turn of the job that holds the key.
+func (k *Keys) release(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	t := k.held[key]
+	took := now.Sub(t.since)
+	k.typical, t.typical = average(k.typical, took), average(t.typical, took)
+	k.next(key, t, now)
+}
+
+// next gives the key to the job that has waited for longest, or makes it free. Requires mu.
+func (k *Keys) next(key string, t *turns, now time.Time) {
+	if len(t.waiters) == 0 {
+		delete(k.held, key)
+		k.lines.put(key, t, now)
+		return
+	}
+	w := t.waiters[0]
+	t.waiters = slices.Delete(t.waiters, 0, 1)
+	k.waiting--
+	t.since = now
+	close(w.turn)
+}
+
+// average returns the moving average of durations with another one.
+func average(before, another time.Duration) time.Duration {
+	if before == 0 {
+		return another
+	}
+	return before + (another-before)/8
+}

@@ -1,0 +1,149 @@
+package shards
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
+)
+
+// State describes what a [Listener] is doing.
+type State struct {
+	Phase  listener.Phase
+	Total  listener.State // of all shards: see [Listener.State]
+	Shards []ShardState   // ordered by name
+}
+
+// ShardState describes a shard. The counts are of its listener; a shard that was refused by the service
+// has a new one for each try.
+type ShardState struct {
+	Shard   queue.Name
+	Leaving bool  // it is being removed
+	Refused error `json:"-"` // why the service refuses it; nil unless it rests for that reason
+	listener.State
+}
+
+// Ready reports whether every shard is ready, except those that are being removed. Use it for a
+// readiness probe: a new release that cannot reach one of its shards does not replace the old one. If
+// one shard must not keep a worker from being ready, decide by Shards.
+func (s State) Ready() bool {
+	return s.Phase == listener.Running && !slices.ContainsFunc(s.Shards, func(one ShardState) bool { return !one.Leaving && !one.Ready() })
+}
+
+// Healthy reports whether Run has not returned: see [listener.State.Healthy]. Use it for a liveness
+// probe.
+func (s State) Healthy() bool { return s.Phase != listener.Stopped }
+
+// State returns what the listener is doing. It sends no request.
+//
+// In Total the counts are sums, those of removed shards included, and so are Loops, Running, Settling and
+// Depth; DepthAt is that of the oldest depth among them. LoopsPeak is the sum of the peaks, which may
+// not have been at one time. LastPoll and LastError are the newest. PollError joins those of all
+// shards. PausedBy says what pauses all shards, and PausedSince since when; Listening whether events
+// reach all. Visibility is the longest.
+func (l *Listener[T]) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := State{Phase: l.phase, Total: l.past}
+	st.Total.Phase = l.phase
+	read := l.readings.Counts().Total()
+	st.Total.Requests += read.Requests
+	st.Total.ByCause.Depth += read.Requests
+	st.Total.ByCause.Throttled += read.Throttled
+	st.Total.ByCause.Unreached += read.Unreached
+	st.Total.ByCause.Failed += read.Failed
+	for _, s := range l.shards {
+		st.Shards = append(st.Shards, s.state())
+	}
+	slices.SortFunc(st.Shards, func(a, b ShardState) int {
+		return cmp.Or(cmp.Compare(a.Shard.Account, b.Shard.Account), cmp.Compare(a.Shard.Queue, b.Shard.Queue))
+	})
+	for i, one := range st.Shards {
+		addCounts(&st.Total, one.State)
+		addPresent(&st.Total, one, i == 0)
+	}
+	return st
+}
+
+// state returns the state of the shard. Requires all.mu.
+func (s *shard[T]) state() ShardState {
+	st := ShardState{Shard: s.name, Leaving: s.removal != nil, Refused: s.refused(), State: s.listener.State()}
+	if st.PollError == nil {
+		st.PollError = st.Refused
+	}
+	return st
+}
+
+// addCounts adds what only grows, so that it may be of a listener that has ended.
+func addCounts(sum *listener.State, s listener.State) {
+	for _, one := range []struct {
+		sum *int64
+		of  int64
+	}{
+		{&sum.Requests, s.Requests}, {&sum.Polls, s.Polls}, {&sum.EmptyPolls, s.EmptyPolls}, {&sum.Received, s.Received},
+		{&sum.Renewed, s.Renewed}, {&sum.Errors, s.Errors}, {&sum.Succeeded, s.Succeeded}, {&sum.Retried, s.Retried},
+		{&sum.Discarded, s.Discarded}, {&sum.Poisoned, s.Poisoned}, {&sum.Kept, s.Kept}, {&sum.Snoozed, s.Snoozed},
+		{&sum.GivenBack, s.GivenBack}, {&sum.Lost, s.Lost}, {&sum.Unsettled, s.Unsettled}, {&sum.Duplicates, s.Duplicates},
+		{&sum.Late, s.Late}, {&sum.Limited, s.Limited},
+	} {
+		*one.sum += one.of
+	}
+	sum.LoopsStarted += s.LoopsStarted
+	addByCause(&sum.ByCause, s.ByCause)
+	sum.LastPoll = later(sum.LastPoll, s.LastPoll)
+	if s.LastError != nil && !s.LastErrorAt.Before(sum.LastErrorAt) {
+		sum.LastError, sum.LastErrorAt = s.LastError, s.LastErrorAt
+	}
+}
+
+func addByCause(sum *listener.RequestsByCause, c listener.RequestsByCause) {
+	for _, one := range []struct {
+		sum *int64
+		of  int64
+	}{
+		{&sum.Fetches, c.Fetches}, {&sum.Renewals, c.Renewals}, {&sum.Saves, c.Saves}, {&sum.Starts, c.Starts},
+		{&sum.GiveBacks, c.GiveBacks}, {&sum.Deletes, c.Deletes}, {&sum.Poison, c.Poison}, {&sum.Depth, c.Depth},
+		{&sum.Metadata, c.Metadata}, {&sum.Creates, c.Creates}, {&sum.Others, c.Others},
+		{&sum.EmptyFetches, c.EmptyFetches}, {&sum.Repeated, c.Repeated}, {&sum.Throttled, c.Throttled},
+		{&sum.Unreached, c.Unreached}, {&sum.Failed, c.Failed},
+	} {
+		*one.sum += one.of
+	}
+}
+
+// addPresent adds what is so now.
+func addPresent(sum *listener.State, s ShardState, first bool) {
+	sum.Loops += s.Loops
+	sum.LoopsPeak += s.LoopsPeak
+	sum.Running += s.Running
+	sum.Settling += s.Settling
+	if !s.DepthAt.IsZero() {
+		sum.Depth += s.Depth
+		if sum.DepthAt.IsZero() || s.DepthAt.Before(sum.DepthAt) {
+			sum.DepthAt = s.DepthAt
+		}
+	}
+	if s.PollError != nil {
+		sum.PollError = errors.Join(sum.PollError, &Error{Shard: s.Shard, Err: s.PollError})
+	}
+	if first {
+		sum.PausedBy, sum.Listening = s.PausedBy, s.Listening
+	}
+	sum.PausedBy &= s.PausedBy
+	sum.PausedSince = later(sum.PausedSince, s.PausedSince)
+	if sum.PausedBy == listener.NotPaused {
+		sum.PausedSince = time.Time{}
+	}
+	sum.Listening = sum.Listening && s.Listening
+	sum.Visibility = max(sum.Visibility, s.Visibility)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
