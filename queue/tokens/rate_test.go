@@ -143,6 +143,7 @@ func TestARateIsNeverExceeded(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				all.Go(func() {
+					r := r // each instance has a seed of its own
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						faults := faulty
 						faults.Death = 0.005
@@ -242,6 +243,7 @@ func TestListenersKeepToARate(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				all.Go(func() {
+					r := r // each instance has a seed of its own
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						s := uint64(seed)<<8 + uint64(i)<<4 + life
 						f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: s, Every: faultqueue.Rates{Throttled: 0.05, LostResponse: 0.05}})
