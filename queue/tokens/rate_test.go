@@ -143,6 +143,7 @@ func TestARateIsNeverExceeded(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				all.Go(func() {
+					r := r // each instance has a seed of its own
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						faults := faulty
 						faults.Death = 0.005
@@ -242,6 +243,7 @@ func TestListenersKeepToARate(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				all.Go(func() {
+					r := r // each instance has a seed of its own
 					for life := uint64(0); ctx.Err() == nil; life++ {
 						s := uint64(seed)<<8 + uint64(i)<<4 + life
 						f := faultqueue.New(b.tokens, &faultqueue.Options{Seed: s, Every: faultqueue.Rates{Throttled: 0.05, LostResponse: 0.05}})
@@ -380,4 +382,71 @@ func TestMissingTokensAreNoticed(t *testing.T) {
 			t.Error("nobody has noticed for ten minutes")
 		})
 	}
+}
+
+// The time to spend a token begins before the request: one whose response took longer is not spent.
+func TestATokenThatComesLateIsNotSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, Seed: 1}
+		if err := r.Init(t.Context(), b.tokens); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		slow := faultqueue.New(b.tokens, &faultqueue.Options{
+			Faults:      map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Slow: 1}},
+			SlowLatency: faultqueue.Range{Min: 5 * time.Second, Max: 5 * time.Second},
+		})
+		l, err := r.Open(t.Context(), slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(5)
+		if batch, err := l.Wrap(b.jobs).Dequeue(t.Context(), 5, 10*time.Minute); !errors.Is(err, queue.ErrLimited) {
+			t.Errorf("got %d messages, error %v; want a limit", len(batch), err)
+		}
+	})
+}
+
+// What is in the queue of tokens and is none is worth nothing, and removed: blanks that arrived late, tokens of an earlier
+// set, and texts of others.
+func TestWhatIsNoTokenIsWorthNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		r := tokens.Rate{Jobs: 100, Window: 30 * time.Second, PerToken: 2, Seed: 1}
+		if err := r.Init(t.Context(), b.tokens); err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.tokens.Properties(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := p.Metadata["millracetokens"]
+		for _, text := range []string{
+			"millrace-token/1 set=" + set + " blank", "millrace-token/1 set=earlier index=3", "hello",
+			"millrace-token/1 set=" + set + " index=50", "millrace-token/1 set=" + set + " index=-1", "millrace-token/1 set=" + set + " index=07",
+		} {
+			if _, err := b.tokens.Enqueue(t.Context(), text, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		l, err := r.Open(t.Context(), b.tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(200)
+		q, got := l.Wrap(b.jobs), 0
+		for range 100 {
+			batch, err := q.Dequeue(t.Context(), 32, time.Hour)
+			if err != nil && !errors.Is(err, queue.ErrLimited) {
+				t.Fatal(err)
+			}
+			got += len(batch)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if p, err := b.tokens.Properties(t.Context()); got != 100 || err != nil || p.Depth != 50 {
+			t.Errorf("got %d jobs, want 100; %d messages are left, want 50 tokens; error %v", got, p.Depth, err)
+		}
+	})
 }
