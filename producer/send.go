@@ -41,9 +41,9 @@ type SendOptions struct {
 
 // Sent is a job that the service has accepted.
 type Sent struct {
-	// Lease has the message id, as the handler will see it, and the receipt with which
-	// [Producer.Cancel] deletes the message until a worker takes it. Whoever has the receipt can
-	// do so.
+	// Lease has the message id, as the handler will see it unless the message is moved before, and the
+	// receipt with which [Producer.Cancel] deletes the message until a worker takes it. Whoever has the
+	// receipt can do so.
 	queue.Lease
 
 	// JobID is the id of the job, from its envelope. Empty for formats without one.
@@ -55,9 +55,9 @@ type Sent struct {
 	// Inserted is when the message was accepted, by the service's clock.
 	Inserted time.Time
 
-	// MaybeTwice reports that the job may be in the queue twice: it was sent again because the
-	// response to an earlier request was lost, to another queue or to the same one, or by an interceptor. Both messages have the same job
-	// id; Lease is that of the later one whose response came.
+	// MaybeTwice reports that the job may be there twice: it was sent again, to this queue or to another
+	// one, because the response to an earlier request was lost, or by an interceptor. Both messages have
+	// the same job id; Lease is that of the later one whose response came.
 	MaybeTwice bool
 }
 

@@ -76,7 +76,7 @@ func TestAFailingBacklogQueueLeavesTheRotation(t *testing.T) {
 				if n := b.east.called("send orders-backlog-00"); n != 0 {
 					t.Errorf("sends to the resting queue: got %d, want 0", n)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				for range 30 {
 					b.sends("text", "east")
 				}
@@ -279,20 +279,33 @@ func TestInvalidMessagesAreRefusedInAnOutageToo(t *testing.T) {
 	})
 }
 
-// A message in a backlog queue is deleted with its lease, as a producer does that cancels a job; one that
-// somebody has taken is not.
+// A message in a backlog queue is found there and deleted with its lease, as a producer does that cancels a job; one
+// that somebody has taken is not.
 func TestADivertedMessageCanBeDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})
+		where := func(m queue.Message) queue.Queue {
+			q, found := b.queue.Lookup(m.Queue)
+			if !found || q.Name() != m.Queue {
+				t.Fatalf("Lookup(%v): got %v", m.Queue, q)
+			}
+			return q
+		}
+		there, err := b.queue.Enqueue(b.ctx, "primary", nil)
+		b.ok(err)
+		b.ok(where(there).Delete(b.ctx, there.Lease))
 		b.sends("stays", "west")
+		if q, found := b.queue.Lookup(queue.Name{Account: "east", Queue: "orders"}); found {
+			t.Errorf("got %v, want nothing: the secondary queue itself is not used", q)
+		}
 		b.west.fault("orders", fault{err: unavailable})
 		first, err := b.queue.Enqueue(b.ctx, "deleted", nil)
 		b.ok(err)
-		b.ok(b.queue.Delete(b.ctx, first.Lease))
+		b.ok(where(first).Delete(b.ctx, first.Lease))
 		if got := b.texts(b.east); len(got) != 0 {
 			t.Errorf("got %q, want no message in the backlog", got)
 		}
-		if err = b.queue.Delete(b.ctx, first.Lease); !errors.Is(err, queue.ErrLeaseLost) {
+		if err = where(first).Delete(b.ctx, first.Lease); !errors.Is(err, queue.ErrLeaseLost) {
 			t.Errorf("got %v, want %v", err, queue.ErrLeaseLost)
 		}
 		second, err := b.queue.Enqueue(b.ctx, "taken", nil)
@@ -300,7 +313,7 @@ func TestADivertedMessageCanBeDeleted(t *testing.T) {
 		if _, err = b.east.open(second.Queue.Queue).Dequeue(b.ctx, 1, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if err = b.queue.Delete(b.ctx, second.Lease); !errors.Is(err, queue.ErrLeaseLost) {
+		if err = where(second).Delete(b.ctx, second.Lease); !errors.Is(err, queue.ErrLeaseLost) {
 			t.Errorf("got %v, want %v", err, queue.ErrLeaseLost)
 		}
 		if got := b.texts(b.west); !slices.Equal(got, []string{"stays"}) {
@@ -320,9 +333,6 @@ func TestRequestsToTheSecondaryAreCounted(t *testing.T) {
 		}
 		_, err := b.queue.Backlog(b.ctx)
 		b.ok(err)
-		m, err := b.queue.Enqueue(b.ctx, "text", nil)
-		b.ok(err)
-		b.ok(b.queue.Delete(b.ctx, m.Lease))
 		if got, want := b.queue.State().SecondaryRequests, int64(b.east.called("")); got != want || want < 80 {
 			t.Errorf("got %d requests, want the account's %d", got, want)
 		}
@@ -346,6 +356,93 @@ func TestTheBacklogIsReadAsFarAsItCanBe(t *testing.T) {
 		want := s.Backlogs[0].Accepted + s.Backlogs[2].Accepted
 		if backlog.Depth != want || !errors.Is(backlog.Queues[1].Err, queue.ErrUnavailable) || backlog.Queues[0].Err != nil {
 			t.Errorf("got %+v, want a depth of %d and one error", backlog, want)
+		}
+	})
+}
+
+// a busy secondary account is waited for too, when every backlog queue has said so.
+func TestABusyBacklogIsSentToAgainAfterTenSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 3, ProbeInterval: time.Hour})
+		b.failOver()
+		b.east.called("")
+		b.east.fault("", fault{err: throttled})
+		time.AfterFunc(15*time.Second, func() { b.east.fault("", fault{}) })
+		begin := time.Now()
+		b.sends("patient", "east")
+		if took := time.Since(begin); took != 20*time.Second {
+			t.Errorf("the send took %v, want 20s", took)
+		}
+		if n := b.east.called("send"); n != 7 {
+			t.Errorf("sends: got %d, want 7", n)
+		}
+		b.east.fault("", fault{err: throttled})
+		ctx, cancel := context.WithTimeout(b.ctx, 15*time.Second)
+		defer cancel()
+		_, err := b.queue.Enqueue(ctx, "in a hurry", nil)
+		if !errors.Is(err, paired.ErrBothDown) || !errors.Is(err, queue.ErrThrottled) || errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want both down", err)
+		}
+		if s := b.queue.State(); s.Refused != 1 {
+			t.Errorf("got %+v, want one refused", s)
+		}
+	})
+}
+
+// What was unknown before a wait stays so, wherever the message goes in the end.
+func TestAnUnknownOutcomeOutlivesAWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		then fault
+		want string
+	}{"accepted": {fault{}, "west"}, "refused": {fault{err: unauthorized}, ""}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 1, ProbeInterval: 3 * time.Second})
+				b.west.fault("orders", fault{err: unknown, acts: true})
+				b.east.fault("", fault{err: throttled})
+				time.AfterFunc(9*time.Second, func() { b.west.fault("orders", c.then) }) // readings succeed
+				m, err := b.queue.Enqueue(b.ctx, "text", nil)
+				if m.Queue.Account != c.want || m.MaybeTwice != (err == nil) || err != nil && !errors.Is(err, queue.ErrOutcomeUnknown) {
+					t.Errorf("got %+v and %v, want it in %q, and that it may be there twice", m, err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A context that has ended takes no probe, and is no error of the primary queue.
+func TestAContextThatHasEndedDoesNotProbe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
+		b.failOver()
+		time.Sleep(time.Minute)
+		ended, cancel := context.WithTimeout(b.ctx, -1)
+		defer cancel()
+		if _, err := b.queue.Enqueue(ended, "late", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if s := b.queue.State(); s.Probes != 0 || !errors.Is(s.LastError, unavailable) {
+			t.Errorf("got %+v, want no probe", s)
+		}
+		caused, stop := context.WithCancelCause(b.ctx)
+		stop(errors.New("closing time"))
+		if _, err := b.queue.Enqueue(caused, "late", nil); !errors.Is(err, context.Canceled) || !strings.Contains(fmt.Sprint(err), "closing time") {
+			t.Errorf("got %v, want %v and its cause", err, context.Canceled)
+		}
+	})
+}
+
+// a text that only the primary queue can take waits for it like any other when it is busy.
+func TestATextWithoutRoomWaitsForABusyPrimary(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1})
+		b.failOver()
+		b.west.fault("orders", fault{err: throttled})
+		time.AfterFunc(time.Second, func() { b.west.fault("orders", fault{}) })
+		begin := time.Now()
+		b.sends(strings.Repeat("x", queue.MaxText), "west")
+		if took := time.Since(begin); took != 10*time.Second {
+			t.Errorf("the send took %v, want 10s", took)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/queue/queuetest"
 )
 
-// A paired queue whose accounts work is a queue like any other.
+// a paired queue whose accounts work is a queue like any other.
 func TestConformance(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Bubble: true,

@@ -58,6 +58,8 @@ func judge(ctx context.Context, err error) verdict {
 		return accepted
 	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		return refused
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, queue.ErrOutcomeUnknown): // nothing was sent
+		return refused
 	case errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrQueueBeingDeleted):
 		return denied
 	case errors.Is(err, queue.ErrThrottled):
@@ -310,9 +312,9 @@ func (f *failover) count(accepted, maybeTwice bool) {
 	}
 }
 
-// lastError returns the newest error of the primary queue, and since when it is failed over.
-func (f *failover) lastError() (error, time.Time) {
+// failing returns since when the primary queue is failed over, and its newest error.
+func (f *failover) failing() (since time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lastErr, f.since
+	return f.since, f.lastErr
 }

@@ -20,7 +20,8 @@ const (
 // of [Queue.Pair].
 type Options struct {
 	// Backlogs is how many backlog queues there are, 1…[MaxBacklogs]. With 1 there is no other one to try
-	// when it fails. Receivers must be told of the same number. Defaults to [DefaultBacklogs], 10.
+	// when it fails. Syphons must be told of the same number: with fewer, what waits in the other queues stays
+	// there. Defaults to [DefaultBacklogs], 10.
 	Backlogs int
 
 	// FailoverInterval is how long sends may fail, without one that succeeds, before they go to the backlog

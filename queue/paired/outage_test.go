@@ -2,10 +2,12 @@ package paired_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -188,6 +190,9 @@ func TestCloseEndsTheReadings(t *testing.T) {
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("Close took %v, want no time", took)
 		}
+		if err := b.queue.State().LastError; !errors.Is(err, unavailable) {
+			t.Errorf("last error: got %v, want that of the primary queue and not that of Close", err)
+		}
 		b.west.called("")
 		time.Sleep(time.Hour)
 		if n := b.west.called(""); n != 0 {
@@ -207,23 +212,28 @@ func TestCloseEndsTheReadings(t *testing.T) {
 // The goroutine that reads lives while the queue is failed over, and not longer.
 func TestNothingRunsWhileThePrimaryIsHealthy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
 		b := setup(t, paired.Options{FailoverInterval: -1, ProbeInterval: time.Minute})
 		for range 3 {
 			b.failOver()
 			time.Sleep(time.Second)
-			if got := runtime.NumGoroutine(); got != before+1 {
-				t.Errorf("goroutines in an outage: got %d, want %d", got, before+1)
+			if got := watchers(); got != 1 {
+				t.Errorf("goroutines in an outage: got %d, want 1", got)
 			}
 			b.west.fault("orders", fault{})
 			time.Sleep(time.Minute)
 			b.sends("probe", "west")
 			synctest.Wait()
-			if got := runtime.NumGoroutine(); got != before {
-				t.Errorf("goroutines after it: got %d, want %d", got, before)
+			if got := watchers(); got != 0 {
+				t.Errorf("goroutines after it: got %d, want 0", got)
 			}
 		}
 	})
+}
+
+// watchers counts the goroutines that watch a primary queue.
+func watchers() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "paired.(*Queue).read(")
 }
 
 // A primary queue that panics in a probe does not keep the next one from probing.

@@ -182,7 +182,7 @@ func TestInvalidNamesAreErrorsOfPair(t *testing.T) {
 	})
 }
 
-// Whatever is not a send is of the primary queue.
+// whatever is not a send is of the primary queue.
 func TestEverythingElseIsOfThePrimary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := setup(t, paired.Options{FailoverInterval: -1})
@@ -220,4 +220,27 @@ func TestNilQueuesPanic(t *testing.T) {
 			paired.New(qs[0], qs[1], nil)
 		}()
 	}
+}
+
+// racing is a queue that another process creates, with metadata, while this one looks whether it is there.
+type racing struct{ queue.Queue }
+
+func (q racing) Sibling(suffix string) queue.Queue { return racing{q.Queue.Sibling(suffix)} }
+
+func (q racing) Properties(ctx context.Context) (queue.Properties, error) {
+	p, err := q.Queue.Properties(ctx)
+	if errors.Is(err, queue.ErrQueueMissing) {
+		_ = q.Create(ctx, map[string]string{"by": "another"})
+		p, err = queue.Properties{}, &queue.Error{Kind: queue.ErrQueueMissing}
+	}
+	return p, err
+}
+
+// a backlog queue that somebody else creates at the same moment is there, whatever its metadata.
+func TestPairMeetsAnotherThatCreates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := unpaired(t, paired.Options{})
+		q := paired.New(b.west.queue("orders"), racing{b.east.queue("orders")}, nil)
+		b.ok(q.Pair(b.ctx))
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -196,7 +195,7 @@ func TestLostAnswersLoseNothing(t *testing.T) {
 			west := account("west", seed, some, faultqueue.Rates{Unavailable: .4, LostRequest: .2, LostResponse: .2, Late: .2})
 			east := account("east", seed+1000, some, some)
 			retried(t, func() error { return west.Create(t.Context(), nil) })
-			q := paired.New(west, east, &paired.Options{Backlogs: 3, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			q := paired.New(west, east, &paired.Options{Backlogs: 3, Logger: slog.New(slog.DiscardHandler)})
 			defer q.Close()
 			retried(t, func() error { return q.Pair(t.Context()) })
 			jobs, all := producer.New[string](q, nil), newLedger()
@@ -234,7 +233,7 @@ func retried(t *testing.T, f func() error) {
 	t.Fatal(err)
 }
 
-// a producer and a listener through outages of the primary account of every kind. What was accepted is handled or waits in
+// a producer and a listener through outages of the primary account of every kind. What was accepted is handled or waits in
 // a backlog queue; the listener receives from the primary queue alone, and works on by itself when it is back.
 func TestAWholeOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -75,14 +75,22 @@ func (q *Queue) Update(ctx context.Context, l queue.Lease, text string, visibili
 	return q.primary.Update(ctx, l, text, visibility)
 }
 
-// Delete deletes a message of the primary queue, or one that [Queue.Enqueue] put into a backlog queue and
-// that nobody has taken from there.
-func (q *Queue) Delete(ctx context.Context, l queue.Lease) error {
-	if b, inner, found := q.rotation.find(l); found {
-		q.rotation.request()
-		return b.queue.Delete(ctx, inner)
+// Delete deletes a message of the primary queue. [Queue.Lookup] finds the others.
+func (q *Queue) Delete(ctx context.Context, l queue.Lease) error { return q.primary.Delete(ctx, l) }
+
+// Lookup returns the queue with this name, such as that of a [queue.Message] that [Queue.Enqueue] has returned: q
+// itself for that of the primary queue, or a backlog queue. A message in a backlog queue can be deleted there until
+// the syphon takes it.
+func (q *Queue) Lookup(name queue.Name) (queue.Queue, bool) {
+	if name == q.Name() {
+		return q, true
 	}
-	return q.primary.Delete(ctx, l)
+	for _, b := range q.rotation.all {
+		if b.queue.Name() == name {
+			return b.queue, true
+		}
+	}
+	return nil, false
 }
 
 // Properties returns the properties of the primary queue. [Queue.Backlog] tells what waits in the backlog

@@ -22,12 +22,13 @@ var ErrNotPaired = errors.New("the queue is not paired yet")
 var errLimit = errors.New("the limit of a request to a primary queue that fails")
 
 // Enqueue sends a message to the primary queue, or in an outage to a backlog queue. The returned message says in
-// Queue where it is, and in MaybeTwice whether the other may have it as well. It may be deleted with its lease
-// as long as nobody has taken it.
+// Queue where it is, and in MaybeTwice whether the other may have it as well. [Queue.Lookup] finds the queue, in
+// which it can be deleted with its lease as long as nobody has taken it.
 //
-// A primary queue that is busy is waited for 10 s and sent to again, until ctx ends. While it fails, a
-// request to it may take no longer than the failover interval. A text that is too large for the record of a
-// backlog queue, which is no text that a producer sends, goes to the primary queue alone.
+// A primary queue that is busy is waited for 10 s and sent to again, until ctx ends; so are the backlog queues
+// if the last one is busy. While the primary queue fails, a request to it may take no longer than the failover
+// interval. A text that is too large for the record of a backlog queue, which is no text that a producer sends,
+// goes to the primary queue alone.
 //
 // An error is one of the primary queue, as without pairing, unless it is [ErrBothDown] or
 // [ErrNotPaired].
@@ -61,30 +62,64 @@ type send struct {
 	unknown    bool  // whether a queue may have accepted it without saying so
 }
 
+// run sends the message, again and again while whoever is to take it is busy.
 func (s *send) run(ctx context.Context) (queue.Message, error) {
 	sealed, unfit := s.seal()
-	var busyErr error // of an attempt before
+	var busyErr error // of the time before
 	for {
-		a := s.q.failover.begin(unfit == nil)
-		if !a.primary {
-			return s.divert(ctx, sealed, unfit)
+		if ctx.Err() != nil {
+			return queue.Message{}, s.failed(nothingSent(ctx, s.q.Name()), busyErr)
 		}
-		sent, v, divert, err := s.try(ctx, a)
+		sent, v, err := s.once(ctx, sealed, unfit)
 		switch {
 		case err == nil:
 			return sent, nil
-		case ctx.Err() != nil:
-			if busyErr != nil && !errors.Is(err, queue.ErrOutcomeUnknown) { // nothing was sent since
-				err = busyErr
-			}
-			return queue.Message{}, err
-		case divert:
-			return s.divert(ctx, sealed, unfit)
-		case v != busy || !pause.For(busyWait, ctx.Done()):
-			return queue.Message{}, err
+		case ctx.Err() != nil || v != busy || !pause.For(busyWait, ctx.Done()):
+			return queue.Message{}, s.failed(err, busyErr)
 		}
 		busyErr = err
 	}
+}
+
+// once sends the message to the primary queue, to a backlog queue, or to both. The verdict is that of the
+// last of them that was asked.
+func (s *send) once(ctx context.Context, sealed string, unfit error) (sent queue.Message, v verdict, err error) {
+	s.primaryErr = nil
+	divert := true
+	if a := s.q.failover.begin(unfit == nil); a.primary {
+		sent, v, divert, err = s.try(ctx, a)
+	}
+	switch {
+	case !divert, err != nil && ctx.Err() != nil:
+		return sent, v, err
+	case unfit != nil:
+		return queue.Message{}, v, s.bothDown(queue.Name{}, unfit)
+	}
+	return s.divert(ctx, sealed)
+}
+
+// failed returns the error of a send, and counts it. If nothing was sent since a queue was busy, it is that.
+func (s *send) failed(err, busyErr error) error {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if busyErr != nil && ended && !errors.Is(err, queue.ErrOutcomeUnknown) {
+		err = busyErr
+	}
+	if errors.Is(err, ErrBothDown) {
+		s.q.failover.count(false, false)
+	}
+	if s.unknown && !errors.Is(err, queue.ErrOutcomeUnknown) {
+		return fmt.Errorf("%w; an earlier request may have taken effect: %w", err, queue.ErrOutcomeUnknown)
+	}
+	return err
+}
+
+// nothingSent returns the error of a context that had ended before.
+func nothingSent(ctx context.Context, name queue.Name) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return &queue.Error{Op: "enqueue", Queue: name, Detail: "nothing was sent", Err: err}
 }
 
 // seal returns the text for a backlog queue, or why it does not fit into one.
@@ -121,6 +156,7 @@ func (s *send) try(ctx context.Context, a attempt) (sent queue.Message, v verdic
 	if sent.Queue == (queue.Name{}) {
 		sent.Queue = s.q.Name()
 	}
+	sent.MaybeTwice = sent.MaybeTwice || s.unknown
 	return sent, v, false, nil
 }
 
@@ -148,39 +184,39 @@ func cutShort(limited, ctx context.Context, err error, name queue.Name) error {
 	return e
 }
 
-// divert sends the message to a backlog queue.
-func (s *send) divert(ctx context.Context, sealed string, unfit error) (queue.Message, error) {
-	if unfit != nil {
-		return queue.Message{}, s.bothDown(queue.Name{}, unfit)
-	}
+// divert sends the message to a backlog queue, and if that fails to another one. The verdict is that of the
+// last one.
+func (s *send) divert(ctx context.Context, sealed string) (queue.Message, verdict, error) {
 	tried := make(map[*backlog]bool, 1)
-	var last error
 	var at queue.Name
-	for {
-		if ctx.Err() != nil {
-			return queue.Message{}, s.ended(ctx, at, last)
-		}
+	var last error
+	v := refused
+	for ctx.Err() == nil {
 		b := s.q.rotation.choose(tried)
 		if b == nil {
-			return queue.Message{}, s.bothDown(at, last)
+			break
 		}
 		sent, err := b.queue.Enqueue(ctx, sealed, &queue.EnqueueOptions{TTL: s.options.Life()})
-		v := judge(ctx, err)
+		v = judge(ctx, err)
 		s.q.rotation.ended(b, v, err)
 		if err == nil {
 			s.q.failover.count(true, s.unknown)
 			s.q.syphons.diverted(b.queue.Name())
-			return s.diverted(b, sent), nil
+			return s.diverted(b, sent), v, nil
 		}
 		at, last = b.queue.Name(), err
 		if errors.Is(err, queue.ErrOutcomeUnknown) {
 			s.unknown = true
 			s.q.failover.unanswered()
 		}
-		if v == refused && ctx.Err() == nil { // by every other as well
-			return queue.Message{}, s.bothDown(at, last)
+		if v == refused { // by every other as well, or the sender has given up
+			break
 		}
 	}
+	if last == nil && s.primaryErr == nil {
+		return queue.Message{}, refused, nothingSent(ctx, s.q.Name())
+	}
+	return queue.Message{}, v, s.bothDown(at, last)
 }
 
 // diverted returns the message as its sender knows it.
@@ -188,25 +224,15 @@ func (s *send) diverted(b *backlog, sent queue.Message) queue.Message {
 	sent.Text = s.text
 	sent.Queue = b.queue.Name()
 	sent.MaybeTwice = s.unknown
-	sent.Receipt = b.mark(sent.Receipt)
 	if s.options != nil && !sent.Inserted.IsZero() {
 		sent.Until = sent.Inserted.Add(s.options.Delay)
 	}
 	return sent
 }
 
-// ended returns the error of a send whose context has ended before a backlog queue accepted.
-func (s *send) ended(ctx context.Context, at queue.Name, last error) error {
-	if s.primaryErr == nil && last == nil {
-		return queue.Explain(&queue.Error{Detail: "nothing was sent", Err: context.Cause(ctx)}, "enqueue", s.q.Name(), "")
-	}
-	return s.bothDown(at, last)
-}
-
-// bothDown returns the error of a message that no queue has accepted, and counts it.
+// bothDown returns the error of a message that no queue has accepted.
 func (s *send) bothDown(at queue.Name, last error) error {
-	s.q.failover.count(false, false)
-	known, since := s.q.failover.lastError()
+	since, known := s.q.failover.failing()
 	e := &bothDownError{primaryErr: s.primaryErr, known: known, since: since, backlog: at, backlogErr: last, unknown: s.unknown}
 	return &queue.Error{Op: "enqueue", Queue: s.q.Name(), Kind: queue.ErrUnavailable, Err: e,
 		Hint: "send it again later"}

@@ -32,8 +32,8 @@ type State struct {
 	Refused    int64 `json:"refused"`     // sends that failed because both were down
 	Probes     int64 `json:"probes"`      // requests that found out whether the primary queue accepts again
 
-	// SecondaryRequests are the requests to the secondary account, which are what pairing costs in this
-	// process. A meter around the secondary queue prices them.
+	// SecondaryRequests are the requests to the secondary account that Pair, the sends and [Queue.Backlog] have
+	// made, which are what pairing costs in this process. A meter around the secondary queue prices them.
 	SecondaryRequests int64 `json:"secondary_requests"`
 
 	Backlogs []BacklogState `json:"backlogs"`

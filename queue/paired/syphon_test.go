@@ -494,6 +494,40 @@ func TestAFailingBacklogQueueDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
+// A limit of the program is waited for: it is neither a failure nor a request.
+func TestALimitIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		r.divert(t, 100)
+		var until time.Time // written before the syphon runs
+		limit := func() error {
+			if left := time.Until(until); left > 0 {
+				return &queue.LimitedError{After: left}
+			}
+			return nil
+		}
+		until = time.Now().Add(time.Hour)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[0].onDequeue = func(int) error { return limit() }
+		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
+			if text == "job-7" && time.Now().Before(until.Add(time.Minute)) {
+				return &queue.LimitedError{}
+			}
+			return nil
+		}}
+		s := start(t, home, wrapped, nil)
+		time.Sleep(time.Hour - time.Second)
+		if got := s.State(); got.Requests.Total() != 0 || got.LastError != nil || backlogs[0].dequeues.Load() != 1 {
+			t.Errorf("got %+v and %d dequeues, want nothing but one that was held back", got, backlogs[0].dequeues.Load())
+		}
+		time.Sleep(10 * time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(100))
+		if got := s.State(); got.Requests.Copies != 100 || got.LastError != nil || got.Doubtful != 0 {
+			t.Errorf("got %+v, want 100 copies and no error", got)
+		}
+	})
+}
+
 func TestTheStopGivesBackWhatIsNotBegun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRegions(t, 4)

@@ -65,8 +65,8 @@ func newHomes(primaries []queue.Queue, spread string) *homes {
 	return h
 }
 
-// enter waits until a lane may poll. If no home is open it is to poll for one message, and then to call
-// left. It reports false if ctx has ended.
+// enter waits until a lane may poll. If no home is open it is to try with as few messages as tell something,
+// and then to call left. It reports false if ctx has ended.
 func (h *homes) enter(ctx context.Context) (try, ok bool) {
 	for ctx.Err() == nil {
 		h.mu.Lock()
@@ -112,12 +112,28 @@ func await(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	}
 }
 
-// left ends the try of a lane.
-func (h *homes) left() {
+// left ends the try of a lane. A home whose rest is over, and for which none of the messages was that it found, rests
+// again: there may be none for it anywhere.
+func (h *homes) left(found bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trying = false
+	now := time.Now()
+	for _, one := range h.all {
+		if found && !one.open() && !now.Before(one.until) {
+			one.until = now.Add(one.waits.Next())
+		}
+	}
 	h.change()
+}
+
+// batch returns how many messages a lane is to poll for. One tells whether the only home accepts; of several
+// homes the first message may be for another.
+func (h *homes) batch(try bool) int {
+	if try && len(h.all) == 1 {
+		return 1
+	}
+	return queue.MaxBatch
 }
 
 // admit reports whether a message may be copied, or else how long it waits: for the rest, and at least for

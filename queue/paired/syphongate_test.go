@@ -90,11 +90,11 @@ func TestOneLaneAndOneCopyTryAtATime(t *testing.T) {
 			t.Error("a copy that told nothing is not followed by another")
 		}
 		h.unsaid(one)
-		h.left()
+		h.left(true)
 		if !<-second {
 			t.Error("the other lane does not try when the first has left")
 		}
-		h.left()
+		h.left(false)
 	})
 }
 

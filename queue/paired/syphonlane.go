@@ -12,6 +12,9 @@ import (
 	"github.com/millrace/millrace/queue"
 )
 
+// minLimited is how long a lane waits at least when a limit of the program holds it back.
+const minLimited = 10 * time.Millisecond
+
 // lane empties one backlog queue.
 type lane struct {
 	syphon  *Syphon
@@ -51,9 +54,15 @@ func (l *lane) run(ctx, requests context.Context) {
 		polled := time.Now()
 		found, err := l.poll(ctx, requests, try)
 		if try {
-			l.syphon.homes.left()
+			l.syphon.homes.left(found > 0)
 		}
+		var limit *queue.LimitedError
 		switch {
+		case errors.As(err, &limit):
+			if !pause.For(max(limit.After, minLimited), ctx.Done()) {
+				return
+			}
+			continue
 		case err != nil && !errors.Is(err, queue.ErrQueueMissing):
 			if !pause.For(restFor(rests, err), ctx.Done()) {
 				return
@@ -86,17 +95,16 @@ func (l *lane) idle(ctx context.Context, idle *idleWaits, polled time.Time) {
 
 // poll takes messages and works on them. It returns how many it did not have to leave.
 func (l *lane) poll(ctx, requests context.Context, try bool) (found int, err error) {
-	n := queue.MaxBatch
-	if try {
-		n = 1
-	}
 	s := l.syphon
-	s.counts.polls.Add(1)
 	begun := time.Now()
 	s.counts.polling.Add(1)
-	batch, err := l.backlog.Dequeue(requests, n, s.options.Lease)
+	batch, err := l.backlog.Dequeue(requests, s.homes.batch(try), s.options.Lease)
 	s.counts.inHand.Add(int64(len(batch)))
 	s.counts.polling.Add(-1)
+	if errors.Is(err, queue.ErrLimited) { // nothing was sent
+		return 0, err
+	}
+	s.counts.polls.Add(1)
 	l.polled(begun, len(batch), err)
 	if err != nil {
 		s.report(err)

@@ -72,8 +72,13 @@ func (s *Syphon) open(m *queue.Message) (record, string, *home, error) {
 // copy copies a message to its primary queue and deletes it.
 func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text string, o *queue.EnqueueOptions, held lease) bool {
 	s := l.syphon
-	s.counts.copies.Add(1)
 	_, err := to.queue.Enqueue(requests, text, o)
+	if limit := (*queue.LimitedError)(nil); errors.As(err, &limit) { // nothing was sent
+		s.homes.unsaid(to)
+		l.giveBack(requests, m, max(limit.After, failedDelay))
+		return true
+	}
+	s.counts.copies.Add(1)
 	switch {
 	case err == nil:
 		s.homes.accepted(to)

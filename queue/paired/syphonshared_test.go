@@ -70,6 +70,38 @@ func TestAPrimaryThatFailsDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
+// A primary queue that failed, and for which there is nothing any more, causes no storm for the others.
+func TestNothingToTryWithIsNoReasonToGoRound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		fails := func(context.Context, string) error { return down.answer() }
+		orders := &scripted{Queue: r.home, onEnqueue: fails}
+		invoices := &scripted{Queue: open(t, "west", "invoices"), onEnqueue: fails}
+		r.divertTo(t, "invoices", 3)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		startAll(t, []queue.Queue{orders, invoices}, wrapped, nil)
+		time.Sleep(20 * time.Second)
+		if invoices.enqueues.Load() < failuresToRest {
+			t.Fatal("it does not rest")
+		}
+		if m, ok := r.backlogs[0].(queue.Manager); !ok || m.Clear(t.Context()) != nil {
+			t.Fatal("the backlog queue cannot be cleared")
+		}
+		r.divertTo(t, "orders", 2000)
+		time.Sleep(20 * time.Minute)
+		before := backlogs[0].dequeues.Load()
+		time.Sleep(time.Hour)
+		if n := backlogs[0].dequeues.Load() - before; n > 200 {
+			t.Errorf("got %d dequeues in an hour, want one or two a minute", n)
+		}
+		down.end()
+		time.Sleep(20 * time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(2000))
+	})
+}
+
 func updates(qs []*scripted) (n int64) {
 	for _, q := range qs {
 		n += q.updates.Load()

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// output is what a program has printed so far.
+type output struct {
+	mu      sync.Mutex
+	text    bytes.Buffer  // guarded by mu
+	changed chan struct{} // closed and replaced at every write; guarded by mu
+}
+
+func newOutput() *output { return &output{changed: make(chan struct{})} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return o.text.Write(p)
+}
+
+func (o *output) state() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String(), o.changed
+}
+
+// waitFor waits until the program has printed the text n times.
+func (o *output) waitFor(t *testing.T, text string, n int) {
+	t.Helper()
+	timeout := time.After(2 * time.Minute)
+	for {
+		said, changed := o.state()
+		if strings.Count(said, text) >= n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("%q was not printed %d times:\n%s", text, n, said)
+		}
+	}
+}
+
+var balance = regexp.MustCompile(`(\d+) orders accepted, (\d+) refused; (\d+) handled: nothing is lost
+.* (\d+) were diverted, and (\d+) came home`)
+
+func TestThePlayLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newOutput()
+		if err := run(t.Context(), nil, out); err != nil {
+			t.Fatal(err)
+		}
+		said, _ := out.state()
+		found := balance.FindStringSubmatch(said)
+		if found == nil {
+			t.Fatalf("got no balance:\n%s", said)
+		}
+		n := make([]int, len(found))
+		for i, text := range found[1:] {
+			if _, err := fmt.Sscan(text, &n[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if accepted, handled, diverted, home := n[0], n[2], n[3], n[4]; accepted < 200 || handled < accepted || diverted == 0 || home < diverted {
+			t.Errorf("got %d accepted, %d handled, %d diverted, %d at home:\n%s", accepted, handled, diverted, home, said)
+		}
+		for _, want := range []string{"orders go to backlog queues, in the east", "went to no queue", "the west works again"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("it does not say %q:\n%s", want, said)
+			}
+		}
+	})
+}
+
+func TestThePlayCanBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := run(ctx, nil, newOutput()); err == nil {
+			t.Error("got no error")
+		}
+	})
+}
+
+// The programs of the terminals, with an outage of the west between them.
+func TestOrdersComeHomeBetweenPrograms(t *testing.T) {
+	serve := func() (*emulator.Server, string) {
+		server := emulator.New(localqueue.New(nil), nil)
+		endpoint, err := server.Start("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = endpoint.Close() })
+		return server, endpoint.ConnectionString()
+	}
+	west, westAt := serve()
+	_, eastAt := serve()
+	fail := func(rules ...emulator.Fault) {
+		if err := west.SetFaults(&emulator.Faults{Rules: rules}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	programs := make(chan error, 2)
+	producer, worker := newOutput(), newOutput()
+	go func() { programs <- run(ctx, []string{"producer", "-west", westAt, "-east", eastAt}, producer) }()
+	go func() { programs <- run(ctx, []string{"worker", "-west", westAt, "-east", eastAt}, worker) }()
+	producer.waitFor(t, "orders go to the primary queue", 1)
+	worker.waitFor(t, "orders handled", 1)
+	fail(emulator.Fault{Kind: emulator.FaultReset, Rate: 1}) // for its clients this is a kill
+	producer.waitFor(t, "orders go to backlog queues", 1)
+	fail()
+	producer.waitFor(t, "orders go to the primary queue", 2)
+	worker.waitFor(t, "came home from backlog queues", 1)
+	stop()
+	for range 2 {
+		if err := <-programs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUnknownProgramsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"clerk"}, {"worker", "-west", "nowhere"}, {"producer", "-east", "nowhere"}} {
+		if err := run(t.Context(), args, newOutput()); err == nil {
+			t.Errorf("%v: got no error", args)
+		}
+	}
+}

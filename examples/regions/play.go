@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue/azurequeue"
+	"github.com/millrace/millrace/queue/localqueue"
+	"github.com/millrace/millrace/queue/paired"
+)
+
+// link is the network to a region in this process.
+type link struct {
+	server *emulator.Server
+	down   atomic.Bool
+}
+
+// Do sends a request over it.
+func (l *link) Do(r *http.Request) (*http.Response, error) {
+	if l.down.Load() {
+		return nil, syscall.ECONNREFUSED // as after a kill
+	}
+	time.Sleep(5 * time.Millisecond)
+	return l.server.RoundTrip(r)
+}
+
+func (l *link) options() *azurequeue.Options {
+	if l == nil {
+		return nil
+	}
+	return &azurequeue.Options{Transport: l}
+}
+
+// faults sets the faults of the region. An empty text ends them.
+func (l *link) faults(text string) error {
+	rules, err := emulator.ParseFaults(text)
+	if err != nil {
+		return err
+	}
+	return l.server.SetFaults(&emulator.Faults{Seed: 1, Rules: rules})
+}
+
+// scene is what is done to the west, and how long it lasts.
+type scene struct {
+	lasts  time.Duration
+	says   string
+	kill   bool
+	faults string
+}
+
+// scenes take their time from the failover interval of the play, a second.
+var scenes = []scene{
+	{lasts: 2 * time.Second, says: "both regions work"},
+	{lasts: 3 * time.Second, says: "the west is killed", kill: true},
+	{lasts: 2 * time.Second, says: "the west is back"},
+	{lasts: 2 * time.Second, says: "the west loses half of its responses", faults: "put:drop@50%"},
+	{lasts: time.Second, says: "the west refuses the key of the producer", faults: "put:403"},
+	{lasts: time.Second, says: "the west works again"},
+}
+
+// play plays an outage in this process and compares the orders that were accepted with those handled.
+func play(ctx context.Context, out io.Writer) error {
+	west := &link{server: emulator.New(localqueue.New(nil), nil)}
+	east := &link{server: emulator.New(localqueue.New(nil), nil)}
+	quiet := slog.New(slog.DiscardHandler)
+	q, err := open(west.server.ConnectionString(), east.server.ConnectionString(), west, east,
+		&paired.Options{FailoverInterval: time.Second, ProbeInterval: time.Second, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	l := newLedger(out)
+	w := newWorker(q, l, quiet)
+	working, stopWorking := context.WithCancel(ctx)
+	selling, stopSelling := context.WithCancel(ctx)
+	defer stopWorking()
+	defer stopSelling()
+	worked, sold := make(chan error, 1), make(chan error, 1)
+	go func() { worked <- w.Run(working) }()
+	go func() {
+		sold <- millrace.Together(&shop{queue: q, ledger: l, pause: 20 * time.Millisecond}).Run(selling)
+	}()
+	failure := act(ctx, west, l)
+	stopSelling()
+	if err := <-sold; failure == nil {
+		failure = err
+	}
+	if failure == nil {
+		failure = finish(ctx, l)
+	}
+	stopWorking()
+	if err := <-worked; failure == nil {
+		failure = err
+	}
+	if failure == nil {
+		failure = l.compare(q.State(), w.syphon.State())
+	}
+	return failure
+}
+
+// act plays the scenes.
+func act(ctx context.Context, west *link, l *ledger) error {
+	for _, s := range scenes {
+		l.say("*** %s", s.says)
+		west.down.Store(s.kill)
+		if err := west.faults(s.faults); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(s.lasts):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// finish waits until what was accepted has been handled. Leases of lost responses end within a minute.
+func finish(ctx context.Context, l *ledger) error {
+	for range 600 {
+		if l.waiting() == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("after two minutes %d orders that were accepted have not been handled", l.waiting())
+}
+
+// compare prints the balance.
+func (l *ledger) compare(p paired.State, s paired.SyphonState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	again := 0
+	for n, times := range l.times {
+		again += times - 1
+		if !l.accepted[n] {
+			l.print("order %d was handled although its send failed: it had no response", n)
+		}
+	}
+	l.print("%d orders accepted, %d refused; %d handled: nothing is lost", len(l.accepted), l.failed, len(l.times))
+	l.print("%d were diverted, and %d came home, for %d requests of the syphon", p.Diverted, s.Moved, s.Requests.Total())
+	l.print("%d were handled again. %d were in doubt when they were sent: there was no response, so they were sent", again, l.twice)
+	l.print("again or diverted. %d were in doubt when they came home: the copy or the delete had no response", s.Doubtful)
+	return nil
+}
