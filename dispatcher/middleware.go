@@ -40,7 +40,8 @@ type Middleware[T any] func(Handler[T]) Handler[T]
 // Interceptor is middleware that does not depend on the type of the jobs, so that one serves
 // every listener of a program: for logging, tracing, limits and authentication. It calls next,
 // which runs the handler, with ctx or a context derived from it, and returns next's error or
-// another. It may skip next but must not call it twice. It must be safe for concurrent use.
+// another. It may skip next, and then returns [Postpone] if the job should come again, but must not
+// call it twice. It must be safe for concurrent use.
 // [ResultOf] tells what an error asks for.
 type Interceptor func(ctx context.Context, d Delivery, next func(context.Context) error) error
 

@@ -119,7 +119,8 @@ func Retry(delay time.Duration, err error) error {
 
 // Snooze returns an error that gives the message back with the delay and records no attempt:
 // the job did not fail, it is too early for it. For a message without an envelope the dequeue
-// count, and so the attempt, rises nevertheless (see Options.Adopt).
+// count, and so the attempt, rises nevertheless (see Options.Adopt). It shows that the handler works:
+// middleware that has not called it returns [Postpone].
 func Snooze(delay time.Duration) error {
 	return &resultError{outcome: Snoozed, delay: min(max(delay, 0), queue.MaxVisibility)}
 }

@@ -87,3 +87,31 @@ func ExampleParseLimits() {
 	// false
 	// true
 }
+
+// An outage begins and ends while clients are connected.
+func ExampleServer_SetFaults() {
+	server := emulator.New(nil, nil)
+	orders, err := azurequeue.Open(server.ConnectionString(), "orders", &azurequeue.Options{Transport: &http.Client{Transport: server}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := orders.Create(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	for _, text := range []string{"*:503", "*:403", ""} {
+		rules, err := emulator.ParseFaults(text)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := server.SetFaults(&emulator.Faults{Rules: rules}); err != nil {
+			log.Fatal(err)
+		}
+		_, err = orders.Enqueue(ctx, "ship 42", nil)
+		fmt.Printf("%q: busy %v, unauthorized %v, sent %v\n", text, errors.Is(err, queue.ErrThrottled), errors.Is(err, queue.ErrUnauthorized), err == nil)
+	}
+	// Output:
+	// "*:503": busy true, unauthorized false, sent false
+	// "*:403": busy false, unauthorized true, sent false
+	// "": busy false, unauthorized false, sent true
+}

@@ -68,7 +68,8 @@
 // visibility: the default of Options.Wait is. A job that is postponed costs an update and its share of another
 // dequeue each time: usually once or twice, and once more for each Options.MaxDelay that its turn is
 // away. A flood of n jobs of one key therefore costs one to three times n updates more than n jobs of n keys, and as many
-// deliveries. Meanwhile the key is hardly ever free.
+// deliveries. Meanwhile the key is hardly ever free. A body that is stored elsewhere is read at each delivery,
+// because it is not known before whether the handler may run.
 //
 // Short handlers of a flooded key are slower than the key allows, because a queue hides messages for whole
 // seconds: of the jobs that have to come back as many run per second as may wait in slots, and one. With

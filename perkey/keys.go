@@ -38,7 +38,7 @@ type State struct {
 	Held      int           // keys that are held, each by a running handler
 	Waiting   int           // jobs that wait in their slots
 	Postponed int64         // how often jobs were given back because their keys were taken
-	Longest   time.Duration // since when the key is held that has been held for longest
+	Longest   time.Duration // for how long the key has been held that has been held for longest
 }
 
 // State returns a snapshot.

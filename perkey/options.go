@@ -18,7 +18,7 @@ const (
 type Options struct {
 	// Wait is how long a job waits in its slot for its key. Negative means not at all: a job whose key is
 	// taken is postponed at once. Less than 1 µs is refused as a number without a unit. Defaults
-	// to 5 s, in which no lease needs to be renewed.
+	// to 5 s, in which no lease of a default visibility needs to be renewed.
 	Wait time.Duration
 
 	// MaxDelay is for how long a job is postponed at most, 1 s … 7 days. Lower it if keys become

@@ -8,7 +8,7 @@ import (
 )
 
 // While all members want more than there is, the slots that each holds over time are in proportion to the
-// weights, whatever the durations of their handlers.
+// weights, whatever the durations of their handlers (S-06).
 func TestWeightsAreHonouredOverTime(t *testing.T) {
 	for name, takes := range map[string][]time.Duration{
 		"equal handlers":    {time.Second, time.Second, time.Second},

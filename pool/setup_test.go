@@ -59,6 +59,7 @@ type slowQueue struct {
 	queue.Queue
 	latency  atomic.Int64 // of a dequeue; a time.Duration
 	dequeues atomic.Int64
+	readings atomic.Int64          // of the properties
 	err      atomic.Pointer[error] // of every dequeue; nil for none
 }
 
@@ -69,6 +70,11 @@ func (q *slowQueue) Dequeue(ctx context.Context, n int, v time.Duration) ([]queu
 		return nil, *err
 	}
 	return q.Queue.Dequeue(ctx, n, v)
+}
+
+func (q *slowQueue) Properties(ctx context.Context) (queue.Properties, error) {
+	q.readings.Add(1)
+	return q.Queue.Properties(ctx)
 }
 
 // fail makes every dequeue fail, or none if err is nil.

@@ -118,6 +118,6 @@ func (o *Options[T]) of(m *pool.Member, name queue.Name) *listener.Options[T] {
 // seedOf returns the seed of a shard. It does not depend on what other shards there are.
 func seedOf(seed uint64, name queue.Name) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%x/%v", seed, name)
-	return max(h.Sum64(), 1) // zero would be a random one
+	_, _ = fmt.Fprintf(h, "%x/%v", seed, name) // a hash never fails
+	return max(h.Sum64(), 1)                   // zero would be a random one
 }

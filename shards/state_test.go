@@ -70,7 +70,7 @@ func TestTheTotalHasWhatIsNewest(t *testing.T) {
 			addCounts(&sum, one)
 			addPresent(&sum, ShardState{State: one}, i == 0)
 		}
-		if !sum.LastPoll.Equal(late) || sum.LastError != recent || !sum.DepthAt.Equal(early) || sum.PausedBy != listener.ByQueue || !sum.PausedSince.Equal(late) || !sum.Listening {
+		if !sum.LastPoll.Equal(late) || !errors.Is(sum.LastError, recent) || !sum.DepthAt.Equal(early) || sum.PausedBy != listener.ByQueue || !sum.PausedSince.Equal(late) || !sum.Listening {
 			t.Errorf("got %+v, want the newest poll and error, the oldest depth, paused by the queue", sum)
 		}
 		addPresent(&sum, ShardState{}, false)

@@ -108,9 +108,10 @@ func (w *tenantLoad) send(p *producer.Producer[tenantJob]) {
 					return
 				}
 				time.Sleep(time.Until(at))
+				number := first
 				all.Go(func() {
-					w.note(first)
-					if _, err := p.Send(w.Context(), tenantJob{first, i}, &producer.SendOptions{Key: tenant(i)}); err != nil {
+					w.note(number)
+					if _, err := p.Send(w.Context(), tenantJob{number, i}, &producer.SendOptions{Key: tenant(i)}); err != nil {
 						w.Error(err)
 					}
 				})

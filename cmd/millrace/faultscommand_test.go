@@ -144,6 +144,7 @@ func TestOtherServersHaveNoFaults(t *testing.T) {
 		on(wrong).fails(t, exitFailure, []string{hostOf(t, wrong) + ": It broke.\n"}, verb...)
 	}
 	t.Run("azurite", func(t *testing.T) {
+		t.Parallel()
 		v := on(azuritetest.ConnectionString(t))
 		name := createQueue(t, v)
 		for _, verb := range [][]string{{"faults", "set", "*:503"}, {"faults", "show"}, {"faults", "clear"}} {

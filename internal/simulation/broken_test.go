@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/poison"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -28,6 +29,10 @@ type breakage struct {
 	sweep   func(processClaims) error
 	outer   func(*process, queue.Queue) queue.Queue // between listener and everything else
 	pause   func(*listener.Listener[job])
+	home    func(queue.Queue) queue.Queue // between syphon and faults, to the primary queue
+	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
+	slots   int                           // that a pool has more than it should
+	member  func(*pool.MemberOptions)
 }
 
 func (b breakage) withDefaults() breakage {
@@ -48,6 +53,14 @@ func (b breakage) withDefaults() breakage {
 	}
 	if b.outer == nil {
 		b.outer = func(_ *process, q queue.Queue) queue.Queue { return q }
+	}
+	for _, f := range []*func(queue.Queue) queue.Queue{&b.home, &b.away} {
+		if *f == nil {
+			*f = func(q queue.Queue) queue.Queue { return q }
+		}
+	}
+	if b.member == nil {
+		b.member = func(*pool.MemberOptions) {}
 	}
 	if b.pause == nil {
 		b.pause = func(l *listener.Listener[job]) { l.Pause() }
@@ -116,6 +129,17 @@ func (q *tampered) Properties(ctx context.Context) (queue.Properties, error) {
 // looking returns a breakage of how listeners read the properties of their queue.
 func looking(look func(ctx context.Context, q queue.Queue) (queue.Properties, error)) breakage {
 	return breakage{outer: func(_ *process, q queue.Queue) queue.Queue { return &tampered{Queue: q, look: look} }}
+}
+
+// homecoming returns a breakage of how syphons put messages into the primary queue.
+func homecoming(change func(*queue.EnqueueOptions)) breakage {
+	return breakage{home: func(q queue.Queue) queue.Queue {
+		return &tampered{Queue: q, poison: true, copying: func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+			changed := *o
+			change(&changed)
+			return q.Enqueue(ctx, text, &changed)
+		}}
+	}}
 }
 
 // wired returns a breakage that replaces operations of the listener's queue.
@@ -383,6 +407,40 @@ func TestLedgerFindsViolations(t *testing.T) {
 				return q.Dequeue(ctx, n, visibility)
 			}}
 		}}, "a reading in a pause by the program"},
+
+		"a backlog queue loses messages": {breakage{away: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
+				batch, err := q.Dequeue(ctx, n, visibility)
+				for _, m := range batch {
+					_ = q.Delete(ctx, m.Lease)
+				}
+				return nil, err
+			}}
+		}}, "a message that was diverted never came home"},
+
+		"messages are brought home again and again": {breakage{away: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, remove: func(context.Context, queue.Queue, queue.Lease) error { return nil }}
+		}}, "a message came twice without a lost response or a kill"},
+
+		"messages stay in backlog queues": {breakage{away: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, dequeue: func(context.Context, queue.Queue, int, time.Duration) ([]queue.Message, error) { return nil, nil }}
+		}}, "messages are not home"},
+
+		"delays are lost on the way home": {homecoming(func(o *queue.EnqueueOptions) { o.Delay = 0 }), "with too short a delay"},
+
+		"lives are lost on the way home": {homecoming(func(o *queue.EnqueueOptions) { o.TTL = queue.Forever }), "with another life"},
+
+		"a sender is not told that a message may come twice": {breakage{sending: func(q queue.Queue) queue.Queue {
+			return &tampered{Queue: q, poison: true, copying: func(ctx context.Context, q queue.Queue, text string, o *queue.EnqueueOptions) (queue.Message, error) {
+				m, err := q.Enqueue(ctx, text, o)
+				m.MaybeTwice = false
+				return m, err
+			}}
+		}}, "the sender was not told"},
+
+		"a pool has too many slots": {breakage{slots: 6}, "handlers run at once in a pool of"},
+
+		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 
 		"tombstones are swept too early": {breakage{sweep: func(c processClaims) error {
 			for body := range c.List(context.Background()) {

@@ -10,7 +10,7 @@ func (w *world) checkCapacity(p *process) {
 	if s.hookPanic > 0 { // the hook that says how many loops to run may have panicked
 		loops = max(s.minLoops(), 1)
 	}
-	slots := s.capacity(loops)
+	slots := w.plan.share(s.capacity(loops), []*process{p})
 	c := w.pace([]*process{p})
 	assembled := w.plan.flagEnds() + 2*(c.discovery+c.lingering) + 2*maxDepthInterval
 	if hung, _ := w.hanging(p); s.timeout > 0 || hung > 0 {
@@ -20,7 +20,7 @@ func (w *world) checkCapacity(p *process) {
 	w.sendJobs(1, time.Millisecond)
 	w.waitUntilEmpty([]*process{p})
 	// First as many as the minimum of loops can take, so that the others are a backlog.
-	first := s.capacity(max(s.minLoops(), 1))
+	first := min(s.capacity(max(s.minLoops(), 1)), slots)
 	for _, wave := range []int{first, slots - first} {
 		w.sendJobs(wave, 4*assembled)
 		time.Sleep(assembled)

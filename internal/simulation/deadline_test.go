@@ -136,6 +136,7 @@ func (w *world) pace(by []*process) pace {
 			c.together, c.company = true, max(c.company, s.company)
 		}
 	}
+	c.capacity = w.plan.share(c.capacity, by)
 	return c
 }
 

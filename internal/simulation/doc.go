@@ -18,6 +18,10 @@
 //   - in one world in seven wake-ups, which are lost, late, doubled, or for other queues, and connections
 //     that are lost: idle workers then have no loops, and a safety poll finds what nobody heard of;
 //   - in one world in seven pauses, by the program of a worker or by the flag in the metadata of the queue;
+//   - in one world in ten a producer that sends through an outage of the queue, to backlog queues in another
+//     account, and a syphon, which may be killed, that brings the messages home;
+//   - in one world in ten of those with several workers a pool whose slots they share, weighted or strict, with
+//     reserves; they come and go, and none is killed;
 //   - stops, halts and kills, and a queue that is deleted and created again.
 //
 // One world in five has no faults, and the audit of it is exact.
@@ -36,9 +40,11 @@
 // the implementation. An accepted message was handled to success, is in the poison queue, was
 // discarded, is still in the queue, has expired, or was dropped with its queue. A delete follows
 // a success, a discard or a copy. Each attempt is recorded once, and runs respect MaxAttempts and
-// MaxLost. Handlers respect Concurrency, dequeues the free slots, and loops their bounds. Counters
+// MaxLost. Handlers respect Concurrency, dequeues the free slots, and loops their bounds. Members of a pool leave
+// others what these have and reserve (pools_test.go). Counters
 // agree with the calls. In a pause nothing is dequeued, a worker that takes messages reads the flag within a minute,
-// and while the flag pauses it no more often (pauses_test.go). No process acts after its end, and no goroutine is left, which the bubble
+// and while the flag pauses it no more often (pauses_test.go). What was diverted
+// comes home, as it was sent, and twice only if a response was lost or a syphon killed (pairing_test.go). No process acts after its end, and no goroutine is left, which the bubble
 // checks. A delivery without a settlement, which is what makes duplicates, needs a cause, and
 // the causes are counted. TestLedgerFindsViolations breaks every promise in turn.
 //
@@ -63,7 +69,8 @@
 // one trace. TestReplay checks this for its seeds, also under the race detector, which shuffles
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
 // one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
-// wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together, and those that give up several handlers of a
+// wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together,
+// those with backlog queues, which are chosen at random, those with a pool, whose members wait for one another, and those that give up several handlers of a
 // batch.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be

@@ -51,6 +51,7 @@ func (b *ledger) handled(a *message, e entry) {
 
 func (b *ledger) start(a *message, d *delivery, s *worker, e entry) {
 	s.running++
+	b.checkPool(e)
 	if most := s.concurrency(d.entry.at); s.running > most {
 		b.addViolation(e, "%d handlers run at once, the concurrency is %d", s.running, most)
 	}

@@ -40,6 +40,8 @@ const (
 	saved      kind = "saved"      // with this outcome
 	reported   kind = "reported"   // a handler is reported as stuck
 
+	diverted kind = "diverted" // a backlog queue has accepted a message
+
 	pausing   kind = "pausing"   // its program pauses the listener
 	resuming  kind = "resuming"  // and resumes it
 	asking    kind = "asking"    // a listener sends a dequeue

@@ -48,6 +48,7 @@ func audit(w *world) *ledger {
 	}
 	b.closeProducer()
 	b.closeBodies()
+	b.closePairing()
 	for _, p := range w.processes {
 		b.closeWorker(b.workers[p.plan.name])
 	}

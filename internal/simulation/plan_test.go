@@ -26,6 +26,8 @@ type plan struct {
 	claims    claimsPlan
 	wakes     wakesPlan
 	pauses    pausesPlan
+	pairing   pairingPlan
+	pool      poolPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -66,6 +68,7 @@ func newPlan(seed uint64) *plan {
 	p.drawFaults()
 	p.drawWakes()
 	p.drawPauses()
+	p.drawPairing()
 	least := 5
 	if p.outage.long > 0 { // fewer would not be recognized as an outage
 		least = 40
@@ -87,7 +90,13 @@ func newPlan(seed uint64) *plan {
 	for i := range p.workers[:min(d.number(0, 2, "survivors"), len(p.workers))] {
 		p.workers[i].survives, p.workers[i].ending = true, stopped
 	}
+	p.drawPool()
 	p.sending = p.faults("producer")
+	if p.pairing.clean {
+		for op, r := range p.sending.Faults {
+			p.sending.Faults[op] = onlyRefused(r)
+		}
+	}
 	if d.chance(0.15, "drop") {
 		p.drop = d.within(0, p.horizon, "drop at")
 		p.deletingFor = d.within(0, 40*time.Second, "deleting for")

@@ -50,6 +50,7 @@ type workerPlan struct {
 	hookExits bool          // one of its hooks sometimes ends the goroutine
 	changes   []change
 	pauses    []span // by its program
+	member    memberPlan
 }
 
 // change is one of settings while the worker runs.

@@ -200,6 +200,7 @@ func (p *process) options() *listener.Options[job] {
 	if w.wakes {
 		o.Wakeups, o.SafetyPoll = &wakeMember{broker: p.world.broker, process: p}, p.world.plan.wakes.safety
 	}
+	p.joinPool(o)
 	p.hooks(o)
 	p.world.breakage.options(o)
 	return o

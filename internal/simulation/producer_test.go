@@ -17,6 +17,11 @@ func (w *world) produce() {
 	defer wire.Wait()
 	defer onceWire.Wait()
 	q, once := w.breakage.sending(wire), w.breakage.sending(onceWire)
+	defer close(w.produced)
+	if w.plan.pairing.on {
+		q = w.pairProducer(wire)
+		defer w.pairing.queue.Close()
+	}
 	sorted := slices.Clone(w.plan.jobs)
 	slices.SortFunc(sorted, func(a, b jobPlan) int { return int(a.at - b.at) })
 	for _, j := range sorted {
@@ -42,12 +47,18 @@ func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	w.mu.Lock()
 	w.texts[text] = j.n
 	w.mu.Unlock()
+	from := w.now()
 	m, err := q.Enqueue(context.Background(), text, &queue.EnqueueOptions{Delay: j.delay, TTL: j.ttl})
-	if err == nil {
+	switch {
+	case err != nil:
+		return false
+	case m.Queue.Account == secondary.Account:
+		w.noteDiverted(j, text, m, from)
+	default:
 		w.history.note(entry{kind: acked, who: "producer", id: m.ID, n: j.n})
-		w.broker.publish(j)
 	}
-	return err == nil
+	w.broker.publish(j)
+	return true
 }
 
 // undoubled returns the faults without duplicates. Two equal undecodable messages would free their

@@ -106,6 +106,9 @@ func (b *ledger) checkWorker(s *worker, e entry) {
 		if most := s.concurrency(e.at); e.kind == polled && (e.n > s.plan.batch || e.n+s.running > most) {
 			b.addViolation(e, "a dequeue asks for %d with %d handlers running, batch %d and concurrency %d", e.n, s.running, s.plan.batch, most)
 		}
+		if e.kind == polled {
+			b.checkReserves(s, e)
+		}
 		fallthrough
 	default:
 		if s.over {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 )
@@ -21,6 +22,9 @@ type world struct {
 	engine    *localqueue.Engine
 	network   *network
 	broker    *wakeBroker
+	pairing   *pairing
+	pool      *pool.Pool    // of the workers; or nil
+	produced  chan struct{} // closed when everything is sent
 	processes []*process
 	surviving sync.WaitGroup // processes that continue after the horizon
 	running   sync.WaitGroup // handlers, abandoned ones too
@@ -51,13 +55,15 @@ func play(p *plan, b breakage) *world {
 		engine: localqueue.New(&localqueue.Options{Seed: uint64(p.dice) + 1, DeletingFor: max(p.deletingFor, 1)}),
 		jobs:   p.jobs, runs: make(map[queue.ID]int), texts: make(map[string]int),
 		hangs: make(map[queue.ID]time.Duration), left: make(map[queue.ID]leftover),
-		blobs: blob.Memory(), contents: make(map[string]string), bodiesLeft: make(map[string]bool),
+		produced: make(chan struct{}),
+		blobs:    blob.Memory(), contents: make(map[string]string), bodiesLeft: make(map[string]bool),
 	}
 	if p.claims.on {
 		s := w.bodyStore("producer")
 		s.dead, s.kill = func() bool { return false }, func() {}
 		w.sending = w.newClaims(s)
 	}
+	w.pairing, w.pool = &pairing{world: w}, p.newPool(b.slots)
 	w.network, w.broker = newNetwork(p.way, w.engine), &wakeBroker{world: w}
 	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
 		panic(err)
@@ -172,6 +178,7 @@ func (w *world) faultyTime() {
 		<-p.born
 		p.wire.Wait() // for late calls
 	}
+	w.pairing.ended.Wait()
 }
 
 // count removes the remaining messages from both queues, after all have become visible.
