@@ -1,7 +1,6 @@
 package paired
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -46,7 +45,7 @@ func (h *syphonHints) diverted(backlog queue.Name) {
 
 // received takes the result of a receive. When the primary queue is back after an outage in which sends of
 // other processes may have failed over, there may be messages in every backlog queue.
-func (h *syphonHints) received(ctx context.Context, err error, interval time.Duration) {
+func (h *syphonHints) received(err error, interval time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
