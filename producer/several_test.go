@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,9 +164,9 @@ func TestSendAllTellsEachQueueOnce(t *testing.T) {
 func TestWhatWasMissedIsToldToEachQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := several(t)
-		release, calls := make(chan struct{}), 0
+		release, calls := make(chan struct{}), new(atomic.Int64)
 		h := &heard{publish: func(context.Context) error {
-			if calls++; calls == 1 {
+			if calls.Add(1) == 1 {
 				<-release
 			}
 			return nil
@@ -183,8 +184,8 @@ func TestWhatWasMissedIsToldToEachQueue(t *testing.T) {
 		for _, e := range h.take() {
 			seen[e.Queue] = true
 		}
-		if len(seen) != 3 || calls != 4 {
-			t.Errorf("told of %v in %d calls, want three queues, once each", seen, calls)
+		if len(seen) != 3 || calls.Load() != 4 {
+			t.Errorf("told of %v in %d calls, want three queues, once each", seen, calls.Load())
 		}
 	})
 }
