@@ -82,9 +82,9 @@ func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text s
 	switch {
 	case err == nil:
 		s.homes.accepted(to)
-		s.home(to.queue.Name(), o.Delay)
 		s.counts.moved.Add(1)
 		l.deleteCopied(requests, m, held)
+		s.home(to.queue.Name(), o.Delay) // after the delete: a slow hook would outlast the lease
 		return true
 	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		s.homes.unsaid(to)
