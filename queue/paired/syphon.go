@@ -42,6 +42,11 @@ type SyphonOptions struct {
 	// concurrently and must not block. A panic in it hurts nothing. Defaults to none: [SyphonState] has the
 	// last one.
 	OnError func(error)
+
+	// OnHome hears of every message that came home to the primary queue with this name, and after what delay it is
+	// visible there, so that a program can wake workers that do not poll. It is called like OnError.
+	// Defaults to none: such workers find it at the next event or safety poll.
+	OnHome func(primary queue.Name, delay time.Duration)
 }
 
 // minLease leaves time for a copy and a delete within it.
@@ -151,8 +156,8 @@ func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
 }
 
 // Run brings messages home until ctx ends. It then takes no more, finishes those that it copies, gives
-// the others back, and returns nil, or an error if requests were abandoned because Grace was over. It is
-// an error if the options are invalid, or if it runs already. Failures of the queues do not end it.
+// the others back, and returns nil, or an error if requests were abandoned because Grace was over or because
+// of [Syphon.Halt]. It is an error if the options are invalid, or if it runs already. Failures of the queues do not end it.
 func (s *Syphon) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -244,12 +249,15 @@ func (s *Syphon) report(err error) {
 	}
 }
 
-// home notes that a primary queue accepted a message: sends return to it.
-func (s *Syphon) home(name queue.Name) {
+// home notes that a primary queue accepted a message, and says so: sends return to it.
+func (s *Syphon) home(name queue.Name, delay time.Duration) {
 	for _, q := range s.queues {
 		if q.Name() == name {
 			q.failover.end(attempt{primary: true}, accepted, nil)
 			q.report()
 		}
+	}
+	if f := s.options.OnHome; f != nil {
+		hook.Run(func() { f(name, delay) })
 	}
 }
