@@ -163,6 +163,11 @@ func (s *Syphon) Run(ctx context.Context) error {
 		return err
 	}
 	defer s.end()
+	select {
+	case <-s.halted: // or a lane could poll before it hears of it
+		return nil
+	default:
+	}
 	for _, q := range s.queues {
 		q.syphons.add(s)
 		defer q.syphons.remove(s)
