@@ -9,7 +9,7 @@
 //
 // Before each measurement the worker's process measures the round trip of a dequeue of one message, on a
 // queue without other requests, at the pace of the jobs: processors that rested in between take longer. That is
-// the least that any job takes, and the table says what is beyond it.
+// the least that any job takes, and the table says what is beyond it, percentile by percentile.
 //
 // Sender and worker may be two processes. Both read the monotonic clock of the system, which is one for all
 // processes; elsewhere than on Linux, it is the wall clock, which somebody may set meanwhile.

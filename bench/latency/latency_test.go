@@ -102,7 +102,7 @@ func TestTheVerdictIsOfTheSlowestWokenRow(t *testing.T) {
 		return &result{transport: transport{wakes: wakes}, waits: waits, trips: []time.Duration{2 * time.Millisecond}}
 	}
 	got := verdict([]*result{of(false, time.Hour), of(true, 3*time.Millisecond, 4*time.Millisecond), of(true, time.Millisecond, 9*time.Millisecond)})
-	if !strings.Contains(got, "at most 1.00 ms (p50) and 7.00 ms (p99)") {
+	if !strings.Contains(got, "at most 1.00 ms (p50 of both) and 7.00 ms (p99 of both)") {
 		t.Errorf("verdict: got %q, want 1 and 7 ms", got)
 	}
 	if got := verdict([]*result{of(false, 1)}); got != "" {

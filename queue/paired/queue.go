@@ -61,7 +61,7 @@ func (q *Queue) Sibling(suffix string) queue.Queue { return q.primary.Sibling(su
 // Dequeue takes messages of the primary queue alone.
 func (q *Queue) Dequeue(ctx context.Context, n int, visibility time.Duration) ([]queue.Message, error) {
 	batch, err := q.primary.Dequeue(ctx, n, visibility)
-	q.syphons.received(err, q.options.FailoverInterval)
+	q.syphons.received(ctx, err, q.options.FailoverInterval)
 	return batch, err
 }
 

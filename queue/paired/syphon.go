@@ -42,6 +42,11 @@ type SyphonOptions struct {
 	// concurrently and must not block. A panic in it hurts nothing. Defaults to none: [SyphonState] has the
 	// last one.
 	OnError func(error)
+
+	// OnHome hears of every message that came home to the primary queue with this name, and after what delay it is
+	// visible there, so that a program can wake workers that do not poll. It is called like OnError.
+	// Defaults to none: such workers find it at the next event or safety poll.
+	OnHome func(primary queue.Name, delay time.Duration)
 }
 
 // minLease leaves time for a copy and a delete within it.
@@ -244,12 +249,15 @@ func (s *Syphon) report(err error) {
 	}
 }
 
-// home notes that a primary queue accepted a message: sends return to it.
-func (s *Syphon) home(name queue.Name) {
+// home notes that a primary queue accepted a message, and says so: sends return to it.
+func (s *Syphon) home(name queue.Name, delay time.Duration) {
 	for _, q := range s.queues {
 		if q.Name() == name {
 			q.failover.end(attempt{primary: true}, accepted, nil)
 			q.report()
 		}
+	}
+	if f := s.options.OnHome; f != nil {
+		hook.Run(func() { f(name, delay) })
 	}
 }

@@ -1,6 +1,7 @@
 package paired
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -44,8 +45,9 @@ func (h *syphonHints) diverted(backlog queue.Name) {
 }
 
 // received takes the result of a receive. When the primary queue is back after an outage in which sends of
-// other processes may have failed over, there may be messages in every backlog queue.
-func (h *syphonHints) received(err error, interval time.Duration) {
+// other processes may have failed over, there may be messages in every backlog queue. A
+// receive that its caller gave up says nothing.
+func (h *syphonHints) received(ctx context.Context, err error, interval time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

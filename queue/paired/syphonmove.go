@@ -82,7 +82,7 @@ func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text s
 	switch {
 	case err == nil:
 		s.homes.accepted(to)
-		s.home(to.queue.Name())
+		s.home(to.queue.Name(), o.Delay)
 		s.counts.moved.Add(1)
 		l.deleteCopied(requests, m, held)
 		return true
