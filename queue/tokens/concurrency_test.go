@@ -275,11 +275,12 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 	}{
 		{1, 100, 10, time.Second, 0.02}, {1, 10, 10, 5 * time.Second, 0.1}, {4, 100, 5, 2 * time.Second, 0.1}, {20, 200, 4, 3 * time.Second, 0.2},
 		{1, 20, 1, time.Minute, 6}, {3, 20, 2, time.Minute, 6}, {2, 20, 20, 500 * time.Millisecond, 0.02},
+		{1, 40, 20, 5 * time.Minute, 2},
 	} {
 		t.Run(fmt.Sprintf("%d instances, %d jobs of %v", c.instances, c.jobs, c.length), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t)
-				const lasts = 20 * time.Minute
+				lasts := max(20*time.Minute, 100*c.length)
 				b.put(int(1.1 * float64(c.jobs) * float64(lasts) / float64(c.length)))
 				limit := tokens.Concurrency{Jobs: c.jobs, PerToken: c.perToken}
 				b.limit(limit)
@@ -681,6 +682,61 @@ func TestConcurrencyMistakesAreSaid(t *testing.T) {
 		}
 		if err := l.Run(t.Context()); err == nil {
 			t.Error("a second Run has no error")
+		}
+	})
+}
+
+// Tokens that somebody has deleted are missed, and not for ever waited for; a missing queue of tokens is not taken
+// for a missing queue of jobs.
+func TestVanishedTokensOfAConcurrencyAreNoticed(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			c := tokens.Concurrency{Jobs: 10, Seed: 1}
+			b.limit(c)
+			l, _ := b.open(c, b.tokens)
+			vanish := b.tokens.Clear
+			if dropped {
+				vanish = b.tokens.Drop
+			}
+			if err := vanish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.put(1)
+			q := l.Wrap(b.jobs)
+			for begin := time.Now(); time.Since(begin) < 10*time.Minute; time.Sleep(time.Second) {
+				_, err := q.Dequeue(t.Context(), 1, time.Minute)
+				if err == nil || errors.Is(err, queue.ErrQueueMissing) {
+					t.Fatalf("got error %v", err)
+				}
+				if !errors.Is(err, queue.ErrLimited) {
+					return
+				}
+			}
+			t.Error("nobody has noticed for ten minutes")
+		})
+	}
+}
+
+// A queue of tokens that fails is not asked at each dequeue.
+func TestAFailingQueueOfTokensIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		c := tokens.Concurrency{Jobs: 10, Seed: 1}
+		b.limit(c)
+		m := meter.New()
+		f := faultqueue.New(b.tokens, &faultqueue.Options{Faults: map[faultqueue.Op]faultqueue.Rates{faultqueue.Dequeue: {Throttled: 1}}})
+		l, _ := b.open(c, m.Wrap(f))
+		q := l.Wrap(b.jobs)
+		b.put(1)
+		failed := 0
+		for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+			if _, err := q.Dequeue(t.Context(), 1, time.Minute); errors.Is(err, queue.ErrThrottled) {
+				failed++
+			}
+		}
+		if n := m.Counts().Total().Requests; failed == 0 || n > 12 {
+			t.Errorf("in 10 s %d dequeues failed and %d requests were sent, want about 10", failed, n)
 		}
 	})
 }

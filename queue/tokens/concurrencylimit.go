@@ -131,9 +131,10 @@ func newConcurrencyLimit(s *source, c Concurrency) *ConcurrencyLimit {
 // worth returns how many handlers the tokens that can be used are worth: those to start, or all that run. Requires mu.
 func (l *ConcurrencyLimit) worth(now time.Time, toStart bool) (n int) {
 	for _, t := range l.held {
-		if t.good(now) && !(toStart && (t.lost || t == l.turns.leaving)) {
-			n += l.limit.PerToken
+		if !t.good(now) || toStart && (t.lost || t == l.turns.leaving) {
+			continue
 		}
+		n += l.limit.PerToken
 	}
 	return n
 }
