@@ -60,8 +60,8 @@
 // and roughly evenly if there are as many tokens as processes. A single token with many handlers is the lock of one reader: it
 // changes hands when all of them have returned.
 //
-// A concurrency costs about three requests a minute for each token that is in use, whatever the jobs: 0.005 a job at ten handlers a
-// token with jobs of one second, and one a job for a token of one handler with jobs of 20 s. A process that waits for
+// A concurrency costs about three requests a minute for each token that is in use, whatever the jobs: 0.007 a job at ten handlers a
+// token with jobs of one second, and about one a job for a token of one handler with jobs of 20 s. A process that waits for
 // tokens sends one every 4 to 8 s. Under full demand more than 90 % of the limit is used, if handlers take much less than an hour.
 //
 // # Setting up
