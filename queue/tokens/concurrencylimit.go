@@ -15,7 +15,7 @@ import (
 )
 
 // ErrTokenLost is the cause with which the context of a handler ends when a token of its process could not be renewed
-// in time. The message is given back without an attempt.
+// in time, or the limit was halted. The message is given back without an attempt.
 var ErrTokenLost = errors.New("a token of the limit was lost")
 
 const (

@@ -54,15 +54,16 @@
 //	  - Without the interceptor a job counts until the listener deletes it or gives it back; one that has outlived the lease of its message is not
 //	    seen. The dequeues report this mistake.
 //
-// Nobody starves. A process gives back what it has not needed for 5 s, and of what it needs one token from time to time, and then does not ask for 2
-// to 3 s: every minute each token once, or more rarely, if it takes more than a twentieth of that until so many handlers have
+// Nobody starves. A process gives back what it has not needed for 5 s. Of what it needs it gives back one token from time to time, unless a
+// look into the queue shows that others can be had, and then does not ask for 2 to 3 s: every minute each token once, or
+// more rarely, if it takes more than a twentieth of that until so many handlers have
 // returned. A process that has none asks every 4 to 8 s. So tokens spread over the processes that want them, in minutes,
 // and roughly evenly if there are as many tokens as processes. A single token with many handlers is the lock of one reader: it
 // changes hands when all of them have returned.
 //
-// A concurrency costs about three requests a minute for each token that is in use, whatever the jobs: 0.007 a job at ten handlers a
+// A concurrency costs three to six requests a minute for each token that is in use, whatever the jobs: 0.01 a job at ten handlers a
 // token with jobs of one second, and about one a job for a token of one handler with jobs of 20 s. A process that waits for
-// tokens sends one every 4 to 8 s. Under full demand more than 90 % of the limit is used, if handlers take much less than an hour.
+// tokens sends one every 4 to 8 s. Under full demand more than 90 % of the limit is used.
 //
 // # Setting up
 //

@@ -20,7 +20,7 @@ const (
 	// stuckFor is how long a stop waits for handlers that were told to end and do not.
 	stuckFor = 10 * time.Second
 
-	giveBackTimeout = 10 * time.Second
+	giveBackTimeout = 10 * time.Second // and for a look
 
 	earlyRun = 10 * time.Second // how long dequeues may come before Run
 )
@@ -54,6 +54,9 @@ func (l *ConcurrencyLimit) Run(ctx context.Context) error {
 		}
 		for _, m := range back {
 			sent.Go(func() { l.giveBack(requests, m) })
+		}
+		if l.isTurn(time.Now()) {
+			sent.Go(func() { l.look(requests) })
 		}
 		if done {
 			sent.Wait()
@@ -171,15 +174,43 @@ func (l *ConcurrencyLimit) dispensable(now time.Time) (back []queue.Message) {
 			n--
 		}
 	}
-	if t := &l.turns; t.leaving == nil && l.phase == working && !now.Before(t.next) {
-		t.began = now
-		for _, one := range l.held {
-			if !one.lost && (t.leaving == nil || one.taken.Before(t.leaving.taken)) {
-				t.leaving = one
-			}
+	return back
+}
+
+// isTurn reports whether it is time to give back a token that is needed, if others may wait for it.
+func (l *ConcurrencyLimit) isTurn(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.turns
+	if t.leaving != nil || t.looking || l.phase != working || len(l.held) == 0 || now.Before(t.next) {
+		return false
+	}
+	t.looking = true
+	return true
+}
+
+// look chooses the token that is given back next: that held for longest. While others can be had nobody waits for one.
+func (l *ConcurrencyLimit) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	found, err := l.source.queue.Peek(ctx, 1)
+	free := err == nil && len(found) > 0 && l.source.valid(&found[0])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	t := &l.turns
+	t.looking = false
+	if err != nil || free {
+		t.later(now, len(l.held))
+		return
+	}
+	t.began = now
+	for _, one := range l.held {
+		if !one.lost && (t.leaving == nil || one.taken.Before(t.leaving.taken)) {
+			t.leaving = one
 		}
 	}
-	return back
+	nonblocking.Send(l.wake, struct{}{})
 }
 
 // takeOut takes a token out of those that are held. Requires mu.

@@ -17,13 +17,14 @@ const (
 )
 
 // turns decides which tokens a process gives back. Those that it does not need go back soon. Of those that it needs
-// one goes back from time to time, so that no process starves while another has them all: who gives one back
-// does not ask for a moment, and nobody can tell whether others wait. ConcurrencyLimit.mu guards it.
+// one goes back from time to time, unless there are some to be had, so that no process starves while another has them all: who
+// gives one back does not ask for a moment, and nobody can tell whether others wait. ConcurrencyLimit.mu guards it.
 type turns struct {
 	peak  int       // the most jobs at once since then
 	since time.Time // when peak began to be measured
 
 	leaving *heldToken    // to be given back as soon as the jobs have room under the others; nil for none
+	looking bool          // a request is under way that tells whether there are others
 	began   time.Time     // when it was chosen
 	next    time.Time     // when one is chosen next
 	length  time.Duration // of a turn
@@ -38,8 +39,13 @@ func (t *turns) begin(now time.Time) {
 // free are given back more rarely: a turn is so long that drainShare of them would fit in.
 func (t *turns) left(now time.Time, held int) {
 	t.length = max(minTurn, drainShare*now.Sub(t.began))
-	t.next = now.Add(max(t.length/time.Duration(max(held, 1)), 2*yieldFor))
 	t.leaving = nil
+	t.later(now, held)
+}
+
+// later sets when the next of so many tokens is chosen.
+func (t *turns) later(now time.Time, held int) {
+	t.next = now.Add(max(t.length/time.Duration(max(held, 1)), 2*yieldFor))
 }
 
 // surplus returns how many of the tokens, each worth perToken, were not needed for a while.
