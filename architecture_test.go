@@ -101,13 +101,15 @@ func TestImportsGoOneWay(t *testing.T) {
 }
 
 // Only queue/azurequeue imports azqueue, only blob/azureblob imports azblob, only internal/retry
-// imports backoff, and only codec/zstdcodec imports compress, so that none is part of what the other packages export.
+// imports backoff, only codec/zstdcodec imports compress, and only queue/limited imports x/time, so that none is part of
+// what the other packages export.
 func TestDependenciesStayBehindOnePackage(t *testing.T) {
 	owners := []struct{ dependency, owner string }{
 		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue", "queue/azurequeue"},
 		{"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob", "blob/azureblob"},
 		{"github.com/cenkalti/backoff", "internal/retry"},
 		{"github.com/klauspost/compress", "codec/zstdcodec"},
+		{"golang.org/x/time", "queue/limited"},
 	}
 	for _, p := range goList(t, "./...") {
 		for _, imported := range p.Imports {

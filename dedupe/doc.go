@@ -26,6 +26,7 @@
 //
 // So a job that shall run once more needs another dedupe key, or another job id, or must wait for the
 // retention; a handler that sends its own job again must not reuse the id. A group is one message and has one key.
+// A job that was sent to two queues is two jobs, also if they are shards of one package queue/sharded.
 //
 // # What is recorded
 //

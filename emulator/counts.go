@@ -58,7 +58,7 @@ type Tally struct {
 }
 
 // Requests returns the total number of requests: the transactions of a bill. Those of wake-up streams
-// ([OpenWakeups], [ReadyWakeups]) are not included.
+// ([OpenWakeups], [ReadyWakeups]) and of the faults ([GetFaults], [SetFaults], [ClearFaults]) are not included.
 func (c Counts) Requests() int64 {
 	var sum int64
 	for op, n := range c.Operations {
@@ -70,7 +70,7 @@ func (c Counts) Requests() int64 {
 }
 
 // String formats the counts as a table with a line for each operation and the totals. Below are
-// wake-up streams, empty gets, faults and 503 responses, if any. It ends with a line break.
+// wake-up streams, changes of the faults, empty gets, faults and 503 responses, if any. It ends with a line break.
 func (c Counts) String() string {
 	var b, table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -50,7 +50,7 @@ type Options[T any] struct {
 
 	// Wakeups is told of every message that was put on the queue, or may have been, so that its
 	// workers need not poll. The event names the queue that the message is in, one of several if the sender
-	// stands for several. It is told after each Send and SendGroup, after the last job of a SendAll, and once
+	// stands for several, which are told at the same time. It is told after each Send and SendGroup, after the last job of a SendAll, and once
 	// a second during one. For a delayed job it is told when that becomes visible; those of a SendAll
 	// that become visible in the same second have one event. A publisher that fails, panics or hangs
 	// fails no Send, because the message is on the queue; one that hangs takes a second of the Timeout,

@@ -173,10 +173,16 @@ func (p *Producer[T]) enqueue(ctx context.Context, s *Sending, body []byte) erro
 	all := ctx
 	return retry.Do(queue.WithCause(ctx, queue.CauseSend), s.Head.ID, queue.Transient, func(ctx context.Context) error {
 		err := p.try(ctx, s, text)
-		if p.options.Create && errors.Is(err, queue.ErrQueueMissing) {
-			if err = p.queue.(creator).Create(queue.WithCause(all, queue.CauseCreate), nil); err == nil || errors.Is(err, queue.ErrQueueExists) {
-				err = p.try(ctx, s, text)
-			}
+		if !p.options.Create || !errors.Is(err, queue.ErrQueueMissing) {
+			return err
+		}
+		created := p.queue.(creator).Create(queue.WithCause(all, queue.CauseCreate), nil)
+		if created != nil && !errors.Is(created, queue.ErrQueueExists) {
+			return created
+		}
+		err = p.try(ctx, s, text)
+		if created != nil && errors.Is(err, queue.ErrQueueMissing) { // of several queues one exists, and another one could not be created
+			return fmt.Errorf("%w; create: %w", err, created)
 		}
 		return err
 	})

@@ -46,7 +46,8 @@ type Result struct {
 // with a Report its results need not either. A job that cannot be sent as it is, such as one that
 // is too large, stops no other. No further job is taken when the context ends, and after an error
 // that would meet every job: the queue is missing, access is denied, or the service did not accept
-// a job, or the store its body, within Options.Timeout. To go on after that, send the jobs without a result and those with
+// a job, or the store its body, within Options.Timeout. Of a sender over several queues one that does so is
+// enough. To go on after that, send the jobs without a result and those with
 // an error; [queue.ErrOutcomeUnknown] tells which of these may be in the queue already.
 //
 // With Options.Wakeups an event follows the last job, and before that whatever has waited a second for

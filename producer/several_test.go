@@ -3,8 +3,10 @@ package producer_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,15 @@ type lossy struct {
 	queue.Queue
 	losses int
 	after  func() // called after each loss; nil means nothing
+	deaf   bool   // its depth cannot be read: the reading hangs
+}
+
+func (l *lossy) Properties(ctx context.Context) (queue.Properties, error) {
+	if l.deaf {
+		<-ctx.Done()
+		return queue.Properties{}, ctx.Err()
+	}
+	return l.Queue.Properties(ctx)
 }
 
 func (l *lossy) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
@@ -119,7 +130,11 @@ func TestAMessageThatMayBeInTwoQueuesIsToldToBoth(t *testing.T) {
 			t.Fatalf("got %+v, %v", sent, err)
 		}
 		got := h.take()
-		if len(got) != 2 || got[0].Queue != first || got[1].Queue != sent.Queue {
+		told := map[queue.Name]bool{}
+		for _, e := range got {
+			told[e.Queue] = true
+		}
+		if len(got) != 2 || !told[first] || !told[sent.Queue] {
 			t.Errorf("told of %+v, want an event for %v and one for %v", got, first, sent.Queue)
 		}
 	})
@@ -127,29 +142,31 @@ func TestAMessageThatMayBeInTwoQueuesIsToldToBoth(t *testing.T) {
 
 // The events of a SendAll are collected by queue.
 func TestSendAllTellsEachQueueOnce(t *testing.T) {
-	q, _ := several(t)
-	h := &heard{}
-	results, err := telling(q, h, nil).SendAll(t.Context(), slices.Values(make([]order, 30)), nil)
-	if err != nil || len(results) != 30 {
-		t.Fatal(err)
-	}
-	events := h.take()
-	bytes := map[queue.Name]int64{}
-	for _, e := range events {
-		bytes[e.Queue] += e.Bytes
-	}
-	if len(events) != 3 || len(bytes) != 3 || bytes[q.Shards()[0].Name()] != 10*h.size(t, q.Shards()[0]) {
-		t.Errorf("told of %+v, want one event for each of three queues", events)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := several(t)
+		h := &heard{}
+		results, err := telling(q, h, nil).SendAll(t.Context(), slices.Values(make([]order, 30)), nil)
+		if err != nil || len(results) != 30 {
+			t.Fatal(err)
+		}
+		events := h.take()
+		bytes := map[queue.Name]int64{}
+		for _, e := range events {
+			bytes[e.Queue] += e.Bytes
+		}
+		if len(events) != 3 || len(bytes) != 3 || bytes[q.Shards()[0].Name()] != 10*h.size(t, q.Shards()[0]) {
+			t.Errorf("told of %+v, want one event for each of three queues", events)
+		}
+	})
 }
 
 // What a hanging publisher has missed is told by queue too.
 func TestWhatWasMissedIsToldToEachQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := several(t)
-		release, calls := make(chan struct{}), 0
+		release, calls := make(chan struct{}), new(atomic.Int64)
 		h := &heard{publish: func(context.Context) error {
-			if calls++; calls == 1 {
+			if calls.Add(1) == 1 {
 				<-release
 			}
 			return nil
@@ -167,29 +184,102 @@ func TestWhatWasMissedIsToldToEachQueue(t *testing.T) {
 		for _, e := range h.take() {
 			seen[e.Queue] = true
 		}
-		if len(seen) != 3 || calls != 4 {
-			t.Errorf("told of %v in %d calls, want three queues, once each", seen, calls)
+		if len(seen) != 3 || calls.Load() != 4 {
+			t.Errorf("told of %v in %d calls, want three queues, once each", seen, calls.Load())
 		}
 	})
 }
 
 // A queue on which telling fails does not keep the others from being told, and the error names it.
 func TestAQueueThatCannotBeToldStopsNoOther(t *testing.T) {
-	q, shards := several(t)
-	h := &heard{}
-	deny := &denying{heard: h, queue: shards[0].Name()}
-	p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = deny })
-	if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
-		t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		q, shards := several(t)
+		h := &heard{}
+		deny := &denying{heard: h, queue: shards[0].Name()}
+		p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = deny })
+		if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), shards[0].Name().String()) {
+			t.Errorf("told of %+v and reported %v, want two events and the error of the third", got, errs)
+		}
+		one := telling(shards[0], h, func(o *producer.Options[order]) { o.Wakeups = deny })
+		send(t, one, 1)
+		if errs := h.takeErrors(); len(errs) != 1 || strings.Count(errs[0].Error(), "acme/orders") != 1 {
+			t.Errorf("one queue reported %v, want its name once", errs)
+		}
+	})
+}
+
+// Nor does a queue that hangs, by its publisher or by its depth, take the time of the others.
+func TestAQueueThatHangsKeepsNoOtherFromBeingTold(t *testing.T) {
+	for _, depth := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			q, shards := several(t)
+			h := &heard{}
+			stuck := &stuck{heard: h, queues: map[queue.Name]bool{}}
+			for _, s := range shards[:2] {
+				s.deaf = depth > 0
+				stuck.queues[s.Name()] = depth == 0
+			}
+			p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups, o.WakeupDepth = stuck, depth })
+			if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !slices.ContainsFunc(h.take(), func(e wakeup.Event) bool { return e.Queue == shards[2].Name() }) {
+				t.Errorf("depth %d: nobody was told of %v", depth, shards[2].Name())
+			}
+		})
 	}
-	if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), shards[0].Name().String()) {
-		t.Errorf("told of %+v and reported %v, want two events and the error of the third", got, errs)
+}
+
+// stuck hangs with the events of some queues until their context ends, and remembers those of the others.
+type stuck struct {
+	*heard
+	queues map[queue.Name]bool
+}
+
+func (s *stuck) Publish(ctx context.Context, e wakeup.Event) error {
+	if s.queues[e.Queue] {
+		<-ctx.Done()
 	}
-	one := telling(shards[0], h, func(o *producer.Options[order]) { o.Wakeups = deny })
-	send(t, one, 1)
-	if errs := h.takeErrors(); len(errs) != 1 || strings.Count(errs[0].Error(), "acme/orders") != 1 {
-		t.Errorf("one queue reported %v, want its name once", errs)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
+	return s.heard.Publish(ctx, e)
+}
+
+// A panic of the publisher for one queue, or its end of the goroutine, stops no other.
+func TestAPublisherThatPanicsForAQueueStopsNoOther(t *testing.T) {
+	for what, end := range map[string]func(){"panicked": func() { panic("no") }, "runtime.Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			q, shards := several(t)
+			h := &heard{}
+			broken := &breaking{heard: h, queue: shards[1].Name(), end: end}
+			p := telling(q, h, func(o *producer.Options[order]) { o.Wakeups = broken })
+			if _, err := p.SendAll(t.Context(), slices.Values(make([]order, 30)), nil); err != nil {
+				t.Fatal(err)
+			}
+			if got, errs := h.take(), h.takeErrors(); len(got) != 2 || len(errs) != 1 || !strings.Contains(errs[0].Error(), what) {
+				t.Errorf("%s: told of %+v and reported %v, want two events and one error", what, got, errs)
+			}
+		})
+	}
+}
+
+// breaking ends for one queue as it is told, and remembers the events of the others.
+type breaking struct {
+	*heard
+	queue queue.Name
+	end   func()
+}
+
+func (b *breaking) Publish(ctx context.Context, e wakeup.Event) error {
+	if e.Queue == b.queue {
+		b.end()
+	}
+	return b.heard.Publish(ctx, e)
 }
 
 // A level holds for each queue by itself.
@@ -281,6 +371,52 @@ func TestAMissingShardIsCreated(t *testing.T) {
 	if depth, err := q.Properties(t.Context()); err != nil || depth.Depth != 9 {
 		t.Errorf("got %+v, %v; want nine messages", depth, err)
 	}
+}
+
+// A shard that could not be created is tried again, also if another one exists with metadata of its own.
+func TestAShardThatCouldNotBeCreatedIsTriedAgain(t *testing.T) {
+	for _, kind := range []error{queue.ErrThrottled, queue.ErrUnauthorized} {
+		synctest.Test(t, func(t *testing.T) {
+			first := setup(t)
+			there, missing := first.Sibling("-b"), &reluctant{Queue: first.Sibling("-c"), err: kind}
+			if err := there.Create(t.Context(), map[string]string{"team": "a"}); err != nil {
+				t.Fatal(err)
+			}
+			q, err := sharded.New([]queue.Queue{there, missing}, &sharded.Options{Place: sharded.ByKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := "1"
+			for q.ShardsOf(key)[0].Name() != missing.Name() {
+				key += "1"
+			}
+			p := producer.New(q, &producer.Options[order]{Create: true})
+			sent, err := p.Send(t.Context(), order{"7"}, &producer.SendOptions{Key: key})
+			if kind == queue.ErrUnauthorized {
+				if !errors.Is(err, kind) {
+					t.Errorf("got %v, want the reason why the shard is missing", err)
+				}
+				return
+			}
+			if err != nil || sent.Queue != missing.Name() {
+				t.Errorf("got %+v, %v; want it in the shard that was missing", sent, err)
+			}
+		})
+	}
+}
+
+// reluctant fails to be created the first time.
+type reluctant struct {
+	queue.Queue
+	err error // nil after that
+}
+
+func (r *reluctant) Create(ctx context.Context, metadata map[string]string) error {
+	if err := r.err; err != nil {
+		r.err = nil
+		return &queue.Error{Op: "create", Queue: r.Name(), Kind: err}
+	}
+	return r.Queue.Create(ctx, metadata)
 }
 
 // denying refuses events of one queue, and remembers the others.

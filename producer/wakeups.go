@@ -15,8 +15,11 @@ import (
 // publishTimeout bounds what a publisher may add to a Send: a hint is not worth more.
 const publishTimeout = time.Second
 
-// errHanging is why an event is not published.
-var errHanging = errors.New("the publisher has not returned from an earlier event")
+// Why events are not published.
+var (
+	errHanging = errors.New("the publisher has not returned from an earlier event")
+	errExited  = errors.New("the publisher called runtime.Goexit")
+)
 
 // wakeups publishes the events of a producer.
 type wakeups struct {
@@ -72,12 +75,9 @@ func (w *wakeups) publish(ctx context.Context, all []hints) error {
 	result := make(chan error, 1)
 	var c call
 	go func() {
-		err := errors.New("the publisher called runtime.Goexit")
+		err := errExited
 		defer cancel()
 		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("the publisher panicked: %v\n\n%s", v, debug.Stack())
-			}
 			missed := w.returned(&c)
 			result <- err
 			if len(missed) > 0 {
@@ -139,17 +139,33 @@ func (w *wakeups) abandon(c *call) bool {
 	return true
 }
 
-// events publishes the events of all queues. What fails for one may work for another.
+// events publishes the events of all queues, at the same time: what fails or hangs for one may work for
+// another.
 func (w *wakeups) events(ctx context.Context, all []hints) error {
-	var errs []error
-	for _, h := range all {
-		err := w.eventsOf(ctx, h)
-		if err != nil && h.queue != w.queue.Name() {
-			err = fmt.Errorf("%v: %w", h.queue, err)
-		}
-		errs = append(errs, err)
+	if len(all) == 1 {
+		return w.tell(ctx, all[0])
 	}
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, h := range all {
+		errs[i] = errExited
+		running.Go(func() { errs[i] = w.tell(ctx, h) })
+	}
+	running.Wait()
 	return errors.Join(errs...)
+}
+
+// tell publishes the events of one queue.
+func (w *wakeups) tell(ctx context.Context, h hints) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the publisher panicked: %v\n\n%s", v, debug.Stack())
+		}
+	}()
+	if err = w.eventsOf(ctx, h); err != nil && h.queue != w.queue.Name() {
+		return fmt.Errorf("%v: %w", h.queue, err)
+	}
+	return err
 }
 
 // eventsOf publishes one event for what is visible now, if the depth has reached its level, and one

@@ -27,14 +27,14 @@ type Listener[T any] struct {
 
 	readings *meter.Meter // of the depth, for removals
 
-	halted   chan struct{} // closed by Halt
-	halting  sync.Once     // of halted
 	hopeless chan struct{} // buffered, one: the service refuses every shard
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
 	phase  listener.Phase  // guarded by mu
 	ctx    context.Context // of the run; nil before Run; guarded by mu
+	stop   func()          // ends ctx; nil before Run; guarded by mu
+	halted bool            // by Halt; guarded by mu
 	shards []*shard[T]     // guarded by mu
 	past   listener.State  // the counts of listeners that have ended; guarded by mu
 	paused bool            // by Pause; guarded by mu
@@ -60,7 +60,7 @@ func NewKinds(shards []queue.Queue, kinds []listener.Kind, o *Options[any]) *Lis
 func newListener[T any](shards []queue.Queue, o *Options[T], listen func(queue.Queue, *listener.Options[T]) *listener.Listener[T]) *Listener[T] {
 	l := &Listener[T]{
 		listen: listen, options: o.withDefaults(len(shards)),
-		readings: meter.New(), halted: make(chan struct{}), hopeless: make(chan struct{}, 1),
+		readings: meter.New(), hopeless: make(chan struct{}, 1),
 	}
 	if l.seed = l.options.Listener.Seed; l.seed == 0 {
 		l.seed = rand.Uint64() // processes must not try a shard in step
@@ -89,12 +89,11 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := l.start(run); err != nil {
+	if err := l.start(run, stop); err != nil {
 		return err
 	}
 	select {
-	case <-ctx.Done():
-	case <-l.halted:
+	case <-run.Done(): // by ctx or by Halt
 	case <-l.hopeless:
 	}
 	l.enter(listener.Draining) // no shard is added any more
@@ -104,8 +103,8 @@ func (l *Listener[T]) Run(ctx context.Context) error {
 	return l.failures()
 }
 
-// start starts the shards.
-func (l *Listener[T]) start(ctx context.Context) error {
+// start starts the shards, until stop is called.
+func (l *Listener[T]) start(ctx context.Context, stop func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.phase != listener.Waiting {
@@ -114,7 +113,10 @@ func (l *Listener[T]) start(ctx context.Context) error {
 	if len(l.shards) == 0 {
 		return errors.New("shards: there is no shard: pass one queue at least")
 	}
-	l.phase, l.ctx = listener.Running, ctx
+	l.phase, l.ctx, l.stop = listener.Running, ctx, stop
+	if l.halted {
+		stop()
+	}
 	for _, s := range l.shards {
 		l.work.Go(func() { s.run(ctx) })
 	}
@@ -143,21 +145,14 @@ func (l *Listener[T]) failures() error {
 // Halt stops all shards without a grace period, or ends a grace period: see
 // [listener.Listener.Halt]. It may be called at any time and more than once.
 func (l *Listener[T]) Halt() {
-	l.halting.Do(func() { close(l.halted) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.halted = true
+	if l.stop != nil {
+		l.stop() // first: a listener that ends before its context was refused
+	}
 	for _, s := range l.shards {
 		s.listener.Halt()
-	}
-}
-
-// isHalted reports whether Halt was called.
-func (l *Listener[T]) isHalted() bool {
-	select {
-	case <-l.halted:
-		return true
-	default:
-		return false
 	}
 }
 

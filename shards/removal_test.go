@@ -21,11 +21,13 @@ type removal struct {
 	err error
 }
 
-// remove calls Remove on a goroutine of its own.
+// remove calls Remove on a goroutine of its own. A removal that takes days has failed.
 func (r *running) remove(i int) <-chan removal {
 	done := make(chan removal, 1)
 	go func() {
-		err := r.Remove(r.b.Context(), name(i))
+		ctx, cancel := context.WithTimeout(r.b.Context(), 48*time.Hour)
+		defer cancel()
+		err := r.Remove(ctx, name(i))
 		done <- removal{time.Since(r.b.begin), err}
 	}()
 	return done
@@ -163,6 +165,42 @@ func TestAShardThatIsAddedAgainAtTheLastMomentStays(t *testing.T) {
 		}
 		r.mustFinish()
 	})
+}
+
+// Nor does a shard go that is added again while its listener ends, which a dequeue in flight makes long.
+func TestAShardThatIsAddedAgainWhileItsListenerEndsStays(t *testing.T) {
+	bubble(t, func(b *bundle) {
+		all := b.shards(2)
+		late := &lateQueue{Queue: slowDequeues{all[1]}, reading: 11} // the last before the listener ends
+		o := b.options()
+		o.Settle = 10 * time.Second
+		l := shards.New([]queue.Queue{all[0], late}, b.handle, o)
+		late.act = func() {
+			time.AfterFunc(time.Second, func() {
+				if err := l.Add(late); err != nil {
+					t.Errorf("Add: got %v, want nil", err)
+				}
+			})
+		}
+		r := b.run(l)
+		if got := <-r.remove(1); got.err == nil || late.acted != 1 {
+			t.Errorf("Remove: got %v, want an error, because the shard was added again", got.err)
+		}
+		b.put(all[1], 7)
+		advance(time.Minute)
+		if got, want := r.names(), []string{"jobs-0", "jobs-1"}; !slices.Equal(got, want) || !slices.Equal(b.jobs(), []int{7}) {
+			t.Errorf("got shards %v, jobs %v; want %v and job 7", got, b.jobs(), want)
+		}
+		r.mustFinish()
+	})
+}
+
+// slowDequeues is a queue whose dequeues take 8 s, whoever has given up.
+type slowDequeues struct{ queue.Queue }
+
+func (q slowDequeues) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
+	time.Sleep(8 * time.Second)
+	return q.Queue.Dequeue(ctx, n, v)
 }
 
 // lateQueue acts after the reading with this number, from 1.

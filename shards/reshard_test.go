@@ -47,9 +47,11 @@ type fleet struct {
 }
 
 // late is the most by which a process learns of a change after the others. With the time-out of a Send
-// and the delay of a late request it is less than settle.
+// and the delay of a late request it is less than settle. The next change comes after known, when all have
+// learned of this one.
 const (
 	late   = 20 * time.Second
+	known  = late + time.Second
 	settle = 2 * time.Minute
 )
 
@@ -78,9 +80,9 @@ func (f *fleet) shard(i int) queue.Queue {
 // start starts the processes with two shards.
 func (f *fleet) start(senders, listeners int) {
 	two := []queue.Queue{f.shard(0), f.shard(1)}
-	for range listeners {
+	for i := range listeners {
 		l := shards.New(two, f.handle, &shards.Options[job]{
-			Slots: 16, Settle: settle, Listener: &listener.Options[job]{Logger: slog.New(slog.DiscardHandler)},
+			Slots: 16, Settle: settle, Listener: &listener.Options[job]{Logger: slog.New(slog.DiscardHandler), Seed: uint64(1 + i)},
 		})
 		f.listeners = append(f.listeners, l)
 		f.work.Go(func() {
@@ -92,7 +94,7 @@ func (f *fleet) start(senders, listeners int) {
 	sends, stop := context.WithCancel(f.ctx)
 	f.stopSends = stop
 	for i := range senders {
-		q, err := sharded.New(two, &sharded.Options{Place: []sharded.Strategy{sharded.RoundRobin, sharded.ByKey}[i%2]})
+		q, err := sharded.New(two, &sharded.Options{Seed: uint64(1 + i), Place: []sharded.Strategy{sharded.RoundRobin, sharded.ByKey}[i%2]})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -112,7 +114,7 @@ func (f *fleet) send(ctx context.Context, p *producer.Producer[job]) {
 		f.next++
 		f.mu.Unlock()
 		for {
-			_, err := p.Send(f.ctx, job{n}, &producer.SendOptions{Key: fmt.Sprint(n % 50)})
+			_, err := p.Send(f.ctx, job{n}, &producer.SendOptions{JobID: fmt.Sprint("job-", n), Key: fmt.Sprint(n % 50)})
 			if err == nil {
 				break
 			}
@@ -140,8 +142,8 @@ func (f *fleet) handle(_ context.Context, m *listener.Message[job]) error {
 // up adds a shard: to the listeners first, each process at its time, and then to the senders.
 func (f *fleet) up(i int, lags []time.Duration) {
 	q := f.shard(i)
-	if told := f.telling[i]; told != nil {
-		told.Wait() // the removal has reached all senders
+	if removal := f.telling[i]; removal != nil {
+		removal.Wait() // it has reached all senders
 	}
 	var listening sync.WaitGroup
 	for n, l := range f.listeners {
@@ -161,16 +163,16 @@ func (f *fleet) up(i int, lags []time.Duration) {
 			}
 		})
 	}
-	time.Sleep(late) // the operator waits until all processes have it before the next change
+	time.Sleep(known)
 }
 
 // down removes a shard: from the senders first, and from the listeners while some senders do not know it
 // yet, which Settle allows for.
 func (f *fleet) down(i int, lags []time.Duration) {
-	told := new(sync.WaitGroup)
-	f.telling[i] = told
+	removal := new(sync.WaitGroup)
+	f.telling[i] = removal
 	for n, s := range f.senders {
-		told.Go(func() {
+		removal.Go(func() {
 			time.Sleep(lags[2+n])
 			if err := s.Remove(f.ctx, name(i)); err != nil {
 				f.fail(err)
@@ -189,7 +191,7 @@ func (f *fleet) down(i int, lags []time.Duration) {
 			f.mu.Unlock()
 		})
 	}
-	time.Sleep(late)
+	time.Sleep(known)
 }
 
 // depth returns the sum of all queues that there ever were, poison queues included.

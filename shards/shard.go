@@ -61,18 +61,18 @@ func (s *shard[T]) renew() {
 	}
 	s.listener = s.all.listen(s.queue, s.all.options.of(s.member, s.name))
 	setPaused(s.listener, s.all.paused)
-	if s.all.isHalted() {
+	if s.all.halted {
 		s.listener.Halt()
 	}
 }
 
-// run listens until ctx ends or the shard has been removed. It goes on with another listener when one
+// run listens until ctx ends, also by Halt, or the shard has been removed. It goes on with another listener when one
 // was refused, or was stopped for a removal that did not happen.
 func (s *shard[T]) run(ctx context.Context) {
 	for {
 		found, err := s.listenOnce(ctx)
 		switch {
-		case ctx.Err() != nil || s.all.isHalted():
+		case ctx.Err() != nil:
 			s.end(err)
 			return
 		case found:

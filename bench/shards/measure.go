@@ -81,16 +81,25 @@ func (p plan) once(ctx context.Context, s *server, k int) (sample, error) {
 		return sample{}, errors.Join(err, w.stop())
 	}
 	pause.For(p.span, ctx.Done())
+	for begun := time.Now(); w.done() == before.jobs && time.Since(begun) < patience; {
+		if !pause.For(10*time.Millisecond, ctx.Done()) {
+			break
+		}
+	}
 	after, err := look(w, s)
 	if err = errors.Join(err, w.stop(), ctx.Err()); err != nil {
 		return sample{}, err
 	}
 	taken := sample{after.jobs - before.jobs, after.wall - before.wall, after.processor - before.processor, after.requests - before.requests, after.limited - before.limited}
 	if taken.jobs == 0 {
-		return sample{}, fmt.Errorf("no job was handled in %v", p.span)
+		return sample{}, fmt.Errorf("no job was handled in %v", taken.wall)
 	}
 	return taken, nil
 }
+
+// patience is how long a measurement goes on beyond its span while no job was handled, as on a machine that
+// has much else to do.
+const patience = time.Minute
 
 var start = time.Now()
 

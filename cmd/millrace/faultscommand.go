@@ -21,6 +21,9 @@ const faultsMore = `It works on a server that millrace serve or package emulator
 clients, also those that are connected. Other servers, such as Azure and Azurite, have no faults.
 `
 
+// maxFaultsQuery is how many bytes of rules a request may carry: a server accepts heads of up to 64 KiB.
+const maxFaultsQuery = 60_000
+
 func faultsSetCommand() *command {
 	var account accountFlag
 	var seed uint64
@@ -41,8 +44,11 @@ func faultsSetCommand() *command {
 			if seed == 0 {
 				seed = newSeed()
 			}
+			query := "&rules=" + url.QueryEscape(formatFaults(rules)) + "&seed=" + strconv.FormatUint(seed, 10)
+			if len(query) > maxFaultsQuery {
+				return usageError{fmt.Errorf("%d rules are too long for a request, which carries them in its address: use fewer", len(rules))}
+			}
 			return c.onServer(ctx, &account, func(_ context.Context, t *task, s *faultsClient) error {
-				query := "&rules=" + url.QueryEscape(formatFaults(rules)) + "&seed=" + strconv.FormatUint(seed, 10)
 				_, err := s.send(t.finish, http.MethodPut, query)
 				return t.report(err, "%s has the faults %s (repeat with -seed %d).\n", s.host(), formatFaults(rules), seed)
 			})

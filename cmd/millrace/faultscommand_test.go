@@ -79,6 +79,7 @@ func TestFaultsExplainTheirArguments(t *testing.T) {
 	v.fails(t, exitUsage, []string{`unknown verb "end"; the verbs are set, show, clear`}, "faults", "end")
 	v.fails(t, exitUsage, []string{"-account: faults need the key of the account"}, "faults", "clear", "-account", "https://a.queue.core.windows.net")
 	v.fails(t, exitUsage, []string{"-account: the location is neither"}, "faults", "clear", "-account", "nowhere")
+	v.fails(t, exitUsage, []string{"6000 rules are too long for a request"}, "faults", "set", strings.Repeat("put:503@#1 ", 6000))
 	if got := v.ok(t, "faults", "set", "-h"); !strings.Contains(got, "RULES are operation:fault@when") || !strings.Contains(got, "-account location") {
 		t.Errorf("set -h: got %q, want the rules and the flags", got)
 	}

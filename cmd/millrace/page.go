@@ -95,9 +95,10 @@ func (p *page) view(r *http.Request) view {
 	}
 	counts := p.server.Counts()
 	for _, op := range slices.Sorted(maps.Keys(counts.Operations)) {
-		v.Requests = append(v.Requests, requestsView{op, counts.Operations[op]})
+		n := counts.Operations[op]
+		v.Requests = append(v.Requests, requestsView{op, n})
+		v.Total += n // with those that are no transactions
 	}
-	v.Total = counts.Requests()
 	return v
 }
 

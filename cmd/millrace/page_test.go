@@ -109,6 +109,10 @@ func TestPage(t *testing.T) {
 	if icon, _ := get(t, "GET", root+"favicon.ico", ""); icon.status != http.StatusNoContent {
 		t.Errorf("favicon.ico: got status %d, want 204", icon.status)
 	}
+	invocation{}.ok(t, "faults", "show", "-account", e.ConnectionString())
+	if _, again := get(t, "GET", root, ""); !strings.Contains(again, `<tr><td>GetFaults</td><td class="n">1</td></tr>`) || !strings.Contains(again, `<tr><th>All</th><td class="n">2</td></tr>`) {
+		t.Errorf("page after a look at the faults: got\n%s\nwant two requests in all", again)
+	}
 	if got := p.server.Counts().Requests(); got != 1 {
 		t.Errorf("requests counted: got %d, want 1, without those for the page", got)
 	}

@@ -62,11 +62,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return play(ctx, out)
 	}
-	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	if args[0] != "worker" && args[0] != "producer" {
+		return errUsage
+	}
+	flags := flag.NewFlagSet("regions "+args[0], flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the error says it
 	west := flags.String("west", fmt.Sprintf(local, westPort), "the `location` of the primary region")
 	east := flags.String("east", fmt.Sprintf(local, eastPort), "the `location` of the secondary region")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
+	switch err := flags.Parse(args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(out)
+		flags.Usage()
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUsage, err)
+	case flags.NArg() > 0:
+		return fmt.Errorf("%w: %q is no flag", errUsage, flags.Arg(0))
 	}
 	q, err := open(*west, *east, nil, nil, &paired.Options{FailoverInterval: 2 * time.Second, ProbeInterval: 2 * time.Second})
 	if err != nil {
@@ -74,15 +85,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer q.Close()
 	l := newLedger(out)
-	switch args[0] {
-	case "worker":
-		w := newWorker(q, l, slog.Default())
-		return millrace.Run(ctx, w, &reporter{worker: w, out: out, halted: make(chan struct{})})
-	case "producer":
-		return millrace.Run(ctx, &shop{queue: q, ledger: l, pause: 200 * time.Millisecond})
+	if args[0] == "producer" {
+		return millrace.Run(ctx, newShop(q, l, 200*time.Millisecond))
 	}
-	return errors.New("usage: regions [worker | producer] [-west location] [-east location]")
+	w := newWorker(q, l, slog.Default())
+	return millrace.Run(ctx, w, &reporter{worker: w, out: out, halted: make(chan struct{})})
 }
+
+var errUsage = errors.New("usage: regions [worker | producer] [-west location] [-east location]")
 
 // open pairs the queue "orders" of the west with backlog queues in the east. Transports are for tests and
 // for the play; nil means HTTP.

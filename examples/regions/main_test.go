@@ -143,9 +143,63 @@ func TestOrdersComeHomeBetweenPrograms(t *testing.T) {
 }
 
 func TestUnknownProgramsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"clerk"}, {"worker", "-west", "nowhere"}, {"producer", "-east", "nowhere"}} {
-		if err := run(t.Context(), args, newOutput()); err == nil {
-			t.Errorf("%v: got no error", args)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"clerk", "-west", "nowhere"}, "usage"},
+		{[]string{"-h"}, "usage"},
+		{[]string{"worker", "producer"}, "producer"},
+		{[]string{"worker", "-wset", "nowhere"}, "-wset"},
+		{[]string{"worker", "-west", "nowhere"}, "location"},
+		{[]string{"producer", "-east", "nowhere"}, "location"},
+	} {
+		if err := run(t.Context(), c.args, newOutput()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want an error about %s", c.args, err, c.want)
 		}
 	}
+}
+
+func TestTheFlagsAreShown(t *testing.T) {
+	out := newOutput()
+	if err := run(t.Context(), []string{"worker", "-h"}, out); err != nil {
+		t.Fatal(err)
+	}
+	if said, _ := out.state(); !strings.Contains(said, "-east location") {
+		t.Errorf("got %q, want the flags", said)
+	}
+}
+
+// The second Ctrl-C ends a send that has no response.
+func TestTheProducerCanBeHalted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		west := &link{server: emulator.New(localqueue.New(nil), nil)}
+		east := &link{server: emulator.New(localqueue.New(nil), nil)}
+		q, err := open(west.server.ConnectionString(), east.server.ConnectionString(), west, east, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		s := newShop(q, newLedger(newOutput()), time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		if err := west.faults("*:delay=1h"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		stop()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Fatal("it ended before its send did")
+		default:
+		}
+		begun := time.Now()
+		s.Halt()
+		if err := <-ended; err != nil || time.Since(begun) > time.Second {
+			t.Errorf("got %v after %v, want that it ends at once", err, time.Since(begun))
+		}
+	})
 }

@@ -86,7 +86,7 @@ func play(ctx context.Context, out io.Writer) error {
 	worked, sold := make(chan error, 1), make(chan error, 1)
 	go func() { worked <- w.Run(working) }()
 	go func() {
-		sold <- millrace.Together(&shop{queue: q, ledger: l, pause: 20 * time.Millisecond}).Run(selling)
+		sold <- millrace.Together(newShop(q, l, 20*time.Millisecond)).Run(selling)
 	}()
 	failure := act(ctx, west, l)
 	stopSelling()

@@ -32,18 +32,18 @@ func ExampleLimit_Wrap() {
 // Whoever calls Dequeue is told when to come again.
 func ExampleNew() {
 	ctx := context.Background()
-	limit, err := limited.New(&limited.Options{Requests: 0.1})
+	limit, err := limited.New(&limited.Options{Requests: 1.0 / 3600})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	orders := limit.Wrap(localqueue.New(nil).Queue(queue.Name{Account: "shop", Queue: "orders"}))
-	_ = orders.Create(ctx, nil) // this is the request of these ten seconds
+	_ = orders.Create(ctx, nil) // this is the request of this hour
 
 	_, err = orders.Dequeue(ctx, 1, time.Minute)
 	limited := (*queue.LimitedError)(nil)
 	if errors.As(err, &limited) {
-		fmt.Printf("come again in %.0f s\n", limited.After.Seconds())
+		fmt.Println("come again in", limited.After.Round(time.Minute))
 	}
-	// Output: come again in 10 s
+	// Output: come again in 1h0m0s
 }

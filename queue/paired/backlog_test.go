@@ -389,6 +389,37 @@ func TestABusyBacklogIsSentToAgainAfterTenSeconds(t *testing.T) {
 	})
 }
 
+// A limit of the program is no failure of a queue: nothing fails over and nothing rests, and a probe that it holds
+// back costs no message.
+func TestALimitIsNoFailureOfAQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t, paired.Options{FailoverInterval: -1, Backlogs: 3, ProbeInterval: time.Hour})
+		limit := fault{err: &queue.LimitedError{After: time.Minute}}
+		b.west.fault("orders", limit)
+		if _, err := b.queue.Enqueue(b.ctx, "text", nil); !errors.Is(err, queue.ErrLimited) {
+			t.Errorf("got %v, want the limit", err)
+		}
+		if s := b.queue.State(); s.Status != paired.Healthy || s.LastError != nil {
+			t.Errorf("got %+v, want a healthy queue", s)
+		}
+		b.failOver()
+		b.east.fault("", limit)
+		if _, err := b.queue.Enqueue(b.ctx, "text", nil); !errors.Is(err, queue.ErrLimited) || !errors.Is(err, paired.ErrBothDown) {
+			t.Errorf("got %v, want both down because of a limit", err)
+		}
+		for _, one := range b.queue.State().Backlogs {
+			if one.Failed != 0 || one.LastError != nil || !one.RestsUntil.IsZero() {
+				t.Errorf("got %+v, want that it does not rest", one)
+			}
+		}
+		b.east.fault("", fault{})
+		b.west.fault("orders", limit)
+		time.Sleep(time.Hour)
+		b.sends("probe", "east")
+		b.is(paired.FailedOver)
+	})
+}
+
 // What was unknown before a wait stays so, wherever the message goes in the end.
 func TestAnUnknownOutcomeOutlivesAWait(t *testing.T) {
 	for name, c := range map[string]struct {

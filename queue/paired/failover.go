@@ -48,6 +48,7 @@ const (
 	failed                  // it counts: unavailable, or no response
 	busy                    // it is throttled: it is waited for, and never failed over
 	refused                 // the message is at fault, or its sender gave up: says nothing of the queue
+	limited                 // a limit of the program: nothing was sent, which says nothing of the queue
 	denied                  // anything else, such as unauthorized: never failed over
 )
 
@@ -60,6 +61,8 @@ func judge(ctx context.Context, err error) verdict {
 		return refused
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, queue.ErrOutcomeUnknown): // nothing was sent
 		return refused
+	case errors.Is(err, queue.ErrLimited):
+		return limited
 	case errors.Is(err, queue.ErrUnauthorized), errors.Is(err, queue.ErrQueueMissing), errors.Is(err, queue.ErrQueueBeingDeleted):
 		return denied
 	case errors.Is(err, queue.ErrThrottled):

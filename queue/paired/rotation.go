@@ -80,7 +80,7 @@ func (r *rotation) choose(tried map[*backlog]bool) *backlog {
 }
 
 // ended takes the result of a send to a backlog queue. One that failed rests, unless it is the message's or
-// the sender's fault.
+// the sender's fault, or that of a limit of the program.
 func (r *rotation) ended(b *backlog, v verdict, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *rotation) ended(b *backlog, v verdict, err error) {
 	case accepted:
 		b.accepted++
 		b.restsUntil, b.lastErr = time.Time{}, nil
-	case refused:
+	case refused, limited:
 	default:
 		rest := failedRest
 		if errors.Is(err, queue.ErrThrottled) {

@@ -156,8 +156,8 @@ func newSyphon(primaries, backlogs []queue.Queue, o *SyphonOptions) *Syphon {
 }
 
 // Run brings messages home until ctx ends. It then takes no more, finishes those that it copies, gives
-// the others back, and returns nil, or an error if requests were abandoned because Grace was over. It is
-// an error if the options are invalid, or if it runs already. Failures of the queues do not end it.
+// the others back, and returns nil, or an error if requests were abandoned because Grace was over or because
+// of [Syphon.Halt]. It is an error if the options are invalid, or if it runs already. Failures of the queues do not end it.
 func (s *Syphon) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err

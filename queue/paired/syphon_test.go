@@ -2,17 +2,12 @@ package paired
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/millrace/millrace/queue"
-	"github.com/millrace/millrace/queue/faultqueue"
 )
 
 // messages are moved from the secondary to the primary.
@@ -30,62 +25,6 @@ func TestDivertedMessagesComeHome(t *testing.T) {
 			t.Errorf("got %+v, want 1,000 moved, and nothing else", got)
 		}
 	})
-}
-
-// x-ms-timetolive. What is left of a life and of a delay counts from the send.
-func TestWhatIsLeftOfLifeAndDelayComesHome(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		sent := time.Now()
-		r.put(t, 0, "forever", nil)
-		r.put(t, 0, "short", &queue.EnqueueOptions{TTL: 5 * time.Minute})
-		r.put(t, 0, "lives", &queue.EnqueueOptions{TTL: time.Hour})
-		r.put(t, 0, "later", &queue.EnqueueOptions{Delay: 30 * time.Minute, TTL: time.Hour})
-		r.put(t, 0, "due", &queue.EnqueueOptions{Delay: time.Minute})
-		time.Sleep(10 * time.Minute)
-		s := start(t, r.home, r.backlogs, nil)
-		synctest.Wait()
-		ends := make(map[string]time.Time)
-		for _, m := range take(t, r.home) {
-			ends[m.Text] = m.Expires
-		}
-		if len(ends) != 3 || ends["forever"].Year() != 9999 || ends["due"].Year() != 9999 {
-			t.Errorf("got %v, want what is visible by now", ends)
-		}
-		if got := ends["lives"].Sub(sent); got < time.Hour || got > time.Hour+time.Second {
-			t.Errorf("it lives %v after it was sent, want 1h", got)
-		}
-		time.Sleep(20*time.Minute - time.Second)
-		if got := take(t, r.home); len(got) != 0 {
-			t.Errorf("got %v before its delay was over", got)
-		}
-		time.Sleep(2 * time.Second)
-		later := take(t, r.home)
-		if len(later) != 1 || later[0].Text != "later" {
-			t.Fatalf("got %v, want the delayed one", later)
-		}
-		if got := later[0].Expires.Sub(sent); got < time.Hour || got > time.Hour+time.Second {
-			t.Errorf("it lives %v after it was sent, want 1h", got)
-		}
-		if got := s.State(); got.Moved != 4 {
-			t.Errorf("got %d moved, want 4, because one life had ended", got.Moved)
-		}
-	})
-}
-
-// take takes everything that is visible, for an hour.
-func take(t testing.TB, q queue.Queue) (all []queue.Message) {
-	t.Helper()
-	for {
-		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(batch) == 0 {
-			return all
-		}
-		all = append(all, batch...)
-	}
 }
 
 func TestAFailingPrimaryRestsTheSyphon(t *testing.T) {
@@ -208,104 +147,6 @@ func TestABusyPrimaryIsLeftAloneForTenSeconds(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestMessagesThatAreNoRecordsAreLeft(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 2)
-		strange := []string{"hello", "", "backlog/1 orders", "backlog/2 orders 0 more\njob", "backlog/1 invoices 0\njob", "backlog/1 orders x\njob"}
-		for _, text := range strange {
-			if _, err := r.backlogs[0].Enqueue(t.Context(), text, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.divert(t, 100)
-		backlogs, wrapped := scriptAll(r.backlogs)
-		s := start(t, r.home, wrapped, nil)
-		time.Sleep(time.Hour)
-		sameTexts(t, texts(t, r.home), jobs(100))
-		if got := s.State(); got.Unreadable != int64(len(strange)) || s.errs.containing("left there") != len(strange) {
-			t.Errorf("got %d unreadable and %d reports, want %d each", got.Unreadable, s.errs.containing("left there"), len(strange))
-		}
-		before := backlogs[0].updates.Load() + backlogs[0].dequeues.Load()
-		time.Sleep(24 * time.Hour)
-		if spent := backlogs[0].updates.Load() + backlogs[0].dequeues.Load() - before; spent > 24*int64(len(strange))+200 {
-			t.Errorf("got %d requests in a day for %d messages, want about one an hour each", spent, len(strange))
-		}
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		got := texts(t, r.backlogs[0])
-		for _, text := range strange {
-			if got[text] != 1 {
-				t.Errorf("the text %q is there %d times, want once, unchanged", text, got[text])
-			}
-		}
-	})
-}
-
-// A message that expires is not hidden for longer than it lives: the service would refuse that.
-func TestAMessageThatIsLeftExpires(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		if _, err := r.backlogs[0].Enqueue(t.Context(), "strange", &queue.EnqueueOptions{TTL: 90 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
-		s := start(t, r.home, r.backlogs, nil)
-		time.Sleep(10 * time.Minute)
-		if got := s.State(); got.Unreadable != 1 || s.errs.containing("update") != 0 || depths(t, r.backlogs...) != 0 {
-			t.Errorf("got %+v, want one that was left and expired", got)
-		}
-	})
-}
-
-func TestMessagesThatThePrimaryRefusesAreLeft(t *testing.T) {
-	for _, kind := range []error{queue.ErrInvalid, queue.ErrTooLarge} {
-		bubble(t, func(t *testing.T) {
-			r := newRegions(t, 1)
-			r.divert(t, 100)
-			home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
-				if text == "job-7" {
-					return fault(kind, 400)
-				}
-				return nil
-			}}
-			s := start(t, home, r.backlogs, nil)
-			time.Sleep(time.Hour)
-			want := jobs(100)
-			delete(want, "job-7")
-			sameTexts(t, texts(t, r.home), want)
-			if got := s.State(); got.Refused != 1 || s.errs.matching(kind) != 1 || depths(t, r.backlogs...) != 1 {
-				t.Errorf("got %+v and %d errors, want one refused message, which is left", got, s.errs.matching(kind))
-			}
-		})
-	}
-}
-
-// A message that the primary queue refuses is no answer to whether it accepts again.
-func TestARefusedMessageDoesNotEndTheTries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		r.divert(t, 10)
-		var down outage
-		down.begin(fault(queue.ErrUnavailable, 500))
-		var refuse atomic.Bool
-		home := &scripted{Queue: r.home, onEnqueue: func(_ context.Context, text string) error {
-			if refuse.Load() && text < "job-5" {
-				return fault(queue.ErrInvalid, 400)
-			}
-			return down.answer()
-		}}
-		s := start(t, home, r.backlogs, nil)
-		time.Sleep(10 * time.Minute)
-		refuse.Store(true)
-		down.end()
-		time.Sleep(10 * time.Minute)
-		if got := s.State(); got.Moved != 5 || got.Refused != 5 || !got.Failing.IsZero() {
-			t.Errorf("got %+v, want five at home and five that are refused", got)
-		}
-	})
 }
 
 // the price while nothing is diverted: 96 polls a day for each backlog queue, 960 for ten.
@@ -495,6 +336,28 @@ func TestAFailingBacklogQueueDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
+// A backlog queue that works again starts over: its next failure rests it for a second, not for the minute to
+// which its rests had grown.
+func TestTheRestsOfABacklogQueueStartOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		var down outage
+		down.begin(fault(queue.ErrUnavailable, 500))
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[0].onDequeue = func(int) error { return down.answer() }
+		start(t, r.home, wrapped, &SyphonOptions{MaxPoll: time.Second})
+		time.Sleep(time.Hour)
+		down.end()
+		time.Sleep(2 * time.Minute)
+		down.begin(fault(queue.ErrUnavailable, 500))
+		before := backlogs[0].dequeues.Load()
+		time.Sleep(10 * time.Second)
+		if n := backlogs[0].dequeues.Load() - before; n < 3 {
+			t.Errorf("got %d polls in 10 s, want at least three: after 1, 2 and 4 s", n)
+		}
+	})
+}
+
 // A limit of the program is waited for: it is neither a failure nor a request.
 func TestALimitIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -526,129 +389,6 @@ func TestALimitIsWaitedFor(t *testing.T) {
 		if got := s.State(); got.Requests.Copies != 100 || got.LastError != nil || got.Doubtful != 0 {
 			t.Errorf("got %+v, want 100 copies and no error", got)
 		}
-	})
-}
-
-func TestTheStopGivesBackWhatIsNotBegun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 4)
-		r.divert(t, 128)
-		home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error { time.Sleep(5 * time.Second); return nil }}
-		s := start(t, home, r.backlogs, &SyphonOptions{Parallel: 4})
-		time.Sleep(time.Second)
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.State(); got.Moved != 4 || got.InHand != 0 || got.Doubtful != 0 || got.Running {
-			t.Errorf("got %+v, want 4 moved: those that were begun", got)
-		}
-		visible := 0
-		for _, q := range r.backlogs {
-			visible += len(take(t, q))
-		}
-		if visible != 124 {
-			t.Errorf("got %d visible messages, want 124", visible)
-		}
-	})
-}
-
-// A dequeue in flight is not abandoned: what it returns is given back.
-func TestTheStopWaitsForADequeue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		r.divert(t, 32)
-		backlogs, wrapped := scriptAll(r.backlogs)
-		backlogs[0].onDequeue = func(int) error { time.Sleep(5 * time.Second); return nil }
-		s := start(t, r.home, wrapped, nil)
-		time.Sleep(time.Second)
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(take(t, r.backlogs[0])); got != 32 || s.State().Moved != 0 {
-			t.Errorf("got %d visible messages and %d moved, want 32 and none", got, s.State().Moved)
-		}
-	})
-}
-
-func TestGraceAndHaltAbandonRequests(t *testing.T) {
-	hang := func(ctx context.Context, _ string) error {
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", queue.ErrOutcomeUnknown, context.Cause(ctx))
-	}
-	for _, c := range []struct {
-		name  string
-		grace time.Duration
-		halt  bool
-		takes time.Duration
-	}{
-		{"after the grace", 5 * time.Second, false, 5 * time.Second},
-		{"without a grace", -1, false, 0},
-		{"halted", time.Hour, true, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRegions(t, 1)
-				r.divert(t, 32)
-				home := &scripted{Queue: r.home, onEnqueue: hang}
-				s := newSyphon([]queue.Queue{home}, r.backlogs, &SyphonOptions{Parallel: 4, Grace: c.grace, Lease: time.Hour})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				ended := make(chan error)
-				go func() { ended <- s.Run(ctx) }()
-				synctest.Wait()
-				if n := s.State().InHand; n == 0 {
-					t.Error("got nothing in hand")
-				}
-				begun := time.Now()
-				if c.halt {
-					s.Halt()
-				} else {
-					cancel()
-				}
-				if err := <-ended; !errors.Is(err, errAbandoned) {
-					t.Errorf("got %v, want that requests were abandoned", err)
-				}
-				if took := time.Since(begun); took != c.takes {
-					t.Errorf("it took %v, want %v", took, c.takes)
-				}
-				if got := s.State(); got.InHand != 0 || got.Doubtful != 4 {
-					t.Errorf("got %+v, want nothing in hand and four in doubt", got)
-				}
-				s.Halt() // again
-			})
-		})
-	}
-}
-
-func TestAHaltedSyphonDoesNotRunAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		s := newSyphon([]queue.Queue{r.home}, r.backlogs, nil)
-		s.Halt()
-		if err := s.Run(t.Context()); err != nil {
-			t.Errorf("got %v, want nil", err)
-		}
-	})
-}
-
-func TestASyphonRunsOnceAtATimeAndAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRegions(t, 1)
-		s := start(t, r.home, r.backlogs, nil)
-		synctest.Wait()
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "runs already") {
-			t.Errorf("got %v, want that it runs already", err)
-		}
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
-		r.divert(t, 10)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		sameTexts(t, texts(t, r.home), jobs(10))
 	})
 }
 
@@ -693,103 +433,4 @@ func TestRequestsOfTheSyphonSayWhy(t *testing.T) {
 		time.Sleep(time.Minute)
 		sameTexts(t, texts(t, r.home), jobs(10))
 	})
-}
-
-// A kill loses nothing, and doubles at most what was being copied.
-func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
-	const parallel = 8
-	doubles := 0
-	seeds := uint64(200)
-	if testing.Short() {
-		seeds = 40
-	}
-	for seed := range seeds {
-		bubble(t, func(t *testing.T) {
-			r := newRegions(t, 4)
-			r.divert(t, 300)
-			// One process has one death: home and backlogs die together.
-			die := make(chan struct{})
-			var once sync.Once
-			home := faultqueue.New(r.home, &faultqueue.Options{Seed: seed, DieAfter: 400, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
-			var wrapped []queue.Queue
-			var mortal []*faultqueue.Queue
-			for _, q := range r.backlogs {
-				f := faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
-				mortal, wrapped = append(mortal, f), append(wrapped, f)
-			}
-			first := newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1})
-			ended := make(chan error, 1)
-			go func() { ended <- first.Run(context.Background()) }()
-			go func() {
-				select {
-				case <-home.Died():
-				case <-time.After(time.Minute): // it had fewer calls than that
-				}
-				for _, f := range mortal {
-					f.Kill()
-				}
-				first.Halt()
-				once.Do(func() { close(die) })
-			}()
-			<-die
-			<-ended
-			start(t, r.home, r.backlogs, nil)
-			time.Sleep(30 * time.Minute)
-			got := texts(t, r.home)
-			twice := 0
-			for text, n := range got {
-				if n > 1 {
-					twice++
-				}
-				if n > 2 {
-					t.Errorf("seed %d: %s came home %d times", seed, text, n)
-				}
-			}
-			if len(got) != 300 || twice > parallel || depths(t, r.backlogs...) != 0 {
-				t.Errorf("seed %d: got %d jobs, %d of them twice, and %d left; want 300, at most %d and none", seed, len(got), twice, depths(t, r.backlogs...), parallel)
-			}
-			doubles += twice
-		})
-	}
-	if doubles == 0 {
-		t.Error("no kill came between a copy and its delete: the test shows nothing")
-	}
-}
-
-// Whatever goes wrong, nothing is lost, and what is doubled was in doubt.
-func TestFaultsLoseNothing(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 50
-	}
-	for seed := range seeds {
-		bubble(t, func(t *testing.T) {
-			r := newRegions(t, 3)
-			r.divert(t, 200)
-			options := &faultqueue.Options{
-				Seed:  seed,
-				Every: faultqueue.Rates{Throttled: 0.03, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Slow: 0.02},
-				Phases: []faultqueue.Phase{{From: 20 * time.Minute, For: 1 << 60, Faults: map[faultqueue.Op]faultqueue.Rates{
-					faultqueue.Enqueue: {}, faultqueue.Dequeue: {}, faultqueue.Delete: {}, faultqueue.Update: {},
-				}}},
-			}
-			home := faultqueue.New(r.home, options)
-			var wrapped []queue.Queue
-			for _, q := range r.backlogs {
-				wrapped = append(wrapped, faultqueue.New(q, options))
-			}
-			one := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 1})
-			two := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 2})
-			time.Sleep(2 * time.Hour)
-			got := texts(t, r.home)
-			doubled := int64(0)
-			for _, n := range got {
-				doubled += int64(n - 1)
-			}
-			doubtful := one.State().Doubtful + two.State().Doubtful
-			if len(got) != 200 || doubled > doubtful || depths(t, r.backlogs...) != 0 {
-				t.Errorf("seed %d: got %d jobs, %d doubled, %d in doubt and %d left; want 200, no more than in doubt, and none left", seed, len(got), doubled, doubtful, depths(t, r.backlogs...))
-			}
-		})
-	}
 }

@@ -130,6 +130,26 @@ func TestTheReturnOfThePrimaryIsReasonToPoll(t *testing.T) {
 	})
 }
 
+// A queue knows the syphons that run, and no others: programs that run one again and again keep none.
+func TestASyphonThatEndedGetsNoHints(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegion(t, nil, nil)
+		other := NewSyphon(&SyphonOptions{Seed: 2}, r.Queue)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := other.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+		r.syphons.mu.Lock()
+		defer r.syphons.mu.Unlock()
+		if got := r.syphons.syphons; len(got) != 1 || got[0] != r.syphon {
+			t.Errorf("got %d syphons, want the one that runs", len(got))
+		}
+	})
+}
+
 func TestWrongOptionsOfTheQueueAreThoseOfItsSyphon(t *testing.T) {
 	q := New(open(t, "west", "orders"), open(t, "east", "orders"), &Options{Backlogs: -1})
 	defer q.Close()

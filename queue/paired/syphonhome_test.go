@@ -36,3 +36,19 @@ func TestAProgramHearsWhatCameHome(t *testing.T) {
 		}
 	})
 }
+
+// A hook that takes longer than a lease doubles nothing: the message was deleted before.
+func TestASlowHookDoublesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 2)
+		r.divert(t, 20)
+		slow := func(queue.Name, time.Duration) { time.Sleep(15 * time.Second) }
+		one := start(t, r.home, r.backlogs, &SyphonOptions{OnHome: slow, Lease: minLease, Seed: 1})
+		two := start(t, r.home, r.backlogs, &SyphonOptions{OnHome: slow, Lease: minLease, Seed: 2})
+		time.Sleep(10 * time.Minute)
+		sameTexts(t, texts(t, r.home), jobs(20))
+		if doubtful := one.State().Doubtful + two.State().Doubtful; doubtful != 0 || depths(t, r.backlogs...) != 0 {
+			t.Errorf("got %d in doubt, want none", doubtful)
+		}
+	})
+}

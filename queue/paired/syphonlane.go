@@ -52,7 +52,7 @@ func (l *lane) run(ctx, requests context.Context) {
 			return
 		}
 		polled := time.Now()
-		found, err := l.poll(ctx, requests, try)
+		found, full, err := l.poll(ctx, requests, try)
 		if try {
 			l.syphon.homes.left(found > 0)
 		}
@@ -74,6 +74,9 @@ func (l *lane) run(ctx, requests context.Context) {
 			}
 			idle.reset()
 		default:
+			if full { // of messages that it leaves: others may be behind them
+				idle.reset()
+			}
 			l.idle(ctx, &idle, polled)
 		}
 		busy = found > 0
@@ -93,26 +96,28 @@ func (l *lane) idle(ctx context.Context, idle *idleWaits, polled time.Time) {
 	pause.For(idle.next()-time.Since(polled), ctx.Done())
 }
 
-// poll takes messages and works on them. It returns how many it did not have to leave.
-func (l *lane) poll(ctx, requests context.Context, try bool) (found int, err error) {
+// poll takes messages and works on them. It returns how many it did not have to leave, and whether it got
+// as many as it asked for.
+func (l *lane) poll(ctx, requests context.Context, try bool) (found int, full bool, err error) {
 	s := l.syphon
 	begun := time.Now()
+	n := s.homes.batch(try)
 	s.counts.polling.Add(1)
-	batch, err := l.backlog.Dequeue(requests, s.homes.batch(try), s.options.Lease)
+	batch, err := l.backlog.Dequeue(requests, n, s.options.Lease)
 	s.counts.inHand.Add(int64(len(batch)))
 	s.counts.polling.Add(-1)
 	if errors.Is(err, queue.ErrLimited) { // nothing was sent
-		return 0, err
+		return 0, false, err
 	}
 	s.counts.polls.Add(1)
 	l.polled(begun, len(batch), err)
 	if err != nil {
 		s.report(err)
-		return 0, err
+		return 0, false, err
 	}
 	if len(batch) == 0 {
 		s.counts.emptyPolls.Add(1)
-		return 0, nil
+		return 0, false, nil
 	}
 	lease := lease{begun: begun, end: begun.Add(s.options.Lease - time.Second), half: begun.Add(s.options.Lease / 2)}
 	brought := make([]bool, len(batch))
@@ -133,7 +138,7 @@ func (l *lane) poll(ctx, requests context.Context, try bool) (found int, err err
 			found++
 		}
 	}
-	return found, nil
+	return found, len(batch) == n, nil
 }
 
 // polled records a poll.

@@ -34,14 +34,14 @@ func (l *lane) bring(ctx, requests context.Context, m *queue.Message, held lease
 	}
 	r, text, to, err := s.open(m)
 	if err != nil {
-		l.leave(requests, m, &s.counts.unreadable, fmt.Errorf("paired: message %s of %v cannot be brought home and is left there: %w", m.ID, l.backlog.Name(), err))
+		l.leave(requests, m, held, &s.counts.unreadable, fmt.Errorf("paired: message %s of %v cannot be brought home and is left there: %w", m.ID, l.backlog.Name(), err))
 		return false
 	}
 	if time.Now().After(held.half) { // its lease ends by itself
 		return true
 	}
 	if ctx.Err() != nil {
-		l.giveBack(requests, m, 0)
+		l.giveBack(requests, m, held, 0)
 		return true
 	}
 	now := serviceTime(*m, s.options.Lease, time.Since(held.begun))
@@ -50,7 +50,7 @@ func (l *lane) bring(ctx, requests context.Context, m *queue.Message, held lease
 		return true
 	}
 	if ok, wait := s.homes.admit(to); !ok {
-		l.giveBack(requests, m, wait)
+		l.giveBack(requests, m, held, wait)
 		return true
 	}
 	return l.copy(requests, m, to, text, r.options(*m, now), held)
@@ -75,20 +75,20 @@ func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text s
 	_, err := to.queue.Enqueue(requests, text, o)
 	if limit := (*queue.LimitedError)(nil); errors.As(err, &limit) { // nothing was sent
 		s.homes.unsaid(to)
-		l.giveBack(requests, m, max(limit.After, failedDelay))
+		l.giveBack(requests, m, held, max(limit.After, failedDelay))
 		return true
 	}
 	s.counts.copies.Add(1)
 	switch {
 	case err == nil:
 		s.homes.accepted(to)
-		s.home(to.queue.Name(), o.Delay)
 		s.counts.moved.Add(1)
 		l.deleteCopied(requests, m, held)
+		s.home(to.queue.Name(), o.Delay) // after the delete: a slow hook would outlast the lease
 		return true
 	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrTooLarge):
 		s.homes.unsaid(to)
-		l.leave(requests, m, &s.counts.refused, fmt.Errorf("paired: message %s of %v is left there, because the primary queue refuses it: %w", m.ID, l.backlog.Name(), err))
+		l.leave(requests, m, held, &s.counts.refused, fmt.Errorf("paired: message %s of %v is left there, because the primary queue refuses it: %w", m.ID, l.backlog.Name(), err))
 		return false
 	case errors.Is(err, queue.ErrOutcomeUnknown):
 		s.counts.doubtful.Add(1)
@@ -99,7 +99,7 @@ func (l *lane) copy(requests context.Context, m *queue.Message, to *home, text s
 	if errors.Is(err, queue.ErrThrottled) {
 		delay = busyWait
 	}
-	l.giveBack(requests, m, delay)
+	l.giveBack(requests, m, held, delay)
 	return true
 }
 
@@ -108,7 +108,6 @@ func (l *lane) deleteCopied(requests context.Context, m *queue.Message, held lea
 	s := l.syphon
 	err := l.delete(requests, m, held)
 	if err == nil {
-		s.copied.remove(l.key(m))
 		return
 	}
 	if s.copied.add(l.key(m)) {
@@ -129,16 +128,22 @@ func (l *lane) delete(requests context.Context, m *queue.Message, held lease) er
 	return err
 }
 
-// giveBack makes a message visible again. If that fails its lease ends by itself.
-func (l *lane) giveBack(requests context.Context, m *queue.Message, delay time.Duration) {
+// giveBack makes a message visible again after the delay. If that fails its lease ends by itself. One that
+// has no second of life left for its delay expires under its lease: visible at once, it would be taken again
+// and again until it expires.
+func (l *lane) giveBack(requests context.Context, m *queue.Message, held lease, delay time.Duration) {
+	hidden := l.within(m, held, delay)
+	if hidden == 0 && delay > 0 {
+		return
+	}
 	l.syphon.counts.giveBacks.Add(1)
-	if _, err := l.backlog.Update(requests, m.Lease, m.Text, l.within(m, delay)); err != nil && requests.Err() == nil {
+	if _, err := l.backlog.Update(requests, m.Lease, m.Text, hidden); err != nil && requests.Err() == nil {
 		l.syphon.report(err)
 	}
 }
 
 // leave hides a message that cannot be brought home, and counts and reports it once.
-func (l *lane) leave(requests context.Context, m *queue.Message, count *counter, why error) {
+func (l *lane) leave(requests context.Context, m *queue.Message, held lease, count *counter, why error) {
 	if l.syphon.leftAlone.add(l.key(m)) {
 		count.Add(1)
 		l.syphon.report(why)
@@ -147,16 +152,16 @@ func (l *lane) leave(requests context.Context, m *queue.Message, count *counter,
 	for n := m.DequeueCount; n > 1 && wait < maxLeft; n-- {
 		wait *= 2
 	}
-	l.giveBack(requests, m, min(wait, maxLeft))
+	l.giveBack(requests, m, held, min(wait, maxLeft))
 }
 
-// within shortens a delay to half of the remaining life of a message: the service hides none for longer
-// than it lives.
-func (l *lane) within(m *queue.Message, delay time.Duration) time.Duration {
+// within shortens a delay to half of the remaining life of a message, in whole seconds: the service hides
+// none for longer than it lives.
+func (l *lane) within(m *queue.Message, held lease, delay time.Duration) time.Duration {
 	if m.Expires.IsZero() || m.Expires.Year() >= 9999 {
 		return delay
 	}
-	left := m.Expires.Sub(m.Until.Add(-l.syphon.options.Lease))
+	left := m.Expires.Sub(serviceTime(*m, l.syphon.options.Lease, time.Since(held.begun)))
 	return min(delay, max(left/2, 0)).Truncate(time.Second)
 }
 

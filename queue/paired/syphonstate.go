@@ -137,7 +137,7 @@ type messageKey struct {
 type keys struct {
 	mu    sync.Mutex
 	in    map[messageKey]struct{} // guarded by mu
-	order []messageKey            // ring in the order of addition, of which some were removed; guarded by mu
+	order []messageKey            // ring of them in the order of addition; guarded by mu
 	next  int                     // of order, once it is full; guarded by mu
 }
 
@@ -166,10 +166,4 @@ func (k *keys) has(m messageKey) bool {
 	defer k.mu.Unlock()
 	_, is := k.in[m]
 	return is
-}
-
-func (k *keys) remove(m messageKey) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.in, m)
 }

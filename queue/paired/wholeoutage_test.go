@@ -1,6 +1,7 @@
 package paired_test
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/millrace/millrace/emulator"
 )
+
+var allJobs = flag.Int("jobs", 10_000, "how many jobs the test of outages sends; half of them with -short")
 
 // The outages of the primary region, in the order in which it has them, with what the secondary region has
 // at the same time.
@@ -39,9 +42,9 @@ var outages = []struct {
 // whatever happens to the primary region, the jobs that were accepted are those that
 // are handled, and each that is handled twice was in doubt before.
 func TestAcceptedIsHandledThroughOutages(t *testing.T) {
-	jobs := allJobs
+	jobs := *allJobs
 	if testing.Short() {
-		jobs = 5_000
+		jobs /= 2
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -1,7 +1,11 @@
 package paired_test
 
 import (
+	"context"
 	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,30 +20,38 @@ import (
 // two servers on sockets, of which the primary one ends, refuses, and comes back.
 func TestAServerThatEndsAndComesBack(t *testing.T) {
 	engine := localqueue.New(nil)
-	start := func(engine *localqueue.Engine, address string) (*emulator.Server, *emulator.Endpoint) {
+	start := func(engine *localqueue.Engine) (*emulator.Server, *emulator.Endpoint) {
 		server := emulator.New(engine, nil)
-		endpoint, err := server.Start(address)
+		endpoint, err := server.Start("")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = endpoint.Close() })
 		return server, endpoint
 	}
-	open := func(endpoint *emulator.Endpoint) *azurequeue.Queue {
-		q, err := azurequeue.Open(endpoint.ConnectionString(), "orders", nil)
+	open := func(endpoint *emulator.Endpoint, o *azurequeue.Options) *azurequeue.Queue {
+		q, err := azurequeue.Open(endpoint.ConnectionString(), "orders", o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = q.Close() })
 		return q
 	}
-	server, endpoint := start(engine, "")
-	_, other := start(localqueue.New(nil), "")
-	primary := open(endpoint)
+	server, endpoint := start(engine)
+	_, other := start(localqueue.New(nil))
+	// A server that comes back has another port, because somebody else may have taken the old one.
+	var at atomic.Pointer[string]
+	move := func(address string) { at.Store(&address) }
+	move(endpoint.Addr().String())
+	wire := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, *at.Load())
+	}}
+	t.Cleanup(wire.CloseIdleConnections)
+	primary := open(endpoint, &azurequeue.Options{Transport: &http.Client{Transport: wire}})
 	if err := primary.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q := paired.New(primary, open(other), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Microsecond, Backlogs: 2})
+	q := paired.New(primary, open(other, nil), &paired.Options{FailoverInterval: -1, ProbeInterval: time.Microsecond, Backlogs: 2})
 	t.Cleanup(q.Close)
 	if err := q.Pair(t.Context()); err != nil {
 		t.Fatal(err)
@@ -66,13 +78,14 @@ func TestAServerThatEndsAndComesBack(t *testing.T) {
 		t.Errorf("got %v, want %v", err, queue.ErrUnauthorized)
 	}
 	q.Close() // no readings: every send probes
-	address := endpoint.Addr().String()
 	if err := endpoint.Close(); err != nil {
 		t.Fatal(err)
 	}
+	move("127.0.0.1:1") // where nobody listens
 	sends("a primary that refuses connections", paired.FailedOver)
 	sends("a primary that still does", paired.FailedOver)
-	start(engine, address)
+	_, endpoint = start(engine)
+	move(endpoint.Addr().String())
 	sends("a primary that is back", paired.Healthy)
 	if backlog, err := q.Backlog(t.Context()); err != nil || backlog.Depth != 2 {
 		t.Errorf("got %+v and %v, want 2 jobs in the backlog", backlog, err)

@@ -31,7 +31,7 @@ type Options struct {
 
 	// Tenant returns the tenant of a message by its EnqueueOptions.Key. It must always return the same
 	// for the same key, and be safe for concurrent use. Messages with an empty tenant are one tenant.
-	// Defaults to the key itself.
+	// Defaults to the key itself, with which ByKey uses one shard of a tenant only.
 	Tenant func(key string) string
 
 	// DepthEvery is how old a reading of the depths may be with LeastDepth, at least a second. One

@@ -1,0 +1,110 @@
+package paired
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
+)
+
+// A kill loses nothing, and doubles at most what was being copied.
+func TestAKillOfTheSyphonLosesNothing(t *testing.T) {
+	const parallel = 8
+	doubles := 0
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 4)
+			r.divert(t, 300)
+			// One process has one death: home and backlogs die together.
+			die := make(chan struct{})
+			var once sync.Once
+			home := faultqueue.New(r.home, &faultqueue.Options{Seed: seed, DieAfter: 400, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+			var wrapped []queue.Queue
+			var mortal []*faultqueue.Queue
+			for _, q := range r.backlogs {
+				f := faultqueue.New(q, &faultqueue.Options{Seed: seed, UsualLatency: faultqueue.Range{Min: time.Millisecond, Max: 20 * time.Millisecond}})
+				mortal, wrapped = append(mortal, f), append(wrapped, f)
+			}
+			first := newSyphon([]queue.Queue{home}, wrapped, &SyphonOptions{Parallel: parallel, Seed: 1})
+			ended := make(chan error, 1)
+			go func() { ended <- first.Run(context.Background()) }()
+			go func() {
+				select {
+				case <-home.Died():
+				case <-time.After(time.Minute): // it had fewer calls than that
+				}
+				for _, f := range mortal {
+					f.Kill()
+				}
+				first.Halt()
+				once.Do(func() { close(die) })
+			}()
+			<-die
+			<-ended
+			start(t, r.home, r.backlogs, nil)
+			time.Sleep(30 * time.Minute)
+			got := texts(t, r.home)
+			twice := 0
+			for text, n := range got {
+				if n > 1 {
+					twice++
+				}
+				if n > 2 {
+					t.Errorf("seed %d: %s came home %d times", seed, text, n)
+				}
+			}
+			if len(got) != 300 || twice > parallel || depths(t, r.backlogs...) != 0 {
+				t.Errorf("seed %d: got %d jobs, %d of them twice, and %d left; want 300, at most %d and none", seed, len(got), twice, depths(t, r.backlogs...), parallel)
+			}
+			doubles += twice
+		})
+	}
+	if doubles == 0 {
+		t.Error("no kill came between a copy and its delete: the test shows nothing")
+	}
+}
+
+// Whatever goes wrong, nothing is lost, and what is doubled was in doubt.
+func TestFaultsLoseNothing(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 50
+	}
+	for seed := range seeds {
+		bubble(t, func(t *testing.T) {
+			r := newRegions(t, 3)
+			r.divert(t, 200)
+			options := &faultqueue.Options{
+				Seed:  seed,
+				Every: faultqueue.Rates{Throttled: 0.03, Unavailable: 0.05, LostRequest: 0.05, LostResponse: 0.05, Slow: 0.02},
+				Phases: []faultqueue.Phase{{From: 20 * time.Minute, For: 1 << 60, Faults: map[faultqueue.Op]faultqueue.Rates{
+					faultqueue.Enqueue: {}, faultqueue.Dequeue: {}, faultqueue.Delete: {}, faultqueue.Update: {},
+				}}},
+			}
+			home := faultqueue.New(r.home, options)
+			var wrapped []queue.Queue
+			for _, q := range r.backlogs {
+				wrapped = append(wrapped, faultqueue.New(q, options))
+			}
+			one := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 1})
+			two := start(t, home, wrapped, &SyphonOptions{Seed: seed*2 + 2})
+			time.Sleep(2 * time.Hour)
+			got := texts(t, r.home)
+			doubled := int64(0)
+			for _, n := range got {
+				doubled += int64(n - 1)
+			}
+			doubtful := one.State().Doubtful + two.State().Doubtful
+			if len(got) != 200 || doubled > doubtful || depths(t, r.backlogs...) != 0 {
+				t.Errorf("seed %d: got %d jobs, %d doubled, %d in doubt and %d left; want 200, no more than in doubt, and none left", seed, len(got), doubled, doubtful, depths(t, r.backlogs...))
+			}
+		})
+	}
+}
