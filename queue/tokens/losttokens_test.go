@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/tokens"
 )
 
@@ -162,5 +163,34 @@ func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 		if more, err := q.Dequeue(t.Context(), 1, time.Minute); err != nil || len(more) != 1 {
 			t.Errorf("when it has returned: got %d messages, error %v", len(more), err)
 		}
+	})
+}
+
+// The lease of a token is counted from before the request that took or renewed it, however long the response takes.
+func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		b.limit(c)
+		s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
+			UsualLatency: faultqueue.Range{Min: 12 * time.Second, Max: 12 * time.Second},
+		})}
+		l, _ := b.open(c, s)
+		b.put(1)
+		q := l.Wrap(b.jobs)
+		begin := time.Now()
+		batch, err := q.Dequeue(t.Context(), 1, 10*time.Minute)
+		if err != nil || len(batch) != 1 {
+			t.Fatalf("got %d messages, error %v", len(batch), err)
+		}
+		time.AfterFunc(time.Until(begin.Add(30*time.Second)), func() { s.fail(queue.ErrUnavailable) }) // the first renewal is under way
+		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
+		_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+			<-ctx.Done()
+			if took := time.Since(begin); took < 65*time.Second || took > 72*time.Second {
+				t.Errorf("the handler ends after %v, want 45 s after the renewal was sent, at 20 to 25 s", took)
+			}
+			return nil
+		})
 	})
 }
