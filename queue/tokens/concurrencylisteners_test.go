@@ -186,11 +186,11 @@ func TestListenersShareAConcurrency(t *testing.T) {
 			}
 		}
 		t.Logf("200 jobs of 1 s, 6 at once, took %v; %v", time.Since(b.begin), m.Counts().Total().Requests)
+		stop()
+		all.Wait()
 		if g.most > 6 {
 			t.Errorf("%d handlers at once, want 6", g.most)
 		}
-		stop()
-		all.Wait()
 	})
 }
 
