@@ -145,10 +145,11 @@ func (p *process) work(ctx context.Context) {
 		}
 		for _, m := range batch {
 			n++
+			number := n
 			slots <- struct{}{}
 			handlers.Go(func() {
 				defer func() { <-slots }()
-				p.handle(ctx, n, m)
+				p.handle(ctx, number, m)
 			})
 		}
 		select {
