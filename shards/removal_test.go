@@ -186,6 +186,7 @@ func TestAShardThatIsAddedAgainWhileItsListenerEndsStays(t *testing.T) {
 		if got := <-r.remove(1); got.err == nil || late.acted != 1 {
 			t.Errorf("Remove: got %v, want an error, because the shard was added again", got.err)
 		}
+		advance(10 * time.Second) // the listener has ended
 		b.put(all[1], 7)
 		advance(time.Minute)
 		if got, want := r.names(), []string{"jobs-0", "jobs-1"}; !slices.Equal(got, want) || !slices.Equal(b.jobs(), []int{7}) {
