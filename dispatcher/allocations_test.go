@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 )
 
@@ -33,6 +34,18 @@ func TestAllocationsPerMessageOfAKindAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkAllocations(t, d, done, "millrace/2?kd=email\ntext", 9)
+}
+
+// The slots of a pool take no allocation.
+func TestAllocationsPerMessageInAPoolAreBounded(t *testing.T) {
+	jobs, done := signalling()
+	p := pool.New(&pool.Options{Slots: 256})
+	p.Member(nil)
+	d, err := dispatcher.New(instantQueue{}, jobs, &dispatcher.Options{Format: codec.Plain, Timeout: time.Minute, Slots: p.Member(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAllocations(t, d, done, "text", 8)
 }
 
 // signalling returns jobs whose handler signals each call.

@@ -8,7 +8,7 @@ import (
 // Reserve waits for free slots and takes up to a batch of them. It returns when MinFetch slots
 // are free, or any after Linger, and 0 when ctx ended first. In an outage of the handlers it
 // waits, then takes one slot for a probe. Every reserved slot must be passed to
-// [Dispatcher.Dispatch]. Callers are served in the order of their calls.
+// [Dispatcher.Dispatch] or [Dispatcher.Release]. Callers are served in the order of their calls.
 func (d *Dispatcher) Reserve(ctx context.Context) int {
 	if !d.slots.takeTurn(ctx) {
 		return 0
@@ -33,8 +33,17 @@ func (d *Dispatcher) Reserve(ctx context.Context) int {
 		if n == 0 || !d.breaker.isOpen() {
 			return n
 		}
+		d.slots.rest()
 		d.slots.unreserve(n) // the failures that freed the slots opened the breaker
 	}
+}
+
+// Release frees reserved slots for which no dequeue was sent. Unlike an empty batch in [Dispatcher.Dispatch]
+// it says nothing about the queue. If one was for a probe in an outage, the next probe may follow at once.
+func (d *Dispatcher) Release(reserved int) {
+	d.slots.rest()
+	d.slots.unreserve(reserved)
+	d.breaker.unknown(time.Now())
 }
 
 // minFetch returns how many slots must be free before a dequeue is sent. A full batch shows that

@@ -81,7 +81,21 @@ func (s *slots) received(messages int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.likely = likelyGrowth * messages
-	if messages == 0 && s.shared != nil && !s.asking {
+	if messages == 0 {
+		s.restLocked()
+	}
+}
+
+// rest says that shared slots may not be asked for soon: none need to be kept for the next request.
+func (s *slots) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restLocked()
+}
+
+// restLocked is rest with mu held.
+func (s *slots) restLocked() {
+	if s.shared != nil && !s.asking {
 		s.shared.Withdraw()
 	}
 }

@@ -187,6 +187,33 @@ func TestTheNextDequeueIsExpectedToBringLittleAfterAnEmptyOne(t *testing.T) {
 	}
 }
 
+// Slots that are released without a dequeue are free for others at once, and say nothing about the queue.
+func TestReleasedSlotsSayNothingAboutTheQueue(t *testing.T) {
+	shared := &fewSlots{free: 40}
+	handler := func(context.Context, *Message[string]) error { return nil }
+	d, err := New(unusedQueue{}, Jobs[string]{Handler: handler}, &Options{Slots: shared, Poison: poison.Policy{Keep: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.slots.received(10)
+	d.noteBacklog(true)
+	n := d.Reserve(t.Context())
+	d.Release(n)
+	if n == 0 || shared.taken != 0 || shared.withdraw != 1 || !d.Backlog() {
+		t.Errorf("released %d: got %d in use, %d withdrawals, a backlog %v; want none, one, and as before", n, shared.taken, shared.withdraw, d.Backlog())
+	}
+	d.Release(d.Reserve(t.Context()))
+	if r := shared.requests[1]; r.Likely != 40 {
+		t.Errorf("got %d messages likely, want 40, as before", r.Likely)
+	}
+	if err := d.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestADispatcherWhoseSlotsAreInUseDoesNotStart(t *testing.T) {
 	shared := &fewSlots{joined: errors.New("in use")}
 	handler := func(context.Context, *Message[string]) error { return nil }

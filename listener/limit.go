@@ -34,7 +34,7 @@ func limitOf(err error) *queue.LimitedError {
 func (l *loop) onLimited(limit *queue.LimitedError, reserved int, owed bool) time.Duration {
 	l.limited = true
 	l.limits.Add(1)
-	l.putBack(reserved)
+	l.dispatcher.Release(reserved)
 	l.pool.refused(owed)
 	wait := min(max(limit.After, minLimitWait), maxLimitWait)
 	if wait >= longLimit {

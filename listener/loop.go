@@ -52,7 +52,7 @@ func (l *loop) run(ctx context.Context) {
 		}
 		l.listenAgain(ctx)
 		if ctx.Err() != nil {
-			l.dispatcher.Dispatch(nil, reserved, time.Time{}, 0)
+			l.dispatcher.Release(reserved)
 			break
 		}
 		wait, leave := l.poll(reserved)
@@ -73,12 +73,12 @@ func (l *loop) run(ctx context.Context) {
 // poll sends one dequeue and returns how long to wait, and whether the loop has left the pool.
 func (l *loop) poll(reserved int) (wait time.Duration, leave bool) {
 	if !l.mayFetch() { // since the slots were awaited
-		l.putBack(reserved)
+		l.dispatcher.Release(reserved)
 		return 0, false
 	}
 	err := l.readMetadata()
 	if err == nil && !l.mayFetch() { // since the metadata were asked for
-		l.putBack(reserved)
+		l.dispatcher.Release(reserved)
 		return 0, false
 	}
 	visibility := l.dispatcher.Visibility()

@@ -240,7 +240,3 @@ func (l *loop) awaitResume(ctx context.Context) (left bool) {
 
 // mayFetch reports whether the loop may send a dequeue, or a request before one.
 func (l *loop) mayFetch() bool { return l.looping.Err() == nil && !l.pauses.paused() }
-
-// putBack returns slots for which nothing was requested. If one was for a probe in an outage, the
-// next probe may follow at once.
-func (l *loop) putBack(reserved int) { l.dispatcher.Dispatch(nil, reserved, time.Now(), 0) }

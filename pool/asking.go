@@ -25,9 +25,10 @@ func (m *Member) ask() {
 func (m *Member) expect(taken int) {
 	m.stopAsking() // and begin again at the end
 	m.request.Most -= taken
+	m.soon = time.Now().Add(expected)
 	if m.hungry && m.request.Most > 0 {
 		m.ask()
-		m.waits, m.soon = false, time.Now().Add(expected)
+		m.waits = false
 	}
 }
 

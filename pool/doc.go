@@ -5,8 +5,8 @@
 //
 // # Weighted
 //
-// A pool is weighted unless [Options.Strict] is set. No slot stays free that a member waits for, so one
-// that is alone uses all. While several want more than there is, a free slot goes to the one that holds
+// A pool is weighted unless [Options.Strict] is set. No slot stays free for long that a member waits for,
+// so one that is alone uses all. While several want more than there is, a free slot goes to the one that holds
 // the fewest in proportion to its weight, and to one that holds none first: nobody starves. The slots
 // that members hold over time follow the weights within a few percent, however long their handlers take.
 //
@@ -25,10 +25,12 @@
 //
 // # What it costs
 //
-// A listener holds slots during a dequeue for the messages that may come. So that members with empty
-// queues do not take the slots of others for nothing, one that found nothing asks for an eighth of its
-// share, or for its reserve if that is more, and then for four times as many messages as the last
-// dequeue brought. Work that appears on an idle queue thus takes up to three dequeues more.
+// A listener holds slots during a dequeue for the messages that may come, while it reads the metadata of
+// its queue, once a minute if an option asks for that, and up to 100 ms when it tells a source of wake-ups
+// that it has room again. So that members with empty queues do not take the slots of others for nothing,
+// one that found nothing asks for an eighth of its share, or for its reserve if that is more, and then for
+// four times as many messages as the last dequeue brought. Work that appears on an idle queue thus takes
+// up to three dequeues more.
 //
 // A member that waits alone is served when as many slots are free as its MinFetch, or after its Linger,
 // like a listener without a pool. Beside others that wait it is served when a third of its share is free, if
@@ -39,5 +41,5 @@
 //
 // These are those of the listeners. A member takes part while its listener runs, and what it holds
 // returns as its handlers do, at the latest when Run returns: then also what handlers have that were
-// abandoned. An outage of the handlers, a pause and an error hold no slots.
+// abandoned. An outage of the handlers, a pause, a limit and an error hold no slots.
 package pool

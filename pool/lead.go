@@ -25,6 +25,7 @@ func (p *Pool) passTime() {
 	if last.IsZero() || !now.After(last) {
 		return
 	}
+	p.forgetHunger(now)
 	seconds := now.Sub(last).Seconds()
 	held, weights := 0, 0
 	for _, m := range p.members {
@@ -39,6 +40,17 @@ func (p *Pool) passTime() {
 			m.share = perWeight * float64(m.weight)
 			limit := m.share * leadMemory.Seconds()
 			m.lead = min(max(m.lead+(float64(m.held)-m.share)*seconds, -limit), limit)
+		}
+	}
+}
+
+// forgetHunger ends the hunger of members that have not asked for long: they are paused, or in an outage. Their
+// shares would count as what the others are ahead. Requires mu.
+func (p *Pool) forgetHunger(now time.Time) {
+	for _, m := range p.members {
+		if m.hungry && !m.waits && now.Sub(m.soon) > leadMemory {
+			m.setHungry(false)
+			m.lead, m.share = 0, 0
 		}
 	}
 }

@@ -39,7 +39,7 @@ type Member struct {
 	freed   chan<- struct{} // of the listener; nil while none runs
 	asks    bool            // one of pool.asking
 	waits   bool            // asks, and has got nothing yet
-	soon    time.Time       // until when it is expected to ask again, if it does not wait
+	soon    time.Time       // until when it is expected to ask again, if it does not wait and wants more
 	told    bool            // knows that some slots are kept for it
 	hungry  bool            // wants more than it gets
 	fed     time.Time       // when it last ceased to be hungry
@@ -61,7 +61,7 @@ type allotment struct {
 
 var _ dispatcher.Slots = (*Member)(nil)
 
-// Member returns a new member. Its reserve holds from now on until its listener has ended. Run of the
+// Member returns a new member. Its reserve holds from now on until its listener has run and ended. Run of the
 // listener reports options that are invalid, or that the pool has no slots for.
 func (p *Pool) Member(o *MemberOptions) *Member {
 	p.mu.Lock()

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -46,6 +47,7 @@ type worker struct {
 	release chan struct{} // ends a handler earlier; nil for none
 	deaf    bool          // handlers ignore their contexts
 	result  error         // of every handler
+	broken  atomic.Bool   // every handler fails
 	handled atomic.Int64
 	started atomic.Int64
 	running atomic.Int64
@@ -59,12 +61,14 @@ type slowQueue struct {
 	queue.Queue
 	latency  atomic.Int64 // of a dequeue; a time.Duration
 	dequeues atomic.Int64
+	asked    atomic.Int64          // messages, by the last dequeue
 	readings atomic.Int64          // of the properties
 	err      atomic.Pointer[error] // of every dequeue; nil for none
 }
 
 func (q *slowQueue) Dequeue(ctx context.Context, n int, v time.Duration) ([]queue.Message, error) {
 	q.dequeues.Add(1)
+	q.asked.Store(int64(n))
 	time.Sleep(time.Duration(q.latency.Load()))
 	if err := q.err.Load(); err != nil {
 		return nil, *err
@@ -145,6 +149,9 @@ func (w *worker) handle(ctx context.Context, _ *listener.Message[string]) error 
 	case <-w.release:
 	case <-ended:
 		return context.Cause(ctx)
+	}
+	if w.broken.Load() {
+		return errors.New("it does not work")
 	}
 	w.handled.Add(1)
 	return w.result

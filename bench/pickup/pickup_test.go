@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // short is what makes a run take almost no time.
-var short = []string{"-slots", "8", "-reserve", "2", "-heavy", "50ms", "-critical", "1ms", "-rate", "200", "-window", "100ms", "-rounds", "2", "-warm-up", "4"}
+var short = []string{"-slots", "8", "-reserve", "2", "-heavy", "200ms", "-critical", "1ms", "-rate", "200", "-window", "100ms", "-rounds", "2", "-warm-up", "4"}
 
 // TestEveryRowIsMeasured: the table, the page and the plot have every row, and every job was handled.
 func TestEveryRowIsMeasured(t *testing.T) {

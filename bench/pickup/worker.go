@@ -144,10 +144,11 @@ func (w *worker) send(ctx context.Context, first int, due []time.Duration) (send
 }
 
 // flood sends more heavy jobs than can be handled while critical ones are sent, and waits until they have
-// taken all slots that they get, and end evenly.
+// taken all slots that they get, and end evenly. They last for twice the window, and for twenty seconds in which
+// a busy machine may stop all this.
 func (w *worker) flood(ctx context.Context) error {
 	p := w.plan
-	jobs := make([]job, p.slots*int(8+2*(p.window+time.Second)/p.heavy))
+	jobs := make([]job, p.slots*int(8+2*(p.window+10*time.Second)/p.heavy))
 	for i := range jobs {
 		jobs[i].Number = i
 	}

@@ -64,8 +64,11 @@ func parseClip(upload []byte) (clip, error) {
 	if min(c.width, c.height, frames) < 1 || max(c.width, c.height, frames) > maxBytes {
 		return clip{}, fmt.Errorf("%w: %d frames of %d×%d pixels", errNoClip, frames, c.width, c.height)
 	}
-	size := c.width * c.height // both fit into 32 bits
-	if size > maxBytes || len(pixels) != size*frames {
+	if c.height > maxBytes/c.width {
+		return clip{}, fmt.Errorf("%w: frames of %d×%d pixels", errNoClip, c.width, c.height)
+	}
+	size := c.width * c.height
+	if len(pixels)%size != 0 || len(pixels)/size != frames {
 		return clip{}, fmt.Errorf("%w: %d bytes for %d frames of %d×%d pixels", errNoClip, len(pixels), frames, c.width, c.height)
 	}
 	for n := range frames {
