@@ -393,7 +393,7 @@ func TestAShardThatCouldNotBeCreatedIsTriedAgain(t *testing.T) {
 			}
 			p := producer.New(q, &producer.Options[order]{Create: true})
 			sent, err := p.Send(t.Context(), order{"7"}, &producer.SendOptions{Key: key})
-			if kind == queue.ErrUnauthorized {
+			if errors.Is(kind, queue.ErrUnauthorized) {
 				if !errors.Is(err, kind) {
 					t.Errorf("got %v, want the reason why the shard is missing", err)
 				}

@@ -193,13 +193,13 @@ func (l *Limit) heldBack(op string, name queue.Name, wait time.Duration) error {
 	return &queue.LimitedError{Op: op, Queue: name, After: wait, Limit: l.text}
 }
 
-// charge takes what was sent without waiting.
-func (l *Limit) charge(messages, requests int) {
+// charge takes a request that is sent without waiting, and its messages.
+func (l *Limit) charge(messages int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	l.messages.charge(now, messages)
-	l.requests.charge(now, requests)
+	l.requests.charge(now, 1)
 }
 
 // unused gives back what was taken and not sent.

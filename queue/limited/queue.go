@@ -75,31 +75,31 @@ func (q *limited) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 // Peek implements [queue.Queue].
 func (q *limited) Peek(ctx context.Context, n int) ([]queue.Message, error) {
 	batch, err := q.inner.Peek(ctx, n)
-	q.limit.charge(len(batch), 1)
+	q.limit.charge(len(batch))
 	return batch, err
 }
 
 // Update implements [queue.Queue].
 func (q *limited) Update(ctx context.Context, l queue.Lease, text string, visibility time.Duration) (queue.Lease, error) {
-	q.limit.charge(0, 1)
+	q.limit.charge(0)
 	return q.inner.Update(ctx, l, text, visibility)
 }
 
 // Delete implements [queue.Queue].
 func (q *limited) Delete(ctx context.Context, l queue.Lease) error {
-	q.limit.charge(1, 1)
+	q.limit.charge(1)
 	return q.inner.Delete(ctx, l)
 }
 
 // Properties implements [queue.Queue].
 func (q *limited) Properties(ctx context.Context) (queue.Properties, error) {
-	q.limit.charge(0, 1)
+	q.limit.charge(0)
 	return q.inner.Properties(ctx)
 }
 
 // Create implements [queue.Queue].
 func (q *limited) Create(ctx context.Context, metadata map[string]string) error {
-	q.limit.charge(0, 1)
+	q.limit.charge(0)
 	return q.inner.Create(ctx, metadata)
 }
 
@@ -111,18 +111,18 @@ type managed struct {
 
 // SetMetadata implements [queue.Manager].
 func (m *managed) SetMetadata(ctx context.Context, metadata map[string]string) error {
-	m.limit.charge(0, 1)
+	m.limit.charge(0)
 	return m.manager.SetMetadata(ctx, metadata)
 }
 
 // Clear implements [queue.Manager].
 func (m *managed) Clear(ctx context.Context) error {
-	m.limit.charge(0, 1)
+	m.limit.charge(0)
 	return m.manager.Clear(ctx)
 }
 
 // Drop implements [queue.Manager].
 func (m *managed) Drop(ctx context.Context) error {
-	m.limit.charge(0, 1)
+	m.limit.charge(0)
 	return m.manager.Drop(ctx)
 }

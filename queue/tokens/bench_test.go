@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,8 +31,11 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
+// wrapping puts a limit around a queue, and stops it at the end.
+type wrapping func(*localqueue.Engine, queue.Queue) (q queue.Queue, is []listener.Interceptor, stop func())
+
 // work lets a listener handle n jobs of a queue in memory and returns how long that takes, and how much of the processors.
-func work(b *testing.B, n int, wrap func(*localqueue.Engine, queue.Queue) queue.Queue) (took, used time.Duration) {
+func work(b *testing.B, n int, wrap wrapping) (took, used time.Duration) {
 	engine := localqueue.New(nil)
 	jobs := engine.Queue(queue.Name{Account: "acme", Queue: "jobs"})
 	if err := jobs.Create(b.Context(), nil); err != nil {
@@ -45,12 +49,14 @@ func work(b *testing.B, n int, wrap func(*localqueue.Engine, queue.Queue) queue.
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	var handled atomic.Int64
-	l := listener.New(wrap(engine, jobs), func(context.Context, *listener.Message[int]) error {
+	limited, interceptors, end := wrap(engine, jobs)
+	defer end()
+	l := listener.New(limited, func(context.Context, *listener.Message[int]) error {
 		if handled.Add(1) == int64(n) {
 			stop()
 		}
 		return nil
-	}, &listener.Options[int]{Logger: slog.New(slog.DiscardHandler)})
+	}, &listener.Options[int]{Logger: slog.New(slog.DiscardHandler), Interceptors: interceptors})
 	runtime.GC() // what others have left
 	begin, before := time.Now(), processorTime(b)
 	if err := l.Run(ctx); err != nil {
@@ -59,7 +65,9 @@ func work(b *testing.B, n int, wrap func(*localqueue.Engine, queue.Queue) queue.
 	return time.Since(begin), processorTime(b) - before
 }
 
-func unlimited(_ *localqueue.Engine, q queue.Queue) queue.Queue { return q }
+func unlimited(_ *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
+	return q, nil, func() {}
+}
 
 // BenchmarkCost compares a listener without a limit with one under a limit of twice what it does, in turns, and takes the
 // best of each. It prints the cost of each limit in percent of the processor time. Give it many rounds: -benchtime 20x.
@@ -68,21 +76,35 @@ func BenchmarkCost(b *testing.B) {
 	work(b, n, unlimited)
 	took, _ := work(b, n, unlimited)
 	perSecond := max(n/took.Seconds(), 50_000) // not less on a machine that has other things to do
-	ofProcess := func(_ *localqueue.Engine, q queue.Queue) queue.Queue {
+	ofProcess := func(_ *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
 		l, err := limited.New(&limited.Options{Messages: 4 * perSecond, Requests: 4 * perSecond}) // a job is got and deleted
 		if err != nil {
 			b.Fatal(err)
 		}
-		return l.Wrap(q)
+		return l.Wrap(q), nil, func() {}
 	}
-	ofAll := func(e *localqueue.Engine, q queue.Queue) queue.Queue {
+	ofAll := func(e *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
 		l, err := openReady(e, tokens.Rate{Jobs: int(60 * perSecond), Window: 30 * time.Second, PerToken: 1000})
 		if err != nil {
 			b.Fatal(err)
 		}
-		return l.Wrap(q)
+		return l.Wrap(q), nil, func() {}
 	}
-	kinds := []func(*localqueue.Engine, queue.Queue) queue.Queue{unlimited, ofProcess, ofAll}
+	together := func(e *localqueue.Engine, q queue.Queue) (queue.Queue, []listener.Interceptor, func()) {
+		l, err := openConcurrency(e, tokens.Concurrency{Jobs: 128, PerToken: 16}) // the listener has 64 slots
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := l.Run(ctx); err != nil {
+				b.Error(err)
+			}
+		})
+		return l.Wrap(q), []listener.Interceptor{l.Intercept}, func() { cancel(); running.Wait() }
+	}
+	kinds := []wrapping{unlimited, ofProcess, ofAll, together}
 	best := make([]time.Duration, len(kinds)) // of each: what else the machine does only makes it slower
 	for round := 0; b.Loop(); round++ {
 		for i := range kinds {
@@ -94,6 +116,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	b.ReportMetric(100*(best[1].Seconds()/best[0].Seconds()-1), "%limited")
 	b.ReportMetric(100*(best[2].Seconds()/best[0].Seconds()-1), "%tokens")
+	b.ReportMetric(100*(best[3].Seconds()/best[0].Seconds()-1), "%concurrency")
 	b.ReportMetric(float64(best[0].Nanoseconds())/n, "cpu-ns/job")
 	b.ReportMetric(0, "ns/op")
 }
@@ -103,6 +126,14 @@ type atOnce struct{ queue.Manager }
 
 func (q atOnce) Update(ctx context.Context, l queue.Lease, text string, _ time.Duration) (queue.Lease, error) {
 	return q.Manager.Update(ctx, l, text, 0)
+}
+
+// openConcurrency returns a limit whose tokens are there.
+func openConcurrency(e *localqueue.Engine, c tokens.Concurrency) (*tokens.ConcurrencyLimit, error) {
+	q := atOnce{e.Queue(queue.Name{Account: "acme", Queue: "tokens"})}
+	err := c.Init(context.Background(), q)
+	l, failed := c.Open(context.Background(), q)
+	return l, errors.Join(err, failed)
 }
 
 // openReady returns a limit whose tokens are there.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace"
+	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
 	"github.com/millrace/millrace/queue/tokens"
@@ -36,6 +38,38 @@ func ExampleRate() {
 	p, _ := source.Properties(ctx)
 	fmt.Println(q.Name(), "has", p.Depth, "tokens")
 	// Output: shop/mails has 100 tokens
+}
+
+// At most 20 videos are encoded at once, by all processes together. The limit is around the queue, intercepts the handlers, and runs
+// until the listener has drained.
+func ExampleConcurrency() {
+	ctx, stop := context.WithTimeout(context.Background(), 50*time.Millisecond) // a program runs until its signal
+	defer stop()
+	account := localqueue.New(nil)
+	source := account.Queue(queue.Name{Account: "films", Queue: "encoders"})
+	videos := account.Queue(queue.Name{Account: "films", Queue: "videos"})
+
+	limit := tokens.Concurrency{Jobs: 20, PerToken: 2}
+	if err := limit.Init(ctx, source); err != nil {
+		fmt.Println(err)
+		return
+	}
+	here, err := limit.Open(ctx, source)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	encode := func(context.Context, *listener.Message[string]) error { return nil }
+	worker := listener.New(here.Wrap(videos), encode, &listener.Options[string]{
+		Interceptors: []listener.Interceptor{here.Intercept},
+	})
+	if err := millrace.RunOrdered(ctx, here, worker); err != nil { // the last drains first
+		fmt.Println(err)
+	}
+
+	p, _ := source.Properties(context.Background())
+	fmt.Println(limit, "are", p.Depth, "tokens")
+	// Output: 20 jobs at once, 2 a token are 10 tokens
 }
 
 // The error of a dequeue without a token says what the limit is.

@@ -1,0 +1,370 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/jitter"
+	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/queue"
+)
+
+// ErrTokenLost is the cause with which the context of a handler ends when a token of its process could not be renewed
+// in time, or the limit was halted. The message is given back without an attempt.
+var ErrTokenLost = errors.New("a token of the limit was lost")
+
+const (
+	tokenLease = time.Minute // for how long a token is taken, and renewed
+
+	// endBefore is how long before the end of a lease the handlers under it are told to end.
+	endBefore = 15 * time.Second
+
+	firstAskAgain = time.Second     // after the first answer without tokens
+	maxAskAgain   = 8 * time.Second // of a process that has none
+	maxAskMore    = 30 * time.Second
+
+	missingAfter = 5 * time.Minute // without a token whether there are any is looked at
+
+	minRoomWait = 10 * time.Millisecond // until a running handler may have returned
+	maxRoomWait = time.Second
+)
+
+// ConcurrencyLimit is a [Concurrency] as one process uses it. [Concurrency.Open] makes one. It works while
+// its Run does. It is safe for concurrent use.
+//
+// Handlers are not bound to tokens: what holds is that a process never has more of them than its tokens are worth. So a
+// token can be given back, or be lost, without those that have room under the others being touched.
+type ConcurrencyLimit struct {
+	source *source
+	limit  Concurrency
+	key    string // of the jitter
+
+	wake   chan struct{} // the keeper has something to do
+	halted chan struct{} // closed by Halt
+	halt   sync.Once
+
+	mu       sync.Mutex
+	phase    phase                 // guarded by mu
+	refused  time.Time             // when a dequeue first came before Run; guarded by mu
+	held     []*heldToken          // guarded by mu
+	jobs     map[messageKey][]*job // guarded by mu
+	fetched  int                   // jobs that may run, those that do included; guarded by mu
+	ending   int                   // jobs whose handlers were told to end, and run; guarded by mu
+	reserved int                   // for dequeues under way; guarded by mu
+	ordinal  int                   // of the last job; guarded by mu
+
+	turns   turns         // guarded by mu
+	asking  bool          // a request for tokens is under way; guarded by mu
+	askAt   time.Time     // before that no token is asked for; guarded by mu
+	empties int           // answers without tokens in a row; guarded by mu
+	last    time.Time     // when a token was last taken, or the queue of tokens checked; guarded by mu
+	draws   int           // jitters drawn; guarded by mu
+	took    time.Duration // what handlers take, on average; guarded by mu
+
+	intercepted bool // Intercept was called; guarded by mu
+	unseen      int  // jobs that a listener has deleted that Intercept has not seen; guarded by mu
+}
+
+// phase is how far Run is.
+type phase uint8
+
+const (
+	idle     phase = iota // Run was not called
+	working               // tokens are taken
+	stopping              // no handler may start; tokens are kept while some run
+	stopped               // Run has returned
+)
+
+// heldToken is a token that was taken.
+type heldToken struct {
+	message  queue.Message // with the newest receipt
+	taken    time.Time
+	until    time.Time // nobody else can have it before
+	renewAt  time.Time
+	renewing bool // a request is under way
+	lost     bool // it cannot be renewed any more
+}
+
+// good reports whether handlers may run under the token.
+func (t *heldToken) good(now time.Time) bool { return now.Before(t.until.Add(-endBefore)) }
+
+// messageKey identifies a message.
+type messageKey struct {
+	queue queue.Name
+	id    queue.ID
+}
+
+// job is a message that was fetched, until it can no longer be handled by this process.
+type job struct {
+	key      messageKey
+	delivery int64 // its dequeue count
+	ordinal  int
+	receipt  queue.Receipt // the newest that is known
+	until    time.Time     // when it must have started: the lease of the message ends
+	calls    []*call       // handlers that run
+	settled  bool          // no handler will start any more
+	told     bool          // its handlers were told to end
+}
+
+// call is a handler that runs.
+type call struct {
+	job   *job
+	group bool // of an item of a group: others may follow
+	begun time.Time
+	ctx   context.Context
+	end   context.CancelCauseFunc
+}
+
+func newConcurrencyLimit(s *source, c Concurrency) *ConcurrencyLimit {
+	return &ConcurrencyLimit{
+		source: s, limit: c, key: strconv.FormatUint(c.Seed, 16),
+		wake: make(chan struct{}, 1), halted: make(chan struct{}),
+		jobs: make(map[messageKey][]*job), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
+	}
+}
+
+// worth returns how many handlers the tokens that can be used are worth: those to start, or all that run. Requires mu.
+func (l *ConcurrencyLimit) worth(now time.Time, toStart bool) (n int) {
+	for _, t := range l.held {
+		if !t.good(now) || toStart && (t.lost || t == l.turns.leaving) {
+			continue
+		}
+		n += l.limit.PerToken
+	}
+	return n
+}
+
+// used returns how many handlers run or may start. Requires mu.
+func (l *ConcurrencyLimit) used() int { return l.fetched + l.ending + l.reserved }
+
+// room returns how many more jobs may be fetched. Requires mu.
+func (l *ConcurrencyLimit) room(now time.Time) int { return max(l.worth(now, true)-l.used(), 0) }
+
+// update forgets tokens that have ended, and tells handlers to end that the others are not worth: the newest first,
+// because they lose least. Requires mu.
+func (l *ConcurrencyLimit) update(now time.Time) {
+	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
+		gone := !t.renewing && !now.Before(t.until)
+		if gone && t == l.turns.leaving {
+			l.turns.leaving = nil
+		}
+		return gone
+	})
+	over := l.fetched - l.worth(now, false)
+	if over <= 0 {
+		return
+	}
+	may := make([]*job, 0, l.fetched) // end
+	for j := range l.all() {
+		if !j.told {
+			may = append(may, j)
+		}
+	}
+	slices.SortFunc(may, func(a, b *job) int {
+		if a, b := min(len(a.calls), 1), min(len(b.calls), 1); a != b {
+			return a - b // those that have not started first
+		}
+		return b.ordinal - a.ordinal
+	})
+	for _, j := range may[:over] {
+		l.tell(j)
+	}
+}
+
+// expire forgets jobs whose messages must have started by now. Requires mu.
+func (l *ConcurrencyLimit) expire(now time.Time) {
+	var over []*job
+	for j := range l.all() {
+		if len(j.calls) == 0 && !now.Before(j.until) {
+			over = append(over, j)
+		}
+	}
+	for _, j := range over {
+		l.remove(j)
+	}
+}
+
+// all returns the jobs, which must not be removed meanwhile. Requires mu.
+func (l *ConcurrencyLimit) all() iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, same := range l.jobs {
+			for _, j := range same {
+				if !yield(j) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// tell tells the handlers of a job to end. Requires mu.
+func (l *ConcurrencyLimit) tell(j *job) {
+	if len(j.calls) == 0 {
+		l.remove(j)
+		return
+	}
+	j.told = true
+	l.fetched--
+	l.ending++
+	for _, c := range j.calls {
+		c.end(ErrTokenLost)
+	}
+}
+
+// add records a message that was fetched. Requires mu.
+func (l *ConcurrencyLimit) add(name queue.Name, id queue.ID, delivery int64, receipt queue.Receipt, until time.Time) *job {
+	l.ordinal++
+	j := &job{key: messageKey{name, id}, delivery: delivery, ordinal: l.ordinal, receipt: receipt, until: until}
+	l.jobs[j.key] = append(l.jobs[j.key], j)
+	l.fetched++
+	l.turns.peak = max(l.turns.peak, l.fetched+l.ending)
+	return j
+}
+
+// remove forgets a job. Requires mu.
+func (l *ConcurrencyLimit) remove(j *job) {
+	same := slices.DeleteFunc(l.jobs[j.key], func(one *job) bool { return one == j })
+	if len(same) == 0 {
+		delete(l.jobs, j.key)
+	} else {
+		l.jobs[j.key] = same
+	}
+	if j.told {
+		l.ending--
+	} else {
+		l.fetched--
+	}
+	if l.turns.leaving != nil || l.phase == stopping {
+		nonblocking.Send(l.wake, struct{}{}) // a token may be free now
+	}
+}
+
+// find returns the job of a lease, or nil. The receipt may be unknown after an update whose response was lost.
+// Requires mu.
+func (l *ConcurrencyLimit) find(name queue.Name, lease queue.Lease) *job {
+	same := l.jobs[messageKey{name, lease.ID}]
+	if i := slices.IndexFunc(same, func(j *job) bool { return j.receipt == lease.Receipt }); i >= 0 {
+		return same[i]
+	}
+	if len(same) == 1 {
+		return same[0]
+	}
+	return nil
+}
+
+// jitter returns a number in [0, 1). Requires mu.
+func (l *ConcurrencyLimit) jitter() float64 {
+	l.draws++
+	return jitter.Of(l.key, l.draws)
+}
+
+// reserve takes room for up to n jobs. If there is none it returns how long to wait. It may send a request to the
+// queue of tokens: for as many as n jobs need if the queue of jobs is known to have many, otherwise for one.
+func (l *ConcurrencyLimit) reserve(ctx context.Context, n int, many bool) (room int, wait time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait, err = l.notWorking(); wait > 0 || err != nil {
+		return 0, wait, err
+	}
+	now := time.Now()
+	l.update(now)
+	room = l.room(now)
+	if (room == 0 || many && room < n) && l.mayAsk(now) {
+		want := 1
+		if many {
+			want = (n - room + l.limit.PerToken - 1) / l.limit.PerToken
+		}
+		l.asking = true
+		l.mu.Unlock()
+		err = l.ask(ctx, want)
+		l.mu.Lock()
+		l.asking = false
+		now = time.Now()
+		l.update(now)
+		room = l.room(now)
+	}
+	if l.phase != working {
+		return 0, maxRoomWait, nil
+	}
+	if room = min(room, n); room > 0 {
+		l.reserved += room
+		return room, 0, nil // an error of the queue of tokens comes again if it matters
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return 0, l.roomWait(now), nil
+}
+
+// mayAsk reports whether the queue of tokens may be asked for some. Requires mu.
+func (l *ConcurrencyLimit) mayAsk(now time.Time) bool { return !l.asking && !now.Before(l.askAt) }
+
+// roomWait returns when to look for room again. If handlers run, one of them may have returned. Requires mu.
+func (l *ConcurrencyLimit) roomWait(now time.Time) time.Duration {
+	switch {
+	case l.asking:
+		return askedByAnother
+	case l.used() > 0:
+		return min(max(l.took/16, minRoomWait), maxRoomWait)
+	}
+	return max(l.askAt.Sub(now), minRoomWait)
+}
+
+// ask asks for tokens.
+func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
+	n = min(n, queue.MaxBatch)
+	asked := time.Now()
+	batch, err := l.source.take(ctx, n, tokenLease)
+	l.mu.Lock()
+	if err != nil {
+		l.askAt = time.Now().Add(firstAskAgain)
+		l.mu.Unlock()
+		return err
+	}
+	now := time.Now()
+	for _, m := range batch {
+		t := &heldToken{message: m, taken: now, until: asked.Add(tokenLease)}
+		l.renewLater(t, asked)
+		if len(l.held) == 0 {
+			l.turns.begin(now)
+		}
+		l.held = append(l.held, t)
+	}
+	check := l.schedule(now, len(batch), n)
+	l.mu.Unlock()
+	nonblocking.Send(l.wake, struct{}{})
+	if check {
+		return l.source.missing(ctx)
+	}
+	return nil
+}
+
+// schedule decides when tokens are asked for next, after an answer with some of those that were asked for. Who has
+// none asks more often than who has some. It also reports whether there was none for so long that some may be missing.
+// Requires mu.
+func (l *ConcurrencyLimit) schedule(now time.Time, got, asked int) (check bool) {
+	if got > 0 {
+		l.last, l.empties = now, 0
+	}
+	if got == asked {
+		l.askAt = now
+		return false
+	}
+	most := maxAskAgain
+	if len(l.held) > 0 {
+		most = maxAskMore
+	}
+	wait := min(firstAskAgain<<min(l.empties, 10), most)
+	l.empties++
+	l.askAt = now.Add(wait/2 + time.Duration(l.jitter()*float64(wait)/2))
+	if len(l.held) > 0 || now.Sub(l.last) < missingAfter {
+		return false
+	}
+	l.last = now
+	return true
+}

@@ -1,0 +1,291 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/nonblocking"
+	"github.com/millrace/millrace/internal/pause"
+	"github.com/millrace/millrace/queue"
+)
+
+const (
+	renewAfter = 20 * time.Second // and up to a quarter more
+	renewAgain = 2 * time.Second  // after a renewal that failed, and up to half more
+	keepEvery  = time.Second      // while there are tokens
+
+	// stuckFor is how long a stop waits for handlers that were told to end and do not.
+	stuckFor = 10 * time.Second
+
+	giveBackTimeout = 10 * time.Second // and for a look
+
+	earlyRun = 10 * time.Second // how long dequeues may come before Run
+)
+
+// Run keeps the tokens of this process: it renews them, gives them back, and ends the contexts of handlers whose token
+// is lost. When ctx ends no handler starts any more; Run returns when those that run have returned and
+// their tokens are given back, or 10 s after the last of their contexts has ended. It may be called once, and run at the same
+// time as the listeners or around them, such as by millrace.Run or millrace.RunOrdered.
+func (l *ConcurrencyLimit) Run(ctx context.Context) error {
+	l.mu.Lock()
+	if l.phase != idle {
+		l.mu.Unlock()
+		return errors.New("tokens: Run of a ConcurrencyLimit was called before: open another")
+	}
+	l.phase = working
+	l.mu.Unlock()
+	requests, cancel := context.WithCancel(queue.WithCause(context.WithoutCancel(ctx), queue.CauseLimit))
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	defer l.end()
+	defer cancel()
+	stop := ctx.Done()
+	timer := time.NewTimer(keepEvery)
+	defer timer.Stop()
+	var stuck time.Time // since when only handlers run that were told to end
+	for {
+		done := stop == nil && l.drained(&stuck) // before the last tokens are given back
+		renew, back := l.due(time.Now())
+		for _, t := range renew {
+			sent.Go(func() { l.renew(requests, t) })
+		}
+		for _, m := range back {
+			sent.Go(func() { l.giveBack(requests, m) })
+		}
+		if l.isTurn(time.Now()) {
+			sent.Go(func() { l.look(requests) })
+		}
+		if done {
+			sent.Wait()
+			return nil
+		}
+		tick := timer.C
+		if !l.busy() {
+			tick = nil
+		}
+		timer.Reset(keepEvery)
+		select {
+		case <-tick:
+		case <-l.wake:
+		case <-l.halted:
+			return nil
+		case <-stop:
+			stop = nil
+			l.beginStop()
+		}
+	}
+}
+
+// Halt makes Run return as soon as possible, also while handlers run. Their tokens come back within a minute. It does
+// not wait, and may be called at any time.
+func (l *ConcurrencyLimit) Halt() { l.halt.Do(func() { close(l.halted) }) }
+
+func (l *ConcurrencyLimit) beginStop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase = stopping
+	for _, j := range slices.Collect(l.all()) {
+		if len(j.calls) == 0 {
+			l.remove(j)
+		}
+	}
+}
+
+// end ends the limit. Handlers that still run are told to end.
+func (l *ConcurrencyLimit) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase = stopped
+	l.held = nil
+	l.update(time.Now())
+}
+
+// busy reports whether time matters.
+func (l *ConcurrencyLimit) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase == stopping || len(l.held) > 0 || len(l.jobs) > 0
+}
+
+// drained reports whether no handler runs any more, and no request, or only such as do not end. Stuck is since when no
+// handler runs that was not told to end.
+func (l *ConcurrencyLimit) drained(stuck *time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := l.reserved > 0 || l.asking || slices.ContainsFunc(l.held, func(t *heldToken) bool { return t.renewing })
+	for j := range l.all() {
+		for _, c := range j.calls {
+			waiting = true
+			if c.ctx.Err() == nil {
+				*stuck = time.Time{}
+				return false
+			}
+		}
+	}
+	now := time.Now()
+	if stuck.IsZero() {
+		*stuck = now
+	}
+	return !waiting || now.Sub(*stuck) >= stuckFor
+}
+
+// due returns the tokens that are to be renewed, and those that are given back, which are no longer held.
+func (l *ConcurrencyLimit) due(now time.Time) (renew []*heldToken, back []queue.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(now)
+	l.update(now)
+	back = l.dispensable(now)
+	for _, t := range l.held {
+		if !t.lost && !t.renewing && !now.Before(t.renewAt) {
+			t.renewing = true
+			renew = append(renew, t)
+		}
+	}
+	return renew, back
+}
+
+// dispensable takes out tokens that go back: what is not needed, and from time to time one for others. Whatever it
+// takes, the rest is worth what is used. Requires mu.
+func (l *ConcurrencyLimit) dispensable(now time.Time) (back []queue.Message) {
+	if t := &l.turns; t.leaving != nil && t.leaving.lost {
+		t.leaving = nil
+	}
+	var free []*heldToken // that could go
+	for _, t := range l.held {
+		if !t.lost && !t.renewing {
+			free = append(free, t)
+		}
+	}
+	worth := l.worth(now, true) / l.limit.PerToken // without the one that leaves
+	if t := &l.turns; t.leaving != nil && !t.leaving.renewing && worth*l.limit.PerToken >= l.used() {
+		back = append(back, l.takeOut(t.leaving))
+		t.left(now, len(l.held)+1)
+		l.askAt = latest(l.askAt, now.Add(yieldFor+time.Duration(l.jitter()*float64(yieldFor)/2)))
+		l.empties = 0
+	}
+	n := l.turns.surplus(now, worth, l.limit.PerToken, l.used(), l.phase == stopping)
+	for _, t := range free {
+		if n > 0 && t != l.turns.leaving && slices.Contains(l.held, t) && t.good(now) {
+			back = append(back, l.takeOut(t))
+			n--
+		}
+	}
+	return back
+}
+
+// isTurn reports whether it is time to give back a token that is needed, if others may wait for it.
+func (l *ConcurrencyLimit) isTurn(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.turns
+	if t.leaving != nil || t.looking || l.phase != working || len(l.held) == 0 || now.Before(t.next) {
+		return false
+	}
+	t.looking = true
+	return true
+}
+
+// look chooses the token that is given back next: that held for longest. While others can be had nobody waits for one.
+func (l *ConcurrencyLimit) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	found, err := l.source.queue.Peek(ctx, 1)
+	free := err == nil && len(found) > 0 && l.source.valid(&found[0])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	t := &l.turns
+	t.looking = false
+	if err != nil || free {
+		t.later(now, len(l.held))
+		return
+	}
+	t.began = now
+	for _, one := range l.held {
+		if !one.lost && (t.leaving == nil || one.taken.Before(t.leaving.taken)) {
+			t.leaving = one
+		}
+	}
+	nonblocking.Send(l.wake, struct{}{})
+}
+
+// takeOut takes a token out of those that are held. Requires mu.
+func (l *ConcurrencyLimit) takeOut(t *heldToken) queue.Message {
+	l.held = slices.DeleteFunc(l.held, func(one *heldToken) bool { return one == t })
+	return t.message
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// renew extends the lease of a token. The request is not cut short while the lease lasts: with its response the
+// receipt would be lost.
+func (l *ConcurrencyLimit) renew(ctx context.Context, t *heldToken) {
+	l.mu.Lock()
+	m, until := t.message, t.until
+	l.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	asked := time.Now()
+	lease, err := l.source.queue.Update(ctx, m.Lease, m.Text, tokenLease)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.renewing = false
+	if l.phase == stopping {
+		nonblocking.Send(l.wake, struct{}{})
+	}
+	switch {
+	case err == nil:
+		t.message.Lease, t.until = lease, asked.Add(tokenLease)
+		l.renewLater(t, asked)
+	case errors.Is(err, queue.ErrLeaseLost):
+		// While the lease lasts nobody else has it: an earlier renewal has taken effect, and its response was lost. It
+		// cannot be renewed until it comes back by itself. Handlers may run under it until then, and none starts.
+		t.lost = true
+		l.askAt = time.Time{} // for another in its place
+	default:
+		t.renewAt = time.Now().Add(renewAgain + time.Duration(l.jitter()*float64(renewAgain)/2))
+	}
+}
+
+// renewLater sets when a token is renewed that was taken or renewed by a request at that time. Requires mu.
+func (l *ConcurrencyLimit) renewLater(t *heldToken, asked time.Time) {
+	t.renewAt = asked.Add(renewAfter + time.Duration(l.jitter()*float64(renewAfter)/4))
+}
+
+// giveBack makes a token visible. If that fails it comes back by itself.
+func (l *ConcurrencyLimit) giveBack(ctx context.Context, m queue.Message) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	for {
+		err := l.source.giveBack(ctx, m)
+		if err == nil || !queue.Transient(err) || !pause.For(renewAgain, ctx.Done()) {
+			return
+		}
+	}
+}
+
+// notWorking returns how long a dequeue must wait, or an error, if Run is not at work. Requires mu.
+func (l *ConcurrencyLimit) notWorking() (wait time.Duration, err error) {
+	switch l.phase {
+	case working:
+		return 0, nil
+	case idle:
+		if l.refused.IsZero() {
+			l.refused = time.Now()
+		}
+		if time.Since(l.refused) >= earlyRun {
+			return 0, errors.New("its Run was not called: run it beside the listeners")
+		}
+		return earlyRun / 100, nil
+	}
+	return maxRoomWait, nil
+}
