@@ -18,7 +18,7 @@ func TestAFloodOfOneKeyCostsFewRequestsAndNoTime(t *testing.T) {
 					b.flood("busy", n, takes)
 					l, stop := b.start(b.limited(b.handle))
 					work := n * max(takes, time.Second/time.Duration(concurrency/4+1)) // those that come back run once or so a second
-					b.until(n, work*21/20+10*time.Second)
+					b.until(n, work*5/4+time.Minute)
 					stop()
 					b.wantEach(map[string]int{"busy": n})
 					b.wantEmpty(l)

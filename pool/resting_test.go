@@ -7,32 +7,7 @@ import (
 
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/pool"
-	"github.com/millrace/millrace/queue"
 )
-
-// A dequeue that a limit holds back says nothing about the queue: the next one asks for as many messages as
-// that would have, and not for the few of a member whose queue is empty. Meanwhile others have the slots.
-func TestALimitDoesNotMakeAMemberStartSmall(t *testing.T) {
-	bubble(t, &pool.Options{Slots: 64}, func(b *bundle) {
-		limited := b.worker("limited", nil, time.Millisecond).put(5000).start()
-		other := b.worker("other", nil, time.Hour).start()
-		advance(time.Second)
-		limited.queue.fail(&queue.LimitedError{After: 5 * time.Second})
-		advance(100 * time.Millisecond)
-		if n := b.held("limited"); n != 0 {
-			t.Errorf("got %d slots that a limited member holds, want none", n)
-		}
-		asked := limited.queue.dequeues.Load()
-		for limited.queue.dequeues.Load() == asked {
-			advance(time.Millisecond)
-		}
-		if n := limited.queue.asked.Load(); n < 16 {
-			t.Errorf("got a dequeue of %d messages after the limit, want as many as before, about 30", n)
-		}
-		limited.halt()
-		other.end()
-	})
-}
 
 // A member that is paused while it wants more slots does not count as one that wants some: the others would all
 // be ahead of their shares for ever, and have any share.

@@ -79,7 +79,7 @@ func TestConformanceUnderConcurrency(t *testing.T) {
 				t.Fatal(err)
 			}
 			keep(t, l)
-			return l.Wrap(engine.Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)
+			return patient{l.Wrap(engine.Queue(queue.Name{Account: "local", Queue: name})).(queue.Manager)}
 		},
 	})
 }
@@ -110,6 +110,13 @@ func (g *gauge) used(limit int, since time.Time) float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return float64(g.area) / float64(time.Since(since)) / float64(limit)
+}
+
+// begun returns how many handlers have begun.
+func (g *gauge) begun() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.total
 }
 
 // process is a process that fetches jobs by hand.
@@ -297,7 +304,7 @@ func TestAConcurrencyIsUsed(t *testing.T) {
 					all.Go(func() { p.work(ctx) })
 				}
 				<-ctx.Done()
-				used, requests := g.used(c.jobs, begin), float64(m.Counts().Total().Requests)/float64(g.total)
+				used, requests := g.used(c.jobs, begin), float64(m.Counts().Total().Requests)/float64(g.begun())
 				all.Wait()
 				t.Logf("used %.1f %%, at most %d at once, %.4f requests a job, %.2f a second", 100*used, g.most, requests, float64(m.Counts().Total().Requests)/lasts.Seconds())
 				if g.most > c.jobs {
