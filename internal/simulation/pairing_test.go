@@ -228,7 +228,7 @@ func (b *ledger) checkDiverted(e entry, home []entry) {
 			b.addViolation(e, "the sender was not told that the primary queue may have the message too")
 		case h.who != "syphon":
 			continue
-		case h.at < e.at-tardiness:
+		case h.at < e.at-late: // the response to the put may come late
 			b.addViolation(h, "a message came home before it was diverted")
 		case h.hidden < e.hidden-tardiness && e.hidden > h.at+tardiness:
 			b.addViolation(h, "a message came home with too short a delay: it was sent to be hidden until %v", e.hidden)
