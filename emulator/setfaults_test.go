@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -178,40 +179,17 @@ func TestRulesAreCopied(t *testing.T) {
 }
 
 // pipes is a listener whose connections are pipes, so that an endpoint runs in a bubble.
-type pipes struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+type pipes struct{ *pipelistener.Listener }
 
 // dial opens a connection.
-func (p *pipes) dial(t *testing.T) http.RoundTripper {
-	client, server := net.Pipe()
-	p.conns <- server
-	return overOne(t, client, nil)
+func (p pipes) dial(t *testing.T) http.RoundTripper {
+	conn, err := p.Dial(t.Context())
+	return overOne(t, conn, err)
 }
 
 // onPipes serves a server in a bubble.
-func onPipes(t *testing.T, s *Server) *pipes {
-	p := newPipes()
+func onPipes(t *testing.T, s *Server) pipes {
+	p := pipes{pipelistener.New()}
 	e := s.serveOn(p, nil, timeouts{10 * time.Second, requestWithin, requestWithin, 2 * time.Minute}, nil)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

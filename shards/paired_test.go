@@ -143,8 +143,9 @@ func TestShardsMayBePairedQueues(t *testing.T) {
 			}
 		}
 		b.mu.Unlock()
-		if sent := send(40, 0); sent.Queue.Account != "test" || len(b.jobs()) != 40 {
-			t.Errorf("after the outage: got a message in %v and %d jobs, want it in a shard, and 40 without it", sent.Queue, len(b.jobs()))
+		before := len(b.jobs())
+		if sent := send(40, 0); sent.Queue.Account != "test" || before != 40 {
+			t.Errorf("after the outage: got a message in %v after %d jobs, want it in a shard, after 40", sent.Queue, before)
 		}
 		advance(time.Second)
 		if got := len(b.jobs()); got != 41 {

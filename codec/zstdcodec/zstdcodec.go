@@ -51,6 +51,10 @@ func New[T any](inner codec.Codec[T], o *Options) codec.Codec[T] {
 	// Without a stream neither starts a goroutine.
 	if c.encoder, err = zstd.NewWriter(nil); err != nil {
 		c.err = fmt.Errorf("zstdcodec: %w", err)
+	} else {
+		// The encoder makes a channel at its first use. Made here, a codec in a variable of a package
+		// serves all testing/synctest bubbles: one made in a bubble would belong to that alone.
+		c.encoder.EncodeAll(nil, nil)
 	}
 	if c.decoder, err = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(c.maxBody))); err != nil {
 		c.err = fmt.Errorf("zstdcodec: %w", err)

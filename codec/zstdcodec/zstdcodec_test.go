@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
@@ -34,6 +35,23 @@ func TestABodyComesOutAsItWentIn(t *testing.T) {
 			t.Fatalf("%d bytes: got %d bytes and error %v", len(body), len(decoded), err)
 		}
 	})
+}
+
+// A codec is often a variable of a package, and its first use in a test that has a bubble.
+func TestACodecServesSeveralBubbles(t *testing.T) {
+	c := zstdcodec.New[string](nil, nil)
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			text := strings.Repeat("abc", 1000)
+			encoded, err := c.Encode(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if decoded, err := c.Decode(encoded); err != nil || decoded != text {
+				t.Errorf("got %d bytes and error %v, want %d bytes", len(decoded), err, len(text))
+			}
+		})
+	}
 }
 
 func TestOnlyWhatBecomesSmallerIsCompressed(t *testing.T) {

@@ -1,42 +1,27 @@
 package plainhttp
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/pipelistener"
 )
 
 // pipes is a listener in memory.
-type pipes struct {
-	accept chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
+type pipes struct{ *pipelistener.Listener }
 
-func newPipes() *pipes { return &pipes{accept: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accept:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+func newPipes() pipes { return pipes{pipelistener.New()} }
 
 // dial returns the client's end of a connection that was accepted.
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.accept <- server
+func (p pipes) dial() net.Conn {
+	client, err := p.Dial(context.Background())
+	if err != nil {
+		panic(err) // the server has ended
+	}
 	return client
 }
 
@@ -98,7 +83,7 @@ func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
 // serving starts a server over a listener in memory; stop is to be called.
-func serving(odd *http.Server) (s *Server, l *pipes, stop func()) {
+func serving(odd *http.Server) (s *Server, l pipes, stop func()) {
 	s, l = New(odd), newPipes()
 	done := make(chan struct{})
 	go func() {

@@ -156,7 +156,7 @@ func replies(t testing.TB, sent []byte) (all []reply) {
 
 // both is our server and one of net/http.
 type both struct {
-	direct, plain *pipes
+	direct, plain pipes
 	stop          func()
 }
 
@@ -181,9 +181,11 @@ func newBoth() *both {
 }
 
 // ask sends the pieces and records what happens.
-func ask(l *pipes, pieces []string) *script {
+func ask(l pipes, pieces []string) *script {
 	s := newScript(slices.Clone(pieces)...)
-	l.accept <- s
+	if err := l.Offer(context.Background(), s); err != nil {
+		panic(err) // the server has ended
+	}
 	<-s.closed
 	return s
 }

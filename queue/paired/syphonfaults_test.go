@@ -3,6 +3,7 @@ package paired
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,4 +108,75 @@ func TestFaultsLoseNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The copy that tries a primary queue after its rest may tell nothing of it: a limit holds it back, or the queue
+// refuses that message. The next one is tried then.
+func TestATryThatTellsNothingIsFollowedByAnother(t *testing.T) {
+	for name, err := range map[string]error{
+		"held back by a limit": &queue.LimitedError{After: time.Second},
+		"refused as invalid":   fault(queue.ErrInvalid, 400),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRegions(t, 2)
+				r.divert(t, 20)
+				down := outage{}
+				down.begin(fault(queue.ErrUnavailable, 503))
+				var saysNothing atomic.Bool
+				home := &scripted{Queue: r.home, onEnqueue: func(context.Context, string) error {
+					if err := down.answer(); err != nil {
+						return err
+					}
+					if saysNothing.CompareAndSwap(true, false) {
+						return err
+					}
+					return nil
+				}}
+				s := start(t, home, r.backlogs, &SyphonOptions{Parallel: 1})
+				time.Sleep(5 * time.Minute)
+				if s.homes.failing().IsZero() {
+					t.Fatal("the primary queue does not rest: the test shows nothing")
+				}
+				saysNothing.Store(true)
+				down.end()
+				time.Sleep(2 * time.Hour)
+				if saysNothing.Load() {
+					t.Error("no copy was tried after the outage")
+				}
+				sameTexts(t, texts(t, r.home), jobs(20))
+			})
+		})
+	}
+}
+
+// What a syphon costs is what its queues were asked.
+func TestASyphonCountsEveryRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 2)
+		r.divert(t, 100)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		home := &scripted{Queue: r.home}
+		home.onEnqueue = func(context.Context, string) error {
+			if home.enqueues.Load()%5 == 0 {
+				return fault(queue.ErrUnavailable, 503)
+			}
+			return nil
+		}
+		backlogs[0].onUpdate = func() error { return fault(queue.ErrThrottled, 503) }
+		s := start(t, home, wrapped, nil)
+		time.Sleep(time.Hour)
+		sameTexts(t, texts(t, r.home), jobs(100))
+		want := SyphonRequests{Copies: home.enqueues.Load()}
+		for _, q := range backlogs {
+			want.Polls += q.dequeues.Load()
+			want.Deletes += q.deletes.Load()
+			want.GiveBacks += q.updates.Load()
+		}
+		got := s.State().Requests
+		want.EmptyPolls = got.EmptyPolls
+		if got != want || want.GiveBacks == 0 {
+			t.Errorf("got %+v, want %+v, some of each", got, want)
+		}
+	})
 }

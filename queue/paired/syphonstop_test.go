@@ -103,6 +103,23 @@ func TestGraceAndHaltAbandonRequests(t *testing.T) {
 	}
 }
 
+// A dequeue that is hung up on may have taken messages: Run says so.
+func TestAHaltDuringADequeueIsAnAbandonedRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRegions(t, 1)
+		backlogs, wrapped := scriptAll(r.backlogs)
+		backlogs[0].onDequeue = func(int) error { time.Sleep(5 * time.Second); return nil }
+		s := newSyphon([]queue.Queue{r.home}, wrapped, nil)
+		ended := make(chan error)
+		go func() { ended <- s.Run(t.Context()) }()
+		time.Sleep(time.Second)
+		s.Halt()
+		if err := <-ended; !errors.Is(err, errAbandoned) {
+			t.Errorf("got %v, want that requests were abandoned", err)
+		}
+	})
+}
+
 func TestAHaltedSyphonDoesNotRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRegions(t, 1)

@@ -121,6 +121,47 @@ func TestOneMessageTriesAShard(t *testing.T) {
 	})
 }
 
+// The try of a shard is over when that message has an answer, not when another one has that was sent before.
+func TestATryIsNotEndedByAnEarlierMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, 2, nil)
+		b.shards[0].disturb(func(ctx context.Context, _ func() (queue.Message, error)) (queue.Message, error) {
+			<-ctx.Done()
+			return queue.Message{}, ctx.Err()
+		})
+		early, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for i := range 2 { // one for each shard
+			running.Go(func() { _, _ = b.Enqueue(early, fmt.Sprint("early", i), nil) })
+		}
+		synctest.Wait()
+		b.shards[0].disturb(nil)
+		b.shards[0].fail(queue.ErrThrottled)
+		b.until(t, queue.ErrThrottled)
+		tries, hang := b.shards[0].sends.Load(), make(chan struct{})
+		b.shards[0].disturb(func(_ context.Context, send func() (queue.Message, error)) (queue.Message, error) {
+			<-hang
+			return send()
+		})
+		time.Sleep(time.Minute)
+		for i := range 20 {
+			running.Go(func() { b.send(t, fmt.Sprint(i), "") })
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		for i := range 20 {
+			running.Go(func() { b.send(t, fmt.Sprint("later", i), "") })
+		}
+		synctest.Wait()
+		if n := b.shards[0].sends.Load() - tries; n != 1 {
+			t.Errorf("%d messages try the shard, want 1", n)
+		}
+		close(hang)
+		running.Wait()
+	})
+}
+
 // Requests that were under way together count as one failure.
 func TestFailuresAtOneTimeCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -197,6 +197,7 @@ func (p *process) handle(ctx context.Context, n int, m queue.Message) {
 func TestAConcurrencyIsNeverExceeded(t *testing.T) {
 	full, used := 0, 0.0
 	for seed := range seeds(300, 20) {
+		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
 			c := tokens.Concurrency{Jobs: 6 + seed%4*2, PerToken: 1 + seed%3}

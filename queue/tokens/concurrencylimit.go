@@ -3,7 +3,6 @@ package tokens
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,14 +48,15 @@ type ConcurrencyLimit struct {
 	halt   sync.Once
 
 	mu       sync.Mutex
-	phase    phase                 // guarded by mu
-	refused  time.Time             // when a dequeue first came before Run; guarded by mu
-	held     []*heldToken          // guarded by mu
-	jobs     map[messageKey][]*job // guarded by mu
-	fetched  int                   // jobs that may run, those that do included; guarded by mu
-	ending   int                   // jobs whose handlers were told to end, and run; guarded by mu
-	reserved int                   // for dequeues under way; guarded by mu
-	ordinal  int                   // of the last job; guarded by mu
+	phase    phase        // guarded by mu
+	refused  time.Time    // when a dequeue first came before Run; guarded by mu
+	held     []*heldToken // guarded by mu
+	counted  worth        // of held; guarded by mu
+	jobs     jobs         // guarded by mu
+	fetched  int          // jobs that may run, those that do included; guarded by mu
+	ending   int          // jobs whose handlers were told to end, and run; guarded by mu
+	reserved int          // for dequeues under way; guarded by mu
+	ordinal  int          // of the last job; guarded by mu
 
 	turns   turns         // guarded by mu
 	asking  bool          // a request for tokens is under way; guarded by mu
@@ -93,61 +93,51 @@ type heldToken struct {
 // good reports whether handlers may run under the token.
 func (t *heldToken) good(now time.Time) bool { return now.Before(t.until.Add(-endBefore)) }
 
-// messageKey identifies a message.
-type messageKey struct {
-	queue queue.Name
-	id    queue.ID
-}
-
-// job is a message that was fetched, until it can no longer be handled by this process.
-type job struct {
-	key      messageKey
-	delivery int64 // its dequeue count
-	ordinal  int
-	receipt  queue.Receipt // the newest that is known
-	until    time.Time     // when it must have started: the lease of the message ends
-	calls    []*call       // handlers that run
-	settled  bool          // no handler will start any more
-	told     bool          // its handlers were told to end
-}
-
-// call is a handler that runs.
-type call struct {
-	job   *job
-	group bool // of an item of a group: others may follow
-	begun time.Time
-	ctx   context.Context
-	end   context.CancelCauseFunc
-}
-
 func newConcurrencyLimit(s *source, c Concurrency) *ConcurrencyLimit {
 	return &ConcurrencyLimit{
 		source: s, limit: c, key: strconv.FormatUint(c.Seed, 16),
 		wake: make(chan struct{}, 1), halted: make(chan struct{}),
-		jobs: make(map[messageKey][]*job), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
+		jobs: make(jobs), last: time.Now(), took: time.Second, turns: turns{length: minTurn},
 	}
 }
 
-// worth returns how many handlers the tokens that can be used are worth: those to start, or all that run. Requires mu.
-func (l *ConcurrencyLimit) worth(now time.Time, toStart bool) (n int) {
+// worth is how many handlers the tokens that can be used are worth.
+type worth struct {
+	running  int       // that run
+	starting int       // that start and run: not under tokens that are lost or are about to be given back
+	until    time.Time // before that it does not change by itself
+}
+
+// worth returns what the tokens are worth. It is counted when a token has ended or they have changed, not
+// for each job: there may be many tokens. Requires mu.
+func (l *ConcurrencyLimit) worth(now time.Time) worth {
+	if now.Before(l.counted.until) {
+		return l.counted
+	}
+	l.forget(now)
+	w := worth{until: now.Add(tokenLease)}
 	for _, t := range l.held {
-		if !t.good(now) || toStart && (t.lost || t == l.turns.leaving) {
-			continue
+		end := t.until
+		if t.good(now) {
+			end = t.until.Add(-endBefore)
+			w.running += l.limit.PerToken
+			if !t.lost && t != l.turns.leaving {
+				w.starting += l.limit.PerToken
+			}
 		}
-		n += l.limit.PerToken
+		if end.Before(w.until) && now.Before(end) {
+			w.until = end
+		}
 	}
-	return n
+	l.counted = w
+	return w
 }
 
-// used returns how many handlers run or may start. Requires mu.
-func (l *ConcurrencyLimit) used() int { return l.fetched + l.ending + l.reserved }
+// changed makes what the tokens are worth be counted again. Requires mu.
+func (l *ConcurrencyLimit) changed() { l.counted = worth{} }
 
-// room returns how many more jobs may be fetched. Requires mu.
-func (l *ConcurrencyLimit) room(now time.Time) int { return max(l.worth(now, true)-l.used(), 0) }
-
-// update forgets tokens that have ended, and tells handlers to end that the others are not worth: the newest first,
-// because they lose least. Requires mu.
-func (l *ConcurrencyLimit) update(now time.Time) {
+// forget forgets tokens that have ended. Requires mu.
+func (l *ConcurrencyLimit) forget(now time.Time) {
 	l.held = slices.DeleteFunc(l.held, func(t *heldToken) bool {
 		gone := !t.renewing && !now.Before(t.until)
 		if gone && t == l.turns.leaving {
@@ -155,12 +145,23 @@ func (l *ConcurrencyLimit) update(now time.Time) {
 		}
 		return gone
 	})
-	over := l.fetched - l.worth(now, false)
+}
+
+// used returns how many handlers run or may start. Requires mu.
+func (l *ConcurrencyLimit) used() int { return l.fetched + l.ending + l.reserved }
+
+// room returns how many more jobs may be fetched. Requires mu.
+func (l *ConcurrencyLimit) room(now time.Time) int { return max(l.worth(now).starting-l.used(), 0) }
+
+// update tells handlers to end that the tokens are no longer worth: the newest first, because they lose
+// least. Requires mu.
+func (l *ConcurrencyLimit) update(now time.Time) {
+	over := l.fetched - l.worth(now).running
 	if over <= 0 {
 		return
 	}
 	may := make([]*job, 0, l.fetched) // end
-	for j := range l.all() {
+	for j := range l.jobs.all() {
 		if !j.told {
 			may = append(may, j)
 		}
@@ -179,26 +180,13 @@ func (l *ConcurrencyLimit) update(now time.Time) {
 // expire forgets jobs whose messages must have started by now. Requires mu.
 func (l *ConcurrencyLimit) expire(now time.Time) {
 	var over []*job
-	for j := range l.all() {
+	for j := range l.jobs.all() {
 		if len(j.calls) == 0 && !now.Before(j.until) {
 			over = append(over, j)
 		}
 	}
 	for _, j := range over {
 		l.remove(j)
-	}
-}
-
-// all returns the jobs, which must not be removed meanwhile. Requires mu.
-func (l *ConcurrencyLimit) all() iter.Seq[*job] {
-	return func(yield func(*job) bool) {
-		for _, same := range l.jobs {
-			for _, j := range same {
-				if !yield(j) {
-					return
-				}
-			}
-		}
 	}
 }
 
@@ -212,15 +200,15 @@ func (l *ConcurrencyLimit) tell(j *job) {
 	l.fetched--
 	l.ending++
 	for _, c := range j.calls {
-		c.end(ErrTokenLost)
+		c.context.end(ErrTokenLost)
 	}
 }
 
 // add records a message that was fetched. Requires mu.
 func (l *ConcurrencyLimit) add(name queue.Name, id queue.ID, delivery int64, receipt queue.Receipt, until time.Time) *job {
 	l.ordinal++
-	j := &job{key: messageKey{name, id}, delivery: delivery, ordinal: l.ordinal, receipt: receipt, until: until}
-	l.jobs[j.key] = append(l.jobs[j.key], j)
+	j := &job{queue: name, id: id, delivery: delivery, ordinal: l.ordinal, receipt: receipt, until: until}
+	l.jobs.add(j)
 	l.fetched++
 	l.turns.peak = max(l.turns.peak, l.fetched+l.ending)
 	return j
@@ -228,12 +216,7 @@ func (l *ConcurrencyLimit) add(name queue.Name, id queue.ID, delivery int64, rec
 
 // remove forgets a job. Requires mu.
 func (l *ConcurrencyLimit) remove(j *job) {
-	same := slices.DeleteFunc(l.jobs[j.key], func(one *job) bool { return one == j })
-	if len(same) == 0 {
-		delete(l.jobs, j.key)
-	} else {
-		l.jobs[j.key] = same
-	}
+	l.jobs.remove(j)
 	if j.told {
 		l.ending--
 	} else {
@@ -242,19 +225,6 @@ func (l *ConcurrencyLimit) remove(j *job) {
 	if l.turns.leaving != nil || l.phase == stopping {
 		nonblocking.Send(l.wake, struct{}{}) // a token may be free now
 	}
-}
-
-// find returns the job of a lease, or nil. The receipt may be unknown after an update whose response was lost.
-// Requires mu.
-func (l *ConcurrencyLimit) find(name queue.Name, lease queue.Lease) *job {
-	same := l.jobs[messageKey{name, lease.ID}]
-	if i := slices.IndexFunc(same, func(j *job) bool { return j.receipt == lease.Receipt }); i >= 0 {
-		return same[i]
-	}
-	if len(same) == 1 {
-		return same[0]
-	}
-	return nil
 }
 
 // jitter returns a number in [0, 1). Requires mu.
@@ -335,6 +305,7 @@ func (l *ConcurrencyLimit) ask(ctx context.Context, n int) error {
 		}
 		l.held = append(l.held, t)
 	}
+	l.changed()
 	check := l.schedule(now, len(batch), n)
 	l.mu.Unlock()
 	nonblocking.Send(l.wake, struct{}{})

@@ -90,6 +90,7 @@ func TestListenersKeepToAConcurrency(t *testing.T) {
 	full := 0
 	n := seeds(30, 3)
 	for seed := range n {
+		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
 			const jobs = 300

@@ -85,9 +85,9 @@ func (q *bounded) Dequeue(ctx context.Context, n int, visibility time.Duration) 
 		q.many.Store(len(batch) == room)
 	}
 	if len(over) == 0 {
-		return batch, err
+		return admitted, err
 	}
-	q.giveBack(ctx, over)
+	giveBack(ctx, q.Queue, over)
 	if len(admitted) == 0 {
 		return nil, q.tooLate(len(over))
 	}
@@ -115,23 +115,15 @@ func (l *ConcurrencyLimit) admit(name queue.Name, batch []queue.Message, reserve
 		}
 	}
 	l.update(time.Now())
+	admitted = batch[:0]
 	for i, m := range batch {
-		if i < len(added) && l.find(name, m.Lease) == added[i] {
+		if i < len(added) && !added[i].removed {
 			admitted = append(admitted, m)
 		} else {
 			over = append(over, m)
 		}
 	}
 	return admitted, over
-}
-
-// giveBack makes messages visible at once that may not be handled. One that cannot be given back becomes visible when
-// its lease ends.
-func (q *bounded) giveBack(ctx context.Context, batch []queue.Message) {
-	ctx = queue.WithCause(ctx, queue.CauseGiveBack)
-	for _, m := range batch {
-		_, _ = q.Queue.Update(ctx, m.Lease, m.Text, 0)
-	}
 }
 
 // tooLate is the error for messages that came when the tokens for them were gone.
@@ -176,7 +168,7 @@ func (l *ConcurrencyLimit) settled(name queue.Name, lease queue.Lease, deleted b
 	if deleted && !l.intercepted {
 		l.unseen++
 	}
-	j := l.find(name, lease)
+	j := l.jobs.find(name, lease)
 	if j == nil {
 		return
 	}
@@ -189,7 +181,7 @@ func (l *ConcurrencyLimit) settled(name queue.Name, lease queue.Lease, deleted b
 func (l *ConcurrencyLimit) renewed(name queue.Name, lease queue.Lease, receipt queue.Receipt, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if j := l.find(name, lease); j != nil {
+	if j := l.jobs.find(name, lease); j != nil {
 		j.receipt, j.until = receipt, until
 	}
 }

@@ -22,8 +22,8 @@ func (l *ConcurrencyLimit) Intercept(ctx context.Context, d dispatcher.Delivery,
 		return dispatcher.Postpone(comeAgain, fmt.Errorf("the limit «%s»: %w", l.source.limit, ErrTokenLost))
 	}
 	defer l.returned(c)
-	err := next(c.ctx)
-	if err != nil && errors.Is(context.Cause(c.ctx), ErrTokenLost) && !dispatcher.ResultOf(err).Explicit {
+	err := next(&c.context)
+	if err != nil && errors.Is(context.Cause(&c.context), ErrTokenLost) && !dispatcher.ResultOf(err).Explicit {
 		return dispatcher.Snooze(comeAgain)
 	}
 	return err
@@ -39,7 +39,7 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, d dispatcher.Delivery) *ca
 	if l.phase != working {
 		return nil
 	}
-	j := l.jobOf(d)
+	j := l.jobs.of(d)
 	switch {
 	case j != nil && j.told:
 		return nil
@@ -48,26 +48,14 @@ func (l *ConcurrencyLimit) begin(ctx context.Context, d dispatcher.Delivery) *ca
 	case j == nil:
 		j = l.add(d.Queue, d.ID, d.DequeueCount, "", now)
 	}
-	c := &call{job: j, group: d.Items > 0, begun: now}
-	c.ctx, c.end = context.WithCancelCause(ctx)
-	j.calls = append(j.calls, c)
-	return c
-}
-
-// jobOf returns the job of a delivery, or nil. Requires mu.
-func (l *ConcurrencyLimit) jobOf(d dispatcher.Delivery) *job {
-	same := l.jobs[messageKey{d.Queue, d.ID}]
-	if i := slices.IndexFunc(same, func(j *job) bool { return j.delivery == d.DequeueCount }); i >= 0 {
-		return same[i]
-	}
-	return nil
+	return j.call(ctx, d.Items > 0, now)
 }
 
 // returned notes that a handler has returned. Its job is done with, unless it is a group, whose next item may follow.
 func (l *ConcurrencyLimit) returned(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.end(nil)
+	c.context.end(nil)
 	j := c.job
 	j.calls = slices.DeleteFunc(j.calls, func(one *call) bool { return one == c })
 	l.took += (time.Since(c.begun) - l.took) / 8

@@ -87,7 +87,7 @@ func (l *ConcurrencyLimit) beginStop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.phase = stopping
-	for _, j := range slices.Collect(l.all()) {
+	for _, j := range slices.Collect(l.jobs.all()) {
 		if len(j.calls) == 0 {
 			l.remove(j)
 		}
@@ -100,6 +100,7 @@ func (l *ConcurrencyLimit) end() {
 	defer l.mu.Unlock()
 	l.phase = stopped
 	l.held = nil
+	l.changed()
 	l.update(time.Now())
 }
 
@@ -116,10 +117,10 @@ func (l *ConcurrencyLimit) drained(stuck *time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiting := l.reserved > 0 || l.asking || slices.ContainsFunc(l.held, func(t *heldToken) bool { return t.renewing })
-	for j := range l.all() {
+	for j := range l.jobs.all() {
 		for _, c := range j.calls {
 			waiting = true
-			if c.ctx.Err() == nil {
+			if c.context.Err() == nil {
 				*stuck = time.Time{}
 				return false
 			}
@@ -160,7 +161,7 @@ func (l *ConcurrencyLimit) dispensable(now time.Time) (back []queue.Message) {
 			free = append(free, t)
 		}
 	}
-	worth := l.worth(now, true) / l.limit.PerToken // without the one that leaves
+	worth := l.worth(now).starting / l.limit.PerToken // without the one that leaves
 	if t := &l.turns; t.leaving != nil && !t.leaving.renewing && worth*l.limit.PerToken >= l.used() {
 		back = append(back, l.takeOut(t.leaving))
 		t.left(now, len(l.held)+1)
@@ -210,12 +211,18 @@ func (l *ConcurrencyLimit) look(ctx context.Context) {
 			t.leaving = one
 		}
 	}
+	if t.leaving == nil { // all are lost, or gone
+		t.later(now, len(l.held))
+		return
+	}
+	l.changed()
 	nonblocking.Send(l.wake, struct{}{})
 }
 
 // takeOut takes a token out of those that are held. Requires mu.
 func (l *ConcurrencyLimit) takeOut(t *heldToken) queue.Message {
 	l.held = slices.DeleteFunc(l.held, func(one *heldToken) bool { return one == t })
+	l.changed()
 	return t.message
 }
 
@@ -239,6 +246,7 @@ func (l *ConcurrencyLimit) renew(ctx context.Context, t *heldToken) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.renewing = false
+	l.changed()
 	if l.phase == stopping {
 		nonblocking.Send(l.wake, struct{}{})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/meter"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
 	"github.com/millrace/millrace/queue/tokens"
@@ -168,29 +169,99 @@ func TestAHandlerThatGoesOnKeepsItsRoom(t *testing.T) {
 
 // The lease of a token is counted from before the request that took or renewed it, however long the response takes.
 func TestALeaseIsCountedFromBeforeItsRequest(t *testing.T) {
+	for _, c := range []struct {
+		fails, least, most time.Duration // from when on renewals fail, and when the handler must end
+	}{
+		{0, 44 * time.Second, 46 * time.Second},                // there is only the request that took it
+		{30 * time.Second, 65 * time.Second, 72 * time.Second}, // it is under way, and was sent at 20 to 25 s
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			limit := tokens.Concurrency{Jobs: 1, Seed: 1}
+			b.limit(limit)
+			s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
+				UsualLatency: faultqueue.Range{Min: 12 * time.Second, Max: 12 * time.Second},
+			})}
+			l, _ := b.open(limit, s)
+			b.put(1)
+			q := l.Wrap(b.jobs)
+			begin := time.Now()
+			time.AfterFunc(c.fails, func() { s.fail(queue.ErrUnavailable) })
+			batch, err := q.Dequeue(t.Context(), 1, 10*time.Minute)
+			if err != nil || len(batch) != 1 {
+				t.Fatalf("got %d messages, error %v", len(batch), err)
+			}
+			d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
+			_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
+				<-ctx.Done()
+				if took := time.Since(begin); took < c.least || took > c.most {
+					t.Errorf("renewals fail after %v: the handler ends after %v, want %v to %v", c.fails, took, c.least, c.most)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A lost token whose lease has ended is forgotten: a process asks for another one as often as one that has none.
+func TestALostTokenIsForgottenInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		c := tokens.Concurrency{Jobs: 1, Seed: 1}
 		b.limit(c)
-		s := &stubborn{Queue: faultqueue.New(b.tokens, &faultqueue.Options{
-			UsualLatency: faultqueue.Range{Min: 12 * time.Second, Max: 12 * time.Second},
-		})}
+		m := meter.New()
+		s := &stubborn{Queue: m.Wrap(b.tokens)}
+		s.fail(queue.ErrReceiptMismatch)
+		l, _ := b.open(c, s)
+		b.put(2)
+		q := l.Wrap(b.jobs)
+		if batch, err := q.Dequeue(t.Context(), 1, 30*time.Second); err != nil || len(batch) != 1 {
+			t.Fatalf("got %d messages, error %v", len(batch), err)
+		}
+		time.Sleep(61 * time.Second)
+		if taken, err := b.tokens.Dequeue(t.Context(), 1, time.Hour); err != nil || len(taken) != 1 { // by another process
+			t.Fatalf("got %d tokens, error %v", len(taken), err)
+		}
+		before := m.Counts().Total().Requests
+		for range 240 {
+			if _, err := q.Dequeue(t.Context(), 1, time.Minute); !errors.Is(err, queue.ErrLimited) {
+				t.Fatalf("got error %v, want a limit", err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := m.Counts().Total().Requests - before; n < 30 || n > 65 {
+			t.Errorf("in four minutes %d requests for a token were sent, want one every 4 to 8 s", n)
+		}
+	})
+}
+
+// A process whose turn it is to give a token back, and whose tokens are all lost, does not look again and again whether others
+// can be had.
+func TestATurnWithOnlyLostTokensSendsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		c := tokens.Concurrency{Jobs: 1, Seed: 1}
+		b.limit(c)
+		m := meter.New()
+		s := &stubborn{Queue: m.Wrap(faultqueue.New(b.tokens, &faultqueue.Options{
+			UsualLatency: faultqueue.Range{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond},
+		}))}
 		l, _ := b.open(c, s)
 		b.put(1)
 		q := l.Wrap(b.jobs)
-		begin := time.Now()
 		batch, err := q.Dequeue(t.Context(), 1, 10*time.Minute)
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("got %d messages, error %v", len(batch), err)
 		}
-		time.AfterFunc(time.Until(begin.Add(30*time.Second)), func() { s.fail(queue.ErrUnavailable) }) // the first renewal is under way
 		d := dispatcher.Delivery{Queue: q.Name(), ID: batch[0].ID, DequeueCount: 1}
-		_ = l.Intercept(t.Context(), d, func(ctx context.Context) error {
-			<-ctx.Done()
-			if took := time.Since(begin); took < 65*time.Second || took > 72*time.Second {
-				t.Errorf("the handler ends after %v, want 45 s after the renewal was sent, at 20 to 25 s", took)
-			}
+		_ = l.Intercept(t.Context(), d, func(context.Context) error {
+			time.Sleep(30 * time.Second) // the first renewal succeeds, and the second, before the turn, has lost the right to renew
+			s.fail(queue.ErrReceiptMismatch)
+			time.Sleep(70 * time.Second)
 			return nil
 		})
+		if n := m.Counts().Total().Requests; n > 20 {
+			t.Errorf("%d requests for tokens were sent in 100 s, want a few: %v", n, m.Counts())
+		}
 	})
 }

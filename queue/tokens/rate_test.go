@@ -22,7 +22,10 @@ import (
 	"github.com/millrace/millrace/queue/tokens"
 )
 
-var seedsFlag = flag.Int("seeds", 0, "how many seeds of faults to run; 0 for the default")
+var (
+	seedsFlag = flag.Int("seeds", 0, "how many seeds of faults to run; 0 for the default")
+	firstSeed = flag.Int("first-seed", 0, "the first seed of faults to run, to run others than before")
+)
 
 // seeds returns how many seeds a test runs.
 func seeds(usual, short int) int {
@@ -144,6 +147,7 @@ func instance(ctx context.Context, q queue.Queue, pace time.Duration, u *uses) {
 func TestARateIsNeverExceeded(t *testing.T) {
 	most, used := 0, 0
 	for seed := range seeds(300, 30) {
+		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
 			r := tokens.Rate{Jobs: 100 + seed%3*50, Window: time.Duration(30+seed%20) * time.Second, PerToken: 1 + seed%2}
@@ -241,6 +245,7 @@ func TestARateIsUsed(t *testing.T) {
 // Whole listeners with crashes and faults keep to the rate, and everything is handled.
 func TestListenersKeepToARate(t *testing.T) {
 	for seed := range seeds(20, 3) {
+		seed += *firstSeed
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
 			const jobs = 1000

@@ -128,7 +128,11 @@ func (l *RateLimit) expire(now time.Time) {
 		}
 		return false
 	})
-	l.returns = slices.DeleteFunc(l.returns, func(at time.Time) bool { return !at.After(now) })
+	back := 0
+	for back < len(l.returns) && !l.returns[back].After(now) {
+		back++
+	}
+	l.returns = l.returns[back:]
 }
 
 // ask asks for tokens and returns how many there were.
@@ -145,7 +149,8 @@ func (l *RateLimit) ask(ctx context.Context, n int, hold time.Duration) (got int
 	for _, m := range batch {
 		g := &grant{message: m, asked: asked, deadline: asked.Add(visibility - l.rate.Window), returns: now.Add(visibility), left: l.rate.PerToken}
 		l.held = append(l.held, g)
-		l.returns = append(l.returns, g.returns)
+		at, _ := slices.BinarySearchFunc(l.returns, g.returns, time.Time.Compare) // at the end, unless tokens are held for less time now
+		l.returns = slices.Insert(l.returns, at, g.returns)
 	}
 	check := l.schedule(now, len(batch), n)
 	l.mu.Unlock()
@@ -169,8 +174,8 @@ func (l *RateLimit) schedule(now time.Time, got, asked int) (check bool) {
 	}
 	wait := min(firstEmptyWait<<min(l.empties, 20), l.rate.Window/2)
 	wait = wait/2 + time.Duration(l.jitter()*float64(wait)/2)
-	if next := slices.MinFunc(append(l.returns, now.Add(l.rate.Window)), time.Time.Compare); next.Before(now.Add(l.rate.Window)) {
-		wait = next.Sub(now) + time.Duration(l.jitter()*float64(min(l.rate.Window/100, maxReturnDelay)))
+	if len(l.returns) > 0 && l.returns[0].Before(now.Add(l.rate.Window)) {
+		wait = l.returns[0].Sub(now) + time.Duration(l.jitter()*float64(min(l.rate.Window/100, maxReturnDelay)))
 	} else {
 		l.empties++
 	}

@@ -64,7 +64,7 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 	}
 	batch, err := q.Queue.Dequeue(ctx, jobsOf(shares), visibility)
 	if len(batch) > 0 && time.Now().After(deadlineOf(shares)) {
-		q.giveBack(ctx, batch)
+		giveBack(ctx, q.Queue, batch)
 		return nil, q.tooLate(len(batch))
 	}
 	q.limit.putBack(shares, len(batch))
@@ -75,15 +75,6 @@ func (q *rated) Dequeue(ctx context.Context, n int, visibility time.Duration) ([
 		}
 	}
 	return batch, err
-}
-
-// giveBack makes messages visible at once that came too late. One that cannot be given back becomes visible when
-// its lease ends.
-func (q *rated) giveBack(ctx context.Context, batch []queue.Message) {
-	ctx = queue.WithCause(ctx, queue.CauseGiveBack)
-	for _, m := range batch {
-		_, _ = q.Queue.Update(ctx, m.Lease, m.Text, 0)
-	}
 }
 
 // tooLate is the error for messages that came when their tokens could no longer be spent.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/millrace/internal/azuritetest"
+	"github.com/millrace/millrace/internal/smalldisktest"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue/storage"
 )
@@ -16,7 +16,7 @@ import (
 // TestAFullDiskCanBeDrained fills a disk to the last page, reopens the store, deletes every
 // message, and fills it again.
 func TestAFullDiskCanBeDrained(t *testing.T) {
-	dir := smallDisk(t)
+	dir := smalldisktest.Mount(t, 24)
 	e := opened(t, dir)
 	n := fillToTheEnd(t, made(t, e, "full"))
 	closed(t, e)
@@ -48,31 +48,10 @@ func TestAFullDiskCanBeDrained(t *testing.T) {
 	closed(t, e)
 }
 
-// smallDisk returns a directory on a disk of 24 MiB.
-func smallDisk(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m")
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		if azuritetest.Required("mount") {
-			t.Fatal(err)
-		}
-		t.Skipf("NOT TRIED ON A FULL DISK: mounting one is not permitted: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // TestAKillOnAFullDiskLosesNothing: a store is killed on a full disk, reopened, killed
 // after every ten deletes, and takes puts again when it is empty.
 func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
-	dir := smallDisk(t)
+	dir := smalldisktest.Mount(t, 24)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := uint64(1); ; n++ {
 		if _, err := s.Commit([]storage.Change{added(n, largeText)}); errors.Is(err, syscall.ENOSPC) {
@@ -109,7 +88,7 @@ func TestAKillOnAFullDiskLosesNothing(t *testing.T) {
 // TestALogBeginsWhenThereIsSpace: a store that is opened on a full disk works
 // without logs until there is space.
 func TestALogBeginsWhenThereIsSpace(t *testing.T) {
-	dir := smallDisk(t)
+	dir := smalldisktest.Mount(t, 24)
 	s, texts := begun(t, dir), map[uint64]string{}
 	for n := range uint64(50) {
 		put(t, s, texts, n, largeText)

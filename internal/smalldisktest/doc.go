@@ -1,0 +1,2 @@
+// Package smalldisktest mounts small disks, which tests fill.
+package smalldisktest

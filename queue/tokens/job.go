@@ -1,0 +1,117 @@
+package tokens
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/queue"
+)
+
+// job is a message that was fetched, until it can no longer be handled by this process.
+type job struct {
+	queue    queue.Name
+	id       queue.ID
+	next     *job  // of the same id; nil for none
+	delivery int64 // its dequeue count
+	ordinal  int
+	receipt  queue.Receipt // the newest that is known
+	until    time.Time     // when it must have started: the lease of the message ends
+	calls    []*call       // handlers that run
+	settled  bool          // no handler will start any more
+	told     bool          // its handlers were told to end
+	removed  bool          // it was forgotten
+
+	first call     // the first one
+	one   [1]*call // the room of calls, which seldom need more
+}
+
+// call is a handler that runs.
+type call struct {
+	job     *job // nil before it begins
+	group   bool // of an item of a group: others may follow
+	begun   time.Time
+	context handlerContext
+}
+
+// call notes that a handler of the job starts.
+func (j *job) call(ctx context.Context, group bool, now time.Time) *call {
+	c := &j.first
+	if c.job != nil { // it may still be used, by what its handler has left behind
+		c = new(call)
+	}
+	c.job, c.group, c.begun, c.context.delivery = j, group, now, ctx
+	if j.calls == nil {
+		j.calls = j.one[:0]
+	}
+	j.calls = append(j.calls, c)
+	return c
+}
+
+// jobs are those of a process, by the ids of their messages. Those of one id are linked: an id may be fetched again
+// before its job is forgotten, and is known only within its queue.
+type jobs map[queue.ID]*job
+
+func (s jobs) add(j *job) {
+	j.next = s[j.id]
+	s[j.id] = j
+}
+
+func (s jobs) remove(j *job) {
+	j.removed = true
+	switch first := s[j.id]; {
+	case first != j:
+		for first.next != j {
+			first = first.next
+		}
+		first.next = j.next
+	case j.next == nil:
+		delete(s, j.id)
+	default:
+		s[j.id] = j.next
+	}
+}
+
+// all returns the jobs, which must not be removed meanwhile.
+func (s jobs) all() iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, j := range s {
+			for ; j != nil; j = j.next {
+				if !yield(j) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns the job of a lease, or nil. The receipt may be unknown after an update whose response was lost.
+func (s jobs) find(name queue.Name, lease queue.Lease) *job {
+	var only *job
+	n := 0
+	for j := s[lease.ID]; j != nil; j = j.next {
+		if j.queue != name {
+			continue
+		}
+		if j.receipt == lease.Receipt {
+			return j
+		}
+		only = j
+		n++
+	}
+	if n == 1 {
+		return only
+	}
+	return nil
+}
+
+// of returns the job of a delivery, or nil.
+func (s jobs) of(d dispatcher.Delivery) *job {
+	for j := s[d.ID]; j != nil; j = j.next {
+		if j.queue == d.Queue && j.delivery == d.DequeueCount {
+			return j
+		}
+	}
+	return nil
+}
