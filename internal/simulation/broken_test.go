@@ -16,6 +16,8 @@ import (
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/limited"
+	"github.com/millrace/millrace/queue/sharded"
 )
 
 // breakage is a way in which a worker, or the service, could break a promise. The ledger must find
@@ -28,7 +30,10 @@ type breakage struct {
 	claims  func(*process, processClaims) dispatcher.Claims
 	sweep   func(processClaims) error
 	outer   func(*process, queue.Queue) queue.Queue // between listener and everything else
-	pause   func(*listener.Listener[job])
+	pause   func(running)
+	limit   func(*limited.Limit, queue.Queue) queue.Queue
+	key     func(*listener.Message[job]) string
+	place   func(sharded.Strategy) sharded.Strategy
 	home    func(queue.Queue) queue.Queue // between syphon and faults, to the primary queue
 	away    func(queue.Queue) queue.Queue // the same to the backlog queues, of the producer too
 	slots   int                           // that a pool has more than it should
@@ -63,7 +68,16 @@ func (b breakage) withDefaults() breakage {
 		b.member = func(*pool.MemberOptions) {}
 	}
 	if b.pause == nil {
-		b.pause = func(l *listener.Listener[job]) { l.Pause() }
+		b.pause = func(l running) { l.Pause() }
+	}
+	if b.limit == nil {
+		b.limit = (*limited.Limit).Wrap
+	}
+	if b.key == nil {
+		b.key = func(m *listener.Message[job]) string { return m.Head.Key }
+	}
+	if b.place == nil {
+		b.place = func(s sharded.Strategy) sharded.Strategy { return s }
 	}
 	if b.sweep == nil {
 		b.sweep = func(c processClaims) error {
@@ -381,7 +395,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 			return brokenClaims{processClaims: c, done: func(context.Context, string) error { return nil }}
 		}}, "is left, and no message needs it"},
 
-		"a pause by the program is ignored": {breakage{pause: func(*listener.Listener[job]) {}}, "a dequeue in a pause that began at"},
+		"a pause by the program is ignored": {breakage{pause: func(running) {}}, "a dequeue in a pause that began at"},
 
 		"the flag of a queue is ignored": {looking(func(ctx context.Context, q queue.Queue) (queue.Properties, error) {
 			p, err := q.Properties(ctx)
@@ -401,7 +415,7 @@ func TestLedgerFindsViolations(t *testing.T) {
 			return p, err
 		}), "a reading of the flag in a pause"},
 
-		"the flag is read while the program pauses": {breakage{pause: func(*listener.Listener[job]) {}, outer: func(p *process, q queue.Queue) queue.Queue {
+		"the flag is read while the program pauses": {breakage{pause: func(running) {}, outer: func(p *process, q queue.Queue) queue.Queue {
 			return &tampered{Queue: q, dequeue: func(ctx context.Context, q queue.Queue, n int, visibility time.Duration) ([]queue.Message, error) {
 				_, _ = q.Properties(ctx)
 				return q.Dequeue(ctx, n, visibility)
@@ -439,6 +453,12 @@ func TestLedgerFindsViolations(t *testing.T) {
 		}}, "the sender was not told"},
 
 		"a pool has too many slots": {breakage{slots: 6}, "handlers run at once in a pool of"},
+
+		"jobs of one key run at once": {breakage{key: func(m *listener.Message[job]) string { return string(m.ID) }}, "run at once with"},
+
+		"a limit is ignored": {breakage{limit: func(_ *limited.Limit, q queue.Queue) queue.Queue { return q }}, "more were sent than"},
+
+		"keys are placed anywhere": {breakage{place: func(sharded.Strategy) sharded.Strategy { return sharded.Random }}, "and an earlier one in"},
 
 		"reserved slots are taken": {breakage{member: func(o *pool.MemberOptions) { o.Reserve = 0 }}, "which leaves others less than they have or reserve"},
 

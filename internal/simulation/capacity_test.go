@@ -6,6 +6,9 @@ import "time"
 // some of its slots or loops are missing.
 func (w *world) checkCapacity(p *process) {
 	s := p.plan.settled()
+	if w.plan.shards.on() || s.isLimited() { // they share slots and requests as they come
+		return
+	}
 	loops := s.maxLoops()
 	if s.hookPanic > 0 { // the hook that says how many loops to run may have panicked
 		loops = max(s.minLoops(), 1)

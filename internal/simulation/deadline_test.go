@@ -74,7 +74,7 @@ func (w workerPlan) severalLoops() bool {
 }
 
 // capacity returns how many handlers can run at once with that many loops.
-func (w workerPlan) capacity(loops int) int { return min(w.concurrency, loops*w.batch) }
+func (w workerPlan) capacity(loops int) int { return min(w.concurrency, loops*w.fetched()) }
 
 // stuck returns how long after the end of its context a handler is reported.
 func (w workerPlan) stuck() time.Duration {
@@ -105,6 +105,7 @@ type pace struct {
 	timeout   time.Duration // the shortest; 0 for none
 	company   time.Duration // until a batch begins
 	together  bool          // whether there are batches
+	rate      float64       // what the lowest of their limits allows a second; 0 for no limit
 	longest   time.Duration // of the runs that are left to do: a batch takes as long as the longest
 }
 
@@ -124,6 +125,7 @@ func (w *world) pace(by []*process) pace {
 		if s.wakes {
 			c.discovery = max(c.discovery, w.plan.wakes.safety+w.plan.wakes.safety/10+s.idleMax)
 		}
+		c.rate = slowest(c.rate, slowest(s.limit.Requests, s.limit.Messages))
 		c.delay = max(c.delay, s.maxRetryDelay)
 		if s.hookPanic > 0 || s.maxRetryDelay == 0 { // then the default curve applies
 			c.delay = max(c.delay, time.Duration(1.1*math.Pow(float64(s.policy.maxAttempts), 4))*time.Second)
@@ -135,6 +137,12 @@ func (w *world) pace(by []*process) pace {
 		if s.together > 0 {
 			c.together, c.company = true, max(c.company, s.company)
 		}
+	}
+	if w.plan.shards.on() {
+		c.capacity = w.plan.shards.sharedBy(c.capacity)
+	}
+	if w.plan.keys.on() { // of the slots half may be taken by jobs that wait for their keys
+		c.capacity = max(c.capacity/2, 1)
 	}
 	c.capacity = w.plan.share(c.capacity, by)
 	return c
@@ -202,11 +210,14 @@ func (w *world) deadline(by []*process) deadline {
 	c := w.pace(by)
 	w.remaining(by, func(id queue.ID, l leftover) { c.course(id, l) }) // computes c.longest
 	soon, hangs := w.now(), w.now()
-	var work, chain, probes time.Duration
+	var work, chain, probes, keyed time.Duration
+	all := 0
 	hang := make(map[queue.ID]bool)
 	w.remaining(by, func(id queue.ID, l leftover) {
 		runs, long := c.course(id, l)
 		work += long
+		all += runs + 1
+		keyed += c.keyedRuns(l.job, runs, long)
 		chain = max(chain, long+2*maxStep+time.Duration(runs)*(2*maxStep+c.pause(l.job)+wakeUp+c.lingering))
 		probes += time.Duration(runs) * maxProbePause
 		if until := w.hangsUntil(id); until > w.now() {
@@ -222,7 +233,7 @@ func (w *world) deadline(by []*process) deadline {
 	if c.capacity <= 0 { // hanging runs occupy all slots
 		soon, c.capacity = max(soon, c.blocked), 1
 	}
-	long := w.plan.flagEnds() + maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes
+	long := w.plan.flagEnds() + maxErrorWait + maxProbePause + c.discovery + c.lingering + work/time.Duration(c.capacity) + chain + probes + keyed + c.held(all, work)
 	return deadline{soon + long, max(soon, hangs) + long, hang}
 }
 

@@ -22,6 +22,11 @@
 //     account, and a syphon, which may be killed, that brings the messages home;
 //   - in one world in ten of those with several workers a pool whose slots they share, weighted or strict, with
 //     reserves; they come and go, and none is killed;
+//   - in one world in ten without wake-ups, pauses, backlog queues and pools several queues as one: a producer that
+//     places messages on shards, and workers that listen to all of them, to one that is added later too;
+//   - in one world in eight keys, of which a process runs one handler at a time: the others wait in their slots,
+//     or are postponed;
+//   - in one world in eight workers with limits of their own on requests and messages;
 //   - stops, halts and kills, and a queue that is deleted and created again.
 //
 // One world in five has no faults, and the audit of it is exact.
@@ -41,7 +46,8 @@
 // discarded, is still in the queue, has expired, or was dropped with its queue. A delete follows
 // a success, a discard or a copy. Each attempt is recorded once, and runs respect MaxAttempts and
 // MaxLost. Handlers respect Concurrency, dequeues the free slots, and loops their bounds. Members of a pool leave
-// others what these have and reserve (pools_test.go). Counters
+// others what these have and reserve (pools_test.go). No two handlers of a process have the same key at one time (keys_test.go), no limit is exceeded by
+// what waits for it (limits_test.go), and messages with one key are in one shard if that places them (shards_test.go). Counters
 // agree with the calls. In a pause nothing is dequeued, a worker that takes messages reads the flag within a minute,
 // and while the flag pauses it no more often (pauses_test.go). What was diverted
 // comes home, as it was sent, and twice only if a response was lost or a syphon killed (pairing_test.go). No process acts after its end, and no goroutine is left, which the bubble
@@ -70,7 +76,7 @@
 // goroutines. It leaves out the worlds in which slots become free, or are taken, by two goroutines at
 // one instant: those with a QueueEmpty hook, which replaces the hooks in which loops wait, those with
 // wake-ups and several loops, which end without a hook, those with pauses and several loops, which go on together,
-// those with backlog queues, which are chosen at random, those with a pool, whose members wait for one another, and those that give up several handlers of a
+// those with backlog queues, which are chosen at random, those with a pool, whose members wait for one another, those with shards or keys, whose handlers do, and those that give up several handlers of a
 // batch.
 //
 // Worlds therefore never have two undecodable messages with the same text. They would be

@@ -52,10 +52,11 @@ func (b *ledger) handled(a *message, e entry) {
 func (b *ledger) start(a *message, d *delivery, s *worker, e entry) {
 	s.running++
 	b.checkPool(e)
+	b.takeKey(d, s, e)
 	if most := s.concurrency(d.entry.at); s.running > most {
 		b.addViolation(e, "%d handlers run at once, the concurrency is %d", s.running, most)
 	}
-	if s.stopped > 0 && e.at > s.stopped+maxStep && !d.noted && claimOf(d.entry.text) == "" { // recording the start takes a call, and so does a download
+	if s.stopped > 0 && e.at > s.stopped+maxStep && !d.noted && claimOf(d.entry.text) == "" && d.head.Key == "" { // recording the start takes a call, and so does a download; a key may be taken
 		b.addViolation(e, "a handler starts after the stop at %v", s.stopped)
 	}
 	switch {
@@ -117,6 +118,7 @@ func formatOf(text string) codec.Format {
 
 func (b *ledger) end(a *message, d *delivery, s *worker, e entry) {
 	d.ended = &e
+	b.freeKey(d, s)
 	if !d.givenUp {
 		s.running--
 	}

@@ -70,6 +70,7 @@ type entry struct {
 	until   time.Duration // until when it is hidden; when it expires, at acceptance, 0 for never
 	hidden  time.Duration // until when, at acceptance
 	outcome string        // result or error
+	queue   string        // at acceptance
 	state   sample
 
 	settings listener.Settings // that were changed

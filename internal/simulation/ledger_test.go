@@ -20,6 +20,8 @@ type ledger struct {
 	bodies   map[string]*body // by the names of their blobs
 	stays    int              // copies in the poison queue at the end
 	copies   int              // ever made
+	held     map[holder]*delivery
+	places   map[string]string // shards by keys
 
 	claimsLeft []string // of messages in either queue, at the end
 
@@ -32,7 +34,7 @@ func audit(w *world) *ledger {
 	b := &ledger{
 		world: w, messages: make(map[queue.ID]*message), receipts: make(map[queue.Receipt]*delivery),
 		workers: make(map[string]*worker), overlaps: make(map[string]int), bodies: make(map[string]*body),
-		violations: slices.Clone(w.violations),
+		violations: slices.Clone(w.violations), held: make(map[holder]*delivery), places: make(map[string]string),
 	}
 	for _, p := range w.processes {
 		b.workers[p.plan.name] = newWorker(p)
@@ -51,6 +53,7 @@ func audit(w *world) *ledger {
 	b.closePairing()
 	for _, p := range w.processes {
 		b.closeWorker(b.workers[p.plan.name])
+		b.checkLimit(b.workers[p.plan.name])
 	}
 	if b.stays != b.copies {
 		b.addViolation(entry{}, "%d copies were made and %d are in the poison queue", b.copies, b.stays)

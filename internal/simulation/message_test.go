@@ -34,6 +34,7 @@ func (b *ledger) accept(e entry) {
 		b.addViolation(e, "a message that was not sent, or whose id is in use")
 		return
 	}
+	b.checkPlace(e)
 	a := &message{id: e.id, job: b.world.jobs[n], acceptance: e, text: readable(e.text)}
 	b.messages[e.id] = a
 	b.order = append(b.order, a)

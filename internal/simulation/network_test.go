@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/internal/pipelistener"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/azurequeue"
 	"github.com/millrace/millrace/queue/azurequeue/http1"
@@ -29,13 +29,12 @@ const (
 // network connects the processes with the engine: directly, or through the whole client,
 // its connections, and the emulator. Connections are pipes, which a bubble understands.
 type network struct {
-	queue   queue.Manager // the jobs, as processes reach them
-	service *emulator.Server
-	server  http.Server
-	arrived chan net.Conn
-	closed  chan struct{}
-	hangUp  func()
-	serving sync.WaitGroup
+	queue    queue.Manager // the jobs, as processes reach them
+	service  *emulator.Server
+	server   http.Server
+	listener *pipelistener.Listener // nil if they use the engine itself
+	hangUp   func()
+	serving  sync.WaitGroup
 }
 
 // worldKey is the account's key. It is not secret.
@@ -45,10 +44,10 @@ func newNetwork(over way, engine *localqueue.Engine) *network {
 	if over == inProcess {
 		return &network{queue: engine.Queue(jobs), hangUp: func() {}}
 	}
-	n := &network{arrived: make(chan net.Conn), closed: make(chan struct{})}
+	n := &network{listener: pipelistener.New()}
 	n.service = emulator.New(engine, &emulator.Options{Accounts: map[string][]byte{jobs.Account: worldKey}, Public: true})
 	n.server.Handler = n.service
-	n.serving.Go(func() { _ = n.server.Serve(n) }) // until it is closed
+	n.serving.Go(func() { _ = n.server.Serve(n.listener) }) // until it is closed
 	q, err := azurequeue.Open(n.service.ConnectionString(), jobs.Queue, &azurequeue.Options{Transport: n.transport(over)})
 	if err != nil {
 		panic(err)
@@ -71,44 +70,16 @@ func (n *network) transport(over way) policy.Transporter {
 // close closes all connections, after the last request.
 func (n *network) close() {
 	n.hangUp()
-	if n.closed == nil {
+	if n.listener == nil {
 		return
 	}
-	close(n.closed)
 	_ = n.server.Close() // pipes have no errors
 	n.serving.Wait()
 }
 
 func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case n.arrived <- there:
-		return here, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-n.closed:
-		return nil, errors.New("the network is closed")
-	}
+	return n.listener.Dial(ctx)
 }
-
-// The network is the [net.Listener] of its server.
-var _ net.Listener = (*network)(nil)
-
-// Accept implements [net.Listener].
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.arrived:
-		return c, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements [net.Listener].
-func (n *network) Close() error { return nil }
-
-// Addr implements [net.Listener].
-func (n *network) Addr() net.Addr { return &net.UnixAddr{Name: "world", Net: "pipe"} }
 
 // unused is the fallback of a transport that must never use it.
 type unused struct{}
@@ -121,7 +92,7 @@ func (unused) Do(r *http.Request) (*http.Response, error) {
 // The history must be the same as without a network, entry by entry.
 func TestEveryTransportPlaysTheSame(t *testing.T) {
 	for n := uint64(1); n <= worlds(*seeds, defaultSeeds)/25; n++ {
-		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() {
+		if p := newPlan(n); p.hooked || p.wakesManyLoops() || p.pausesManyLoops() || p.pairing.on || p.pool.on() || p.shards.on() || p.keys.on() {
 			continue
 		}
 		here := run(t, n, breakage{})

@@ -45,6 +45,7 @@ type jobPlan struct {
 	form       form
 	largest    bool // its text has the maximum size
 	claimed    bool // its body is stored elsewhere
+	key        string
 	behaviour  behaviour
 	times      int           // of the behaviour, before it succeeds
 	atOnce     bool          // a retry or snooze is without a delay
@@ -162,7 +163,7 @@ func (j jobPlan) body(try, padding int) string {
 
 func (j jobPlan) padded(at time.Time, try, padding int) string {
 	body := j.body(try, padding)
-	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Enqueued: at}, []byte(body), codec.Envelope)
+	sealed, err := codec.Seal(codec.Head{ID: "job-" + str(j.n), Key: j.key, Enqueued: at}, []byte(body), codec.Envelope)
 	if err != nil {
 		panic(err)
 	}

@@ -28,6 +28,8 @@ type plan struct {
 	pauses    pausesPlan
 	pairing   pairingPlan
 	pool      poolPlan
+	shards    shardsPlan
+	keys      keysPlan
 
 	drop        time.Duration // when the queue is deleted; 0 for never
 	deletingFor time.Duration // how long its name stays taken
@@ -53,6 +55,15 @@ func (o outagePlan) covers(at time.Duration) bool { return at >= o.from && at < 
 
 // newPlan draws the plan of a seed.
 func newPlan(seed uint64) *plan {
+	p := newCommonPlan(seed)
+	p.drawShards()
+	p.drawKeys()
+	p.drawLimits()
+	return p
+}
+
+// newCommonPlan draws all but what limits the workers or divides the queue.
+func newCommonPlan(seed uint64) *plan {
 	d := dice(seed)
 	p := &plan{
 		dice:      d,

@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limited"
 )
 
 // ending is how a worker process ends.
@@ -51,6 +52,7 @@ type workerPlan struct {
 	changes   []change
 	pauses    []span // by its program
 	member    memberPlan
+	limit     limited.Options // 0 for none
 }
 
 // change is one of settings while the worker runs.

@@ -25,6 +25,7 @@ func (p *plan) drawPool() {
 	if len(p.workers) < 2 || p.outage.long > 0 || p.claims.outage.long > 0 || !d.chance(0.15, "pool") {
 		return
 	}
+	p.claims.deadly = 0 // as the faults of its workers below
 	p.pool = poolPlan{slots: d.number(len(p.workers), 14, "pool", "slots"), strict: d.chance(0.3, "pool", "strict")}
 	for i := range p.workers {
 		w := &p.workers[i]

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,9 +9,11 @@ import (
 
 	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/poison"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/faultqueue"
+	"github.com/millrace/millrace/queue/limited"
 	"github.com/millrace/millrace/scaling"
 )
 
@@ -21,7 +22,9 @@ type process struct {
 	world    *world
 	plan     workerPlan
 	wire     *faultqueue.Queue
-	listener *listener.Listener[job]
+	listener running
+	keys     *perkey.Keys          // of which it runs one handler at a time; or nil
+	limit    *limited.Limit        // or nil
 	together listener.Handler[job] // of several messages; nil for one at a time
 	parts    sync.Map              // *listener.Message[job] → *handling, of those on their way into a batch
 	born     chan struct{}         // closed when it has begun
@@ -54,7 +57,8 @@ func (p *process) live() {
 	if p.plan.together > 0 {
 		p.together = dispatcher.Batch(p.handleTogether, p.plan.together, p.plan.company)
 	}
-	p.listener = listener.New(p.queue(), w.breakage.handler(p.handle), p.options())
+	p.keys, p.limit = w.keysOf(&p.plan), p.plan.newLimit()
+	p.listener = p.listen()
 
 	close(p.born)
 	p.pauseProgram()
@@ -88,10 +92,8 @@ func (p *process) live() {
 	end()
 	w.history.note(entry{kind: returned, who: p.plan.name})
 	p.state = p.listener.State()
-	if gone := (*dispatcher.AbandonedError)(nil); errors.As(p.err, &gone) {
-		for _, id := range gone.Messages {
-			p.abandoned[id]++
-		}
+	for _, id := range abandonedIn(p.err) {
+		p.abandoned[id]++
 	}
 }
 
@@ -167,8 +169,9 @@ func (p *process) drain(done chan error) {
 	}
 }
 
-func (p *process) queue() queue.Queue {
-	q := p.world.breakage.wire(p, p.wire)
+// queue returns a queue as the listener has it, over this wire.
+func (p *process) queue(wire queue.Queue) queue.Queue {
+	q := p.limitedTo(p.world.breakage.wire(p, wire))
 	if p.plan.release == 2 {
 		q = &nextRelease{Queue: q, newer: make(map[queue.ID]bool)}
 	}

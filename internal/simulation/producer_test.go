@@ -16,7 +16,7 @@ func (w *world) produce() {
 	onceWire := faultqueue.New(w.server("producer"), w.plan.since(0, undoubled(w.plan.sending)))
 	defer wire.Wait()
 	defer onceWire.Wait()
-	q, once := w.breakage.sending(wire), w.breakage.sending(onceWire)
+	q, once := w.spread(wire, "producer"), w.spread(onceWire, "producer of what is sent once")
 	defer close(w.produced)
 	if w.plan.pairing.on {
 		q = w.pairProducer(wire)
@@ -37,7 +37,7 @@ func (w *world) produce() {
 }
 
 // send puts a job on the queue, and reports whether it was accepted.
-func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
+func (w *world) send(q queue.Sender, j jobPlan, try int) bool {
 	text := j.text(time.Now(), try)
 	if j.claimed {
 		if text = w.claimed(j, time.Now(), try); text == "" {
@@ -48,7 +48,7 @@ func (w *world) send(q queue.Queue, j jobPlan, try int) bool {
 	w.texts[text] = j.n
 	w.mu.Unlock()
 	from := w.now()
-	m, err := q.Enqueue(context.Background(), text, &queue.EnqueueOptions{Delay: j.delay, TTL: j.ttl})
+	m, err := q.Enqueue(context.Background(), text, &queue.EnqueueOptions{Delay: j.delay, TTL: j.ttl, Key: j.key})
 	switch {
 	case err != nil:
 		return false

@@ -20,7 +20,7 @@ type server struct {
 var _ queue.Queue = (*server)(nil)
 
 func (s *server) Sibling(suffix string) queue.Queue {
-	return &server{s.Manager.Sibling(suffix).(queue.Manager), true, s.who, s.history}
+	return &server{s.Manager.Sibling(suffix).(queue.Manager), isPoison(suffix), s.who, s.history}
 }
 
 func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptions) (queue.Message, error) {
@@ -30,7 +30,7 @@ func (s *server) Enqueue(ctx context.Context, text string, o *queue.EnqueueOptio
 	if err != nil {
 		return m, err
 	}
-	e := entry{kind: accepted, who: s.who, id: m.ID, text: text}
+	e := entry{kind: accepted, who: s.who, id: m.ID, text: text, queue: s.Name().Queue}
 	if s.poison {
 		e.kind, e.text = copied, withoutPlace(text)
 	}

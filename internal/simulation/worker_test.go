@@ -72,11 +72,13 @@ func (s *worker) bounds() (concurrency, loops int) {
 	for _, l := range s.limits {
 		concurrency, loops = max(concurrency, l.plan.concurrency), max(loops, l.plan.maxLoops())
 	}
-	return concurrency, loops
+	return concurrency, loops * max(s.world.plan.shards.n, 1)
 }
 
 // minLoops is how many loops there must be.
-func (s *worker) minLoops() int { return s.limits[len(s.limits)-1].plan.minLoops() }
+func (s *worker) minLoops() int {
+	return s.limits[len(s.limits)-1].plan.minLoops() * s.world.plan.shards.fewest()
+}
 
 // checkWorker checks what is true of a process whatever it does.
 func (b *ledger) checkWorker(s *worker, e entry) {
@@ -158,7 +160,8 @@ func (b *ledger) closeWorker(s *worker) {
 	if len(s.abandoned) == 0 && (st.Running != 0 || st.Settling != 0) || st.Loops != 0 {
 		b.addViolation(entry{}, "%s: State after Run: got %+v, want nothing running", s.plan.name, st)
 	}
-	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < s.plan.minLoops() {
-		b.addViolation(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, s.plan.minLoops(), loops)
+	least := s.plan.minLoops() * s.world.plan.shards.fewest()
+	if _, loops := s.bounds(); st.LoopsPeak > loops || st.LoopsStarted < least {
+		b.addViolation(entry{}, "%s: peak of %d loops, %d started; at least %d and at most %d may run", s.plan.name, st.LoopsPeak, st.LoopsStarted, least, loops)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/perkey"
 	"github.com/millrace/millrace/pool"
 	"github.com/millrace/millrace/queue"
 	"github.com/millrace/millrace/queue/localqueue"
@@ -24,6 +25,7 @@ type world struct {
 	broker    *wakeBroker
 	pairing   *pairing
 	pool      *pool.Pool    // of the workers; or nil
+	keys      *perkey.Keys  // of workers that share a pool; or nil
 	produced  chan struct{} // closed when everything is sent
 	processes []*process
 	surviving sync.WaitGroup // processes that continue after the horizon
@@ -63,10 +65,12 @@ func play(p *plan, b breakage) *world {
 		s.dead, s.kill = func() bool { return false }, func() {}
 		w.sending = w.newClaims(s)
 	}
-	w.pairing, w.pool = &pairing{world: w}, p.newPool(b.slots)
+	w.pairing, w.pool, w.keys = &pairing{world: w}, p.newPool(b.slots), p.newKeys()
 	w.network, w.broker = newNetwork(p.way, w.engine), &wakeBroker{world: w}
-	if err := w.engine.Queue(jobs).Create(context.Background(), nil); err != nil {
-		panic(err)
+	for _, q := range w.mains() {
+		if err := q.Create(context.Background(), nil); err != nil {
+			panic(err)
+		}
 	}
 	w.faultyTime()
 	w.calm()
@@ -181,26 +185,28 @@ func (w *world) faultyTime() {
 	w.pairing.ended.Wait()
 }
 
-// count removes the remaining messages from both queues, after all have become visible.
+// count removes the remaining messages from all queues, after all have become visible.
 func (w *world) count() {
 	time.Sleep(8 * 24 * time.Hour)
 	w.keepBodies()
-	main := w.engine.Queue(jobs)
-	for _, c := range []struct {
-		queue queue.Queue
-		kind  kind
-	}{{main, remains}, {main.Sibling("-poison"), copyStays}} {
-		for {
-			batch, err := c.queue.Dequeue(context.Background(), queue.MaxBatch, queue.MaxVisibility)
-			if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
-				w.addViolation("count what remains: %v", err)
-			}
-			if len(batch) == 0 {
-				break
-			}
-			for _, m := range batch {
-				w.history.note(entry{kind: c.kind, who: "janitor", id: m.ID, count: m.DequeueCount, text: m.Text})
-			}
+	for _, main := range w.mains() {
+		w.countIn(main, remains)
+		w.countIn(main.Sibling("-poison"), copyStays)
+	}
+}
+
+// countIn removes the remaining messages from one queue.
+func (w *world) countIn(q queue.Queue, as kind) {
+	for {
+		batch, err := q.Dequeue(context.Background(), queue.MaxBatch, queue.MaxVisibility)
+		if err != nil && !errors.Is(err, queue.ErrQueueMissing) {
+			w.addViolation("count what remains: %v", err)
+		}
+		if len(batch) == 0 {
+			return
+		}
+		for _, m := range batch {
+			w.history.note(entry{kind: as, who: "janitor", id: m.ID, count: m.DequeueCount, text: m.Text})
 		}
 	}
 }
