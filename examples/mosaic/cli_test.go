@@ -3,17 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"github.com/millrace/millrace/examples/internal/account"
 	"image"
 	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/examples/internal/cli"
 )
 
 // result is the result of a run.
@@ -146,11 +151,12 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	r := mosaic(t)
-	if r.status != statusDone || r.stderr != "" {
-		t.Fatalf("got status %d, stderr %q; want status %d and no stderr", r.status, r.stderr, statusDone)
+	if r.status != cli.StatusDone || r.stderr != "" {
+		t.Fatalf("got status %d, stderr %q; want status %d and no stderr", r.status, r.stderr, cli.StatusDone)
 	}
 	path := filepath.Join(dir, "mosaic.png")
-	for _, want := range []string{path, "960×640", "slices                8", "messages              18", "loops at peak", "storage transactions", "time"} {
+	// How many messages is tested in package roles: a lease that ends on a busy machine takes some more.
+	for _, want := range []string{path, "960×640", " of them used", "slices                8", "messages              ", "loops at peak", "storage transactions", "time"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("summary: want %q in it, got\n%s", want, r.stdout)
 		}
@@ -166,9 +172,9 @@ func TestWithoutArgumentsTheSampleIsRendered(t *testing.T) {
 	}
 }
 
-// TestEveryCellIsTheNearestTile determines from the files alone which tile each cell must be, by an
-// exhaustive search with other arithmetic than the program's.
-func TestEveryCellIsTheNearestTile(t *testing.T) {
+// TestEveryCellIsATileOfTheFolder identifies the tile of every cell from the files alone, and compares with an exhaustive search for the
+// nearest, with other arithmetic than the program's.
+func TestEveryCellIsATileOfTheFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const tile = 5
@@ -184,7 +190,7 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 		write(t, filepath.Join(dir, "tiles", name), img)
 		library[name] = img
 	}
-	// A mirrored twin has the same mean, and loses the tie by its name.
+	// A mirrored twin has the same mean.
 	twin := image.NewNRGBA(image.Rect(0, 0, tile, tile))
 	for p := range tile * tile {
 		twin.Set(tile-1-p%tile, p/tile, library["Aa.png"].At(p%tile, p/tile))
@@ -196,34 +202,57 @@ func TestEveryCellIsTheNearestTile(t *testing.T) {
 
 	out := filepath.Join(dir, "out.png")
 	r := mosaic(t, "render", "-in", filepath.Join(dir, "in.png"), "-out", out, "-tile", "5", "-slices", "5", "-tiles", filepath.Join(dir, "tiles"))
-	if r.status != statusDone {
-		t.Fatalf("got status %d: %s; want status %d", r.status, r.stderr, statusDone)
+	if r.status != cli.StatusDone {
+		t.Fatalf("got status %d: %s; want status %d", r.status, r.stderr, cli.StatusDone)
 	}
 	if strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "broken.jpg") {
 		t.Errorf("stderr: got %s, want one line with \"broken.jpg\"", r.stderr)
+	}
+	if want := "photographs: " + fmt.Sprint(len(library)) + " of " + fmt.Sprint(len(library)+1) + " used, 1 skipped: 1 not a picture\n"; !strings.Contains(r.stdout, want) {
+		t.Errorf("stdout: got %s, want the line %q", r.stdout, want)
 	}
 	got := read(t, out)
 	if want := image.Rect(0, 0, 80, 60); got.Bounds() != want {
 		t.Fatalf("bounds of the mosaic: got %v, want %v: the picture cropped to whole tiles", got.Bounds(), want)
 	}
-	for y := 0; y < 60; y += tile {
-		for x := 0; x < 80; x += tile {
-			cell := labOfMean(in, image.Rect(x, y, x+tile, y+tile))
-			best, distance := "", 0.0
+	sum, nearest := 0.0, 0.0 // of the distances of the tiles chosen, and of the nearest
+	var used [12][16]string
+	for y := range 12 {
+		for x := range 16 {
+			r := image.Rect(x*tile, y*tile, (x+1)*tile, (y+1)*tile)
+			cell, best := labOfMean(in, r), math.Inf(1)
 			for name, img := range library {
 				d := distanceOf(cell, labOfMean(img, img.Bounds()))
-				if best == "" || d < distance-1e-9 || d < distance+1e-9 && name < best {
-					best, distance = name, d
+				best = min(best, d)
+				if samePixels(got, r, img) {
+					used[y][x] = name
+					sum += d
 				}
 			}
-			for p := range tile * tile {
-				a := color.NRGBAModel.Convert(got.At(x+p%tile, y+p/tile))
-				if b := color.NRGBAModel.Convert(library[best].At(p%tile, p/tile)); a != b {
-					t.Fatalf("cell %d,%d, nearest tile %s: pixel %d: got %v, want %v", x/tile, y/tile, best, p, a, b)
-				}
+			nearest += best
+			switch name := used[y][x]; {
+			case name == "":
+				t.Fatalf("cell %d,%d: got no tile of the folder, want one", x, y)
+			case x > 0 && used[y][x-1] == name || y > 0 && used[y-1][x] == name:
+				t.Errorf("cell %d,%d: got the tile of the cell beside it, %s, want another", x, y, name)
 			}
 		}
 	}
+	if sum > 2*nearest {
+		t.Errorf("distance from the picture: got %.1f on average, want at most twice that of the nearest tiles, %.1f", sum/12/16, nearest/12/16)
+	}
+}
+
+// samePixels compares a rectangle of a picture with all of another.
+func samePixels(img image.Image, r image.Rectangle, tile image.Image) bool {
+	for y := range r.Dy() {
+		for x := range r.Dx() {
+			if color.NRGBAModel.Convert(img.At(r.Min.X+x, r.Min.Y+y)) != color.NRGBAModel.Convert(tile.At(x, y)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func TestFormatsSizesAndDefaults(t *testing.T) {
@@ -243,11 +272,13 @@ func TestFormatsSizesAndDefaults(t *testing.T) {
 		{"in.jpg", "out.jpeg", nil, "2", image.Pt(48, 32)}, // eight slices adapt to two rows
 		{"in.gif", "out.jpg", []string{"-tile", "1", "-slices", "33"}, "33", image.Pt(50, 33)},
 		{"in.png", "out.png", []string{"-tile", "33"}, "1", image.Pt(33, 33)},
+		{"in.png", "out.png", []string{"-tile", "8", "-scale", "2.5", "-tint", "40", "-reuse", "0"}, "8", image.Pt(120, 80)},
+		{"in.jpg", "out.jpg", []string{"-tile", "8", "-scale", "0.5", "-reuse", "100", "-slices", "2"}, "2", image.Pt(24, 16)},
 	} {
 		out := filepath.Join(dir, c.out)
 		r := mosaic(t, append([]string{"render", "-in", filepath.Join(dir, c.in), "-out", out, "-tiles", folder}, c.flags...)...)
-		if r.status != statusDone || !strings.Contains(r.stdout, "slices                "+c.slices+"\n") {
-			t.Errorf("%v: got status %d, %s%s; want status %d and %s slices", c, r.status, r.stderr, r.stdout, statusDone, c.slices)
+		if r.status != cli.StatusDone || !strings.Contains(r.stdout, "slices                "+c.slices+"\n") {
+			t.Errorf("%v: got status %d, %s%s; want status %d and %s slices", c, r.status, r.stderr, r.stdout, cli.StatusDone, c.slices)
 			continue
 		}
 		if got := read(t, out).Bounds().Size(); got != c.size {
@@ -266,20 +297,35 @@ func TestInvalidCommandLines(t *testing.T) {
 		{"render", "-in", in, "-out", filepath.Join(dir, "out.gif")}, {"render", "-in", in, "-out", filepath.Join(dir, "out")},
 		render("extra"), render("-unknown"), render("-tile"), render("-tile", "0"), render("-tile", "-1"), render("-tile", "65"), render("-tile", "x"),
 		render("-slices", "0"), render("-slices", "-3"), render("-slices", "3"), render("-slices", "99999999999999999999"),
+		render("-scale", "0"), render("-scale", "-1"), render("-scale", "1.125"), render("-scale", "x"), render("-scale", ""), render("-scale", "65"),
+		render("-tint", "-1"), render("-tint", "41"), render("-tint", "x"), render("-reuse", "-1"), render("-reuse", "101"), render("-reuse", "x"),
+		{"controller", "extra"}, {"controller", "-slices-at-once", "2"}, {"controller", "-account", ""}, {"controller", "-account", "nowhere"}, {"controller", "-blobs", " "},
+		{"processor", "-slices-at-once", "0"}, {"processor", "-slices-at-once", "257"}, {"processor", "-slices-at-once", "x"}, {"processor", "-account", "@missing"},
+		{"clean", "-n=x"}, {"clean", "all"}, {"clean", "-account", "AccountName=a"}, render("-roles", "processor"), render("-account", "@"),
 		render("-tiles", ""), render("-blobs", ""), render("-account", ""), render("-account", "nowhere"),
 		render("-account", "AccountName=a"), render("-account", "ftp://a"), render("-account", "http://a.queue.core.windows.net"),
 	} {
 		r := mosaic(t, args...)
-		if r.status != statusUsage || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") || r.stdout != "" {
-			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d and one line on stderr", args, r.status, r.stdout, r.stderr, statusUsage)
+		if r.status != cli.StatusUsage || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") || r.stdout != "" {
+			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d and one line on stderr", args, r.status, r.stdout, r.stderr, cli.StatusUsage)
 		}
 	}
 	if got := left(t, dir); len(got) != 1 {
 		t.Errorf("files in the folder: got %v, want 1", got)
 	}
-	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}, {"render", "-h"}, {"render", "-in", in, "--help"}} {
-		if r := mosaic(t, args...); r.status != statusDone || r.stdout != usage || r.stderr != "" {
-			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d, stdout %q, no stderr", args, r.status, r.stdout, r.stderr, statusDone, usage)
+	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}} {
+		if r := mosaic(t, args...); r.status != cli.StatusDone || r.stdout != commandLine().Usage() || r.stderr != "" {
+			t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d, stdout %q, no stderr", args, r.status, r.stdout, r.stderr, cli.StatusDone, commandLine().Usage())
+		}
+	}
+	for _, c := range commandLine().Commands {
+		for _, args := range [][]string{{c.Name, "-h"}, {c.Name, "-account", "x", "--help"}} {
+			if r := mosaic(t, args...); r.status != cli.StatusDone || r.stdout != c.Help || r.stderr != "" {
+				t.Errorf("%q: got status %d, stdout %q, stderr %q; want status %d, stdout %q, no stderr", args, r.status, r.stdout, r.stderr, cli.StatusDone, c.Help)
+			}
+		}
+		if !strings.Contains(commandLine().Usage(), "mosaic "+c.Name+" ") {
+			t.Errorf("usage: got no %q, want every command in it", c.Name)
 		}
 	}
 }
@@ -317,6 +363,8 @@ func TestFailedJobs(t *testing.T) {
 		{"-in", file("huge.png"), "-out", out},
 		{"-in", file("small.png"), "-out", out},
 		{"-in", in, "-out", out, "-tile", "41"},
+		{"-in", in, "-out", out, "-tile", "4", "-scale", "4.01"},
+		{"-in", in, "-out", out, "-tile", "64", "-scale", "0.5"},
 		{"-in", in, "-out", out, "-tiles", file("none")},
 		{"-in", in, "-out", out, "-tiles", file("missing")},
 		{"-in", in, "-out", out, "-tiles", file("text.jpg")},
@@ -327,8 +375,8 @@ func TestFailedJobs(t *testing.T) {
 		{"-in", in, "-out", file("text.jpg/out.png")},
 	} {
 		r := mosaic(t, append([]string{"render"}, args...)...)
-		if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") {
-			t.Errorf("%q: got status %d, stderr %q; want status %d and one line on stderr", args, r.status, r.stderr, statusFailed)
+		if r.status != cli.StatusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "mosaic: ") {
+			t.Errorf("%q: got status %d, stderr %q; want status %d and one line on stderr", args, r.status, r.stderr, cli.StatusFailed)
 		}
 	}
 	if data, err := os.ReadFile(out); err != nil || string(data) != "what was there" {
@@ -346,12 +394,12 @@ func TestFailedJobs(t *testing.T) {
 
 func TestAnUnreachableAccountIsGivenUp(t *testing.T) {
 	t.Parallel()
-	a, err := openAccount(embedded, nil)
+	a, err := account.Open(account.Embedded, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	location := a.location
-	if err := a.close(); err != nil { // now nothing listens on its port
+	location := a.Location()
+	if err := a.Close(); err != nil { // now nothing listens on its port
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -360,8 +408,8 @@ func TestAnUnreachableAccountIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r := mosaicUntil(ctx, "render", "-in", in, "-out", out, "-account", location, "-blobs", filepath.Join(dir, "blobs"))
-	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "refused") {
-		t.Errorf("got status %d, stderr %q; want status %d, one line with \"refused\"", r.status, r.stderr, statusFailed)
+	if r.status != cli.StatusFailed || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "refused") {
+		t.Errorf("got status %d, stderr %q; want status %d, one line with \"refused\"", r.status, r.stderr, cli.StatusFailed)
 	}
 }
 
@@ -375,7 +423,7 @@ func TestALinkedOutputReplacesTheFileBehindTheLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	needs(t, os.Symlink("file.png", link))
-	if r := mosaic(t, "render", "-in", in, "-out", link, "-tiles", fewTiles(t)); r.status != statusDone {
+	if r := mosaic(t, "render", "-in", in, "-out", link, "-tiles", fewTiles(t)); r.status != cli.StatusDone {
 		t.Fatal(r.stderr)
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
@@ -408,8 +456,8 @@ func TestTheInputIsNotOverwritten(t *testing.T) {
 		for _, out := range []string{"in.png", "./in.png", "sub/../in.png", filepath.Join(dir, "in.png"), "soft.png", "hard.png", "dir/in.png", "dir/soft.png"} {
 			// It is refused before the tiles and the account, which are invalid, are looked at.
 			r := mosaic(t, "render", "-in", in, "-out", out, "-tiles", "missing", "-account", "nowhere", "-blobs", "blobs")
-			if r.status != statusUsage || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "-out "+out+" is the picture of -in "+in) {
-				t.Errorf("%s onto %s: got %+v, want status %d and one line on stderr", in, out, r, statusUsage)
+			if r.status != cli.StatusUsage || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "-out "+out+" is the picture of -in "+in) {
+				t.Errorf("%s onto %s: got %+v, want status %d and one line on stderr", in, out, r, cli.StatusUsage)
 			}
 		}
 	}
@@ -421,7 +469,7 @@ func TestTheInputIsNotOverwritten(t *testing.T) {
 	}
 	// A copy is another file.
 	writeBytes(t, "copy.png", before)
-	if r := mosaic(t, "render", "-in", "in.png", "-out", "copy.png", "-tiles", fewTiles(t)); r.status != statusDone {
-		t.Errorf("onto a copy: got %+v, want status %d", r, statusDone)
+	if r := mosaic(t, "render", "-in", "in.png", "-out", "copy.png", "-tiles", fewTiles(t)); r.status != cli.StatusDone {
+		t.Errorf("onto a copy: got %+v, want status %d", r, cli.StatusDone)
 	}
 }

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/millrace/millrace/examples/internal/account"
+	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/internal/azuritetest"
 )
 
@@ -14,9 +20,49 @@ import (
 // and the exit status.
 const asMosaic = "MOSAIC_TEST_MAIN"
 
+// parallelTests is how many tests run at a time, on a machine with fewer processors too.
+const parallelTests = 5
+
+// dataHome is the user's data directory in tests.
+var dataHome string
+
 func TestMain(m *testing.M) {
-	if os.Getenv(asMosaic) != "" {
+	switch {
+	case os.Getenv(asServer) != "":
+		serveQueues(os.Getenv(asServer), os.Getenv(serverAddress))
+	case os.Getenv(peakVariable) != "":
+		picture.LimitMemory()
+		status := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
+		printPeak()
+		os.Exit(status)
+	case os.Getenv(asMosaic) != "":
 		main()
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	var err error
+	if dataHome, err = os.MkdirTemp("", "mosaic-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dataHome) }()
+	for name, value := range map[string]string{"XDG_DATA_HOME": dataHome, "XDG_CACHE_HOME": dataHome, account.Variable: ""} {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	// The parallel tests wait for processes, queues and leases more than they compute.
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), parallelTests))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	code := m.Run()
 	azuritetest.Stop()
@@ -24,5 +70,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	os.Exit(code)
+	return code
 }

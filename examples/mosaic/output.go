@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/millrace/millrace/examples/internal/cli"
 )
 
 // output is the file of the mosaic.
@@ -23,7 +25,7 @@ func notOnto(in, out string) error {
 	a, inErr := os.Stat(in)
 	b, outErr := os.Stat(out)
 	if inErr == nil && outErr == nil && os.SameFile(a, b) {
-		return usageErrorf("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
+		return cli.UsageErrorf("-out %s is the picture of -in %s: the mosaic needs another name, or the picture would be lost", out, in)
 	}
 	return nil
 }

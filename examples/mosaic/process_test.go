@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/internal/azuritetest"
 	"github.com/millrace/millrace/queue/azurequeue"
 )
@@ -24,15 +26,56 @@ type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
-	stderr bytes.Buffer
+	stderr errorLines
 	tmp    string
+}
+
+// errorLines collects what a program writes to stderr.
+type errorLines struct {
+	mu    sync.Mutex
+	b     bytes.Buffer  // guarded by mu
+	wrote chan struct{} // has a value after a write
+}
+
+func (e *errorLines) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case e.wrote <- struct{}{}:
+	default:
+	}
+	return e.b.Write(p)
+}
+
+func (e *errorLines) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.b.String()
+}
+
+func (e *errorLines) Len() int { return len(e.String()) }
+
+// untilErr waits until the program has written the text to stderr.
+func (p *program) untilErr(text string) {
+	p.t.Helper()
+	for !strings.Contains(p.stderr.String(), text) {
+		select {
+		case <-p.stderr.wrote:
+		case <-p.t.Context().Done():
+			p.t.Fatalf("stderr: got %q, want %q", p.stderr.String(), text)
+		}
+	}
 }
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	p := &program{t: t, tmp: t.TempDir()}
+	p.stderr.wrote = make(chan struct{}, 1)
 	p.cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asMosaic+"=1", "TMPDIR="+p.tmp)
+	p.cmd.Env = append(os.Environ(), asMosaic+"=1", "TMPDIR="+p.tmp, "XDG_DATA_HOME="+dataHome, "XDG_CACHE_HOME="+dataHome)
 	p.cmd.Stderr = &p.stderr
 	pipe, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -42,6 +85,11 @@ func start(t *testing.T, args ...string) *program {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil { // nobody has waited for it; the end of the test's context has killed it
+			_ = p.cmd.Wait()
+		}
+	})
 	return p
 }
 
@@ -82,8 +130,8 @@ func (p *program) wait() int {
 // stopped checks that the program ended as after an interruption and left no files.
 func (p *program) stopped(dir string) {
 	p.t.Helper()
-	if status := p.wait(); status != statusFailed {
-		p.t.Errorf("status: got %d, want %d", status, statusFailed)
+	if status := p.wait(); status != cli.StatusFailed {
+		p.t.Errorf("status: got %d, want %d", status, cli.StatusFailed)
 	}
 	if got := p.stderr.String(); got != "mosaic: "+errStopped.Error()+"\n" {
 		p.t.Errorf("stderr: got %s, want %v", got, errStopped)
@@ -107,6 +155,9 @@ func work(t *testing.T, dir string, flags ...string) []string {
 	return append([]string{"render", "-in", in, "-out", filepath.Join(dir, "out.png"), "-tile", "2", "-slices", "100", "-tiles", fewTiles(t)}, flags...)
 }
 
+// manySlices makes the rest of the work, after the first slices are finished, longer than a signal takes on a busy machine.
+var manySlices = []string{"-slices", "400"} // the last flag counts
+
 func TestOneSignalStopsCleanly(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "SIGTERM": syscall.SIGTERM} {
@@ -114,7 +165,7 @@ func TestOneSignalStopsCleanly(t *testing.T) {
 			t.Run(name+" at "+when, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				p := start(t, work(t, dir)...)
+				p := start(t, work(t, dir, manySlices...)...)
 				p.until(when)
 				p.signal(s)
 				p.stopped(dir)
@@ -126,7 +177,7 @@ func TestOneSignalStopsCleanly(t *testing.T) {
 func TestTwoSignalsStopAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := start(t, work(t, dir)...)
+	p := start(t, work(t, dir, manySlices...)...)
 	p.until("slices are finished")
 	p.signal(os.Interrupt)
 	p.signal(os.Interrupt)
@@ -175,7 +226,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 	accounts(t, func(t *testing.T, location string) {
 		dir := t.TempDir()
 		blobs := filepath.Join(dir, "blobs")
-		shared := []string{"-account", location, "-blobs", blobs}
+		shared := []string{"-account", location, "-blobs", blobs, "-roles", "all"}
 		victim := start(t, work(t, dir, shared...)...)
 		victim.until("slices are finished")
 		victim.signal(syscall.SIGKILL)
@@ -189,8 +240,8 @@ func TestKilledAndRunAgain(t *testing.T) {
 		small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
 		photo(t, small, 64, 64)
 		r := mosaic(t, append([]string{"render", "-in", small, "-out", out, "-tiles", fewTiles(t)}, shared...)...)
-		if r.status != statusDone {
-			t.Fatalf("status %d: %s; want status %v", r.status, r.stderr, statusDone)
+		if r.status != cli.StatusDone {
+			t.Fatalf("status %d: %s; want status %v", r.status, r.stderr, cli.StatusDone)
 		}
 		read(t, out)
 
@@ -202,7 +253,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 		}
 		defer store.Close()
 		ends := 0
-		for b, err := range store.List(t.Context(), "jobs", "") {
+		for b, err := range store.List(t.Context(), "sliceresponse", "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,67 +266,6 @@ func TestKilledAndRunAgain(t *testing.T) {
 		}
 		drop(t, location)
 	})
-}
-
-// TestBlobsInAnotherFolderAreRefusedAtOnce: a program with another folder for blobs than the killed run
-// that left messages names both folders and says what to do.
-func TestBlobsInAnotherFolderAreRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	e, err := emulator.New(nil, nil).Start("") // an account of its own: it is in use
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	location := e.ConnectionString()
-	dir := t.TempDir()
-	theirs, ours := filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
-	victim := start(t, work(t, dir, "-account", location, "-blobs", theirs)...)
-	victim.until("slices are finished")
-	victim.signal(syscall.SIGKILL)
-	if status := victim.wait(); status != -1 {
-		t.Fatalf("status: got %d, want -1: it finished before it was killed", status)
-	}
-	small, out := filepath.Join(dir, "small.png"), filepath.Join(dir, "small-out.png")
-	photo(t, small, 64, 64)
-	render := func(blobs string) result {
-		return mosaic(t, "render", "-in", small, "-out", out, "-tiles", fewTiles(t), "-account", location, "-blobs", blobs)
-	}
-	r := render(ours)
-	if r.status != statusFailed || strings.Count(r.stderr, "\n") != 1 {
-		t.Errorf("got %+v; want status %v, one line on stderr", r, statusFailed)
-	}
-	for _, want := range []string{"blobs in " + theirs + " on ", "looks in " + ours + " on ", "messages", "-blobs", "millrace clear imagerequest"} {
-		if !strings.Contains(r.stderr, want) {
-			t.Errorf("stderr: got %s, want %q in it", r.stderr, want)
-		}
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("output: got a file, want none")
-	}
-	clearAll(t, location)
-	for _, blobs := range []string{ours, theirs} { // without messages, either may use the account
-		if r := render(blobs); r.status != statusDone {
-			t.Errorf("with %s: got %+v, want status %d", blobs, r, statusDone)
-		}
-	}
-}
-
-// clearAll clears the queues, as the error advises.
-func clearAll(t *testing.T, location string) {
-	t.Helper()
-	for _, name := range []string{"imagerequest", "slicerequest", "sliceresponse", "imageresponse"} {
-		q, err := azurequeue.Open(location, name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(q.Clear(t.Context()), q.Close()); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // drop deletes the queues, for the next test and because Azurite becomes slow.
@@ -297,10 +287,10 @@ func drop(t *testing.T, location string) {
 
 func TestTheProgramsExitStatusIsThatOfTheProcess(t *testing.T) {
 	dir := t.TempDir()
-	if p := start(t, "render", "-tile", "0"); p.wait() != statusUsage || strings.Count(p.stderr.String(), "\n") != 1 {
-		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), statusUsage)
+	if p := start(t, "render", "-tile", "0"); p.wait() != cli.StatusUsage || strings.Count(p.stderr.String(), "\n") != 1 {
+		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), cli.StatusUsage)
 	}
-	if p := start(t, "render", "-in", filepath.Join(dir, "none.png"), "-out", filepath.Join(dir, "out.png")); p.wait() != statusFailed || strings.Count(p.stderr.String(), "\n") != 1 {
-		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), statusFailed)
+	if p := start(t, "render", "-in", filepath.Join(dir, "none.png"), "-out", filepath.Join(dir, "out.png")); p.wait() != cli.StatusFailed || strings.Count(p.stderr.String(), "\n") != 1 {
+		t.Errorf("stderr: %s; want status %v, one line on stderr", p.stderr.String(), cli.StatusFailed)
 	}
 }

@@ -6,21 +6,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/user"
-	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace"
-	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/internal/account"
+	"github.com/millrace/millrace/examples/internal/cli"
+	"github.com/millrace/millrace/examples/internal/plainlog"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/roles"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 )
-
-// dataFolder is where blobs are stored if the account outlives the program: a message that is received
-// later needs its blobs.
-const dataFolder = "./mosaic-data"
 
 // grace is how long handlers may finish after the mosaic is done or the user interrupts. Messages
 // still being handled then are given back.
@@ -31,16 +28,17 @@ var errStopped = errors.New("stopped before the mosaic was finished")
 
 // render makes the mosaic. Signals interrupt it at every step.
 func render(ctx context.Context, s settings, stdout, stderr io.Writer) error {
-	show := newProgress(stdout, stderr)
-	defer show.close()
-	return millrace.Run(ctx, &rendering{settings: s, show: show, logger: newLogger(show)})
+	show := newDisplay(stdout, stderr)
+	defer show.Close()
+	return millrace.Run(ctx, &rendering{settings: s, show: show, logger: plainlog.New(show)})
 }
 
 // rendering makes one mosaic. It is a [millrace.Runner] that runs the roles.
 type rendering struct {
 	settings
-	show   *progress
-	logger *slog.Logger
+	show     *display
+	logger   *slog.Logger
+	distinct atomic.Int64 // tiles in the mosaic; 0 if unknown
 }
 
 // Halt does nothing: a second signal reaches the roles directly, and every other step ends soon after
@@ -50,7 +48,7 @@ func (*rendering) Halt() {}
 // Run makes the mosaic and shows what was done.
 func (r *rendering) Run(ctx context.Context) error {
 	done, err := r.run(ctx)
-	r.show.close()
+	r.show.Close()
 	if err != nil {
 		// Errors after the interruption are its consequences.
 		if ctx.Err() != nil {
@@ -58,7 +56,7 @@ func (r *rendering) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	done.print(r.show.stdout)
+	done.print(r.show.Stdout())
 	return nil
 }
 
@@ -67,11 +65,11 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	if err := notOnto(r.in, r.out); err != nil {
 		return summary{}, err
 	}
-	account, err := openAccount(r.account, r.logger)
+	a, err := account.Open(r.account, r.logger)
 	if err != nil {
 		return summary{}, err
 	}
-	defer func() { err = errors.Join(err, account.close()) }()
+	defer func() { err = errors.Join(err, a.Close()) }()
 
 	source, err := newSource(r.in)
 	if err != nil {
@@ -85,36 +83,45 @@ func (r *rendering) run(ctx context.Context) (_ summary, err error) {
 	if err != nil {
 		return summary{}, err
 	}
-	store, place, closeStore, err := r.openBlobs()
+	b, err := mosaicProgram.OpenBlobs(ctx, a, r.blobs)
 	if err != nil {
 		return summary{}, err
 	}
-	defer func() { err = errors.Join(err, closeStore()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 
-	first, cancel := context.WithTimeout(ctx, account.patience())
-	system, err := roles.Open(first, account.queue, store, &roles.Options{Idle: account.idle(), Wakeups: account.wakeups, Grace: grace, Logger: r.logger, Place: place})
-	cancel()
+	system, err := openRoles(ctx, a, b, roles.Options{Roles: r.played(), Grace: grace, Logger: r.logger})
 	if err != nil {
-		return summary{}, elsewhere(err)
+		return summary{}, err
+	}
+	if !a.Embedded() {
+		r.show.Say("queues at %s, blobs in %s", a.Endpoint(), b.Here)
 	}
 	library, err := r.library(ctx)
 	if err != nil {
 		return summary{}, err
 	}
 	system.Preload(library)
-	r.show.say("%s: %d×%d cells of %d pixels in %d slices, %s tiles to choose from", source.name, plan.Cols, plan.Rows, plan.Tile, plan.Slices, grouped(int64(library.Len())))
+	r.show.Say("%s: %d×%d cells of %d pixels in %d slices, %s tiles to choose from", source.name, plan.Cols, plan.Rows, plan.Tile, plan.Slices, cli.Grouped(int64(library.Len())))
 	order, err := r.order(ctx, system.Broker, source, plan, library, output)
 	if err != nil {
 		return summary{}, err
 	}
 	if err := r.make(ctx, system, order); err != nil {
-		return summary{}, elsewhere(err)
+		return summary{}, err
 	}
 	return summary{
-		out: output.path, plan: plan, tiles: library.Len(),
-		messages: order.Sent(), loops: system.LoopsPeak(), transactions: account.requests.Load(),
+		out: output.path, plan: plan, tiles: library.Len(), distinct: r.distinct.Load(),
+		messages: order.Sent(), loops: system.LoopsPeak(), transactions: a.Requests(),
 		took: time.Since(begin),
 	}, nil
+}
+
+// played returns the roles of this process: all, or the client if the others work elsewhere.
+func (r *rendering) played() roles.Roles {
+	if r.account == account.Embedded || r.allRoles {
+		return roles.All
+	}
+	return roles.Client
 }
 
 // plan returns how the picture is cut into tiles and slices.
@@ -123,102 +130,21 @@ func (r *rendering) plan(source *source) (picture.Plan, error) {
 	if err != nil {
 		return picture.Plan{}, err
 	}
-	whole, err := picture.NewPlan(header.Width, header.Height, r.tile, 1)
+	if header.ProfileIgnored != "" {
+		r.show.Say("%s: %s", source.name, header.ProfileIgnored)
+	}
+	plan, err := picture.NewPlan(header.Width, header.Height, r.tile, &picture.PlanOptions{Scale: r.scale, Format: r.format})
 	if err != nil {
-		return whole, fmt.Errorf("%s: %w", source.name, err)
+		return plan, fmt.Errorf("%s: %w", source.name, err)
 	}
-	slices := r.slices
-	if r.adaptable {
-		slices = min(slices, whole.Rows)
+	if r.slices > plan.Rows {
+		return plan, cli.UsageErrorf("-slices %d: %s has %d rows of tiles, and a slice is at least one", r.slices, source.name, plan.Rows)
 	}
-	if slices > whole.Rows {
-		return whole, usageErrorf("-slices %d: %s has %d rows of tiles, and a slice is at least one", slices, source.name, whole.Rows)
+	if r.slices > 0 {
+		plan.Slices = r.slices
 	}
-	if size := whole.Size(); r.format == picture.JPEG && max(size.X, size.Y) > maxJPEGSide {
-		return whole, fmt.Errorf("cannot write %s: a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png", r.out, maxJPEGSide, size.X, size.Y)
-	}
-	whole.Slices = slices
-	return whole, nil
+	return plan, nil
 }
-
-// maxJPEGSide is the maximum in the header of a JPEG.
-const maxJPEGSide = 1<<16 - 1
-
-// elsewhere adds what to do if programs use different blob stores.
-func elsewhere(err error) error {
-	if e := (*roles.ElsewhereError)(nil); errors.As(err, &e) {
-		return fmt.Errorf("%w; give -blobs the same folder, or wait until the others are done; abandoned messages are "+
-			"deleted by millrace clear imagerequest, and the same for slicerequest, sliceresponse and imageresponse", e)
-	}
-	return err
-}
-
-// openBlobs opens the store and returns its place and a function that closes it. Even a temporary
-// store is in files, because a large picture, its slices and the mosaic need too much memory.
-func (r *rendering) openBlobs() (_ blob.Store, place string, _ func() error, _ error) {
-	path, remove := r.blobs, func() error { return nil }
-	switch {
-	case path != "":
-	case r.account == embedded:
-		var err error
-		if path, err = os.MkdirTemp("", "mosaic-"); err != nil {
-			return nil, "", nil, fmt.Errorf("make a temporary folder: %w", err)
-		}
-		remove = func() error { return os.RemoveAll(path) }
-	default:
-		path = dataFolder
-	}
-	store, err := blob.Dir(path)
-	if err != nil {
-		return nil, "", nil, errors.Join(err, remove())
-	}
-	return store, placeOf(path), func() error { return errors.Join(store.Close(), remove()) }, nil
-}
-
-// placeOf describes a folder for people on any machine.
-func placeOf(folder string) string {
-	if absolute, err := filepath.Abs(folder); err == nil {
-		folder = absolute
-	}
-	if host, err := os.Hostname(); err == nil {
-		return folder + " on " + host
-	}
-	return folder
-}
-
-// library generates the tiles, or makes them from a folder.
-func (r *rendering) library(ctx context.Context) (*tiles.Library, error) {
-	if r.tiles == "" {
-		return tiles.Generate(r.tile)
-	}
-	r.show.say("reading tiles from %s", r.tiles)
-	var skipped []skippedTile
-	library, err := tiles.FromDir(ctx, r.tiles, r.tile, func(file string, err error) {
-		skipped = append(skipped, skippedTile{file, err})
-	})
-	if err != nil {
-		if len(skipped) > 0 {
-			return nil, fmt.Errorf("%w: the first is %s: %w", err, skipped[0].file, skipped[0].err)
-		}
-		return nil, err
-	}
-	for i, s := range skipped {
-		if i == maxSkippedShown {
-			r.logger.Warn("more tiles were skipped", "files", len(skipped)-i)
-			break
-		}
-		r.logger.Warn("tile skipped", "file", s.file, "reason", s.err)
-	}
-	return library, nil
-}
-
-type skippedTile struct {
-	file string
-	err  error
-}
-
-// maxSkippedShown is the maximum number of warnings about skipped tiles.
-const maxSkippedShown = 10
 
 // order submits the picture.
 func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *source, plan picture.Plan, library *tiles.Library, output *output) (*roles.Order, error) {
@@ -227,11 +153,35 @@ func (r *rendering) order(ctx context.Context, broker *roles.Broker, source *sou
 		return nil, err
 	}
 	defer func() { _ = in.Close() }() // nothing was written
-	return broker.Submit(ctx, roles.Request{
+	var order *roles.Order
+	submitted := make(chan struct{})
+	defer close(submitted)
+	order, err = broker.Submit(ctx, roles.Request{
 		ClientID: clientID(), Picture: in, Library: library, Slices: plan.Slices, Format: r.format,
-		Deliver:  func(mosaic io.Reader) error { return output.replace(ctx, mosaic) },
+		Scale: r.scale, Tint: r.tint, Reuse: r.reuse,
+		Deliver: func(mosaic io.Reader) error {
+			<-submitted
+			r.count(ctx, order)
+			return output.replace(ctx, mosaic)
+		},
 		Progress: r.show.slices,
 	})
+	return order, err
+}
+
+// maxCount is how long the mosaic waits until its tiles are counted: a layout that was deleted does not come back.
+const maxCount = 10 * time.Second
+
+// count notes how many different tiles the mosaic has. Without that it is as good.
+func (r *rendering) count(ctx context.Context, order *roles.Order) {
+	if order == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxCount)
+	defer cancel()
+	if whole, err := order.Layout(ctx); err == nil {
+		r.distinct.Store(int64(whole.Distinct()))
+	}
 }
 
 // clientID returns the user's name.
@@ -244,8 +194,12 @@ func clientID() string {
 
 // make runs the roles until the order has ended.
 func (r *rendering) make(ctx context.Context, system *roles.System, order *roles.Order) error {
-	r.show.slices(0, order.Slices)
-	runErr := millrace.Run(ctx, append(system.Runners(), waiting{order, system})...)
+	r.show.slices(nil, order.Slices)
+	runners := append(system.Runners(), waiting{order})
+	if r.played() != roles.All {
+		runners = append(runners, &hints{order: order, show: r.show})
+	}
+	runErr := millrace.Run(ctx, runners...)
 	finished, err := order.Finished()
 	var (
 		failed *roles.FailedError
@@ -260,7 +214,7 @@ func (r *rendering) make(ctx context.Context, system *roles.System, order *roles
 			r.logger.Warn("cannot clean up", "error", e)
 		}
 		return fmt.Errorf("the mosaic could not be made: %w", err)
-	case errors.As(err, &kept) && (r.account != embedded || r.blobs != ""):
+	case errors.As(err, &kept) && (r.account != account.Embedded || r.blobs != ""):
 		return fmt.Errorf("%w; the mosaic is kept in %s", err, kept.Where)
 	case finished:
 		return err
@@ -271,14 +225,10 @@ func (r *rendering) make(ctx context.Context, system *roles.System, order *roles
 }
 
 // waiting is a [millrace.Runner] that returns when the order ends, which stops the other runners.
-type waiting struct {
-	order  *roles.Order
-	system *roles.System
-}
+type waiting struct{ order *roles.Order }
 
 func (w waiting) Run(ctx context.Context) error {
 	_ = w.order.Wait(ctx) // Order.Finished returns the error
-	w.system.Yield()
 	return nil
 }
 

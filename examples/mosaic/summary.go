@@ -3,9 +3,9 @@ package main
 import (
 	"io"
 	"path/filepath"
-	"strconv"
 	"time"
 
+	"github.com/millrace/millrace/examples/internal/cli"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
@@ -14,6 +14,7 @@ type summary struct {
 	out          string
 	plan         picture.Plan
 	tiles        int
+	distinct     int64 // tiles in the mosaic; 0 if unknown
 	messages     int
 	loops        int
 	transactions int64
@@ -26,21 +27,20 @@ func (s summary) print(w io.Writer) {
 		path = s.out
 	}
 	size := s.plan.Size()
-	say(w, "The mosaic is in %s\n", path)
-	say(w, "  size                  %d×%d pixels, %s cells of %d×%d\n", size.X, size.Y, grouped(int64(s.plan.Cols)*int64(s.plan.Rows)), s.plan.Tile, s.plan.Tile)
-	say(w, "  tile library          %s tiles\n", grouped(int64(s.tiles)))
-	say(w, "  slices                %d\n", s.plan.Slices)
-	say(w, "  messages              %d\n", s.messages)
-	say(w, "  loops at peak         %d\n", s.loops)
-	say(w, "  storage transactions  %s\n", grouped(s.transactions))
-	say(w, "  time                  %.1f s\n", s.took.Seconds())
+	cli.Say(w, "The mosaic is in %s\n", path)
+	cli.Say(w, "  size                  %d×%d pixels, %s cells of %d×%d\n", size.X, size.Y, cli.Grouped(int64(s.plan.Cols)*int64(s.plan.Rows)), s.plan.Tile, s.plan.Tile)
+	cli.Say(w, "  tile library          %s tiles%s\n", cli.Grouped(int64(s.tiles)), s.used())
+	cli.Say(w, "  slices                %d\n", s.plan.Slices)
+	cli.Say(w, "  messages              %d\n", s.messages)
+	cli.Say(w, "  loops at peak         %d\n", s.loops)
+	cli.Say(w, "  storage transactions  %s\n", cli.Grouped(s.transactions))
+	cli.Say(w, "  time                  %.1f s\n", s.took.Seconds())
 }
 
-// grouped formats a number with commas between thousands.
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
+// used says how many of the tiles are in the mosaic.
+func (s summary) used() string {
+	if s.distinct == 0 {
+		return ""
 	}
-	return digits
+	return ", " + cli.Grouped(s.distinct) + " of them used"
 }

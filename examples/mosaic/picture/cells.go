@@ -3,6 +3,8 @@ package picture
 import (
 	"fmt"
 	"image"
+	"runtime"
+	"sync"
 )
 
 // Grid is the mean colours of the cells of a rectangle, row by row from the top
@@ -33,36 +35,51 @@ func Cells(img image.Image, r image.Rectangle, tile int) (Grid, error) {
 // by the area it has there, so the mean of all cells is the mean of r. The
 // precision is that of [Cells].
 func Average(img image.Image, r image.Rectangle, cols, rows int) (Grid, error) {
-	switch {
-	case r.Empty() || !r.In(img.Bounds()):
-		return Grid{}, fmt.Errorf("measuring cells: %v is not within the picture's %v", r, img.Bounds())
-	case cols < 1 || rows < 1 || cols > r.Dx() || rows > r.Dy():
-		return Grid{}, fmt.Errorf("measuring cells: %v cannot be divided into %d×%d cells", r, cols, rows)
+	if err := divisible(img, r, cols, rows); err != nil {
+		return Grid{}, err
 	}
-	if t, ok := img.(*turned); ok {
-		if t.o.transposes() {
-			cols, rows = rows, cols
-		}
-		g, err := Average(t.src, t.storedRect(r), cols, rows)
-		return g.turn(t.o), err
-	}
-	if deep(img) {
-		return average(img, r, cols, rows, row16, light16()), nil
-	}
-	return average(img, r, cols, rows, row8, light8[:]), nil
+	g := Grid{Cols: cols, Rows: rows, Means: make([]Linear, cols*rows)}
+	err := EachCell(img, r, cols, rows, func(x, y int, mean Linear) { g.Means[y*cols+x] = mean })
+	return g, err
 }
 
-// turn moves every cell to its upright place.
-func (g Grid) turn(o orientation) Grid {
-	up := Grid{Cols: g.Cols, Rows: g.Rows, Means: make([]Linear, len(g.Means))}
-	if o.transposes() {
-		up.Cols, up.Rows = g.Rows, g.Cols
+// divisible returns an error unless r lies in the picture and has a pixel for each cell each way.
+func divisible(img image.Image, r image.Rectangle, cols, rows int) error {
+	switch {
+	case r.Empty() || !r.In(img.Bounds()):
+		return fmt.Errorf("measuring cells: %v is not within the picture's %v", r, img.Bounds())
+	case cols < 1 || rows < 1 || cols > r.Dx() || rows > r.Dy():
+		return fmt.Errorf("measuring cells: %v cannot be divided into %d×%d cells", r, cols, rows)
 	}
-	for i, m := range g.Means {
-		x, y := o.place(i%g.Cols, i/g.Cols, g.Cols, g.Rows)
-		up.Means[y*up.Cols+x] = m
+	return nil
+}
+
+// EachCell is [Average] without the memory for the result: it calls each with the place and the mean colour
+// of every cell once, in any order and, for a large picture, from several goroutines at a time.
+func EachCell(img image.Image, r image.Rectangle, cols, rows int, each func(x, y int, mean Linear)) error {
+	if err := divisible(img, r, cols, rows); err != nil {
+		return err
 	}
-	return up
+	t, ok := img.(*turned)
+	p, converted := img.(*profiled)
+	switch {
+	case ok:
+		across, down := cols, rows
+		if t.o.transposes() {
+			across, down = rows, cols
+		}
+		return EachCell(t.src, t.storedRect(r), across, down, func(x, y int, mean Linear) {
+			x, y = t.o.place(x, y, across, down)
+			each(x, y, mean)
+		})
+	case converted:
+		p.eachCell(r, cols, rows, each)
+	case deep(img):
+		average(img, r, cols, rows, row16, light16(), each)
+	default:
+		average(img, r, cols, rows, row8, light8[:], each)
+	}
+	return nil
 }
 
 // ratio says how pixels and cells divide each other along one axis: a pixel
@@ -79,38 +96,54 @@ func ratioOf(pixels, cells int) ratio {
 }
 
 // average divides the pixels into parts, so that every cell consists of whole
-// parts and all weights are integers.
-func average[P pixel](img image.Image, r image.Rectangle, cols, rows int, read rowReader[P], light []uint64) Grid {
-	w, h := r.Dx(), r.Dy()
-	across, down := ratioOf(w, cols), ratioOf(h, rows)
+// parts and all weights are integers. It calls each from several goroutines.
+func average[P pixel](img image.Image, r image.Rectangle, cols, rows int, read rowReader[P], light []uint64, each func(x, y int, mean Linear)) {
+	stripes := min(runtime.GOMAXPROCS(0), rows, r.Dx()*r.Dy()/stripePixels+1)
+	var others sync.WaitGroup
+	for i := 1; i < stripes; i++ {
+		others.Go(func() { averageRows(img, r, cols, rows, i*rows/stripes, (i+1)*rows/stripes, read, light, each) })
+	}
+	averageRows(img, r, cols, rows, 0, rows/stripes, read, light, each)
+	others.Wait()
+}
+
+// stripePixels is how many pixels are worth a goroutine.
+const stripePixels = 1 << 20
+
+// averageRows measures the rows of cells from row to end. A row of pixels that the edge runs through is read for both sides.
+func averageRows[P pixel](img image.Image, r image.Rectangle, cols, rows, row, end int, read rowReader[P], light []uint64, each func(x, y int, mean Linear)) {
+	w := r.Dx()
+	across, down := ratioOf(w, cols), ratioOf(r.Dy(), rows)
 	full := float64(across.perCell) * float64(down.perCell) * unit
 
-	g := Grid{Cols: cols, Rows: rows, Means: make([]Linear, 0, cols*rows)}
 	total := make([]sum, cols) // of the row of cells being measured
 	line := make([]sum, cols)  // of one row of pixels
 	buf := make([]P, min(w, chunk))
-	missing := down.perCell // parts that the row of cells still lacks
-	for y := range h {
+	missing := down.perCell                                // parts that the row of cells still lacks
+	left := down.perPixel - row*down.perCell%down.perPixel // parts of the row of pixels
+	for y := r.Min.Y + row*down.perCell/down.perPixel; row < end; y++ {
 		clear(line)
 		for x := 0; x < w; x += chunk {
 			part := buf[:min(chunk, w-x)]
-			read(img, r.Min.X+x, r.Min.Y+y, part)
+			read(img, r.Min.X+x, y, part)
 			addRow(line, part, x, across, light)
 		}
-		take := min(down.perPixel, missing)
-		addLine(total, line, uint64(take))
-		if missing -= take; missing > 0 {
-			continue
+		for left > 0 && row < end {
+			take := min(left, missing)
+			addLine(total, line, uint64(take)) //nolint:gosec // positive
+			left -= take
+			if missing -= take; missing > 0 {
+				continue
+			}
+			for x, t := range total {
+				each(x, row, Linear{float64(t[0]) / full, float64(t[1]) / full, float64(t[2]) / full})
+			}
+			row++
+			clear(total)
+			missing = down.perCell
 		}
-		for _, t := range total {
-			g.Means = append(g.Means, Linear{float64(t[0]) / full, float64(t[1]) / full, float64(t[2]) / full})
-		}
-		clear(total)
-		rest := down.perPixel - take
-		addLine(total, line, uint64(rest))
-		missing = down.perCell - rest
+		left = down.perPixel
 	}
-	return g
 }
 
 func addLine(total, line []sum, weight uint64) {

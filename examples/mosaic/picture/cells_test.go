@@ -91,15 +91,15 @@ func TestCellsDoNotDependOnStorageOrSlicing(t *testing.T) {
 		seen := turn(img, o)
 		tile := rapid.IntRange(1, 12).Draw(t, "tile")
 		b := seen.Bounds()
-		p, err := NewPlan(b.Dx(), b.Dy(), tile, rapid.IntRange(1, b.Dy()/tile).Draw(t, "slices"))
+		p, err := NewPlan(b.Dx(), b.Dy(), tile, &PlanOptions{Slices: rapid.IntRange(1, b.Dy()/tile).Draw(t, "slices")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, err := Cells(seen, p.Bounds(), tile)
+		whole, err := Cells(seen, p.Crop, tile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		flat, err := Cells(upstoodSame(seen), p.Bounds(), tile)
+		flat, err := Cells(upstoodSame(seen), p.Crop, tile)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,8 @@ func TestCellsDoNotDependOnStorageOrSlicing(t *testing.T) {
 		}
 		var joined []Linear
 		for i := range p.Slices {
-			g, err := Cells(seen, p.Slice(i), tile)
+			first, end := p.SliceRows(i)
+			g, err := Cells(seen, image.Rect(0, first*tile, p.Crop.Dx(), end*tile), tile)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,6 +186,34 @@ func TestAverageSharesPixelsByArea(t *testing.T) {
 			t.Fatalf("mean of the cells: got %v, want that of the picture, %v", mean, one.Means[0])
 		}
 	})
+}
+
+// The rows of cells are shared between goroutines: each measures its own as one that measures all.
+func TestStripesAreMeasuredAsTheWhole(t *testing.T) {
+	measured := func(img image.Image, cols, rows int, edges ...int) []Linear {
+		means := make([]Linear, cols*rows)
+		for i := 1; i < len(edges); i++ {
+			averageRows(img, img.Bounds(), cols, rows, edges[i-1], edges[i], row8, light8[:], func(x, y int, mean Linear) { means[y*cols+x] = mean })
+		}
+		return means
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w, h := rapid.IntRange(1, 20).Draw(t, "w"), rapid.IntRange(1, 60).Draw(t, "h")
+		img := image.NewGray(image.Rect(0, 0, w, h))
+		noisy(uint64(w*h), img.Pix)
+		cols, rows := rapid.IntRange(1, w).Draw(t, "cols"), rapid.IntRange(1, h).Draw(t, "rows")
+		a := rapid.IntRange(0, rows).Draw(t, "a")
+		b := rapid.IntRange(a, rows).Draw(t, "b")
+		if !slices.Equal(measured(img, cols, rows, 0, a, b, rows), measured(img, cols, rows, 0, rows)) {
+			t.Fatalf("%d×%d pixels in %d×%d cells, cut at rows %d and %d: got other means than of the whole", w, h, cols, rows, a, b)
+		}
+	})
+	large := image.NewGray(image.Rect(0, 0, 2000, 2*stripePixels/2000))
+	noisy(1, large.Pix)
+	got, err := Average(large, large.Rect, 301, 200)
+	if err != nil || !slices.Equal(got.Means, measured(large, 301, 200, 0, 200)) {
+		t.Errorf("large picture: got other means or %v, want those of one goroutine", err)
+	}
 }
 
 // Rows wider than the conversion buffer are measured piece by piece, and a

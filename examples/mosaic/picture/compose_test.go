@@ -4,151 +4,150 @@ import (
 	"bytes"
 	"errors"
 	"image"
+	"image/draw"
+	"image/jpeg"
 	"image/png"
 	"io"
-	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// slicesOf cuts a picture into memory.
-func slicesOf(t interface{ Fatal(...any) }, img image.Image, p Plan) [][]byte {
-	bufs := make([]bytes.Buffer, p.Slices)
-	if err := Cut(img, p, func(i int) (io.WriteCloser, error) { return nopCloser{&bufs[i]}, nil }); err != nil {
-		t.Fatal(err)
-	}
-	files := make([][]byte, p.Slices)
-	for i := range bufs {
-		files[i] = bufs[i].Bytes()
+// slicesOf writes n slices of a picture into memory.
+func slicesOf(t interface{ Fatal(...any) }, img image.Image, n int) [][]byte {
+	files := make([][]byte, n)
+	for i := range files {
+		r := img.Bounds()
+		r.Min.Y, r.Max.Y = r.Min.Y+i*r.Dy()/n, r.Min.Y+(i+1)*r.Dy()/n
+		var b bytes.Buffer
+		if err := Encode(&b, img, r, PNG); err != nil {
+			t.Fatal(err)
+		}
+		files[i] = b.Bytes()
 	}
 	return files
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 func opener(files [][]byte) func(i int) (io.ReadCloser, error) {
 	return func(i int) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files[i])), nil }
 }
 
-func TestPlan(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tile := rapid.IntRange(1, 64).Draw(t, "tile")
-		w, h := rapid.IntRange(tile, 9000).Draw(t, "w"), rapid.IntRange(tile, 9000).Draw(t, "h")
-		n := rapid.IntRange(1, h/tile).Draw(t, "slices")
-		p, err := NewPlan(w, h, tile, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b := p.Bounds(); b.Dx() > w || b.Dy() > h || w-b.Dx() >= tile || h-b.Dy() >= tile || b.Dx()%tile+b.Dy()%tile != 0 {
-			t.Fatalf("%d×%d cropped: got %v, want whole tiles within the picture", w, h, b)
-		}
-		y, low, high := 0, math.MaxInt, 0
-		for i := range n {
-			r := p.Slice(i)
-			if r.Min != image.Pt(0, y) || r.Max.X != p.Size().X || r.Dy()%tile != 0 {
-				t.Fatalf("slice %d: got %v, want it to start at row %d with the picture's width", i, r, y)
-			}
-			y = r.Max.Y
-			low, high = min(low, r.Dy()/tile), max(high, r.Dy()/tile)
-		}
-		if y != p.Size().Y || low < 1 || high-low > 1 {
-			t.Fatalf("slices: got the end %d and %d to %d rows; want the end %d and rows that differ by one at most", y, low, high, p.Size().Y)
-		}
-	})
-	for _, c := range [][4]int{{100, 100, 0, 1}, {100, 100, 101, 1}, {100, 100, 10, 0}, {100, 100, 10, 11}, {0, 0, 1, 1}} {
-		if _, err := NewPlan(c[0], c[1], c[2], c[3]); err == nil {
-			t.Errorf("NewPlan%v: got no error, want one", c)
-		}
+// pixelsOf decodes a file with the standard library.
+func pixelsOf(t interface{ Fatal(...any) }, file []byte) *image.RGBA {
+	img, _, err := image.Decode(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
 	}
+	dst := image.NewRGBA(img.Bounds())
+	draw.Draw(dst, dst.Rect, img, img.Bounds().Min, draw.Src)
+	return dst
 }
 
-func TestCutKeepsPixels(t *testing.T) {
+func TestEncodedPNGsHaveThePixelsOfThePicture(t *testing.T) {
 	for name, img := range photos(75, 66) {
 		for _, o := range []orientation{1, 6, 7} {
 			seen := turn(img, o)
-			b := seen.Bounds()
-			p, err := NewPlan(b.Dx(), b.Dy(), 8, 3)
-			if err != nil {
+			r := seen.Bounds()
+			r.Min = r.Min.Add(image.Pt(3, 5))
+			var b bytes.Buffer
+			if err := Encode(&b, seen, r, PNG); err != nil {
 				t.Fatal(err)
 			}
-			for i, file := range slicesOf(t, seen, p) {
-				got, err := png.Decode(bytes.NewReader(file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if deep(got) != deep(img) {
-					t.Errorf("%s: more than 8 bits a channel: got %v, want %v", name, deep(got), deep(img))
-				}
-				r := p.Slice(i)
-				want, have := make([]rgb16, r.Dx()*r.Dy()), make([]rgb16, r.Dx()*r.Dy())
-				if deep(img) {
-					readBlock(seen, r, want, row16)
-				} else {
-					block := make([]rgb8, len(want))
-					readBlock(seen, r, block, row8)
-					for k, q := range block {
-						want[k] = rgb16{uint16(q[0]) * 257, uint16(q[1]) * 257, uint16(q[2]) * 257}
-					}
-				}
-				readBlock(got, got.Bounds(), have, row16)
-				for k := range want {
-					if want[k] != have[k] {
-						t.Fatalf("%s, orientation %d, slice %d: pixel %d: got %v, want %v", name, o, i, k, have[k], want[k])
-					}
+			want := make([]rgb8, r.Dx()*r.Dy())
+			readBlock(seen, r, want, row8)
+			got := pixelsOf(t, b.Bytes())
+			for i, p := range want {
+				if have := (rgb8)(got.Pix[4*i : 4*i+3]); have != p {
+					t.Fatalf("%s, orientation %d: pixel %d: got %v, want %v", name, o, i, have, p)
 				}
 			}
 		}
 	}
 }
 
-func TestComposeRestoresThePicture(t *testing.T) {
-	all := photos(24, 60)
+func TestComposeGivesThePixelsOfThePictureHoweverItIsCut(t *testing.T) {
+	all := photos(37, 90)
 	rapid.Check(t, func(t *rapid.T) {
 		img := all[rapid.SampledFrom([]string{"YCbCr420", "RGBA", "Gray"}).Draw(t, "kind")]
-		tile := rapid.IntRange(1, 20).Draw(t, "tile")
-		p, err := NewPlan(24, 60, tile, rapid.IntRange(1, min(60/tile, 5)).Draw(t, "slices"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files := slicesOf(t, img, p)
+		n := rapid.IntRange(1, 90).Draw(t, "slices")
+		files := slicesOf(t, img, n)
 		for _, f := range []Format{PNG, JPEG} {
 			var got, want bytes.Buffer
-			if err := Compose(&got, f, p.Size(), p.Slices, opener(files)); err != nil {
+			if err := Compose(&got, f, img.Bounds().Size(), n, opener(files)); err != nil {
 				t.Fatal(err)
 			}
-			if err := Encode(&want, img, p.Bounds(), f); err != nil {
+			if err := Encode(&want, img, img.Bounds(), f); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(got.Bytes(), want.Bytes()) {
-				t.Fatalf("%v composed of slices: got other bytes, want those of one written at once", f)
+			if !bytes.Equal(pixelsOf(t, got.Bytes()).Pix, pixelsOf(t, want.Bytes()).Pix) {
+				t.Fatalf("%v composed of %d slices: got other pixels, want those of one written at once", f, n)
 			}
 		}
 	})
+}
+
+// The JPEG of a Writer differs from that of the standard library in nothing but its restart markers.
+func TestJPEGsHaveThePixelsThatTheStandardLibraryGives(t *testing.T) {
+	for _, size := range []image.Point{{1, 1}, {15, 17}, {16, 16}, {33, 15}, {40, 1000}, {300, 32}} {
+		img := image.NewRGBA(image.Rectangle{Max: size})
+		noisy(uint64(size.X), img.Pix)
+		for i := 3; i < len(img.Pix); i += 4 {
+			img.Pix[i] = 0xff
+		}
+		var got, want bytes.Buffer
+		if err := Encode(&got, img, img.Rect, JPEG); err != nil {
+			t.Fatal(err)
+		}
+		if err := jpeg.Encode(&want, img, &jpeg.Options{Quality: jpegQuality}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(pixelsOf(t, got.Bytes()).Pix, pixelsOf(t, want.Bytes()).Pix) {
+			t.Errorf("%v: got other pixels, want those of image/jpeg", size)
+		}
+	}
+}
+
+// The memory for a wide JPEG does not grow with the processors.
+func TestJPEGOnManyProcessorsTakesBoundedMemory(t *testing.T) {
+	for _, processors := range []int{1, 2, 64, 1024} {
+		size := image.Pt(maxJPEGSide, 6000)
+		n := bandsOf(size, processors)
+		if bytes := n * 4 * mcu * size.X; n < min(4*processors, 16) || bytes > maxBands {
+			t.Errorf("%d processors: got %d bands of %d bytes, want at most %d bytes", processors, n, bytes, maxBands)
+		}
+	}
 }
 
 func TestComposeErrors(t *testing.T) {
 	img := photos(64, 64)["RGBA"]
-	p, err := NewPlan(64, 64, 16, 2)
-	if err != nil {
+	files := slicesOf(t, img, 2)
+	var foreign bytes.Buffer
+	if err := png.Encode(&foreign, image.NewRGBA(image.Rect(0, 0, 64, 32))); err != nil {
 		t.Fatal(err)
 	}
-	files := slicesOf(t, img, p)
+	flipped := bytes.Clone(files[1])
+	flipped[len(flipped)/2] ^= 1
 	lost := errors.New("the blob is lost")
 	for name, c := range map[string]struct {
 		size image.Point
 		open func(int) (io.ReadCloser, error)
 		want string
 	}{
-		"too high":  {image.Pt(64, 80), opener(files), "not as high"},
-		"too low":   {image.Pt(64, 32), opener(files), "higher than"},
-		"cut short": {image.Pt(64, 48), opener(files), "higher than"},
+		"too high":  {image.Pt(64, 80), opener(files), "its slices have 64 rows of pixels and the picture 80"},
+		"too low":   {image.Pt(64, 32), opener(files), "slice 2 of 2: it has 32 rows of pixels and 0 are left"},
+		"cut short": {image.Pt(64, 48), opener(files), "slice 2 of 2: it has 32 rows of pixels and 16 are left"},
 		"too wide":  {image.Pt(65, 64), opener(files), "slice 1 of 2: it is 64 pixels wide"},
 		"no size":   {image.Point{}, opener(files), "cannot be"},
-		"damaged":   {image.Pt(64, 64), opener([][]byte{files[0], files[1][:99]}), "slice 2 of 2"},
+		"shortened": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:99]}), "slice 2 of 2: damaged"},
+		"no header": {image.Pt(64, 64), opener([][]byte{files[0], files[1][:9]}), "slice 2 of 2: damaged"},
+		"empty":     {image.Pt(64, 64), opener([][]byte{nil}), "slice 1 of 2: damaged"},
+		"a flipped": {image.Pt(64, 64), opener([][]byte{files[0], flipped}), "slice 2 of 2: damaged"},
+		"foreign":   {image.Pt(64, 64), opener([][]byte{files[0], foreign.Bytes()}), "slice 2 of 2: it is not a slice"},
+		"a JPEG":    {image.Pt(64, 64), opener([][]byte{[]byte("\xff\xd8\xff\xe0\x00\x10JFIF\x00")}), "slice 1 of 2: it is not a slice"},
 		"lost":      {image.Pt(64, 64), func(int) (io.ReadCloser, error) { return nil, lost }, "lost"},
 	} {
 		for _, f := range []Format{PNG, JPEG} {
@@ -195,6 +194,82 @@ func TestFormatOf(t *testing.T) {
 	for _, name := range []string{"", "png", "a.gif", "a.png.txt", ".jpg/x"} {
 		if _, err := FormatOf(name); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: got error %v, want ErrFormat", name, err)
+		}
+	}
+}
+
+// Whatever is read as a slice, composing ends, and without an error only with the pixels that were written.
+func FuzzCompose(f *testing.F) {
+	size := image.Pt(5, 4)
+	img := image.NewRGBA(image.Rectangle{Max: size})
+	noisy(9, img.Pix)
+	good := slicesOf(f, img, 1)[0]
+	f.Add(good)
+	for _, at := range []int{0, 20, 40, 60, len(good) - 20} {
+		f.Add(good[:at])
+		f.Add(append(bytes.Clone(good[:at]), good[at+1:]...))
+	}
+	f.Fuzz(func(t *testing.T, slice []byte) {
+		for _, format := range []Format{PNG, JPEG} {
+			var got bytes.Buffer
+			if err := Compose(&got, format, size, 1, opener([][]byte{slice})); err != nil || format == PNG {
+				continue // compressed rows are copied without being read
+			}
+			if b := pixelsOf(t, got.Bytes()).Bounds(); b.Size() != size {
+				t.Fatalf("%v: got bounds %v, want %v", format, b, size)
+			}
+		}
+	})
+}
+
+// measuring is a writer that notes the most memory in use at a write.
+type measuring struct{ most uint64 }
+
+func (m *measuring) Write(p []byte) (int, error) {
+	m.most = max(m.most, inUse())
+	return len(p), nil
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// writeNoise writes a slice that is hardest to compress, and holds none of its memory.
+func writeNoise(t *testing.T, name string, size image.Point) {
+	t.Helper()
+	noise := image.NewRGBA(image.Rectangle{Max: size})
+	noisy(1, noise.Pix)
+	for i := 3; i < len(noise.Pix); i += 4 {
+		noise.Pix[i] = 0xff
+	}
+	if err := os.WriteFile(name, slicesOf(t, noise, 1)[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestComposeTakesNoMoreThanEstimated(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory of its own")
+	}
+	for _, size := range []image.Point{{300, 40}, {2000, 300}, {9000, 140}} {
+		name := filepath.Join(t.TempDir(), "slice")
+		writeNoise(t, name, size)
+		for _, f := range []Format{PNG, JPEG} {
+			before, w := inUse(), &measuring{}
+			if err := Compose(w, f, size, 1, func(int) (io.ReadCloser, error) { return os.Open(name) }); err != nil {
+				t.Fatal(err)
+			}
+			got, want := int64(w.most-before), ComposeBytes(f, size)
+			t.Logf("%v as %v: %d bytes, estimated %d", size, f, got, want)
+			if got > want {
+				t.Errorf("%v as %v: composing took %d bytes, want at most the estimate of %d", size, f, got, want)
+			}
+			if want > 8*got+1<<20 {
+				t.Errorf("%v as %v: the estimate is %d bytes, and composing took %d", size, f, want, got)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package picture
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -214,6 +215,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add(pngWithEXIF(asPNG(f, small["NRGBA64"]), tiff(8), false))
 	f.Add(asPNG(f, small["Paletted"]))
 	f.Add([]byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"))
+	for _, file := range webps {
+		f.Add(file)
+		f.Add(extended(file, webpEXIF, riffChunk("ICCP", displayP3()), riffChunk("EXIF", tiff(8))))
+	}
+	f.Add(encodedAs(f, "bmp", small["Gray"]))
+	f.Add(encodedAs(f, "deflated tiff", small["NRGBA64"]))
+	f.Add(rgbTIFF(binary.BigEndian, 9, 7, short(tiffOrientation, 6), entry{tag: tiffProfile, kind: 7, bytes: displayP3()}))
+	f.Add(jpegWithProfile(asJPEG(f, small["YCbCr420"]), displayP3(), 100))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := Inspect(bytes.NewReader(file))
 		if err != nil || h.Width*h.Height > 1<<20 {

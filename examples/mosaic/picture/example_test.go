@@ -3,39 +3,43 @@ package picture_test
 import (
 	"bytes"
 	"fmt"
+	"image"
 	"io"
 
 	"github.com/millrace/millrace/examples/mosaic/picture"
 )
 
-// A picture is cut into slices, which could travel to other computers, and put
-// together again.
+// Slices of a picture are written, which could happen on other computers, and composed.
 func Example() {
 	sample := picture.Sample()
-	plan, err := picture.NewPlan(sample.Bounds().Dx(), sample.Bounds().Dy(), 16, 3)
+	size := sample.Bounds().Size()
+	plan, err := picture.NewPlan(size.X, size.Y, 16, &picture.PlanOptions{Slices: 3})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	fmt.Printf("%d slices of %d columns and %d rows in all\n", plan.Slices, plan.Cols, plan.Rows)
 
-	slices := make([]buffer, plan.Slices)
-	err = picture.Cut(sample, plan, func(i int) (io.WriteCloser, error) { return &slices[i], nil })
-	if err != nil {
-		fmt.Println(err)
-		return
+	slices := make([]bytes.Buffer, plan.Slices)
+	for i := range slices {
+		first, end := plan.SliceRows(i)
+		w, err := picture.NewWriter(&slices[i], image.Pt(size.X, (end-first)*plan.Tile), picture.PNG)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for row := first; row < end; row++ {
+			tiles := sample.SubImage(image.Rect(0, row*plan.Tile, size.X, (row+1)*plan.Tile))
+			if err := w.WriteRows(tiles.(*image.RGBA)); err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		if err := w.Close(); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
-
-	first, err := picture.Decode(bytes.NewReader(slices[0].Bytes()))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	grid, err := picture.Cells(first, first.Bounds(), plan.Tile)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Printf("slice 1 of %d has %d×%d cells\n", plan.Slices, grid.Cols, grid.Rows)
 
 	var whole bytes.Buffer
 	err = picture.Compose(&whole, picture.JPEG, plan.Size(), plan.Slices, func(i int) (io.ReadCloser, error) {
@@ -52,11 +56,6 @@ func Example() {
 	}
 	fmt.Printf("composed a %s of %d×%d pixels\n", header.Format, header.Width, header.Height)
 	// Output:
-	// slice 1 of 3 has 60×13 cells
+	// 3 slices of 60 columns and 40 rows in all
 	// composed a jpeg of 960×640 pixels
 }
-
-// buffer is a bytes.Buffer that can be closed.
-type buffer struct{ bytes.Buffer }
-
-func (*buffer) Close() error { return nil }

@@ -13,6 +13,7 @@ import (
 // returns upright, because a photograph must not be refused for its metadata.
 func exifOrientation(tiff []byte) (o orientation) {
 	o = upright
+	tiff = bytes.TrimPrefix(tiff, exifPrefix) // which some programs write outside JPEG, too
 	// imagemeta parses untrusted bytes. If it panics on some, the photograph is still usable.
 	defer func() {
 		if recover() != nil {
@@ -58,21 +59,32 @@ func wrapPNG(tiff []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[len(pngSignature)+4:]))
 }
 
-// maxEXIF is the largest EXIF block that is read after the pixels of a PNG.
+// maxEXIF is the largest EXIF block that is read after the pixels of a PNG or WebP.
 const maxEXIF = 1 << 20
 
-// exifWatcher looks for an eXIf chunk in the bytes of a PNG while the decoder reads them. A PNG may have
-// it after the pixels, which the scan of the header does not reach.
+// exifWatcher looks for an EXIF block in the bytes of a PNG or WebP while the decoder reads them. The block may
+// come after the pixels, which the scan of the header does not reach.
 type exifWatcher struct {
 	r       io.Reader
-	head    []byte // of the chunk being read, up to 8 bytes
-	skip    int64  // bytes until the next chunk header
+	chunk   func(head []byte) (length int64, exif bool) // the bytes that follow, and whether they are the block
+	head    []byte                                      // of the chunk being read, up to 8 bytes
+	skip    int64                                       // bytes until the next chunk header
 	keeping bool
 	exif    []byte
 }
 
-func newEXIFWatcher(r io.Reader) *exifWatcher {
-	return &exifWatcher{r: r, skip: int64(len(pngSignature))}
+func newPNGWatcher(r io.Reader) *exifWatcher {
+	return &exifWatcher{r: r, skip: int64(len(pngSignature)), chunk: func(head []byte) (int64, bool) {
+		return int64(binary.BigEndian.Uint32(head)) + 4, string(head[4:]) == "eXIf" // and the checksum
+	}}
+}
+
+// newWebPWatcher takes a reader of which the first skip bytes are not chunks.
+func newWebPWatcher(r io.Reader, skip int64) *exifWatcher {
+	return &exifWatcher{r: r, skip: skip, chunk: func(head []byte) (int64, bool) {
+		n := int64(binary.LittleEndian.Uint32(head[4:]))
+		return n + n&1, string(head[:4]) == "EXIF"
+	}}
 }
 
 func (w *exifWatcher) Read(p []byte) (int, error) {
@@ -96,17 +108,18 @@ func (w *exifWatcher) watch(p []byte) {
 		w.head = append(w.head, p[:n]...)
 		p = p[n:]
 		if len(w.head) == 8 {
-			w.skip = int64(binary.BigEndian.Uint32(w.head)) + 4 // and the checksum
-			w.keeping = string(w.head[4:]) == "eXIf" && w.exif == nil && w.skip <= maxEXIF
+			var exif bool
+			w.skip, exif = w.chunk(w.head)
+			w.keeping = exif && w.exif == nil && w.skip <= maxEXIF
 			w.head = w.head[:0]
 		}
 	}
 }
 
-// orientation is valid once the whole PNG was read.
-func (w *exifWatcher) orientation() orientation {
-	if len(w.exif) < 4 {
-		return upright
+// orientation is valid once the whole file was read, or as much of it as matters. Without a block it is otherwise.
+func (w *exifWatcher) orientation(otherwise orientation) orientation {
+	if len(w.exif) == 0 {
+		return otherwise
 	}
-	return exifOrientation(w.exif[:len(w.exif)-4])
+	return exifOrientation(w.exif)
 }

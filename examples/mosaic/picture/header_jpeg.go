@@ -20,6 +20,7 @@ const (
 	markerSOS   = 0xda
 	markerAPP0  = 0xe0
 	markerAPP1  = 0xe1
+	markerAPP2  = 0xe2
 	markerAPP14 = 0xee
 	markerTEM   = 0x01
 )
@@ -31,7 +32,10 @@ func (s *scanner) jpeg() (Header, error) {
 	if _, err := s.take(2); err != nil {
 		return Header{}, err
 	}
-	var f jpegFrame
+	var (
+		f       jpegFrame
+		profile jpegProfile
+	)
 	h := Header{Format: "jpeg", orientation: upright}
 	for {
 		marker, err := s.jpegMarker()
@@ -64,6 +68,7 @@ func (s *scanner) jpeg() (Header, error) {
 			h.Width, h.Height = f.width, f.height
 			h.retained = f.pixelBytes()
 			h.DecodeBytes = h.retained + f.scratchBytes()
+			h.icc, h.space = profile.bytes(), f.space()
 			return h, nil
 		case marker >= markerSOF0 && marker <= markerSOF2:
 			if err := f.parse(seg, marker == markerSOF2); err != nil {
@@ -77,6 +82,8 @@ func (s *scanner) jpeg() (Header, error) {
 			f.plain = len(seg) >= 12 && bytes.HasPrefix(seg, []byte("Adobe")) && seg[11] == 0
 		case marker == markerAPP1 && bytes.HasPrefix(seg, exifPrefix):
 			h.orientation = exifOrientation(seg[len(exifPrefix):])
+		case marker == markerAPP2 && bytes.HasPrefix(seg, profilePrefix):
+			profile.add(seg[len(profilePrefix):])
 		}
 	}
 }
@@ -187,4 +194,59 @@ func (f *jpegFrame) scratchBytes() (n int64) {
 		}
 	}
 	return n
+}
+
+// space is the colour space of the decoded pixels.
+func (f *jpegFrame) space() string {
+	switch len(f.components) {
+	case 1:
+		return spaceGray
+	case 4:
+		return spaceCMYK
+	}
+	return spaceRGB
+}
+
+var profilePrefix = []byte("ICC_PROFILE\x00")
+
+// jpegProfile puts a colour profile together that is cut into segments, which may come in any order (ICC.1:2010,
+// annex B.4).
+type jpegProfile struct {
+	parts map[byte][]byte // by number, from 1
+	count byte
+	size  int
+	bad   bool
+}
+
+// add takes a segment without its prefix: its number, the number of all, and its part.
+func (p *jpegProfile) add(seg []byte) {
+	if p.parts == nil {
+		p.parts = map[byte][]byte{}
+	}
+	if len(seg) < 2 || seg[0] < 1 || seg[0] > seg[1] || p.count != 0 && p.count != seg[1] || p.parts[seg[0]] != nil {
+		p.bad = true
+		return
+	}
+	p.count = seg[1]
+	if p.size += len(seg); p.size > maxProfile {
+		p.bad = true
+		return
+	}
+	p.parts[seg[0]] = bytes.Clone(seg[2:])
+}
+
+// bytes is the whole profile, empty if a part of it is missing or wrong, and nil if there is none.
+func (p *jpegProfile) bytes() []byte {
+	if p.parts == nil {
+		return nil
+	}
+	whole := []byte{}
+	for i := 1; i <= int(p.count); i++ {
+		part, ok := p.parts[byte(i)]
+		if !ok || p.bad {
+			return []byte{}
+		}
+		whole = append(whole, part...)
+	}
+	return whole
 }

@@ -1,9 +1,12 @@
 package picture
 
 import (
+	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 )
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
@@ -32,7 +35,10 @@ func (s *scanner) png() (Header, error) {
 		return Header{}, fmt.Errorf("%w: the PNG declares an impossible size", ErrDamaged)
 	}
 	depth, kind, interlaced := int(b[16]), int(b[17]), b[20] != 0
-	h := Header{Format: "png", Width: int(width), Height: int(height), orientation: upright}
+	h := Header{Format: "png", Width: int(width), Height: int(height), space: spaceRGB, orientation: upright}
+	if kind == pngGray || kind == pngGrayAlpha {
+		h.space = spaceGray
+	}
 
 	transparent := false
 chunks:
@@ -60,6 +66,8 @@ chunks:
 			transparent = true
 		case name == "eXIf":
 			h.orientation = exifOrientation(chunk[8 : 8+n])
+		case name == "iCCP" && h.icc == nil:
+			h.icc = pngProfile(chunk[8 : 8+n])
 		}
 	}
 	h.retained, h.DecodeBytes = pngBytes(int64(width), int64(height), depth, kind, interlaced, transparent)
@@ -97,4 +105,22 @@ func pngBytes(width, height int64, depth, kind int, interlaced, transparent bool
 	// one very long row.
 	decode += 8 * width * pixel
 	return retained, decode
+}
+
+// pngProfile unpacks an iCCP chunk: a name, a zero, the method 0, and the profile compressed by zlib. What is wrong with
+// the chunk is wrong with the profile.
+func pngProfile(chunk []byte) []byte {
+	_, packed, _ := bytes.Cut(chunk, []byte{0})
+	if len(packed) < 1 || packed[0] != 0 {
+		return []byte{}
+	}
+	r, err := zlib.NewReader(bytes.NewReader(packed[1:]))
+	if err != nil {
+		return []byte{}
+	}
+	profile, err := io.ReadAll(io.LimitReader(r, maxProfile+1))
+	if err != nil {
+		return []byte{}
+	}
+	return profile
 }

@@ -4,7 +4,6 @@ package picture
 
 import (
 	"bytes"
-	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
@@ -26,7 +25,7 @@ const (
 	allVariable = "MILLRACE_PICTURE_MEMORY_ALL"
 )
 
-// TestPeakMemory decodes, measures, cuts and composes pictures of 50 megapixels
+// TestPeakMemory decodes, measures, writes and composes pictures of 50 megapixels
 // of noise, the worst case, in a process of its own and asks the operating
 // system for the peak. Run it alone with
 //
@@ -136,33 +135,25 @@ func digest(path string) error {
 	if err != nil {
 		return err
 	}
-	p, err := NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), 16, 4)
+	r := img.Bounds()
+	r.Max.X, r.Max.Y = r.Max.X&^15, r.Max.Y&^15
+	if _, err := Cells(img, r, 16); err != nil {
+		return err
+	}
+	name := path + ".slice"
+	slice, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	name := func(i int) string { return fmt.Sprintf("%s.%d", path, i) }
-	if err := Cut(img, p, func(i int) (io.WriteCloser, error) { return os.Create(name(i)) }); err != nil {
+	defer os.Remove(name)
+	if err := Encode(slice, img, r, PNG); err != nil {
 		return err
 	}
-	for i := range p.Slices {
-		defer os.Remove(name(i))
-		s, err := os.Open(name(i))
-		if err != nil {
-			return err
-		}
-		slice, err := Decode(s)
-		if err != nil {
-			return err
-		}
-		if err := s.Close(); err != nil {
-			return err
-		}
-		if _, err := Cells(slice, slice.Bounds(), p.Tile); err != nil {
-			return err
-		}
+	if err := slice.Close(); err != nil {
+		return err
 	}
-	open := func(i int) (io.ReadCloser, error) { return os.Open(name(i)) }
-	if err := Compose(io.Discard, JPEG, p.Size(), p.Slices, open); err != nil {
+	open := func(int) (io.ReadCloser, error) { return os.Open(name) }
+	if err := Compose(io.Discard, JPEG, r.Size(), 1, open); err != nil {
 		return err
 	}
 	runtime.KeepAlive(img) // a program may well hold on to it

@@ -29,6 +29,8 @@ func deep(img image.Image) bool {
 	switch img := img.(type) {
 	case *turned:
 		return deep(img.src)
+	case *profiled:
+		return deep(img.src)
 	case *image.Paletted:
 		return false
 	}
@@ -43,8 +45,21 @@ func deep(img image.Image) bool {
 // row8 fills dst with the pixels from (x, y) to the right, over white.
 func row8(img image.Image, x, y int, dst []rgb8) {
 	switch img := img.(type) {
+	case *profiled:
+		row8(img.src, x, y, dst)
+		for i := range dst {
+			img.t.apply8(&dst[i])
+		}
 	case *image.YCbCr:
 		rowYCbCr(img, x, y, dst)
+	case *image.NYCbCrA:
+		rowYCbCr(&img.YCbCr, x, y, dst)
+		for i, a := range img.A[img.AOffset(x, y):][:len(dst)] {
+			if a != 0xff {
+				p := &dst[i]
+				*p = overWhite8(p[0], p[1], p[2], a)
+			}
+		}
 	case *image.RGBA:
 		s := img.Pix[img.PixOffset(x, y):]
 		s = s[:4*len(dst)]
@@ -120,6 +135,11 @@ func rowYCbCr(img *image.YCbCr, x, y int, dst []rgb8) {
 // row16 is row8 at full precision.
 func row16(img image.Image, x, y int, dst []rgb16) {
 	switch img := img.(type) {
+	case *profiled:
+		row16(img.src, x, y, dst)
+		for i := range dst {
+			img.t.apply16(&dst[i])
+		}
 	case *image.Gray16:
 		s := img.Pix[img.PixOffset(x, y):]
 		for i := range dst {

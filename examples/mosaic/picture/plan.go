@@ -5,45 +5,118 @@ import (
 	"image"
 )
 
-// Plan divides a picture into tiles, and the rows of tiles into slices. The
+const (
+	// MaxOutputPixels is the largest mosaic that is made: 400 megapixels.
+	MaxOutputPixels = 400_000_000
+
+	// MaxOutputSide is the longest side of a mosaic: a row of its largest tiles fits the memory.
+	MaxOutputSide = 1_000_000
+
+	// MaxCells is the maximum number of tiles in a mosaic.
+	MaxCells = 4 << 20
+
+	// DefaultSlices is the default number of slices of a mosaic of up to DefaultSlices × slicePixels.
+	DefaultSlices = 8
+
+	// slicePixels is how many pixels a slice has at most if nobody chose the number of slices, so that the work on one is
+	// short, and the progress of a large mosaic is smooth.
+	slicePixels = 4_000_000
+)
+
+// Plan divides a picture into cells, each of which becomes a tile of the mosaic, and the rows of cells into slices. The
 // zero value is an empty plan; [NewPlan] makes a useful one.
 type Plan struct {
-	Tile       int // side of a tile in pixels
-	Cols, Rows int // whole tiles; what is left over at the right and bottom is cropped
-	Slices     int // 1 to Rows
+	Tile       int             // side of a tile in pixels of the mosaic
+	Cols, Rows int             // tiles
+	Slices     int             // 1 to Rows
+	Crop       image.Rectangle // the part of the input under the tiles, in its pixels, from its top left corner
 }
 
-// NewPlan divides a picture of width×height pixels. It fails if the picture is
-// smaller than one tile, or slices is not between 1 and the number of rows of
-// tiles.
-func NewPlan(width, height, tile, slices int) (Plan, error) {
-	if tile < 1 {
-		return Plan{}, fmt.Errorf("dividing the picture: a tile cannot be %d pixels wide", tile)
+// PlanOptions configure a [Plan]. Nil and the zero value mean the defaults.
+type PlanOptions struct {
+	// Scale is how many times as wide and high as its input the mosaic is. Defaults to 1.
+	Scale Scale
+
+	// Slices is the number of slices. Defaults to [DefaultSlices], more if a slice would have more than 4 megapixels, or
+	// fewer if there are fewer rows of tiles.
+	Slices int
+
+	// Format is that of the mosaic. Defaults to [PNG].
+	Format Format
+}
+
+// NewPlan divides a picture of width×height pixels, which is scaled and cropped to whole tiles. The error says what to change if
+// a cell of the picture would be smaller than a pixel, no tile or too many tiles fit, the mosaic would be too large for a limit or its
+// format, or it cannot be cut into that many slices.
+func NewPlan(width, height, tile int, o *PlanOptions) (Plan, error) {
+	var options PlanOptions
+	if o != nil {
+		options = *o
 	}
-	p := Plan{Tile: tile, Cols: width / tile, Rows: height / tile, Slices: slices}
-	if p.Cols < 1 || p.Rows < 1 {
-		return Plan{}, fmt.Errorf("dividing the picture: its %d×%d pixels do not hold one tile of %d×%d: choose smaller tiles", width, height, tile, tile)
+	p, err := divide(width, height, tile, options.Scale)
+	if err != nil {
+		return Plan{}, fmt.Errorf("dividing the picture: %w", err)
 	}
-	if slices < 1 || slices > p.Rows {
-		return Plan{}, fmt.Errorf("dividing the picture: it has %d rows of tiles, which cannot be cut into %d slices", p.Rows, slices)
+	if err := p.fits(options.Format); err != nil {
+		return Plan{}, fmt.Errorf("dividing the picture: %w", err)
+	}
+	switch p.Slices = options.Slices; {
+	case p.Slices == 0:
+		size := p.Size()
+		p.Slices = min(max(DefaultSlices, (size.X*size.Y+slicePixels-1)/slicePixels), p.Rows)
+	case p.Slices < 1 || p.Slices > p.Rows:
+		return Plan{}, fmt.Errorf("dividing the picture: it has %d rows of tiles, which cannot be cut into %d slices", p.Rows, p.Slices)
 	}
 	return p, nil
 }
 
-// Size is the size of the cropped picture in pixels.
-func (p Plan) Size() image.Point { return image.Pt(p.Cols*p.Tile, p.Rows*p.Tile) }
+// divide divides a picture into cells.
+func divide(width, height, tile int, scale Scale) (Plan, error) {
+	if tile < 1 {
+		return Plan{}, fmt.Errorf("a tile cannot be %d pixels wide", tile)
+	}
+	if err := scale.Check(); err != nil {
+		return Plan{}, err
+	}
+	s := scale.hundredths()
+	if s > unity*tile {
+		return Plan{}, fmt.Errorf("at scale %v a tile of %d×%d would stand for less than a pixel of the picture: choose larger tiles, or a scale of at most %d", scale, tile, tile, tile)
+	}
+	p := Plan{Tile: tile, Cols: width * s / (unity * tile), Rows: height * s / (unity * tile)}
+	if p.Cols < 1 || p.Rows < 1 {
+		at := ""
+		if s != unity {
+			at = fmt.Sprintf(" at scale %v", scale)
+		}
+		return Plan{}, fmt.Errorf("its %d×%d pixels%s do not hold one tile of %d×%d: choose smaller tiles or a larger scale", width, height, at, tile, tile)
+	}
+	// To the nearest pixel, which is within the picture. No cell becomes smaller than a pixel by that.
+	pixels := func(cells int) int { return (2*cells*tile*unity + s) / (2 * s) }
+	p.Crop = image.Rect(0, 0, pixels(p.Cols), pixels(p.Rows))
+	return p, nil
+}
 
-// Bounds is the part of the picture that consists of whole tiles.
-func (p Plan) Bounds() image.Rectangle { return image.Rectangle{Max: p.Size()} }
+// fits returns an error if the mosaic is too large.
+func (p Plan) fits(f Format) error {
+	size := p.Size()
+	switch {
+	case p.Cols > MaxCells/p.Rows:
+		return fmt.Errorf("%d×%d tiles are more than %d: choose larger tiles or a smaller scale", p.Cols, p.Rows, MaxCells)
+	case size.X > MaxOutputPixels/size.Y:
+		return fmt.Errorf("the mosaic would have %d×%d pixels, more than %d megapixels: choose a smaller scale", size.X, size.Y, MaxOutputPixels/1_000_000)
+	case max(size.X, size.Y) > MaxOutputSide:
+		return fmt.Errorf("the mosaic would have %d×%d pixels, and a side of more than %d: choose a smaller scale", size.X, size.Y, MaxOutputSide)
+	case f == JPEG && max(size.X, size.Y) > maxJPEGSide:
+		return fmt.Errorf("a JPEG has at most %d pixels a side and the mosaic %d×%d: choose a name ending in .png, or a smaller scale", maxJPEGSide, size.X, size.Y)
+	}
+	return nil
+}
+
+// Size is the size of the mosaic in pixels.
+func (p Plan) Size() image.Point { return image.Pt(p.Cols*p.Tile, p.Rows*p.Tile) }
 
 // SliceRows gives the first row of tiles of slice i, counted from 0, and the
 // row after its last. Slices differ in height by one row at most.
 func (p Plan) SliceRows(i int) (first, end int) {
 	return i * p.Rows / p.Slices, (i + 1) * p.Rows / p.Slices
-}
-
-// Slice is the part of the picture that slice i covers, in pixels.
-func (p Plan) Slice(i int) image.Rectangle {
-	first, end := p.SliceRows(i)
-	return image.Rect(0, first*p.Tile, p.Cols*p.Tile, end*p.Tile)
 }

@@ -28,7 +28,7 @@ func Decode16(v uint16) float64 { return eotf(float64(v) / 0xffff) }
 
 // Encode8 gives the 8-bit sRGB value nearest to an amount of linear light, by
 // the inverse transfer function of IEC 61966-2-1. Amounts outside 0 to 1 are
-// clamped; NaN gives 0.
+// clamped; NaN gives 0. The conversions of products keep every machine from fusing them with the sums.
 func Encode8(light float64) uint8 {
 	switch {
 	case !(light > 0):
@@ -36,9 +36,9 @@ func Encode8(light float64) uint8 {
 	case light >= 1:
 		return 0xff
 	case light <= 0.0031308:
-		return uint8(12.92*light*0xff + 0.5)
+		return uint8(float64(12.92*light*0xff) + 0.5)
 	}
-	return uint8((1.055*math.Pow(light, 1/2.4)-0.055)*0xff + 0.5)
+	return uint8(float64((float64(1.055*math.Pow(light, 1/2.4))-0.055)*0xff) + 0.5)
 }
 
 func eotf(v float64) float64 {

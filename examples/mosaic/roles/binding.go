@@ -10,21 +10,23 @@ import (
 	"maps"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
-	"github.com/millrace/millrace/dispatcher"
 	"github.com/millrace/millrace/queue"
 )
 
-// Messages only refer to blobs, so programs that share the queues must share the store. A store
-// has an id, which is kept in it. The account is bound to one store, whose id is in the metadata
-// of the queue of image requests. A program with another store is refused when it opens the
-// account. If no messages are left, it binds the account to its own store instead. Two programs
-// that start at the same moment may both succeed. So every message has the id of its store too,
-// and a program with the wrong store ends as soon as it receives a message of the other program,
-// or when its own orders make no progress.
+// Messages only refer to blobs, so programs that work together must share the store. A store has an
+// id, which is kept in it, and every message has the id of its store. A program leaves messages of
+// other stores to others: it gives them back, again and again. So programs with different stores can
+// use the queues at the same time, and none fails a request of another.
+//
+// People who start programs on one account usually want them to work together. So the metadata of
+// the queue of image requests name the store of the account, and a program with another store says
+// where the blobs of the others are, once. The account is bound to the store of the first program, and
+// to another one when no messages are left.
 
 // Names of the metadata that bind an account.
 const (
@@ -36,23 +38,8 @@ const (
 // other values.
 const maxPlace = 2 << 10
 
-// ElsewhereError means that the account is in use with another blob store than this program's.
-type ElsewhereError struct {
-	Here, There string // places of the blobs of this program and of the others; "" if unknown
-	Messages    int64  // about how many messages of the others are left; 0 if unknown
-}
-
-// Error returns the places of both stores.
-func (e *ElsewhereError) Error() string {
-	left := ""
-	if e.Messages > 0 {
-		left = fmt.Sprintf(", and have about %d of its messages", e.Messages)
-	}
-	return fmt.Sprintf("the queues of this account are in use with the blobs in %s%s, but this program looks in %s",
-		known(e.There), left, known(e.Here))
-}
-
-func known(place string) string {
+// named returns the place of a store for people.
+func named(place string) string {
 	if place == "" {
 		return "another place"
 	}
@@ -97,6 +84,9 @@ type binding struct {
 	queue queue.Queue // its metadata holds the binding
 	store uuid.UUID   // of this program
 	place string
+
+	mu   sync.Mutex
+	told map[uuid.UUID]bool // stores that were told about; guarded by mu
 }
 
 // read returns the id of the store that the account is bound to, uuid.Nil if there is none, and its
@@ -123,20 +113,20 @@ func parseBinding(metadata map[string]string) (id uuid.UUID, place string) {
 	return id, place
 }
 
-// bind binds the account to the store of this program. It fails with an [*ElsewhereError] if the
-// account is in use with another store. It takes the metadata and the number of messages that were
-// found.
+// bind binds the account to the store of this program, or says that it is in use with another store. It
+// takes the metadata and the number of messages that were found.
 func (b *binding) bind(ctx context.Context, metadata map[string]string, left int64, logger *slog.Logger) error {
 	id, place := parseBinding(metadata)
 	if id == b.store {
 		return nil
 	}
 	if id != uuid.Nil && left > 0 {
-		return &ElsewhereError{b.place, place, left}
+		b.tell(id, place, logger)
+		return nil
 	}
 	m, ok := b.queue.(queue.Manager)
 	if !ok {
-		return nil // a mismatch is detected by the ids in messages
+		return nil // the ids in messages say enough
 	}
 	metadata = maps.Clone(metadata)
 	if metadata == nil {
@@ -151,67 +141,57 @@ func (b *binding) bind(ctx context.Context, metadata map[string]string, left int
 	}
 	err := persist(ctx, func(ctx context.Context) error { return m.SetMetadata(ctx, metadata) })
 	if errors.Is(err, queue.ErrUnauthorized) || errors.Is(err, queue.ErrInvalid) {
-		logger.Warn("the account cannot be bound to the blobs of this program, so programs with other blobs are detected late", "error", err)
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return b.check(ctx)
-}
-
-// check returns an [*ElsewhereError] if the account is bound to another store.
-func (b *binding) check(ctx context.Context) error {
-	id, place, err := b.read(ctx)
-	if err == nil && id != uuid.Nil && id != b.store {
-		err = &ElsewhereError{Here: b.place, There: place}
 	}
 	return err
 }
 
-// foreign reports whether a message has its blobs in another store. Messages of earlier releases have
-// no store id and count as ours.
-func (b *binding) foreign(h Head) bool {
-	return h.Blobs != uuid.Nil && h.Blobs != b.store
-}
+// maxTold limits how many stores are told about: their ids come from messages.
+const maxTold = 16
 
-// refuseForeign refuses a message whose blobs are in another store, before it is handled. If the
-// account is bound to our store the message is poison, which tells its program. Otherwise the message
-// is left to the others, and this program ends.
-func (b *Broker) refuseForeign(ctx context.Context, h Head) error {
-	if !b.binding.foreign(h) {
-		return nil
+// tell says, once for each store, that the account is in use with another store.
+func (b *binding) tell(id uuid.UUID, place string, logger *slog.Logger) {
+	b.mu.Lock()
+	known := b.told[id] || len(b.told) >= maxTold
+	if !known {
+		if b.told == nil {
+			b.told = make(map[uuid.UUID]bool)
+		}
+		b.told[id] = true
 	}
-	id, place, err := b.binding.read(ctx)
-	if err != nil {
-		return err
-	}
-	if id == b.binding.store {
-		return dispatcher.Poison(fmt.Errorf("its blobs are in another store, and the account is in use with the blobs in %s", known(b.binding.place)))
-	}
-	b.end(&ElsewhereError{Here: b.binding.place, There: place})
-	return dispatcher.Snooze(standBack)
-}
-
-// end ends this program, because its store is not that of the account.
-func (b *Broker) end(err error) {
-	b.mislead.Do(func() {
-		b.elsewhere = err
-		close(b.misled)
-	})
-}
-
-// misled is a [millrace.Runner] that fails when the program turns out to use the wrong store.
-type misled struct{ broker *Broker }
-
-func (m misled) Run(ctx context.Context) error {
-	select {
-	case <-m.broker.misled:
-		return m.broker.elsewhere
-	case <-ctx.Done():
-		return nil
+	b.mu.Unlock()
+	if !known {
+		logger.Warn("other programs use these queues with other blobs: their messages are left to them, and only programs with the same blobs work together",
+			"their_blobs", named(place), "our_blobs", named(b.place))
 	}
 }
 
-// Halt does nothing: Run returns when its context ends.
-func (misled) Halt() {}
+// isTold reports whether tell would say nothing about a store.
+func (b *binding) isTold(id uuid.UUID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.told[id] || len(b.told) >= maxTold
+}
+
+// check says so if the account is bound to another store. Its errors are ignored: it only helps people.
+func (b *binding) check(ctx context.Context, logger *slog.Logger) {
+	if id, place, err := b.read(ctx); err == nil && id != uuid.Nil && id != b.store {
+		b.tell(id, place, logger)
+	}
+}
+
+// foreign reports whether the blobs of a message are in another store, and says so the first time. Messages
+// of earlier releases have no store id and count as ours.
+func (b *Broker) foreign(ctx context.Context, h Head) bool {
+	if h.Blobs == uuid.Nil || h.Blobs == b.binding.store {
+		return false
+	}
+	if !b.binding.isTold(h.Blobs) {
+		id, place, err := b.binding.read(ctx)
+		if err != nil || id != h.Blobs {
+			place = "" // only the store of the account is known by its place
+		}
+		b.binding.tell(h.Blobs, place, b.logger)
+	}
+	return true
+}

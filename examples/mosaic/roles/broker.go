@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/listener"
+	"github.com/millrace/millrace/queue"
 )
 
 // Broker is the client interface: it submits requests for mosaics and delivers the results. The
@@ -27,11 +30,7 @@ type Broker struct {
 	logger  *slog.Logger
 	health  health
 
-	misled    chan struct{} // closed when this program turns out to use the wrong store
-	mislead   sync.Once
-	elsewhere error // the reason; set before misled is closed
-
-	patience time.Duration // without a sign of life, before an order fails
+	patience time.Duration // without a sign of life, before an order fails; 0 for no limit
 
 	mu     sync.Mutex
 	orders map[uuid.UUID]*Order // of this process; guarded by mu
@@ -40,18 +39,21 @@ type Broker struct {
 // Request describes the mosaic that a client wants.
 type Request struct {
 	ClientID string         // name of the client
-	Picture  io.Reader      // a JPEG, PNG or GIF, read once
+	Picture  io.Reader      // as picture.Decode reads it, read once
 	Library  *tiles.Library // of tiles; its Size is that of a cell
-	Slices   int            // 1 … rows of cells
+	Scale    picture.Scale  // of the mosaic, times the picture; 0 means 1
+	Slices   int            // 1 … rows of cells, such as those of picture.NewPlan
 	Format   picture.Format // of the mosaic
+	Tint     int            // how much of the picture's own colours is mixed in, in per cent: 0 … layout.MaxTint
+	Reuse    layout.Reuse   // how freely tiles are used again; 0 means the default
 
 	// Deliver receives the mosaic. If it fails, the order fails and the mosaic stays in the
 	// store. It runs once, or again if its reader failed.
 	Deliver func(mosaic io.Reader) error
 
-	// Progress, if set, receives the number of finished slices. It is called concurrently, and
-	// the numbers may arrive out of order.
-	Progress func(laid, slices int)
+	// Progress, if set, receives the numbers of the finished slices, from 0 and in ascending order, and how many slices
+	// there are. It is called concurrently, and a call may have fewer slices than an earlier one.
+	Progress func(stored []int, slices int)
 }
 
 // Order is a submitted request. Make one with [Broker.Submit].
@@ -60,20 +62,27 @@ type Order struct {
 	broker *Broker
 	Request
 
+	resumed   bool          // submitted by an earlier run
 	turn      chan struct{} // held while delivering; a channel, so that waiting ends with the context
 	delivered bool          // guarded by turn
 	finished  chan struct{} // closed when it is known how the order ended
 
-	mu   sync.Mutex
-	sent int       // messages that this process sent for it; guarded by mu
-	seen time.Time // when a handler of this process last had a message of it; guarded by mu
-	err  error     // how it ended; set before finished is closed
+	mu     sync.Mutex
+	stored []int     // the slices that are known to be finished, in ascending order; guarded by mu
+	sent   int       // messages that this process sent for it; guarded by mu
+	seen   time.Time // when a handler of this process last got or ended a message of it; guarded by mu
+	busy   int       // handlers of this process that have a message of it; guarded by mu
+	err    error     // how it ended; set before finished is closed
+}
+
+func newOrder(b *Broker, id uuid.UUID, r Request) *Order {
+	return &Order{ID: id, broker: b, Request: r, turn: make(chan struct{}, 1), finished: make(chan struct{})}
 }
 
 // Submit stores the library and the picture and requests the mosaic. The roles of this process
 // or of others make it.
 func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
-	o := &Order{ID: uuid.New(), broker: b, Request: r, turn: make(chan struct{}, 1), finished: make(chan struct{})}
+	o := newOrder(b, uuid.New(), r)
 	library := libraryRef(r.Library.ID())
 	if err := b.putLibrary(ctx, library, r.Library); err != nil {
 		return nil, err
@@ -89,6 +98,7 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 		Head:     b.queues.imageRequests.Head(r.ClientID, o.ID),
 		ImageURI: inputRef(o.ID), ImageLibraryURI: library,
 		TileSize: r.Library.Size(), Slices: r.Slices, OutputFormat: r.Format.String(),
+		Scale: r.Scale, Tint: r.Tint, Reuse: r.Reuse,
 	})
 	if err != nil {
 		b.forget(o)
@@ -97,17 +107,26 @@ func (b *Broker) Submit(ctx context.Context, r Request) (*Order, error) {
 	return o, nil
 }
 
-// putLibrary stores a library unless it is stored already.
+// fresh is the age up to which a stored library is not stored again. [Clean] keeps what is younger than
+// [CleanAge], which is longer: so it does not delete the library of a request that is being submitted.
+const fresh = CleanAge / 2
+
+// putLibrary stores a library unless it was stored lately.
 func (b *Broker) putLibrary(ctx context.Context, ref blob.Ref, l *tiles.Library) error {
-	if there, err := blob.Exists(ctx, b.jobs.store, ref); err != nil || there {
+	store := b.jobs.store
+	info, err := store.Stat(ctx, ref)
+	switch {
+	case errors.Is(err, blob.ErrMissing):
+		u := newUpload(func(r io.Reader) error { return store.Create(ctx, ref, r, nil) })
+		if err := u.finish(l.Write(u)); !errors.Is(err, blob.ErrExists) {
+			return err
+		}
+		return nil // another program has just stored the same
+	case err != nil || time.Since(info.Modified) < fresh:
 		return err
 	}
-	u := newUpload(func(r io.Reader) error { return b.jobs.store.Create(ctx, ref, r, nil) })
-	err := u.finish(l.Write(u))
-	if errors.Is(err, blob.ErrExists) {
-		return nil
-	}
-	return err
+	u := newUpload(func(r io.Reader) error { return store.Put(ctx, ref, r, nil) })
+	return u.finish(l.Write(u))
 }
 
 func (b *Broker) forget(o *Order) {
@@ -145,11 +164,22 @@ func (b *Broker) busy() bool {
 	return false
 }
 
-// stored receives the number of finished slices from the job controller.
-func (b *Broker) stored(id uuid.UUID, laid, slices int) {
-	if o := b.order(id); o != nil && o.Progress != nil {
-		o.Progress(laid, slices)
+// stored receives the numbers of slices that are finished, from the job controller of this process and from the store, which
+// knows those of others.
+func (b *Broker) stored(id uuid.UUID, numbers ...int) {
+	o := b.order(id)
+	if o == nil || o.Progress == nil {
+		return
 	}
+	o.mu.Lock()
+	for _, n := range numbers {
+		if i, known := slices.BinarySearch(o.stored, n); !known {
+			o.stored = slices.Insert(o.stored, i, n)
+		}
+	}
+	stored := slices.Clone(o.stored)
+	o.mu.Unlock()
+	o.Progress(stored, o.Slices)
 }
 
 // sent counts every message sent.
@@ -161,13 +191,20 @@ func (b *Broker) sent(id uuid.UUID) {
 	}
 }
 
-// seen notes every message that a handler gets.
-func (b *Broker) seen(id uuid.UUID) {
-	if o := b.order(id); o != nil {
+// seen notes every message that a handler gets. The handler calls done at its end.
+func (b *Broker) seen(id uuid.UUID) (done func()) {
+	o := b.order(id)
+	if o == nil {
+		return func() {}
+	}
+	note := func(handlers int) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.seen = time.Now()
+		o.busy += handlers
 	}
+	note(1)
+	return func() { note(-1) }
 }
 
 // fail ends a request one of whose messages is poison, so that no one waits for it.
@@ -216,9 +253,12 @@ func (b *Broker) complete(ctx context.Context, m *listener.Message[ImageResponse
 	return b.jobs.sweep(ctx, id, e.Output != "")
 }
 
-// where returns the location of a blob, as a path if it has one.
-func (b *Broker) where(ref blob.Ref) string {
-	if d, ok := b.jobs.store.(interface{ Path(blob.Ref) string }); ok {
+// where returns the location of a blob of this program.
+func (b *Broker) where(ref blob.Ref) string { return whereIs(b.jobs.store, ref) }
+
+// whereIs returns the location of a blob, as a path if it has one.
+func whereIs(store blob.Store, ref blob.Ref) string {
+	if d, ok := store.(interface{ Path(blob.Ref) string }); ok {
 		return d.Path(ref)
 	}
 	return ref.String()
@@ -339,8 +379,8 @@ const (
 	// silence is how long the queues may fail to respond.
 	silence = 30 * time.Second
 
-	// idle is how long nothing may happen before Wait checks that the account is still bound to
-	// this store.
+	// idle is how long nothing may happen before Wait checks whether the account is in use with
+	// another store.
 	idle = 2 * time.Second
 )
 
@@ -377,13 +417,14 @@ type vital struct {
 	polled time.Time // when polls last increased
 	read   time.Time // when the store was last read
 	bound  time.Time // when the binding was last checked
+	gone   time.Time // when a look first found nothing of the request; zero if it is there
 }
 
 // look checks for the end of the request and for signs of life. It returns the error with which
 // the order ends.
 func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 	b := o.broker
-	e, slices, err := o.progress(ctx)
+	e, stored, err := o.progress(ctx)
 	switch {
 	case err == nil:
 		life.read = now
@@ -395,51 +436,87 @@ func (o *Order) look(ctx context.Context, life *vital, now time.Time) error {
 	if e != nil && e.Failed != "" {
 		return &FailedError{e.Failed}
 	}
-	if slices > life.slices {
-		life.slices, life.laid = slices, now
-		b.stored(o.ID, slices, o.Slices)
+	if len(stored) > life.slices {
+		life.slices, life.laid = len(stored), now
+		b.stored(o.ID, stored...)
 	}
 	if polls := b.health.polls(); polls > life.polls {
 		life.polls, life.polled = polls, now
 	}
 	if err := b.health.lastError(); err != nil && now.Sub(life.polled) > silence {
-		return fmt.Errorf("the queues have not responded for %v: %w", silence, err)
+		if !queue.Transient(err) {
+			return fmt.Errorf("the queues have not responded for %v: %w", silence, err)
+		}
+		life.laid = now // nothing can happen in an outage
 	}
 	if now.Sub(life.laid) > idle && now.Sub(o.lastSeen()) > idle && now.Sub(life.bound) > idle {
 		life.bound = now
-		if err := b.binding.check(ctx); errors.As(err, new(*ElsewhereError)) {
-			return err
+		b.binding.check(ctx, b.logger)
+		if o.resumed && o.isGone(ctx, life, now) {
+			return fmt.Errorf("the request does not exist any more: %w", blob.ErrMissing)
 		}
 	}
-	if patience := b.patience + b.longestTimeout(); now.Sub(life.laid) > patience && now.Sub(o.lastSeen()) > patience {
+	if patience := b.patience + b.longestTimeout(); b.patience > 0 && now.Sub(life.laid) > patience && now.Sub(o.lastSeen()) > patience {
 		return fmt.Errorf("nothing has happened for %v: if other programs work on the same account, they must use the same blobs", patience)
 	}
 	return nil
 }
 
+// isGone reports whether nothing of the request has been in the store for a while. What an earlier run submitted may have
+// been removed since.
+func (o *Order) isGone(ctx context.Context, life *vital, now time.Time) bool {
+	there, err := o.broker.jobs.there(ctx, o.ID)
+	switch {
+	case there || err != nil:
+		life.gone = time.Time{}
+	case life.gone.IsZero():
+		life.gone = now
+	}
+	return !life.gone.IsZero() && now.Sub(life.gone) > silence
+}
+
+// WaitsFor returns the role whose work the order waits for, 0 if it has ended. It reads the store.
+func (o *Order) WaitsFor(ctx context.Context) (Roles, error) {
+	j := o.broker.jobs
+	if done, _ := o.Finished(); done {
+		return 0, nil
+	}
+	if requested, err := j.noted(ctx, o.ID, factRequested); err != nil || !requested {
+		return Controller, err
+	}
+	stored, err := j.stored(ctx, o.ID)
+	if err == nil && len(stored) < o.Slices {
+		return Processor, nil
+	}
+	return Controller, err
+}
+
 // progress reads the progress of the request, and delivers the mosaic if another process has
 // handled the response.
-func (o *Order) progress(ctx context.Context) (*end, int, error) {
+func (o *Order) progress(ctx context.Context) (*end, []int, error) {
 	e, err := o.broker.jobs.ended(ctx, o.ID)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if e != nil && e.Failed == "" {
-		return e, 0, o.takeLate(ctx, e.Output)
+		return e, nil, o.takeLate(ctx, e.Output)
 	}
-	slices, err := o.broker.jobs.stored(ctx, o.ID)
-	return e, slices, err
+	stored, err := o.broker.jobs.stored(ctx, o.ID)
+	return e, stored, err
 }
 
 // takeLate delivers a mosaic that another process has kept for this one, or repeats a failed
 // clean-up.
 func (o *Order) takeLate(ctx context.Context, uri string) error {
 	var output blob.Ref
-	if uri != "" {
+	switch {
+	case uri != "":
 		var err error
 		if output, err = blob.Parse(uri); err != nil {
 			return err
 		}
+	case !o.isDelivered():
+		return fmt.Errorf("the mosaic was delivered to another run of this program, and then deleted: %w", blob.ErrMissing)
 	}
 	switch err := o.take(ctx, output); {
 	case err == nil:
@@ -452,9 +529,13 @@ func (o *Order) takeLate(ctx context.Context, uri string) error {
 	}
 }
 
+// lastSeen returns when a handler of this process last had a message of the order: now, if one has.
 func (o *Order) lastSeen() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.busy > 0 {
+		return time.Now()
+	}
 	return o.seen
 }
 
@@ -462,7 +543,11 @@ func (b *Broker) longestTimeout() time.Duration {
 	return max(b.queues.imageRequests.Timeout, b.queues.sliceRequests.Timeout, b.queues.sliceResponses.Timeout, b.queues.imageResponses.Timeout)
 }
 
-// Abandon cleans up after a failed order. Its remaining messages are discarded by their handlers.
+// Abandon cleans up after a failed order. Its remaining messages are discarded by their handlers. A request that has not
+// ended is left alone.
 func (o *Order) Abandon(ctx context.Context) error {
-	return o.broker.jobs.sweep(ctx, o.ID, true)
+	if err := o.broker.jobs.discard(ctx, o.ID); !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil
 }

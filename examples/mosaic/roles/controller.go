@@ -6,27 +6,27 @@ import (
 	"fmt"
 	"image"
 	"io"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/listener"
 )
 
-// jobController cuts pictures into slices and composes mosaics from finished slices.
+// jobController chooses the tiles of pictures, and composes mosaics from finished slices.
 type jobController struct {
-	jobs   jobs
-	queues *queues
-	memory memory
-	lanes  *lanes // one picture at a time is decoded whole
-	locks  *locks
-	stored func(id uuid.UUID, stored, slices int) // receives the progress of a request
+	jobs      jobs
+	queues    *queues
+	memory    memory
+	libraries *libraries
+	lanes     *lanes                            // one picture at a time is decoded whole
+	stored    func(id uuid.UUID, slices ...int) // receives the numbers of slices that are finished
 }
 
-// plan is the handler of image requests: it cuts the picture, stores the slices and then sends
+// plan is the handler of image requests: it chooses the tiles, stores that in slices and then sends
 // a request for each.
 func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageRequest]) error {
 	id := m.Body.RequestID
@@ -39,12 +39,9 @@ func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageReque
 	var p plan
 	err := c.lanes.do(ctx, id, m.DequeueCount, func() (err error) {
 		p, err = c.cut(ctx, m.Body)
-		return err
+		return c.jobs.after(ctx, id, err)
 	})
 	if err != nil {
-		return c.jobs.gone(ctx, id, err)
-	}
-	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
 	}
 	for i := range p.Slices {
@@ -58,32 +55,63 @@ func (c *jobController) plan(ctx context.Context, m *listener.Message[ImageReque
 			return err
 		}
 	}
-	if err := c.jobs.note(ctx, id, factRequested); err != nil {
-		return err
-	}
 	// The slices may have been finished so quickly that the request has ended.
-	return c.jobs.discard(ctx, id)
+	return c.jobs.after(ctx, id, c.jobs.note(ctx, id, factRequested))
 }
 
-// cut stores the slices of the picture. It is idempotent.
+// cut chooses the tiles of the whole picture, and stores the slices. It is idempotent.
 func (c *jobController) cut(ctx context.Context, m ImageRequest) (plan, error) {
-	img, free, err := decode(ctx, c.jobs.store, m.ImageURI, c.memory, 0)
+	library, err := c.libraries.get(ctx, m.ImageLibraryURI)
 	if err != nil {
 		return plan{}, err
 	}
-	// Freed before the slices are requested, because image processors need the memory.
-	defer free()
-	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, m.Slices)
+	cells, geometry, err := c.measure(ctx, m)
 	if err != nil {
-		return plan{}, dispatcher.Poison(err)
+		return plan{}, err
+	}
+	free, err := c.memory.take(ctx, int64(geometry.Cols)*int64(geometry.Rows)*bytesPerCell)
+	if err != nil {
+		return plan{}, err
+	}
+	defer free()
+	chosen, err := layout.Choose(ctx, cells, library, m.options())
+	if err != nil {
+		return plan{}, err
 	}
 	p := plan{Tile: geometry.Tile, Cols: geometry.Cols, Rows: geometry.Rows, Slices: geometry.Slices, Format: m.OutputFormat}
 	if err := c.jobs.writePlan(ctx, m.RequestID, p); err != nil {
 		return plan{}, err
 	}
-	return p, picture.Cut(img, geometry, func(i int) (io.WriteCloser, error) {
-		return newUpload(func(r io.Reader) error { return c.jobs.store.Put(ctx, cutRef(m.RequestID, i), r, nil) }), nil
-	})
+	for i := range p.Slices {
+		first, end := geometry.SliceRows(i)
+		slice := chosen.Window(image.Rect(0, first, p.Cols, end))
+		u := newUpload(func(r io.Reader) error { return c.jobs.store.Put(ctx, cutRef(m.RequestID, i), r, nil) })
+		if err := u.finish(slice.Write(u)); err != nil {
+			return plan{}, err
+		}
+	}
+	return p, nil
+}
+
+// bytesPerCell is about how much memory the choice of tiles needs.
+const bytesPerCell = 128
+
+// measure decodes the picture of a request and takes its colours. The pixels are freed before the tiles are chosen.
+func (c *jobController) measure(ctx context.Context, m ImageRequest) (*layout.Cells, picture.Plan, error) {
+	img, free, err := decode(ctx, c.jobs.store, m.ImageURI, c.memory)
+	if err != nil {
+		return nil, picture.Plan{}, err
+	}
+	defer free()
+	geometry, err := picture.NewPlan(img.Bounds().Dx(), img.Bounds().Dy(), m.TileSize, &picture.PlanOptions{Scale: m.Scale, Slices: m.Slices, Format: m.format()})
+	if err != nil {
+		return nil, geometry, dispatcher.Poison(err)
+	}
+	cells, err := layout.Measure(img, geometry.Crop.Add(img.Bounds().Min), geometry.Cols, geometry.Rows)
+	if err != nil {
+		return nil, geometry, dispatcher.Poison(err)
+	}
+	return cells, geometry, nil
 }
 
 // collect is the handler of slice responses: when all slices of the request are finished, it
@@ -113,52 +141,37 @@ func (c *jobController) gather(ctx context.Context, m *listener.Message[SliceRes
 	if _, err := c.jobs.store.Stat(ctx, m.Body.SliceURI); err != nil {
 		return c.jobs.gone(ctx, id, err)
 	}
-	stored, err := c.jobs.stored(ctx, id)
-	if err != nil {
-		return err
-	}
-	c.stored(id, stored, p.Slices)
-	if stored < p.Slices {
+	c.stored(id, m.Body.SliceSequence)
+	complete, err := c.jobs.parts.Complete(ctx, id.String(), p.Slices)
+	if err != nil || !complete {
 		// The slice that is stored last has a message that arrives even later.
-		return nil
+		return err
 	}
 	// The last messages arrive at the same time; one of their handlers does the work.
-	unlock, err := c.locks.lock(ctx, id)
-	if err != nil {
-		return err
+	_, err = c.jobs.responses.Once(ctx, id.String(), func(ctx context.Context) ([]byte, error) {
+		return nil, c.respond(ctx, m, p)
+	})
+	if errors.Is(err, errElsewhere) {
+		return nil
 	}
-	defer unlock()
-	return c.complete(ctx, m, p)
+	return c.jobs.after(ctx, id, err)
 }
 
-// lookBack is discard for a handler that may have lost its lease. It continues for a while after the
-// context ended, and retries, because no other step would clean up.
-func (c *jobController) lookBack(ctx context.Context, id uuid.UUID) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	for range 3 {
-		if err = c.jobs.discard(ctx, id); err == nil || errors.Is(err, errDelivered) || errors.Is(err, errEnded) {
-			return err
-		}
-	}
-	return err
-}
+// errElsewhere means that another handler has stored the mosaic and sends the response.
+var errElsewhere = errors.New("another handler sends the response")
 
-// complete stores the mosaic and sends the image response, each unless that was done before.
-func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
+// respond stores the mosaic and sends the image response.
+func (c *jobController) respond(ctx context.Context, m *listener.Message[SliceResponse], p plan) error {
 	id := m.Body.RequestID
-	if responded, err := c.jobs.noted(ctx, id, factResponded); err != nil || responded {
-		return err
-	}
-	// If another handler did all this while this one waited for the lock, even the note may have
-	// been swept. The end is recorded before the sweep, so it is checked after the note.
+	// If another handler did all this while this one waited, even the record may have been swept. The end of the
+	// request is recorded before the sweep, so it is checked after the record.
 	if err := c.jobs.discard(ctx, id); err != nil {
 		return err
 	}
 	err := c.assemble(ctx, id, p)
 	// Even if that failed, or the lease is lost: the mosaic may have been stored after the request
 	// ended and was swept.
-	if err := c.lookBack(ctx, id); err != nil {
+	if err := c.jobs.lookBack(ctx, id); err != nil {
 		return err
 	}
 	switch {
@@ -167,22 +180,15 @@ func (c *jobController) complete(ctx context.Context, m *listener.Message[SliceR
 		// was interrupted, this may be the second delivery of that message. On a first delivery
 		// the mosaic was stored by another handler, which will respond itself.
 		if m.DequeueCount == 1 {
-			return nil
+			return errElsewhere
 		}
 	case err != nil:
-		return c.jobs.gone(ctx, id, err)
+		return err
 	}
-	err = c.queues.imageResponses.Submit(ctx, ImageResponse{
+	return c.queues.imageResponses.Submit(ctx, ImageResponse{
 		Head:     c.queues.imageResponses.Head(m.Body.ClientID, id),
 		ImageURI: outputRef(id, p.format()),
 	})
-	if err != nil {
-		return err
-	}
-	if err := c.jobs.note(ctx, id, factResponded); err != nil {
-		return err
-	}
-	return c.jobs.discard(ctx, id)
 }
 
 // assemble composes the mosaic from its slices and stores it. It fails with [blob.ErrExists] if it is
@@ -195,8 +201,7 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 		return blob.ErrExists
 	}
 	geometry := p.geometry()
-	highest := (p.Rows/p.Slices + 1) * p.Tile // of a slice, in pixels
-	free, err := c.memory.take(ctx, int64(geometry.Size().X)*int64(highest)*bytesPerPixel)
+	free, err := c.memory.take(ctx, picture.ComposeBytes(p.format(), geometry.Size()))
 	if err != nil {
 		return err
 	}
@@ -211,10 +216,10 @@ func (c *jobController) assemble(ctx context.Context, id uuid.UUID, p plan) erro
 // bytesPerPixel is the size of a pixel of 8 bits a channel, as Go decodes it.
 const bytesPerPixel = 4
 
-// decode reads a picture from the store once the memory for it, and extra bytes per pixel, are free. A
+// decode reads a picture from the store once the memory for it is free. A
 // picture that cannot be decoded is poison. The caller calls free when it has finished with the
 // picture.
-func decode(ctx context.Context, store blob.Store, ref blob.Ref, memory memory, extra int64) (_ image.Image, free func(), err error) {
+func decode(ctx context.Context, store blob.Store, ref blob.Ref, memory memory) (_ image.Image, free func(), err error) {
 	var header picture.Header
 	err = reading(ctx, store, ref, func(r io.Reader) (err error) {
 		header, err = picture.Inspect(r)
@@ -223,7 +228,7 @@ func decode(ctx context.Context, store blob.Store, ref blob.Ref, memory memory, 
 	if err != nil {
 		return nil, nil, err
 	}
-	free, err = memory.take(ctx, header.DecodeBytes+extra*int64(header.Width)*int64(header.Height))
+	free, err = memory.take(ctx, header.DecodeBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -247,8 +252,10 @@ func reading(ctx context.Context, store blob.Store, ref blob.Ref, use func(io.Re
 	}
 	defer func() { _ = r.Close() }() // nothing was written
 	err = use(r)
-	if errors.Is(err, picture.ErrNotPicture) || errors.Is(err, picture.ErrDamaged) || errors.Is(err, picture.ErrTooLarge) {
-		return dispatcher.Poison(err)
+	for _, permanent := range []error{picture.ErrNotPicture, picture.ErrUnsupported, picture.ErrDamaged, picture.ErrTooLarge} {
+		if errors.Is(err, permanent) {
+			return dispatcher.Poison(err)
+		}
 	}
 	return err
 }

@@ -6,26 +6,29 @@
 //	       └───────── imageresponse ────────┘    └──────── sliceresponse ───────┘
 //
 // A [Broker] is the client interface: it stores the picture and the tile library,
-// requests a mosaic and delivers it. The job controller cuts the picture into
+// requests a mosaic and delivers it. The job controller chooses the tiles, requests
 // slices, and composes the mosaic when all slices are finished. Image processors
-// render one slice each. [Open] makes all three on one account; any number of
-// processes may do so.
+// render one slice each. [Open] makes all three, or some of them,
+// on one account; any number of processes may do so.
 //
 // # Delivery
 //
 // Queues deliver at least once, so every step may run any number of times,
 // concurrently, and may be interrupted anywhere. The result of a step is what it
-// has stored, never which messages it received: slices are counted in the store, so
-// that a duplicate cannot finish a job early, and the mosaic is stored by a create,
-// so that it is stored once. A request ends with a small record, which is created
+// has stored, never which messages it received: package gather tells when all slices
+// are in the store, so that a duplicate cannot finish a job early, and the mosaic is stored by a create,
+// so that it is stored once. A request ends with a small record, the end of its gather, which is created
 // once and stays. A message of a request that has ended is discarded. A message
-// whose blob is missing while its request continues is poison at once. The record is
+// whose blob is missing while its request continues is retried, and poison after its last attempt. The record is
 // written before the clean-up, and every step checks for it after it has stored
 // something, so that a late step cleans up after itself.
 //
-// Programs that share the queues must share the store. The queue of image requests says in
-// its metadata which store that is. A program with another store fails with an
-// [ElsewhereError] when it opens the account, or as soon as it detects the mismatch.
+// Programs that work together must share the store. Every message has the id of its store, and a
+// program gives back the messages of other stores. So programs with different stores can use the
+// same queues. The queue of image requests says in its metadata which store is the account's, and a
+// program with another store warns.
+//
+// [Clean] removes what is left of requests.
 //
 // A request with n slices takes 2n+2 messages, without crashes and redeliveries.
 //

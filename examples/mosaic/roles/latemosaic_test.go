@@ -43,18 +43,18 @@ func TestAMosaicStoredTooLateIsDeleted(t *testing.T) {
 		var left bool
 		var failure error
 		first.end = sync.OnceFunc(func() { // now all slices are finished
-			jobs := jobs{&lateStore{Store: all, end: func() {
-				if err := (jobs{all}).delivered(t.Context(), c.ID); err != nil {
+			jobs := newJobs(&lateStore{Store: all, end: func() {
+				if err := newJobs(all).delivered(t.Context(), c.ID); err != nil {
 					t.Error(err)
 				}
-			}}}
+			}})
 			plan, err := jobs.readPlan(t.Context(), c.ID)
 			if err != nil {
 				t.Error(err)
 			}
 			late := &jobController{jobs: jobs, memory: newMemory()}
 			m := &listener.Message[SliceResponse]{Body: SliceResponse{Head: Head{RequestID: c.ID}}}
-			failure = late.complete(t.Context(), m, plan)
+			failure = late.respond(t.Context(), m, plan)
 			if left, err = blob.Exists(t.Context(), all, outputRef(c.ID, plan.format())); err != nil {
 				t.Error(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/queue"
@@ -69,6 +70,16 @@ type ImageRequest struct {
 	TileSize        int      `json:"tileSize"` // in pixels
 	Slices          int      `json:"slices"`
 	OutputFormat    string   `json:"outputFormat"` // "PNG" or "JPEG"
+
+	// These are missing from messages of earlier releases, and then have their defaults.
+	Scale picture.Scale `json:"scale,omitzero"` // of the mosaic, times its picture
+	Tint  int           `json:"tint,omitzero"`  // in per cent
+	Reuse layout.Reuse  `json:"reuse,omitzero"` // a percentage
+}
+
+// options returns how the tiles are chosen.
+func (m ImageRequest) options() *layout.Options {
+	return &layout.Options{Reuse: m.Reuse, Tint: m.Tint}
 }
 
 // SliceRequest asks an image processor for one slice.
@@ -124,7 +135,9 @@ func (m ImageRequest) Validate() error {
 		inLibrary(m.ImageLibraryURI),
 		tileSize(m.TileSize),
 		atLeastOneSlice(m.Slices),
-		require(slices.ContainsFunc(formats, known), "outputFormat %.20q is neither PNG nor JPEG", m.OutputFormat))
+		require(slices.ContainsFunc(formats, known), "outputFormat %.20q is neither PNG nor JPEG", m.OutputFormat),
+		m.Scale.Check(),
+		m.options().Validate())
 }
 
 // Validate implements [Message].

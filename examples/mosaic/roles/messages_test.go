@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/queue"
 )
@@ -71,6 +72,28 @@ func TestTheWireFormatOfMessages(t *testing.T) {
 		if id, ok := requestOf(string(got)); !ok || id != testID {
 			t.Errorf("requestOf(%T): got %v, %v; want %v", m, id, ok, testID)
 		}
+	}
+}
+
+// Messages of earlier releases have no scale, tint and reuse, and mean what they meant.
+func TestSettingsOfAnImageRequestAreOptional(t *testing.T) {
+	m := goodImageRequest()
+	m.Scale, m.Tint, m.Reuse = 250, 15, layout.Once
+	text, err := json.Marshal(m)
+	if want := `,"scale":2.5,"tint":15,"reuse":0}`; err != nil || !strings.HasSuffix(string(text), want) {
+		t.Errorf("encoded: got %s, %v; want %s at its end", text, err, want)
+	}
+	var got ImageRequest
+	if err := json.Unmarshal(text, &got); err != nil || got != m {
+		t.Errorf("decoded: got %+v, %v; want %+v", got, err, m)
+	}
+	old, err := json.Marshal(goodImageRequest())
+	if err != nil || strings.Contains(string(old), "scale") {
+		t.Errorf("encoded without settings: got %s, %v; want none of them", old, err)
+	}
+	got = ImageRequest{}
+	if err := json.Unmarshal(old, &got); err != nil || got.Validate() != nil || got.options().Reuse.Percent() != int(layout.DefaultReuse) {
+		t.Errorf("decoded without settings: got %+v, %v; want the defaults", got, err)
 	}
 }
 
@@ -136,6 +159,12 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		{"slices", slice(func(m *SliceRequest) { m.Slices = 0 })},
 		{"outputFormat", image(func(m *ImageRequest) { m.OutputFormat = "GIF" })},
 		{"outputFormat", image(func(m *ImageRequest) { m.OutputFormat = "" })},
+		{"scale", image(func(m *ImageRequest) { m.Scale = -1 })},
+		{"scale", image(func(m *ImageRequest) { m.Scale = picture.MaxScale + 1 })},
+		{"tint", image(func(m *ImageRequest) { m.Tint = -1 })},
+		{"tint", image(func(m *ImageRequest) { m.Tint = layout.MaxTint + 1 })},
+		{"reuse", image(func(m *ImageRequest) { m.Reuse = layout.ReusePercent(-1) })},
+		{"reuse", image(func(m *ImageRequest) { m.Reuse = layout.ReusePercent(101) })},
 		{"sliceSequence", slice(func(m *SliceRequest) { m.SliceSequence = -1 })},
 		{"sliceSequence", slice(func(m *SliceRequest) { m.SliceSequence = 8; m.SliceURI = cutRef(testID, 8) })},
 		{"sliceSequence", laid(func(m *SliceResponse) { m.SliceSequence = 1 })},

@@ -46,10 +46,15 @@ func extension(f picture.Format) string {
 	return ".png"
 }
 
-// cutRef and laidRef are the blobs of a slice before and after it is rendered. The numbers have
-// leading zeros, so that a list is in their order.
+// cutRef and laidRef are the blobs of a slice before and after it is rendered. The names of laidRef and endRef are those of
+// package gather.
 func cutRef(id uuid.UUID, sequence int) blob.Ref  { return sliceRef(sliceRequests, id, sequence) }
 func laidRef(id uuid.UUID, sequence int) blob.Ref { return sliceRef(sliceResponses, id, sequence) }
+
+// endRef is the record of how a request ended.
+func endRef(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: sliceResponses, Name: id.String() + "/end"}
+}
 
 func sliceRef(container string, id uuid.UUID, sequence int) blob.Ref {
 	return blob.Ref{Container: container, Name: fmt.Sprintf("%s/%06d", id, sequence)}

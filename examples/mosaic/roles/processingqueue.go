@@ -37,8 +37,8 @@ type ImageProcessingQueue[T Message] struct {
 	store    uuid.UUID                                      // of the blobs of this program
 	failed   func(context.Context, uuid.UUID, string) error // a message of the request becomes poison
 	sent     func(uuid.UUID)                                // a message was sent
-	seen     func(uuid.UUID)                                // a handler gets a message
-	refuse   func(context.Context, Head) error              // refuses a message whose blobs are in another store
+	seen     func(uuid.UUID) (done func())                  // a handler gets a message, and ends
+	foreign  func(context.Context, Head) bool               // reports whether the blobs of a message are in another store
 }
 
 // shared has the parts that the four queues share.
@@ -47,17 +47,17 @@ type shared struct {
 	logger *slog.Logger
 	failed func(ctx context.Context, id uuid.UUID, reason string) error
 	sent   func(id uuid.UUID)
-	seen   func(id uuid.UUID)
+	seen   func(id uuid.UUID) (done func())
 
-	store  uuid.UUID
-	refuse func(context.Context, Head) error
+	store   uuid.UUID
+	foreign func(context.Context, Head) bool
 }
 
 // openQueue opens the queue for messages of type T, creates it if it does not exist, and reads
 // its settings. Transient failures are retried until ctx ends.
 func openQueue[T Message](ctx context.Context, s shared) (*ImageProcessingQueue[T], error) {
 	var message T
-	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, refuse: s.refuse}
+	q := &ImageProcessingQueue[T]{Name: message.queue(), logger: s.logger, failed: s.failed, sent: s.sent, seen: s.seen, store: s.store, foreign: s.foreign}
 	var err error
 	if q.RawQueue, err = s.open(q.Name); err != nil {
 		return nil, err
@@ -167,17 +167,18 @@ type tuning struct {
 // accept returns a listener that passes valid messages to a handler. Invalid ones are poison at
 // once.
 func (q *ImageProcessingQueue[T]) accept(h listener.Handler[T], t tuning) *listener.Listener[T] {
+	line := &aside{Queue: q.RawQueue}
 	valid := func(ctx context.Context, m *listener.Message[T]) error {
 		if err := m.Body.Validate(); err != nil {
 			return dispatcher.Poison(err)
 		}
-		if err := q.refuse(ctx, m.Body.head()); err != nil {
-			return err
+		if q.foreign(ctx, m.Body.head()) {
+			return dispatcher.Snooze(line.leave(m.DequeueCount))
 		}
-		q.seen(m.Body.head().RequestID)
+		defer q.seen(m.Body.head().RequestID)()
 		return h(ctx, m)
 	}
-	return listener.New(q.RawQueue, valid, &listener.Options[T]{
+	return listener.New(line, valid, &listener.Options[T]{
 		Concurrency: t.concurrency, BatchSize: t.batch,
 		Idle: t.idle, Wakeups: t.wakeups, Grace: t.grace, OnError: t.onError, Logger: q.logger,
 		Visibility: dispatcher.Fixed(q.Timeout),

@@ -31,9 +31,9 @@ func openTest(t *testing.T, engine *localqueue.Engine) (*ImageProcessingQueue[Sl
 			return engine.Queue(queue.Name{Account: "test", Queue: name}), nil
 		},
 		logger: slog.New(slog.NewTextHandler(&log, nil)),
-		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
-		failed: func(context.Context, uuid.UUID, string) error { return nil },
-		refuse: func(context.Context, Head) error { return nil },
+		sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) func() { return func() {} },
+		failed:  func(context.Context, uuid.UUID, string) error { return nil },
+		foreign: func(context.Context, Head) bool { return false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,9 +181,9 @@ func TestMessagesAreAcceptedWithTheSettingsOfTheirQueue(t *testing.T) {
 			q, err := openQueue[SliceResponse](t.Context(), shared{
 				open:   func(string) (queue.Queue, error) { return raw, nil },
 				logger: slog.New(slog.DiscardHandler),
-				sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) {},
-				failed: func(context.Context, uuid.UUID, string) error { return nil },
-				refuse: func(context.Context, Head) error { return nil },
+				sent:   func(uuid.UUID) {}, seen: func(uuid.UUID) func() { return func() {} },
+				failed:  func(context.Context, uuid.UUID, string) error { return nil },
+				foreign: func(context.Context, Head) bool { return false },
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/dispatcher"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/listener"
 )
 
@@ -32,11 +35,8 @@ func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceR
 	case err != nil:
 		return err
 	case !there: // otherwise this is a duplicate, or the response was not sent
-		err := p.lanes.do(ctx, id, m.DequeueCount, func() error { return p.lay(ctx, m.Body, laid) })
+		err := p.lanes.do(ctx, id, m.DequeueCount, func() error { return p.jobs.after(ctx, id, p.lay(ctx, m.Body)) })
 		if err != nil {
-			return p.jobs.gone(ctx, id, err)
-		}
-		if err := p.jobs.discard(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (p *imageProcessor) process(ctx context.Context, m *listener.Message[SliceR
 }
 
 // lay renders one slice and stores it.
-func (p *imageProcessor) lay(ctx context.Context, m SliceRequest, laid blob.Ref) error {
+func (p *imageProcessor) lay(ctx context.Context, m SliceRequest) error {
 	library, err := p.libraries.get(ctx, m.ImageLibraryURI)
 	if err != nil {
 		return err
@@ -55,23 +55,49 @@ func (p *imageProcessor) lay(ctx context.Context, m SliceRequest, laid blob.Ref)
 	if library.Size() != m.TileSize {
 		return dispatcher.Poison(fmt.Errorf("the library has tiles of %d pixels and the slice asks for %d", library.Size(), m.TileSize))
 	}
-	img, free, err := decode(ctx, p.jobs.store, m.SliceURI, p.memory, bytesPerPixel)
+	slice, err := readLayout(ctx, p.jobs.store, m.SliceURI)
+	if err != nil {
+		return err
+	}
+	rowBytes := int64(slice.Cells.Cols) * int64(m.TileSize*m.TileSize) * bytesPerPixel
+	free, err := p.memory.take(ctx, rowBytes)
 	if err != nil {
 		return err
 	}
 	defer free()
-	grid, err := picture.Cells(img, img.Bounds(), m.TileSize)
+	u := newUpload(func(r io.Reader) error { return p.jobs.parts.Put(ctx, m.RequestID.String(), m.SliceSequence, r) })
+	return u.finish(writeSlice(u, slice, library))
+}
+
+// writeSlice lays the tiles of a slice, one row at a time, and writes them as a PNG.
+func writeSlice(w io.Writer, slice *layout.Layout, library *tiles.Library) error {
+	cols, rows := slice.Cells.Cols, slice.Cells.Rows
+	out, err := picture.NewWriter(w, image.Pt(cols*library.Size(), rows*library.Size()), picture.PNG)
 	if err != nil {
 		return dispatcher.Poison(err)
 	}
-	mosaic, err := library.Render(grid)
+	for row := range rows {
+		laid, err := slice.Window(image.Rect(0, row, cols, row+1)).Lay(library)
+		if err != nil {
+			return dispatcher.Poison(err)
+		}
+		if err := out.WriteRows(laid); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// readLayout reads a slice of a layout. An invalid one is poison.
+func readLayout(ctx context.Context, store blob.Store, ref blob.Ref) (*layout.Layout, error) {
+	r, err := store.Open(ctx, ref)
 	if err != nil {
-		return dispatcher.Poison(err)
+		return nil, err
 	}
-	u := newUpload(func(r io.Reader) error { return p.jobs.store.Create(ctx, laid, r, nil) })
-	err = u.finish(picture.Encode(u, mosaic, mosaic.Bounds(), picture.PNG))
-	if errors.Is(err, blob.ErrExists) {
-		return nil // another handler has just stored the same
+	defer func() { _ = r.Close() }() // nothing was written
+	l, err := layout.Read(r)
+	if errors.Is(err, layout.ErrBadLayout) {
+		return nil, dispatcher.Poison(err)
 	}
-	return err
+	return l, err
 }

@@ -26,6 +26,14 @@ const DefaultPatience = 5 * time.Minute
 
 // Options configure a [System]. Nil and the zero value mean the defaults.
 type Options struct {
+	// Roles are the roles that this process plays. Processes together must play all of them.
+	// Defaults to [All].
+	Roles Roles
+
+	// Handled, if set, is called for every step of this process's controller and processors,
+	// concurrently, and before its message is deleted. A step that is repeated is reported again.
+	Handled func(Step)
+
 	// Idle is how long listeners wait between polls of an empty queue. Defaults to the
 	// default of package listener.
 	Idle scaling.Idle
@@ -40,12 +48,14 @@ type Options struct {
 	// Processors is how many slices are rendered at once. Defaults to GOMAXPROCS.
 	Processors int
 
-	// Place describes where the store is, for the errors of programs with another store.
+	// Place describes where the store is, for the warnings of programs with another store.
 	// Defaults to "", unknown.
 	Place string
 
 	// Patience is how long an order may show no sign of life, in addition to the time for
-	// which its messages may be hidden, before it fails. Defaults to 5 min.
+	// which its messages may be hidden, before it fails. The time while the queues do not respond
+	// does not count. Defaults to 5 min, or without limit in a process that does not play all
+	// roles: the others may be busy or not started yet.
 	Patience time.Duration
 
 	// Logger receives errors, and records about requests of other programs and earlier runs.
@@ -53,15 +63,24 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// System runs the three roles in one process. Create one with [Open]. It is safe for
+// System runs roles in one process. Create one with [Open]. It is safe for
 // concurrent use.
 type System struct {
 	// Broker is the client interface.
 	Broker *Broker
 
 	listeners []worker
+	names     []string // of the listeners' queues
 	libraries *libraries
 	lanes     []*lanes
+	memory    memory
+}
+
+// Reserve waits until that many bytes of the memory budget for pictures are free, so that a program that decodes pictures itself
+// does not do so beside the roles. The caller calls free when it has finished with the picture. It holds one reservation at a
+// time: two that wait for each other's second would wait for ever.
+func (s *System) Reserve(ctx context.Context, bytes int64) (free func(), err error) {
+	return s.memory.take(ctx, bytes)
 }
 
 // worker is a listener for any type of message.
@@ -85,52 +104,65 @@ func Open(ctx context.Context, open func(name string) (queue.Queue, error), stor
 	if o != nil {
 		options = *o
 	}
+	if options.Roles == 0 {
+		options.Roles = All
+	}
+	if options.Handled == nil {
+		options.Handled = func(Step) {}
+	}
 	if options.Processors <= 0 {
 		options.Processors = runtime.GOMAXPROCS(0)
 	}
-	if options.Patience <= 0 {
+	if options.Patience <= 0 && options.Roles.Has(All) {
 		options.Patience = DefaultPatience
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
 	b := &Broker{
-		jobs:     jobs{store},
+		jobs:     newJobs(store),
 		logger:   options.Logger,
 		patience: options.Patience,
 		orders:   make(map[uuid.UUID]*Order),
-		misled:   make(chan struct{}),
 	}
 	id, err := identify(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, refuse: b.refuseForeign})
+	qs, err := openQueues(ctx, shared{open: open, logger: options.Logger, failed: b.fail, sent: b.sent, seen: b.seen, store: id, foreign: b.foreign})
 	if err != nil {
 		return nil, err
 	}
 	b.queues = qs
-	b.binding = binding{queue: qs.imageRequests.RawQueue, store: id, place: options.Place}
+	b.binding.queue, b.binding.store, b.binding.place = qs.imageRequests.RawQueue, id, options.Place
 	if err := b.binding.bind(ctx, qs.imageRequests.found.Metadata, qs.depth(), options.Logger); err != nil {
 		return nil, err
 	}
 	memory, libs := newMemory(), newLibraries(store)
 	cutting, laying := newLanes(1, b.has, b.busy), newLanes(options.Processors, b.has, b.busy)
-	controller := &jobController{jobs: b.jobs, queues: qs, memory: memory, lanes: cutting, locks: newLocks(), stored: b.stored}
+	controller := &jobController{jobs: b.jobs, queues: qs, memory: memory, libraries: libs, lanes: cutting, stored: b.stored}
 	processor := &imageProcessor{jobs: b.jobs, queues: qs, memory: memory, lanes: laying, libraries: libs}
 
 	with := func(concurrency, batch int) tuning {
 		return tuning{concurrency: concurrency, batch: batch, idle: options.Idle, wakeups: options.Wakeups, grace: options.Grace, onError: b.health.failed}
 	}
-	s := &System{Broker: b, libraries: libs, lanes: []*lanes{cutting, laying}}
-	s.listeners = []worker{
-		// Handlers of these two run long, so a larger batch would keep work from idle processes.
-		// One handler more than lanes runs in the side lane.
-		qs.imageRequests.accept(controller.plan, with(1+1+spare, 1)),
-		qs.sliceRequests.accept(processor.process, with(options.Processors+1+spare, 1)),
-		// These are short, except for composing a mosaic.
-		qs.sliceResponses.accept(controller.collect, with(16, 16)),
-		qs.imageResponses.accept(b.complete, with(4, 4)),
+	s := &System{Broker: b, libraries: libs, lanes: []*lanes{cutting, laying}, memory: memory}
+	if options.Roles.Has(Controller) {
+		// Handlers of requests run long, so a larger batch would keep work from idle processes.
+		// One handler more than lanes runs in the side lane. Those of responses are short, except for
+		// composing a mosaic.
+		s.listeners = append(s.listeners,
+			qs.imageRequests.accept(reported(controller.plan, options.Handled), with(1+1+spare, 1)),
+			qs.sliceResponses.accept(controller.collect, with(16, 16)))
+		s.names = append(s.names, imageRequests, sliceResponses)
+	}
+	if options.Roles.Has(Processor) {
+		s.names = append(s.names, sliceRequests)
+		s.listeners = append(s.listeners, qs.sliceRequests.accept(reported(processor.process, options.Handled), with(options.Processors+1+spare, 1)))
+	}
+	if options.Roles.Has(Client) {
+		s.names = append(s.names, imageResponses)
+		s.listeners = append(s.listeners, qs.imageResponses.accept(b.complete, with(4, 4)))
 	}
 	b.health.polls = func() (n int64) {
 		for _, l := range s.listeners {
@@ -156,15 +188,27 @@ func (q *queues) depth() int64 {
 	return q.imageRequests.found.Depth + q.sliceRequests.found.Depth + q.sliceResponses.found.Depth + q.imageResponses.found.Depth
 }
 
-// Runners returns the listeners of the roles for [millrace.Run], and a runner that fails with an
-// [*ElsewhereError] if the account turns out to be in use with another blob store.
+// Runners returns the listeners of the roles for [millrace.Run], and a runner that calls Yield when they
+// stop.
 func (s *System) Runners() []millrace.Runner {
 	all := make([]millrace.Runner, len(s.listeners), len(s.listeners)+1)
 	for i, l := range s.listeners {
 		all[i] = l
 	}
-	return append(all, misled{s.Broker})
+	return append(all, yielding{s})
 }
+
+// yielding is a [millrace.Runner] that calls Yield when its context ends.
+type yielding struct{ system *System }
+
+func (y yielding) Run(ctx context.Context) error {
+	<-ctx.Done()
+	y.system.Yield()
+	return nil
+}
+
+// Halt does nothing: Run returns when its context ends.
+func (yielding) Halt() {}
 
 // Preload caches a library, so that the image processor of this process does not read it from the
 // store.

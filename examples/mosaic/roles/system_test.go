@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/millrace/millrace/blob"
 	"github.com/millrace/millrace/codec"
 	"github.com/millrace/millrace/examples/mosaic/picture"
+	"github.com/millrace/millrace/poison"
 )
 
 // PM-03, PM-04, PM-18: a request of n slices takes 2n+2 messages.
@@ -160,18 +162,23 @@ func (w *world) onlyEndsOf(ids []uuid.UUID) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		e, err := jobs{w.store}.ended(context.Background(), id)
+		e, err := newJobs(w.store).ended(context.Background(), id)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		switch {
-		case container == jobState && strings.HasSuffix(rest, "/"+factEnd):
-		case container == imageOutput && e != nil && e.Output != "":
+		case container == sliceResponses && strings.HasSuffix(rest, "/end"):
+		case e != nil && e.Output != "" && w.keptWith(container, rest):
 		case container == imageInput && e == nil && !slices.Contains(ids, id): // its request was never sent
 		default:
 			w.t.Errorf("store: got %s, whose request ended as %+v; want it deleted", name, e)
 		}
 	}
+}
+
+// keptWith reports whether a blob belongs to a mosaic that is kept for its client.
+func (w *world) keptWith(container, name string) bool {
+	return container == imageOutput || container == sliceRequests || container == jobState && strings.HasSuffix(name, "/"+factPlan)
 }
 
 // TestKilledAnywhereAndRunAgain kills a process after each possible number of operations, and starts
@@ -210,7 +217,7 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 			for _, name := range w.blobs() {
 				container, rest, _ := strings.Cut(name, "/")
 				switch {
-				case strings.HasSuffix(rest, "/"+factEnd), container == imageOutput:
+				case container == sliceResponses && strings.HasSuffix(rest, "/end"), w.keptWith(container, rest):
 				case container == imageInput && (old == nil || strings.HasPrefix(rest, old.ID.String())):
 				default:
 					t.Errorf("after %d operations: store: got %s, want it deleted", after, name)
@@ -230,7 +237,7 @@ func TestKilledAnywhereAndRunAgain(t *testing.T) {
 
 // endedQuietly reports whether the request has an end.
 func (w *world) endedQuietly(id uuid.UUID) bool {
-	e, err := jobs{w.store}.ended(context.Background(), id)
+	e, err := newJobs(w.store).ended(context.Background(), id)
 	return err == nil && e != nil
 }
 
@@ -259,12 +266,18 @@ func (w *world) submitOrDie(p *process) *client {
 }
 
 func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
+	for content, want := range map[string]error{"no picture": picture.ErrNotPicture, "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic": picture.ErrUnsupported} {
+		t.Run(want.Error(), func(t *testing.T) { testUndecodable(t, content, want) })
+	}
+}
+
+func testUndecodable(t *testing.T, content string, want error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		p := w.open(nil)
 		w.start(p)
 		o, err := p.Broker.Submit(t.Context(), Request{
-			ClientID: "tester", Picture: strings.NewReader("no picture"), Library: testLibrary(t), Slices: testSlices,
+			ClientID: "tester", Picture: strings.NewReader(content), Library: testLibrary(t), Slices: testSlices,
 			Deliver: func(io.Reader) error { t.Error("delivery: got one, want none"); return nil },
 		})
 		if err != nil {
@@ -272,8 +285,8 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 		}
 		begin := time.Now()
 		failed := (*FailedError)(nil)
-		if err := o.Wait(t.Context()); !errors.As(err, &failed) || !strings.Contains(err.Error(), picture.ErrNotPicture.Error()) {
-			t.Errorf("end of the order: got %v, want a FailedError with %v", err, picture.ErrNotPicture)
+		if err := o.Wait(t.Context()); !errors.As(err, &failed) || !strings.Contains(err.Error(), want.Error()) {
+			t.Errorf("end of the order: got %v, want a FailedError with %v", err, want)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
 			t.Errorf("time until the order failed: got %v, want at most %v", took, 2*time.Second)
@@ -288,47 +301,6 @@ func TestAPictureThatCannotBeDecodedFailsAtOnce(t *testing.T) {
 			t.Errorf("poison messages: got %d, want 1", n)
 		}
 	})
-}
-
-// TestAStepThatKeepsFailingFailsTheRequest makes one slice fail for ever.
-func TestAStepThatKeepsFailingFailsTheRequest(t *testing.T) {
-	for _, who := range []string{"the asking process", "another process"} {
-		t.Run(who, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 3)
-				w.store = &noRoom{w.store}
-				asking := w.open(nil)
-				working := asking
-				if who == "another process" {
-					working = w.open(nil)
-				}
-				w.start(working)
-				c := w.submit(asking)
-				err := c.Wait(t.Context())
-				if failed := (*FailedError)(nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), "no space left") {
-					t.Errorf("end of the order: got %v, want a FailedError with \"no space left\"", err)
-				}
-				w.settle()
-				working.end()
-				if len(c.deliveries()) != 0 {
-					t.Error("something was delivered")
-				}
-				if n := w.poisoned(); n != 1 {
-					t.Errorf("poison messages: got %d, want 1", n)
-				}
-			})
-		})
-	}
-}
-
-// noRoom is a store without space for slice 2.
-type noRoom struct{ blob.Store }
-
-func (s *noRoom) Create(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
-	if ref.Container == sliceResponses && strings.HasSuffix(ref.Name, "2") {
-		return errors.New("no space left on device")
-	}
-	return s.Store.Create(ctx, ref, r, o)
 }
 
 // TestWorkersThatDieFailTheRequest has a message that every worker died of. No handler runs for it any
@@ -443,10 +415,90 @@ func TestMessagesWithoutBlobsArePoison(t *testing.T) {
 		if n := w.poisoned(); n != 4 {
 			t.Errorf("poison messages: got %d, want 4", n)
 		}
-		if n := p.retried(); n != 0 {
-			t.Errorf("deliveries to be retried: got %d, want 0", n)
+		if n := p.retried(); n != 4*(poison.DefaultMaxAttempts-1) {
+			t.Errorf("deliveries to be retried: got %d, want all but the last of each message: %d", n, 4*(poison.DefaultMaxAttempts-1))
 		}
 	})
+}
+
+// TestABlobThatComesLateIsNotTheEnd: a missing blob may be on its way, as when blobs are copied to another place.
+func TestABlobThatComesLateIsNotTheEnd(t *testing.T) {
+	for _, container := range []string{imageInput, imageLibrary, sliceRequests, sliceResponses} {
+		t.Run(container, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 0)
+				all := w.store
+				hidden := &lateBlobs{Store: all, container: container, from: time.Now().Add(5 * time.Second)}
+				w.store = hidden
+				p := w.open(nil)
+				w.start(p)
+				w.store = all // what the test sees
+				c := w.submit(p)
+				if err := c.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.settle()
+				p.end()
+				w.check(c)
+				w.onlyEnds(c.ID)
+				if n := hidden.missed.Load(); n == 0 {
+					t.Error("reads of a missing blob: got none, want some")
+				}
+			})
+		})
+	}
+}
+
+// TestLongWorkIsASignOfLife: an order does not fail while a handler of its process works, however long that takes.
+func TestLongWorkIsASignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		const patience = 10 * time.Minute // of the process that at opens
+		p, err := w.at(&slowLayouts{w.store, 3 * patience}, "here")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.start(p)
+		c := w.submit(p)
+		begin := time.Now()
+		if err := c.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took < 3*patience {
+			t.Errorf("time of the order: got %v, want at least %v", took, 3*patience)
+		}
+		p.end()
+		w.check(c)
+	})
+}
+
+// slowLayouts is a store in which layouts take a long time.
+type slowLayouts struct {
+	blob.Store
+	takes time.Duration
+}
+
+func (s *slowLayouts) Put(ctx context.Context, ref blob.Ref, r io.Reader, o *blob.PutOptions) error {
+	if ref.Container == sliceRequests && strings.HasSuffix(ref.Name, "/000000") {
+		time.Sleep(s.takes)
+	}
+	return s.Store.Put(ctx, ref, r, o)
+}
+
+// lateBlobs is a store whose blobs in one container can be opened only from a time on.
+type lateBlobs struct {
+	blob.Store
+	container string
+	from      time.Time
+	missed    atomic.Int64
+}
+
+func (s *lateBlobs) Open(ctx context.Context, ref blob.Ref) (*blob.Reader, error) {
+	if ref.Container == s.container && time.Now().Before(s.from) {
+		s.missed.Add(1)
+		return nil, fmt.Errorf("open %v: %w", ref, blob.ErrMissing)
+	}
+	return s.Store.Open(ctx, ref)
 }
 
 // naiveCollector is a job controller that counts messages. The check below must detect it.
@@ -476,7 +528,7 @@ func TestDuplicatesDoNotFinishAJobEarly(t *testing.T) {
 		p := w.open(nil)
 		w.start(p)
 		id := uuid.New()
-		j := jobs{w.store}
+		j := newJobs(w.store)
 		if err := j.writePlan(t.Context(), id, plan{Tile: testTile, Cols: testCols, Rows: testRows, Slices: testSlices, Format: "PNG"}); err != nil {
 			t.Fatal(err)
 		}

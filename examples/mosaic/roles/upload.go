@@ -16,6 +16,9 @@ func newUpload(store func(io.Reader) error) *upload {
 	u := &upload{w, make(chan error, 1)}
 	go func() {
 		err := store(r)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, r) // what another handler has stored already, store need not read
+		}
 		_ = r.CloseWithError(err) // never fails; unblocks a writer if store returned early
 		u.done <- err
 	}()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/blob"
+	"github.com/millrace/millrace/examples/mosaic/layout"
 	"github.com/millrace/millrace/examples/mosaic/picture"
 	"github.com/millrace/millrace/examples/mosaic/tiles"
 	"github.com/millrace/millrace/queue"
@@ -169,7 +170,7 @@ func (c *client) deliveries() [][]byte {
 }
 
 // submit orders a mosaic, and retries until it is accepted.
-func (w *world) submit(p *process) *client {
+func (w *world) submit(p *process, changes ...func(*Request)) *client {
 	w.t.Helper()
 	c := &client{}
 	for {
@@ -178,7 +179,7 @@ func (w *world) submit(p *process) *client {
 		if err := picture.Encode(&b, img, img.Bounds(), picture.PNG); err != nil {
 			w.t.Fatal(err)
 		}
-		o, err := p.Broker.Submit(w.t.Context(), Request{
+		r := Request{
 			ClientID: "tester", Picture: &b, Library: testLibrary(w.t), Slices: testSlices,
 			Deliver: func(r io.Reader) error {
 				data, err := io.ReadAll(r)
@@ -190,7 +191,11 @@ func (w *world) submit(p *process) *client {
 				c.delivered = append(c.delivered, data)
 				return nil
 			},
-		})
+		}
+		for _, change := range changes {
+			change(&r)
+		}
+		o, err := p.Broker.Submit(w.t.Context(), r)
 		if err == nil {
 			c.Order = o
 			return c
@@ -243,11 +248,15 @@ func (w *world) check(c *client) {
 		w.t.Fatal(err)
 	}
 	whole := image.Rect(0, 0, testCols*testTile, testRows*testTile)
-	grid, err := picture.Cells(testPicture(), whole, testTile)
+	cells, err := layout.Measure(testPicture(), whole, testCols, testRows)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	want, err := testLibrary(w.t).Render(grid)
+	chosen, err := layout.Choose(w.t.Context(), cells, testLibrary(w.t), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	want, err := chosen.Lay(testLibrary(w.t))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -323,7 +332,7 @@ func (w *world) onlyEnds(ids ...uuid.UUID) {
 	w.t.Helper()
 	var want []string
 	for _, id := range ids {
-		want = append(want, jobState+"/"+id.String()+"/"+factEnd)
+		want = append(want, sliceResponses+"/"+id.String()+"/end")
 	}
 	slices.Sort(want)
 	if got := w.blobs(); !slices.Equal(got, want) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	"image/png"
 	"io"
 	"math"
@@ -224,6 +225,8 @@ func readIndex(tr *tar.Reader) (index, error) {
 	return ix, checkBounds(ix.Size, len(ix.Tiles))
 }
 
+var errOtherSheet = errors.New("its " + sheetName + " is not an opaque picture of 8 bits a channel")
+
 // readSheet fills in the pixels of the tiles.
 func readSheet(tr *tar.Reader, s sheet, tiles []Tile) error {
 	r, err := entry(tr, sheetName, maxSheet)
@@ -241,13 +244,16 @@ func readSheet(tr *tar.Reader, s sheet, tiles []Tile) error {
 	if size := s.bounds().Size(); cfg.Width != size.X || cfg.Height != size.Y {
 		return fmt.Errorf("its %s has %d×%d pixels instead of %d×%d", sheetName, cfg.Width, cfg.Height, size.X, size.Y)
 	}
+	if cfg.ColorModel != color.RGBAModel { // 16 bits a channel would take twice the memory
+		return errOtherSheet
+	}
 	decoded, err := png.Decode(br)
 	if err != nil {
 		return fmt.Errorf("its %s: %w", sheetName, err)
 	}
 	img, ok := decoded.(*image.RGBA)
 	if !ok {
-		return fmt.Errorf("its %s is not an opaque picture of 8 bits a channel", sheetName)
+		return errOtherSheet
 	}
 	for i := range tiles {
 		tiles[i].Pix = make([]byte, 0, s.size*s.size*4)

@@ -123,10 +123,12 @@ func TestReadRefuses(t *testing.T) {
 	}
 	wide := string(encoded(t, "png", image.NewGray(image.Rect(0, 0, 400, 400))))
 	grey := string(encoded(t, "png", image.NewGray(image.Rect(0, 0, 4, 2))))
+	deep := string(encoded(t, "png", image.NewRGBA64(image.Rect(0, 0, 4, 2))))
 	for name, c := range map[string]struct {
 		file []byte
 		want string
 	}{
+		"deep, cut off":    {archiveOf(indexName, ix, sheetName, deep[:40]), "8 bits"},
 		"empty":            {nil, "ends before"},
 		"nonsense":         {bytes.Repeat([]byte("nonsense"), 200), "tar"},
 		"cut off":          {archiveOf(indexName, ix, sheetName, sheet)[:1560], ""},

@@ -86,12 +86,15 @@ func TestFromDir(t *testing.T) {
 
 	reported := map[string]error{}
 	var order []string
-	l, err := FromDir(t.Context(), dir, 16, func(file string, err error) {
+	l, summary, err := FromDir(t.Context(), dir, 16, &DirOptions{Skipped: func(file string, err error) {
 		reported[file] = err
 		order = append(order, file)
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got, want := summary.String(), "6 of 10 used, 4 skipped: 1 damaged, 1 not a picture, 1 too large, 1 unreadable"; got != want {
+		t.Errorf("summary: got %q, want %q", got, want)
 	}
 	var names []string
 	for i := range l.Len() {
@@ -113,14 +116,14 @@ func TestFromDir(t *testing.T) {
 	red := labOf8(255, 0, 0)
 	for i := range l.Len() {
 		tile := l.Tile(i)
-		if d := DeltaE(LabOf(tile.Mean), red); d > 2 {
+		if d := deltaE(labOf(tile.Mean), red); d > 2 {
 			t.Errorf("%s: the mean is ΔE %.2f from red; want at most 2", tile.Name, d)
 		}
-		if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 1 {
+		if d := deltaE(labOf(meanOf(tile.Pix)), labOf(tile.Mean)); d > 1 {
 			t.Errorf("%s: the pixels are ΔE %.2f from the mean; want at most 1", tile.Name, d)
 		}
 	}
-	again, err := FromDir(t.Context(), dir, 16, nil)
+	again, _, err := FromDir(t.Context(), dir, 16, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,18 +148,18 @@ func TestFromDirErrors(t *testing.T) {
 		"size 0":    {broken, 0, "choose 1 to 64"},
 		"size 65":   {broken, 65, "choose 1 to 64"},
 	} {
-		_, err := FromDir(t.Context(), c.dir, c.size, nil)
+		_, _, err := FromDir(t.Context(), c.dir, c.size, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := FromDir(t.Context(), filepath.Join(empty, "nothing"), 16, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing folder: got %v, want fs.ErrNotExist", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed Ctrl-C")
 	cancel(stop)
-	if _, err := FromDir(ctx, broken, 16, nil); !errors.Is(err, stop) {
+	if _, _, err := FromDir(ctx, broken, 16, nil); !errors.Is(err, stop) {
 		t.Errorf("cancelled: got %v, want the cause", err)
 	}
 }
@@ -173,7 +176,7 @@ func TestTileKeepsTheMean(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := DeltaE(LabOf(meanOf(tile.Pix)), LabOf(tile.Mean)); d > 0.4 {
+		if d := deltaE(labOf(meanOf(tile.Pix)), labOf(tile.Mean)); d > 0.4 {
 			t.Errorf("size %d: the pixels are ΔE %.3f from the mean; want at most %v", size, d, 0.4)
 		}
 		if size == 1 {

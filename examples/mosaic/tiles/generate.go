@@ -19,7 +19,7 @@ func masterSide(size int) int {
 	return MaxSize
 }
 
-// Generate makes a library without any photographs: some 1,400 ornamental tiles
+// Generate makes a library without any photographs: some 3,500 ornamental tiles
 // of size×size pixels whose mean colours are spread evenly over everything that
 // sRGB can show. It makes the same tiles each time. It fails if size is not 1
 // to [MaxSize].
@@ -31,8 +31,7 @@ func Generate(size int) (*Library, error) {
 	masks := ornaments(side)
 	var made []Tile
 	for i, c := range palette() {
-		o := masks[i*7%len(masks)] // neighbouring colours get different ornaments
-		t, err := fromImage(fmt.Sprintf("%s-%04d", o.name, i), paint(c, o.mask, side), size)
+		t, err := fromImage(generatedName(masks, i), paint(c, ornamentOf(masks, i).mask, side), size)
 		if err != nil {
 			return nil, err
 		}
@@ -41,26 +40,33 @@ func Generate(size int) (*Library, error) {
 	return New(size, made)
 }
 
+// ornamentOf chooses the ornament of a colour: neighbouring colours get different ones.
+func ornamentOf(masks []ornament, i int) ornament { return masks[i*7%len(masks)] }
+
+func generatedName(masks []ornament, i int) string {
+	return fmt.Sprintf("%s-%04d", ornamentOf(masks, i).name, i)
+}
+
 // paletteStep is the distance of neighbouring colours of the palette, in ΔE.
-const paletteStep = 11.5
+const paletteStep = 8.5
 
 // palette lists colours on a body-centred cubic lattice in CIELAB, as far as
 // sRGB reaches. That lattice leaves the smallest gaps for its number of points.
-func palette() []Lab {
+func palette() []lab {
 	// Tiles have a texture, so their mean cannot lie on the very surface of what
 	// sRGB can show; a point a little outside is pulled in rather than dropped,
 	// or the strongest colours would be missing.
 	const outside = 0.035
 	a := paletteStep * 2 / math.Sqrt(3) // of the cube
-	var list []Lab
+	var list []lab
 	for k := 0; float64(k)*a/2 <= 100+a/2; k++ {
 		shift := float64(k%2) * a / 2
 		for i := -14; i <= 14; i++ {
 			for j := -14; j <= 14; j++ {
-				lab := Lab{L: 3 + float64(k)*a/2, A: float64(i)*a + shift, B: float64(j)*a + shift}
-				c := lab.light()
-				if minLight(c) >= -outside && maxLight(c) <= 1+outside*2 && lab.L < 100 {
-					list = append(list, lab)
+				c := lab{L: 3 + float64(k)*a/2, A: float64(i)*a + shift, B: float64(j)*a + shift}
+				l := c.light()
+				if minLight(l) >= -outside && maxLight(l) <= 1+outside*2 && c.L < 100 {
+					list = append(list, c)
 				}
 			}
 		}
@@ -68,30 +74,11 @@ func palette() []Lab {
 	return list
 }
 
-// light is the inverse of LabOf, without any limit.
-func (a Lab) light() picture.Linear {
-	inverse := func(t float64) float64 {
-		const delta = 6.0 / 29
-		if t > delta {
-			return t * t * t
-		}
-		return 3 * delta * delta * (t - 4.0/29)
-	}
-	fy := (a.L + 16) / 116
-	x, y, z := whiteX*inverse(fy+a.A/500), whiteY*inverse(fy), whiteZ*inverse(fy-a.B/200)
-	// The inverse of the matrix in LabOf.
-	return picture.Linear{
-		R: 3.2406254773*x - 1.5372079722*y - 0.4986285987*z,
-		G: -0.9689307147*x + 1.8757560609*y + 0.0415175238*z,
-		B: 0.0557101204*x - 0.2040210506*y + 1.0569959423*z,
-	}
-}
-
 func minLight(c picture.Linear) float64 { return min(c.R, c.G, c.B) }
 func maxLight(c picture.Linear) float64 { return max(c.R, c.G, c.B) }
 
 // paint colours an ornament so that its mean is about the given colour.
-func paint(c Lab, mask []uint8, side int) image.Image {
+func paint(c lab, mask []uint8, side int) image.Image {
 	// Near the limits of sRGB much of a contrast is cut off, so ask for more until
 	// the ornament shows.
 	contrast := 11.0
@@ -112,17 +99,17 @@ func paint(c Lab, mask []uint8, side int) image.Image {
 // glaze is the colours of an ornament: from a deeper shade, turned one way
 // around the colour circle, to a lighter tint turned the other way, like glaze
 // that gathers in the hollows.
-func glaze(c Lab, contrast float64) (ramp [levels][3]uint8) {
+func glaze(c lab, contrast float64) (ramp [levels][3]uint8) {
 	dark, bright := c.turned(-0.22), c.turned(0.22)
 	dark.L = max(dark.L-contrast, 0)
 	bright.L = min(bright.L+contrast*0.8, 100)
 	for i := range ramp {
 		t := 2 * float64(i) / (levels - 1)
-		lab := blend(dark, c, t)
+		between := blend(dark, c, t)
 		if t > 1 {
-			lab = blend(c, bright, t-1)
+			between = blend(c, bright, t-1)
 		}
-		l := lab.light()
+		l := between.light()
 		ramp[i] = [3]uint8{picture.Encode8(l.R), picture.Encode8(l.G), picture.Encode8(l.B)}
 	}
 	return ramp
@@ -139,11 +126,11 @@ func visible(ramp [levels][3]uint8) int {
 }
 
 // turned rotates the hue, in radians.
-func (a Lab) turned(angle float64) Lab {
+func (a lab) turned(angle float64) lab {
 	sin, cos := math.Sincos(angle)
-	return Lab{L: a.L, A: a.A*cos - a.B*sin, B: a.A*sin + a.B*cos}
+	return lab{L: a.L, A: a.A*cos - a.B*sin, B: a.A*sin + a.B*cos}
 }
 
-func blend(a, b Lab, t float64) Lab {
-	return Lab{L: a.L + (b.L-a.L)*t, A: a.A + (b.A-a.A)*t, B: a.B + (b.B-a.B)*t}
+func blend(a, b lab, t float64) lab {
+	return lab{L: a.L + (b.L-a.L)*t, A: a.A + (b.A-a.A)*t, B: a.B + (b.B-a.B)*t}
 }

@@ -1,15 +1,11 @@
 package tiles
 
-import (
-	"math"
+import "github.com/millrace/millrace/examples/mosaic/picture"
 
-	"github.com/millrace/millrace/examples/mosaic/picture"
-)
-
-// Lab is a colour in CIELAB (CIE 15) under D65 for the 2° observer: lightness L
+// lab is a colour in CIELAB (CIE 15) under D65 for the 2° observer: lightness L
 // from 0 to 100, A from green to red, B from blue to yellow. The zero value is
 // black.
-type Lab struct {
+type lab struct {
 	L, A, B float64
 }
 
@@ -22,26 +18,21 @@ const (
 	whiteZ = 0.0193 + 0.1192 + 0.9505
 )
 
-// LabOf converts from linear light: to XYZ by the matrix of IEC 61966-2-1, and
-// to CIELAB by the formulae of CIE 15, section 8.2.1.
-func LabOf(c picture.Linear) Lab {
-	x := labF((0.4124*c.R + 0.3576*c.G + 0.1805*c.B) / whiteX)
-	y := labF((0.2126*c.R + 0.7152*c.G + 0.0722*c.B) / whiteY)
-	z := labF((0.0193*c.R + 0.1192*c.G + 0.9505*c.B) / whiteZ)
-	return Lab{L: 116*y - 16, A: 500 * (x - y), B: 200 * (y - z)}
-}
-
-// labF is the cube root of CIE 15, with the straight piece near black.
-func labF(t float64) float64 {
-	const delta = 6.0 / 29
-	if t > delta*delta*delta {
-		return math.Cbrt(t)
+// light converts to linear light, without any limit: by the inverse of the formulae of CIE 15, section 8.2.1, and of the matrix of
+// IEC 61966-2-1.
+func (a lab) light() picture.Linear {
+	inverse := func(t float64) float64 {
+		const delta = 6.0 / 29
+		if t > delta {
+			return t * t * t
+		}
+		return 3 * delta * delta * (t - 4.0/29)
 	}
-	return t/(3*delta*delta) + 4.0/29
-}
-
-// DeltaE is the colour difference ΔE*ab of CIE 1976 (CIE 15, section 8.2.1.3):
-// the Euclidean distance. A difference of about 2.3 is just noticeable.
-func DeltaE(a, b Lab) float64 {
-	return math.Sqrt(squaredLength([3]float64{a.L - b.L, a.A - b.A, a.B - b.B}))
+	fy := (a.L + 16) / 116
+	x, y, z := whiteX*inverse(fy+a.A/500), whiteY*inverse(fy), whiteZ*inverse(fy-a.B/200)
+	return picture.Linear{
+		R: 3.2406254773*x - 1.5372079722*y - 0.4986285987*z,
+		G: -0.9689307147*x + 1.8757560609*y + 0.0415175238*z,
+		B: 0.0557101204*x - 0.2040210506*y + 1.0569959423*z,
+	}
 }

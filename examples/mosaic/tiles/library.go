@@ -30,7 +30,7 @@ const (
 
 // Tile is one small picture.
 type Tile struct {
-	Name string         // the base name of the file it came from
+	Name string         // of a tile from a folder: the path of the file within it, with slashes
 	Mean picture.Linear // the mean colour, in linear light, before scaling
 
 	// Pix is the pixels, row by row: size×size times red, green, blue (sRGB) and
@@ -39,13 +39,12 @@ type Tile struct {
 }
 
 // Library is a set of tiles of one size, sorted by name. Make one with [New],
-// [FromDir], [Generate] or [Read]; the zero value has no tiles,
-// and its Nearest panics.
+// [FromDir], [Generate] or [Read]; the zero value has no tiles.
 type Library struct {
-	size  int
-	tiles []Tile
-	tree  kdTree
-	id    string
+	size   int
+	tiles  []Tile
+	id     string
+	origin string // the ID of the library that it was shrunk from; "" for none
 }
 
 // New makes a library of tiles of size×size pixels, in any order. It keeps the
@@ -56,7 +55,6 @@ func New(size int, tiles []Tile) (*Library, error) {
 		return nil, err
 	}
 	slices.SortFunc(tiles, func(a, b Tile) int { return cmp.Compare(a.Name, b.Name) })
-	labs := make([]Lab, len(tiles))
 	for i, t := range tiles {
 		if i > 0 && t.Name == tiles[i-1].Name {
 			return nil, fmt.Errorf("making the tile library: two tiles are called %q", t.Name)
@@ -64,9 +62,8 @@ func New(size int, tiles []Tile) (*Library, error) {
 		if err := t.check(size); err != nil {
 			return nil, err
 		}
-		labs[i] = LabOf(t.Mean)
 	}
-	return &Library{size: size, tiles: tiles, tree: newKDTree(labs), id: contentID(size, tiles)}, nil
+	return &Library{size: size, tiles: tiles, id: contentID(size, tiles)}, nil
 }
 
 // checkBounds rejects a library that is too large, before memory is spent on it.
@@ -144,14 +141,4 @@ func contentID(size int, tiles []Tile) string {
 		b = b[:0]
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Nearest gives the index of the tile whose mean colour is nearest by [DeltaE],
-// of equally near ones that with the smallest name. It panics if the library
-// has no tiles.
-func (l *Library) Nearest(lab Lab) int {
-	if len(l.tree) == 0 {
-		panic("tiles: Nearest called on a Library that was not made by New, FromDir, Generate or Read")
-	}
-	return l.tree.nearest(lab)
 }

@@ -1,0 +1,99 @@
+package records
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestTheSameSeedGivesTheSameRecordsEverywhere compares with hashes of what was generated first.
+func TestTheSameSeedGivesTheSameRecordsEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		seed          uint64
+		records, days int
+		want          string
+	}{
+		{1, 10_000, 3, "8bd6aa3b4eddb36c111a0df92821e532514930b685f56b44fb5696edc7d70b72"},
+		{2, 10_000, 3, "c41806bc1a5a56ce5180c92337e3d5a4f4743b295bc7003e3bcc76f8c492f151"},
+		{1, 0, 3, "bb1850703b2127edc08d0f0397a1764acc7f6626b5a102cb67cb300685c3405e"},
+	} {
+		hash := sha256.New()
+		if err := WriteCSV(hash, Generate(c.seed, c.records, c.days)); err != nil {
+			t.Fatal(err)
+		}
+		if got := hex.EncodeToString(hash.Sum(nil)); got != c.want {
+			t.Errorf("seed %d, %d records in %d days: got %s, want %s", c.seed, c.records, c.days, got, c.want)
+		}
+	}
+}
+
+func TestGeneratedRecordsAreLikeRealOnes(t *testing.T) {
+	const want, days = 100_003, 30
+	perDay, ids, used := make(map[string]int), make(map[string]bool), make(map[string]bool)
+	tariffs := make(map[string]bool)
+	n, ties := 0, 0
+	var last time.Time
+	for r := range Generate(7, want, days) {
+		n++
+		if r.Line != n+1 {
+			t.Fatalf("record %d: got line %d, want %d", n, r.Line, n+1)
+		}
+		if r.Time.Before(last) {
+			t.Errorf("%s: got the time %s after %s, want order", r.ID, r.Time, last)
+		}
+		last = r.Time
+		perDay[r.Day()]++
+		if ids[r.ID] {
+			t.Errorf("got the id %s twice", r.ID)
+		}
+		ids[r.ID], used[r.Account], tariffs[r.Tariff] = true, true, true
+		p := BuiltInTariffs().byID[r.Tariff]
+		_, amount, err := BuiltInTariffs().Charge(&r)
+		if err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		if exact := r.Quantity.Mul(p.tariff.Price); exact.Sub(amount).Abs().Shift(p.digits).String() == "0.5" {
+			ties++
+		}
+	}
+	if n != want || len(perDay) != days {
+		t.Errorf("got %d records in %d days, want %d in %d", n, len(perDay), want, days)
+	}
+	for day, records := range perDay {
+		if records < want/days || records > want/days+1 {
+			t.Errorf("%s: got %d records, want them spread evenly", day, records)
+		}
+	}
+	if _, found := perDay["2026-11-30"]; !found {
+		t.Error("got no record of 2026-11-30, want the days from 2026-11-01 on")
+	}
+	if len(used) < accounts*9/10 {
+		t.Errorf("accounts: got %d, want most of %d", len(used), accounts)
+	}
+	if all := len(slices.Collect(BuiltInTariffs().All())); len(tariffs) != all {
+		t.Errorf("tariffs: got %d, want all %d", len(tariffs), all)
+	}
+	if ties < want/100 {
+		t.Errorf("amounts in the middle of two: got %d, want at least one in a hundred", ties)
+	}
+}
+
+func TestGenerateTakesAnyNumbers(t *testing.T) {
+	for _, c := range []struct{ records, days, want, inDays int }{
+		{0, 30, 0, 0}, {-5, 30, 0, 0}, {3, 0, 3, 1}, {3, -1, 3, 1}, {3, 10, 3, 3}, {1, 1, 1, 1},
+	} {
+		n, days := 0, make(map[string]bool)
+		for r := range Generate(1, c.records, c.days) {
+			n++
+			days[r.Day()] = true
+		}
+		if n != c.want || len(days) != c.inDays {
+			t.Errorf("%d records, %d days: got %d in %d, want %d in %d", c.records, c.days, n, len(days), c.want, c.inDays)
+		}
+	}
+	for range Generate(1, 10, 1) {
+		break
+	}
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Say prints for a person. It ignores errors: the work matters more than the output.
+func Say(w io.Writer, format string, args ...any) {
+	_, _ = io.WriteString(w, Escaped(fmt.Sprintf(format, args...)))
+}
+
+// OneLine returns the text of an error on one line; joined errors have several.
+func OneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// Grouped formats a number with commas between thousands.
+func Grouped(n int64) string {
+	digits, sign := strconv.FormatInt(n, 10), ""
+	if n < 0 {
+		digits, sign = digits[1:], "-"
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Plural returns a number with the name of what was counted, such as "1 reply", "2 replies".
+func Plural(n int, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "y") && !strings.HasSuffix(what, "ay"):
+		what = strings.TrimSuffix(what, "y") + "ies"
+	case strings.HasSuffix(what, "ch"):
+		what += "es"
+	default:
+		what += "s"
+	}
+	return Grouped(int64(n)) + " " + what
+}

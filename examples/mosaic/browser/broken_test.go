@@ -1,0 +1,107 @@
+package browser
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/millrace/millrace/emulator"
+	"github.com/millrace/millrace/queue"
+	"github.com/millrace/millrace/queue/localqueue"
+)
+
+func format(n float64) string { return strconv.FormatFloat(n, 'f', 4, 64) }
+
+const says = `document.querySelector("[data-story]").textContent.includes`
+
+func TestAPageLoadedAnewInTheMiddleLosesNoSlice(t *testing.T) {
+	s := setup(t)
+	p := open(t, s.url("/"))
+	p.broken("slow")
+	p.make()
+	p.until("a slice is stored", stored+" >= 1")
+	p.picture("growing")
+	before := value[float64](p, stored)
+	p.do(chromedp.Reload())
+	p.until("all slices are shown again", stored+" >= "+format(before))
+	p.mended("slow")
+	p.done()
+}
+
+func TestAServerKilledInTheMiddleGoesOn(t *testing.T) {
+	s := setup(t)
+	p := open(t, s.url("/"))
+	p.broken("slow")
+	p.make()
+	p.until("a slice is stored", stored+" >= 1")
+	if now := value[string](p, state); now == "done" {
+		t.Fatal("the mosaic was finished before the server was killed")
+	}
+	s.kill()
+	p.until("the page says so", `document.getElementById("doing").textContent.includes("has lost its server")`)
+	s.start()
+	p.done()
+}
+
+// shortLeases puts the queues into a server of the test, where the queue of slices has a visibility timeout of 10 seconds: what
+// a killed processor held comes back sooner.
+func shortLeases(s *server) {
+	s.t.Helper()
+	engine := localqueue.New(nil)
+	name := queue.Name{Account: emulator.DevelopmentAccount, Queue: "slicerequest"}
+	if _, err := engine.Create(s.t.Context(), name, map[string]string{"defaulttimeout": "10"}); err != nil {
+		s.t.Fatal(err)
+	}
+	endpoint, err := emulator.New(engine, nil).Start("")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = endpoint.Close() }) // the program has ended
+	s.account = endpoint.ConnectionString()
+}
+
+func TestAKilledProcessorIsReplaced(t *testing.T) {
+	s := setup(t, shortLeases)
+	p := open(t, s.url("/"))
+	p.broken("slow")
+	p.make()
+	p.until("slices are laid", state+` === "working" && document.querySelector("[data-workers] button:not(:disabled)") !== null`)
+	p.click("[data-workers] li:first-child button")
+	p.until("the page says so", says+`("was killed")`)
+	p.until("it is back", says+`("is back")`)
+	p.mended("slow")
+	p.done()
+}
+
+func TestAServerThatAnswers503OnlyDelays(t *testing.T) {
+	s := setup(t)
+	p := open(t, s.url("/"))
+	p.broken("slow")
+	p.make()
+	p.until("slices are laid", state+` === "working"`)
+	p.broken("busy")
+	p.until("the page says so", says+`("503")`)
+	p.mended("busy")
+	p.until("the slices are still slow", `document.querySelector("[data-fault=slow] button").ariaPressed === "true"`)
+	p.mended("slow")
+	p.done()
+}
+
+func TestPoisonIsPutBackToWork(t *testing.T) {
+	s := setup(t)
+	p := open(t, s.url("/"))
+	p.broken("slow")
+	p.make()
+	p.until("slices are laid", state+` === "working"`)
+	p.click("[data-damage] button")
+	p.until("the page says so", says+`("was damaged")`)
+	p.mended("slow")
+	const row = `document.querySelector("[data-queue=slicerequest] [data-poison]")`
+	p.until("there is poison", `!`+row+`.hidden`)
+	p.until("the mosaic has failed", state+` === "failed" && !document.getElementById("failed").hidden`)
+	p.picture("poison")
+	p.click("[data-queue=slicerequest] [data-poison] button")
+	p.until("the poison is gone", row+`.hidden`)
+	p.done()
+}
